@@ -1,0 +1,43 @@
+# Two verbs matter: `make demo` and `make test`. Each sets up .venv by itself the first time.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+TEST_WORKERS ?= 2
+
+.PHONY: help install demo test lint types contracts unit accept bench clean
+help:            ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python >= 3.11 is needed; '$(PYTHON)' is $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[trainer,dev]'
+	@touch $(STAMP)
+
+install: $(STAMP) ## create .venv and install everything, pinned by constraints.txt
+
+demo: $(STAMP)   ## train the bundled GPT, hurt it three times, watch sentinel repair it
+	$(BIN)/sentinel demo --run-dir runs/demo
+
+test: lint types contracts unit ## lint, types, import contracts, the whole test suite
+
+lint: $(STAMP)   ## ruff
+	$(BIN)/ruff check .
+
+types: $(STAMP)  ## mypy --strict on sentinel/
+	$(BIN)/mypy
+
+contracts: $(STAMP) ## the doors between rooms
+	$(BIN)/lint-imports --no-cache
+
+unit: $(STAMP)   ## the test suite alone
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal -m 'not slow and not bench'
+
+accept: $(STAMP) ## the demonstration with faults drawn from five printed seeds (about 15 minutes)
+	$(BIN)/python -m pytest -m slow -s tests/accept
+
+bench: $(STAMP)  ## measurements: start-up, memory, decision latency, overhead
+	$(BIN)/python -m pytest -m bench -s tests/bench
+
+clean:           ## remove build products (not runs/)
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Shipped remediation policies, as package data: read them with `importlib.resources.files("policies")`."""

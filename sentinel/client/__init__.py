@@ -1,0 +1,32 @@
+"""What any trainer imports to be supervised: emit streams, beat, obey overrides, leave a record. Standard library only.
+
+    from sentinel.client import Session
+    session = Session.from_environment()      # None without a supervisor: train as always
+
+See `sentinel.client.session` for a whole trainer in ten lines and PROTOCOL.md for the files behind it.
+"""
+
+from sentinel.client.atomic_file import fsync_directory, write_atomically
+from sentinel.client.overrides import LAPSING, REQUESTS, Overrides, OverridesError
+from sentinel.client.session import END_REASONS, PHASES, Session
+from sentinel.client.spec import Resume, Spec, SpecError, read_spec
+from sentinel.client.strict_json import as_float, dumps, loads
+
+__all__ = [
+    "END_REASONS",
+    "LAPSING",
+    "PHASES",
+    "REQUESTS",
+    "Overrides",
+    "OverridesError",
+    "Resume",
+    "Session",
+    "Spec",
+    "SpecError",
+    "as_float",
+    "dumps",
+    "fsync_directory",
+    "loads",
+    "read_spec",
+    "write_atomically",
+]

@@ -1,0 +1,49 @@
+"""Replace a whole file so that a reader, or a power cut, sees the old content or the new one and nothing between."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Write aside in the same directory, fsync, rename, fsync the directory. Creates the directory if it is missing.
+
+    `durable=False` leaves out both fsyncs: still never half a file, but it may be lost with the machine (heartbeats).
+    Raises OSError; the old file is then untouched and the aside file is removed.
+    """
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            write_fully(handle, data)
+            if durable:
+                os.fsync(handle)
+        finally:
+            os.close(handle)
+        os.rename(aside, path)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise
+    if durable:
+        fsync_directory(path.parent)
+
+
+def write_fully(handle: int, data: bytes) -> None:
+    """os.write until everything is written: one call unless the disk is full or a signal cuts it short."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(handle, left) :]
+
+
+def fsync_directory(path: Path) -> None:
+    """Make the names in a directory durable: a rename survives a power cut only after this."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

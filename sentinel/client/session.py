@@ -1,0 +1,223 @@
+"""A trainer's side of the run directory: one `Session` per rank and attempt.
+
+    session = Session.from_environment()          # None when nobody supervises this run
+    session.heartbeat(0, "init")
+    session.start(resume_step=0, resume_digest=None, world_size=8, params=124_439_808, tokens_per_step=524_288,
+                  effective={"lr": 6e-4})
+    session.step(1, loss=11.0, lr=6e-4, samples=[[0, 512]])
+    session.end(20_000, "finished")
+    session.record_exit(0)
+
+Every rank makes its own. metrics.jsonl belongs to rank 0: on other ranks `start`, `step`, `event` and `end` do nothing, so that
+the same code can run on all of them. Nothing here waits for another process and nothing raises for a file that is missing.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sentinel.client.atomic_file import write_atomically, write_fully
+from sentinel.client.overrides import Overrides, OverridesError
+from sentinel.client.spec import Spec, SpecError, read_spec
+from sentinel.client.strict_json import dumps, loads
+
+PHASES = ("init", "compile", "data", "forward", "backward", "optimizer", "eval", "checkpoint", "idle")
+END_REASONS = ("finished", "stopped_on_request", "failed")
+HEARTBEAT_GAP_S = 0.2  # within one phase at most five a second; a change of phase is always written
+TRACEBACK_TAIL_CHARS = 8000
+
+
+class Session:
+    """The streams and records one rank of one attempt writes, and the instructions it reads."""
+
+    def __init__(self, run_dir: Path, spec: Spec, rank: int = 0) -> None:
+        self.run_dir = run_dir
+        self.spec = spec
+        self.rank = rank
+        self.attempt = spec.attempt
+        self.attempt_dir = run_dir / "attempts" / f"{spec.attempt:04d}"
+        self.heartbeat_path = self.attempt_dir / "heartbeats" / f"rank-{rank:05d}.json"
+        self.exit_path = self.attempt_dir / "exits" / f"rank-{rank:05d}.json"
+        self.metrics_path = self.attempt_dir / "metrics.jsonl"
+        self._host = socket.gethostname()
+        self.last_step = 0  # of the latest heartbeat
+        self._last_beat: tuple[str, float] = ("", 0.0)
+        self._metrics: int | None = None
+        self._seen_file: tuple[int, int, int] | None = None
+        self._seen_id = spec.overrides.id
+
+    @classmethod
+    def from_environment(cls, rank: int | None = None, environ: Mapping[str, str] | None = None) -> Session | None:
+        """The session named by SENTINEL_RUN_DIR and SENTINEL_ATTEMPT; None if neither is set. Raises SpecError.
+
+        `rank` defaults to RANK, as torchrun and most launchers set it, or 0.
+        """
+        environ = os.environ if environ is None else environ
+        where, attempt = environ.get("SENTINEL_RUN_DIR"), environ.get("SENTINEL_ATTEMPT")
+        if where is None and attempt is None:
+            return None
+        if not where or not attempt or not attempt.isdecimal():
+            raise SpecError(
+                f"environment: SENTINEL_RUN_DIR={where!r}, SENTINEL_ATTEMPT={attempt!r}: "
+                "set both, a directory and a whole number, or neither"
+            )
+        if rank is None:
+            rank = _rank_of(environ)
+        run_dir = Path(where)
+        path = run_dir / "attempts" / f"{int(attempt):04d}" / "spec.json"
+        spec = read_spec(path)
+        if spec.attempt != int(attempt):
+            raise SpecError(f"{path}: attempt: {spec.attempt} is not the {attempt} of SENTINEL_ATTEMPT")
+        return cls(run_dir, spec, rank)
+
+    # -- liveness ------------------------------------------------------------------------------------------------------
+
+    def heartbeat(self, step: int, phase: str) -> None:
+        """Say what this rank is doing. Call it from the main thread, as often as convenient: it limits itself."""
+        now_s = time.monotonic()
+        self.last_step = step
+        if self._last_beat[0] == phase and now_s - self._last_beat[1] < HEARTBEAT_GAP_S:
+            return
+        assert phase in PHASES, f"{phase!r} is no phase; use one of {PHASES}"
+        self._last_beat = (phase, now_s)
+        beat = {"step": step, "phase": phase, "time_s": time.time(), "pid": os.getpid(), "host": self._host}
+        write_atomically(self.heartbeat_path, dumps(beat).encode(), durable=False)
+
+    # -- the stream ----------------------------------------------------------------------------------------------------
+
+    def start(
+        self,
+        *,
+        resume_step: int,
+        resume_digest: str | None,
+        world_size: int,
+        params: int,
+        tokens_per_step: int,
+        effective: Mapping[str, Any],
+        overrides: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> None:
+        """Write the receipt. `effective` must be read back from the live optimizer after the checkpoint was loaded."""
+        asked = self.spec.overrides.in_force() if overrides is None else overrides
+        line = {"kind": "start", "v": 1, "attempt": self.attempt, "time_s": time.time(), "resume_step": resume_step}
+        line |= {"resume_digest": resume_digest, "world_size": world_size, "params": params}
+        line |= {"tokens_per_step": tokens_per_step, "overrides": dict(asked), "effective": dict(effective)}
+        self._append(line | more)
+
+    def step(self, step: int, *, samples: Sequence[Sequence[int]] | None = None, **metrics: Any) -> None:
+        """One optimizer step is done. Names of metrics: PROTOCOL.md; a name with a slash goes in as **{"grad_norm/h.0": 1.0}."""
+        line: dict[str, Any] = {"kind": "step", "step": step, "time_s": time.time()}
+        if samples is not None:
+            line["samples"] = [list(pair) for pair in samples]
+        self._append(line | metrics)
+
+    def event(self, event: str, *, step: int | None = None, **fields: Any) -> None:
+        """Something worth a line happened: checkpoint_committed, override_applied, …"""
+        self._append({"kind": "event", "event": event, "step": step, "time_s": time.time()} | fields)
+
+    def end(self, step: int, reason: str) -> None:
+        """The last line of the stream; it is synced to disk. `reason`: finished, stopped_on_request or failed."""
+        assert reason in END_REASONS, f"{reason!r} is no reason to end; use one of {END_REASONS}"
+        self._append({"kind": "end", "step": step, "time_s": time.time(), "reason": reason})
+        if self._metrics is not None:
+            os.fsync(self._metrics)
+
+    def abandon(self) -> None:
+        """End the stream as failed, if it was ever started: for the way out of an error."""
+        if self._metrics is not None:
+            self.end(self.last_step, "failed")
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        if self.rank != 0:
+            return
+        data = dumps(line).encode() + b"\n"
+        if self._metrics is None:
+            self._metrics = self._open_metrics()
+        write_fully(self._metrics, data)  # one write: a reader, or a SIGKILL, finds whole lines
+
+    def _open_metrics(self) -> int:
+        self.metrics_path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self.metrics_path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        size = os.fstat(handle).st_size
+        if size and os.pread(handle, 1, size - 1) != b"\n":  # a torn last line must not swallow the next one
+            write_fully(handle, b"\n")
+        return handle
+
+    # -- instructions --------------------------------------------------------------------------------------------------
+
+    def poll_overrides(self) -> Overrides | None:
+        """A live change for this attempt that has not been returned yet, else None. Costs one stat when nothing changed.
+
+        One naming another attempt is ignored. Raises OverridesError, once per version of the file, for one that cannot be read.
+        """
+        path = self.run_dir / "overrides.json"
+        try:
+            status = path.stat()
+        except OSError:
+            return None
+        version = (status.st_mtime_ns, status.st_ino, status.st_size)
+        if version == self._seen_file:
+            return None
+        self._seen_file = version
+        try:
+            raw = loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise OverridesError(f"{path}: cannot be read ({error}); write it aside and rename it") from None
+        if isinstance(raw, dict) and raw.get("attempt") != self.attempt:
+            return None
+        overrides = Overrides.from_json(raw, str(path))
+        if overrides.id is None:
+            raise OverridesError(f"{path}: id: is missing; the answer names it")
+        if overrides.id == self._seen_id:
+            return None
+        self._seen_id = overrides.id
+        return overrides
+
+    def may_commit(self) -> bool:
+        """False once the run's lease names a later attempt: this one is a leftover and must not commit a checkpoint."""
+        try:
+            lease = loads((self.run_dir / "lease.json").read_bytes())
+        except (OSError, ValueError):
+            return True  # no lease, or one that cannot be read, proves nothing about a successor
+        holder = lease.get("attempt") if isinstance(lease, dict) else None
+        return not isinstance(holder, int) or holder <= self.attempt
+
+    # -- on the way out ------------------------------------------------------------------------------------------------
+
+    def redirect_output(self) -> None:
+        """Send stdout and stderr, native writes and crash dumps included, to attempts/N/logs/rank-NNNNN.{out,err}."""
+        folder = self.attempt_dir / "logs"
+        folder.mkdir(parents=True, exist_ok=True)
+        for stream, name in ((sys.stdout, "out"), (sys.stderr, "err")):
+            stream.flush()
+            handle = os.open(folder / f"rank-{self.rank:05d}.{name}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            os.dup2(handle, 1 if name == "out" else 2)
+            os.close(handle)
+        faulthandler.enable(file=2)
+
+    def record_exit(self, code: int, error: BaseException | str | None = None, step: int | None = None, **more: Any) -> None:
+        """Write down why this rank leaves; the supervisor trusts this over any launcher's exit code. Durable."""
+        text: str | None = error if isinstance(error, str) else None
+        tail: str | None = None
+        if isinstance(error, BaseException):
+            text = f"{type(error).__name__}: {error}"
+            tail = "".join(traceback.format_exception(error))[-TRACEBACK_TAIL_CHARS:]
+        record: dict[str, Any] = {"rank": self.rank, "code": code, "error": text, "traceback": tail}
+        record |= {"step": self.last_step if step is None else step, "time_s": time.time()}
+        record |= {"pid": os.getpid(), "host": self._host}
+        write_atomically(self.exit_path, dumps(record | more).encode())
+
+
+def _rank_of(environ: Mapping[str, str]) -> int:
+    text = environ.get("RANK", "0")
+    if not text.isdecimal():
+        raise SpecError(f"environment: RANK={text!r} is not a whole number")
+    return int(text)

@@ -1,0 +1,75 @@
+"""spec.json: what was launched. The supervisor writes it once before the attempt starts; a trainer only reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sentinel.client.overrides import Overrides, OverridesError
+from sentinel.client.strict_json import loads
+
+
+class SpecError(ValueError):
+    """spec.json, or the environment that leads to it, cannot be used; the message names value, place and remedy."""
+
+
+@dataclass(frozen=True)
+class Resume:
+    """The checkpoint to continue from. `digest` is the sha256 of its manifest.json; None means: whatever stands there."""
+
+    step: int
+    path: str  # relative to the run directory
+    digest: str | None = None
+
+
+@dataclass(frozen=True)
+class Spec:
+    """`resume` None means: start from scratch, even if checkpoints exist."""
+
+    attempt: int
+    argv: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    resume: Resume | None = None
+    overrides: Overrides = field(default_factory=Overrides)
+
+
+def read_spec(path: Path) -> Spec:
+    """Read and check a spec.json. Raises SpecError."""
+    try:
+        raw = loads(path.read_bytes())
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read ({error.strerror}); the supervisor writes it before it launches") from None
+    except ValueError as error:
+        raise SpecError(f"{path}: is not strict JSON ({error})") from None
+    if not isinstance(raw, dict):
+        raise SpecError(f"{path}: is not a JSON object")
+    if raw.get("v", 1) != 1:
+        raise SpecError(f"{path}: v: version {raw['v']!r} is not known here; this client reads version 1")
+    attempt = raw.get("attempt")
+    if not isinstance(attempt, int) or isinstance(attempt, bool) or attempt < 0:
+        raise SpecError(f"{path}: attempt: {attempt!r} is not a whole number")
+    try:
+        overrides = Overrides.from_json(raw.get("overrides") or {}, f"{path}: overrides")
+    except OverridesError as error:
+        raise SpecError(str(error)) from None
+    return Spec(
+        attempt=attempt,
+        argv=tuple(str(word) for word in raw.get("argv") or ()),
+        env={str(key): str(value) for key, value in (raw.get("env") or {}).items()},
+        resume=_read_resume(raw.get("resume"), path),
+        overrides=overrides,
+    )
+
+
+def _read_resume(raw: object, path: Path) -> Resume | None:
+    if raw is None:
+        return None
+    if not isinstance(raw, dict):
+        raise SpecError(f"{path}: resume: {raw!r} is neither null nor an object")
+    step, where, digest = raw.get("step"), raw.get("path"), raw.get("digest")
+    if not isinstance(step, int) or isinstance(step, bool) or not isinstance(where, str):
+        raise SpecError(f"{path}: resume: {raw!r} needs a whole number 'step' and a string 'path'")
+    if digest is not None and not isinstance(digest, str):
+        raise SpecError(f"{path}: resume.digest: {digest!r} is neither null nor a string")
+    return Resume(step, where, digest)

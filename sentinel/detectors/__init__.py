@@ -1,0 +1,1 @@
+"""Verdicts and findings from readings: one phenomenon, one file; `catalog.Senses` is the one object others talk to."""

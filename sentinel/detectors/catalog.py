@@ -1,0 +1,179 @@
+"""Senses: every detector of a run behind one object. The engine tells it what was read, and asks how things stand.
+
+Order of a step: the series decides whether it is new, the pace learns, non-finite values are judged first, then spikes.
+Readings of another attempt than the current one are ignored: they come from a past that was abandoned.
+Nothing here is decided by the wall: `now_s` is the supervisor's session time and never runs backwards inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sentinel.detectors.contract import DetectorSettings
+from sentinel.detectors.crash import Ended, Ending, judge_exit
+from sentinel.detectors.hang import Hang
+from sentinel.detectors.hold import Hold
+from sentinel.detectors.non_finite import NonFinite
+from sentinel.detectors.spike import Spike
+from sentinel.model.attempts import ExitReport, SampleRange
+from sentinel.model.findings import Finding, Kind, Severity, Verdict
+from sentinel.model.readings import Heartbeat, Receipt, StepReading, TrainerNote
+from sentinel.streams.baseline import MAD_TO_SIGMA, Level
+from sentinel.streams.pace import Pace
+from sentinel.streams.series import Series
+
+SLOW_PHASES = ("init", "compile", "eval", "checkpoint")
+BAND_ROWS = 5
+BAND_SIGMAS = 3.0
+DEFAULT_SEVERITY: dict[Kind, Severity] = {Kind.SPIKE: "warning"}
+
+
+class Senses:
+    """What the engine senses a run with. Pure: the same calls give the same answers."""
+
+    def __init__(self, settings: DetectorSettings, holds: Mapping[Kind, Hold], severities: Mapping[Kind, Severity]) -> None:
+        def severity(kind: Kind) -> Severity:
+            return severities.get(kind, DEFAULT_SEVERITY.get(kind, "critical"))
+
+        self._severity = severity
+        self._series = Series(dict.fromkeys((*settings.spike.metrics, "loss", "grad_norm", "val_loss")))
+        self._pace = Pace()
+        self._non_finite = NonFinite(settings.non_finite, severity(Kind.NON_FINITE))
+        self._spike = Spike(settings.spike, holds.get(Kind.SPIKE, Hold()), severity(Kind.SPIKE))
+        self._hang = Hang(settings.hang, holds.get(Kind.HANG, Hold()), severity(Kind.HANG))
+        self._attempt: int | None = None
+        self._world_size: int | None = None
+        self._now_s = float("-inf")
+
+    # What was read.
+
+    def begin_attempt(self, attempt: int, now_s: float) -> None:
+        """Launched (or adopted), nothing heard yet. Everything learned is cut, the pace excepted."""
+        self._attempt = attempt
+        self._cut(0)
+        self._hang.begin(attempt, self._clock(now_s))
+
+    def receipt(self, receipt: Receipt, now_s: float) -> None:
+        """The trainer's proof: cut, then learn the surviving past, without findings.
+
+        Where `lr_scale` or `clip_norm` is overridden, the past's level counts less and only its newest samples are kept.
+        That is read from this receipt alone, so that a restarted supervisor, who never saw the previous one, agrees.
+        """
+        if receipt.attempt != self._attempt:
+            return
+        self._cut(receipt.resume_step)
+        if self._world_size not in (None, receipt.world_size):
+            self._pace.forget()
+        self._world_size = self._hang.ranks_expected = receipt.world_size
+        history = tuple(reading for reading in receipt.history if reading.step <= receipt.resume_step)
+        self._series.seed(history, receipt.resume_step)
+        for reading in history:
+            self._pace.add(reading.step, reading.time_s)
+        self._pace.begin()
+        overrides = receipt.overrides
+        changed = overrides.get("lr_scale") not in (None, 1, 1.0) or overrides.get("clip_norm") is not None
+        self._spike.seed(history, settings_changed=changed)
+        self._hang.progress(self._clock(now_s))
+
+    def step(self, reading: StepReading, now_s: float) -> tuple[Finding, ...]:
+        """One optimizer step. A step seen before changes nothing."""
+        if reading.attempt != self._attempt:
+            return ()
+        covered = self._series.add(reading)
+        if not covered:
+            return ()
+        now_s = self._clock(now_s)
+        self._pace.add(reading.step, reading.time_s)
+        self._hang.progress(now_s, step_done=True)
+        found = self._non_finite.step(reading, now_s)
+        spikes = self._spike.step(reading, covered, now_s)
+        return (*found, *spikes) if found or spikes else ()
+
+    def heartbeat(self, beat: Heartbeat, now_s: float) -> None:
+        if beat.attempt != self._attempt:
+            return
+        if beat.phase in SLOW_PHASES:
+            self._pace.interrupt()
+        self._hang.beat(beat.rank, beat.step, beat.phase, self._clock(now_s))
+
+    def note(self, note: TrainerNote, now_s: float) -> None:
+        """An event line is progress; overrides applied live cut the level, as a receipt with overrides does."""
+        if note.attempt != self._attempt:
+            return
+        if note.event == "override_applied":
+            self._spike.cut_level()
+        self._hang.progress(self._clock(now_s))
+
+    def end_attempt(self) -> None:
+        """The attempt's processes are gone: silence is natural from here on."""
+        self._hang.end()
+
+    def tick(self, now_s: float) -> tuple[Finding, ...]:
+        """Time passed: is it hanging? At most one finding per silent episode."""
+        finding = self._hang.tick(self._clock(now_s), self.newest_step, self.step_time_s, self._series.interval_steps)
+        return () if finding is None else (finding,)
+
+    def exit(self, report: ExitReport, *, finished: bool, stop_requested: bool, now_s: float) -> Ended:
+        """Why the attempt ended."""
+        assert self._attempt is not None, "no attempt was begun"
+        self._hang.end()
+        ending = Ending(
+            self._attempt, self.newest_step, self._clock(now_s), finished, stop_requested, self._non_finite.onset_step
+        )
+        return judge_exit(report, ending, self._severity(Kind.CRASH), self._severity(Kind.NON_FINITE))
+
+    # How things stand.
+
+    @property
+    def newest_step(self) -> int:
+        """Newest step of the attempt; the resumed step before its first; 0 before its receipt."""
+        return self._series.newest_step
+
+    @property
+    def step_time_s(self) -> float | None:
+        """Learned seconds per optimizer step; None while unknown."""
+        return self._pace.step_time_s
+
+    @property
+    def samples_per_step(self) -> int | None:
+        return self._series.samples_per_step
+
+    def samples_of(self, step: int) -> tuple[SampleRange, ...] | None:
+        """Data the step consumed; also of history steps before the resume. None when not logged or too old."""
+        return self._series.samples_of(step)
+
+    def level(self, metric: str, after_step: int, up_to_step: int | None = None) -> Level | None:
+        """Median and MAD over after_step < step <= up_to_step, clean or not; non-finite counts as infinitely high."""
+        return self._series.level(metric, after_step, up_to_step)
+
+    def pre_breach(self, metric: str) -> Level | None:
+        """The band just before the newest breach of this attempt; None when there was none."""
+        watch = self._spike.watches.get(metric)
+        return None if watch is None else watch.pre_breach
+
+    def is_above_band(self, metric: str, pre: Level, ratio: float) -> Verdict:
+        """Do the newest `BAND_ROWS` readings stand, by their median, above `pre` by more than ratio and its noise?"""
+        rows = self._series.newest(metric, BAND_ROWS)
+        if not rows:
+            return Verdict.UNKNOWN
+        if rows[-1][1] - rows[-1][1] != 0.0:
+            return Verdict.BREACHED
+        values = sorted(value if value - value == 0.0 else float("inf") for _, value in rows)
+        top = pre.median + max(ratio * abs(pre.median), BAND_SIGMAS * MAD_TO_SIGMA * pre.mad)
+        return Verdict.BREACHED if values[len(values) // 2] > top else Verdict.HEALTHY
+
+    def verdicts(self) -> Mapping[Kind, tuple[Verdict, str]]:
+        """Every detector's verdict and reason, for status."""
+        return {detector.kind: detector.verdict() for detector in (self._non_finite, self._spike, self._hang)}
+
+    def _cut(self, resume_step: int) -> None:
+        attempt = self._attempt or 0
+        self._series.begin(resume_step)
+        self._pace.begin()
+        self._non_finite.begin(attempt)
+        self._spike.begin(attempt)
+
+    def _clock(self, now_s: float) -> float:
+        """Session time that never runs backwards, whatever the caller's clock does."""
+        self._now_s = max(self._now_s, now_s)
+        return self._now_s

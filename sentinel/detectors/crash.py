@@ -1,0 +1,145 @@
+"""crash: why an attempt ended, from the ranks' own exit records. Three endings: finished, stopped, failed.
+
+The rank that failed first tells the reason; those that followed were taken down by it. The launcher command's own status is
+used only when no rank is known: torchrun returns 1 when every rank left with 6 (measured).
+Exit 3 (configuration) and 4 (data) are never retried as they are; 5 is non_finite; 6 is a stop after a checkpoint.
+Does not read log tails (out of memory, lost GPU): only what the records say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sentinel.model.attempts import (
+    EXIT_BAD_CONFIG,
+    EXIT_BAD_DATA,
+    EXIT_FINISHED,
+    EXIT_NON_FINITE,
+    EXIT_STOPPED,
+    ExitReport,
+    RankExit,
+)
+from sentinel.model.findings import Finding, Kind, Severity
+
+# Linux signal numbers (signal(7)); the pure ring imports no `signal`.
+SIGNAL_NAMES = {
+    1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 10: "SIGUSR1",
+    11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 25: "SIGXFSZ", 31: "SIGSYS",
+}  # fmt: skip
+ERROR_CHARS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The run trained to its end."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Ended because it was told to. `requested`: by us; `saved`: every rank says it stopped after a checkpoint."""
+
+    requested: bool
+    saved: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Ended by a fault."""
+
+    finding: Finding
+
+
+Ended = Finished | Stopped | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Where the attempt stood when it ended."""
+
+    attempt: int
+    newest_step: int
+    now_s: float
+    finished: bool
+    stop_requested: bool
+    non_finite_onset: int | None = None
+
+
+def judge_exit(report: ExitReport, ending: Ending, crash_severity: Severity, non_finite_severity: Severity) -> Ended:
+    """Classify an exit. The end line of the stream outranks a bad code after it; a requested stop outranks how it ended."""
+    first = choose_first(report)
+    how = describe(first, report)
+    codes = [rank.code for rank in report.ranks] or [report.command_status]
+    if ending.finished:
+        return Finished("the stream's end line says finished" + ("" if first is None else f"; afterwards {how}"))
+    if ending.stop_requested:
+        return Stopped(True, all(code == EXIT_STOPPED for code in codes), f"stop was requested; {how}")
+    if all(code == EXIT_FINISHED for code in codes):
+        return Finished("every rank exited 0, without an end line")
+    if first is None and all(code in (EXIT_FINISHED, EXIT_STOPPED) for code in codes):
+        return Stopped(False, True, "ranks stopped after a checkpoint, unasked by this supervisor (a signal from outside)")
+    code = first.code if first is not None else report.command_status
+    blamed = first.rank if first is not None else None
+    tail = f": {report.reason}" if report.reason else ""
+    if code == EXIT_NON_FINITE:
+        onset = ending.non_finite_onset if ending.non_finite_onset is not None else ending.newest_step + 1
+        reason = f"{how}: values were not finite and training could not continue{tail}"
+        finding = Finding(
+            Kind.NON_FINITE, non_finite_severity, ending.attempt, onset, ending.newest_step, ending.now_s, reason,
+            metric="exit", value=float(EXIT_NON_FINITE), blamed_rank=blamed,
+        )  # fmt: skip
+        return Failed(finding)
+    retryable = code not in (EXIT_BAD_CONFIG, EXIT_BAD_DATA)
+    hint = {
+        EXIT_BAD_CONFIG: ": configuration error, a relaunch cannot help",
+        EXIT_BAD_DATA: ": data error, a relaunch without a change cannot help",
+    }.get(code if code is not None else 1, "")
+    finding = Finding(
+        Kind.CRASH, crash_severity, ending.attempt, None, ending.newest_step, ending.now_s, f"{how}{hint}{tail}",
+        value=None if code is None else float(code), blamed_rank=blamed, retryable=retryable,
+    )  # fmt: skip
+    return Failed(finding)
+
+
+def is_failure(rank: RankExit) -> bool:
+    return rank.signal is not None or rank.code not in (EXIT_FINISHED, EXIT_STOPPED)
+
+
+def choose_first(report: ExitReport) -> RankExit | None:
+    """The rank that failed first: as the keeper saw it, else by what its own record says, else the lowest. None: none failed."""
+    failed = [rank for rank in report.ranks if is_failure(rank)]
+    if not failed:
+        return None
+    for rank in failed:
+        if rank.rank == report.first_failed_rank:
+            return rank
+
+    def weight(rank: RankExit) -> tuple[bool, bool, bool, int]:
+        told = rank.code in (EXIT_BAD_CONFIG, EXIT_BAD_DATA, EXIT_NON_FINITE)
+        return not told, rank.source == "unknown", rank.signal == 15, rank.rank
+
+    return min(failed, key=weight)
+
+
+def signal_name(number: int) -> str:
+    return SIGNAL_NAMES.get(number, f"signal {number}")
+
+
+def describe(first: RankExit | None, report: ExitReport) -> str:
+    """One clause: who ended how."""
+    if first is None:
+        status = report.command_status
+        if report.ranks:
+            return "ranks exited " + ", ".join(str(code) for code in sorted({rank.code or 0 for rank in report.ranks}))
+        if status is None:
+            return "no exit record and no status: how it ended is unknown"
+        return f"the command was killed by {signal_name(-status)}" if status < 0 else f"the command exited {status}"
+    if first.signal is not None:
+        how = f"rank {first.rank} was killed by {signal_name(first.signal)}"
+    elif first.code is not None:
+        how = f"rank {first.rank} exited {first.code}"
+    else:
+        how = f"rank {first.rank} ended, how is unknown"
+    return f"{how} ({first.error.strip()[:ERROR_CHARS]})" if first.error else how

@@ -1,0 +1,85 @@
+"""Hold before firing: pending → firing → resolved. Counted in steps and in the trainer's seconds, never in samples.
+
+A run that logs every 5 steps holds a spike for `2 steps` with one row; a run that logs every step needs two. Time is the
+readings' own, so that re-reading a stream gives the same answer. Kinds that are certain at once have no hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """How long a breach must last before it fires: both at least."""
+
+    steps: int = 0
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        assert min(self.steps, self.seconds) >= 0, f"a hold cannot be negative: {self}"
+
+
+class State(StrEnum):
+    IDLE = "idle"
+    PENDING = "pending"
+    FIRING = "firing"
+
+
+class Change(StrEnum):
+    """What a sample did to the state."""
+
+    NONE = "none"
+    PENDING = "pending"
+    FIRED = "fired"
+    ENDED = "ended"
+    RESOLVED = "resolved"
+
+
+class Holding:
+    """One breach's life. `rows_min` adds a number of samples that must agree, whatever steps they stand for."""
+
+    __slots__ = ("_calm_steps", "_hold", "_quiet_steps", "_rows_min", "_since_s", "_steps", "rows", "state")
+
+    def __init__(self, hold: Hold, *, calm_steps: int, rows_min: int = 1) -> None:
+        self._hold = hold
+        self._calm_steps = calm_steps
+        self._rows_min = rows_min
+        self.reset()
+
+    def reset(self) -> None:
+        self.state = State.IDLE
+        self.rows = 0
+        self._steps = 0
+        self._since_s = 0.0
+        self._quiet_steps = 0
+
+    def breach(self, covered: int, time_s: float, *, convincing: bool = True) -> Change:
+        """A breached sample that stands for `covered` steps. Fires when it has lasted and is convincing."""
+        self._quiet_steps = 0
+        if self.state is State.FIRING:
+            return Change.NONE
+        began = self.state is State.IDLE
+        if began:
+            self.state = State.PENDING
+            self.rows, self._steps, self._since_s = 0, 0, time_s
+        self.rows += 1
+        self._steps += covered
+        lasted = self._steps >= self._hold.steps and time_s - self._since_s >= self._hold.seconds
+        if lasted and self.rows >= self._rows_min and convincing:
+            self.state = State.FIRING
+            return Change.FIRED
+        return Change.PENDING if began else Change.NONE
+
+    def clean(self, covered: int) -> Change:
+        """A clean sample: ends what was pending at once, resolves what fires after `calm_steps` of calm."""
+        if self.state is State.PENDING:
+            self.reset()
+            return Change.ENDED
+        if self.state is State.FIRING:
+            self._quiet_steps += covered
+            if self._quiet_steps >= self._calm_steps:
+                self.reset()
+                return Change.RESOLVED
+        return Change.NONE

@@ -1,0 +1,160 @@
+"""spike: loss or gradient norm jumps above its own recent level and stays there for the hold.
+
+Sees: jumps of one to many steps at any logging interval. Does not see: slow climbs (drift, divergence), anything in the
+first `min_history_steps`, values that are no number (non_finite's business), falls (too_good).
+
+The rule: z > `z` robust deviations above the local level *and* more than `relative` above it, for the hold. On top:
+- Loss. A single row, as at 5- or 100-step logging one row can satisfy the hold, must be `SINGLE_ROW_Z` times as clear;
+  two rows need not. (Hard batches of coarse healthy logs reach z 9.3, single-row real spikes begin at 10; LOG.md.)
+- Norms (any metric whose name contains `norm`), in log space. Alone they cry wolf: healthy runs show isolated rows up to
+  39 times the level with no trace in the loss. So: at least twice the level, `NORM_ROWS` rows in a row.
+A breach that ends before the hold is a hard batch: one finding of severity info. The onset is dated back to the first
+sample of the contiguous stretch that was above `SOFT_Z`.
+"""
+
+from __future__ import annotations
+
+from sentinel.detectors.contract import SpikeSettings
+from sentinel.detectors.hold import Change, Hold, Holding, State
+from sentinel.model.findings import Finding, Kind, Severity, Verdict
+from sentinel.model.readings import StepReading
+from sentinel.streams.baseline import Baseline, Level, Score, learn_history
+
+SOFT_Z = 3.0
+SINGLE_ROW_Z = 1.2
+NORM_ROWS = 3
+NORM_RISE = 1.0
+
+
+def is_norm(metric: str) -> bool:
+    return "norm" in metric
+
+
+class Watch:
+    """One metric: its baseline, and the life of its present breach."""
+
+    def __init__(self, metric: str, settings: SpikeSettings, hold: Hold, severity: Severity) -> None:
+        self.metric = metric
+        self._severity = severity
+        self._norm = is_norm(metric)
+        self._z = settings.z
+        self._rise = max(settings.relative, NORM_RISE) if self._norm else settings.relative
+        self.baseline = Baseline(settings.window_steps, settings.level_steps, settings.min_history_steps, log_space=self._norm)
+        self.holding = Holding(hold, calm_steps=max(hold.steps, settings.level_steps), rows_min=NORM_ROWS if self._norm else 1)
+        self.begin(0)
+
+    def begin(self, attempt: int) -> None:
+        self._attempt = attempt
+        self.baseline.cut()
+        self.holding.reset()
+        self.pre_breach: Level | None = None
+        self.score: Score | None = None
+        self._soft: tuple[int, float] | None = None  # step and arrival of the stretch's first soft-breached sample
+        self._peak: tuple[float, float] = (0.0, 0.0)  # z and value
+
+    def seed(self, history: tuple[StepReading, ...]) -> None:
+        learn_history(self.baseline, self.metric, history, self._z, self._rise)
+
+    def step(self, reading: StepReading, covered: int, now_s: float) -> Finding | None:
+        value = reading.metrics.get(self.metric)
+        self.score = None
+        if value is None or value - value != 0.0:
+            return None
+        step = reading.step
+        score = self.score = self.baseline.judge(step, value)
+        if score is None:
+            self.baseline.learn(step, value)
+            return None
+        if score[0] <= SOFT_Z:
+            self._soft = None
+            self.baseline.learn(step, value)
+            return None if self.holding.state is State.IDLE else self._calm(step, covered)
+        if self._soft is None:
+            self._soft = (step, now_s)
+        if score.z > self._z and score.rise > self._rise:
+            return self._breach(reading, value, score, covered)
+        if self.holding.state is State.IDLE:
+            self.baseline.learn(step, value)
+        else:
+            self._refuse(step, value)
+        return None
+
+    def _breach(self, reading: StepReading, value: float, score: Score, covered: int) -> Finding | None:
+        if self.holding.state is State.IDLE:
+            self.pre_breach = self.baseline.level()
+            self._peak = (0.0, 0.0)
+        if score.z > self._peak[0]:
+            self._peak = (score.z, value)
+        clear = self._norm or self.holding.rows > 0 or score.z > self._z * SINGLE_ROW_Z
+        change = self.holding.breach(covered, reading.time_s, convincing=clear)
+        finding = self._finding(reading.step, self._severity, "") if change is Change.FIRED else None
+        self._onset = self._soft or (reading.step, 0.0)
+        self._refuse(reading.step, value)
+        return finding
+
+    def _refuse(self, step: int, value: float) -> None:
+        if self.baseline.refuse(step, value):
+            self.holding.reset()
+            self._soft = None
+
+    def _calm(self, step: int, covered: int) -> Finding | None:
+        if self.holding.clean(covered) is Change.ENDED:
+            return self._finding(step, "info", ", and back before the hold: a hard batch")
+        return None
+
+    def _finding(self, step: int, severity: Severity, tail: str) -> Finding:
+        onset, visible_s = self._soft if self._soft is not None else self._onset
+        z, value = self._peak
+        band = self.pre_breach
+        level = band.median if band is not None else None
+        reason = f"{self.metric} {value:.4g} against a level of {level or 0.0:.4g}, z {z:.1f} over {self._z:g}{tail}"
+        return Finding(
+            Kind.SPIKE, severity, self._attempt, onset, step, visible_s, reason,
+            metric=self.metric, value=value, baseline=level,
+        )  # fmt: skip
+
+
+class Spike:
+    """All watched metrics."""
+
+    kind = Kind.SPIKE
+
+    def __init__(self, settings: SpikeSettings, hold: Hold, severity: Severity) -> None:
+        names = tuple(settings.metrics) if settings.enabled else ()
+        self.watches = {name: Watch(name, settings, hold, severity) for name in names}
+        self._all = tuple(self.watches.values())
+        self._enabled = settings.enabled
+
+    def begin(self, attempt: int) -> None:
+        for watch in self._all:
+            watch.begin(attempt)
+
+    def seed(self, history: tuple[StepReading, ...], *, settings_changed: bool) -> None:
+        """Learn the surviving past. Under changed settings its level counts less: only its newest samples."""
+        for watch in self._all:
+            watch.seed(history)
+        if settings_changed:
+            self.cut_level()
+
+    def cut_level(self) -> None:
+        for watch in self._all:
+            watch.baseline.cut_level()
+
+    def step(self, reading: StepReading, covered: int, now_s: float) -> list[Finding]:
+        found: list[Finding] = []
+        for watch in self._all:
+            finding = watch.step(reading, covered, now_s)
+            if finding is not None:
+                found.append(finding)
+        return found
+
+    def verdict(self) -> tuple[Verdict, str]:
+        if not self._enabled:
+            return Verdict.UNKNOWN, "switched off by policy"
+        for watch in self._all:
+            if watch.holding.state is not State.IDLE:
+                return Verdict.BREACHED, f"{watch.metric} above its band ({watch.holding.state})"
+        judged = [watch for watch in self._all if watch.score is not None]
+        if not judged:
+            return Verdict.UNKNOWN, "too little clean history to judge by"
+        return Verdict.HEALTHY, ", ".join(f"{w.metric} at z {w.score.z:.1f}" for w in judged if w.score is not None)

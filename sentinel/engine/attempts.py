@@ -1,0 +1,134 @@
+"""The life of one attempt: launched, receipt, steps, checkpoints, its end, and what each of them means."""
+
+from __future__ import annotations
+
+from sentinel.detectors.crash import Failed, Finished, Stopped
+from sentinel.engine.draft import Draft
+from sentinel.engine.giving_up import finish_giving_up
+from sentinel.engine.judging import judge_open_incidents, settle_at_finish
+from sentinel.engine.ladder import consider, relaunch
+from sentinel.model import facts as f
+from sentinel.model.actions import KillAttempt
+from sentinel.model.attempts import Alive, AttemptView, Exited, ExitReport, NotStarted, Orphaned, ResumePoint, Unseen
+from sentinel.model.findings import Finding, Kind
+from sentinel.model.readings import CheckpointReading, Receipt, StepReading, TrainerNote
+from sentinel.plan.overrides import for_relaunch, judge_receipt
+from sentinel.plan.rollback import choose_newest
+
+
+def launch_first_or_next(draft: Draft, why: str) -> None:
+    """The first launch of a run, or the next after a stop: from the newest usable checkpoint."""
+    choice = choose_newest(draft.state.checkpoints, draft.state.open_incidents)
+    resume = ResumePoint(choice.checkpoint.step, choice.checkpoint.path, choice.checkpoint.digest) if choice.checkpoint else None
+    overrides = for_relaunch(draft.state.overrides, choice.step, None)
+    relaunch(draft, None, resume, overrides, 0.0, f"{why}: {choice.reason}" if draft.attempt else why)
+
+
+def on_receipt(draft: Draft, receipt: Receipt) -> None:
+    """The trainer's proof is compared with what was asked; a mismatch is an incident, not a log line."""
+    attempt = draft.attempt
+    if attempt is None or receipt.attempt != attempt.attempt or attempt.receipt_s is not None:
+        return
+    draft.record(f.ReceiptSeen(receipt.attempt, receipt.resume_step, receipt.world_size))
+    asked = attempt.resume.step if attempt.resume else 0
+    if receipt.resume_step < asked:
+        draft.note("resume", f"resumed at step {receipt.resume_step}, older than step {asked}: a newer checkpoint was passed over")
+    wrong = judge_receipt(attempt.overrides, asked, receipt)
+    if wrong:
+        consider(draft, _mismatch(draft, receipt.attempt, receipt.resume_step, "; ".join(wrong)))
+
+
+def _mismatch(draft: Draft, attempt: int, step: int, reason: str) -> Finding:
+    return Finding(
+        Kind.OVERRIDE_MISMATCH, "critical", attempt, None, step, draft.now_s, f"the trainer does not run as asked: {reason}"
+    )
+
+
+def on_step(draft: Draft, reading: StepReading, findings: tuple[Finding, ...]) -> None:
+    """The hot path: nothing is recorded for a healthy step of a run without open incidents."""
+    attempt = draft.attempt
+    if attempt is None or attempt.is_over or reading.attempt != attempt.attempt:
+        return
+    if attempt.first_step is None:
+        draft.record(f.FirstStep(attempt.attempt, reading.step))
+    for finding in findings:
+        consider(draft, finding)
+    if draft.state.open_incidents and draft.state.plan is None and not attempt.stopping:
+        judge_open_incidents(draft, draft.newest_step)
+
+
+def on_note(draft: Draft, note: TrainerNote) -> None:
+    """Event lines of the stream that mean something to the engine; the rest is evidence and stays in the stream."""
+    attempt = draft.attempt
+    if attempt is None or note.attempt != attempt.attempt:
+        return
+    if note.event == "checkpoint_committed":
+        known = next((c for c in draft.state.checkpoints if c.step == note.step and c.attempt == note.attempt), None)
+        seconds = note.data.get("seconds", 0.0)
+        mark = next((m for m in attempt.marks if m.step == note.step), None)
+        if known is not None and (mark is None or mark.save_s == 0.0) and isinstance(seconds, (int, float)) and seconds > 0:
+            draft.record(f.CheckpointCommitted(note.attempt, note.step, known.path, known.samples_end, known.digest, float(seconds)))
+    elif note.event == "override_refused" and note.data.get("id") == attempt.overrides.id:
+        reason = str(note.data.get("reason", "no reason given"))
+        consider(draft, _mismatch(draft, note.attempt, note.step, f"override refused: {reason}"))
+
+
+def on_checkpoint(draft: Draft, reading: CheckpointReading) -> None:
+    """A checkpoint counts when the current attempt made it, or it lies on the lineage the attempt came from."""
+    attempt = draft.attempt
+    if attempt is None or any(c.step == reading.step and c.digest == reading.digest for c in draft.state.checkpoints):
+        return
+    own = reading.attempt == attempt.attempt and reading.step > attempt.resumed_step
+    if own or reading.step <= attempt.resumed_step:
+        draft.record(f.CheckpointCommitted(reading.attempt, reading.step, reading.path, reading.samples_end, reading.digest))
+
+
+def on_view(draft: Draft, view: AttemptView) -> None:
+    attempt = draft.attempt
+    if attempt is None or view.attempt != attempt.attempt or attempt.is_over:
+        return
+    match view:
+        case Exited(report=report):
+            on_exit(draft, report)
+        case Orphaned(reason=reason):
+            draft.note("launcher", f"the keeper of attempt {attempt.attempt} is gone ({reason}): its processes are ended")
+            draft.decide(KillAttempt(f"kill/{attempt.attempt}", attempt.attempt))
+        case NotStarted() | Alive() | Unseen():
+            pass
+
+
+def on_exit(draft: Draft, report: ExitReport) -> None:
+    """The attempt is over: as wanted, finished, or broken. During a plan its end is the plan's business."""
+    attempt = draft.attempt
+    assert attempt is not None
+    ended = draft.senses.exit(report, finished=draft.live.finished, stop_requested=bool(attempt.stopping), now_s=draft.now_s)
+    outcome = {Finished: "finished", Stopped: "stopped", Failed: "crashed"}[type(ended)]
+    reason = ended.finding.reason if isinstance(ended, Failed) else ended.reason
+    last_s = draft.live.last_step_s if draft.live.last_step_s is not None else draft.now_s
+    draft.record(f.AttemptEnded(attempt.attempt, outcome, reason, draft.newest_step, last_s, report.ranks))
+    draft.senses.end_attempt()
+    if draft.state.plan is not None:
+        return None
+    if draft.state.giving_up:
+        return finish_giving_up(draft)
+    match ended:
+        case Finished():
+            return finish(draft)
+        case Stopped():
+            by = draft.state.stop_by or attempt.stopping or "something outside sentinel"
+            return draft.record(f.RunEnded("stopped", f"stopped by {by}: {reason}"))
+        case Failed(finding=finding):
+            consider(draft, finding)
+            return _nothing_follows(draft, reason)
+
+
+def finish(draft: Draft) -> None:
+    if settle_at_finish(draft):
+        draft.record(f.RunEnded("finished", f"the trainer finished at step {draft.newest_step}"))
+
+
+def _nothing_follows(draft: Draft, reason: str) -> None:
+    """A dead attempt that nothing will relaunch (no rule, observe only) is a failed run, said plainly."""
+    state = draft.state
+    if state.plan is None and not state.ended and not state.held and not state.giving_up:
+        draft.record(f.RunEnded("failed", f"{reason}; nothing is to be relaunched"))

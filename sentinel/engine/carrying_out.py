@@ -1,0 +1,123 @@
+"""What became of an action: the plan goes on, or is made again without what failed, or nobody but a person can help."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from sentinel.engine.draft import Draft
+from sentinel.engine.giving_up import finish_giving_up, give_up, page
+from sentinel.engine.ladder import proceed, relaunch
+from sentinel.engine.stopping import ask_to_stop
+from sentinel.model import facts as f
+from sentinel.model.actions import (
+    Action,
+    Capture,
+    KillAttempt,
+    Quarantine,
+    RequestStop,
+    SendPage,
+    SignalRanks,
+    StartAttempt,
+    VerifyCheckpoint,
+    WriteOverrides,
+)
+from sentinel.model.attempts import ResumePoint
+from sentinel.model.events import ActionDone, ActionFailed
+from sentinel.model.incidents import IncidentState
+from sentinel.plan.remedy import margin_steps
+from sentinel.plan.rollback import Choice, choose_before, choose_newest
+
+
+def on_done(draft: Draft, done: ActionDone) -> None:
+    action = draft.state.pending.get(done.key)
+    if action is None:
+        return None  # confirmed twice: the same as once
+    plan = draft.state.plan
+    if isinstance(action, Quarantine):
+        draft.record(f.CheckpointsQuarantined(action.above_step, action.reason))
+    draft.record(f.ActionConfirmed(done.key, done.detail))
+    if plan is None or plan.actions[plan.next].key != done.key:
+        return None
+    if draft.state.plan is not None:
+        if draft.state.stop_by and not draft.is_alive:
+            draft.record(f.PlanDropped(f"stopped by {draft.state.stop_by}"))
+            return draft.record(f.RunEnded("stopped", f"stopped by {draft.state.stop_by} during a recovery"))
+        return proceed(draft)
+    return _plan_done(draft, plan.incident)
+
+
+def _plan_done(draft: Draft, incident_id: int | None) -> None:
+    """The remedy is launched: now it must prove itself."""
+    if incident_id is not None and draft.state.incident(incident_id).state is IncidentState.OPEN:
+        draft.record(f.IncidentMoved(incident_id, IncidentState.PROBATION, "the remedy is launched; watching whether it works"))
+    if draft.state.stop_by:
+        ask_to_stop(draft)
+
+
+def on_failed(draft: Draft, failed: ActionFailed) -> None:
+    """An action that cannot take effect. (One that may work later is asked for again by the daemon and never comes here.)"""
+    action = draft.state.pending.get(failed.key)
+    if action is None:
+        return
+    draft.record(f.ActionAbandoned(failed.key, failed.reason))
+    match action:
+        case VerifyCheckpoint():
+            draft.record(f.CheckpointCondemned(action.step, failed.reason))
+            _again_without(draft, action)
+        case Capture():
+            draft.note(f"incident {action.incident}", f"evidence could not be saved: {failed.reason}")
+            draft.record(f.ActionConfirmed(action.key, "failed"))
+            proceed(draft)
+        case SendPage():
+            draft.note(f"incident {action.incident}", f"page not delivered: {failed.reason}")
+        case StartAttempt():
+            draft.record(f.AttemptEnded(action.attempt, "lost", f"could not be started: {failed.reason}", draft.newest_step, draft.now_s))
+            _unable(draft, action, f"attempt {action.attempt} could not be started: {failed.reason}")
+        case KillAttempt() | Quarantine() | WriteOverrides():
+            _unable(draft, action, failed.reason)
+        case RequestStop() | SignalRanks():
+            draft.note("stop", failed.reason)
+        case _:
+            assert_never(action)
+
+
+def _again_without(draft: Draft, action: VerifyCheckpoint) -> None:
+    """The checkpoint is damaged: the same rung again, from the next older one."""
+    plan = draft.state.plan
+    if plan is None:
+        return
+    start = next(a for a in plan.actions if isinstance(a, StartAttempt))
+    choice = _next_older(draft, plan.incident)
+    resume = ResumePoint(choice.checkpoint.step, choice.checkpoint.path, choice.checkpoint.digest) if choice.checkpoint else None
+    draft.record(f.PlanDropped(f"checkpoint of step {action.step} is damaged"))
+    draft.note("rollback", f"checkpoint of step {action.step} is damaged; instead the {choice.reason}")
+    relaunch(draft, plan.incident, resume, start.overrides, 0.0, choice.reason)
+
+
+def _next_older(draft: Draft, incident_id: int | None) -> Choice:
+    state = draft.state
+    if incident_id is not None:
+        incident = state.incident(incident_id)
+        rungs = draft.policy.spec.playbooks[incident.playbook]
+        if rungs[incident.rung].rollback is not None:
+            onset = incident.onset_step if incident.onset_step is not None else incident.break_step + 1
+            return choose_before(state.checkpoints, onset, margin_steps(rungs, incident.rung))
+    return choose_newest(state.checkpoints, state.open_incidents)
+
+
+def _unable(draft: Draft, action: Action, reason: str) -> None:
+    """Sentinel itself cannot act: that is a page, whatever the playbook would still have tried."""
+    plan = draft.state.plan
+    draft.record(f.PlanDropped(f"unable to act: {reason}"))
+    if plan is not None and plan.incident is not None and not draft.state.incident(plan.incident).is_closed:
+        return give_up(draft, plan.incident, f"unable to act: {reason}")
+    if draft.state.incidents:
+        page(draft, draft.state.incidents[-1].id, "critical", f"unable to act: {reason}")
+    if draft.state.giving_up and isinstance(action, KillAttempt):
+        return None  # the attempt still lives: the page says so, and its end will be seen when it comes
+    if draft.is_alive:
+        return None
+    finish_giving_up(draft)
+    if not draft.state.ended and not draft.state.held:
+        draft.record(f.RunEnded("failed", f"unable to act: {reason}"))
+    return None

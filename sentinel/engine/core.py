@@ -1,0 +1,147 @@
+"""The engine: one event in, the facts it leads to out. Reads downward as the pipeline does.
+
+    event ─▶ senses (streams, detectors) ─▶ findings ─▶ policy ─▶ plan ─▶ facts
+
+The engine holds the run's state (the fold of facts, which survives) and its senses (what flows by, which is rebuilt by
+reading the streams again). It never acts: the actions of its `ActionDecided` facts are carried out by the edges after
+the facts are on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from sentinel.detectors.catalog import Senses
+from sentinel.engine import attempts, carrying_out, ladder, stopping
+from sentinel.engine.draft import Draft
+from sentinel.engine.evolve import evolve
+from sentinel.engine.live import Live
+from sentinel.engine.senses import build_senses
+from sentinel.model import facts as f
+from sentinel.model.actions import KillAttempt, StartAttempt
+from sentinel.model.events import ActionDone, ActionFailed, Event, StopWanted, SupervisorStarted, Tick
+from sentinel.model.facts import Entry, Fact
+from sentinel.model.findings import Finding, Kind
+from sentinel.model.readings import (
+    CheckpointReading,
+    EndReading,
+    Heartbeat,
+    LauncherReading,
+    Receipt,
+    SourceReading,
+    StepReading,
+    TrainerNote,
+)
+from sentinel.model.state import RunState
+from sentinel.policy.schema import Policy
+
+
+class Engine:
+    """Holds one run. `handle` is the only door; `restore` folds a journal before the first event."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.state = RunState()
+        self.senses: Senses = build_senses(policy)
+        self._live = Live()
+
+    def restore(self, entries: Iterable[Entry]) -> None:
+        """Fold what was decided before; nothing is decided again."""
+        for entry in entries:
+            self.state = evolve(self.state, entry.at_s, entry.fact)
+
+    def handle(self, now_s: float, event: Event) -> tuple[Fact, ...]:
+        """Decide about one event and move on to the state its facts lead to."""
+        draft = Draft(self.state, now_s, self.policy, self.senses, self._live)
+        self._decide(draft, event)
+        self.state = draft.state
+        return tuple(draft.facts)
+
+    def _decide(self, draft: Draft, event: Event) -> None:
+        senses, live, now_s = self.senses, self._live, draft.now_s
+        match event:
+            case StepReading():
+                live.step(event, now_s)
+                attempts.on_step(draft, event, senses.step(event, now_s))
+            case Heartbeat():
+                live.beat(event)
+                senses.heartbeat(event, now_s)
+            case Tick():
+                self._tick(draft)
+            case Receipt():
+                senses.receipt(event, now_s)
+                attempts.on_receipt(draft, event)
+            case TrainerNote():
+                senses.note(event, now_s)
+                attempts.on_note(draft, event)
+            case EndReading():
+                live.end(event)
+            case CheckpointReading():
+                attempts.on_checkpoint(draft, event)
+            case LauncherReading():
+                attempts.on_view(draft, event.view)
+            case SourceReading():
+                if (event.source in draft.state.blind) == event.ok:
+                    draft.record(f.SourceChanged(event.source, event.ok, event.reason))
+            case ActionDone():
+                action = draft.state.pending.get(event.key)
+                if isinstance(action, StartAttempt):
+                    self._begin(action.attempt, now_s)
+                carrying_out.on_done(draft, event)
+            case ActionFailed():
+                carrying_out.on_failed(draft, event)
+            case StopWanted():
+                stopping.on_stop_wanted(draft, event.by)
+            case SupervisorStarted():
+                self._started(draft, event)
+            case _:
+                assert_never(event)
+
+    def _begin(self, attempt: int, now_s: float) -> None:
+        """The attempt lives (or is adopted): its streams will be read from their first line."""
+        if self._live.attempt != attempt:
+            self._live = Live(attempt)
+            self.senses.begin_attempt(attempt, now_s)
+
+    def _started(self, draft: Draft, event: SupervisorStarted) -> None:
+        """Adopt what lives, go on with what was pending, or launch. Deciding again what was decided is not possible here:
+        pending actions are simply still pending, and the daemon asks for them anew."""
+        if not draft.state.run_id:
+            draft.record(
+                f.RunCreated(
+                    event.run_id,
+                    event.command,
+                    event.cwd,
+                    event.policy_name,
+                    event.policy_digest,
+                    event.observe_only,
+                    event.capabilities,
+                )
+            )
+        draft.record(
+            f.SupervisorTookOver(
+                event.epoch, event.host, event.pid, event.policy_name, event.policy_digest, event.observe_only
+            )
+        )
+        if draft.is_alive:
+            attempt = draft.attempt
+            assert attempt is not None
+            draft.note("adoption", f"attempt {attempt.attempt} was launched by an earlier supervisor: watching it again")
+            self._begin(attempt.attempt, draft.now_s)
+        elif draft.state.plan is None:
+            attempts.launch_first_or_next(draft, "started again" if draft.attempt else "first launch")
+
+    def _tick(self, draft: Draft) -> None:
+        for finding in self.senses.tick(draft.now_s):
+            if draft.state.stop_by and finding.kind is Kind.HANG:
+                self._hung_while_stopping(draft, finding)
+            else:
+                ladder.consider(draft, finding)
+        stopping.press_on(draft)
+
+    def _hung_while_stopping(self, draft: Draft, finding: Finding) -> None:
+        attempt = draft.attempt
+        if attempt is not None and not attempt.is_over:
+            draft.dismiss(finding, "hung while stopping: the attempt is killed")
+            draft.decide(KillAttempt(f"kill/{attempt.attempt}", attempt.attempt))

@@ -1,0 +1,67 @@
+"""Out of remedies: the incident is exhausted, a person is paged with the whole case, and the policy says what becomes of
+the training meanwhile. Never a checkpoint after an unresolved onset, so the attempt is killed and not asked."""
+
+from __future__ import annotations
+
+from sentinel.engine.draft import Draft
+from sentinel.model import facts as f
+from sentinel.model.actions import KillAttempt, SendPage
+from sentinel.model.findings import Severity
+from sentinel.model.incidents import IncidentState, Outcome, Remedy
+from sentinel.policy.schema import Rung
+
+
+def give_up(draft: Draft, incident_id: int, reason: str, page_rung: int | None = None, then: str | None = None) -> None:
+    """Exhaust the incident. The page rung that applies is the playbook's next one from here; without any, stop and page."""
+    incident = draft.state.incident(incident_id)
+    rungs: tuple[Rung, ...] = draft.policy.spec.playbooks[incident.playbook] if incident.playbook else ()
+    index = page_rung if page_rung is not None else _next_page(rungs, incident.rung + 1)
+    rung = rungs[index] if index is not None else None
+    severity: Severity = rung.page.severity if rung is not None and rung.page is not None else "critical"
+    after = then or (rung.then if rung is not None and rung.then else "stop_now")
+    if draft.observes_only:
+        after = "keep_training"
+    words = rung.keys if rung is not None else ("page",)
+    draft.record(f.RungTaken(incident_id, Remedy(index if index is not None else incident.rung + 1, words, reason), False, draft.newest_step))
+    draft.record(f.RungJudged(incident_id, Outcome.OBSERVED if draft.observes_only else Outcome.PAGED, reason))
+    draft.record(f.IncidentMoved(incident_id, IncidentState.EXHAUSTED, reason))
+    draft.record(f.GaveUp(incident_id, after, reason))
+    if incident.is_numeric and incident.onset_step is not None:
+        for checkpoint in draft.state.checkpoints:
+            if checkpoint.step >= incident.onset_step and not checkpoint.condemned:
+                suspect = f"at or after the onset of incident {incident_id}, which was never repaired"
+                draft.record(f.CheckpointCondemned(checkpoint.step, suspect))
+    page(draft, incident_id, severity, reason)
+    finish_giving_up(draft)
+
+
+def finish_giving_up(draft: Draft) -> None:
+    """Carry out `stop_now` and `hold`: kill what lives; once nothing lives, the run has failed, or is held."""
+    state = draft.state
+    if not state.giving_up:
+        return
+    attempt = draft.attempt
+    if draft.is_alive and attempt is not None:
+        if not attempt.stopping:
+            draft.record(f.AttemptStopping(attempt.attempt, state.giving_up_reason))
+        draft.decide(KillAttempt(f"kill/{attempt.attempt}", attempt.attempt))
+    elif state.giving_up == "hold":
+        if not state.held:
+            draft.record(f.Held(state.giving_up_reason))
+    elif not state.ended:
+        draft.record(f.RunEnded("failed", state.giving_up_reason))
+
+
+def page(draft: Draft, incident_id: int, severity: Severity, reason: str) -> None:
+    """Decide one page. Its text is the case: what broke, what was tried, why nobody else can go on."""
+    incident = draft.state.incident(incident_id)
+    where = f" since step {incident.onset_step}" if incident.onset_step is not None else f" at step {incident.break_step}"
+    lines = [f"{incident.alert}: {incident.reason}"]
+    lines += [f"tried: {t.remedy.reason} -> {t.outcome}{': ' + t.reason if t.reason else ''}" for t in incident.tries[:-1]]
+    lines.append(f"now: {reason}")
+    title = f"{draft.state.run_id}: {incident.kind}{where}"
+    draft.decide(SendPage(f"page/{incident_id}/{len(incident.tries)}", incident_id, severity, title, "\n".join(lines)))
+
+
+def _next_page(rungs: tuple[Rung, ...], start: int) -> int | None:
+    return next((i for i in range(start, len(rungs)) if rungs[i].page is not None), None)

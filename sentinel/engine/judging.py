@@ -1,0 +1,103 @@
+"""Watching what happens after: patience while an incident is open, probation after a remedy, and the end of the run.
+
+Called on every step while an incident is open. It keeps no counters of its own: each verdict is a median over the last
+steps, so that a restarted supervisor that reads the stream again says the same.
+"""
+
+from __future__ import annotations
+
+from sentinel.engine.draft import Draft
+from sentinel.engine.ladder import fail_rung
+from sentinel.model import facts as f
+from sentinel.model.incidents import Band, Incident, IncidentState, Outcome
+from sentinel.plan.verdict import BandVerdict, judge_band
+
+HEALED_AFTER_STEPS = 10  # a level younger than this is not believed to have healed
+CLOSED_EARLY = "the run ended healthy inside probation"
+
+
+def judge_open_incidents(draft: Draft, step: int) -> None:
+    """After a new step: restore, heal, fail or prove every open incident that this step decides."""
+    for incident in draft.state.open_incidents:
+        if draft.state.plan is not None:
+            return
+        if incident.state is IncidentState.PROBATION:
+            if incident.restored_s is None and step > incident.break_step:
+                draft.record(f.Restored(incident.id, step))
+            _judge_probation(draft, draft.state.incident(incident.id), step)
+        elif incident.is_numeric:
+            _judge_patience(draft, incident, step)
+
+
+def _judge_probation(draft: Draft, incident: Incident, step: int) -> None:
+    """A remedy has worked when the metric is back, for N steps, past the step where it broke."""
+    needed = draft.policy.spec.probation.steps
+    past = step - incident.break_step
+    if past < needed:
+        return
+    verdict = _band_verdict(draft, incident, incident.break_step)
+    if verdict is None:
+        recover(draft, incident, f"{past} steps past step {incident.break_step} without another finding")
+    elif verdict.is_within:
+        recover(draft, incident, f"{past} steps past step {incident.break_step}: {verdict.reason}")
+    else:
+        fail_rung(draft, incident.id, verdict.reason)
+
+
+def _judge_patience(draft: Draft, incident: Incident, step: int) -> None:
+    """`wait` (and observe only): back in the band is healed and benign; above it for too long, or too late, is not."""
+    rungs = draft.policy.spec.playbooks[incident.playbook]
+    rung = rungs[incident.rung] if 0 <= incident.rung < len(rungs) else None
+    wait = rung.wait if rung is not None else None
+    last = incident.last_try
+    since = step - max(incident.detected_step, last.taken_step if last else 0)
+    window = (wait.unless_above_band_steps if wait else None) or HEALED_AFTER_STEPS
+    if since < window:
+        return
+    verdict = _band_verdict(draft, incident, step - window)
+    healed = verdict is None or verdict.is_within
+    reason = verdict.reason if verdict else "no level before the incident to judge by"
+    if healed and since >= max(window, HEALED_AFTER_STEPS) and verdict is not None:
+        recover(draft, incident, f"healed by itself: {reason}", benign=True)
+    elif draft.observes_only or wait is None:
+        return
+    elif not healed and wait.unless_above_band_steps is not None:
+        fail_rung(draft, incident.id, f"above its band for {window} steps: {reason}")
+    elif since >= wait.for_steps:
+        fail_rung(draft, incident.id, f"not healed within {wait.for_steps} steps: {reason}")
+
+
+def settle_at_finish(draft: Draft) -> bool:
+    """The trainer finished. Every open incident is closed, or (False) one needs another try before the run may end."""
+    for incident in draft.state.open_incidents:
+        verdict = _band_verdict(draft, incident, _since(incident)) if incident.is_numeric else None
+        if verdict is not None and not verdict.is_within:
+            fail_rung(draft, incident.id, f"the run finished above its band: {verdict.reason}")
+            if draft.state.plan is not None or draft.state.giving_up:
+                return False
+            continue
+        recover(draft, draft.state.incident(incident.id), CLOSED_EARLY if incident.tries else "the run finished healthy")
+    return True
+
+
+def recover(draft: Draft, incident: Incident, reason: str, benign: bool | None = None) -> None:
+    if incident.tries and incident.tries[-1].outcome is Outcome.PENDING:
+        draft.record(f.RungJudged(incident.id, Outcome.WORKED, reason))
+    if incident.restored_s is None:
+        draft.record(f.Restored(incident.id, draft.newest_step))
+    draft.record(f.IncidentMoved(incident.id, IncidentState.RECOVERED, reason, benign))
+
+
+def _since(incident: Incident) -> int:
+    return incident.break_step if incident.state is IncidentState.PROBATION else incident.detected_step
+
+
+def _band_verdict(draft: Draft, incident: Incident, after_step: int) -> BandVerdict | None:
+    """None where there is nothing to compare: no band before the incident, or no value since."""
+    if incident.band is None:
+        return None
+    level = draft.senses.level(incident.band.metric, after_step)
+    if level is None or level.count == 0:
+        return None
+    now = Band(incident.band.metric, level.median, level.mad, level.count)
+    return judge_band(now, incident.band, draft.policy.spec.probation.recovered_when.ratio)

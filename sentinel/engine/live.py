@@ -1,0 +1,36 @@
+"""What is known of the living attempt beyond statistics: forgotten at its end, rebuilt by reading its files again."""
+
+from __future__ import annotations
+
+from sentinel.model.readings import EndReading, Heartbeat, Phase, StepReading
+
+RANKS_KEPT = 65536
+
+
+class Live:
+    """Attributes:
+    last_step_s: supervisor time of the newest step line; None before the first.
+    finished: the stream's end line says finished.
+    """
+
+    def __init__(self, attempt: int = 0) -> None:
+        self.attempt = attempt
+        self.last_step_s: float | None = None
+        self.finished = False
+        self._phases: dict[int, Phase] = {}
+
+    def step(self, reading: StepReading, now_s: float) -> None:
+        if reading.attempt == self.attempt:
+            self.last_step_s = now_s
+
+    def beat(self, beat: Heartbeat) -> None:
+        if beat.attempt == self.attempt and beat.rank < RANKS_KEPT:
+            self._phases[beat.rank] = beat.phase
+
+    def end(self, reading: EndReading) -> None:
+        if reading.attempt == self.attempt and reading.reason == "finished":
+            self.finished = True
+
+    @property
+    def is_checkpointing(self) -> bool:
+        return any(phase == "checkpoint" for phase in self._phases.values())

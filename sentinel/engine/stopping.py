@@ -1,0 +1,69 @@
+"""Stopping on request: first by asking the trainer, then by SIGTERM to its ranks, then by SIGKILL, each after a deadline.
+
+torchrun kills 30 s after a SIGTERM, too soon for a real checkpoint (PROTOCOL "Liveness"), so the request comes first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sentinel.engine.draft import Draft
+from sentinel.model import facts as f
+from sentinel.model.actions import KillAttempt, Request, RequestStop, SignalRanks
+from sentinel.model.incidents import IncidentState
+
+ANSWER_S = 20.0  # a request without any sign of a checkpoint or an end after this long goes unanswered
+TERM_S = 10.0  # and this long after SIGTERM nobody is listening
+
+
+def on_stop_wanted(draft: Draft, by: str) -> None:
+    """The first wish asks; a second one (Ctrl-C again) does not wait any longer."""
+    if draft.state.stop_by:
+        if draft.is_alive and draft.attempt is not None:
+            draft.note("stop", f"asked again by {by}: the attempt is killed")
+            draft.decide(KillAttempt(f"kill/{draft.attempt.attempt}", draft.attempt.attempt))
+        return
+    draft.record(f.StopAsked(by))
+    plan = draft.state.plan
+    if plan is not None:
+        waits = plan.actions[plan.next]
+        not_before = getattr(waits, "not_before_s", 0.0)
+        if not_before > draft.now_s and draft.attempt is not None:
+            draft.record(f.PlanDropped(f"stopped by {by} while waiting to relaunch"))
+            draft.record(
+                f.AttemptEnded(draft.attempt.attempt, "stopped", "never started", draft.newest_step, draft.now_s)
+            )
+            draft.record(f.RunEnded("stopped", f"stopped by {by}"))
+        return  # otherwise the action under way is finished first; `carrying_out` stops after it
+    if draft.is_alive:
+        ask_to_stop(draft)
+    elif not draft.state.ended:
+        draft.record(f.RunEnded("stopped", f"stopped by {by}"))
+
+
+def ask_to_stop(draft: Draft) -> None:
+    """Never a checkpoint after an unresolved onset: then the trainer is asked to stop at once."""
+    attempt = draft.attempt
+    if attempt is None or attempt.is_over:
+        return
+    unresolved = any(i.is_numeric and i.state is IncidentState.OPEN for i in draft.state.incidents)
+    request: Request = "stop_now" if unresolved else "stop_after_checkpoint"
+    draft.record(f.AttemptStopping(attempt.attempt, f"stopped by {draft.state.stop_by}"))
+    overrides = replace(attempt.overrides, id=f"ov-{attempt.attempt}.stop")
+    draft.decide(RequestStop(f"stop/{attempt.attempt}", attempt.attempt, overrides, request))
+
+
+def press_on(draft: Draft) -> None:
+    """On every tick while a stop is under way: the next harder word once a deadline has passed."""
+    attempt = draft.attempt
+    if not draft.state.stop_by or attempt is None or attempt.is_over or attempt.stopping_s is None or draft.state.plan:
+        return
+    checkpoint_s = draft.policy.spec.detectors.hang.phases.get("checkpoint", 600.0)
+    answer_s = ANSWER_S + (checkpoint_s if draft.live.is_checkpointing else 0.0)
+    waited = draft.now_s - attempt.stopping_s
+    kill_key = f"kill/{attempt.attempt}"
+    if waited > answer_s + TERM_S and kill_key not in draft.state.pending:
+        draft.note("stop", f"no answer to SIGTERM after {waited:.0f} s: the attempt is killed")
+        draft.decide(KillAttempt(kill_key, attempt.attempt))
+    elif waited > answer_s and not attempt.signalled:
+        draft.decide(SignalRanks(f"signal/{attempt.attempt}", attempt.attempt))

@@ -1,0 +1,66 @@
+"""Errors a caller can act on. What is raised here is text for a person; bugs are `AssertionError`s and stay bugs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with something a person wrote: what, where, and what to write instead.
+
+    `path` is the place inside the document (`spec.rules[2].for`); `line` and `column` count from 1 and are 0 where no
+    text stands behind the value.
+    """
+
+    path: str
+    message: str
+    remedy: str = ""
+    severity: Literal["error", "warning"] = "error"
+    line: int = 0
+    column: int = 0
+
+
+class SentinelError(Exception):
+    """The root: `str(error)` is a sentence for a person."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class UsageError(SentinelError):
+    """The command cannot be carried out as given; nothing was started."""
+
+
+class PolicyError(SentinelError):
+    """A policy file cannot be used. The message prints every problem; `.problems` holds them one by one."""
+
+    def __init__(self, message: str, problems: tuple[Problem, ...] = ()) -> None:
+        super().__init__(message)
+        self.problems = problems
+
+
+class RetryLater(SentinelError):
+    """It failed, and may work when tried again after `retry_in_s` seconds."""
+
+    def __init__(self, message: str, retry_in_s: float) -> None:
+        super().__init__(message)
+        self.retry_in_s = retry_in_s
+
+
+class GiveUp(SentinelError):
+    """It failed, and trying again the same way cannot help."""
+
+
+class JournalError(SentinelError):
+    """The journal cannot be written or read; names the file and the remedy. Nothing unacknowledged may be acted upon."""
+
+
+class Fenced(SentinelError):
+    """A supervisor with a higher epoch has taken the run over: stop writing, act no more, leave."""
+
+
+class AlreadySupervised(UsageError):
+    """Another living supervisor holds the run directory."""

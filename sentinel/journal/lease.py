@@ -1,0 +1,239 @@
+"""Who may write to a run: RUN_DIR/sentinel.lock (an flock, for this machine) and RUN_DIR/lease.json (for all others).
+
+The lock is held while the supervisor lives and dies with it, kill -9 included. The lease names the supervisor to
+`sentinel stop`, to the trainer (which commits no checkpoint for an attempt that was superseded) and to supervisors on
+machines that the lock does not reach: renewed every 10 s, it is theirs to take 60 s after its last renewal. Neither is
+the last word: that is the epoch in the journal, which fences off whoever was taken over without noticing.
+
+    with RunLock.acquire(run_dir) as lock:            # AlreadySupervised when somebody holds the run
+        lease = Lease.publish(lock, journal.claim_epoch())
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sentinel.client.atomic_file import write_atomically
+from sentinel.client.strict_json import as_float, dumps, loads
+from sentinel.errors import AlreadySupervised, Fenced, RetryLater, UsageError
+from sentinel.journal.identity import ProcessIdentity, is_alive, is_here, read_own_identity
+
+LEASE_NAME = "lease.json"
+LOCK_NAME = "sentinel.lock"
+RENEW_EVERY_S = 10.0
+STALE_AFTER_S = 60.0
+
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """lease.json. `released`: its supervisor left in good order and may be succeeded at once."""
+
+    epoch: int
+    holder: ProcessIdentity
+    attempt: int
+    released: bool = False
+
+
+class RunLock:
+    """The exclusive right to supervise one run directory, held until `release` or the end of the process."""
+
+    def __init__(self, run_dir: Path, handle: int) -> None:
+        self.run_dir = run_dir
+        self._handle: int | None = handle
+
+    @classmethod
+    def acquire(cls, run_dir: Path) -> RunLock:
+        """Take the run directory, which must exist, without waiting.
+
+        Raises:
+            AlreadySupervised: a living supervisor has it, here or on another machine.
+            UsageError: the directory cannot be locked.
+        """
+        try:
+            handle = os.open(run_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise UsageError(
+                f"{run_dir}: cannot be supervised: {error.strerror}; sentinel must be able to write there"
+            ) from error
+        try:
+            _lock(run_dir, handle)
+            _refuse_living_holder(run_dir, handle)
+        except BaseException:
+            os.close(handle)
+            raise
+        return cls(run_dir, handle)
+
+    def release(self) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    def __enter__(self) -> RunLock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class Lease:
+    """This supervisor's entry in lease.json. It writes nothing any more once a higher epoch stands there."""
+
+    def __init__(self, run_dir: Path, record: LeaseRecord) -> None:
+        self._run_dir = run_dir
+        self._record = record
+        self._renewed_s: float | None = None
+
+    @classmethod
+    def publish(cls, lock: RunLock, epoch: int, attempt: int | None = None) -> Lease:
+        """Write the lease under the run's lock. `epoch` was claimed in the journal before; `attempt` None keeps the last one.
+
+        Raises:
+            RetryLater: the file could not be written.
+        """
+        before = read_lease(lock.run_dir)
+        if attempt is None:
+            attempt = before.attempt if before else 0
+        lease = cls(lock.run_dir, LeaseRecord(epoch, read_own_identity(), attempt))
+        lease._write()
+        return lease
+
+    @property
+    def epoch(self) -> int:
+        return self._record.epoch
+
+    @property
+    def attempt(self) -> int:
+        return self._record.attempt
+
+    def set_attempt(self, attempt: int) -> None:
+        """Name the attempt that may write from now on; trainers of earlier ones commit no more checkpoints.
+
+        Raises:
+            Fenced: the lease is lost.
+            RetryLater: the file could not be written; the old attempt still stands in it.
+        """
+        if attempt == self._record.attempt:
+            return
+        self._hold_on()
+        self._write(attempt=attempt)
+
+    def renew(self, now_s: float) -> None:
+        """Show that this supervisor lives; call as often as convenient, it touches the file every 10 s.
+
+        Raises:
+            Fenced: the lease is lost.
+            RetryLater: the file could not be touched. Another machine may take the run over 60 s after the last renewal.
+        """
+        if self._renewed_s is not None and now_s - self._renewed_s < RENEW_EVERY_S:
+            return
+        if self._hold_on() != self._record:  # deleted or damaged by somebody: say it again
+            self._write()
+        else:
+            with _retried(self._run_dir):
+                os.utime(self._run_dir / LEASE_NAME)
+        self._renewed_s = now_s
+
+    def is_lost(self) -> bool:
+        """True when a supervisor with a higher epoch stands in the file."""
+        record = read_lease(self._run_dir)
+        return record is not None and record.epoch > self._record.epoch
+
+    def release(self) -> None:
+        """Leave in good order: a successor, on any machine, need not wait. The attempt stays named."""
+        if not self.is_lost():
+            self._write(released=True)
+
+    def _hold_on(self) -> LeaseRecord | None:
+        record = read_lease(self._run_dir)
+        if record is not None and record.epoch > self.epoch:
+            raise Fenced(f"{self._run_dir}: supervisor epoch {record.epoch} took this run over from epoch {self.epoch}")
+        return record
+
+    def _write(self, attempt: int | None = None, released: bool = False) -> None:
+        wanted = dataclasses.replace(self._record, attempt=self.attempt if attempt is None else attempt, released=released)
+        plain = {"epoch": wanted.epoch, **dataclasses.asdict(wanted.holder), "attempt": wanted.attempt}
+        if released:
+            plain["released"] = True
+        with _retried(self._run_dir):
+            write_atomically(self._run_dir / LEASE_NAME, dumps(plain).encode() + b"\n")
+        self._record = wanted
+
+
+def read_lease(run_dir: Path) -> LeaseRecord | None:
+    """What stands in lease.json; None when there is none or it cannot be read as one, which proves nothing about anybody."""
+    try:
+        return _parse((run_dir / LEASE_NAME).read_bytes())
+    except OSError:
+        return None
+
+
+def _parse(text: bytes) -> LeaseRecord | None:
+    try:
+        plain = loads(text)
+        epoch, pid, attempt = plain["epoch"], plain["pid"], plain.get("attempt") or 0
+        host, boot_id = plain["host"], plain["boot_id"]
+        who = ProcessIdentity(host, pid, as_float(plain["create_time"]), boot_id)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    if not all(type(number) is int for number in (epoch, pid, attempt)) or not all(type(word) is str for word in (host, boot_id)):
+        return None
+    return LeaseRecord(epoch, who, attempt, plain.get("released") is True) if pid > 0 else None
+
+
+def _lock(run_dir: Path, handle: int) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        record = read_lease(run_dir)
+        holder = f"pid {record.holder.pid} on {record.holder.host}" if record else "a supervisor that is just starting"
+        raise AlreadySupervised(f"{run_dir}: already supervised by {holder}; end it with: sentinel stop {run_dir}") from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise UsageError(f"{run_dir}: cannot be locked: {error.strerror}") from error
+        raise UsageError(
+            f"{run_dir}: its filesystem has no file locks ({error.strerror}), so two supervisors could not be told apart; "
+            "mount it with locks (Lustre: -o flock) or use another directory"
+        ) from error
+
+
+def _refuse_living_holder(run_dir: Path, lock_handle: int) -> None:
+    """The lock reaches every supervisor of this boot; one elsewhere shows only by a lease that is being renewed."""
+    try:
+        handle = os.open(run_dir / LEASE_NAME, os.O_RDONLY | os.O_CLOEXEC)  # opening makes NFS fetch fresh attributes
+    except OSError:
+        return
+    try:
+        record, renewed_s = _parse(os.read(handle, 1 << 16)), os.fstat(handle).st_mtime
+    finally:
+        os.close(handle)
+    if record is None or record.released:
+        return
+    who = record.holder
+    if is_here(who):
+        if is_alive(who) and who.pid != os.getpid():  # it lost its lock file, not its life
+            raise AlreadySupervised(f"{run_dir}: already supervised by pid {who.pid}; end it with: sentinel stop {run_dir}")
+        return
+    os.utime(lock_handle)  # the file server's own clock, the one the lease's time was made with
+    age_s = os.fstat(lock_handle).st_mtime - renewed_s
+    if age_s < STALE_AFTER_S:
+        raise AlreadySupervised(
+            f"{run_dir}: already supervised by pid {who.pid} on {who.host}, which renewed its lease {max(age_s, 0):.0f} s ago; "
+            f"run there: sentinel stop {run_dir}. If that machine is dead, try again in {STALE_AFTER_S - age_s:.0f} s"
+        )
+
+
+@contextmanager
+def _retried(run_dir: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RetryLater(f"{run_dir / LEASE_NAME}: cannot be written: {error.strerror}", retry_in_s=1.0) from error

@@ -1,0 +1,129 @@
+"""RUN_DIR/run.json: what the run is. Written when the run is created; keys that others put there are kept."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sentinel.client.atomic_file import write_atomically
+from sentinel.client.strict_json import dumps, loads
+from sentinel.errors import UsageError
+
+RUN_FILE_NAME = "run.json"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyReference:
+    """The policy in force: where it was read from, the digest of its text, and the name it gives itself."""
+
+    path: str
+    digest: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """`created` is wall time in ISO 8601, for people; `capabilities` is what the trainer supports (skip, overrides, …)."""
+
+    id: str
+    command: tuple[str, ...]
+    cwd: str
+    policy: PolicyReference
+    launcher: str
+    created: str
+    capabilities: tuple[str, ...] = ()
+
+
+def ensure_run_dir(run_dir: Path) -> Path:
+    """Create the directory unless it is there; its absolute path.
+
+    Raises:
+        UsageError: it cannot be created, is no directory, or cannot be written.
+    """
+    run_dir = run_dir.absolute()
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise UsageError(f"{run_dir}: is a file; a run needs a directory of its own") from None
+    except OSError as error:
+        raise UsageError(f"{run_dir}: cannot be created: {error.strerror}; choose a directory this user may write to") from error
+    if not os.access(run_dir, os.R_OK | os.W_OK | os.X_OK):
+        raise UsageError(f"{run_dir}: cannot be written by this user; choose another directory or change its rights")
+    return run_dir
+
+
+def write_run_file(run_dir: Path, run: RunFile) -> None:
+    """Write run.json atomically; unknown keys of an earlier one stay.
+
+    Raises:
+        UsageError: the earlier file is not a run.json, or the directory cannot be written.
+    """
+    path = run_dir / RUN_FILE_NAME
+    plain = _read_plain(path) or {}
+    policy = plain.get("policy")
+    ours = asdict(run)
+    if isinstance(policy, dict):
+        ours["policy"] = {**policy, **ours["policy"]}
+    try:
+        write_atomically(path, dumps({**plain, **ours}).encode() + b"\n")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}; check the disk and the rights of this user") from error
+
+
+def find_run_file(run_dir: Path) -> RunFile | None:
+    """run.json, or None when the directory holds no run yet. UsageError when it is there and cannot be used."""
+    path = run_dir / RUN_FILE_NAME
+    plain = _read_plain(path)
+    if plain is None:
+        return None
+    policy = _field(path, plain, "policy", dict)
+    return RunFile(
+        id=_field(path, plain, "id", str),
+        command=_words(path, plain, "command"),
+        cwd=_field(path, plain, "cwd", str),
+        policy=PolicyReference(*(_field(path, policy, key, str, "policy.") for key in ("path", "digest", "name"))),
+        launcher=_field(path, plain, "launcher", str),
+        created=_field(path, plain, "created", str),
+        capabilities=_words(path, plain, "capabilities") if "capabilities" in plain else (),
+    )
+
+
+def read_run_file(run_dir: Path) -> RunFile:
+    """run.json of an existing run. UsageError when there is none or it cannot be used."""
+    run = find_run_file(run_dir)
+    if run is None:
+        raise UsageError(f"{run_dir}: holds no {RUN_FILE_NAME}, so it is not the directory of a run (sentinel run makes one)")
+    return run
+
+
+def _read_plain(path: Path) -> dict[str, Any] | None:
+    try:
+        plain = loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:
+        raise UsageError(f"{path.parent}: is a file; the directory of a run is wanted") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}; check the rights of this user") from error
+    except ValueError as error:
+        raise UsageError(f"{path}: is not valid JSON ({error}); restore it from a copy, or choose a new run directory") from error
+    if not isinstance(plain, dict):
+        raise UsageError(f"{path}: must hold a JSON object, not {type(plain).__name__}")
+    return plain
+
+
+def _field(path: Path, plain: dict[str, Any], key: str, kind: type, within: str = "") -> Any:
+    if key not in plain:
+        raise UsageError(f"{path}: {within}{key}: is missing; restore the file from a copy, or choose a new run directory")
+    if not isinstance(plain[key], kind):
+        raise UsageError(f"{path}: {within}{key}: {plain[key]!r} must be {'text' if kind is str else 'an object'}")
+    return plain[key]
+
+
+def _words(path: Path, plain: dict[str, Any], key: str) -> tuple[str, ...]:
+    words = plain.get(key)
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise UsageError(f"{path}: {key}: {words!r} must be a list of texts")
+    return tuple(words)

@@ -1,0 +1,61 @@
+"""Taking a run: the one order that is safe. A second `sentinel run` must not disturb the first, so the lock comes before
+the journal is opened (which may migrate it) and before an epoch is claimed (which fences off everybody else)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sentinel.errors import RetryLater
+from sentinel.journal.lease import Lease, RunLock
+from sentinel.journal.store import JOURNAL_NAME, Journal
+
+
+@dataclass(frozen=True, slots=True)
+class RunSession:
+    """The run is ours until `close`, or until a higher epoch says otherwise."""
+
+    lock: RunLock
+    journal: Journal
+    lease: Lease
+
+    @property
+    def epoch(self) -> int:
+        return self.lease.epoch
+
+    def close(self) -> None:
+        """Leave in good order, as far as the disk allows; the lock goes last."""
+        try:
+            self.lease.release()
+        except RetryLater:
+            pass  # a lease left behind goes stale by itself
+        finally:
+            self.journal.close()
+            self.lock.release()
+
+    def __enter__(self) -> RunSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def take_run(run_dir: Path) -> RunSession:
+    """Become the supervisor of `run_dir`, which must exist.
+
+    Raises:
+        AlreadySupervised, UsageError: see `RunLock.acquire`.
+        JournalError: the journal cannot be opened.
+        RetryLater: the lease could not be written.
+    """
+    lock = RunLock.acquire(run_dir)
+    try:
+        journal = Journal.open(run_dir / JOURNAL_NAME)
+        try:
+            return RunSession(lock, journal, Lease.publish(lock, journal.claim_epoch()))
+        except BaseException:
+            journal.close()
+            raise
+    except BaseException:
+        lock.release()
+        raise

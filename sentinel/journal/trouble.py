@@ -1,0 +1,53 @@
+"""What SQLite reports, as a sentence that names the file and the remedy."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sentinel.errors import JournalError
+
+_DAMAGED = (
+    "the file is damaged; keep a copy of it and of {path}-wal, then save what can be read: "
+    "sqlite3 {path} .recover | sqlite3 {path}.recovered"
+)
+_CLOSED = "it cannot be opened; check that the run directory exists and that this user may read and write it"
+_REMEDIES = {
+    sqlite3.SQLITE_FULL: "the disk is full; free space under {folder} and start again: nothing acknowledged is lost",
+    sqlite3.SQLITE_BUSY: "another process keeps it locked; close whatever has it open (`fuser {path}` tells) and start again",
+    sqlite3.SQLITE_LOCKED: "another process keeps it locked; close whatever has it open (`fuser {path}` tells) and start again",
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    sqlite3.SQLITE_NOTADB: _DAMAGED,
+    sqlite3.SQLITE_CANTOPEN: _CLOSED,
+    sqlite3.SQLITE_PERM: _CLOSED,
+    sqlite3.SQLITE_READONLY: "it cannot be written; check the rights of this user and that {folder} is not mounted read-only",
+    sqlite3.SQLITE_IOERR: "the disk fails to read or write; look at the kernel log (dmesg), at quotas and at {folder}'s server",
+}
+_CUT_SHORT = "the last supervisor was killed while writing; the next `sentinel run` on {folder} repairs it"
+
+
+@contextmanager
+def told(path: Path, doing: str, *, read_only: bool = False) -> Iterator[None]:
+    """Turn what SQLite or the system raises inside into a JournalError. A ProgrammingError is our bug and stays one."""
+    try:
+        yield
+    except sqlite3.ProgrammingError:
+        raise
+    except sqlite3.DatabaseError as error:
+        raise JournalError(_sentence(path, doing, error, read_only)) from error
+    except OSError as error:
+        raise JournalError(f"{path}: cannot {doing} ({error}); look at the disk and the rights of this user") from error
+
+
+def damaged(path: Path, what: str) -> JournalError:
+    return JournalError(f"{path}: {what}: " + _DAMAGED.format(path=path))
+
+
+def _sentence(path: Path, doing: str, error: sqlite3.DatabaseError, read_only: bool) -> str:
+    code = getattr(error, "sqlite_errorcode", 0)
+    remedy = _REMEDIES.get(code & 0xFF, _DAMAGED)
+    if read_only and code == sqlite3.SQLITE_READONLY_ROLLBACK:
+        remedy = _CUT_SHORT
+    return f"{path}: cannot {doing} ({error}): " + remedy.format(path=path, folder=path.parent)

@@ -1,0 +1,93 @@
+"""Where the files of one attempt lie (PROTOCOL 'The run directory'), and the two variables its processes carry.
+
+The run directory is resolved once (`realpath`), so that every spelling of it gives the same mark in the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+RUN_DIR_VARIABLE = "SENTINEL_RUN_DIR"
+ATTEMPT_VARIABLE = "SENTINEL_ATTEMPT"
+_RANK_FILE = "rank-"
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFiles:
+    """The paths of attempt `attempt` in `run_dir`, which must be absolute and free of links."""
+
+    run_dir: Path
+    attempt: int
+
+    @staticmethod
+    def of(run_dir: str | os.PathLike[str], attempt: int) -> AttemptFiles:
+        assert attempt >= 0, f"an attempt is numbered from 0, not {attempt}"
+        return AttemptFiles(Path(os.path.realpath(run_dir)), attempt)
+
+    @property
+    def folder(self) -> Path:
+        return self.run_dir / "attempts" / f"{self.attempt:04d}"
+
+    @property
+    def spec(self) -> Path:
+        return self.folder / "spec.json"
+
+    @property
+    def lock(self) -> Path:
+        return self.folder / "keeper.lock"
+
+    @property
+    def keeper(self) -> Path:
+        return self.folder / "keeper.json"
+
+    @property
+    def exit(self) -> Path:
+        return self.folder / "exit.json"
+
+    @property
+    def heartbeats(self) -> Path:
+        return self.folder / "heartbeats"
+
+    @property
+    def exits(self) -> Path:
+        return self.folder / "exits"
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    @property
+    def launcher_err(self) -> Path:
+        return self.logs / "launcher.err"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What is added to the environment of every process of the attempt, and what such a process is found by."""
+        return {RUN_DIR_VARIABLE: str(self.run_dir), ATTEMPT_VARIABLE: str(self.attempt)}
+
+    def make_folders(self) -> None:
+        for folder in (self.heartbeats, self.exits, self.logs):
+            folder.mkdir(parents=True, exist_ok=True)
+
+
+def is_this_host(name: object) -> bool:
+    """Whether a heartbeat's `host` is this machine, with or without its domain; one that names no host is taken for it."""
+    return not isinstance(name, str) or name.partition(".")[0] == socket.gethostname().partition(".")[0]
+
+
+def rank_files(folder: Path) -> dict[int, os.DirEntry[str]]:
+    """The `rank-NNNNN.json` files of a folder by rank; empty when the folder is not there yet. OSError for anything else."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [entry for entry in entries if entry.name.startswith(_RANK_FILE) and entry.name.endswith(".json")]
+    except FileNotFoundError:
+        return {}
+    ranks: dict[int, os.DirEntry[str]] = {}
+    for entry in found:
+        digits = entry.name[len(_RANK_FILE) : -len(".json")]
+        if digits.isascii() and digits.isdigit():
+            ranks[int(digits)] = entry
+    return ranks

@@ -1,0 +1,147 @@
+"""What can be seen of an attempt from outside, by any process, after any crash: its files, its keeper, its processes.
+
+A keeper is alive if its lock is held, or if the process named in keeper.json lives: same pid, same start time, same boot.
+A reused pid or a reboot therefore never passes for a keeper; a keeper in another container or on another machine is seen by
+its lock alone. What cannot be looked at is `Unseen`, and that is never taken for dead.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+from dataclasses import dataclass
+
+from sentinel.launcher.attempt_files import AttemptFiles, is_this_host, rank_files
+from sentinel.launcher.exit_report import read_object, read_report
+from sentinel.launcher.process_tree import Process, find_living, is_same_process, read_boot_id, read_environment
+from sentinel.model.attempts import Alive, AttemptView, Exited, NotStarted, Orphaned, Unseen
+
+
+@dataclass(frozen=True, slots=True)
+class KeeperRecord:
+    """keeper.json. `command_pid` is None if the keeper died, or is still busy, before it had started the command."""
+
+    pid: int
+    create_time: float
+    boot_id: str
+    host: str
+    command_pid: int | None
+
+    @property
+    def is_from_this_boot(self) -> bool:
+        return self.boot_id == read_boot_id()
+
+    @property
+    def is_living_here(self) -> bool:
+        return self.is_from_this_boot and is_same_process(self.pid, self.create_time)
+
+
+def read_keeper(files: AttemptFiles) -> KeeperRecord | None:
+    """None when no keeper has written it. Raises OSError, and ValueError naming the file when it makes no sense."""
+    value = read_object(files.keeper)
+    if value is None:
+        if files.keeper.exists():
+            raise ValueError(f"{files.keeper}: is not a JSON object")
+        return None
+    try:
+        return KeeperRecord(
+            pid=int(value["pid"]),
+            create_time=float(value["create_time"]),
+            boot_id=str(value["boot_id"]),
+            host=str(value.get("host", "")),
+            command_pid=None if value.get("command_pid") is None else int(value["command_pid"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{files.keeper}: does not name a keeper ({error!r})") from error
+
+
+def is_lock_held(files: AttemptFiles) -> bool:
+    """Whether a keeper holds keeper.lock. Looks through a shared lock, which two who look do not refuse each other."""
+    try:
+        lock = os.open(files.lock, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def read_view(files: AttemptFiles) -> AttemptView:
+    """The attempt now. Never raises; costs one look through /proc while the keeper lives (a few ms)."""
+    try:
+        return _look(files)
+    except (OSError, ValueError) as error:
+        return Unseen(files.attempt, f"attempt {files.attempt} cannot be looked at: {error}")
+
+
+def _look(files: AttemptFiles) -> AttemptView:
+    view = _exited(files)
+    if view is not None:
+        return view
+    keeper = read_keeper(files)
+    if keeper is not None and keeper.is_living_here:
+        return Alive(files.attempt, keeper.pid, _pids(find_living(roots=(keeper.pid,))))
+    if is_lock_held(files):
+        return Alive(files.attempt, 0 if keeper is None else keeper.pid, ())
+    view = _exited(files)  # it may have been written, and the keeper gone, since the first look
+    if view is not None:
+        return view
+    if keeper is None:
+        return _never_kept(files)
+    return _keeper_dead(files, keeper)
+
+
+def _exited(files: AttemptFiles) -> Exited | None:
+    report = read_report(files)
+    return None if report is None else Exited(files.attempt, report)
+
+
+def _never_kept(files: AttemptFiles) -> AttemptView:
+    if not files.run_dir.is_dir():
+        return Unseen(files.attempt, f"the run directory {files.run_dir} is not there; is its filesystem mounted?")
+    if files.keeper.exists():
+        return Alive(files.attempt, 0, ())  # a keeper came up between two looks
+    return NotStarted(files.attempt)
+
+
+def _keeper_dead(files: AttemptFiles, keeper: KeeperRecord) -> AttemptView:
+    if keeper.is_from_this_boot:
+        return Orphaned(files.attempt, _pids(find_orphans(files)), f"its keeper (pid {keeper.pid}) died without a report")
+    if keeper.host == socket.gethostname():
+        return Orphaned(files.attempt, (), f"{keeper.host} was restarted under its keeper")
+    remedy = f'if that machine is gone for good, write {{"command_status":null,"ranks":[]}} to {files.exit}'
+    return Unseen(files.attempt, f"its keeper ran on {keeper.host} and no sign of it reaches {socket.gethostname()}; {remedy}")
+
+
+def find_orphans(files: AttemptFiles) -> tuple[Process, ...]:
+    """What lives of an attempt whose keeper does not: what carries its mark, and what is below that.
+
+    Not by the command's session: its number may long belong to strangers.
+    """
+    return find_living(marks=files.environment)
+
+
+def find_ranks(files: AttemptFiles, view: AttemptView, command_pid: int | None) -> tuple[int, ...]:
+    """The pids of the ranks among the attempt's processes.
+
+    By their heartbeats; before the first one by RANK in the environment (the uppermost processes that have it); and with
+    neither, the command itself is the only rank.
+    """
+    pids = set(view.pids) if isinstance(view, (Alive, Orphaned)) else set()
+    beats = (read_object(entry.path) for entry in rank_files(files.heartbeats).values())
+    beating = {beat.get("pid") for beat in beats if beat is not None and is_this_host(beat.get("host"))}
+    if beating - {None}:
+        return tuple(sorted(pids & beating))
+    processes = {process.pid: process for process in find_living(marks=files.environment) if process.pid in pids}
+    ranked = {pid for pid in processes if any(entry.startswith(b"RANK=") for entry in read_environment(pid))}
+    uppermost = tuple(sorted(pid for pid in ranked if processes[pid].parent not in ranked))
+    return uppermost or ((command_pid,) if command_pid in pids and command_pid is not None else ())
+
+
+def _pids(processes: tuple[Process, ...]) -> tuple[int, ...]:
+    return tuple(process.pid for process in processes)

@@ -1,0 +1,38 @@
+"""The launcher's door: start one attempt, stop it, look at it. Every verb is idempotent under the attempt number.
+
+A launcher acts on what is, not on what it was told: it looks for a living keeper of this attempt before it starts one,
+so that a supervisor killed between 'started' and 'journaled' may simply ask again.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from sentinel.model.attempts import AttemptSpec, AttemptView
+
+
+class Launcher(Protocol):
+    def ensure_started(self, spec: AttemptSpec) -> AttemptView:
+        """Start the attempt unless it was ever started; return what is seen of it.
+
+        Raises:
+            GiveUp: the command cannot be started at all (no such program, not executable), with the reason.
+            RetryLater: it could not be started now (out of processes, disk full).
+        """
+        ...
+
+    def ensure_stopped(self, attempt: int) -> AttemptView:
+        """End every process of the attempt by SIGKILL, a dead keeper's orphans included; returns `Exited`.
+
+        A polite stop is a request in overrides.json and is not the launcher's business. Raises RetryLater when
+        processes survive the deadline (uninterruptible sleep), naming them.
+        """
+        ...
+
+    def signal_ranks(self, attempt: int, signal_number: int) -> int:
+        """Send a signal to the ranks (not to the launching command); returns how many were sent to."""
+        ...
+
+    def observe(self, attempt: int) -> AttemptView:
+        """What can be seen of the attempt now. Never raises: what cannot be seen is `Unseen`."""
+        ...

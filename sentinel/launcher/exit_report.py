@@ -1,0 +1,167 @@
+"""How an attempt ended: put together from what is known of each rank, and written as `attempts/N/exit.json`.
+
+The sources in order of trust: the rank's own record (it alone knows 6 from a crash), the status the kernel gave the
+keeper, the launcher's own words (torchrun's failure table, or the status of a launcher that had this one rank),
+and else 'unknown'. The launcher's status alone never gives a rank its class. This file judges nothing further:
+what an exit means for the run is the policy's business.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sentinel.client.atomic_file import write_atomically
+from sentinel.client.strict_json import dumps, loads
+from sentinel.launcher.attempt_files import AttemptFiles, rank_files
+from sentinel.launcher.torchrun_table import NO_TABLE, TAIL_BYTES, FailureTable, parse_failure_table
+from sentinel.model.attempts import EXIT_FINISHED, EXIT_STOPPED, ExitReport, ExitSource, RankExit
+
+StartFailure = Literal["certain", "passing"]
+ORDERLY_EXITS = (EXIT_FINISHED, EXIT_STOPPED)
+_SHELL_SIGNAL_BASE = 128  # a shell reports a command ended by signal n as 128 + n
+
+
+@dataclass(slots=True)
+class Evidence:
+    """All that is known of an attempt's end. Exit values are codes, or negative signals."""
+
+    command_status: int | None = None
+    ranks: set[int] = field(default_factory=set)  # ranks that ever showed a heartbeat
+    records: dict[int, Mapping[str, Any]] = field(default_factory=dict)  # exits/rank-NNNNN.json
+    reaped: dict[int, int] = field(default_factory=dict)
+    table: FailureTable = NO_TABLE
+    failed_order: Sequence[int] = ()  # ranks in the order their failure was noticed, before anything was killed on purpose
+    was_killed: bool = False  # ended on purpose: a rank that died of that did not fail
+
+
+def read_code(record: Mapping[str, Any]) -> int | None:
+    """The exit code a rank's record states, None when it states none."""
+    code = record.get("code")
+    return code if isinstance(code, int) and not isinstance(code, bool) else None
+
+
+def build_report(evidence: Evidence, reason: str) -> ExitReport:
+    """Pure: evidence in, report out."""
+    ranks = sorted(evidence.ranks | set(evidence.records) | set(evidence.table.exits))
+    exits = tuple(_rank_exit(rank, len(ranks) == 1, evidence) for rank in ranks)
+    if not ranks and evidence.command_status is not None:
+        exits = (_from_value(0, evidence.command_status, "reaped", None),)
+    return ExitReport(evidence.command_status, exits, _first_failed(exits, evidence), reason)
+
+
+def _rank_exit(rank: int, is_only_rank: bool, evidence: Evidence) -> RankExit:
+    record = evidence.records.get(rank, {})
+    text = record.get("error")
+    error = text if isinstance(text, str) and text else None
+    code = read_code(record)
+    if code is not None:
+        return _from_value(rank, code, "record", error)
+    if rank in evidence.reaped:
+        return _from_value(rank, evidence.reaped[rank], "reaped", error)
+    if rank in evidence.table.exits:
+        return _from_value(rank, evidence.table.exits[rank], "launcher", error)
+    if is_only_rank and evidence.command_status is not None:
+        status = evidence.command_status
+        is_shells_word = _SHELL_SIGNAL_BASE < status <= _SHELL_SIGNAL_BASE + signal.NSIG
+        return _from_value(rank, _SHELL_SIGNAL_BASE - status if is_shells_word else status, "launcher", error)
+    return RankExit(rank, None, None, "unknown", error)
+
+
+def _from_value(rank: int, value: int, source: ExitSource, error: str | None) -> RankExit:
+    if value >= 0:
+        return RankExit(rank, value, None, source, error)
+    return RankExit(rank, None, -value, source, error or describe_exit(value))
+
+
+def describe_exit(value: int) -> str:
+    """An exit value (negative: signal) in words, to follow a subject."""
+    if value >= 0:
+        return f"ended with code {value}"
+    known = {member.value: f" ({member.name})" for member in signal.Signals}
+    return f"was ended by signal {-value}{known.get(-value, '')}"
+
+
+def _first_failed(exits: Sequence[RankExit], evidence: Evidence) -> int | None:
+    """torchrun's root cause wins only where the keeper never saw that rank: then what it did see came after."""
+    root = evidence.table.root
+    if root is not None and root not in evidence.failed_order and evidence.table.exits[root] not in ORDERLY_EXITS:
+        return root
+    if evidence.failed_order:
+        return evidence.failed_order[0]
+    if evidence.was_killed:
+        return None
+    failed = [rank.rank for rank in exits if rank.signal is not None or rank.code not in (*ORDERLY_EXITS, None)]
+    return failed[0] if failed else None
+
+
+def read_records(files: AttemptFiles) -> dict[int, Mapping[str, Any]]:
+    """Every rank's own exit record that can be read."""
+    records: dict[int, Mapping[str, Any]] = {}
+    for rank, entry in rank_files(files.exits).items():
+        record = read_object(entry.path)
+        if record is not None:
+            records[rank] = record
+    return records
+
+
+def read_table(files: AttemptFiles) -> FailureTable:
+    try:
+        with open(files.launcher_err, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+            return parse_failure_table(file.read(TAIL_BYTES).decode("utf-8", "replace"))
+    except OSError:
+        return NO_TABLE
+
+
+def read_object(path: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """A JSON object from a file; None when it is absent or not (yet) one. Other failures to read are OSErrors."""
+    try:
+        with open(path, "rb") as file:
+            value = loads(file.read())
+    except (FileNotFoundError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def write_report(files: AttemptFiles, report: ExitReport, start_failure: StartFailure | None = None) -> None:
+    """Write exit.json atomically; `start_failure` when the command never ran. Raises OSError."""
+    ranks = [
+        {"rank": rank.rank, "code": rank.code, "signal": rank.signal, "source": rank.source}
+        | ({} if rank.error is None else {"error": rank.error})
+        for rank in report.ranks
+    ]
+    value: dict[str, Any] = {"v": 1, "attempt": files.attempt, "command_status": report.command_status, "ranks": ranks}
+    value |= {"first_failed_rank": report.first_failed_rank, "reason": report.reason}
+    if start_failure is not None:
+        value["start_failure"] = start_failure
+    write_atomically(files.exit, dumps(value).encode() + b"\n")
+
+
+def read_report(files: AttemptFiles) -> ExitReport | None:
+    """exit.json, None when there is none. Raises OSError, or ValueError naming the file when it is not one of ours."""
+    try:
+        value = loads(files.exit.read_bytes())
+        return ExitReport(
+            command_status=value["command_status"],
+            ranks=tuple(_read_rank(rank) for rank in value["ranks"]),
+            first_failed_rank=value.get("first_failed_rank"),
+            reason=value.get("reason", ""),
+        )
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{files.exit}: is not an exit report ({error})") from error
+
+
+def read_start_failure(files: AttemptFiles) -> StartFailure | None:
+    """Why the command of an ended attempt never ran: 'certain' if it never can; None when it did run. OSError as read_report."""
+    said = (read_object(files.exit) or {}).get("start_failure")
+    return "certain" if said == "certain" else "passing" if said == "passing" else None
+
+
+def _read_rank(value: Mapping[str, Any]) -> RankExit:
+    return RankExit(value["rank"], value["code"], value["signal"], value["source"], value.get("error"))

@@ -1,0 +1,131 @@
+"""The keeper: a small program that owns the processes of one attempt and tells how they ended, even if sentinel is dead.
+
+    python -m sentinel.launcher.keeper RUN_DIR ATTEMPT [--detach] [--grace-s 2.0]
+
+It starts the command of attempts/N/spec.json in a session of its own and becomes the parent of whatever loses its parent
+below it (child subreaper). It ends only when no process of the attempt lives, and then has written attempts/N/exit.json.
+SIGTERM to it means: kill everything of the attempt now. It never restarts anything: a second keeper for the same attempt,
+at the same time or later, exits without doing anything (keeper.lock; keeper.json is written before the command is started).
+
+Standard library only and everything imported at the start, because it must come up fast and outlive an upgrade of the files
+it came from. It may import `time`: its waits are about a real disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+from sentinel.launcher.attempt_files import AttemptFiles
+from sentinel.launcher.exit_report import StartFailure, write_report
+from sentinel.launcher.keeper_loop import GRACE_S, Keeper
+from sentinel.launcher.keeper_start import NotStartable, claim, start_command, write_keeper
+from sentinel.model.attempts import ExitReport
+
+REPORT_TRIES, REPORT_RETRY_S = 120, 0.5  # a full disk gets a minute
+
+STARTED, HELD, NOT_STARTED, TRY_AGAIN = 0, 10, 11, 75  # what the starting process exits with; 75 is EX_TEMPFAIL
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def _write_surely(files: AttemptFiles, report: ExitReport, start_failure: StartFailure | None = None) -> bool:
+    for left in range(REPORT_TRIES, 0, -1):
+        try:
+            write_report(files, report, start_failure)
+            return True
+        except OSError as error:
+            print(f"{files.exit}: cannot be written ({error}); {left - 1} tries left", file=sys.stderr, flush=True)
+            time.sleep(REPORT_RETRY_S)
+    return False
+
+
+def _keep(files: AttemptFiles, grace_s: float, say: Callable[[int], None]) -> int:
+    """Claim the attempt, start it, stay with it. `say` tells the process that started us how that went."""
+    try:
+        lock = claim(files)
+        if lock is None:
+            say(HELD)
+            return HELD
+        stop_signals: list[int] = []
+        wake = _become_keeper(stop_signals)
+        write_keeper(files, None)
+    except OSError as error:
+        print(f"the keeper of attempt {files.attempt} cannot work in {files.folder}: {error}", file=sys.stderr, flush=True)
+        say(TRY_AGAIN)
+        return TRY_AGAIN
+    command = start_command(files)
+    if isinstance(command, NotStartable):
+        is_written = _write_surely(files, ExitReport(None, (), None, command.reason), command.kind)
+        say(NOT_STARTED)
+        return NOT_STARTED if is_written else TRY_AGAIN
+    with contextlib.suppress(OSError):  # keeper.json without the command's pid is complete enough
+        write_keeper(files, command.process.pid)
+    say(STARTED)
+    report = Keeper(files, command.process.pid, grace_s, wake, stop_signals).run()
+    command.process.returncode = report.command_status  # it was waited for here, not through its object
+    return 0 if _write_surely(files, report) else 1
+
+
+def _become_keeper(stop_signals: list[int]) -> int:
+    """Adopt orphans, survive the terminal, and get a file that turns readable on every signal.
+
+    Handlers that do nothing, not SIG_IGN: a command would inherit that, and never hear the signal either.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+    wake, alarm = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    signal.signal(signal.SIGTERM, lambda number, _: stop_signals.append(number))
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    os.close(nothing)
+    return wake
+
+
+def _detach() -> Callable[[int], None]:
+    """Go on in a child with a session of its own; this process waits for what the child says and exits with it."""
+    reader, writer = os.pipe()
+    if os.fork() != 0:
+        os.close(writer)
+        said = os.read(reader, 1)
+        os._exit(said[0] if said else 1)
+    os.close(reader)
+    os.setsid()
+
+    def say(code: int) -> None:
+        with contextlib.suppress(OSError):  # nobody waits for the word any more
+            os.write(writer, bytes([code]))
+        os.close(writer)
+
+    return say
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="sentinel.launcher.keeper", description="Own the processes of one attempt.")
+    parser.add_argument("run_dir")
+    parser.add_argument("attempt", type=int)
+    parser.add_argument("--detach", action="store_true", help="go into the background once the command is started")
+    parser.add_argument("--grace-s", type=float, default=GRACE_S, help="what is left after a loss gets this long, then SIGKILL")
+    options = parser.parse_args(arguments)
+    files = AttemptFiles.of(options.run_dir, options.attempt)
+    if options.detach:
+        say = _detach()
+    else:
+        say = lambda _: None  # noqa: E731
+        with contextlib.suppress(PermissionError):  # already the leader of its group: as good as it gets
+            os.setsid()
+    return _keep(files, options.grace_s, say)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

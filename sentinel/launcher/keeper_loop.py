@@ -1,0 +1,148 @@
+"""The keeper's loop over one attempt: notice what ended, decide whether the rest must end too, end it, tell how.
+
+When one rank is lost the others wait for it in a collective, and torchrun waits 30 s for them (measured, NUMBERS.md): so the rest
+gets a short grace to leave its records, then SIGKILL. The same goes for what a command leaves behind when it ends. The
+loop wakes at once for a signal, a child's end or a rank's end (pidfd), and looks for new files a few times a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+
+from sentinel.launcher.attempt_files import AttemptFiles
+from sentinel.launcher.exit_report import Evidence, build_report, describe_exit, read_table
+from sentinel.launcher.process_tree import find_living, is_marked, read_process, send_signal
+from sentinel.launcher.rank_watch import RankWatch
+from sentinel.model.attempts import ExitReport
+
+GRACE_S = 2.0  # survivors of the bundled trainer notice a lost peer and leave within about 1 s; twice that for their records
+LAUNCHER_GRACE_S = 0.5  # torchrun prints its failure table within 0.2 s after its last worker (measured, two cores)
+LOOK_EVERY_S = 0.2  # for new heartbeat and exit files; deaths wake the loop at once
+ENDING_LOOK_EVERY_S = 0.05
+STUBBORN_AFTER_S = 10.0  # SIGKILL has not helped: uninterruptible sleep; keep trying, but slowly
+STUBBORN_LOOK_EVERY_S = 1.0
+MAX_DEPTH = 64  # of the process tree between a rank and its keeper
+
+
+class Keeper:
+    """One attempt's loop: wait for something to happen, reap, decide whether to end it, end it, report."""
+
+    def __init__(self, files: AttemptFiles, command_pid: int, grace_s: float, wake: int, stop_signals: list[int]) -> None:
+        self._files = files
+        self._command_pid = command_pid
+        self._grace_s = grace_s
+        self._wake = wake
+        self._poll = select.poll()
+        self._poll.register(wake, select.POLLIN)
+        self._ranks = RankWatch(files, self._belongs, lambda handle: self._poll.register(handle, select.POLLIN))
+        self._command_status: int | None = None
+        self._has_children = True
+        self._cause: str | None = None
+        self._kill_at = float("inf")
+        self._killing_since: float | None = None
+        self._failed: tuple[int, ...] = ()  # frozen when the killing begins: what dies of it has not failed
+        self._killed: set[tuple[int, float]] = set()
+        self._stop_signals = stop_signals
+
+    def run(self) -> ExitReport:
+        """Until no process of the attempt lives. Unbounded on purpose: that is what a keeper is for."""
+        while True:
+            self._wait()
+            self._reap()
+            self._ranks.look()
+            now = time.monotonic()
+            self._decide(now)
+            if self._kill_at <= now:
+                self._kill(now)
+            if not self._has_children and not find_living(marks=self._files.environment):
+                self._ranks.look()
+                return self._report()
+
+    def _wait(self) -> None:
+        timeout_s = LOOK_EVERY_S if self._cause is None else ENDING_LOOK_EVERY_S
+        if self._killing_since is not None and time.monotonic() - self._killing_since > STUBBORN_AFTER_S:
+            timeout_s = STUBBORN_LOOK_EVERY_S
+        ready = [handle for handle, _ in self._poll.poll(timeout_s * 1000)]
+        if self._wake in ready:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._wake, 4096)
+        gone = [handle for handle in ready if self._ranks.is_handle(handle)]
+        if gone:
+            self._ranks.look()  # a rank's record is older than its death
+        for handle in gone:
+            self._poll.unregister(handle)
+            self._ranks.note_gone(handle)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:  # no child, and as subreaper that means: no descendant at all
+                self._has_children = False
+                return
+            self._has_children = True
+            if pid == 0:
+                return
+            value = os.waitstatus_to_exitcode(status)
+            if pid == self._command_pid:
+                self._command_status = value
+            self._ranks.note_reaped(pid, value)
+
+    def _decide(self, now: float) -> None:
+        """Set the cause and the moment of the kill. The first cause stays; a stop request only brings the kill forward."""
+        lost = self._ranks.lost()
+        if self._cause is None:
+            if lost is not None:
+                self._cause = lost
+            elif self._command_status is not None:
+                self._cause = f"the command {describe_exit(self._command_status)}"
+            elif self._stop_signals:
+                self._cause = "stopped: the keeper was told to kill everything"
+            if self._cause is not None:
+                self._kill_at = now + self._grace_s
+        if self._stop_signals:
+            self._kill_at = min(self._kill_at, now)
+        elif lost is not None and self._ranks.are_all_gone():
+            self._kill_at = min(self._kill_at, now + LAUNCHER_GRACE_S)
+
+    def _kill(self, now: float) -> None:
+        if self._killing_since is None:
+            self._killing_since = now
+            self._failed = self._failures()
+        for process in find_living(roots=(os.getpid(),), marks=self._files.environment):
+            if send_signal(process, signal.SIGKILL):
+                self._killed.add((process.pid, process.create_time))
+
+    def _failures(self) -> tuple[int, ...]:
+        """Ranks in the order they failed; a command without ranks is rank 0 itself."""
+        if self._ranks.ranks or self._command_status in (0, None):
+            return self._ranks.failed_order()
+        return (0,)
+
+    def _belongs(self, pid: int) -> bool:
+        process = read_process(pid)
+        for _ in range(MAX_DEPTH):
+            if process is None:
+                break
+            if process.parent == os.getpid():
+                return True
+            process = read_process(process.parent)
+        return is_marked(pid, self._files.environment)
+
+    def _report(self) -> ExitReport:
+        evidence = Evidence(
+            command_status=self._command_status,
+            ranks=self._ranks.ranks,
+            records=self._ranks.records,
+            reaped=self._ranks.reaped,
+            table=read_table(self._files),
+            failed_order=self._failures() if self._killing_since is None else self._failed,
+            was_killed=bool(self._killed),
+        )
+        assert self._cause is not None, "an attempt ends for a reason"
+        killed = f"; killed {len(self._killed)} process(es) that stayed" if self._killed else ""
+        return build_report(evidence, self._cause + killed)

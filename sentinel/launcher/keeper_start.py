@@ -1,0 +1,109 @@
+"""The keeper's first half second: claim the attempt, say who keeps it, start its command.
+
+The order matters: keeper.lock, then keeper.json, then the command. Whoever finds keeper.json or exit.json finds an attempt
+that was started (or may have been), and never starts it again.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+
+from sentinel.client.atomic_file import write_atomically
+from sentinel.client.strict_json import dumps
+from sentinel.launcher.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
+from sentinel.launcher.exit_report import StartFailure, read_object
+from sentinel.launcher.process_tree import read_boot_id, read_process
+
+CLAIM_TRIES, CLAIM_RETRY_S = 100, 0.01  # somebody who only looks whether the lock is held has it for microseconds
+_PASSING_ERRORS = {errno.EAGAIN, errno.ENOMEM, errno.ENFILE, errno.EMFILE, errno.ENOSPC, errno.ETXTBSY, errno.EIO, errno.ESTALE}
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    process: subprocess.Popen[bytes]  # kept, never polled: the keeper waits for every child itself
+
+
+@dataclass(frozen=True, slots=True)
+class NotStartable:
+    """`kind` is 'certain' when the same command can never start here, 'passing' when it may later."""
+
+    reason: str
+    kind: StartFailure
+
+
+def claim(files: AttemptFiles) -> int | None:
+    """Take the attempt's lock for the life of this process (children do not inherit it).
+
+    Returns the open file, None when another keeper has or had the attempt. Raises OSError when locking does not work.
+    """
+    files.make_folders()
+    lock = os.open(files.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    for _ in range(CLAIM_TRIES):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            time.sleep(CLAIM_RETRY_S)
+    else:
+        os.close(lock)
+        return None
+    if files.keeper.exists() or files.exit.exists():
+        os.close(lock)
+        return None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, b"%d\n" % os.getpid(), 0)
+    return lock
+
+
+def write_keeper(files: AttemptFiles, command_pid: int | None) -> None:
+    """keeper.json. `create_time` is in seconds since boot: with `boot_id` it names this process for ever. Raises OSError."""
+    me = read_process(os.getpid())
+    assert me is not None, "this process is in /proc"
+    value = {"v": 1, "pid": me.pid, "create_time": me.create_time, "boot_id": read_boot_id(), "host": socket.gethostname()}
+    value |= {"started_at": time.time(), "command_pid": command_pid}
+    write_atomically(files.keeper, dumps(value).encode() + b"\n")
+
+
+def start_command(files: AttemptFiles) -> Started | NotStartable:
+    """Start argv of spec.json in its cwd and a session of its own, its output appended to logs/launcher.{out,err}."""
+    try:
+        spec = read_object(files.spec)
+    except OSError as error:
+        return NotStartable(f"{files.spec}: cannot be read ({error.strerror})", "passing")
+    argv = None if spec is None else spec.get("argv")
+    if spec is None or not isinstance(argv, list) or not argv or not all(isinstance(word, str) for word in argv):
+        return NotStartable(f"{files.spec}: argv: is not a list of words; sentinel writes it before a launch", "certain")
+    cwd = spec.get("cwd") or str(files.run_dir)
+    added = spec.get("env")
+    environment = {name: value for name, value in os.environ.items() if name not in (RUN_DIR_VARIABLE, ATTEMPT_VARIABLE)}
+    environment |= {str(name): str(value) for name, value in (added if isinstance(added, dict) else {}).items()}
+    environment |= files.environment
+    try:
+        with open(files.logs / "launcher.out", "ab") as out, open(files.launcher_err, "ab") as err:
+            process = subprocess.Popen(
+                argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+            )
+    except OSError as error:
+        return _not_startable(argv[0], cwd, error)
+    except ValueError as error:  # a NUL in a word
+        return NotStartable(f"the command {argv!r} cannot be started: {error}", "certain")
+    return Started(process)
+
+
+def _not_startable(program: str, cwd: str, error: OSError) -> NotStartable:
+    kind: StartFailure = "passing" if error.errno in _PASSING_ERRORS else "certain"
+    if not os.path.isdir(cwd):
+        return NotStartable(f"the command cannot be started: its working directory {cwd} is not a directory", kind)
+    remedy = {
+        errno.ENOENT: "no such program (or its interpreter is missing); check the path, or PATH",
+        errno.EACCES: "not executable; chmod +x it, or put its interpreter in front",
+        errno.ENOEXEC: "not a program; put its interpreter in front",
+    }
+    said = remedy.get(error.errno or 0, error.strerror or str(error))
+    return NotStartable(f"the command {program!r} cannot be started in {cwd}: {said}", kind)

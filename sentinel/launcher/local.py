@@ -1,0 +1,217 @@
+"""The launcher for this machine: starts one keeper per attempt, asks it to end, and does its work when it is dead.
+
+It holds nothing in memory: every verb looks at the run directory and at /proc first, so a supervisor that was killed asks
+again and gets the same answer. It may import `time`: its deadlines are about real processes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from sentinel.errors import GiveUp, RetryLater
+from sentinel.launcher.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles, rank_files
+from sentinel.launcher.attempt_view import KeeperRecord, find_orphans, find_ranks, read_keeper, read_view
+from sentinel.launcher.exit_report import Evidence, build_report, read_records, read_start_failure, read_table, write_report
+from sentinel.launcher.keeper_start import claim
+from sentinel.launcher.process_tree import (
+    Process,
+    find_living,
+    is_same_process,
+    kill_until_none,
+    read_process,
+    send_signal,
+    wait_gone,
+)
+from sentinel.launcher.spec_file import write_spec
+from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, ExitReport, NotStarted, Orphaned, Unseen
+
+START_WAIT_S = 10.0  # a keeper is up in about 0.1 s; a machine that swaps takes seconds
+KEEPER_STOP_S = 3.0  # it kills in well under a second; longer means that it or a process is stuck
+KILL_S = 10.0
+KEEPER_LAST_S = 1.0  # from the last process of the attempt to its report
+RETRY_IN_S = 5.0
+_LOOK_EVERY_S = 0.02
+_ERROR_TAIL_CHARS = 500
+
+
+class LocalLauncher:
+    """`contract.Launcher` for attempts on this machine. `grace_s`: see the keeper; None leaves it its own."""
+
+    def __init__(self, run_dir: str | os.PathLike[str], grace_s: float | None = None) -> None:
+        self._run_dir = Path(os.path.realpath(run_dir))
+        self._grace_s = grace_s
+
+    def observe(self, attempt: int) -> AttemptView:
+        return read_view(self._files(attempt))
+
+    def ensure_started(self, spec: AttemptSpec) -> AttemptView:
+        """As the contract says. A keeper's own trouble (no memory, full disk) is RetryLater; nothing ran then.
+
+        A command that could not be started for a passing reason has used up its number: `Exited`, with the reason.
+        """
+        files = self._files(spec.attempt)
+        view = read_view(files)
+        if isinstance(view, NotStarted):
+            try:
+                with _starting(files):
+                    view = read_view(files)
+                    if isinstance(view, NotStarted):
+                        write_spec(files, spec)
+                        view = self._start_keeper(files)
+            except OSError as error:
+                raise RetryLater(f"attempt {spec.attempt} cannot be started now: {error}", RETRY_IN_S) from error
+        if isinstance(view, Unseen):
+            raise RetryLater(view.reason, RETRY_IN_S)
+        if isinstance(view, Exited) and read_start_failure(files) == "certain":
+            raise GiveUp(view.report.reason)
+        return view
+
+    def _start_keeper(self, files: AttemptFiles) -> AttemptView:
+        """Start one and wait for its word (or START_WAIT_S). It is nobody's child afterwards: it detaches itself."""
+        command = [sys.executable, "-P", "-m", "sentinel.launcher.keeper", str(files.run_dir), str(files.attempt), "--detach"]
+        if self._grace_s is not None:
+            command += ["--grace-s", str(self._grace_s)]
+        marks = (RUN_DIR_VARIABLE, ATTEMPT_VARIABLE)  # ours, should we run inside another attempt, are not the keeper's
+        environment = {name: value for name, value in os.environ.items() if name not in marks}
+        log = files.logs / "keeper.err"
+        with open(log, "ab") as err:
+            starter = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True
+            )
+        said = "no word from it yet"
+        with suppress(subprocess.TimeoutExpired):
+            said = f"it left with {starter.wait(START_WAIT_S)}"
+        view = read_view(files)
+        if isinstance(view, NotStarted):
+            tail = log.read_text("utf-8", "replace")[-_ERROR_TAIL_CHARS:].strip() or "empty"
+            raise RetryLater(f"the keeper of attempt {files.attempt} did not come up: {said}; {log}: {tail}", RETRY_IN_S)
+        return view
+
+    def ensure_stopped(self, attempt: int) -> AttemptView:
+        """As the contract says. An attempt nobody ever asked for is `NotStarted`; one asked for but not started yet is ended
+        so that a keeper on its way finds it ended. Raises RetryLater also when the attempt cannot be seen, or runs elsewhere.
+        """
+        files = self._files(attempt)
+        view = read_view(files)
+        try:
+            if isinstance(view, NotStarted):
+                view = self._stop_before_start(files)
+            if isinstance(view, Alive):
+                view = self._stop_keeper(files)
+            if isinstance(view, Orphaned):
+                view = self._reap(files, view.reason)
+        except (OSError, ValueError) as error:
+            raise RetryLater(f"attempt {attempt} cannot be stopped now: {error}", RETRY_IN_S) from error
+        if isinstance(view, Unseen):
+            raise RetryLater(view.reason, RETRY_IN_S)
+        if isinstance(view, Alive):
+            raise RetryLater(f"attempt {attempt}: its keeper (pid {view.keeper_pid}) lives, out of reach from here", RETRY_IN_S)
+        return view
+
+    def _stop_before_start(self, files: AttemptFiles) -> AttemptView:
+        if not files.spec.exists():
+            return NotStarted(files.attempt)
+        with _starting(files):
+            lock = claim(files)
+            if lock is None:  # a keeper was faster
+                return read_view(files)
+            try:
+                write_report(files, ExitReport(None, (), None, "stopped before it was started"))
+            finally:
+                os.close(lock)
+        return read_view(files)
+
+    def _stop_keeper(self, files: AttemptFiles) -> AttemptView:
+        """Ask the keeper; then kill its processes for it; then, with none left and still no report, end the keeper."""
+        keeper = self._wait_for_keeper(files)
+        if keeper is None or not keeper.is_living_here:
+            return read_view(files)
+        process = read_process(keeper.pid)
+        if process is not None and is_same_process(keeper.pid, keeper.create_time):
+            send_signal(process, signal.SIGTERM)
+            send_signal(process, signal.SIGCONT)  # should somebody have stopped it
+            if not wait_gone(keeper.pid, keeper.create_time, KEEPER_STOP_S):
+                self._kill_all(files, keeper)
+                if not wait_gone(keeper.pid, keeper.create_time, KEEPER_LAST_S):
+                    send_signal(process, signal.SIGKILL)
+                    wait_gone(keeper.pid, keeper.create_time, KEEPER_LAST_S)
+        return read_view(files)
+
+    def _wait_for_keeper(self, files: AttemptFiles) -> KeeperRecord | None:
+        """keeper.json of a keeper that holds the lock and is about to write it."""
+        deadline = time.monotonic() + START_WAIT_S
+        while (keeper := read_keeper(files)) is None and isinstance(read_view(files), Alive) and time.monotonic() < deadline:
+            time.sleep(_LOOK_EVERY_S)
+        return keeper
+
+    def _kill_all(self, files: AttemptFiles, keeper: KeeperRecord) -> None:
+        known = find_living(roots=(keeper.pid,)) if keeper.is_living_here else ()
+
+        def find() -> tuple[Process, ...]:
+            below = find_living(roots=(keeper.pid,)) if keeper.is_living_here else ()
+            found = {process.pid: process for process in (*below, *find_orphans(files)) if process.pid != keeper.pid}
+            found |= {process.pid: process for process in known if is_same_process(process.pid, process.create_time)}
+            return tuple(found.values())
+
+        left = kill_until_none(find, KILL_S)
+        if left:
+            named = ", ".join(f"{process.pid} (state {process.state})" for process in left)
+            raise RetryLater(f"attempt {files.attempt}: processes survive SIGKILL for {KILL_S:g} s: {named}", RETRY_IN_S)
+
+    def _reap(self, files: AttemptFiles, reason: str) -> AttemptView:
+        """The keeper's work without a keeper: nobody saw the ranks' statuses, so only their own records tell."""
+        keeper = read_keeper(files)
+        assert keeper is not None, "an orphaned attempt had a keeper"
+        if keeper.is_from_this_boot:
+            self._kill_all(files, keeper)
+        evidence = Evidence(
+            ranks=set(rank_files(files.heartbeats)), records=read_records(files), table=read_table(files), was_killed=True
+        )
+        if not files.exit.exists():
+            write_report(files, build_report(evidence, reason))
+        return read_view(files)
+
+    def signal_ranks(self, attempt: int, signal_number: int) -> int:
+        """As the contract says; 0 when the attempt has no living rank that can be seen. Never raises."""
+        files = self._files(attempt)
+        view = read_view(files)
+        try:
+            keeper = read_keeper(files)
+            pids = find_ranks(files, view, None if keeper is None else keeper.command_pid)
+        except (OSError, ValueError):
+            return 0
+        processes = [process for process in map(read_process, pids) if process is not None and process.is_living]
+        return sum(send_signal(process, signal_number) for process in processes)
+
+    def _files(self, attempt: int) -> AttemptFiles:
+        return AttemptFiles(self._run_dir, attempt)
+
+
+@contextmanager
+def _starting(files: AttemptFiles) -> Iterator[None]:
+    """One at a time, whether in threads or processes; a start that was killed lets go by itself. Raises OSError, RetryLater."""
+    if not files.run_dir.is_dir():
+        raise FileNotFoundError(f"the run directory {files.run_dir} is not there")
+    files.make_folders()
+    lock = os.open(files.folder / "start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        deadline = time.monotonic() + START_WAIT_S
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise RetryLater(f"attempt {files.attempt}: another process has long been starting it", RETRY_IN_S) from None
+                time.sleep(_LOOK_EVERY_S)
+        yield
+    finally:
+        os.close(lock)

@@ -1,0 +1,159 @@
+"""Processes as /proc shows them: who descends from whom, who carries an attempt's mark, and how to end them all.
+
+Two ways to find a process of an attempt, because each alone misses some: by descent (misses what was re-parented after
+its keeper died) and by SENTINEL_RUN_DIR and SENTINEL_ATTEMPT in its environment (misses what cleared or overwrote it).
+A process is known by pid *and* start time, so that a pid used again is never taken for the old one; start times count
+from boot and are exact together with `boot_id`. Read from /proc directly, not through psutil: the keeper uses this file
+too and starts with the standard library alone. This room may import `time`: its waits are about real processes.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_DEAD_STATES = "ZXx"
+_CONFIRM_S = 0.02  # a process in the middle of exec shows no environment for an instant: "none" must hold twice
+_LOOK_AGAIN_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One line of /proc/PID/stat. `create_time` is in seconds since boot; `ended` is a zombie's exit value, else None."""
+
+    pid: int
+    parent: int
+    state: str
+    create_time: float
+    ended: int | None = None
+
+    @property
+    def is_living(self) -> bool:
+        return self.state not in _DEAD_STATES
+
+
+def read_boot_id() -> str:
+    """This boot of this machine; pids and start times mean nothing beyond it."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def read_process(pid: int) -> Process | None:
+    """The process now, zombies included; None when there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read().decode("latin-1")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = text[text.rindex(")") + 2 :].split()  # the command's name, in brackets, may hold anything
+    state = fields[0]
+    ended = os.waitstatus_to_exitcode(int(fields[49])) if state == "Z" else None
+    return Process(pid, int(fields[1]), state, int(fields[19]) / _TICKS_PER_S, ended)
+
+
+def read_processes() -> dict[int, Process]:
+    """Every process of this machine (of this pid namespace) that could be read, by pid."""
+    read = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return {process.pid: process for process in read if process is not None}
+
+
+def is_same_process(pid: int, create_time: float) -> bool:
+    """Whether the process with this pid is the one that started at `create_time`, and lives (a zombie does not)."""
+    process = read_process(pid)
+    return process is not None and process.is_living and process.create_time == create_time
+
+
+def read_environment(pid: int) -> frozenset[bytes]:
+    """The `NAME=value` entries a process was started with; empty when it cannot be read."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return frozenset(file.read().split(b"\0"))
+    except OSError:
+        return frozenset()
+
+
+def is_marked(pid: int, marks: Mapping[str, str]) -> bool:
+    """Whether the process carries every one of these variables in its environment."""
+    return {os.fsencode(f"{name}={value}") for name, value in marks.items()} <= read_environment(pid)
+
+
+def find_descendants(processes: Mapping[int, Process], roots: Iterable[int]) -> set[int]:
+    """The pids below `roots`, the roots themselves left out."""
+    children: dict[int, list[int]] = {}
+    for process in processes.values():
+        children.setdefault(process.parent, []).append(process.pid)
+    below: set[int] = set()
+    open_ends = list(roots)
+    while open_ends:
+        for pid in children.get(open_ends.pop(), ()):
+            if pid not in below:
+                below.add(pid)
+                open_ends.append(pid)
+    return below
+
+
+def find_living(roots: Iterable[int] = (), marks: Mapping[str, str] | None = None) -> tuple[Process, ...]:
+    """The living processes below `roots`, and those with the `marks` and below; without the roots and this process."""
+    processes = read_processes()
+    top = set(roots)
+    members = {pid for pid in processes if marks is not None and is_marked(pid, marks)}
+    members |= find_descendants(processes, members | top)
+    members -= {os.getpid()} | top
+    return tuple(processes[pid] for pid in sorted(members) if processes[pid].is_living)
+
+
+def send_signal(process: Process, signal_number: int) -> bool:
+    """Send to exactly this process, never to a later owner of its pid; False when it is gone or not ours to signal."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except (ProcessLookupError, PermissionError):
+        return False
+    try:
+        if not is_same_process(process.pid, process.create_time):
+            return False
+        signal.pidfd_send_signal(handle, signal_number)
+        return True
+    except (ProcessLookupError, PermissionError):
+        return False
+    finally:
+        os.close(handle)
+
+
+def wait_gone(pid: int, create_time: float, timeout_s: float) -> bool:
+    """Wait until the process has ended (it may stay a zombie); True when it has."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        if not is_same_process(pid, create_time):
+            return True
+        waiter = select.poll()
+        waiter.register(handle, select.POLLIN)
+        return bool(waiter.poll(max(0.0, timeout_s) * 1000))
+    finally:
+        os.close(handle)
+
+
+def kill_until_none(find: Callable[[], tuple[Process, ...]], timeout_s: float) -> tuple[Process, ...]:
+    """SIGKILL what `find` finds until it finds nothing twice; returns what still lives when the time is up."""
+    deadline = time.monotonic() + timeout_s
+    empty_before = False
+    while True:
+        found = find()
+        if not found and empty_before:
+            return ()
+        empty_before = not found
+        for process in found:
+            send_signal(process, signal.SIGKILL)
+        if time.monotonic() >= deadline:
+            return found
+        if found:
+            wait_gone(found[0].pid, found[0].create_time, _LOOK_AGAIN_S)
+        else:
+            time.sleep(_CONFIRM_S)

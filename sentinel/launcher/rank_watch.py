@@ -1,0 +1,148 @@
+"""The ranks of one attempt as the keeper sees them: which process is which rank, and how and when each one ended.
+
+A rank's pid comes from its heartbeat, and is believed only when that process belongs to the attempt. From then on a
+pidfd wakes the keeper in the instant the rank dies; the exit value is read from the zombie, before torchrun, which looks
+ten times a second, takes it away. A rank has failed when it died by a signal or with a code other than 0 and 6, or when
+its own record says so. This file does not kill and does not decide when the attempt ends.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sentinel.client.strict_json import as_float
+from sentinel.launcher.attempt_files import AttemptFiles, is_this_host, rank_files
+from sentinel.launcher.exit_report import ORDERLY_EXITS, describe_exit, read_code, read_object
+from sentinel.launcher.process_tree import read_process
+
+_WAITED_MAX = 1024  # a run of months re-parents many a helper process
+
+
+class RankWatch:
+    """Fed by the keeper's loop: `look` for new files, `note_gone` for a ready pidfd, `note_reaped` for a waited child.
+
+    Args:
+        belongs: whether a pid is a process of this attempt, dead but not yet waited for included.
+        on_new: called with the pidfd of each rank found, for the caller's poll.
+    """
+
+    def __init__(self, files: AttemptFiles, belongs: Callable[[int], bool], on_new: Callable[[int], None]) -> None:
+        self._files = files
+        self._belongs = belongs
+        self._on_new = on_new
+        self._handles: dict[int, tuple[int, int]] = {}  # pidfd → rank, pid
+        self._unread_beats: set[int] = set()
+        self._failed_at: dict[int, float] = {}
+        self.ranks: set[int] = set()  # every rank that ever showed a heartbeat
+        self.pids: dict[int, int] = {}  # rank → pid, while and after it lived here
+        self.records: dict[int, Mapping[str, Any]] = {}
+        self.reaped: dict[int, int] = {}  # rank → exit value
+        self._waited: dict[int, int] = {}  # pid → exit value of the keeper's own last children
+
+    def look(self) -> None:
+        """Read heartbeats of ranks not known yet, and exit records not read yet. OSError is swallowed: next time."""
+        try:
+            beats, exits = rank_files(self._files.heartbeats), rank_files(self._files.exits)
+            for rank in sorted((set(beats) - self.ranks) | (self._unread_beats & set(beats))):
+                self.ranks.add(rank)
+                self._read_beat(rank, beats[rank].path)
+            for rank in sorted(set(exits) - set(self.records)):
+                self._read_record(rank, exits[rank].path)
+        except OSError:
+            return  # a shared filesystem may answer next time; deaths of children are still seen without it
+
+    def _read_beat(self, rank: int, path: str) -> None:
+        beat = read_object(path)
+        if beat is None or not isinstance(beat.get("pid"), int):
+            self._unread_beats.add(rank)
+            return
+        self._unread_beats.discard(rank)
+        if not is_this_host(beat.get("host")):
+            return  # a rank on another machine: its end shows in its record only
+        pid: int = beat["pid"]
+        if pid in self._waited:  # it beat and died between two looks
+            self.pids[rank] = pid
+            self._note_exit(rank, self._waited[pid])
+            return
+        if not self._belongs(pid):
+            return
+        try:
+            handle = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+        self.pids[rank] = pid
+        self._handles[handle] = (rank, pid)
+        self._on_new(handle)
+
+    def _read_record(self, rank: int, path: str) -> None:
+        record = read_object(path)
+        if record is None:
+            return
+        self.records[rank] = record
+        if read_code(record) not in (*ORDERLY_EXITS, None):
+            self._note_failed(rank, _time_of(record))
+
+    def is_handle(self, handle: int) -> bool:
+        return handle in self._handles
+
+    def note_gone(self, handle: int) -> None:
+        """The pidfd says that this rank has ended: take its exit value from the zombie, if it is still there.
+
+        Call `look` first. A rank whose value nobody saw and that left no record has failed too, unless it is the only
+        one: then the command above it is about to end and says more.
+        """
+        rank, pid = self._handles.pop(handle)
+        zombie = read_process(pid)
+        os.close(handle)
+        if zombie is not None and zombie.ended is not None:
+            self._note_exit(rank, zombie.ended)
+        elif rank not in self.records and rank not in self.reaped and len(self.ranks) > 1:
+            self._note_failed(rank, time.time())
+
+    def note_reaped(self, pid: int, value: int) -> None:
+        """The keeper itself has waited for this pid: one of its children, or a re-parented orphan."""
+        while len(self._waited) >= _WAITED_MAX:
+            del self._waited[next(iter(self._waited))]
+        self._waited[pid] = value
+        for rank, known in self.pids.items():
+            if known == pid and rank not in self.reaped:
+                self._note_exit(rank, value)
+
+    def _note_exit(self, rank: int, value: int) -> None:
+        self.reaped[rank] = value
+        if value not in ORDERLY_EXITS and rank not in self.records:
+            self._note_failed(rank, time.time())
+
+    def _note_failed(self, rank: int, at_s: float) -> None:
+        self._failed_at[rank] = min(at_s, self._failed_at.get(rank, math.inf))
+
+    def lost(self) -> str | None:
+        """Why the attempt cannot go on, as a sentence; None while no rank is known to have failed."""
+        if not self._failed_at:
+            return None
+        rank = self.failed_order()[0]
+        code = read_code(self.records.get(rank, {}))
+        value = self.reaped.get(rank) if code is None else code
+        if value is None:
+            return f"rank {rank} is gone and left no record"
+        return f"rank {rank} {describe_exit(value)}"
+
+    def failed_order(self) -> tuple[int, ...]:
+        """The failed ranks, first failure first."""
+        return tuple(sorted(self._failed_at, key=lambda rank: (self._failed_at[rank], rank)))
+
+    def are_all_gone(self) -> bool:
+        """Whether every rank ever seen living here has ended; False while none was seen."""
+        return bool(self.pids) and not self._handles
+
+
+def _time_of(record: Mapping[str, Any]) -> float:
+    """When the rank wrote its record, never later than now (clocks of machines differ)."""
+    try:
+        return min(as_float(record.get("time_s")), time.time())
+    except ValueError:
+        return time.time()

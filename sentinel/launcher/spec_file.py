@@ -1,0 +1,56 @@
+"""attempts/N/spec.json: what was launched, written once before the keeper starts.
+
+Its reader in a trainer is `sentinel.client.spec`; the keeper reads argv, cwd and env.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sentinel.client.atomic_file import write_atomically
+from sentinel.client.strict_json import dumps
+from sentinel.launcher.attempt_files import AttemptFiles
+from sentinel.model.attempts import AttemptSpec, Overrides, ResumePoint
+
+
+def write_spec(files: AttemptFiles, spec: AttemptSpec) -> None:
+    """Write spec.json atomically, and the folders the attempt's processes write into. Raises OSError."""
+    assert spec.attempt == files.attempt, f"the spec of attempt {spec.attempt} does not belong in {files.folder}"
+    assert spec.argv, "a command has at least its program"
+    files.make_folders()
+    value = {
+        "v": 1,
+        "attempt": spec.attempt,
+        "argv": list(spec.argv),
+        "cwd": spec.cwd,
+        "env": files.environment,
+        "resume": None if spec.resume is None else resume_to_json(spec.resume),
+        "overrides": overrides_to_json(spec.overrides, spec.attempt),
+    }
+    write_atomically(files.spec, dumps(value).encode() + b"\n")
+
+
+def resume_to_json(resume: ResumePoint) -> dict[str, Any]:
+    return {"step": resume.step, "path": resume.path, "digest": resume.digest}
+
+
+def overrides_to_json(overrides: Overrides, attempt: int) -> dict[str, Any]:
+    """The object of spec.json and overrides.json (PROTOCOL 'overrides.json'), every key present: null means 'as configured'."""
+    return {
+        "id": overrides.id,
+        "attempt": attempt,
+        "incident": overrides.incident,
+        "lr_scale": overrides.lr_scale,
+        "clip_norm": overrides.clip_norm,
+        "weight_decay": overrides.weight_decay,
+        "betas": None if overrides.betas is None else list(overrides.betas),
+        "eps": overrides.eps,
+        "skip": [[skipped.start, skipped.end] for skipped in overrides.skip],
+        "loss_scale": overrides.loss_scale,
+        "data_seed": overrides.data_seed,
+        "reset_optimizer": overrides.reset_optimizer,
+        "precision": overrides.precision,
+        "checkpoint_interval": overrides.checkpoint_interval,
+        "until": dict(overrides.until),
+        "request": None,
+    }

@@ -1,0 +1,105 @@
+"""What sentinel may do to the world: a closed union. An action is decided, journaled, and only then carried out.
+
+Every action has a key. Carrying one out twice under the same key must be the same as once: a supervisor killed between
+doing and journaling 'done' will ask again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sentinel.model.attempts import Overrides, ResumePoint
+from sentinel.model.findings import Severity
+
+Request = Literal["checkpoint_now", "stop_after_checkpoint", "stop_now"]
+
+
+@dataclass(frozen=True, slots=True)
+class StartAttempt:
+    """Launch attempt `attempt` at or after `not_before_s` (backoff)."""
+
+    key: str
+    attempt: int
+    resume: ResumePoint | None
+    overrides: Overrides
+    not_before_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class KillAttempt:
+    """End every process of the attempt (SIGKILL), and see that none lives."""
+
+    key: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestStop:
+    """Ask the trainer to stop through overrides.json; the engine kills it after a deadline of its own."""
+
+    key: str
+    attempt: int
+    overrides: Overrides
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class SignalRanks:
+    """SIGTERM to the ranks: the request was not answered in time."""
+
+    key: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOverrides:
+    """Change settings of the living attempt. The trainer's `override_applied` is the proof, not this action's success."""
+
+    key: str
+    attempt: int
+    overrides: Overrides
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyCheckpoint:
+    """Check every digest of a checkpoint before anything is resumed from it."""
+
+    key: str
+    step: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """Move every checkpoint above `above_step` to quarantine/attempt-NNNN/, and unfinished saves with them."""
+
+    key: str
+    attempt: int
+    above_step: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """Save evidence before it is lost: stream slices, process states, log tails, into incidents/NNNN/."""
+
+    key: str
+    incident: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendPage:
+    """Tell a person. `text` carries the case; delivery is at least once under the key."""
+
+    key: str
+    incident: int
+    severity: Severity
+    title: str
+    text: str
+
+
+Action = (
+    StartAttempt | KillAttempt | RequestStop | SignalRanks | WriteOverrides | VerifyCheckpoint | Quarantine | Capture | SendPage
+)

@@ -1,0 +1,139 @@
+"""One launch of the run: what is asked for, what can be seen of it, and how it ended.
+
+These are the nouns on both sides of the launcher's door. `AttemptSpec` goes out (it becomes `attempts/N/spec.json`),
+`AttemptView` comes back. An exit's class is read from the ranks' own records, never from the launcher's status:
+torchrun returns 1 when every rank left with 6 (measured, see PROTOCOL "Liveness").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+ExitSource = Literal["record", "reaped", "launcher", "unknown"]
+
+EXIT_FINISHED = 0
+EXIT_BAD_CONFIG = 3
+EXIT_BAD_DATA = 4
+EXIT_NON_FINITE = 5
+EXIT_STOPPED = 6
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRange:
+    """Half-open range of sample indices in the run's data order, `start <= index < end`."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        assert 0 <= self.start < self.end, f"empty or negative sample range {self.start}..{self.end}"
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """Settings in force over the trainer's own; None means 'the schedule decides'. PROTOCOL 'overrides.json'.
+
+    `lr_scale` multiplies the schedule, `clip_norm` replaces it; both are absolute. `until` gives, per key, the last
+    step at which it holds. `skip` is merged, sorted and only grows during a run.
+    """
+
+    id: str = "ov-0"
+    incident: int | None = None
+    lr_scale: float | None = None
+    clip_norm: float | None = None
+    weight_decay: float | None = None
+    betas: tuple[float, float] | None = None
+    eps: float | None = None
+    skip: tuple[SampleRange, ...] = ()
+    loss_scale: float | None = None
+    data_seed: int | None = None
+    reset_optimizer: bool = False
+    precision: str | None = None
+    checkpoint_interval: int | None = None
+    until: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResumePoint:
+    """The checkpoint an attempt starts from. `digest` is the sha256 of its manifest.json, None when not yet verified."""
+
+    step: int
+    path: str
+    digest: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSpec:
+    """Everything one launch needs. Starting is idempotent under `attempt`: the same number is never started twice."""
+
+    attempt: int
+    argv: tuple[str, ...]
+    cwd: str
+    resume: ResumePoint | None
+    overrides: Overrides
+
+
+@dataclass(frozen=True, slots=True)
+class RankExit:
+    """How one rank ended. Exactly one of `code` and `signal` is known for a source other than 'unknown'."""
+
+    rank: int
+    code: int | None
+    signal: int | None
+    source: ExitSource
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExitReport:
+    """`attempts/N/exit.json`. `command_status` is the launcher command's own status (negative: signal), None if unknown."""
+
+    command_status: int | None
+    ranks: tuple[RankExit, ...]
+    first_failed_rank: int | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NotStarted:
+    """No keeper was ever started for this attempt (there is no keeper.json and no exit.json)."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """The keeper lives. `pids` are the attempt's processes, the keeper itself left out; may be empty for an instant."""
+
+    attempt: int
+    keeper_pid: int
+    pids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """`exit.json` is written and no process of the attempt lives."""
+
+    attempt: int
+    report: ExitReport
+
+
+@dataclass(frozen=True, slots=True)
+class Orphaned:
+    """The keeper is dead and left no exit.json: `pids` still live and must be reaped, then the attempt has ended."""
+
+    attempt: int
+    pids: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """The launcher could not look. Unknown is not dead: nothing may be relaunched on this."""
+
+    attempt: int
+    reason: str
+
+
+AttemptView = NotStarted | Alive | Exited | Orphaned | Unseen

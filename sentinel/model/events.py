@@ -1,0 +1,57 @@
+"""Everything that may enter the engine: readings, the passing of time, outcomes of actions, and a person's wishes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sentinel.model.readings import Reading
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorStarted:
+    """A supervisor took the lease. First event of every session; `run` is None unless the run is new."""
+
+    epoch: int
+    host: str
+    pid: int
+    run_id: str
+    command: tuple[str, ...]
+    cwd: str
+    policy_name: str
+    policy_digest: str
+    observe_only: bool
+    capabilities: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed; judged by whoever needs the clock (hang, deadlines, backoff)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionDone:
+    """An action took effect. `detail` is for the record (a digest, a count of moved checkpoints)."""
+
+    key: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionFailed:
+    """An action did not take effect. `retry_in_s` None means: asking again cannot help."""
+
+    key: str
+    reason: str
+    retry_in_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class StopWanted:
+    """A person (or the system, by SIGTERM) wants the run stopped after a checkpoint."""
+
+    by: str
+
+
+Event = Reading | SupervisorStarted | Tick | ActionDone | ActionFailed | StopWanted
+
+__all__ = ["ActionDone", "ActionFailed", "Event", "StopWanted", "SupervisorStarted", "Tick"]

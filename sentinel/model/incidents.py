@@ -1,0 +1,138 @@
+"""An incident: one believed cause, what was tried against it, and how each try ended.
+
+    open ──remedy launched──▶ probation ──metrics back, past the break──▶ recovered
+      ▲                          │
+      └──────remedy failed───────┘          open ──out of rungs or budget──▶ exhausted
+
+`wait` (patience) is a rung taken while open. The table itself is `NEXT` below; an illegal move is a bug and asserts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sentinel.model.attempts import SampleRange
+from sentinel.model.findings import NUMERIC_KINDS, Kind, Severity
+
+
+class IncidentState(StrEnum):
+    OPEN = "open"
+    PROBATION = "probation"
+    RECOVERED = "recovered"
+    EXHAUSTED = "exhausted"
+
+
+NEXT: dict[IncidentState, tuple[IncidentState, ...]] = {
+    IncidentState.OPEN: (IncidentState.PROBATION, IncidentState.RECOVERED, IncidentState.EXHAUSTED),
+    IncidentState.PROBATION: (IncidentState.OPEN, IncidentState.RECOVERED, IncidentState.EXHAUSTED),
+    IncidentState.RECOVERED: (),
+    IncidentState.EXHAUSTED: (),
+}
+
+
+class Outcome(StrEnum):
+    """How a try ended. `pending` while its probation (or its patience) runs."""
+
+    PENDING = "pending"
+    WORKED = "worked"
+    FAILED = "failed"
+    OBSERVED = "observed"  # observe only: what would have been done; nothing was
+    PAGED = "paged"
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Where a metric stood before the incident: median and MAD (robust spread) over `count` readings."""
+
+    metric: str
+    median: float
+    mad: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class SampleAnchor:
+    """Where the incident lies in the data order, fixed when it opens: later rungs count from here, although the same
+    step numbers then train other samples. `onset` is the first sample of the onset step, `detected` the first sample
+    behind the detecting step, `per_step` the batch."""
+
+    onset: int
+    detected: int
+    per_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What policy chose for one rung, in absolute terms, with the reason. Nothing in it depends on earlier rungs."""
+
+    rung: int
+    words: tuple[str, ...]  # the rung's own keys in policy order, e.g. ("rollback", "skip")
+    reason: str
+    rollback_to_step: int | None = None  # the step resumed from; 0 is a start from scratch
+    skip: tuple[SampleRange, ...] = ()
+    lr_scale: float | None = None
+    clip_norm: float | None = None
+    live: bool = False  # carried out by overrides.json, without a relaunch
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """One remedy, the attempt it launched (None when nothing was relaunched) and its outcome."""
+
+    remedy: Remedy
+    taken_s: float
+    taken_step: int
+    attempt: int | None = None
+    outcome: Outcome = Outcome.PENDING
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Attributes:
+    onset_step: first step that may be bad; None when the failure has none (a crash, a hang).
+    break_step: the newest step reached when it broke: probation counts steps past it.
+    visible_s, detected_s: supervisor time; first visible in what the trainer wrote, and believed.
+    restored_s: when the surviving attempt made its first step past the break; None until then.
+    band, samples: the metric's pre-incident band and the place in the data order, for numeric kinds.
+    verdict: the sentence that goes with the present state.
+    """
+
+    id: int
+    kind: Kind
+    severity: Severity
+    alert: str
+    playbook: str
+    attempt: int
+    onset_step: int | None
+    detected_step: int
+    break_step: int
+    visible_s: float
+    detected_s: float
+    reason: str
+    state: IncidentState = IncidentState.OPEN
+    rung: int = -1
+    tries: tuple[Try, ...] = ()
+    band: Band | None = None
+    samples: SampleAnchor | None = None
+    blamed_rank: int | None = None
+    steps_lost: int = 0
+    restored_s: float | None = None
+    closed_s: float | None = None
+    verdict: str = ""
+    benign: bool | None = None
+    retryable: bool = True
+    pages: tuple[str, ...] = ()  # keys of the pages decided for it
+
+    @property
+    def is_numeric(self) -> bool:
+        return self.kind in NUMERIC_KINDS
+
+    @property
+    def is_closed(self) -> bool:
+        return self.state in (IncidentState.RECOVERED, IncidentState.EXHAUSTED)
+
+    @property
+    def last_try(self) -> Try | None:
+        return self.tries[-1] if self.tries else None

@@ -1,0 +1,156 @@
+"""The state of a run as the journal knows it: the fold of its facts, bounded, replaced and never mutated.
+
+What flows by (loss windows, heartbeats, pace) is not here: that lives in `detectors.catalog.Senses` and is rebuilt by
+reading the streams again. What is here survives `kill -9`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from sentinel.model.actions import Action
+from sentinel.model.attempts import Overrides, RankExit, ResumePoint
+from sentinel.model.incidents import Incident, IncidentState
+
+ATTEMPTS_KEPT = 512  # whole attempts kept for the ledger and the lineage; older ones are folded into `Archive`
+MARKS_KEPT = 256  # checkpoint marks per attempt kept for the ledger: a cut older than that is dated to the oldest mark
+INCIDENTS_KEPT = 512
+STAMPS_KEPT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """When a step was reached: the ledger cuts an attempt's time at checkpoints, for only they can be resumed from."""
+
+    step: int
+    at_s: float
+    save_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A committed checkpoint. `condemned` says why it must not be resumed from; empty means it may."""
+
+    step: int
+    path: str
+    attempt: int
+    samples_end: int
+    digest: str | None = None
+    condemned: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One launch. Times are supervisor time; None until it happened."""
+
+    attempt: int
+    launched_s: float
+    resume: ResumePoint | None
+    overrides: Overrides
+    why: str
+    receipt_s: float | None = None
+    resumed_step: int = 0
+    first_step: int | None = None
+    first_step_s: float | None = None
+    marks: tuple[Mark, ...] = ()
+    stopping: str = ""
+    stopping_s: float | None = None
+    signalled: bool = False
+    ended_s: float | None = None
+    outcome: str = ""
+    end_reason: str = ""
+    last_step: int = 0
+    last_step_s: float | None = None
+    ranks: tuple[RankExit, ...] = ()
+
+    @property
+    def is_over(self) -> bool:
+        return self.ended_s is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """Seconds of attempts too old to keep one by one, by ledger category, and where their time ends."""
+
+    seconds: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    attempts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlanInProgress:
+    """`actions[next]` is the one decided and not yet confirmed."""
+
+    incident: int | None
+    actions: tuple[Action, ...]
+    next: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    run_id: str = ""
+    command: tuple[str, ...] = ()
+    cwd: str = ""
+    created_s: float = 0.0
+    policy_name: str = ""
+    policy_digest: str = ""
+    observe_only: bool = False
+    capabilities: tuple[str, ...] = ()
+    epoch: int = 0
+    attempts: tuple[Attempt, ...] = ()
+    archive: Archive = field(default_factory=Archive)
+    checkpoints: tuple[Checkpoint, ...] = ()  # by step, those that still lie in checkpoints/
+    incidents: tuple[Incident, ...] = ()
+    next_incident: int = 1
+    next_attempt: int = 1
+    overrides: Overrides = field(default_factory=Overrides)  # in force for the newest attempt
+    plan: PlanInProgress | None = None
+    pending: Mapping[str, Action] = field(default_factory=lambda: MappingProxyType({}))
+    findings: tuple[str, ...] = ()  # keys recorded in the current attempt
+    interventions_s: tuple[float, ...] = ()
+    intervention_step: int = 0  # newest step at the last intervention
+    restarts_s: tuple[float, ...] = ()
+    without_progress: int = 0  # launches in a row that passed no new step
+    best_step: int = 0  # the furthest step any attempt reached
+    blind: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    stop_by: str = ""
+    held: str = ""
+    giving_up: str = ""  # stop_now | hold: what follows when the living attempt has ended
+    giving_up_reason: str = ""
+    ended: str = ""  # finished | failed | stopped
+    end_reason: str = ""
+
+    @property
+    def attempt(self) -> Attempt | None:
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def open_incidents(self) -> tuple[Incident, ...]:
+        return tuple(i for i in self.incidents if not i.is_closed)
+
+    def incident(self, number: int) -> Incident:
+        for found in reversed(self.incidents):
+            if found.id == number:
+                return found
+        raise AssertionError(f"no incident {number}")
+
+    @property
+    def label(self) -> str:
+        """The one word `sentinel status` shows."""
+        if self.ended:
+            return self.ended
+        if self.held:
+            return "held"
+        attempt = self.attempt
+        if self.plan is not None:
+            return "recovering" if self.plan.incident is not None else "starting"
+        if attempt is None or attempt.is_over:
+            return "recovering" if attempt is not None else "starting"
+        if self.observe_only:
+            return "observing"
+        if attempt.first_step is None:
+            return "starting" if attempt.attempt == 1 else "recovering"
+        if any(i.state is IncidentState.PROBATION for i in self.incidents):
+            return "probation"
+        return "training"

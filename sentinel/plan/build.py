@@ -1,0 +1,41 @@
+"""The ordered actions of a recovery plan. Each is decided when the one before it is confirmed.
+
+Evidence is taken before it is lost, nothing is resumed that was not verified, and whatever lies above the resume step is
+moved aside before the launch, so that the new attempt finds its own checkpoint names free. Keys say what is done to what,
+so the same intention always has the same key.
+"""
+
+from __future__ import annotations
+
+from sentinel.model.actions import Action, Capture, KillAttempt, Quarantine, StartAttempt, VerifyCheckpoint, WriteOverrides
+from sentinel.model.attempts import Overrides, ResumePoint
+
+
+def build_relaunch(
+    *,
+    incident: int | None,
+    old_attempt: int | None,
+    is_alive: bool,
+    new_attempt: int,
+    resume: ResumePoint | None,
+    overrides: Overrides,
+    not_before_s: float,
+    reason: str,
+) -> tuple[Action, ...]:
+    """Capture, kill, verify, quarantine, start: those of them that apply, in this order."""
+    actions: list[Action] = []
+    if incident is not None and old_attempt is not None:
+        actions.append(Capture(f"capture/{incident}/{new_attempt}", incident, old_attempt))
+    if is_alive and old_attempt is not None:
+        actions.append(KillAttempt(f"kill/{old_attempt}", old_attempt))
+    if resume is not None:
+        actions.append(VerifyCheckpoint(f"verify/{new_attempt}/{resume.step}", resume.step, resume.path))
+    if old_attempt is not None:
+        actions.append(Quarantine(f"quarantine/{new_attempt}", old_attempt, resume.step if resume else 0, reason))
+    actions.append(StartAttempt(f"start/{new_attempt}", new_attempt, resume, overrides, not_before_s))
+    return tuple(actions)
+
+
+def build_live_change(attempt: int, overrides: Overrides) -> tuple[Action, ...]:
+    """A change without a relaunch: write it; the trainer's `override_applied` is the proof."""
+    return (WriteOverrides(f"override/{overrides.id}", attempt, overrides),)

@@ -1,0 +1,98 @@
+"""Settings in force: how a rung changes them, and whether the trainer's receipt says what was asked.
+
+The receipt is compared because a real 175B run silently reloaded old Adam betas over a changed setting (OPT logbook).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sentinel.model.attempts import Overrides, SampleRange
+from sentinel.model.readings import Receipt
+from sentinel.plan.skip import covers, merge
+from sentinel.policy.schema import Rung
+
+EFFECTIVE = ("clip_norm", "weight_decay", "eps")  # scalars the receipt reads back under the same name
+LIVE_KEYS = ("lr_scale", "clip_norm", "weight_decay", "betas", "eps", "loss_scale", "checkpoint_interval")
+CLOSE = 1e-6  # relative: float32 round trips
+
+
+def for_relaunch(now: Overrides, resume_step: int, incident: int | None) -> Overrides:
+    """What stays in force across a relaunch at `resume_step`: every skip, and settings that have not lapsed.
+
+    Settings this same incident's earlier rungs made are dropped: each rung is absolute, counted from the schedule.
+    """
+    if incident is not None and now.incident == incident:
+        return Overrides(skip=now.skip)
+    lapsed = {key for key, until in now.until if until <= resume_step}
+    left: dict[str, Any] = dict.fromkeys(sorted(lapsed))
+    return replace(now, reset_optimizer=False, until=tuple(u for u in now.until if u[0] not in lapsed), **left)
+
+
+def with_rung(now: Overrides, rung: Rung, incident: int, until_step: int | None, skip: tuple[SampleRange, ...]) -> Overrides:
+    """`now` with the rung's own settings laid over it."""
+    changes: dict[str, Any] = {
+        "lr_scale": rung.lr,
+        "clip_norm": rung.clip_norm,
+        "weight_decay": rung.weight_decay,
+        "betas": rung.betas,
+        "eps": rung.eps,
+        "loss_scale": rung.loss_scale,
+        "precision": rung.precision,
+        "checkpoint_interval": rung.checkpoint_every_steps,
+    }
+    changes = {key: value for key, value in changes.items() if value is not None}
+    if rung.reset_optimizer:
+        changes["reset_optimizer"] = True
+    lapses = tuple(u for u in now.until if u[0] not in changes)
+    if until_step is not None:
+        lapses += tuple((key, until_step) for key in changes if key in LIVE_KEYS)
+    skips = merge((*now.skip, *skip))
+    owner = incident if changes else now.incident
+    return replace(now, incident=owner, skip=skips, until=lapses, **changes)
+
+
+def judge_receipt(asked: Overrides, resume_step: int, receipt: Receipt) -> tuple[str, ...]:
+    """Every difference between what was asked and what the trainer says is in force, as sentences; empty is good.
+
+    Resuming older than asked is allowed (a damaged checkpoint is passed over) and is not reported here.
+    """
+    wrong: list[str] = []
+    if receipt.resume_step > resume_step:
+        wrong.append(f"resumed at step {receipt.resume_step}, newer than the step {resume_step} asked for")
+    said = receipt.overrides
+    for key in EFFECTIVE:
+        want = getattr(asked, key)
+        if want is not None and not _close(receipt.effective.get(key), want):
+            wrong.append(f"{key} is {receipt.effective.get(key)!r}, asked for {want!r}")
+    if asked.betas is not None:
+        got = receipt.effective.get("betas")
+        if not (isinstance(got, (list, tuple)) and len(got) == 2 and all(map(_close, got, asked.betas))):
+            wrong.append(f"betas are {got!r}, asked for {list(asked.betas)!r}")
+    if asked.lr_scale is not None and not _close(said.get("lr_scale"), asked.lr_scale):
+        wrong.append(f"lr_scale is {said.get('lr_scale')!r}, asked for {asked.lr_scale!r}")
+    return (*wrong, *_judge_skip(asked, said))
+
+
+def _judge_skip(asked: Overrides, said: Mapping[str, Any]) -> tuple[str, ...]:
+    """A receipt may clamp what lies below its cursor, so only the end of each range is held against it."""
+    raw = said.get("skip")
+    listed = raw if isinstance(raw, list) else []
+    have = merge(SampleRange(int(a), int(b)) for a, b in (r for r in listed if len(r) == 2) if 0 <= a < b)
+    cursor = said.get("cursor", 0)
+    floor = int(cursor) if isinstance(cursor, (int, float)) else 0
+    wrong = []
+    for want in asked.skip:
+        start = max(want.start, floor)
+        if start >= want.end:
+            continue
+        if not covers(have, SampleRange(want.end - 1, want.end)) or (floor and not covers(have, SampleRange(start, want.end))):
+            wrong.append(f"samples {want.start}..{want.end} are not in the trainer's skip list")
+    return tuple(wrong)
+
+
+def _close(got: Any, want: float) -> bool:
+    return isinstance(got, (int, float)) and not isinstance(got, bool) and math.isclose(got, want, rel_tol=CLOSE)

@@ -1,0 +1,122 @@
+"""One rung of a playbook, made absolute: which step to go back to, which samples to leave out, which settings.
+
+`rollback: {further: 2x}` and `skip: {wider: 2x}` are read against the rungs above them in the same playbook, always from
+the incident's own onset, so that the third rung means the same whether or not the second was ever tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sentinel.model.attempts import Overrides, ResumePoint, SampleRange
+from sentinel.model.incidents import Incident, Remedy
+from sentinel.model.state import Checkpoint
+from sentinel.plan import overrides as settings
+from sentinel.plan.rollback import Choice, choose_before, choose_newest
+from sentinel.plan.skip import merge, window
+from sentinel.policy.schema import Rung
+
+DEFAULT_MARGIN_STEPS = 1  # `further` with no rollback above it to extend
+
+
+@dataclass(frozen=True, slots=True)
+class Treatment:
+    """A remedy with everything a launch (or a live change) needs."""
+
+    remedy: Remedy
+    relaunch: bool
+    resume: ResumePoint | None
+    overrides: Overrides
+
+
+def margin_steps(rungs: Sequence[Rung], index: int) -> int:
+    """Steps before the onset that rung `index` goes back: the last `before_onset`, times every `further` since."""
+    margin = float(DEFAULT_MARGIN_STEPS)
+    for rung in rungs[: index + 1]:
+        if rung.rollback is None:
+            continue
+        if rung.rollback.before_onset_steps is not None:
+            margin = float(rung.rollback.before_onset_steps)
+        else:
+            margin *= rung.rollback.further or 1.0
+    return round(margin)
+
+
+def skip_window(rungs: Sequence[Rung], index: int, incident: Incident) -> SampleRange | None:
+    """The sample window rung `index` leaves out, or None when it skips nothing or the place in the data is unknown."""
+    if rungs[index].skip is None or incident.samples is None:
+        return None
+    base, widen = None, 1.0
+    for rung in rungs[: index + 1]:
+        if rung.skip is None:
+            continue
+        if rung.skip.from_ is not None and rung.skip.to is not None:
+            base, widen = (rung.skip.from_, rung.skip.to), 1.0
+        else:
+            widen *= rung.skip.wider or 1.0
+    if base is None:
+        return None
+    first, last = base
+    return window(incident.samples, (first.anchor, first.offset_steps), (last.anchor, last.offset_steps), widen)
+
+
+def build_treatment(
+    rungs: Sequence[Rung],
+    index: int,
+    incident: Incident,
+    checkpoints: Iterable[Checkpoint],
+    open_incidents: Iterable[Incident],
+    in_force: Overrides,
+    is_alive: bool,
+) -> Treatment:
+    """What rung `index` means for this incident, now. A rung of settings alone is applied live where a trainer lives."""
+    rung = rungs[index]
+    relaunch = rung.rollback is not None or rung.resume is not None or rung.reset_optimizer or rung.precision is not None
+    relaunch = relaunch or not is_alive
+    choice: Choice | None = None
+    if rung.rollback is not None:
+        onset = incident.onset_step if incident.onset_step is not None else incident.break_step + 1
+        others = [i for i in open_incidents if i.is_numeric and i.onset_step is not None]
+        onset = min([onset, *(i.onset_step for i in others if i.onset_step is not None)])
+        choice = choose_before(checkpoints, onset, margin_steps(rungs, index))
+    elif relaunch:
+        choice = choose_newest(checkpoints, open_incidents)
+    found = skip_window(rungs, index, incident)
+    skip = merge([found]) if found else ()
+    until = incident.break_step + rung.until_steps if rung.until_steps is not None else None
+    resume = None
+    base = settings.for_relaunch(in_force, choice.step if choice else incident.break_step, incident.id)
+    if choice is not None and choice.checkpoint is not None:
+        resume = ResumePoint(choice.checkpoint.step, choice.checkpoint.path, choice.checkpoint.digest)
+    overrides = settings.with_rung(base, rung, incident.id, until, skip)
+    reason = _reason(rung, choice, skip, until)
+    remedy = Remedy(
+        rung=index,
+        words=rung.keys,
+        reason=reason,
+        rollback_to_step=choice.step if choice else None,
+        skip=skip,
+        lr_scale=rung.lr,
+        clip_norm=rung.clip_norm,
+        live=not relaunch,
+    )
+    return Treatment(remedy, relaunch, resume, overrides)
+
+
+def _reason(rung: Rung, choice: Choice | None, skip: tuple[SampleRange, ...], until: int | None) -> str:
+    parts = [f"{'roll back to' if rung.rollback else 'resume from'} the {choice.reason}" if choice and choice.checkpoint else ""]
+    if choice and not choice.checkpoint:
+        parts = [choice.reason]
+    parts += [f"skip samples {r.start}..{r.end}" for r in skip]
+    if rung.skip and not skip:
+        parts.append("skip nothing (the place in the data is unknown)")
+    if rung.lr is not None:
+        parts.append(f"learning rate {rung.lr:g}x")
+    if rung.clip_norm is not None:
+        parts.append(f"clip at {rung.clip_norm:g}")
+    named = {"rollback", "resume", "skip", "lr", "clip_norm", "until", "then"}
+    parts += [word for word in rung.keys if word not in named]
+    if until is not None:
+        parts.append(f"until step {until}")
+    return "; ".join(p for p in parts if p)

@@ -1,0 +1,57 @@
+"""Which checkpoint to start from. A checkpoint at or after an open numeric incident's onset is never an answer.
+
+A checkpoint of step s holds the model after update s; the loss of step s+1 is the first it influences. An onset at step o
+therefore leaves checkpoints up to o-1 clean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sentinel.model.incidents import Incident
+from sentinel.model.state import Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """`checkpoint` None means a start from scratch (step 0)."""
+
+    checkpoint: Checkpoint | None
+    reason: str
+
+    @property
+    def step(self) -> int:
+        return self.checkpoint.step if self.checkpoint else 0
+
+
+def choose_newest(checkpoints: Iterable[Checkpoint], open_incidents: Iterable[Incident]) -> Choice:
+    """The newest checkpoint that is not condemned and lies before every open numeric incident's onset."""
+    onsets = [i.onset_step for i in open_incidents if i.is_numeric and i.onset_step is not None]
+    usable = [c for c in checkpoints if not c.condemned]
+    if onsets:
+        limit = min(onsets)
+        usable = [c for c in usable if c.step < limit]
+    newest = max(usable, key=lambda c: c.step, default=None)
+    why = f", the newest before the open onset at step {min(onsets)}" if onsets else ", the newest"
+    if newest is None:
+        return Choice(None, f"no checkpoint{' before step ' + str(min(onsets)) if onsets else ''}: start from scratch")
+    return Choice(newest, f"checkpoint of step {newest.step}{why}")
+
+
+def choose_before(checkpoints: Iterable[Checkpoint], onset_step: int, margin_steps: int) -> Choice:
+    """The newest clean checkpoint at least `margin_steps` before the onset.
+
+    Where every clean checkpoint is nearer than that, the oldest clean one; where there is none, a start from scratch.
+    """
+    clean = sorted((c for c in checkpoints if not c.condemned and c.step < onset_step), key=lambda c: c.step)
+    far = [c for c in clean if c.step <= onset_step - margin_steps]
+    if far:
+        found = far[-1]
+        distance = f"{onset_step - found.step} steps before the onset at step {onset_step}"
+        return Choice(found, f"checkpoint of step {found.step}, {distance}")
+    if clean and margin_steps < onset_step:
+        found = clean[0]
+        short = f"{onset_step - found.step} steps before the onset at step {onset_step}; none is {margin_steps} steps before it"
+        return Choice(found, f"checkpoint of step {found.step}, {short}")
+    return Choice(None, f"no checkpoint lies {margin_steps} steps before the onset at step {onset_step}: start from scratch")

@@ -1,0 +1,119 @@
+"""Whether a policy that reads well can also work. Refuses at the desk what would otherwise fail at 3 a.m.
+
+Rules, budget, probation and paging are judged here; playbooks, rung by rung, in `sentinel.policy.checks_playbooks`.
+An *error* means the policy may not act; a *warning* is a question to its author.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+
+from sentinel.errors import Problem
+from sentinel.policy.checks_playbooks import check_playbook
+from sentinel.policy.problems import did_you_mean
+from sentinel.policy.schema import Budget, Detectors, FindingKind, Policy, Rule, Spec
+
+__all__ = ["Problem", "check_policy"]
+
+# Which detector makes which finding in this version; override_mismatch is seen by sentinel itself, always.
+_DETECTOR_OF: dict[FindingKind, str] = {
+    "non_finite": "non_finite", "spike": "spike", "hang": "hang", "crash": "crash", "broken_job": "crash",
+}  # fmt: skip
+_ALWAYS: frozenset[FindingKind] = frozenset({"override_mismatch"})
+
+
+def check_policy(policy: Policy, capabilities: Set[str] | None = None) -> tuple[Problem, ...]:
+    """Every problem, in the order of the language.
+
+    `capabilities` is what the trainer declares to support, such as {"skip", "live_overrides"}; None means not known yet,
+    and then nothing is said about it.
+    """
+    spec = policy.spec
+    found = [*_check_rules(spec), *_check_detectors(spec)]
+    for name, playbook in spec.playbooks.items():
+        found += check_playbook(f"spec.playbooks.{name}", playbook, spec.probation.steps, capabilities)
+    found += [*_check_used(spec), *_check_budget(spec.budget, spec.probation.steps)]
+    if not spec.paging.routes:
+        found.append(Problem("spec.paging.routes", "a page would reach nobody", "write [{terminal: {}}]"))
+    return tuple(found)
+
+
+def _check_rules(spec: Spec) -> Iterator[Problem]:
+    alerts: dict[str, int] = {}
+    kinds: dict[str, int] = {}
+    for index, rule in enumerate(spec.rules):
+        path = f"spec.rules[{index}]"
+        if rule.alert in alerts:
+            message = f"the alert '{rule.alert}' is also spec.rules[{alerts[rule.alert]}]"
+            yield Problem(f"{path}.alert", message, "give each alert its own name")
+        if rule.on in kinds:
+            message = f"never reached: spec.rules[{kinds[rule.on]}] already takes every '{rule.on}', and the first match wins"
+            yield Problem(f"{path}.on", message, "keep one rule for each finding")
+        alerts.setdefault(rule.alert, index)
+        kinds.setdefault(rule.on, index)
+        yield from _check_maker(path, rule, spec.detectors)
+        yield from _check_treatment(path, rule, spec)
+
+
+def _check_maker(path: str, rule: Rule, detectors: Detectors) -> Iterator[Problem]:
+    detector = _DETECTOR_OF.get(rule.on)
+    if detector is None and rule.on not in _ALWAYS:
+        made = ", ".join(sorted({*_DETECTOR_OF, *_ALWAYS}))
+        yield Problem(f"{path}.on", f"no detector of this version finds '{rule.on}'", f"remove the rule, or use one of: {made}")
+    elif detector is not None and not getattr(detectors, detector).enabled:
+        message = f"'{rule.on}' is never found, because the detector '{detector}' is switched off"
+        yield Problem(f"{path}.on", message, f"remove the rule, or switch on spec.detectors.{detector}", "warning")
+
+
+def _check_treatment(path: str, rule: Rule, spec: Spec) -> Iterator[Problem]:
+    severity = rule.labels.severity
+    if rule.playbook is None:
+        if severity != "info":
+            message = f"'{rule.alert}' is {severity} but has no playbook: nothing would be done and nobody called"
+            yield Problem(path, message, "name a playbook, if only one that pages, or set labels.severity to info")
+    elif rule.playbook not in spec.playbooks:
+        remedy = did_you_mean(rule.playbook, tuple(spec.playbooks), "playbooks here") or "write it under spec.playbooks"
+        yield Problem(f"{path}.playbook", f"there is no playbook '{rule.playbook}'", remedy)
+    elif severity == "info":
+        message = f"'{rule.alert}' is info, which is only recorded: its playbook is never used"
+        yield Problem(f"{path}.playbook", message, "raise labels.severity to warning, or remove the playbook", "warning")
+
+
+def _check_detectors(spec: Spec) -> Iterator[Problem]:
+    ruled = {rule.on for rule in spec.rules}
+    for kind, detector in _DETECTOR_OF.items():
+        if getattr(spec.detectors, detector).enabled and kind not in ruled:
+            message = f"no rule is on '{kind}': what the detector finds is recorded, and nothing is done"
+            yield Problem("spec.rules", message, f"add a rule on {kind}, or switch the detector '{detector}' off", "warning")
+    spike = spec.detectors.spike
+    if spike.level_steps >= spike.window_steps:
+        message = f"the level ({spike.level_steps} steps) must be shorter than the window ({spike.window_steps} steps)"
+        yield Problem("spec.detectors.spike.level", message, "20 steps in a window of 200 steps is usual")
+
+
+def _check_used(spec: Spec) -> Iterator[Problem]:
+    used = {rule.playbook for rule in spec.rules}
+    for name in spec.playbooks:
+        if name not in used:
+            yield Problem(f"spec.playbooks.{name}", "no rule uses this playbook", "remove it, or name it in a rule", "warning")
+
+
+def _check_budget(budget: Budget, probation_steps: int) -> Iterator[Problem]:
+    """A rate only slows a loop down. What ends it is `without_progress`, so that one must be reachable and must stay spent."""
+    endless = "a loop could run for ever"
+    if budget.without_progress > budget.restarts.count:
+        count = budget.restarts.count
+        message = f"{budget.without_progress} is never reached: restarts are cut to {count} per period first, so {endless}"
+        yield Problem("spec.budget.without_progress", message, f"write at most {count}; 3 is usual")
+    if budget.refill_after_progress_steps < probation_steps:
+        message = (
+            f"{budget.refill_after_progress_steps} steps refill the budget before a repair is proven "
+            f"({probation_steps} steps of probation), so {endless}"
+        )
+        yield Problem("spec.budget.refill_after_progress", message, f"write at least '{probation_steps} steps'")
+    if budget.backoff[0] <= 0:
+        yield Problem("spec.budget.backoff", "a pause that starts at 0 s never grows", "write it as '5s..5m'")
+    for key, rate in (("restarts", budget.restarts), ("interventions", budget.interventions)):
+        if rate.count > rate.period_s:
+            message = f"{rate.count} in {rate.period_s:g} s is more than one a second, so {endless}"
+            yield Problem(f"spec.budget.{key}", message, "20 restarts per 1h and 12 interventions per 24h are usual")

@@ -1,0 +1,128 @@
+"""Whether the rungs of a playbook can be climbed: none contradicts itself, each can be reached, the last calls a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+
+from sentinel.errors import Problem
+from sentinel.policy.schema import Rung
+
+# In the language, but nothing carries them out yet.
+_LATER = ("exclude", "diagnose", "reseed_data")
+# Settings that go back to the schedule at `until`.
+_SETTINGS = ("lr", "clip_norm", "weight_decay", "betas", "eps", "loss_scale", "precision", "checkpoint_every")
+# What only a relaunch can change.
+_AT_LAUNCH = ("reset_optimizer", "precision")
+_RELAUNCH = ("resume", "rollback")
+
+
+def check_playbook(
+    path: str, playbook: tuple[Rung, ...], probation_steps: int, capabilities: Set[str] | None
+) -> Iterator[Problem]:
+    """Problems of one playbook, rung by rung; `path` is where it stands in the document."""
+    ended_at: int | None = None
+    for index, rung in enumerate(playbook):
+        place = f"{path}[{index}]"
+        if ended_at is not None:
+            message = f"never reached: rung {ended_at + 1} pages and ends the playbook with 'then'"
+            yield Problem(place, message, "move this rung before the page, or remove it")
+        if ended_at is None and rung.page is not None and rung.then is not None:
+            ended_at = index
+        yield from _check_combination(place, rung)
+        yield from _check_extension(place, rung, playbook[:index])
+        yield from _check_skip_window(place, rung)
+        yield from _check_until(place, rung, probation_steps)
+        yield from _check_available(place, rung, capabilities)
+    yield from _check_last(f"{path}[{len(playbook) - 1}]", playbook)
+
+
+def _check_last(place: str, playbook: tuple[Rung, ...]) -> Iterator[Problem]:
+    last = playbook[-1]
+    if last.page is None:
+        message = "no last resort: when this rung fails, nobody is called"
+        yield Problem(place, message, "end the playbook with 'page: {severity: critical}' and 'then: stop_now'")
+        return
+    if last.page.severity == "info":
+        message = "the last resort is a page of severity info, which wakes nobody"
+        yield Problem(f"{place}.page.severity", message, "write warning or critical", "warning")
+    if last.then is None:
+        message = "the last page does not say what the run does meanwhile; 'hold' is assumed"
+        yield Problem(f"{place}.page", message, "add then: stop_now, hold or keep_training", "warning")
+
+
+def _check_combination(place: str, rung: Rung) -> Iterator[Problem]:
+    parts = rung.parts
+    acts = tuple(part for part in parts if part != "page")
+    relaunches = any(part in parts for part in _RELAUNCH)
+    if rung.wait is not None and len(parts) > 1:
+        others = " and ".join(part for part in parts if part != "wait")
+        yield Problem(f"{place}.wait", f"waiting and {others} contradict each other", "give the wait a rung of its own")
+    if rung.resume is not None and rung.rollback is not None:
+        message = "resume goes on from the newest checkpoint, rollback from an older one: a rung can do only one"
+        yield Problem(f"{place}.resume", message, "remove one of the two")
+    if rung.skip is not None and rung.rollback is None:
+        message = "a skip without a rollback leaves out samples that have already been trained on"
+        yield Problem(f"{place}.skip", message, "add rollback: {before_onset: 100 steps}")
+    for part in _AT_LAUNCH:
+        if part in parts and not relaunches:
+            yield Problem(f"{place}.{part}", f"{part} takes effect only at a relaunch", "add a rollback or a resume to this rung")
+    if rung.hold and len(acts) > 1:
+        others = " and ".join(part for part in acts if part != "hold")
+        yield Problem(f"{place}.hold", f"hold pauses training, and {others} goes on with it", "give the hold a rung of its own")
+    if rung.loss_scale is not None and rung.precision in ("bf16", "fp32"):
+        yield Problem(f"{place}.loss_scale", f"{rung.precision} has no loss scale", "remove loss_scale or precision")
+    if rung.then is not None and rung.page is None:
+        message = "'then' says what follows a page, and this rung pages nobody"
+        yield Problem(f"{place}.then", message, "add page: {severity: critical}")
+    if rung.then is not None and rung.page is not None and acts:
+        message = f"'then' ends the playbook, so {' and '.join(acts)} would never be judged"
+        yield Problem(f"{place}.then", message, "give page and then a rung of their own")
+
+
+def _check_extension(place: str, rung: Rung, earlier: tuple[Rung, ...]) -> Iterator[Problem]:
+    if rung.rollback is not None and rung.rollback.further is not None and not any(before.rollback for before in earlier):
+        yield Problem(f"{place}.rollback.further", "no rung before this one rolls back", "write before_onset: 100 steps instead")
+    if rung.skip is not None and rung.skip.wider is not None and not any(before.skip for before in earlier):
+        remedy = "write {from: onset - 20 steps, to: detected + 200 steps} instead"
+        yield Problem(f"{place}.skip.wider", "no rung before this one skips", remedy)
+
+
+def _check_skip_window(place: str, rung: Rung) -> Iterator[Problem]:
+    skip = rung.skip
+    if skip is None or skip.from_ is None or skip.to is None:
+        return
+    first, end = skip.from_, skip.to
+    same = first.anchor == end.anchor
+    if (same and first.offset_steps >= end.offset_steps) or (first.anchor == "detected" and end.anchor == "onset"):
+        remedy = "write 'from' before 'to'; detection comes after the onset"
+        yield Problem(f"{place}.skip.to", "the window ends before it begins", remedy)
+    back = rung.rollback.before_onset_steps if rung.rollback is not None else None
+    if back is not None and first.anchor == "onset" and first.offset_steps < -back:
+        message = f"the skip begins {-first.offset_steps} steps before the onset, but the rollback goes back only {back}"
+        yield Problem(f"{place}.skip.from", message, f"roll back at least '{-first.offset_steps} steps'", "warning")
+
+
+def _check_until(place: str, rung: Rung, probation_steps: int) -> Iterator[Problem]:
+    if rung.until_steps is None:
+        return
+    if not any(part in _SETTINGS for part in rung.parts):
+        message = "'until' says when changed settings go back, and this rung changes none"
+        yield Problem(f"{place}.until", message, f"remove it, or change one of: {', '.join(_SETTINGS)}")
+    elif rung.until_steps < probation_steps:
+        message = f"the settings go back after {rung.until_steps} steps, within the probation of {probation_steps}"
+        yield Problem(f"{place}.until", message, "a repair is judged better while it is in force", "warning")
+
+
+def _check_available(place: str, rung: Rung, capabilities: Set[str] | None) -> Iterator[Problem]:
+    for part in rung.parts:
+        if part in _LATER:
+            yield Problem(f"{place}.{part}", f"'{part}' is not available in this version", "remove it")
+    if capabilities is None:
+        return
+    if rung.skip is not None and "skip" not in capabilities:
+        message = "the trainer cannot skip samples (capability 'skip')"
+        yield Problem(f"{place}.skip", message, "remove the skip, or teach the trainer to skip and declare it")
+    live = tuple(part for part in rung.parts if part in _SETTINGS and part not in _AT_LAUNCH)
+    if live and not any(part in rung.parts for part in _RELAUNCH) and "live_overrides" not in capabilities:
+        message = "the trainer cannot change settings while it runs (capability 'live_overrides')"
+        yield Problem(f"{place}.{live[0]}", message, "add a rollback or a resume, so that it changes at a relaunch")

@@ -1,0 +1,39 @@
+"""Which rule a finding falls under. The first rule on its kind wins; the answer says why, either way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sentinel.policy.schema import Policy, Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """`rule` is the one that applies, the `index`th of the policy."""
+
+    rule: Rule
+    index: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoMatch:
+    """No rule applies: the finding is recorded and nothing is done."""
+
+    reason: str
+
+
+def match_rule(policy: Policy, kind: str) -> Match | NoMatch:
+    """The first rule on `kind`."""
+    rules = policy.spec.rules
+    index = next((index for index, rule in enumerate(rules) if rule.on == kind), None)
+    if index is None:
+        return NoMatch(f"no rule is on {kind}; {_others(rules) or 'the policy has no rules'}")
+    rule = rules[index]
+    reason = f"rule {rule.alert} (spec.rules[{index}]) is the first on {kind}"
+    passed = _others(rules[:index])
+    return Match(rule, index, f"{reason}; {passed}" if passed else reason)
+
+
+def _others(rules: tuple[Rule, ...]) -> str:
+    return ", ".join(f"{rule.alert} is on {rule.on}" for rule in rules)

@@ -1,0 +1,62 @@
+"""How problems in a policy file are told and printed: place, sentence, the line itself, a caret, the remedy."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from sentinel.errors import Problem
+
+SHOWN_MAX = 20
+LINE_WIDTH_MAX = 110
+
+Location = tuple[str | int, ...]
+
+
+def path_text(location: Location) -> str:
+    """`("spec", "rules", 2, "for")` as `spec.rules[2].for`; the document itself is `document`."""
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text or "document"
+
+
+def nearest(word: str, known: tuple[str, ...]) -> str | None:
+    """The known word this one was probably meant to be."""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return near[0] if near else None
+
+
+def did_you_mean(word: str, known: tuple[str, ...], noun: str) -> str:
+    """A remedy for a word nobody knows: the nearest known one, and all of them."""
+    listed = f"{noun}: {', '.join(known)}" if known else ""
+    near = nearest(word, known)
+    return f"did you mean '{near}'? {listed}" if near else listed
+
+
+def print_problems(file: str, text: str, problems: Sequence[Problem]) -> str:
+    """All problems, in the order given; after the first twenty only their number."""
+    lines = text.splitlines()
+    shown = [_print_one(file, lines, problem) for problem in problems[:SHOWN_MAX]]
+    if len(problems) > SHOWN_MAX:
+        shown.append(f"{file}: and {len(problems) - SHOWN_MAX} more")
+    return "\n".join(shown)
+
+
+def _print_one(file: str, lines: list[str], problem: Problem) -> str:
+    kind = "warning: " if problem.severity == "warning" else ""
+    place = f"{file}:{problem.line}:{problem.column}" if problem.line else file
+    out = [f"{place}: {kind}{problem.path}: {problem.message}" if problem.path else f"{place}: {kind}{problem.message}"]
+    if 0 < problem.line <= len(lines):
+        out += _line_with_caret(lines[problem.line - 1], problem.column)
+    if problem.remedy:
+        out.append(f"  remedy: {problem.remedy}")
+    return "\n".join(out)
+
+
+def _line_with_caret(line: str, column: int) -> list[str]:
+    """The line and a caret under `column`; of a very long line, the part around it. Tabs stay tabs, so the caret fits."""
+    start = max(0, column - 1 - LINE_WIDTH_MAX // 2) if len(line) > LINE_WIDTH_MAX else 0
+    part = line[start : start + LINE_WIDTH_MAX]
+    pad = "".join("\t" if char == "\t" else " " for char in line[start : column - 1])
+    return [f"  {part}", f"  {pad}^"]

@@ -1,0 +1,188 @@
+"""The policy language as types. A loaded policy is one frozen `Policy`; nothing here judges whether it makes sense.
+
+`sentinel.policy.checks` judges that, `sentinel.policy_file` reads the YAML and gives every error its line. Attribute names
+carry their unit (`window_steps`, `floor_s`); the words of the file are their aliases (`window`, `floor`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
+
+from sentinel.policy.quantities import Malformed
+from sentinel.policy.schema_detectors import (
+    CrashSettings,
+    Detectors,
+    HangSettings,
+    NonFiniteSettings,
+    SpikeSettings,
+)
+from sentinel.policy.schema_fields import (
+    Count,
+    FindingKind,
+    HoldFor,
+    Model,
+    Name,
+    Phase,
+    Precision,
+    Range,
+    RateOf,
+    Recovery,
+    Seconds,
+    Severity,
+    Steps,
+    Text,
+    Then,
+    written,
+)
+from sentinel.policy.schema_rungs import Exclude, Page, Resume, Rollback, Rung, Skip, Wait
+
+__all__ = [
+    "Annotations", "Budget", "CrashSettings", "Detectors", "Exclude", "FindingKind", "HangSettings", "Labels", "Metadata",
+    "NonFiniteSettings", "Page", "Paging", "Phase", "Policy", "Precision", "Probation", "Resume", "Rollback", "Route", "Rule",
+    "Rung", "Severity", "Skip", "Spec", "SpikeSettings", "TerminalRoute", "Then", "Wait",
+]  # fmt: skip
+
+
+def _refuse_expr(_: Any) -> None:
+    raise Malformed("rules on expressions are not available in this version", "use on: <finding>")
+
+
+def _known_channel(value: Any) -> Any:
+    if isinstance(value, dict) and set(value) != {"terminal"}:
+        raise Malformed(f"{', '.join(map(str, value)) or 'nothing'} is no channel of this version", "write 'terminal: {}'")
+    return value
+
+
+Playbook = Annotated[tuple[Rung, ...], Field(min_length=1)]
+
+
+class Metadata(Model):
+    """What the policy is called."""
+
+    name: Name
+    """A short name."""
+    description: Text = ""
+    """What it is for."""
+
+
+class Labels(Model):
+    """`severity` and whatever else helps to sort alerts."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Text]
+    severity: Severity = "warning"
+    """info is recorded only; warning and critical open an incident."""
+
+
+class Annotations(Model):
+    """Words for the person who reads the alert."""
+
+    summary: Text = ""
+    """One line; {{ value }}, {{ step }} and {{ baseline }} are filled in."""
+    description: Text = ""
+    """Anything longer."""
+    runbook_url: Text = ""
+    """Where to read on."""
+
+
+class Rule(Model):
+    """When a detector finds `on`, the incident is treated by `playbook`."""
+
+    alert: Name
+    """The alert's name, unique in this file."""
+    on: FindingKind
+    """The finding this rule is about."""
+    expr: Annotated[None, PlainValidator(_refuse_expr), WithJsonSchema({"not": {}})] = Field(default=None, validate_default=False)
+    """Not available in this version."""
+    for_: HoldFor = written("0s", alias="for")
+    """How long the finding must last before the alert fires."""
+    keep_firing_for: HoldFor = written("0s")
+    """How long the alert goes on after the finding has gone, so that flapping is one incident."""
+    labels: Labels = written({})
+    """Severity and free labels."""
+    annotations: Annotations = Field(default_factory=Annotations)
+    """Summary, description, runbook_url."""
+    playbook: Name | None = None
+    """The playbook to climb; without one the finding is only recorded."""
+
+
+class Budget(Model):
+    """How much may be tried. Counts within a period, never totals of a lifetime."""
+
+    interventions: RateOf = written("12 per 24h")
+    """Remedies of any kind."""
+    restarts: RateOf = written("20 per 1h")
+    """Launches after the first."""
+    without_progress: Count = 3
+    """Restarts in a row that gained no new step; then a person is paged."""
+    refill_after_progress_steps: Steps = written("1000 steps", alias="refill_after_progress")
+    """So many new steps later all counts start again."""
+    backoff: Range = written("5s..5m")
+    """Shortest and longest pause (seconds) before a restart; it doubles with each restart without progress."""
+
+
+class Probation(Model):
+    """When a repair has worked."""
+
+    steps: Count = 300
+    """Steps past the point where it broke that must be healthy."""
+    recovered_when: Recovery = written("loss within 2% of pre_incident")
+    """The level that counts as healthy."""
+    fail_when: Literal["same kind again"] = "same kind again"
+    """What ends probation badly; the next rung is then taken."""
+
+
+class TerminalRoute(Model):
+    """Pages are printed where sentinel runs, and kept in the journal."""
+
+
+class Route(Model):
+    """One way to reach a person: a mapping of one key, the channel."""
+
+    terminal: TerminalRoute
+    """Print the page."""
+
+
+class Paging(Model):
+    """How a person is reached."""
+
+    routes: tuple[Annotated[Route, BeforeValidator(_known_channel)], ...] = written([{"terminal": {}}])
+    """Channels, all of them used."""
+    repeat_every_s: Seconds = written("30m", alias="repeat_every")
+    """An unanswered page is sent again this often."""
+    deadline_s: Seconds = written("2m", alias="deadline")
+    """A page must be out this soon after it is due."""
+
+
+class Spec(Model):
+    """What is watched, what is done, and how much of it."""
+
+    mode: Literal["act", "observe"] = "act"
+    """observe: decide and record as usual, and change nothing."""
+    detectors: Detectors = Field(default_factory=Detectors)
+    """Settings of the built-in detectors."""
+    rules: tuple[Rule, ...]
+    """Tried in order; the first that matches a finding wins."""
+    playbooks: dict[Name, Playbook] = Field(default_factory=dict)
+    """Rungs, tried in order, each judged, until one works or a person is paged."""
+    budget: Budget = Field(default_factory=Budget)
+    """How much may be tried."""
+    probation: Probation = Field(default_factory=Probation)
+    """When a repair has worked."""
+    paging: Paging = Field(default_factory=Paging)
+    """How a person is reached."""
+
+
+class Policy(Model):
+    """A remediation policy file."""
+
+    api_version: Literal["sentinel/v1"] = Field(alias="apiVersion")
+    """The version of this language."""
+    kind: Literal["RemediationPolicy"]
+    """The kind of document."""
+    metadata: Metadata
+    """Name and description."""
+    spec: Spec
+    """The policy itself."""

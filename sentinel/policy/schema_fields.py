@@ -1,0 +1,58 @@
+"""The small types the policy models are made of: quantities, numbers, names, and the common settings of a model."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
+
+from sentinel.policy import quantities as q
+
+FindingKind = Literal[
+    "non_finite", "spike", "divergence", "drift", "loss_scale_collapse", "plateau", "too_good", "behind_reference",
+    "generalisation", "precursor", "hang", "straggler", "slowdown", "crash", "broken_job", "gpu_fault", "stale_checkpoint",
+    "override_mismatch",
+]  # fmt: skip
+Severity = Literal["info", "warning", "critical"]
+Precision = Literal["fp32", "bf16", "fp16"]
+Phase = Literal["init", "compile", "data", "forward", "backward", "optimizer", "eval", "checkpoint", "idle"]
+Then = Literal["stop_now", "hold", "keep_training"]
+
+
+class Model(BaseModel):
+    """Frozen, and strangers are refused: an unknown key is a mistake, not an extension."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=True)
+
+
+def written(text: Any, alias: str | None = None) -> Any:
+    """A default given as a person would write it, so that the JSON schema shows it in the same words."""
+    return Field(default=text, alias=alias)
+
+
+def _text(pattern: str, *examples: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": pattern, "examples": list(examples)})
+
+
+Seconds = Annotated[float, PlainValidator(q.parse_positive_duration), _text(q.DURATION_PATTERN, "30s", "5m", "2h")]
+Steps = Annotated[int, PlainValidator(q.parse_positive_steps), _text(q.STEPS_PATTERN, "200 steps")]
+HoldFor = Annotated[q.Hold, PlainValidator(q.parse_hold), _text(q.HOLD_PATTERN, "2 steps", "30s")]
+Factor = Annotated[float, PlainValidator(q.parse_factor), _text(q.FACTOR_PATTERN, "0.5x")]
+Widening = Annotated[float, PlainValidator(q.parse_widening), _text(q.FACTOR_PATTERN, "2x")]
+StepTimes = Annotated[float, PlainValidator(q.parse_step_times), _text(q.STEP_TIMES_PATTERN, "3x step_time")]
+RateOf = Annotated[q.Rate, PlainValidator(q.parse_rate), _text(q.RATE_PATTERN, "12 per 24h")]
+Range = Annotated[tuple[float, float], PlainValidator(q.parse_range), _text(q.RANGE_PATTERN, "5s..5m")]
+AtStep = Annotated[q.StepRef, PlainValidator(q.parse_step_ref), _text(q.STEP_REF_PATTERN, "onset - 20 steps")]
+Recovery = Annotated[
+    q.RecoveredWhen, PlainValidator(q.parse_recovered_when), _text(q.RECOVERED_PATTERN, "loss within 2% of pre_incident")
+]
+AboveBand = Annotated[int, PlainValidator(q.parse_above_band), _text(q.ABOVE_BAND_PATTERN, "above band for 20 steps")]
+
+Count = Annotated[int, Field(strict=True, ge=1, le=10**9)]
+Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False)]
+Flag = Annotated[bool, Field(strict=True)]
+Text = Annotated[str, Field(max_length=2000)]
+Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
+MetricName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z][A-Za-z0-9_/.]*$")]

@@ -1,0 +1,162 @@
+"""One rung of a playbook: what is done together, in one try, before the next rung is taken."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from sentinel.policy.quantities import Malformed
+from sentinel.policy.schema_fields import (
+    AboveBand,
+    AtStep,
+    Factor,
+    Flag,
+    Model,
+    NotNegative,
+    Positive,
+    Precision,
+    Severity,
+    Steps,
+    Then,
+    Widening,
+)
+
+Beta = Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False)]
+
+# Words that say how a rung ends, not what it does.
+_ENDINGS = ("then", "until")
+
+
+class Wait(Model):
+    """Patience: many spikes heal by themselves."""
+
+    for_steps: Steps = Field(alias="for")
+    """How long to wait."""
+    until: Literal["recovered"] = "recovered"
+    """Waiting ends early when the metric is back in its band."""
+    unless_above_band_steps: AboveBand | None = Field(default=None, alias="unless")
+    """Give up waiting after so many steps above the band: a plateau up there does not heal."""
+
+
+class Resume(Model):
+    """Relaunch and go on from the newest good checkpoint."""
+
+    from_: Literal["newest"] = Field(default="newest", alias="from")
+    """The newest verified checkpoint that is not at or after an open onset."""
+
+
+class Rollback(Model):
+    """Relaunch from a checkpoint before the onset. Counted from the incident's own onset every time, never cumulative."""
+
+    before_onset_steps: Steps | None = Field(default=None, alias="before_onset")
+    """At least so many steps before the onset."""
+    further: Widening | None = None
+    """So many times the distance of the rollback before this one."""
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Rollback:
+        if (self.before_onset_steps is None) == (self.further is None):
+            remedy = "write {before_onset: 100 steps} or {further: 2x}"
+            raise Malformed("a rollback needs one of before_onset and further", remedy)
+        return self
+
+
+class Skip(Model):
+    """Leave out the samples that these steps trained on."""
+
+    from_: AtStep | None = Field(default=None, alias="from")
+    """First step left out."""
+    to: AtStep | None = None
+    """Step after the last one left out."""
+    wider: Widening | None = None
+    """So many times the reach of the skip before this one, to both sides."""
+
+    @model_validator(mode="after")
+    def _window_or_wider(self) -> Skip:
+        ends = (self.from_ is not None, self.to is not None)
+        if ends[0] != ends[1] or ends[0] == (self.wider is not None):
+            remedy = "write {from: onset - 20 steps, to: detected + 200 steps} or {wider: 2x}"
+            raise Malformed("a skip needs both from and to, or wider alone", remedy)
+        return self
+
+
+class Exclude(Model):
+    """Leave a machine out of the next attempt."""
+
+    node: Literal["blamed"] = "blamed"
+    """The node the finding blames."""
+
+
+class Page(Model):
+    """Call a person."""
+
+    severity: Severity = "critical"
+    """How loud."""
+
+
+class Rung(Model):
+    """What one try consists of. Combinations that contradict each other are refused by the checker."""
+
+    wait: Wait | None = None
+    """Do nothing for a while and watch."""
+    resume: Resume | None = None
+    """Relaunch from the newest checkpoint."""
+    rollback: Rollback | None = None
+    """Relaunch from before the onset."""
+    skip: Skip | None = None
+    """Leave out samples around the onset."""
+    lr: Factor | None = None
+    """Learning rate, as a factor on the schedule."""
+    clip_norm: Positive | None = None
+    """Gradient clipping at this global norm."""
+    weight_decay: NotNegative | None = None
+    """Weight decay, as the value to use."""
+    betas: tuple[Beta, Beta] | None = None
+    """Adam's betas."""
+    eps: Positive | None = None
+    """Adam's epsilon."""
+    loss_scale: Positive | None = None
+    """Loss scale to start again from (fp16)."""
+    reset_optimizer: Flag = False
+    """Drop the optimizer's state."""
+    reseed_data: Flag = False
+    """A new data order from the resume point on."""
+    precision: Precision | None = None
+    """Number format of the next attempt."""
+    checkpoint_every_steps: Steps | None = Field(default=None, alias="checkpoint_every")
+    """Checkpoints this often."""
+    exclude: Exclude | None = None
+    """Leave out the blamed node."""
+    diagnose: Flag = False
+    """Repeat from before the onset unchanged, and compare with the record."""
+    hold: Flag = False
+    """Pause training until a person decides."""
+    page: Page | None = None
+    """Call a person."""
+    then: Then | None = None
+    """After a page: what the run does while the person is on the way."""
+    until_steps: Steps | None = Field(default=None, alias="until")
+    """So many steps later the changed settings go back to the schedule."""
+
+    @model_validator(mode="after")
+    def _does_something(self) -> Rung:
+        if not self.parts:
+            raise Malformed("this rung does nothing", "write what it does, such as 'resume: {from: newest}' or 'page: {}'")
+        return self
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The words in force, as written in the file, in the order of the language."""
+        held = ((field.alias or name, getattr(self, name)) for name, field in type(self).model_fields.items())
+        return tuple(key for key, value in held if value is not None and value is not False)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """As `keys`, without `then` and `until`."""
+        return tuple(key for key in self.keys if key not in _ENDINGS)
+
+    @property
+    def title(self) -> str:
+        """`rollback + skip + lr`: the rung's name in lists and reports."""
+        return " + ".join(self.parts)

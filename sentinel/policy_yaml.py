@@ -1,0 +1,180 @@
+"""YAML text to plain values, with the place of every value, in one bounded pass over YAML's own events.
+
+YAML 1.2 types (`on:` is a word, `1e-3` a number). What makes YAML surprising is refused: duplicate keys, anchors and
+aliases, tags, several documents, empty values. Depth and node count are bounded before anything is built. It knows nothing
+of policies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import yaml
+from yaml.reader import ReaderError
+from yamlcore import CoreLoader
+
+from sentinel.errors import Problem
+from sentinel.policy.problems import Location, path_text
+
+try:  # libyaml reads ten times faster; both give the same events and marks
+    from yamlcore import CCoreLoader as Loader
+except ImportError:
+    Loader = CoreLoader
+
+NODES_MAX = 20_000
+DEPTH_MAX = 32
+
+Place = tuple[int, int]
+START: Place = (1, 1)
+
+
+class _Stop(Exception):
+    """Reading cannot go on; the problem is recorded."""
+
+
+@dataclass
+class YamlText:
+    """What was read: `value`, or `problems` that keep it from being used; `places` (line, column) by path."""
+
+    value: object = None
+    problems: list[Problem] = field(default_factory=list)
+    places: dict[str, Place] = field(default_factory=dict)
+
+    def add(self, place: Place, path: str, message: str, remedy: str) -> None:
+        """Record a problem."""
+        self.problems.append(Problem(path, message, remedy, "error", *place))
+
+    def locate(self, problem: Problem) -> Problem:
+        """The problem with the line of its path, or of the nearest path around it that stands in the text."""
+        path = problem.path
+        while path and path not in self.places:
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
+        line, column = self.places.get(path or "document", START)
+        return problem if problem.line else replace(problem, line=line, column=column)
+
+
+def read_yaml(text: str) -> YamlText:
+    """Read one document. Never raises for what a person wrote: look at `problems`."""
+    read = YamlText()
+    loader: Any = None
+    try:
+        loader = Loader(text)
+        read.value = _Reader(loader, read).document()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        message = f"not YAML: {error.problem or error.context}"
+        read.add(_place(mark) if mark else START, "document", message, "check indentation, quotes, brackets and colons")
+    except ReaderError as error:
+        read.add(_nearest(text, error.character), "document", "a character that YAML does not allow stands here", "remove it")
+    except _Stop:
+        pass
+    finally:
+        if loader is not None:
+            loader.dispose()
+    return read
+
+
+def _place(mark: Any) -> Place:
+    return mark.line + 1, mark.column + 1
+
+
+def _nearest(text: str, character: object) -> Place:
+    """Where a refused character stands: the two readers count differently, so look for it."""
+    at = max(text.find(chr(character) if isinstance(character, int) else str(character)), 0)
+    return text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1) + 1
+
+
+class _Reader:
+    def __init__(self, loader: Any, read: YamlText) -> None:
+        self._loader = loader
+        self._read = read
+        self._nodes = 0
+
+    def document(self) -> object:
+        self._loader.get_event()  # the stream starts
+        if self._loader.check_event(yaml.StreamEndEvent):
+            self._stop(START, "document", "the file holds only comments", "write the document below them")
+        self._loader.get_event()  # the document starts
+        self._read.places["document"] = _place(self._loader.peek_event().start_mark)
+        value = self._value(())
+        self._loader.get_event()  # the document ends
+        if not self._loader.check_event(yaml.StreamEndEvent):
+            place = _place(self._loader.peek_event().start_mark)
+            self._stop(place, "document", "a second document begins here", "keep one document in one file")
+        return value
+
+    def _stop(self, place: Place, path: str, message: str, remedy: str) -> None:
+        self._read.add(place, path, message, remedy)
+        raise _Stop
+
+    def _value(self, location: Location) -> object:
+        event = self._loader.get_event()
+        place, path = _place(event.start_mark), path_text(location)
+        self._bound(place, path, len(location))
+        if isinstance(event, yaml.AliasEvent):
+            self._read.add(place, path, f"'*{event.anchor}' is an alias", "write the value out; aliases are not allowed")
+            return None
+        if event.anchor is not None:
+            self._read.add(place, path, f"'&{event.anchor}' is an anchor", "remove it; anchors and aliases are not allowed")
+        if event.tag is not None:
+            self._read.add(place, path, f"'{event.tag}' is a tag", "remove it; tags are not allowed")
+        if isinstance(event, yaml.MappingStartEvent):
+            return self._mapping(location)
+        if isinstance(event, yaml.SequenceStartEvent):
+            return self._sequence(location)
+        return self._scalar(event, place, path)
+
+    def _bound(self, place: Place, path: str, depth: int) -> None:
+        self._nodes += 1
+        if self._nodes > NODES_MAX:
+            self._stop(place, path, f"more than {NODES_MAX} values in one file", "split the policy")
+        if depth > DEPTH_MAX:
+            self._stop(place, path, f"nested deeper than {DEPTH_MAX} levels", "check the indentation and brackets")
+
+    def _mapping(self, location: Location) -> dict[str, object]:
+        values: dict[str, object] = {}
+        while not self._loader.check_event(yaml.MappingEndEvent):
+            event = self._loader.peek_event()
+            place = _place(event.start_mark)
+            if not isinstance(event, yaml.ScalarEvent):
+                self._stop(place, path_text(location), "a key must be a plain word", "write 'key: value'")
+            key = self._value(())
+            if not isinstance(key, str):
+                self._read.add(place, path_text(location), f"the key {event.value!r} is not text", "put it in quotes")
+                key = str(event.value)
+            here = (*location, key)
+            path = path_text(here)
+            if key in values:
+                line = self._read.places[path][0]
+                self._read.add(place, path, f"'{key}' is written twice", f"it stands on line {line} already; keep one")
+            else:
+                self._read.places[path] = place
+            value = self._value(here)
+            if value is None and not self._read.problems:
+                self._read.add(place, path, f"'{key}' has no value", "write a value, or remove the line")
+            values[key] = value
+        self._loader.get_event()
+        return values
+
+    def _sequence(self, location: Location) -> list[object]:
+        values: list[object] = []
+        while not self._loader.check_event(yaml.SequenceEndEvent):
+            here = (*location, len(values))
+            place = _place(self._loader.peek_event().start_mark)
+            self._read.places[path_text(here)] = place
+            value = self._value(here)
+            if value is None and not self._read.problems:
+                self._read.add(place, path_text(here), "this item has no value", "write a value, or remove the line")
+            values.append(value)
+        self._loader.get_event()
+        return values
+
+    def _scalar(self, event: Any, place: Place, path: str) -> object:
+        tag = self._loader.resolve(yaml.ScalarNode, event.value, event.implicit)
+        node = yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark)
+        try:
+            return self._loader.construct_object(node)
+        except ValueError:
+            self._read.add(place, path, f"a number of {len(event.value)} characters", "write a shorter one")
+            return ""

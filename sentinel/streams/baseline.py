@@ -1,0 +1,181 @@
+"""What is normal for one metric just now: a local level, and how far values usually stray from it.
+
+Robust: the level is the median of the last `level_steps` steps; the spread is the median absolute residual about that
+moving level over `window_steps` steps, so a steep but honest descent widens the spread and raises no alarm. With a level
+that moves, this *is* the MAD of the detrended series; no second centring, which would make a flattening loss look high.
+
+Poison-proof: a value is judged before it is learned, and the caller learns it only when it was not breached. Non-finite
+values never enter. Breached values are kept aside: when they last longer than the window, the run has moved for good and
+the baseline is rebuilt from them, with a reason, so that a permanent benign shift does not fire for ever.
+
+Windows count *steps*, with a minimum number of samples, because a run may log every 1, 5, 100 or 500 steps.
+Source of the rule: "residual to median-20, MAD-200" had the best recall of the published kind on 475 real runs; see LOG.md
+of the detectors for what was tried beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sentinel.model.readings import StepReading
+from sentinel.streams.window import SAMPLES_MAX, Window
+
+MAD_TO_SIGMA = 1.4826  # of gaussian noise: 1 / 0.6745
+WINDOW_SAMPLES_MIN = 100
+LEVEL_SAMPLES_MIN = 10
+HISTORY_SAMPLES_MIN = 32
+REBASE_SAMPLES_MIN = 32
+CLEAN_ROWS_END_A_BREACH = 5
+LEVEL_SAMPLES_AFTER_CUT = 5
+
+
+class Score(NamedTuple):
+    """How a value stands against the past. `rise` is relative to the level: 0.03 is 3 % above it."""
+
+    z: float
+    rise: float
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A band of values: median and median absolute deviation of `count` samples at first_step..last_step."""
+
+    median: float
+    mad: float
+    count: int
+    first_step: int
+    last_step: int
+
+
+def measure_level(entries: list[tuple[int, float]]) -> Level | None:
+    """Median and MAD of (step, value) pairs, oldest first; a non-finite value counts as infinitely high, never as absent."""
+    if not entries:
+        return None
+    values = sorted(value if value - value == 0.0 else math.inf for _, value in entries)
+    median = values[len(values) // 2]
+    if median == math.inf:
+        return Level(median, math.inf, len(values), entries[0][0], entries[-1][0])
+    deviations = sorted(abs(value - median) for value in values)
+    return Level(median, deviations[len(deviations) // 2], len(values), entries[0][0], entries[-1][0])
+
+
+class Baseline:
+    """Level and spread of one metric. `log_space` for norms, whose noise is multiplicative."""
+
+    __slots__ = (
+        "_clean_rows", "_first_step", "_history_min", "_history_steps", "_level", "_log_space", "_refused", "_spread",
+        "_window_steps", "rebase_reason", "rebased",
+    )  # fmt: skip
+
+    def __init__(self, window_steps: int, level_steps: int, min_history_steps: int, *, log_space: bool) -> None:
+        assert min(window_steps, level_steps) > 0, "windows are at least one step long"
+        self._window_steps = window_steps
+        self._history_steps = min_history_steps
+        self._history_min = max(2, min(min_history_steps, HISTORY_SAMPLES_MIN))
+        self._log_space = log_space
+        self._level = Window(level_steps, min(level_steps, LEVEL_SAMPLES_MIN))
+        self._spread = Window(window_steps, min(window_steps, WINDOW_SAMPLES_MIN))
+        self._refused: deque[tuple[int, float]] = deque(maxlen=SAMPLES_MAX)
+        self._clean_rows = 0
+        self._first_step: int | None = None
+        self.rebased = 0
+        self.rebase_reason = ""
+
+    def judge(self, step: int, value: float) -> Score | None:
+        """Score of `value` against the past, which does not contain it; None is 'unknown': too little past, or no number."""
+        if not self.is_awake(step):
+            return None
+        if self._log_space:
+            if not 0.0 < value < math.inf:
+                return None
+            residual = math.log(value) - self._level.median()
+            rise = math.expm1(min(residual, 700.0))
+        else:
+            if value - value != 0.0:
+                return None
+            level = self._level.median()
+            residual = value - level
+            rise = residual / max(abs(level), 1e-12)
+        return Score(residual / (MAD_TO_SIGMA * self._spread.median() + 1e-12), rise)
+
+    def is_awake(self, step: int) -> bool:
+        """Is there enough clean past to judge by?"""
+        first = self._first_step
+        return first is not None and len(self._spread) >= self._history_min and step - first >= self._history_steps
+
+    def learn(self, step: int, value: float) -> None:
+        """Take in a value that was judged clean (or could not be judged yet). A value that is no number is ignored."""
+        if value - value != 0.0 or (self._log_space and value <= 0.0):
+            return
+        scaled = math.log(value) if self._log_space else value
+        if self._first_step is None:
+            self._first_step = step
+        else:
+            residual = abs(scaled - self._level.median())
+            if residual - residual == 0.0:
+                self._spread.push(step, residual)
+        self._level.push(step, scaled)
+        if self._refused:
+            self._clean_rows += 1
+            if self._clean_rows >= CLEAN_ROWS_END_A_BREACH:
+                self._refused.clear()
+
+    def refuse(self, step: int, value: float) -> bool:
+        """Keep a breached value out. True when the breach outlasted the window and the baseline was rebuilt from it."""
+        if value - value != 0.0 or (self._log_space and value <= 0.0):
+            return False
+        self._clean_rows = 0
+        self._refused.append((step, value))
+        first = self._refused[0][0]
+        if step - first < self._window_steps or len(self._refused) < min(self._window_steps, REBASE_SAMPLES_MIN):
+            return False
+        self._rebase(step, first)
+        return True
+
+    def cut(self) -> None:
+        """Forget everything: another attempt, another past."""
+        self._level.clear()
+        self._spread.clear()
+        self._refused.clear()
+        self._clean_rows = 0
+        self._first_step = None
+
+    def cut_level(self) -> None:
+        """Settings changed: the level may jump, the spread need not. Judge by the newest samples, but never go blind."""
+        self._level.keep_newest(LEVEL_SAMPLES_AFTER_CUT)
+
+    def level(self) -> Level | None:
+        """The band in force, in the metric's own units."""
+        if not len(self._level) or not len(self._spread):
+            return None
+        middle, mad = self._level.median(), self._spread.median()
+        if self._log_space:
+            middle = math.exp(min(middle, 700.0))
+            mad = middle * math.expm1(min(mad, 700.0))
+        return Level(middle, mad, len(self._spread), self._spread.first_step, self._level.last_step)
+
+    def _rebase(self, step: int, first: int) -> None:
+        rows = list(self._refused)
+        self.cut()
+        for row_step, value in rows:
+            self.learn(row_step, value)
+        self.rebased += 1
+        self.rebase_reason = (
+            f"breached from step {first} to {step}, longer than the window of {self._window_steps} steps: taken as the new normal"
+        )
+
+
+def learn_history(baseline: Baseline, metric: str, history: tuple[StepReading, ...], z_max: float, rise_max: float) -> None:
+    """Seed a baseline with past readings, judged before they are learned like any other, but without findings."""
+    for reading in history:
+        value = reading.metrics.get(metric)
+        if value is None:
+            continue
+        score = baseline.judge(reading.step, value)
+        if score is not None and score.z > z_max and score.rise > rise_max:
+            baseline.refuse(reading.step, value)
+        else:
+            baseline.learn(reading.step, value)

@@ -1,0 +1,118 @@
+"""One attempt's steps in order: each step once, gaps known, memory bounded.
+
+Readings come from a file that may be re-read, torn or repeated. Only a step newer than all before it is taken; a step seen
+before counts as `repeated`, an older one never seen as `late`, and neither changes anything. A gap is no fault: a run may
+log every 100 steps. `interval_steps` is the usual distance between readings, learned from the last few.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from sentinel.model.attempts import SampleRange
+from sentinel.model.readings import StepReading
+from sentinel.streams.baseline import Level, measure_level
+
+RING_SIZE = 4096
+GAPS_KEPT = 9
+
+
+class Series:
+    """The newest `RING_SIZE` readings of the attempt, and of each tracked metric its newest `RING_SIZE` values."""
+
+    def __init__(self, metrics: Iterable[str]) -> None:
+        self._order: deque[int] = deque()
+        self._rows: dict[int, tuple[float, tuple[SampleRange, ...]]] = {}
+        self._values: dict[str, deque[tuple[int, float]]] = {name: deque(maxlen=RING_SIZE) for name in metrics}
+        self._tracked = tuple(self._values.items())
+        self._gaps: deque[int] = deque(maxlen=GAPS_KEPT)
+        self.newest_step = 0
+        self.interval_steps = 1
+        self.repeated = 0
+        self.late = 0
+
+    def begin(self, resume_step: int = 0) -> None:
+        """Another attempt, or a relaunch inside it: nothing of the old order holds any more."""
+        self._order.clear()
+        self._rows.clear()
+        self._gaps.clear()
+        for _, values in self._tracked:
+            values.clear()
+        self.newest_step = resume_step
+        self.interval_steps = 1
+
+    def add(self, reading: StepReading) -> int:
+        """Take the reading; returns the steps it stands for (at most the usual interval), or 0 when it is not new."""
+        step = reading.step
+        gap = step - self.newest_step
+        if gap <= 0 and not (step == 0 and not self._order):
+            if step in self._rows:
+                self.repeated += 1
+            else:
+                self.late += 1
+            return 0
+        if self._order and gap != self.interval_steps:
+            self._learn_gap(gap)
+        elif self._order:
+            self._gaps.append(gap)
+        self._order.append(step)
+        self._rows[step] = (reading.time_s, reading.samples)
+        if len(self._order) > RING_SIZE:
+            del self._rows[self._order.popleft()]
+        get = reading.metrics.get
+        for name, values in self._tracked:
+            value = get(name)
+            if value is not None:
+                values.append((step, value))
+        self.newest_step = step
+        return max(1, min(gap, self.interval_steps))
+
+    def seed(self, history: Iterable[StepReading], resume_step: int) -> None:
+        """Begin anew at `resume_step`, with the surviving past before it in memory."""
+        self.begin()
+        for reading in history:
+            self.add(reading)
+        self.newest_step = max(self.newest_step, resume_step)
+
+    def samples_of(self, step: int) -> tuple[SampleRange, ...] | None:
+        """Data the step consumed; None when the step was not logged, or is older than the ring."""
+        row = self._rows.get(step)
+        return None if row is None else row[1]
+
+    @property
+    def samples_per_step(self) -> int | None:
+        """Samples of the newest reading; None when nothing is known."""
+        if not self._order:
+            return None
+        samples = self._rows[self._order[-1]][1]
+        return sum(part.end - part.start for part in samples) or None
+
+    def level(self, metric: str, after_step: int, up_to_step: int | None = None) -> Level | None:
+        """Median and MAD of the metric over after_step < step <= up_to_step, clean or not; None without any reading."""
+        values = self._values.get(metric)
+        if values is None:
+            return None
+        picked: list[tuple[int, float]] = []
+        for entry in reversed(values):
+            if entry[0] <= after_step:
+                break
+            if up_to_step is None or entry[0] <= up_to_step:
+                picked.append(entry)
+        picked.reverse()
+        return measure_level(picked)
+
+    def newest(self, metric: str, count: int) -> list[tuple[int, float]]:
+        """The newest `count` (step, value) of a tracked metric, oldest first."""
+        values = self._values.get(metric)
+        if not values:
+            return []
+        return [values[index] for index in range(max(-count, -len(values)), 0)]
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def _learn_gap(self, gap: int) -> None:
+        self._gaps.append(gap)
+        ordered = sorted(self._gaps)
+        self.interval_steps = ordered[len(ordered) // 2]

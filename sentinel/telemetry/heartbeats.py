@@ -1,0 +1,72 @@
+"""Reads attempts/N/heartbeats/rank-*.json and reports a beat when its content changed. It judges no silence.
+
+A poll costs one directory listing and one stat per rank; a file is opened only when its mtime, inode or size is new. A file
+that cannot be read or is no heartbeat is left out this time and tried again at the next poll.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+from sentinel.launcher.attempt_files import rank_files
+from sentinel.model.readings import Heartbeat, Phase, Reading
+from sentinel.telemetry.source import Sight, describe_os_error
+from sentinel.telemetry.stream_lines import parse_object, real_number, whole_number
+
+RANKS_MAX = 1 << 16
+FILE_BYTES_MAX = 1 << 16
+PHASES: dict[str, Phase] = {phase: phase for phase in get_args(Phase)}
+UNKNOWN_PHASE: Phase = "idle"  # a word of a newer trainer: the rank lives, what it does is not known here
+
+Signature = tuple[int, int, int]
+
+
+class Heartbeats:
+    """The heartbeats of one attempt."""
+
+    def __init__(self, run_dir: Path, attempt: int, sight: Sight | None = None) -> None:
+        self.folder = run_dir / "attempts" / f"{attempt:04d}" / "heartbeats"
+        self.attempt = attempt
+        self._sight = sight if sight is not None else Sight("heartbeats")
+        self._signatures: dict[int, Signature] = {}
+        self._contents: dict[int, bytes] = {}
+
+    @property
+    def has_more(self) -> bool:
+        return False
+
+    def poll(self, now_s: float) -> list[Reading]:  # noqa: ARG002 - the arrival of a beat is timed by whoever consumes it
+        """One reading per rank whose heartbeat changed, by rank."""
+        try:
+            entries = rank_files(self.folder)
+        except OSError as error:
+            return [*self._sight.lost(describe_os_error(error))]
+        out: list[Reading] = [*self._sight.regained()]
+        for rank in sorted(entries)[:RANKS_MAX]:
+            try:
+                status = entries[rank].stat()
+                signature = (status.st_mtime_ns, status.st_ino, status.st_size)
+                if self._signatures.get(rank) == signature:
+                    continue
+                with open(entries[rank].path, "rb") as file:
+                    content = file.read(FILE_BYTES_MAX)
+                if content != self._contents.get(rank):
+                    out.append(_parse_beat(content, self.attempt, rank))
+            except (OSError, ValueError):
+                continue
+            self._signatures[rank] = signature
+            self._contents[rank] = content
+        return out
+
+
+def _parse_beat(content: bytes, attempt: int, rank: int) -> Heartbeat:
+    """Raises ValueError for what is no heartbeat."""
+    fields = parse_object(content)
+    step = whole_number(fields.get("step"), -1)
+    phase = fields.get("phase")
+    if step < 0 or not isinstance(phase, str):
+        raise ValueError("a heartbeat needs a step and a phase")
+    return Heartbeat(attempt, rank, step, PHASES.get(phase, UNKNOWN_PHASE), real_number(fields.get("time_s")))
+
+

@@ -1,0 +1,61 @@
+"""What every source of readings promises, and how one says that it went blind.
+
+A source looks at a damaged, moving world and never raises for it. Blind is a state and not an event: it is said once when
+it begins and once when it ends, because verdicts that need the source are unknown in between (house rule 2).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from sentinel.model.readings import Reading, SourceReading
+
+
+class Source(Protocol):
+    """One place in the world that is looked at again and again."""
+
+    @property
+    def has_more(self) -> bool:
+        """True when the last poll stopped at its bound: poll again at once, nothing has been seen to its end."""
+        ...
+
+    def poll(self, now_s: float) -> list[Reading]:
+        """What is new since the last poll, in the order it happened; a bounded batch. `now_s`: session clock, seconds."""
+        ...
+
+
+class Sight:
+    """Whether a source can see. It outlives the attempts, so that a blindness that began in one can end in the next.
+
+    >>> sight = Sight("metrics")
+    >>> sight.lost("permission denied"), sight.lost("permission denied")
+    ([SourceReading(source='metrics', ok=False, reason='permission denied')], [])
+    """
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.ok = True
+
+    def lost(self, reason: str) -> list[SourceReading]:
+        """The source cannot see. One reading when that is new, none when it was known."""
+        if not self.ok:
+            return []
+        self.ok = False
+        return [SourceReading(self.source, ok=False, reason=reason)]
+
+    def regained(self, reason: str = "it can be read again") -> list[SourceReading]:
+        """The source sees. One reading when it was blind before, none otherwise."""
+        if self.ok:
+            return []
+        self.ok = True
+        return [SourceReading(self.source, ok=True, reason=reason)]
+
+    def remark(self, reason: str) -> list[SourceReading]:
+        """Something a person should know about a source that sees all the same (a damaged line, a truncation)."""
+        return [SourceReading(self.source, ok=True, reason=reason)] if self.ok else []
+
+
+def describe_os_error(error: OSError) -> str:
+    """An operating system's error in one short clause, with the path when there is one."""
+    text = error.strerror or type(error).__name__
+    return f"{error.filename}: {text}" if error.filename else text

@@ -1,0 +1,137 @@
+"""One line of metrics.jsonl (PROTOCOL.md) as a reading: pure text to value, no file and no state.
+
+Strict about what it returns and lenient about what it is given: bare NaN and Infinity tokens, bytes that are no UTF-8, metrics
+that are null, text or bool, and keys and kinds nobody knows are all survived. Only a line that is no JSON object, or a step
+line without a step, raises ValueError. Speed counts here: a backlog of millions of lines is read through this file.
+
+    >>> parse_line(b'{"step": 7, "loss": "NaN"}', 1)
+    StepReading(attempt=1, step=7, time_s=0.0, samples=(), metrics={'loss': nan})
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from sentinel.model.attempts import SampleRange
+from sentinel.model.readings import EndReading, Receipt, StepReading, TrainerNote
+
+StreamReading = StepReading | Receipt | TrainerNote | EndReading
+
+LARGEST_INT = 2**53  # beyond it JSON numbers are not whole in every language
+LONGEST_WORD = 200
+_NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_NO_METRIC = frozenset({"kind", "v", "step", "time_s", "samples", "attempt", "rank"})
+_decode_json = json.JSONDecoder().raw_decode
+
+
+def parse_line(line: bytes, attempt: int) -> StreamReading | None:
+    """The reading of one line without its newline; None for a kind that is not known. ValueError when it is damaged."""
+    fields = parse_object(line)
+    kind = fields.get("kind", "step")
+    if kind == "step":
+        return _step(fields, attempt)
+    if kind == "event":
+        return _note(fields, attempt)
+    if kind == "start":
+        return _receipt(fields, attempt)
+    if kind == "end":
+        return EndReading(attempt, whole_number(fields.get("step"), 0), str(fields.get("reason", "unknown"))[:LONGEST_WORD])
+    return None
+
+
+def parse_object(line: bytes) -> dict[str, Any]:
+    """The JSON object a line holds. ValueError for anything else; never another error, however deep or long the garbage."""
+    try:
+        text = line.decode().strip()
+    except UnicodeDecodeError:
+        text = line.decode(errors="replace").strip()
+    try:
+        value, end = _decode_json(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if end != len(text):
+        raise ValueError("more than one value on the line")
+    if type(value) is not dict:
+        raise ValueError("not a JSON object")
+    return value
+
+
+def whole_number(value: object, default: int) -> int:
+    """`value` when it is a whole number from 0 on (1000.0 counts), else `default`."""
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and 0 <= value < LARGEST_INT else default
+
+
+def real_number(value: object, default: float = 0.0) -> float:
+    """`value` as a finite float, else `default`."""
+    if type(value) is float:
+        return value if math.isfinite(value) else default
+    return float(value) if type(value) is int and abs(value) < LARGEST_INT else default
+
+
+def _step(fields: dict[str, Any], attempt: int) -> StepReading:
+    get = fields.get
+    step = get("step")
+    if type(step) is not int or not 0 <= step < LARGEST_INT:
+        step = whole_number(step, -1)
+        if step < 0:
+            raise ValueError("a step line without a step")
+    time_s = get("time_s")
+    if type(time_s) is not float or not math.isfinite(time_s):
+        time_s = real_number(time_s)
+    samples = get("samples")
+    ranges = () if samples is None else _sample_ranges(samples)
+    metrics: dict[str, float] = {}
+    for name, value in fields.items():
+        if name in _NO_METRIC:
+            continue
+        kind = type(value)
+        if kind is float:
+            metrics[name] = value
+        elif kind is int:
+            metrics[name] = float(value) if -LARGEST_INT < value < LARGEST_INT else _large(value)
+        elif kind is str and value in _NON_FINITE:
+            metrics[name] = _NON_FINITE[value]
+    return StepReading(attempt, step, time_s, ranges, metrics)
+
+
+def _large(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _sample_ranges(pairs: object) -> tuple[SampleRange, ...]:
+    if type(pairs) is not list:
+        return ()
+    found = []
+    for pair in pairs:
+        if type(pair) is not list or len(pair) != 2:
+            continue
+        start, end = pair
+        if type(start) is int and type(end) is int and 0 <= start < end < LARGEST_INT:
+            found.append(SampleRange(start, end))
+    return tuple(found)
+
+
+def _receipt(fields: dict[str, Any], attempt: int) -> Receipt:
+    digest, overrides, effective = fields.get("resume_digest"), fields.get("overrides"), fields.get("effective")
+    return Receipt(
+        attempt=attempt,
+        time_s=real_number(fields.get("time_s")),
+        resume_step=whole_number(fields.get("resume_step"), 0),
+        resume_digest=digest if isinstance(digest, str) else None,
+        world_size=max(1, whole_number(fields.get("world_size"), 1)),
+        overrides=overrides if isinstance(overrides, dict) else {},
+        effective=effective if isinstance(effective, dict) else {},
+    )
+
+
+def _note(fields: dict[str, Any], attempt: int) -> TrainerNote:
+    data = {name: value for name, value in fields.items() if name not in ("kind", "event", "step", "time_s")}
+    step = whole_number(fields.get("step"), 0)
+    return TrainerNote(attempt, str(fields.get("event", "unnamed"))[:LONGEST_WORD], step, real_number(fields.get("time_s")), data)

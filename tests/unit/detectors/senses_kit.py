@@ -1,0 +1,117 @@
+"""Settings, streams and shorthands for tests of the senses. Settings are plain dataclasses: detectors ask for a shape only."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from sentinel.detectors.catalog import Senses
+from sentinel.detectors.hold import Hold
+from sentinel.model.attempts import SampleRange
+from sentinel.model.findings import Finding, Kind, Severity
+from sentinel.model.readings import Heartbeat, Phase, Receipt, StepReading
+
+BATCH = 16
+
+
+@dataclass(frozen=True)
+class NonFiniteConfig:
+    enabled: bool = True
+    gated_in_a_row: int = 5
+
+
+@dataclass(frozen=True)
+class SpikeConfig:
+    enabled: bool = True
+    metrics: tuple[str, ...] = ("loss", "grad_norm")
+    z: float = 8.0
+    relative: float = 0.03
+    window_steps: int = 200
+    level_steps: int = 20
+    min_history_steps: int = 100
+
+
+@dataclass(frozen=True)
+class HangConfig:
+    enabled: bool = True
+    after_step_times: float = 3.0
+    floor_s: float = 30.0
+    phases: Mapping[Phase, float] = field(
+        default_factory=lambda: {"init": 600.0, "compile": 1200.0, "data": 300.0, "eval": 900.0, "checkpoint": 600.0, "idle": 600.0}
+    )
+
+
+@dataclass(frozen=True)
+class Config:
+    non_finite: NonFiniteConfig = NonFiniteConfig()
+    spike: SpikeConfig = SpikeConfig()
+    hang: HangConfig = HangConfig()
+
+
+SHORT_RUN = SpikeConfig(window_steps=40, level_steps=10, min_history_steps=50)
+SEVERITIES: dict[Kind, Severity] = {
+    Kind.SPIKE: "warning", Kind.NON_FINITE: "critical", Kind.HANG: "critical", Kind.CRASH: "critical",
+}  # fmt: skip
+
+
+def make_senses(
+    spike: SpikeConfig | None = None, hang: HangConfig | None = None, *, hold_steps: int = 2, begun: bool = True
+) -> Senses:
+    config = Config(NonFiniteConfig(), spike or SpikeConfig(), hang or HangConfig())
+    senses = Senses(config, {Kind.SPIKE: Hold(steps=hold_steps)}, SEVERITIES)
+    if begun:
+        senses.begin_attempt(1, 0.0)
+    return senses
+
+
+def row(step: int, *, attempt: int = 1, time_s: float | None = None, **metrics: float) -> StepReading:
+    first = max(0, step - 1) * BATCH
+    samples = (SampleRange(first, first + BATCH),)
+    return StepReading(attempt, step, float(step) if time_s is None else time_s, samples, metrics)
+
+
+def receipt(
+    attempt: int = 1, resume_step: int = 0, world_size: int = 2, history: tuple[StepReading, ...] = (), **overrides: object
+) -> Receipt:
+    return Receipt(attempt, 0.0, resume_step, None, world_size, overrides, {}, history)
+
+
+def beat(rank: int, step: int, phase: Phase, attempt: int = 1) -> Heartbeat:
+    return Heartbeat(attempt, rank, step, phase, 0.0)
+
+
+def feed(senses: Senses, rows: Iterable[StepReading]) -> list[Finding]:
+    """Every row, heard one second after another."""
+    found: list[Finding] = []
+    for reading in rows:
+        found.extend(senses.step(reading, float(reading.step)))
+    return found
+
+
+def alarms(found: Iterable[Finding]) -> list[Finding]:
+    return [finding for finding in found if finding.severity != "info"]
+
+
+def falling_loss(step: int) -> float:
+    """A power law, as training losses fall: steep at first, from 11 down to 2.3."""
+    return 2.3 + 8.7 / (1.0 + step / 25.0)
+
+
+def clean_run(steps: int, seed: int, *, noise: float = 0.05, every: int = 1, norm_noise: float = 0.2) -> Iterator[StepReading]:
+    """A healthy noisy run: gaussian loss noise relative to the level, log-normal gradient norm."""
+    dice = random.Random(seed)
+    for step in range(every, steps + 1, every):
+        loss = falling_loss(step) * (1.0 + dice.gauss(0.0, noise))
+        yield row(step, loss=loss, grad_norm=0.4 * dice.lognormvariate(0.0, norm_noise), lr=3e-4)
+
+
+def hurt(rows: Iterable[StepReading], first: int, last: int, *, loss: float = 0.0, norm: float = 1.0) -> Iterator[StepReading]:
+    """The same rows, steps first..last raised."""
+    for reading in rows:
+        if first <= reading.step <= last:
+            metrics = dict(reading.metrics)
+            metrics["loss"] += loss
+            metrics["grad_norm"] *= norm
+            reading = StepReading(reading.attempt, reading.step, reading.time_s, reading.samples, metrics)
+        yield reading

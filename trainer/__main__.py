@@ -1,0 +1,61 @@
+"""python -m trainer: set up, train, and leave a record of how it ended, whatever happens.
+
+The session begins before torch is imported, so that a supervisor sees a heartbeat within milliseconds of the launch.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+
+from sentinel.client import Session, SpecError
+from trainer.config import parse_arguments
+from trainer.exits import BAD_CONFIG, CRASHED, ConfigError, is_peer_lost, leave_now
+
+
+def main() -> None:
+    """Never returns, except by SystemExit for --help."""
+    session: Session | None = None
+    try:
+        session = Session.from_environment()
+        if session is not None:
+            session.redirect_output()
+            session.heartbeat(0, "init")
+        config = parse_arguments(sys.argv[1:])
+        from trainer.train import train  # torch comes with it
+
+        code = train(config, session)
+    except Exception as error:  # noqa: BLE001 - the last frame of the process: whatever it was, it is recorded
+        leave_now(_record_failure(session, error))
+    else:
+        _leave_together(session, code)
+
+
+def _record_failure(session: Session | None, error: Exception) -> int:
+    code = BAD_CONFIG if isinstance(error, SpecError) else getattr(error, "code", CRASHED)
+    if isinstance(error, ConfigError | SpecError):
+        print(f"trainer: {error}", file=sys.stderr)
+    else:
+        traceback.print_exception(error)
+    if session is not None:
+        session.record_exit(code, error, peer_lost=is_peer_lost(error))
+        session.abandon()
+    return code
+
+
+def _leave_together(session: Session | None, code: int) -> None:
+    """Everything is written: say so, and give the others a moment to say so too before any connection closes."""
+    import torch.distributed as dist
+
+    if session is not None:
+        session.heartbeat(session.last_step, "idle")
+        session.record_exit(code)
+    try:
+        dist.barrier()
+    except RuntimeError as error:  # a peer left early; nothing depends on it any more
+        print(f"trainer: the last barrier was left early: {error}", file=sys.stderr)
+    leave_now(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""What may change while training: settings in force, and how all ranks come to the same decision at the same step.
+
+Rank 0 looks for a change at most once a step. Whether there is one, and whether any rank was told to stop, is reduced over a gloo
+group of its own: started behind the backward pass, collected at the next step's start, so it overlaps the update and costs
+the step nothing. Only when there is a change does rank 0 broadcast it.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sentinel.client import LAPSING, Overrides, OverridesError, Session
+from trainer.config import Config
+from trainer.optim import Hyperparameters
+from trainer.parallel import World
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings that can change live. `until`: key → first step at which it is the configured one again."""
+
+    lr_scale: float
+    clip_norm: float
+    weight_decay: float
+    betas: tuple[float, float]
+    eps: float
+    checkpoint_interval: int
+    until: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def configured(cls, config: Config) -> Settings:
+        return cls(1.0, config.clip_norm, config.weight_decay, config.betas, config.eps, config.checkpoint_every)
+
+    def overridden(self, overrides: Overrides, configured: Settings) -> Settings:
+        """After a statement of overrides: a missing key leaves its setting, null makes it the configured one."""
+        named = [key for key in LAPSING if key in overrides.given]
+        values = {key: getattr(overrides, key) for key in named}
+        values = {key: getattr(configured, key) if value is None else value for key, value in values.items()}
+        until = {key: step for key, step in self.until.items() if key not in named} | dict(overrides.until)
+        return replace(self, **values, until=until)
+
+    def at(self, step: int, configured: Settings) -> Settings:
+        """Those in force at a step: lapsed ones replaced by the configured ones."""
+        lapsed = {key: getattr(configured, key) for key, end in self.until.items() if step >= end}
+        return replace(self, **lapsed, until={key: end for key, end in self.until.items() if step < end})
+
+    def differing(self, other: Settings) -> list[str]:
+        """Names of the settings that are not equal, `until` aside."""
+        return [key for key in LAPSING if getattr(self, key) != getattr(other, key)]
+
+    def hyperparameters(self, config: Config, step: int) -> Hyperparameters:
+        return Hyperparameters(config.schedule(step) * self.lr_scale, self.clip_norm, self.weight_decay, self.betas, self.eps)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What all ranks do before the next step."""
+
+    overrides: Overrides | None = None
+    unreadable: str | None = None  # why a changed overrides.json cannot be obeyed
+    stop_signal: bool = False
+
+
+class Control:
+    """One per rank. Call `offer` once a step and `decide` before the next one, on every rank alike."""
+
+    def __init__(self, world: World, session: Session | None) -> None:
+        self._world = world
+        self._session = session
+        self._signalled = False
+        self._found: list[Any] = [None, None]  # overrides.json as it was written, or the complaint about it
+        self._flags = torch.zeros(2, dtype=torch.int64)
+        self._pending: dist.Work | None = None
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+
+    def _on_sigterm(self, *_: object) -> None:
+        self._signalled = True
+
+    def offer(self) -> None:
+        """Look once (rank 0), and start telling the others in the background."""
+        assert self._pending is None
+        if self._world.rank == 0 and self._session is not None and self._found == [None, None]:
+            try:
+                overrides = self._session.poll_overrides()
+                self._found = [None if overrides is None else dict(overrides.raw), None]
+            except OverridesError as error:
+                self._found = [None, str(error)]
+        self._flags[0] = self._found != [None, None]
+        self._flags[1] = self._signalled
+        self._pending = dist.all_reduce(self._flags, dist.ReduceOp.MAX, group=self._world.control, async_op=True)
+
+    def decide(self) -> Decision:
+        """Collect what `offer` started. The same answer on every rank."""
+        assert self._pending is not None
+        self._pending.wait()
+        self._pending = None
+        changed, stop = self._flags.tolist()
+        if not changed:
+            return Decision(stop_signal=bool(stop))
+        dist.broadcast_object_list(self._found, src=0, group=self._world.control)
+        raw, complaint = self._found
+        self._found = [None, None]
+        overrides = None if raw is None else Overrides.from_json(raw, "overrides.json")
+        return Decision(overrides, complaint, bool(stop))

@@ -1,0 +1,46 @@
+"""How a rank leaves: the exceptions that carry an exit code of PROTOCOL.md, and the last words of a process."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+FINISHED, CRASHED, BAD_CONFIG, BAD_DATA, NON_FINITE, STOPPED = 0, 1, 3, 4, 5, 6
+
+
+class ConfigError(Exception):
+    """Wrong settings: retrying cannot help. The message names the value, the place and the remedy."""
+
+    code = BAD_CONFIG
+
+
+class DataError(Exception):
+    """The corpus or every checkpoint is unusable: do not retry without a change."""
+
+    code = BAD_DATA
+
+
+class NonFiniteError(Exception):
+    """Too many updates in a row were not finite: the parameters cannot recover by waiting."""
+
+    code = NON_FINITE
+
+
+class LeaseLostError(Exception):
+    """A later attempt holds the run: this one must not write to it any more."""
+
+    code = CRASHED
+
+
+def is_peer_lost(error: BaseException) -> bool:
+    """Whether the error means that another rank went away (gloo and NCCL have no type of their own for it)."""
+    text = str(error).lower()
+    signs = ("connection closed by peer", "connection reset", "connection refused", "broken pipe", "socket", "gloo", "nccl")
+    return isinstance(error, RuntimeError | OSError) and any(sign in text for sign in signs)
+
+
+def leave_now(code: int) -> None:
+    """Exit without teardown: leaving a process group politely is a collective, and a lost peer would never join it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,129 @@
+"""Real harm on purpose: a killed rank, a stopped rank, a poisoned stretch of data, a NaN, a crash.
+
+    bad_data@sample=6400-6800     these sequences become seeded random bytes, whenever they are trained on
+    kill@step=300:rank=1          SIGKILL to itself                    hang@step=450:rank=1     SIGSTOP to itself
+    nan_grad@step=90              one gradient element becomes NaN     crash@step=120           raises
+    …:always                      from that step on, in every attempt
+
+A step fault strikes before the step's forward and after it has been recorded durably in RUN_DIR/faults, so it strikes once per
+run however often the run comes past that step. Sample ranges are half-open and mean the original data order.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from sentinel.client import dumps, write_atomically
+from trainer.exits import ConfigError
+
+STEP_KINDS = ("kill", "hang", "nan_grad", "crash")
+KINDS = ("bad_data", *STEP_KINDS)
+
+
+class InjectedCrash(RuntimeError):
+    """Raised by crash@step=N."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`step` for a step fault, `samples` (half-open) for bad_data; the other is None."""
+
+    text: str
+    kind: str
+    step: int | None = None
+    samples: tuple[int, int] | None = None
+    rank: int = 0
+    always: bool = False
+
+    @property
+    def slug(self) -> str:
+        return re.sub(r"[^A-Za-z0-9_]+", "-", self.text).strip("-")
+
+    def is_due(self, step: int) -> bool:
+        """Whether it wants to strike at this step, records of earlier strikes aside."""
+        return self.step is not None and (step >= self.step if self.always else step == self.step)
+
+
+def parse_fault(text: str) -> Fault:
+    """Read KIND@WHERE[:key=value,…][:always]. Raises ConfigError naming what is wrong."""
+    head, *tail = text.split(":")
+    kind, at, where = head.partition("@")
+    if kind not in KINDS:
+        raise _wrong(text, f"unknown kind {kind!r}", f"one of {', '.join(KINDS)}")
+    wanted = "sample=A-B" if kind == "bad_data" else "step=N"
+    key, _, value = where.partition("=")
+    if not at or key != wanted.partition("=")[0]:
+        raise _wrong(text, f"{kind} needs a place, not {where!r}", f"{kind}@{wanted}")
+    always = "always" in tail
+    options = _options(text, [part for part in tail if part != "always"])
+    unknown = sorted(set(options) - ({"rank"} if kind != "bad_data" else set()))
+    if unknown:
+        raise _wrong(text, f"{kind} takes no {unknown[0]!r}", f"{kind}@{wanted}" + (":rank=R" if kind != "bad_data" else ""))
+    if kind == "bad_data":
+        if always:
+            raise _wrong(text, "bad_data strikes whenever the data is trained on anyway", "it without :always")
+        return Fault(text, kind, samples=_sample_range(text, value))
+    step = _number(text, "step", value)
+    if step < 1:
+        raise _wrong(text, f"step={value} comes before the first step", "1 or above")
+    return Fault(text, kind, step=step, rank=_number(text, "rank", options.get("rank", "0")), always=always)
+
+
+def due_faults(faults: tuple[Fault, ...], step: int, rank: int, run_dir: Path) -> list[Fault]:
+    """This rank's step faults that strike now. Each is on record, fsynced, before it is returned."""
+    due = [fault for fault in faults if fault.rank == rank and fault.is_due(step) and not _has_struck(fault, run_dir)]
+    for fault in due:
+        if not fault.always:
+            record = {"fault": fault.text, "step": step, "rank": rank, "pid": os.getpid()}
+            write_atomically(_record_path(fault, run_dir), dumps(record).encode())
+    return due
+
+
+def strike(fault: Fault, step: int) -> None:
+    """Kill, stop or crash this process. A nan_grad does nothing here: its harm is done to the gradients."""
+    if fault.kind == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif fault.kind == "hang":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif fault.kind == "crash":
+        raise InjectedCrash(f"--fault {fault.text}: crash at step {step}")
+
+
+def _record_path(fault: Fault, run_dir: Path) -> Path:
+    return run_dir / "faults" / f"{fault.slug}.json"
+
+
+def _has_struck(fault: Fault, run_dir: Path) -> bool:
+    return not fault.always and _record_path(fault, run_dir).exists()
+
+
+def _options(text: str, parts: list[str]) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for item in (item for part in parts for item in part.split(",")):
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise _wrong(text, f"{item!r} is not key=value", "for example :rank=1")
+        options[key] = value
+    return options
+
+
+def _sample_range(text: str, value: str) -> tuple[int, int]:
+    start, dash, end = value.partition("-")
+    first, behind = _number(text, "sample", start), _number(text, "sample", end if dash else "")
+    if first >= behind:
+        raise _wrong(text, f"the range {value} is empty", "a half-open range A-B with A below B")
+    return first, behind
+
+
+def _number(text: str, key: str, value: str) -> int:
+    if not (value.isascii() and value.isdecimal()):
+        raise _wrong(text, f"{key}={value!r} is not a whole number", f"digits, for example {key}=300")
+    return int(value)
+
+
+def _wrong(text: str, what: str, remedy: str) -> ConfigError:
+    return ConfigError(f"--fault {text!r}: {what}; write {remedy}")

@@ -1,0 +1,209 @@
+"""A run in progress: its parts, where it stands, and how that is saved, restored and proved."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from sentinel.client import Overrides, Resume, Session
+from trainer import checkpoint
+from trainer.config import Config
+from trainer.control import Settings
+from trainer.data import Loader, read_corpus
+from trainer.exits import ConfigError, DataError
+from trainer.model import build_model
+from trainer.optim import ShardedAdamW
+from trainer.order import Order, Position, Span
+from trainer.parallel import World, shard
+from trainer.step import LossScaler
+from trainer.telemetry import Telemetry
+
+
+@dataclass
+class Run:
+    """Everything that a checkpoint must bring back is in `optimizer`, `scaler`, `position`, `step` and `skipped_in_row`."""
+
+    config: Config
+    session: Session | None
+    world: World
+    root: Path  # checkpoints, faults and quarantine go below it
+    telemetry: Telemetry
+    model: nn.Module
+    optimizer: ShardedAdamW
+    scaler: LossScaler
+    loader: Loader
+    configured: Settings
+    settings: Settings
+    position: Position
+    params: int
+    step: int = 0  # done
+    skipped_in_row: int = 0
+    parent: dict[str, Any] | None = None  # the newest checkpoint of this lineage
+
+
+def build_run(config: Config, session: Session | None, world: World) -> Run:
+    """All parts, at step 0. Raises DataError without a corpus."""
+    root = config.out_dir if session is None else session.run_dir
+    start = Position.first(config.data_seed)
+    loader = Loader(read_corpus(config.seq_len), start, [f.samples for f in config.faults if f.samples], world.device)
+    model = build_model(config.shape, config.seq_len, config.seed)
+    params = sum(parameter.numel() for parameter in model.parameters())
+    sharded = shard(model, world, config.precision)
+    scaler = LossScaler(config.precision == "fp16", config.loss_scale, world.device)
+    settings = Settings.configured(config)
+    telemetry = Telemetry(session, world.rank)
+    optimizer = ShardedAdamW(sharded, config.gate)
+    return Run(config, session, world, root, telemetry, sharded, optimizer, scaler, loader, settings, settings, start, params)
+
+
+def begin(run: Run) -> None:
+    """Continue from the checkpoint asked for, put the launch's overrides in force, and write the receipt of what then holds."""
+    asked = run.session.spec.resume if run.session is not None else None
+    found, passed_over = None, []
+    if asked is not None or (run.session is None and run.config.resume):
+        found, passed_over = _agree_on_resume(run, asked)
+    if found is not None:
+        restore(run, found)
+    late: list[Span] = []
+    if run.session is not None:
+        overrides = run.session.spec.overrides
+        if overrides.loss_scale is not None and not run.scaler.active:
+            raise ConfigError(f"spec.json: overrides.loss_scale: {run.config.precision} has none; write null, or precision fp16")
+        late = obey(run, overrides)
+    settings_at(run, run.step + 1)
+    run.telemetry.start(
+        resume_step=run.step,
+        resume_digest=found.digest if found is not None else None,
+        world_size=run.world.size,
+        params=run.params,
+        tokens_per_step=run.config.batch_size * run.config.seq_len,
+        effective=effective(run),
+        resume_asked=asdict(asked) if asked is not None else None,
+        passed_over=passed_over,
+        skip_clamped=late,
+        preset=run.config.preset,
+        steps=run.config.steps,
+        cursor=run.position.cursor,
+    )
+    if passed_over:
+        run.telemetry.event("resumed_older", run.step, asked_step=asked.step if asked else None, passed_over=passed_over)
+
+
+def obey(run: Run, overrides: Overrides) -> list[Span]:
+    """Put overrides in force; what of their skip list comes too late. The caller has refused what cannot be obeyed."""
+    run.settings = run.settings.overridden(overrides, run.configured)
+    if overrides.data_seed is not None:
+        run.position = run.position.reordered(overrides.data_seed)
+    run.position, late = run.position.skipping(overrides.skip)
+    if overrides.reset_optimizer:
+        run.optimizer.reset()
+    if overrides.loss_scale is not None and run.scaler.active:
+        run.scaler.set_scale(overrides.loss_scale)
+    return late
+
+
+def settings_at(run: Run, step: int) -> list[str]:
+    """Set the optimizer up for a step; the names of settings that lapse with it."""
+    now = run.settings.at(step, run.configured)
+    lapsed = run.settings.differing(now)
+    run.settings = now
+    run.optimizer.set(now.hyperparameters(run.config, step))
+    return lapsed
+
+
+def effective(run: Run) -> dict[str, Any]:
+    """What is in force for the next step, read back from the live optimizer, scaler and data position."""
+    live = run.optimizer.read_back()
+    scheduled = run.config.schedule(run.step + 1)
+    return live | {
+        "lr_scale": float(f"{live['lr'] / scheduled:.12g}"),
+        "seed": run.config.seed,
+        "data_seed": run.position.data_seed,
+        "loss_scale": run.scaler.scale.item() if run.scaler.active else None,
+        "precision": run.config.precision,
+        "checkpoint_interval": run.settings.checkpoint_interval,
+        "skip": run.position.skipped_ahead(),
+        "until": dict(run.settings.until),
+    }
+
+
+def save(run: Run) -> None:
+    """Commit a checkpoint of the step just done; at once if it is there already. Raises LeaseLostError."""
+    if run.parent is not None and run.parent["step"] == run.step:
+        return
+    began_s = run.telemetry.clock()
+    run.telemetry.phase("checkpoint")
+    details = {
+        "samples": run.step * run.config.batch_size,
+        "attempt": run.session.attempt if run.session is not None else 0,
+        "parent": run.parent,
+        "world_size": run.world.size,
+        "rng": {"seed": run.config.seed, "streams": "rng-*.bin"},
+        "loss_scaler": run.scaler.state(),
+        "cursor": run.position.cursor,
+        "orders": [[order.start, order.data_seed] for order in run.position.orders],
+        "skip": [list(entry[:2] if entry[2] == run.position.data_seed else entry) for entry in run.position.skip],
+        "gate": {"skipped_in_row": run.skipped_in_row},
+        "metrics": list(run.telemetry.recent),
+        "torch": torch.__version__,
+        "precision": run.config.precision,
+        "shape": _shape_of(run.config),
+    }
+    may_commit = run.session.may_commit if run.session is not None else lambda: True
+    digest = checkpoint.save(run.root, run.step, run.world, run.optimizer.state(), details, may_commit)
+    path = f"checkpoints/{checkpoint.name_of(run.step)}"
+    run.parent = {"step": run.step, "path": path, "digest": digest}
+    seconds = round(run.telemetry.clock() - began_s, 4)
+    run.telemetry.event("checkpoint_committed", run.step, path=path, digest=digest, seconds=seconds)
+
+
+def restore(run: Run, found: checkpoint.Verified) -> None:
+    """Stand where a verified checkpoint stood. Raises ConfigError if it is of another model, batch or data order."""
+    manifest, own = found.manifest, _shape_of(run.config)
+    differing = sorted(key for key in own if manifest["shape"].get(key) != own[key])
+    if differing:
+        raise ConfigError(
+            f"{found.path}: was written with {differing[0]}={manifest['shape'].get(differing[0])!r}, this run has "
+            f"{own[differing[0]]!r}; start with the same settings, or from scratch"
+        )
+    state = run.optimizer.state()
+    checkpoint.load(found, run.world, state)
+    run.optimizer.adopt_count(state["adam.step"])
+    run.scaler.restore(manifest["loss_scaler"])
+    orders = tuple(Order(start, seed) for start, seed in manifest["orders"])
+    run.position, _ = Position(orders).skipping(manifest["skip"])
+    run.position = Position(orders, manifest["cursor"], run.position.skip)
+    run.step = found.step
+    run.skipped_in_row = manifest["gate"]["skipped_in_row"]
+    run.telemetry.recent.extend(manifest["metrics"])
+    run.parent = {"step": found.step, "path": f"checkpoints/{found.path.name}", "digest": found.digest}
+
+
+def _agree_on_resume(run: Run, asked: Resume | None) -> tuple[checkpoint.Verified | None, list[dict[str, Any]]]:
+    """Rank 0 verifies, all ranks get the same answer or the same DataError."""
+    answer: list[Any] = [None]
+    if run.world.rank == 0:
+        try:
+            answer[0] = checkpoint.choose_resume(run.root, asked)
+        except DataError as error:
+            answer[0] = str(error)
+    dist.broadcast_object_list(answer, src=0, group=run.world.storage)
+    if isinstance(answer[0], str):
+        raise DataError(answer[0])
+    return answer[0]
+
+
+def _shape_of(config: Config) -> dict[str, Any]:
+    """What must be equal between a checkpoint and the run that continues it."""
+    shape = {"seq_len": config.seq_len, "batch_size": config.batch_size, "data_seed": config.data_seed}
+    return asdict(config.shape) | shape
+
+
+def is_finite(*values: float) -> bool:
+    return all(math.isfinite(value) for value in values)

@@ -1,0 +1,147 @@
+"""The training loop: decide together, train a step, say so, save."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sentinel.client import Overrides, Session
+from trainer.config import Config, check_world, with_precision
+from trainer.control import Control, Decision
+from trainer.exits import FINISHED, STOPPED, NonFiniteError
+from trainer.faults import due_faults, strike
+from trainer.order import ranges_of
+from trainer.parallel import join_world
+from trainer.run import Run, begin, build_run, effective, is_finite, obey, save, settings_at
+from trainer.step import Hooks, evaluate, train_step
+from trainer.telemetry import metrics_of
+
+
+def train(config: Config, session: Session | None) -> int:
+    """Train to the end or to a request to stop; the exit code. Raises the errors of trainer.exits, or whatever went wrong."""
+    torch.set_num_threads(config.threads)
+    if session is not None:
+        config = with_precision(config, session.spec.overrides.precision)
+    world = join_world()
+    check_world(config, world.size)
+    run = build_run(config, session, world)
+    control = Control(world, session)
+    begin(run)
+    control.offer()
+    request = _obey_request(run, session.spec.overrides.request if session is not None else None)
+    while request is None and run.step < config.steps:
+        request = _obey_decision(run, control.decide())
+        if request is None:
+            _train_one(run, control)
+            if run.step % run.settings.checkpoint_interval == 0:
+                save(run)
+    if request is not None:
+        return _stop(run, request)
+    _refuse_late(run, control.decide())
+    save(run)
+    run.telemetry.end(run.step, "finished")
+    return FINISHED
+
+
+def _train_one(run: Run, control: Control) -> None:
+    step, telemetry = run.step + 1, run.telemetry
+    began_s = telemetry.clock()
+    telemetry.phase("data", step)
+    lapsed = settings_at(run, step)
+    if lapsed:
+        telemetry.event("override_lapsed", step, keys=lapsed, effective=effective(run))
+    faults = due_faults(run.config.faults, step, run.world.rank, run.root)
+    for fault in faults:
+        strike(fault, step)
+    indices, behind = run.position.take(run.config.batch_size)
+    batch = run.loader.batch(indices, run.position, run.world.rank, run.world.size)
+    data_time_s = telemetry.clock() - began_s
+
+    def after_backward() -> None:
+        if any(fault.kind == "nan_grad" for fault in faults):
+            run.optimizer.poison_gradient()
+        control.offer()
+
+    statistics = train_step(run.model, run.optimizer, run.scaler, batch, Hooks(telemetry.phase, after_backward))
+    metrics = metrics_of(statistics, run.scaler.active) | {"lr": run.optimizer.adamw.param_groups[0]["lr"]}
+    step_time_s = telemetry.clock() - began_s
+    tokens = run.config.batch_size * run.config.seq_len
+    metrics |= {"tokens_per_s": tokens / step_time_s, "step_time_s": step_time_s, "data_time_s": data_time_s}
+    run.step, run.position = step, behind
+    last = step == run.config.steps
+    if last or (run.config.eval_every and step % run.config.eval_every == 0):
+        metrics["val_loss"] = _evaluate(run)
+    telemetry.step(step, ranges_of(indices), metrics, last=last)
+    _count_skipped(run, metrics)
+
+
+def _count_skipped(run: Run, metrics: dict[str, Any]) -> None:
+    usable = is_finite(metrics["loss"], metrics["grad_norm"]) and not metrics["skipped"]
+    run.skipped_in_row = 0 if usable else run.skipped_in_row + 1
+    if run.skipped_in_row >= run.config.max_skipped:
+        raise NonFiniteError(
+            f"step {run.step}: {run.skipped_in_row} updates in a row were not finite (--max-skipped); "
+            "roll back to before the first of them"
+        )
+
+
+def _evaluate(run: Run) -> float:
+    config, world = run.config, run.world
+    batches = [
+        lambda number=number: run.loader.evaluation_batch(number, config.batch_size, world.rank, world.size)
+        for number in range(config.eval_batches)
+    ]
+    loss = evaluate(run.model, batches, lambda: run.telemetry.phase("eval"))
+    dist.all_reduce(loss)
+    return loss.item() / world.size
+
+
+def _obey_decision(run: Run, decision: Decision) -> str | None:
+    """Act on what all ranks agreed upon, before the next step; the request to stop, if it is one."""
+    step = run.step + 1
+    if decision.unreadable is not None:
+        run.telemetry.event("override_refused", step, id=None, reason=decision.unreadable)
+    request = "stop_after_checkpoint" if decision.stop_signal else None
+    if decision.overrides is not None:
+        asked = _obey_live(run, decision.overrides, step)
+        request = asked if asked is not None else request
+    return request
+
+
+def _obey_live(run: Run, overrides: Overrides, step: int) -> str | None:
+    """Put a live change in force from `step` on, answer it, and act on its request."""
+    refused = {}
+    if overrides.precision not in (None, run.config.precision):
+        refused["precision"] = f"the model is sharded for {run.config.precision}; it takes a relaunch"
+    if overrides.loss_scale is not None and not run.scaler.active:
+        refused["loss_scale"] = f"{run.config.precision} has no loss scale"
+    late = obey(run, overrides)
+    settings_at(run, step)
+    if refused:
+        reason = "; ".join(f"{key}: {why}" for key, why in refused.items())
+        run.telemetry.event("override_refused", step, id=overrides.id, reason=reason, keys=sorted(refused))
+    live = effective(run)
+    run.telemetry.event("override_applied", step, id=overrides.id, effective=live, request=overrides.request, skip_clamped=late)
+    return _obey_request(run, overrides.request)
+
+
+def _obey_request(run: Run, request: str | None) -> str | None:
+    """A request to stop is handed on; a checkpoint is written now."""
+    if request == "checkpoint_now" and run.step > 0:
+        save(run)
+    return request if request in ("stop_now", "stop_after_checkpoint") else None
+
+
+def _refuse_late(run: Run, decision: Decision) -> None:
+    if decision.overrides is not None or decision.unreadable is not None:
+        own = decision.overrides.id if decision.overrides is not None else None
+        run.telemetry.event("override_refused", run.step, id=own, reason="the last step is done; nothing is left to change")
+
+
+def _stop(run: Run, request: str) -> int:
+    if request == "stop_after_checkpoint" and run.step > 0:
+        save(run)
+    run.telemetry.end(run.step, "stopped_on_request")
+    return STOPPED
