@@ -10,7 +10,9 @@ import traceback
 
 from sentinel.client import Session, SpecError
 from trainer.config import parse_arguments
-from trainer.exits import BAD_CONFIG, CRASHED, ConfigError, is_peer_lost, leave_now
+from trainer.exits import BAD_CONFIG, CRASHED, INTERRUPTED, ConfigError, TrainerError, is_peer_lost, leave_now
+
+CODES = {SpecError: BAD_CONFIG, KeyboardInterrupt: INTERRUPTED}
 
 
 def main() -> None:
@@ -25,21 +27,24 @@ def main() -> None:
         from trainer.train import train  # torch comes with it
 
         code = train(config, session)
-    except Exception as error:  # noqa: BLE001 - the last frame of the process: whatever it was, it is recorded
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the process's last frame: whatever it was is recorded
         leave_now(_record_failure(session, error))
     else:
         _leave_together(session, code)
 
 
-def _record_failure(session: Session | None, error: Exception) -> int:
-    code = BAD_CONFIG if isinstance(error, SpecError) else getattr(error, "code", CRASHED)
+def _record_failure(session: Session | None, error: BaseException) -> int:
+    code = error.code if isinstance(error, TrainerError) else CODES.get(type(error), CRASHED)
     if isinstance(error, ConfigError | SpecError):
         print(f"trainer: {error}", file=sys.stderr)
     else:
         traceback.print_exception(error)
     if session is not None:
-        session.record_exit(code, error, peer_lost=is_peer_lost(error))
-        session.abandon()
+        try:
+            session.record_exit(code, error, peer_lost=is_peer_lost(error))
+            session.abandon()
+        except OSError as unwritable:
+            print(f"trainer: the exit record cannot be written: {unwritable}", file=sys.stderr)
     return code
 
 

@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -123,9 +123,11 @@ def save(
     dist.broadcast_object_list(aside, src=0, group=world.storage)
     here = Path(aside[0])
     dcp.save(state, storage_writer=FileSystemWriter(here, sync_files=True), process_group=world.storage)
-    for kind, stream in _rng_streams(world).items():
+    streams = _rng_streams(world)
+    for kind, stream in streams.items():
         write_atomically(here / _rng_name(kind, world.rank), stream.numpy().tobytes())
-    entries = {path.name: {"bytes": _synced_size(path), "sha256": digest_of(path)} for path in _own_files(here, world.rank)}
+    mine = _own_files(here, world.rank, streams)
+    entries = {path.name: {"bytes": _synced_size(path), "sha256": digest_of(path)} for path in mine}
     gathered: list[Any] = [None] * world.size
     dist.all_gather_object(gathered, entries, group=world.storage)
     outcome: list[Any] = [None]
@@ -190,15 +192,10 @@ def _rng_name(kind: str, rank: int) -> str:
     return f"rng-{kind}-{rank:05d}.bin"
 
 
-def _own_files(folder: Path, rank: int) -> list[Path]:
-    """What this rank answers for: its shards and streams, and rank 0 also what belongs to none."""
-    shard = re.compile(r"__(\d+)_\d+\.distcp|rng-\w+-(\d+)\.bin")
-    own = []
-    for path in sorted(folder.iterdir()):
-        match = shard.fullmatch(path.name)
-        if int(match[1] or match[2]) == rank if match else rank == 0:
-            own.append(path)
-    return own
+def _own_files(folder: Path, rank: int, kinds: Iterable[str]) -> list[Path]:
+    """What this rank answers for: its shards and streams; rank 0 also the index. Other ranks may still be writing theirs."""
+    own = sorted(folder.glob(f"__{rank}_*.distcp")) + [folder / _rng_name(kind, rank) for kind in kinds]
+    return [*own, folder / ".metadata"] if rank == 0 else own
 
 
 def _synced_size(path: Path) -> int:

@@ -6,30 +6,35 @@ import os
 import sys
 
 FINISHED, CRASHED, BAD_CONFIG, BAD_DATA, NON_FINITE, STOPPED = 0, 1, 3, 4, 5, 6
+INTERRUPTED = 130  # a person's Ctrl-C without a supervisor, as shells count it
 
 
-class ConfigError(Exception):
+class TrainerError(Exception):
+    """An end with a meaning of its own; `code` is what the process exits with."""
+
+    code = CRASHED
+
+
+class ConfigError(TrainerError):
     """Wrong settings: retrying cannot help. The message names the value, the place and the remedy."""
 
     code = BAD_CONFIG
 
 
-class DataError(Exception):
+class DataError(TrainerError):
     """The corpus or every checkpoint is unusable: do not retry without a change."""
 
     code = BAD_DATA
 
 
-class NonFiniteError(Exception):
+class NonFiniteError(TrainerError):
     """Too many updates in a row were not finite: the parameters cannot recover by waiting."""
 
     code = NON_FINITE
 
 
-class LeaseLostError(Exception):
+class LeaseLostError(TrainerError):
     """A later attempt holds the run: this one must not write to it any more."""
-
-    code = CRASHED
 
 
 def is_peer_lost(error: BaseException) -> bool:

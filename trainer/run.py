@@ -120,9 +120,9 @@ def settings_at(run: Run, step: int) -> list[str]:
 def effective(run: Run) -> dict[str, Any]:
     """What is in force for the next step, read back from the live optimizer, scaler and data position."""
     live = run.optimizer.read_back()
-    scheduled = run.config.schedule(run.step + 1)
+    scheduled = run.config.schedule(run.step + 1)  # 0 at the very end of a cosine that ends there
     return live | {
-        "lr_scale": float(f"{live['lr'] / scheduled:.12g}"),
+        "lr_scale": float(f"{live['lr'] / scheduled:.12g}") if scheduled else run.settings.lr_scale,
         "seed": run.config.seed,
         "data_seed": run.position.data_seed,
         "loss_scale": run.scaler.scale.item() if run.scaler.active else None,
@@ -134,8 +134,9 @@ def effective(run: Run) -> dict[str, Any]:
 
 
 def save(run: Run) -> None:
-    """Commit a checkpoint of the step just done; at once if it is there already. Raises LeaseLostError."""
+    """Commit a checkpoint of the step just done; if it is there already, only say so. Raises LeaseLostError."""
     if run.parent is not None and run.parent["step"] == run.step:
+        run.telemetry.event("checkpoint_committed", run.step, seconds=0.0, **_place_of(run.parent))
         return
     began_s = run.telemetry.clock()
     run.telemetry.phase("checkpoint")
@@ -160,7 +161,7 @@ def save(run: Run) -> None:
     path = f"checkpoints/{checkpoint.name_of(run.step)}"
     run.parent = {"step": run.step, "path": path, "digest": digest}
     seconds = round(run.telemetry.clock() - began_s, 4)
-    run.telemetry.event("checkpoint_committed", run.step, path=path, digest=digest, seconds=seconds)
+    run.telemetry.event("checkpoint_committed", run.step, seconds=seconds, **_place_of(run.parent))
 
 
 def restore(run: Run, found: checkpoint.Verified) -> None:
@@ -197,6 +198,10 @@ def _agree_on_resume(run: Run, asked: Resume | None) -> tuple[checkpoint.Verifie
     if isinstance(answer[0], str):
         raise DataError(answer[0])
     return answer[0]
+
+
+def _place_of(parent: dict[str, Any]) -> dict[str, Any]:
+    return {"path": parent["path"], "digest": parent["digest"]}
 
 
 def _shape_of(config: Config) -> dict[str, Any]:

@@ -56,9 +56,7 @@ def compute_loss(model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) 
     return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten()), mean_square
 
 
-def train_step(
-    model: nn.Module, optimizer: ShardedAdamW, scaler: LossScaler, batch: Batch, hooks: Hooks
-) -> UpdateStatistics:
+def train_step(model: nn.Module, optimizer: ShardedAdamW, scaler: LossScaler, batch: Batch, hooks: Hooks) -> UpdateStatistics:
     """Train on this rank's share of one batch."""
     hooks.phase("forward")
     loss, mean_square = compute_loss(model, *batch)

@@ -40,7 +40,8 @@ def train(config: Config, session: Session | None) -> int:
     if request is not None:
         return _stop(run, request)
     _refuse_late(run, control.decide())
-    save(run)
+    if run.parent is None or run.parent["step"] != run.step:
+        save(run)
     run.telemetry.end(run.step, "finished")
     return FINISHED
 

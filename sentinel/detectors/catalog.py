@@ -135,6 +135,11 @@ class Senses:
         return self._pace.step_time_s
 
     @property
+    def ignored_readings(self) -> int:
+        """Step readings of this run that changed nothing: steps seen before, or older than the newest."""
+        return self._series.repeated + self._series.late
+
+    @property
     def samples_per_step(self) -> int | None:
         return self._series.samples_per_step
 

@@ -26,7 +26,7 @@ PHASE_LIMITS_S: dict[Phase, float] = {"init": 600.0, "compile": 1200.0, "eval": 
 PHASE_ORDER: dict[Phase, int] = {
     "init": 0, "compile": 1, "data": 2, "forward": 3, "backward": 4, "optimizer": 5, "eval": 6, "checkpoint": 7, "idle": 8,
 }  # fmt: skip
-SLOW_PHASES: tuple[Phase, ...] = ("init", "compile", "eval", "checkpoint")
+HIDDEN_PHASES: tuple[Phase, ...] = ("eval", "checkpoint")
 RANKS_MAX = 65536
 
 
@@ -79,7 +79,7 @@ def choose_limit(progress: Progress, settings: HangSettings) -> tuple[float, str
         why = f"{settings.after_step_times:g} x step time {step_time:.3g} s, floor {settings.floor_s:g} s"
     if not progress.first_step_done and phase_limit("compile") > limit:
         limit, why = phase_limit("compile"), "first step of the attempt"
-    phases = [beat.phase for beat in progress.beats.values()] or list(SLOW_PHASES)
+    phases = [beat.phase for beat in progress.beats.values()] or list(HIDDEN_PHASES)
     for phase in phases:
         longest = phase_limit(phase)
         if longest > limit:

@@ -6,6 +6,7 @@ first `min_history_steps`, values that are no number (non_finite's business), fa
 The rule: z > `z` robust deviations above the local level *and* more than `relative` above it, for the hold. On top:
 - Loss. A single row, as at 5- or 100-step logging one row can satisfy the hold, must be `SINGLE_ROW_Z` times as clear;
   two rows need not. (Hard batches of coarse healthy logs reach z 9.3, single-row real spikes begin at 10; LOG.md.)
+  And `SUSTAINED_ROWS` rows in a row at half of `z` are as good as two above it: healthy logs never have three.
 - Norms (any metric whose name contains `norm`), in log space. Alone they cry wolf: healthy runs show isolated rows up to
   39 times the level with no trace in the loss. So: at least twice the level, `NORM_ROWS` rows in a row.
 A breach that ends before the hold is a hard batch: one finding of severity info. The onset is dated back to the first
@@ -22,6 +23,8 @@ from sentinel.streams.baseline import Baseline, Level, Score, learn_history
 
 SOFT_Z = 3.0
 SINGLE_ROW_Z = 1.2
+SUSTAINED_Z = 0.5
+SUSTAINED_ROWS = 4
 NORM_ROWS = 3
 NORM_RISE = 1.0
 
@@ -51,6 +54,7 @@ class Watch:
         self.score: Score | None = None
         self._soft: tuple[int, float] | None = None  # step and arrival of the stretch's first soft-breached sample
         self._peak: tuple[float, float] = (0.0, 0.0)  # z and value
+        self._raised: tuple[int, int] = (0, 0)  # rows and steps in a row above half of z
 
     def seed(self, history: tuple[StepReading, ...]) -> None:
         learn_history(self.baseline, self.metric, history, self._z, self._rise)
@@ -66,14 +70,18 @@ class Watch:
             self.baseline.learn(step, value)
             return None
         if score[0] <= SOFT_Z:
-            self._soft = None
+            self._soft, self._raised = None, (0, 0)
             self.baseline.learn(step, value)
             return None if self.holding.state is State.IDLE else self._calm(step, covered)
         if self._soft is None:
             self._soft = (step, now_s)
-        if score.z > self._z and score.rise > self._rise:
+        raised = score.z > self._z * SUSTAINED_Z and score.rise > self._rise
+        rows, steps = self._raised = (self._raised[0] + 1, self._raised[1] + covered) if raised else (0, 0)
+        if raised and score.z > self._z:
             return self._breach(reading, value, score, covered)
-        if self.holding.state is State.IDLE:
+        if rows >= SUSTAINED_ROWS:
+            return self._breach(reading, value, score, steps)
+        if self.holding.state is State.IDLE and rows < 2:
             self.baseline.learn(step, value)
         else:
             self._refuse(step, value)
@@ -85,7 +93,7 @@ class Watch:
             self._peak = (0.0, 0.0)
         if score.z > self._peak[0]:
             self._peak = (score.z, value)
-        clear = self._norm or self.holding.rows > 0 or score.z > self._z * SINGLE_ROW_Z
+        clear = self._norm or max(self.holding.rows + 1, self._raised[0] // 2) > 1 or score.z > self._z * SINGLE_ROW_Z
         change = self.holding.breach(covered, reading.time_s, convincing=clear)
         finding = self._finding(reading.step, self._severity, "") if change is Change.FIRED else None
         self._onset = self._soft or (reading.step, 0.0)
@@ -157,4 +165,6 @@ class Spike:
         judged = [watch for watch in self._all if watch.score is not None]
         if not judged:
             return Verdict.UNKNOWN, "too little clean history to judge by"
-        return Verdict.HEALTHY, ", ".join(f"{w.metric} at z {w.score.z:.1f}" for w in judged if w.score is not None)
+        stands = [f"{watch.metric} at z {watch.score.z:.1f}" for watch in judged if watch.score is not None]
+        stands += [f"{watch.metric} was {watch.baseline.rebase_reason}" for watch in self._all if watch.baseline.rebase_reason]
+        return Verdict.HEALTHY, "; ".join(stands)

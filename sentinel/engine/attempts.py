@@ -32,7 +32,7 @@ def on_receipt(draft: Draft, receipt: Receipt) -> None:
     draft.record(f.ReceiptSeen(receipt.attempt, receipt.resume_step, receipt.world_size))
     asked = attempt.resume.step if attempt.resume else 0
     if receipt.resume_step < asked:
-        draft.note("resume", f"resumed at step {receipt.resume_step}, older than step {asked}: a newer checkpoint was passed over")
+        draft.note("resume", f"resumed at step {receipt.resume_step}, not {asked}: a newer checkpoint was passed over")
     wrong = judge_receipt(attempt.overrides, asked, receipt)
     if wrong:
         consider(draft, _mismatch(draft, receipt.attempt, receipt.resume_step, "; ".join(wrong)))
@@ -64,10 +64,11 @@ def on_note(draft: Draft, note: TrainerNote) -> None:
         return
     if note.event == "checkpoint_committed":
         known = next((c for c in draft.state.checkpoints if c.step == note.step and c.attempt == note.attempt), None)
-        seconds = note.data.get("seconds", 0.0)
-        mark = next((m for m in attempt.marks if m.step == note.step), None)
-        if known is not None and (mark is None or mark.save_s == 0.0) and isinstance(seconds, (int, float)) and seconds > 0:
-            draft.record(f.CheckpointCommitted(note.attempt, note.step, known.path, known.samples_end, known.digest, float(seconds)))
+        save_s = note.data.get("seconds", 0.0)
+        is_new = all(m.step != note.step or m.save_s == 0.0 for m in attempt.marks)
+        if known is not None and is_new and isinstance(save_s, (int, float)) and save_s > 0:
+            again = (known.path, known.samples_end, known.digest, float(save_s))
+            draft.record(f.CheckpointCommitted(note.attempt, note.step, *again))
     elif note.event == "override_refused" and note.data.get("id") == attempt.overrides.id:
         reason = str(note.data.get("reason", "no reason given"))
         consider(draft, _mismatch(draft, note.attempt, note.step, f"override refused: {reason}"))

@@ -71,8 +71,9 @@ def on_failed(draft: Draft, failed: ActionFailed) -> None:
         case SendPage():
             draft.note(f"incident {action.incident}", f"page not delivered: {failed.reason}")
         case StartAttempt():
-            draft.record(f.AttemptEnded(action.attempt, "lost", f"could not be started: {failed.reason}", draft.newest_step, draft.now_s))
-            _unable(draft, action, f"attempt {action.attempt} could not be started: {failed.reason}")
+            reason = f"attempt {action.attempt} could not be started: {failed.reason}"
+            draft.record(f.AttemptEnded(action.attempt, "lost", reason, draft.newest_step, draft.now_s))
+            _unable(draft, action, reason)
         case KillAttempt() | Quarantine() | WriteOverrides():
             _unable(draft, action, failed.reason)
         case RequestStop() | SignalRanks():

@@ -46,6 +46,11 @@ class Engine:
         self.senses: Senses = build_senses(policy)
         self._live = Live()
 
+    @property
+    def watched(self) -> int:
+        """The attempt whose files are to be read; 0 before the first."""
+        return self._live.attempt
+
     def restore(self, entries: Iterable[Entry]) -> None:
         """Fold what was decided before; nothing is decided again."""
         for entry in entries:

@@ -237,7 +237,8 @@ def _moved(state: RunState, at_s: float, fact: f.IncidentMoved) -> RunState:
     def moved(i: Incident) -> Incident:
         assert fact.to in NEXT[i.state], f"incident {i.id} may not move from {i.state} to {fact.to}"
         closed = at_s if fact.to in (IncidentState.RECOVERED, IncidentState.EXHAUSTED) else None
-        return replace(i, state=fact.to, verdict=fact.reason, closed_s=closed, benign=fact.benign if fact.benign is not None else i.benign)
+        benign = fact.benign if fact.benign is not None else i.benign
+        return replace(i, state=fact.to, verdict=fact.reason, closed_s=closed, benign=benign)
 
     return _incident(state, fact.incident, moved)
 

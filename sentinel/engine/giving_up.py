@@ -22,7 +22,8 @@ def give_up(draft: Draft, incident_id: int, reason: str, page_rung: int | None =
     if draft.observes_only:
         after = "keep_training"
     words = rung.keys if rung is not None else ("page",)
-    draft.record(f.RungTaken(incident_id, Remedy(index if index is not None else incident.rung + 1, words, reason), False, draft.newest_step))
+    remedy = Remedy(index if index is not None else incident.rung + 1, words, reason)
+    draft.record(f.RungTaken(incident_id, remedy, False, draft.newest_step))
     draft.record(f.RungJudged(incident_id, Outcome.OBSERVED if draft.observes_only else Outcome.PAGED, reason))
     draft.record(f.IncidentMoved(incident_id, IncidentState.EXHAUSTED, reason))
     draft.record(f.GaveUp(incident_id, after, reason))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -63,8 +64,12 @@ def send_signal(who: ProcessIdentity, signal_number: int) -> bool:
     """
     try:
         handle = os.pidfd_open(who.pid)  # from here on the number cannot come to mean another process
-    except (ProcessLookupError, OverflowError):
+    except OverflowError:
         return False
+    except OSError as error:
+        if error.errno in (errno.ESRCH, errno.EINVAL):  # nobody, or the number of a thread
+            return False
+        raise
     try:
         if not is_alive(who):
             return False

@@ -164,6 +164,7 @@ class Lease:
         if released:
             plain["released"] = True
         with _retried(self._run_dir):
+            os.stat(self._run_dir)  # a run directory that is gone (unmounted, deleted) is not made anew
             write_atomically(self._run_dir / LEASE_NAME, dumps(plain).encode() + b"\n")
         self._record = wanted
 

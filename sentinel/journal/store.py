@@ -12,6 +12,7 @@ thread; open another to read elsewhere.
 from __future__ import annotations
 
 import math
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,8 @@ JOURNAL_NAME = "sentinel.db"
 _BUSY_S = 5.0  # a reader holds its lock for one page of rows; whoever holds it for seconds is no part of us
 _PAGE_ROWS = 2048
 
+_NO_RIGHTS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+
 # In DELETE mode a commit is the unlinking of the rollback journal: only EXTRA syncs the directory after it.
 _SYNC = {"wal": "FULL", "delete": "EXTRA"}
 
@@ -41,6 +44,7 @@ class Journal:
     def __init__(self, connection: sqlite3.Connection, path: Path, read_only: bool) -> None:
         self._connection = connection
         self._read_only = read_only
+        self._file = path.stat()
         self.path = path
 
     @classmethod
@@ -96,9 +100,7 @@ class Journal:
         with self._transaction("append to the journal") as connection:
             stored = self._epoch()
             if stored > epoch:
-                raise Fenced(
-                    f"{self.path}: supervisor epoch {stored} has taken this run over from epoch {epoch}; this one must leave"
-                )
+                raise Fenced(f"{self.path}: supervisor epoch {stored} took this run over from epoch {epoch}, which must leave")
             assert stored == epoch, f"epoch {epoch} was never claimed, the journal stands at {stored}"
             sql = "INSERT INTO facts (at_s, epoch, kind, body) VALUES (?, ?, ?, ?)"
             seqs = [connection.execute(sql, row).lastrowid or 0 for row in rows]
@@ -159,6 +161,8 @@ class Journal:
         with told(self.path, doing):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
+                if not os.path.samestat(self._file, self.path.stat()):  # SQLite would go on writing to the deleted file
+                    raise JournalError(f"{self.path}: replaced by another file while in use; stop, and put the right one back")
                 yield self._connection
                 self._connection.execute("COMMIT")
             except BaseException:
@@ -187,7 +191,7 @@ def _connect_reader(path: Path, busy_s: float, migrations: tuple[Migration, ...]
             except sqlite3.OperationalError as error:
                 # Without the right to create the -shm file a cleanly closed WAL journal cannot be opened as one. No -wal
                 # file means that no supervisor has it open, so that it may be read as the plain file it is.
-                if error.sqlite_errorcode != sqlite3.SQLITE_CANTOPEN or path.with_name(path.name + "-wal").exists():
+                if error.sqlite_errorcode & 0xFF not in _NO_RIGHTS or path.with_name(path.name + "-wal").exists():
                     raise
                 connection.close()
                 connection = sqlite3.connect(_uri(path, "ro") + "&immutable=1", uri=True, isolation_level=None)

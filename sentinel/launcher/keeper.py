@@ -89,6 +89,7 @@ def _become_keeper(stop_signals: list[int]) -> int:
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
     os.close(nothing)
+    os.chdir("/")  # do not hold a filesystem that somebody wants to unmount
     return wake
 
 

@@ -14,13 +14,13 @@ import signal
 import time
 
 from sentinel.launcher.attempt_files import AttemptFiles
-from sentinel.launcher.exit_report import Evidence, build_report, describe_exit, read_table
+from sentinel.launcher.exit_report import ORDERLY_EXITS, Evidence, build_report, describe_exit, read_table
 from sentinel.launcher.process_tree import find_living, is_marked, read_process, send_signal
 from sentinel.launcher.rank_watch import RankWatch
 from sentinel.model.attempts import ExitReport
 
 GRACE_S = 2.0  # survivors of the bundled trainer notice a lost peer and leave within about 1 s; twice that for their records
-LAUNCHER_GRACE_S = 0.5  # torchrun prints its failure table within 0.2 s after its last worker (measured, two cores)
+LAUNCHER_GRACE_S = 0.5  # for torchrun to print its failure table: 0.15 to 0.4 s after its last worker (measured, two cores)
 LOOK_EVERY_S = 0.2  # for new heartbeat and exit files; deaths wake the loop at once
 ENDING_LOOK_EVERY_S = 0.05
 STUBBORN_AFTER_S = 10.0  # SIGKILL has not helped: uninterruptible sleep; keep trying, but slowly
@@ -101,25 +101,29 @@ class Keeper:
             elif self._command_status is not None:
                 self._cause = f"the command {describe_exit(self._command_status)}"
             elif self._stop_signals:
-                self._cause = "stopped: the keeper was told to kill everything"
+                self._cause = "stopped by request"
             if self._cause is not None:
                 self._kill_at = now + self._grace_s
         if self._stop_signals:
             self._kill_at = min(self._kill_at, now)
         elif lost is not None and self._ranks.are_all_gone():
-            self._kill_at = min(self._kill_at, now + LAUNCHER_GRACE_S)
+            wait_s = 0.0 if self._ranks.are_all_told() else LAUNCHER_GRACE_S
+            self._kill_at = min(self._kill_at, now + wait_s)
 
     def _kill(self, now: float) -> None:
         if self._killing_since is None:
             self._killing_since = now
             self._failed = self._failures()
+        is_table_due = self._ranks.needs_table() and not self._stop_signals and now < self._killing_since + LAUNCHER_GRACE_S
         for process in find_living(roots=(os.getpid(),), marks=self._files.environment):
+            if process.pid == self._command_pid and is_table_due:
+                continue  # with its workers dead, torchrun says at last what befell the first of them
             if send_signal(process, signal.SIGKILL):
                 self._killed.add((process.pid, process.create_time))
 
     def _failures(self) -> tuple[int, ...]:
         """Ranks in the order they failed; a command without ranks is rank 0 itself."""
-        if self._ranks.ranks or self._command_status in (0, None):
+        if self._ranks.ranks or self._command_status in (*ORDERLY_EXITS, None):
             return self._ranks.failed_order()
         return (0,)
 
@@ -144,5 +148,5 @@ class Keeper:
             was_killed=bool(self._killed),
         )
         assert self._cause is not None, "an attempt ends for a reason"
-        killed = f"; killed {len(self._killed)} process(es) that stayed" if self._killed else ""
+        killed = f"; {len(self._killed)} of its processes were killed" if self._killed else ""
         return build_report(evidence, self._cause + killed)

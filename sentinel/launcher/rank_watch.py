@@ -17,7 +17,7 @@ from typing import Any
 from sentinel.client.strict_json import as_float
 from sentinel.launcher.attempt_files import AttemptFiles, is_this_host, rank_files
 from sentinel.launcher.exit_report import ORDERLY_EXITS, describe_exit, read_code, read_object
-from sentinel.launcher.process_tree import read_process
+from sentinel.launcher.process_tree import read_environment, read_process
 
 _WAITED_MAX = 1024  # a run of months re-parents many a helper process
 
@@ -36,6 +36,8 @@ class RankWatch:
         self._on_new = on_new
         self._handles: dict[int, tuple[int, int]] = {}  # pidfd → rank, pid
         self._unread_beats: set[int] = set()
+        self._expected = 1  # ranks on this machine, as torchrun and its like tell each of them
+        self._missing: set[int] = set()  # their pid was gone when their first heartbeat was read
         self._failed_at: dict[int, float] = {}
         self.ranks: set[int] = set()  # every rank that ever showed a heartbeat
         self.pids: dict[int, int] = {}  # rank → pid, while and after it lived here
@@ -52,6 +54,7 @@ class RankWatch:
                 self._read_beat(rank, beats[rank].path)
             for rank in sorted(set(exits) - set(self.records)):
                 self._read_record(rank, exits[rank].path)
+            self._judge_missing()
         except OSError:
             return  # a shared filesystem may answer next time; deaths of children are still seen without it
 
@@ -69,14 +72,28 @@ class RankWatch:
             self._note_exit(rank, self._waited[pid])
             return
         if not self._belongs(pid):
+            if read_process(pid) is None:
+                self._missing.add(rank)
             return
         try:
             handle = os.pidfd_open(pid)
         except ProcessLookupError:
+            self._missing.add(rank)
             return
         self.pids[rank] = pid
+        self._expected = max(self._expected, _local_world_size(pid))
         self._handles[handle] = (rank, pid)
         self._on_new(handle)
+
+    def _judge_missing(self) -> None:
+        """Ranks that were dead when their first heartbeat was read have failed, unless their record says otherwise.
+
+        Only once some rank was found by its pid: before that, the pids may be those of a container's own count.
+        """
+        if self.pids:
+            for rank in sorted(self._missing - set(self.records)):
+                self._note_failed(rank, time.time())
+            self._missing.clear()
 
     def _read_record(self, rank: int, path: str) -> None:
         record = read_object(path)
@@ -138,6 +155,22 @@ class RankWatch:
     def are_all_gone(self) -> bool:
         """Whether every rank ever seen living here has ended; False while none was seen."""
         return bool(self.pids) and not self._handles
+
+    def are_all_told(self) -> bool:
+        """Whether every rank of this machine was seen and has ended in a way that is known: nothing is left to learn."""
+        return len(self.pids) >= self._expected and self.are_all_gone() and not self._silent(set(self.pids))
+
+    def needs_table(self) -> bool:
+        """Whether a rank has failed in a way only its launcher can tell."""
+        return bool(self._silent(set(self._failed_at)))
+
+    def _silent(self, ranks: set[int]) -> set[int]:
+        return ranks - set(self.reaped) - set(self.records)
+
+
+def _local_world_size(pid: int) -> int:
+    sizes = [entry.partition(b"=")[2] for entry in read_environment(pid) if entry.startswith(b"LOCAL_WORLD_SIZE=")]
+    return int(sizes[0]) if sizes and sizes[0].isdigit() else 1
 
 
 def _time_of(record: Mapping[str, Any]) -> float:

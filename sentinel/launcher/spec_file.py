@@ -5,6 +5,7 @@ Its reader in a trainer is `sentinel.client.spec`; the keeper reads argv, cwd an
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
@@ -22,7 +23,7 @@ def write_spec(files: AttemptFiles, spec: AttemptSpec) -> None:
         "v": 1,
         "attempt": spec.attempt,
         "argv": list(spec.argv),
-        "cwd": spec.cwd,
+        "cwd": os.path.abspath(spec.cwd),
         "env": files.environment,
         "resume": None if spec.resume is None else resume_to_json(spec.resume),
         "overrides": overrides_to_json(spec.overrides, spec.attempt),

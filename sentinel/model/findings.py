@@ -77,4 +77,5 @@ class Finding:
     @property
     def key(self) -> str:
         """Identity across a restart of the supervisor: re-reading the same stream gives the same key."""
-        return f"{self.attempt}/{self.kind}/{self.metric or '-'}/{self.onset_step if self.onset_step is not None else self.detected_step}"
+        step = self.onset_step if self.onset_step is not None else self.detected_step
+        return f"{self.attempt}/{self.kind}/{self.metric or '-'}/{step}"

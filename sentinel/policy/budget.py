@@ -18,7 +18,7 @@ from sentinel.policy.schema import Budget
 
 @dataclass(frozen=True, slots=True)
 class BudgetVerdict:
-    """`wait_s` when allowed: the pause from now before acting. When not: until the limit frees, infinite if time alone will not."""
+    """`wait_s` when allowed: the pause from now. When not: until the limit frees, infinite if time will not free it."""
 
     allowed: bool
     wait_s: float

@@ -46,7 +46,7 @@ def _check_last(place: str, playbook: tuple[Rung, ...]) -> Iterator[Problem]:
         message = "the last resort is a page of severity info, which wakes nobody"
         yield Problem(f"{place}.page.severity", message, "write warning or critical", "warning")
     if last.then is None:
-        message = "the last page does not say what the run does meanwhile; 'hold' is assumed"
+        message = "the last page does not say what the run does meanwhile; 'stop_now' is assumed"
         yield Problem(f"{place}.page", message, "add then: stop_now, hold or keep_training", "warning")
 
 

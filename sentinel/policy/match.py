@@ -24,7 +24,7 @@ class NoMatch:
 
 
 def match_rule(policy: Policy, kind: str) -> Match | NoMatch:
-    """The first rule on `kind`."""
+    """The first rule on `kind`, one of the finding kinds (text or the model's enumeration)."""
     rules = policy.spec.rules
     index = next((index for index, rule in enumerate(rules) if rule.on == kind), None)
     if index is None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Sequence
 
 from sentinel.errors import Problem
 
 SHOWN_MAX = 20
 LINE_WIDTH_MAX = 110
+
+# What ends a line for YAML; str.splitlines knows more, and would count wrong.
+_LINE_ENDS = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
 Location = tuple[str | int, ...]
 
@@ -36,7 +40,7 @@ def did_you_mean(word: str, known: tuple[str, ...], noun: str) -> str:
 
 def print_problems(file: str, text: str, problems: Sequence[Problem]) -> str:
     """All problems, in the order given; after the first twenty only their number."""
-    lines = text.splitlines()
+    lines = _LINE_ENDS.split(text)
     shown = [_print_one(file, lines, problem) for problem in problems[:SHOWN_MAX]]
     if len(problems) > SHOWN_MAX:
         shown.append(f"{file}: and {len(problems) - SHOWN_MAX} more")

@@ -65,7 +65,7 @@ def _problem(item: ErrorDetails, schema: dict[str, Any]) -> Problem:
 
 def _unknown_key(seen: _Seen) -> tuple[str, str]:
     word = str(seen.location[-1])
-    return f"unknown key '{word}'", did_you_mean(word, _known_keys(seen.schema, seen.location[:-1]), "known here")
+    return f"unknown key '{word}'", did_you_mean(word, _known_keys(seen.schema, seen.location[:-1]), "known here") or "remove it"
 
 
 def _missing(seen: _Seen) -> tuple[str, str]:
@@ -91,8 +91,8 @@ def _not_a(noun: str, remedy: str) -> Sentence:
 
 
 def _not_a_mapping(seen: _Seen) -> tuple[str, str]:
-    keys = _known_keys(seen.schema, seen.location)
-    return f"{seen.value} is not a mapping", f"write 'key: value'; known here: {', '.join(keys)}" if keys else "write 'key: value'"
+    keys = ", ".join(_known_keys(seen.schema, seen.location))
+    return f"{seen.value} is not a mapping", f"write 'key: value'; known here: {keys}" if keys else "write 'key: value'"
 
 
 def _out_of_range(seen: _Seen) -> tuple[str, str]:
@@ -106,10 +106,11 @@ def _bad_name(seen: _Seen) -> tuple[str, str]:
 
 
 def _wrong_length(seen: _Seen) -> tuple[str, str]:
-    noun = "characters" if isinstance(seen.item["input"], str) else "items"
-    if "max_length" in seen.ctx:
-        return f"{seen.value} is too long", f"write at most {seen.ctx['max_length']} {noun}"
-    return f"{seen.value} is too short", f"write at least {seen.ctx.get('min_length', 1)} of its {noun}"
+    noun = "character" if isinstance(seen.item["input"], str) else "item"
+    long = "max_length" in seen.ctx
+    count = seen.ctx["max_length"] if long else seen.ctx.get("min_length", 1)
+    counted = f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{seen.value} is too {'long' if long else 'short'}", f"write at {'most' if long else 'least'} {counted}"
 
 
 def _other(seen: _Seen) -> tuple[str, str]:

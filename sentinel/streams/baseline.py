@@ -1,12 +1,15 @@
 """What is normal for one metric just now: a local level, and how far values usually stray from it.
 
-Robust: the level is the median of the last `level_steps` steps; the spread is the median absolute residual about that
-moving level over `window_steps` steps, so a steep but honest descent widens the spread and raises no alarm. With a level
-that moves, this *is* the MAD of the detrended series; no second centring, which would make a flattening loss look high.
+Robust: the level is the median of the last `level_steps` steps. What is judged is a value's residual to that moving level,
+against the residuals of the last `window_steps` steps: their spread (MAD), and their median where it is negative, because
+a trailing median lags behind a falling loss and a spike must not be measured from up there.
 
 Poison-proof: a value is judged before it is learned, and the caller learns it only when it was not breached. Non-finite
 values never enter. Breached values are kept aside: when they last longer than the window, the run has moved for good and
 the baseline is rebuilt from them, with a reason, so that a permanent benign shift does not fire for ever.
+
+A hole in the steps, longer than the window and than ten usual intervals, cuts it too: the run went on unseen, or its logging
+interval changed, and values of the old interval say nothing about the new one.
 
 Windows count *steps*, with a minimum number of samples, because a run may log every 1, 5, 100 or 500 steps.
 Source of the rule: "residual to median-20, MAD-200" had the best recall of the published kind on 475 real runs; see LOG.md
@@ -30,6 +33,7 @@ HISTORY_SAMPLES_MIN = 32
 REBASE_SAMPLES_MIN = 32
 CLEAN_ROWS_END_A_BREACH = 5
 LEVEL_SAMPLES_AFTER_CUT = 5
+HOLE_INTERVALS = 10
 
 
 class Score(NamedTuple):
@@ -66,8 +70,8 @@ class Baseline:
     """Level and spread of one metric. `log_space` for norms, whose noise is multiplicative."""
 
     __slots__ = (
-        "_clean_rows", "_first_step", "_history_min", "_history_steps", "_level", "_log_space", "_refused", "_spread",
-        "_window_steps", "rebase_reason", "rebased",
+        "_clean_rows", "_first_step", "_history_min", "_history_steps", "_last_step", "_level", "_log_space", "_refused",
+        "_spread", "_window_steps", "rebase_reason", "rebased",
     )  # fmt: skip
 
     def __init__(self, window_steps: int, level_steps: int, min_history_steps: int, *, log_space: bool) -> None:
@@ -81,11 +85,14 @@ class Baseline:
         self._refused: deque[tuple[int, float]] = deque(maxlen=SAMPLES_MAX)
         self._clean_rows = 0
         self._first_step: int | None = None
+        self._last_step = 0
         self.rebased = 0
         self.rebase_reason = ""
 
     def judge(self, step: int, value: float) -> Score | None:
         """Score of `value` against the past, which does not contain it; None is 'unknown': too little past, or no number."""
+        if step - self._last_step > self._window_steps and self._is_hole(step):
+            self.cut()
         if not self.is_awake(step):
             return None
         if self._log_space:
@@ -99,7 +106,9 @@ class Baseline:
             level = self._level.median()
             residual = value - level
             rise = residual / max(abs(level), 1e-12)
-        return Score(residual / (MAD_TO_SIGMA * self._spread.median() + 1e-12), rise)
+        lag, spread = self._spread.middle_and_spread()
+        lag = 0.0 if self._log_space else min(lag, 0.0)
+        return Score((residual - lag) / (MAD_TO_SIGMA * spread + 1e-12), rise)
 
     def is_awake(self, step: int) -> bool:
         """Is there enough clean past to judge by?"""
@@ -110,11 +119,12 @@ class Baseline:
         """Take in a value that was judged clean (or could not be judged yet). A value that is no number is ignored."""
         if value - value != 0.0 or (self._log_space and value <= 0.0):
             return
+        self._last_step = step
         scaled = math.log(value) if self._log_space else value
         if self._first_step is None:
             self._first_step = step
         else:
-            residual = abs(scaled - self._level.median())
+            residual = scaled - self._level.median()
             if residual - residual == 0.0:
                 self._spread.push(step, residual)
         self._level.push(step, scaled)
@@ -127,6 +137,7 @@ class Baseline:
         """Keep a breached value out. True when the breach outlasted the window and the baseline was rebuilt from it."""
         if value - value != 0.0 or (self._log_space and value <= 0.0):
             return False
+        self._last_step = step
         self._clean_rows = 0
         self._refused.append((step, value))
         first = self._refused[0][0]
@@ -142,6 +153,7 @@ class Baseline:
         self._refused.clear()
         self._clean_rows = 0
         self._first_step = None
+        self.rebase_reason = ""
 
     def cut_level(self) -> None:
         """Settings changed: the level may jump, the spread need not. Judge by the newest samples, but never go blind."""
@@ -151,11 +163,17 @@ class Baseline:
         """The band in force, in the metric's own units."""
         if not len(self._level) or not len(self._spread):
             return None
-        middle, mad = self._level.median(), self._spread.median()
+        middle, mad = self._level.median(), self._spread.middle_and_spread()[1]
         if self._log_space:
             middle = math.exp(min(middle, 700.0))
             mad = middle * math.expm1(min(mad, 700.0))
         return Level(middle, mad, len(self._spread), self._spread.first_step, self._level.last_step)
+
+    def _is_hole(self, step: int) -> bool:
+        if len(self._level) < 2:
+            return False
+        usual = (self._level.last_step - self._level.first_step) / (len(self._level) - 1)
+        return step - self._last_step > HOLE_INTERVALS * usual
 
     def _rebase(self, step: int, first: int) -> None:
         rows = list(self._refused)

@@ -1,9 +1,9 @@
 """The end of a run's surviving past: the last steps before the step an attempt resumed at, from its parents' streams.
 
-Attempt N resumed at step r. Its parent is the attempt that wrote the checkpoint at r (the manifest names it; without one, the
-newest earlier attempt that started below r and reached it). The parent's own steps above its resume step and up to r survived; what came
-before lies with the parent's parent. Streams are read backwards from their ends, within bounds; what is missing or
-damaged makes the history shorter and nothing worse.
+Attempt N resumed at step r. Its parent is the attempt that wrote the checkpoint at r: the manifest names it; without one it is
+the newest earlier attempt that started below r and reached it. The parent's own steps above its resume step and up to r
+survived; what came before lies with the parent's parent. Streams are read backwards from their ends, within bounds; what is
+missing or damaged makes the history shorter and nothing worse.
 
     read_history(Path("runs/demo"), attempt=3, resume_step=1000, limit=500)   # oldest first
 """

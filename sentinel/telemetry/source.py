@@ -1,7 +1,8 @@
 """What every source of readings promises, and how one says that it went blind.
 
 A source looks at a damaged, moving world and never raises for it. Blind is a state and not an event: it is said once when
-it begins and once when it ends, because verdicts that need the source are unknown in between (house rule 2).
+it begins and once when it ends, because verdicts that need the source are unknown in between (house rule 2). A new
+supervisor does not know what its predecessor said last, so the first look of all is said as well.
 """
 
 from __future__ import annotations
@@ -34,25 +35,25 @@ class Sight:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self.ok = True
+        self._ok: bool | None = None
 
     def lost(self, reason: str) -> list[SourceReading]:
         """The source cannot see. One reading when that is new, none when it was known."""
-        if not self.ok:
+        if self._ok is False:
             return []
-        self.ok = False
+        self._ok = False
         return [SourceReading(self.source, ok=False, reason=reason)]
 
-    def regained(self, reason: str = "it can be read again") -> list[SourceReading]:
-        """The source sees. One reading when it was blind before, none otherwise."""
-        if self.ok:
+    def regained(self, reason: str = "it can be read") -> list[SourceReading]:
+        """The source sees. One reading when it was blind before or never looked, none otherwise."""
+        if self._ok:
             return []
-        self.ok = True
+        self._ok = True
         return [SourceReading(self.source, ok=True, reason=reason)]
 
     def remark(self, reason: str) -> list[SourceReading]:
         """Something a person should know about a source that sees all the same (a damaged line, a truncation)."""
-        return [SourceReading(self.source, ok=True, reason=reason)] if self.ok else []
+        return [SourceReading(self.source, ok=True, reason=reason)] if self._ok else []
 
 
 def describe_os_error(error: OSError) -> str:

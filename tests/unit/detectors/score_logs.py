@@ -67,7 +67,7 @@ def read_log(path: Path) -> list[StepReading]:
 
 def group_of(label: dict[str, str]) -> str:
     source, cadence = label["source"], float(label["cadence"] or 1)
-    if source.startswith("modded-nanogpt") or source.startswith("Hector"):
+    if source.startswith(("modded-nanogpt", "Hector")):
         return "A1 per step, with grad norm" if label["has_grad_norm"] == "1" else "A2 per step, noisy loss"
     if source == "megatron-golden":
         return "B  Megatron, every 5"
@@ -113,7 +113,9 @@ def score(folder: Path, spike: SpikeConfig, hold_steps: int = 2, *, per_run: boo
     return Score(dict(sorted(groups.items())), total / max(seconds, 1e-9))
 
 
-def match_events(group: Group, name: str, events: list[dict[str, str]], steps: list[int], at: list[int], *, per_run: bool) -> None:
+def match_events(
+    group: Group, name: str, events: list[dict[str, str]], steps: list[int], at: list[int], *, per_run: bool
+) -> None:
     inside: list[int] = []
     for event in events:
         kind = event["event_kind"]

@@ -38,7 +38,14 @@ class HangConfig:
     after_step_times: float = 3.0
     floor_s: float = 30.0
     phases: Mapping[Phase, float] = field(
-        default_factory=lambda: {"init": 600.0, "compile": 1200.0, "data": 300.0, "eval": 900.0, "checkpoint": 600.0, "idle": 600.0}
+        default_factory=lambda: {
+            "init": 600.0,
+            "compile": 1200.0,
+            "data": 300.0,
+            "eval": 900.0,
+            "checkpoint": 600.0,
+            "idle": 600.0,
+        }
     )
 
 

@@ -1,0 +1,5 @@
+"""`python -m sentinel`."""
+
+from sentinel.cli import main
+
+main()

@@ -1,0 +1,65 @@
+"""Evidence, before it is lost: the end of the stream, the heartbeats, the exit records, the ends of the logs, and what the
+processes were doing (their state and kernel wait), into incidents/NNNN/attempt-NNNN/.
+
+Reads bounded tails only. Nothing here stops or signals a process.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from sentinel.client.atomic_file import write_atomically
+
+TAIL_BYTES = 256 * 1024
+FILES_MAX = 256
+
+
+def capture(run_dir: Path, incident: int, attempt: int, pids: Sequence[int]) -> str:
+    """Copy the evidence; returns what was saved. Done twice, the second copy replaces the first. Raises OSError."""
+    source = run_dir / "attempts" / f"{attempt:04d}"
+    target = run_dir / "incidents" / f"{incident:04d}" / f"attempt-{attempt:04d}"
+    target.mkdir(parents=True, exist_ok=True)
+    write_atomically(target / "processes.txt", describe_processes(pids).encode())
+    saved = 1
+    names = ["metrics.jsonl", "spec.json", "keeper.json"]
+    for folder in ("heartbeats", "exits", "logs"):
+        if (source / folder).is_dir():
+            names += [f"{folder}/{name}" for name in sorted(os.listdir(source / folder))[:FILES_MAX]]
+    for name in names:
+        if (source / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            _copy_tail(source / name, target / name)
+            saved += 1
+    return f"{saved} files saved in {target.relative_to(run_dir)}"
+
+
+def describe_processes(pids: Sequence[int]) -> str:
+    """One line per process: pid, state (T is stopped, D waits for a device), kernel wait channel, command line."""
+    lines = [_describe(pid) for pid in sorted(pids)[:FILES_MAX]]
+    return "\n".join(lines or ["no process of the attempt lives"]) + "\n"
+
+
+def _describe(pid: int) -> str:
+    process = Path("/proc") / str(pid)
+    try:
+        state = (process / "stat").read_text().rsplit(")", 1)[1].split()[0]
+        words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except (OSError, IndexError):
+        return f"{pid} gone"
+    try:
+        wait = (process / "wchan").read_text().strip() or "-"
+    except OSError:
+        wait = "?"
+    return f"{pid} {state} {wait} {words[:300]}"
+
+
+def _copy_tail(source: Path, target: Path) -> None:
+    with open(source, "rb") as reader, open(target, "wb") as writer:
+        size = os.fstat(reader.fileno()).st_size
+        if size > TAIL_BYTES:
+            reader.seek(size - TAIL_BYTES)
+            reader.readline()
+        shutil.copyfileobj(reader, writer)

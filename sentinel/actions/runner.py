@@ -1,0 +1,68 @@
+"""Carries out actions off the loop: one lane for acts, in the order they were decided, and one for pages, so that a hung
+pager never delays a recovery. Every exception becomes an outcome."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from sentinel.errors import GiveUp, RetryLater
+from sentinel.model.actions import Action, SendPage
+from sentinel.model.events import ActionDone, ActionFailed
+
+Handler = Callable[[Action], str]
+OS_RETRY_S = 5.0  # the operating system said no (full disk, no processes left): that may pass
+
+
+class ThreadRunner:
+    """`handlers` maps an action's type to the function that carries it out and returns a detail for the record."""
+
+    def __init__(self, handlers: Mapping[type[Action], Handler], wake: threading.Event) -> None:
+        self._handlers = handlers
+        self._wake = wake
+        self._outcomes: queue.SimpleQueue[ActionDone | ActionFailed] = queue.SimpleQueue()
+        self._lanes = {name: _Lane(name, self._carry_out) for name in ("acts", "pages")}
+
+    def submit(self, action: Action) -> None:
+        self._lanes["pages" if isinstance(action, SendPage) else "acts"].put(action)
+
+    def outcomes(self) -> Sequence[ActionDone | ActionFailed]:
+        found: list[ActionDone | ActionFailed] = []
+        while not self._outcomes.empty():
+            found.append(self._outcomes.get())
+        return found
+
+    def _carry_out(self, action: Action) -> None:
+        self._outcomes.put(carry_out(self._handlers, action))
+        self._wake.set()
+
+
+def carry_out(handlers: Mapping[type[Action], Handler], action: Action) -> ActionDone | ActionFailed:
+    """Do one action; never raises."""
+    try:
+        return ActionDone(action.key, handlers[type(action)](action))
+    except RetryLater as later:
+        return ActionFailed(action.key, str(later), later.retry_in_s)
+    except GiveUp as final:
+        return ActionFailed(action.key, str(final), None)
+    except OSError as error:
+        return ActionFailed(action.key, str(error), OS_RETRY_S)
+    except Exception as bug:  # noqa: BLE001 - a bug in one act must reach the engine, which pages; a dead lane would be silence
+        return ActionFailed(action.key, f"internal error: {type(bug).__name__}: {bug}", None)
+
+
+class _Lane:
+    """A daemon thread that does one thing after the other."""
+
+    def __init__(self, name: str, work: Callable[[Action], None]) -> None:
+        self._queue: queue.SimpleQueue[Action] = queue.SimpleQueue()
+        self._work = work
+        threading.Thread(target=self._run, name=f"sentinel-{name}", daemon=True).start()
+
+    def put(self, action: Action) -> None:
+        self._queue.put(action)
+
+    def _run(self) -> None:
+        while True:
+            self._work(self._queue.get())

@@ -1,0 +1,208 @@
+"""The composition root: turns a run directory, a policy and a command into a wired daemon, and runs it.
+
+The only room that knows every adapter. What it refuses, it refuses before anything is started.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, cast
+
+from sentinel.actions.capture import capture
+from sentinel.actions.control_file import write_overrides, write_request
+from sentinel.actions.runner import Handler, ThreadRunner
+from sentinel.checkpoint_files import quarantine_above, verify_checkpoint
+from sentinel.clock import SystemClock
+from sentinel.daemon import Daemon, Narrator, run_until_over
+from sentinel.engine import Engine
+from sentinel.errors import Fenced, GiveUp, UsageError
+from sentinel.journal.lease import Lease
+from sentinel.journal.run_file import PolicyReference, RunFile, ensure_run_dir, find_run_file, write_run_file
+from sentinel.journal.session import RunSession, take_run
+from sentinel.launcher.contract import Launcher
+from sentinel.launcher.local import LocalLauncher
+from sentinel.model import actions as a
+from sentinel.model.attempts import Alive, AttemptSpec, Orphaned
+from sentinel.model.events import SupervisorStarted
+from sentinel.model.state import RunState
+from sentinel.pages import terminal
+from sentinel.policy.schema import Policy
+from sentinel.policy_file import load_policy, policy_digest, shipped_policy_path
+from sentinel.telemetry.run_telemetry import RunTelemetry
+from sentinel.telemetry.wake import Wake
+
+CAPABILITIES = ("skip", "live_overrides")  # what PROTOCOL.md gives every trainer that honours it
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_STOPPED = 0, 1, 2, 130
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What `sentinel run` was asked for. `command` empty: go on with the run directory's own command."""
+
+    run_dir: Path
+    policy: str
+    command: tuple[str, ...]
+    cwd: str
+    observe_only: bool = False
+
+
+def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
+    """Run or adopt, watch, repair; returns the exit code of `sentinel run`.
+
+    Raises:
+        UsageError, PolicyError: nothing was started.
+    """
+    policy_path = shipped_policy_path(request.policy)
+    policy = load_policy(policy_path)
+    run_dir = ensure_run_dir(request.run_dir)
+    run_file = _describe(run_dir, request, policy, policy_path)
+    check_command(run_file.command, run_file.cwd)
+    with take_run(run_dir) as session:
+        clock = SystemClock(session.journal.last_at_s())
+        engine = Engine(policy)
+        engine.restore(session.journal.read_entries())
+        if engine.state.ended == "finished":
+            return EXIT_OK
+        write_run_file(run_dir, run_file)
+        wake = Wake(run_dir)
+        launcher = LocalLauncher(run_dir)
+        telemetry = RunTelemetry(run_dir, launcher)
+        runner = ThreadRunner(build_handlers(run_dir, launcher, session.lease, run_file), wake.event)
+        daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
+        with closing(wake), _stop_signals(daemon, wake.event):
+            daemon.start(clock.now_s(), _started(session, run_file, policy, request))
+            run_until_over(daemon, clock, wake.event, _each_turn(session, engine, wake))
+        return exit_code(engine.state)
+
+
+def exit_code(state: RunState) -> int:
+    return {"finished": EXIT_OK, "stopped": EXIT_STOPPED}.get(state.ended, EXIT_FAILED)
+
+
+def check_command(command: tuple[str, ...], cwd: str) -> None:
+    """A command that cannot be started is refused before there is a run. Raises UsageError."""
+    if not command:
+        raise UsageError("no command to run; write it after --, as in: sentinel run -- torchrun --nproc-per-node 8 train.py")
+    program = command[0]
+    found = shutil.which(program if os.sep not in program else os.path.join(cwd, program))
+    if found is None:
+        where = "is not on the PATH" if os.sep not in program else f"is not an executable file (seen from {cwd})"
+        raise UsageError(f"{program}: {where}; check the first word after --")
+
+
+def build_handlers(run_dir: Path, launcher: Launcher, lease: Lease, run: RunFile) -> Mapping[type[a.Action], Handler]:
+    """How each action is carried out here."""
+
+    def start(action: a.StartAttempt) -> str:
+        lease.set_attempt(action.attempt)
+        view = launcher.ensure_started(AttemptSpec(action.attempt, run.command, run.cwd, action.resume, action.overrides))
+        return type(view).__name__.lower()
+
+    def kill(action: a.KillAttempt) -> str:
+        return type(launcher.ensure_stopped(action.attempt)).__name__.lower()
+
+    def tell(action: a.SignalRanks) -> str:
+        return f"SIGTERM sent to {launcher.signal_ranks(action.attempt, signal.SIGTERM)} ranks"
+
+    def verify(action: a.VerifyCheckpoint) -> str:
+        verdict = verify_checkpoint(run_dir / action.path)
+        if not verdict.ok:
+            raise GiveUp(verdict.reason)
+        return verdict.digest or ""
+
+    def quarantine(action: a.Quarantine) -> str:
+        moved = quarantine_above(run_dir, action.above_step, action.attempt)
+        return f"{len(moved)} moved to quarantine"
+
+    def save_evidence(action: a.Capture) -> str:
+        view = launcher.observe(action.attempt)
+        pids = view.pids if isinstance(view, (Alive, Orphaned)) else ()
+        return capture(run_dir, action.incident, action.attempt, pids)
+
+    handlers: dict[type[a.Action], Callable[[Any], str]] = {
+        a.StartAttempt: start,
+        a.KillAttempt: kill,
+        a.SignalRanks: tell,
+        a.RequestStop: lambda action: write_request(run_dir, action),
+        a.WriteOverrides: lambda action: write_overrides(run_dir, action),
+        a.VerifyCheckpoint: verify,
+        a.Quarantine: quarantine,
+        a.Capture: save_evidence,
+        a.SendPage: lambda action: terminal.send(run_dir, action),
+    }
+    return cast(Mapping[type[a.Action], Handler], handlers)
+
+
+def _describe(run_dir: Path, request: RunRequest, policy: Policy, policy_path: Path) -> RunFile:
+    """run.json: as it is for a run that exists, from the request for a new one. A changed command is refused."""
+    known = find_run_file(run_dir)
+    reference = PolicyReference(str(policy_path), policy_digest(policy_path), policy.metadata.name)
+    if known is None:
+        created = _iso(SystemClock().wall_s())
+        run_id = run_dir.name
+        return RunFile(run_id, request.command, request.cwd, reference, "local", created, CAPABILITIES)
+    if request.command and request.command != known.command:
+        raise UsageError(
+            f"{run_dir}: is the directory of another command ({' '.join(known.command)}); "
+            "choose another --run-dir, or repeat that command to go on with this run"
+        )
+    return RunFile(known.id, known.command, known.cwd, reference, known.launcher, known.created, known.capabilities or CAPABILITIES)
+
+
+def _started(session: RunSession, run: RunFile, policy: Policy, request: RunRequest) -> SupervisorStarted:
+    return SupervisorStarted(
+        epoch=session.epoch,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        run_id=run.id,
+        command=run.command,
+        cwd=run.cwd,
+        policy_name=policy.metadata.name,
+        policy_digest=run.policy.digest,
+        observe_only=request.observe_only or policy.spec.mode == "observe",
+        capabilities=run.capabilities,
+    )
+
+
+def _each_turn(session: RunSession, engine: Engine, wake: Wake) -> Callable[[float], None]:
+    def keep(now_s: float) -> None:
+        if engine.watched:
+            wake.follow(engine.watched)
+        wake.rearm()
+        session.lease.renew(now_s)
+        if session.lease.is_lost():
+            raise Fenced(f"another supervisor took this run over (epoch above {session.epoch}); this one leaves it alone")
+
+    return keep
+
+
+@contextmanager
+def _stop_signals(daemon: Daemon, wake: threading.Event) -> Iterator[None]:
+    """SIGTERM and SIGINT ask the run to stop after a checkpoint; a second one does not wait."""
+
+    def asked(number: int, frame: FrameType | None) -> None:
+        del frame
+        daemon.want_stop(signal.Signals(number).name)
+        wake.set()
+
+    old = {number: signal.signal(number, asked) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def _iso(wall_s: float) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(wall_s, UTC).isoformat(timespec="seconds")

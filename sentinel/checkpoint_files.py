@@ -1,0 +1,219 @@
+"""Checkpoints as files: which are there, whether every byte of one is as its manifest says, and moving bad ones aside.
+
+A directory `checkpoints/step-N` with a readable manifest.json of that step is a checkpoint; anything else is an unfinished
+save. Nothing is ever deleted: `quarantine_above` renames into `quarantine/attempt-NNNN/`. It judges no training and picks no
+checkpoint.
+
+    for found in list_checkpoints(run_dir):
+        ok, reason, digest = verify_checkpoint(run_dir / found.path)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from sentinel.client.atomic_file import fsync_directory
+from sentinel.client.strict_json import loads
+
+CHECKPOINTS = "checkpoints"
+QUARANTINE = "quarantine"
+MANIFEST = "manifest.json"
+ENTRIES_MAX = 100_000
+MANIFEST_BYTES_MAX = 64 << 20
+COLLISIONS_MAX = 10_000
+_NAME = re.compile(r"step-(\d{1,15})")
+_ASIDE = re.compile(r"\..*|.*(tmp|temp|partial).*", re.IGNORECASE)  # never a checkpoint, whatever it holds
+_CURSOR_KEYS = ("samples_end", "cursor", "data_cursor", "samples", "samples_consumed")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFound:
+    """A checkpoint with a readable manifest; `path` is relative to the run directory, `digest` the manifest's sha256."""
+
+    step: int
+    path: str
+    attempt: int
+    samples_end: int
+    digest: str
+
+
+class Verification(NamedTuple):
+    """What a check of every byte said. `digest` is the manifest's sha256, None when there is no manifest to speak of."""
+
+    ok: bool
+    reason: str
+    digest: str | None
+
+
+class Moved(NamedTuple):
+    """One rename into quarantine; both paths relative to the run directory."""
+
+    source: str
+    target: str
+
+
+def list_checkpoints(run_dir: Path) -> list[CheckpointFound]:
+    """Every checkpoint of the run by rising step. Unreadable ones are left out; OSError only for the directory itself."""
+    found = (read_checkpoint(run_dir, name) for name in list_entries(run_dir) if step_of_name(name) is not None)
+    return sorted((checkpoint for checkpoint in found if checkpoint is not None), key=lambda checkpoint: checkpoint.step)
+
+
+def list_entries(run_dir: Path) -> list[str]:
+    """Names of the directories in checkpoints/, sorted; empty when there is none yet. OSError when it cannot be read."""
+    try:
+        with os.scandir(run_dir / CHECKPOINTS) as entries:
+            names = [entry.name for _, entry in zip(range(ENTRIES_MAX), entries, strict=False) if entry.is_dir()]
+    except FileNotFoundError:
+        return []
+    return sorted(names)
+
+
+def step_of_name(name: str) -> int | None:
+    """The step in `step-00001000`; None for any other name."""
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def read_checkpoint(run_dir: Path, name: str) -> CheckpointFound | None:
+    """The checkpoint in checkpoints/`name`; None when it has no manifest of its own step that can be read."""
+    try:
+        manifest, digest = _read_manifest(run_dir / CHECKPOINTS / name)
+    except (OSError, ValueError):
+        return None
+    step = _whole(manifest.get("step"))
+    if step is None or step != step_of_name(name):
+        return None
+    return CheckpointFound(step, f"{CHECKPOINTS}/{name}", _whole(manifest.get("attempt")) or 0, _cursor(manifest), digest)
+
+
+def verify_checkpoint(path: Path) -> Verification:
+    """Compare size and sha256 of every file with the manifest. Reads all of it: seconds per gigabyte. Never raises."""
+    try:
+        manifest, digest = _read_manifest(path)
+    except OSError as error:
+        return Verification(False, f"{path / MANIFEST}: cannot be read ({error.strerror})", None)
+    except ValueError as error:
+        return Verification(False, f"{path / MANIFEST}: is not a manifest ({error})", None)
+    named, written = step_of_name(path.name), manifest.get("step")
+    if named is None or written != named:
+        return Verification(False, f"{path}: the manifest is of step {written!r}, the directory is not", digest)
+    count, size = 0, 0
+    try:
+        for name, bytes_expected, sha256 in _listed_files(manifest):
+            problem = _check_file(path, name, bytes_expected, sha256)
+            if problem:
+                return Verification(False, problem, digest)
+            count, size = count + 1, size + bytes_expected
+    except ValueError as error:
+        return Verification(False, f"{path / MANIFEST}: {error}", digest)
+    if count == 0:
+        return Verification(False, f"{path / MANIFEST}: lists no files", digest)
+    return Verification(True, f"{count} files, {size} bytes match their digests", digest)
+
+
+def quarantine_above(run_dir: Path, step: int, attempt: int) -> tuple[Moved, ...]:
+    """Move every checkpoint above `step`, and every unfinished save, to quarantine/attempt-NNNN/. Done twice, it moves nothing.
+
+    Call it when the attempt's processes are gone: a save still being written would be taken away under its writer.
+    Raises OSError when a rename fails; what was moved before stays moved.
+    """
+    assert step >= 0, f"a step is not negative: {step}"
+    assert attempt >= 0, f"an attempt is not negative: {attempt}"
+    doomed = [name for name in list_entries(run_dir) if _is_above_or_unfinished(run_dir, name, step)]
+    if not doomed:
+        return ()
+    folder = run_dir / QUARANTINE / f"attempt-{attempt:04d}"
+    folder.mkdir(parents=True, exist_ok=True)
+    moved = []
+    for name in doomed:
+        source, target = run_dir / CHECKPOINTS / name, _free_place(folder, name)
+        try:
+            os.rename(source, target)
+        except FileNotFoundError:
+            continue  # moved or finished by somebody else between the look and the act
+        moved.append(Moved(f"{CHECKPOINTS}/{name}", f"{QUARANTINE}/{folder.name}/{target.name}"))
+    for touched in (folder, folder.parent, run_dir, run_dir / CHECKPOINTS):
+        fsync_directory(touched)
+    return tuple(moved)
+
+
+def _is_above_or_unfinished(run_dir: Path, name: str, step: int) -> bool:
+    named = step_of_name(name)
+    if named is not None and named > step:
+        return True
+    if named is None and _ASIDE.fullmatch(name):
+        return True
+    is_ours = name.startswith("step-")  # anything else in there is somebody's own and stays
+    return is_ours and not os.path.lexists(run_dir / CHECKPOINTS / name / MANIFEST)
+
+
+def _free_place(folder: Path, name: str) -> Path:
+    """`folder/name`, or `folder/name.2`, `.3` … when that is taken: a rename would replace an empty directory silently."""
+    for number in range(1, COLLISIONS_MAX):
+        place = folder / (name if number == 1 else f"{name}.{number}")
+        if not os.path.lexists(place):
+            return place
+    raise FileExistsError(17, "no free name in quarantine; move its older entries elsewhere", str(folder / name))
+
+
+def _read_manifest(path: Path) -> tuple[dict[str, Any], str]:
+    """The manifest and its sha256. Raises OSError, or ValueError for what is no JSON object."""
+    with open(path / MANIFEST, "rb") as file:
+        data = file.read(MANIFEST_BYTES_MAX)
+    try:
+        manifest = loads(data)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(manifest, dict):
+        raise ValueError("not a JSON object")
+    return manifest, hashlib.sha256(data).hexdigest()
+
+
+def _listed_files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, int, str]]:
+    """(name, bytes, sha256) of every file. ValueError for an entry that says less, or that points out of the checkpoint."""
+    files = manifest.get("files")
+    if not isinstance(files, dict):
+        raise ValueError("files: is not an object of names")
+    for name, entry in sorted(files.items()):
+        size = _whole(entry.get("bytes", entry.get("size"))) if isinstance(entry, dict) else None
+        sha256 = entry.get("sha256") if isinstance(entry, dict) else None
+        if size is None or not isinstance(sha256, str):
+            raise ValueError(f"files: {name}: needs 'bytes' and 'sha256'")
+        where = PurePosixPath(name)
+        if where.is_absolute() or ".." in where.parts or "\0" in name:
+            raise ValueError(f"files: {name!r} lies outside the checkpoint")
+        yield name, size, sha256
+
+
+def _check_file(path: Path, name: str, size: int, sha256: str) -> str:
+    """What is wrong with one file, empty when nothing is."""
+    try:
+        with open(path / name, "rb") as file:
+            actual = os.fstat(file.fileno()).st_size
+            if actual != size:
+                return f"{path / name}: {actual} bytes, the manifest says {size}"
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        return f"{path / name}: cannot be read ({error.strerror})"
+    return "" if digest == sha256.lower() else f"{path / name}: sha256 is {digest[:12]}…, the manifest says {sha256[:12]}…"
+
+
+def _cursor(manifest: Mapping[str, Any]) -> int:
+    """The data cursor under whatever name the trainer gives it; 0 when it says nothing."""
+    nested = manifest.get("data")
+    for fields in (manifest, nested if isinstance(nested, dict) else {}):
+        for key in _CURSOR_KEYS:
+            value = _whole(fields.get(key))
+            if value is not None:
+                return value
+    return 0
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

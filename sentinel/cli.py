@@ -1,0 +1,101 @@
+"""The command line: parse and print, nothing else. Rooms are imported inside the commands, so that `--help` is instant."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sentinel.errors import SentinelError
+
+app = typer.Typer(
+    name="sentinel",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Watches a long pretraining run from outside, repairs it, proves the repair, and pages a person last.",
+)
+policy_app = typer.Typer(no_args_is_help=True, help="Remediation policies.")
+app.add_typer(policy_app, name="policy")
+
+RunDir = Annotated[Path, typer.Argument(help="The run's directory.", metavar="RUN_DIR")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+
+
+@app.command()
+def run(
+    command: Annotated[list[str] | None, typer.Argument(help="The training command, after --.", metavar="-- CMD...")] = None,
+    policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
+    run_dir: Annotated[Path | None, typer.Option(help="Where the run lives; default runs/<program name>.")] = None,
+    observe_only: Annotated[bool, typer.Option("--observe-only", help="Decide and record, change nothing.")] = False,
+) -> None:
+    """Launch a training command, or adopt the one that is running; watch it; repair it.
+
+    Exit codes: 0 the run finished, 1 it failed and recovery is exhausted, 2 usage or policy error, 130 stopped.
+    """
+    from sentinel.app import RunRequest, supervise
+    from sentinel.view.choose import choose_narrator
+
+    words = tuple(command or ())
+    place = run_dir or Path("runs") / (Path(words[0]).stem if words else "run")
+    raise typer.Exit(supervise(RunRequest(place, policy, words, os.getcwd(), observe_only), choose_narrator(place)))
+
+
+@app.command()
+def status(run_dir: RunDir, as_json: Json = False) -> None:
+    """What the run is doing now."""
+    from sentinel.report.reading import read_status
+    from sentinel.report.text import status_text
+
+    document = read_status(run_dir)
+    print(_dump(document) if as_json else status_text(document))
+
+
+@app.command()
+def incidents(run_dir: RunDir, as_json: Json = False) -> None:
+    """Every incident of the run: what broke, what was tried, how it ended."""
+    from sentinel.report.reading import read_incidents
+    from sentinel.report.text import incidents_text
+
+    documents = read_incidents(run_dir)
+    print(_dump(documents) if as_json else incidents_text(documents))
+
+
+@app.command()
+def stop(
+    run_dir: RunDir,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for the run to stop.", min=0.0)] = 900.0,
+) -> None:
+    """Stop the run after a checkpoint, whether or not a supervisor is alive."""
+    from sentinel.stop import stop_run
+
+    print(stop_run(run_dir, timeout))
+
+
+@policy_app.command("check")
+def policy_check(file: Annotated[Path, typer.Argument(help="The policy file.", metavar="FILE")]) -> None:
+    """Refuse what cannot work, with the line, a caret and the remedy. Exit code 2 when there is anything to mend."""
+    from sentinel.policy_file import check_file
+
+    print(check_file(file))
+
+
+def _dump(document: object) -> str:
+    from sentinel.client.strict_json import dumps
+
+    return dumps(document)
+
+
+def main() -> None:
+    """Entry point: what a person can cause ends in a sentence and exit code 2, never in a traceback."""
+    try:
+        app()
+    except SentinelError as error:
+        print(str(error), file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)

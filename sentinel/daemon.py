@@ -1,0 +1,170 @@
+"""The loop: gather events, decide, write the facts down, act; outcomes come back as events.
+
+`turn` is one round without any waiting, so the simulator drives this very loop over a simulated world. Whatever is slow
+(starting processes, digests, pages) happens behind the runner and never here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sentinel.clock import Clock
+from sentinel.engine import Engine
+from sentinel.model.actions import Action, StartAttempt
+from sentinel.model.events import ActionDone, ActionFailed, Event, StopWanted, SupervisorStarted, Tick
+from sentinel.model.facts import ActionDecided, Entry, Fact
+from sentinel.model.readings import Reading, StepReading
+
+TICK_S = 1.0  # hangs are judged, and files looked at, at least this often
+RETRIES_MAX = 20  # an action that may work later is asked for again so often, then the engine is told it failed
+FLUSH_S = 20.0  # after the run's end: how long pages and other last actions may still take
+
+
+class Telemetry(Protocol):
+    def follow(self, attempt: int) -> None: ...
+    def poll(self, now_s: float) -> Sequence[Reading]: ...
+    @property
+    def has_more(self) -> bool: ...
+
+
+class Runner(Protocol):
+    def submit(self, action: Action) -> None: ...
+    def outcomes(self) -> Sequence[ActionDone | ActionFailed]: ...
+
+
+class FactLog(Protocol):
+    def append(self, at_s: float, facts: Sequence[Fact], epoch: int) -> tuple[Entry, ...]: ...
+
+
+class Narrator(Protocol):
+    """Who tells a person what happens; must return at once."""
+
+    def facts(self, entries: Sequence[Entry], engine: Engine) -> None: ...
+    def step(self, reading: StepReading) -> None: ...
+    def turn(self, now_s: float, engine: Engine) -> None: ...
+
+
+class Silent:
+    """The narrator that says nothing."""
+
+    def facts(self, entries: Sequence[Entry], engine: Engine) -> None: ...
+    def step(self, reading: StepReading) -> None: ...
+    def turn(self, now_s: float, engine: Engine) -> None: ...
+
+
+@dataclass(slots=True)
+class Due:
+    """A decided action that waits for its time, or for another try."""
+
+    action: Action
+    at_s: float
+    tries: int = 0
+
+
+class Daemon:
+    def __init__(
+        self, engine: Engine, journal: FactLog, telemetry: Telemetry, runner: Runner, epoch: int, narrator: Narrator | None = None
+    ) -> None:
+        self.engine = engine
+        self._journal = journal
+        self._telemetry = telemetry
+        self._runner = runner
+        self._epoch = epoch
+        self._narrator: Narrator = narrator or Silent()
+        self._due: dict[str, Due] = {}
+        self._running: dict[str, Due] = {}
+        self._followed = 0
+        self._stops: list[str] = []
+        self._ended_s: float | None = None
+
+    def start(self, now_s: float, event: SupervisorStarted) -> None:
+        """First event of the session; then everything that was decided and never confirmed is asked for again."""
+        left_over = list(self.engine.state.pending.values())
+        self._handle(now_s, event)
+        for action in left_over:
+            if action.key in self.engine.state.pending:
+                self._schedule(action)
+        self._submit(now_s)
+
+    def want_stop(self, by: str) -> None:
+        """Safe to call from a signal handler: only appends."""
+        self._stops.append(by)
+
+    def turn(self, now_s: float) -> float:
+        """One round; returns how many seconds may pass before the next unless something wakes the loop."""
+        for outcome in self._runner.outcomes():
+            self._outcome(now_s, outcome)
+        while self._stops:
+            self._handle(now_s, StopWanted(self._stops.pop(0)))
+        switched = self.engine.watched not in (0, self._followed)
+        if switched:
+            self._followed = self.engine.watched
+            self._telemetry.follow(self._followed)
+        for reading in self._telemetry.poll(now_s) if self._followed else ():
+            self._handle(now_s, reading)
+        if not self._telemetry.has_more:
+            self._handle(now_s, Tick())
+        self._submit(now_s)
+        self._narrator.turn(now_s, self.engine)
+        if self.engine.state.ended and self._ended_s is None:
+            self._ended_s = now_s
+        if self._telemetry.has_more or switched or self.engine.watched != self._followed:
+            return 0.0  # another attempt to look at: its first writes must not wait for the next tick
+        return min([TICK_S, *(max(0.0, due.at_s - now_s) for due in self._due.values())])
+
+    def is_over(self, now_s: float) -> bool:
+        """The run has ended and its last actions are done, or have had their time."""
+        if self._ended_s is None:
+            return False
+        return not (self._due or self._running) or now_s - self._ended_s > FLUSH_S
+
+    def _handle(self, now_s: float, event: Event) -> None:
+        facts = self.engine.handle(now_s, event)
+        if facts:
+            entries = self._journal.append(now_s, facts, self._epoch)
+            for fact in facts:
+                if isinstance(fact, ActionDecided):
+                    self._schedule(fact.action)
+            self._narrator.facts(entries, self.engine)
+        if isinstance(event, StepReading):
+            self._narrator.step(event)
+
+    def _schedule(self, action: Action) -> None:
+        self._due[action.key] = Due(action, action.not_before_s if isinstance(action, StartAttempt) else 0.0)
+
+    def _submit(self, now_s: float) -> None:
+        """Hand over what is due and still wanted, in the order it was decided."""
+        for key, due in list(self._due.items()):
+            if key not in self.engine.state.pending:
+                del self._due[key]
+            elif due.at_s <= now_s:
+                del self._due[key]
+                due.tries += 1
+                self._running[key] = due
+                self._runner.submit(due.action)
+
+    def _outcome(self, now_s: float, outcome: ActionDone | ActionFailed) -> None:
+        due = self._running.pop(outcome.key, None)
+        if due is not None and isinstance(outcome, ActionFailed) and outcome.retry_in_s is not None and due.tries < RETRIES_MAX:
+            due.at_s = now_s + outcome.retry_in_s
+            self._due[outcome.key] = due
+            return
+        self._handle(now_s, outcome)
+
+
+def run_until_over(daemon: Daemon, clock: Clock, wake: threading.Event, each_turn: Callable[[float], None]) -> None:
+    """Turn until the run is over, sleeping between turns until something is written, done, or a second has passed.
+
+    `each_turn` rearms `wake`, renews the lease, and raises Fenced when it is lost.
+    """
+    while True:
+        now_s = clock.now_s()
+        each_turn(now_s)
+        timeout_s = daemon.turn(now_s)
+        if daemon.is_over(clock.now_s()):
+            return
+        if timeout_s > 0:
+            clock.wait(wake, timeout_s)

@@ -1,0 +1,71 @@
+"""The JSON documents of `sentinel status --json` and `sentinel incidents --json`. Other programs build on these keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sentinel.goodput import account
+from sentinel.model.incidents import Incident, Try
+from sentinel.model.state import RunState
+
+
+def status_document(state: RunState, now_s: float, step: int | None, supervisor: str) -> dict[str, Any]:
+    """`step`: the newest step in the stream, None when unknown. `supervisor`: alive | gone."""
+    attempt = state.attempt
+    ledger = account(state, now_s)
+    open_incidents = state.open_incidents
+    current = open_incidents[-1] if open_incidents else None
+    return {
+        "run": state.run_id,
+        "state": state.label,
+        "reason": state.end_reason or state.held or "",
+        "attempt": attempt.attempt if attempt else None,
+        "step": step if step is not None else (attempt.last_step or attempt.resumed_step if attempt else None),
+        "goodput": round(ledger.goodput_ratio, 4),
+        "ledger_s": {name: round(value, 3) for name, value in ledger.seconds.items()},
+        "wall_s": round(ledger.total_s, 3),
+        "open_incident": incident_document(current) if current else None,
+        "incidents": len(state.incidents),
+        "policy": state.policy_name,
+        "observe_only": state.observe_only,
+        "blind": dict(state.blind),
+        "supervisor": supervisor,
+    }
+
+
+def incident_document(incident: Incident) -> dict[str, Any]:
+    """Both times count from the moment the fault was first visible in what the trainer wrote."""
+    restored = incident.restored_s
+    return {
+        "id": incident.id,
+        "kind": str(incident.kind),
+        "severity": incident.severity,
+        "state": str(incident.state),
+        "onset_step": incident.onset_step,
+        "detected_step": incident.detected_step,
+        "time_to_detect_s": round(max(0.0, incident.detected_s - incident.visible_s), 3),
+        "time_to_recover_s": round(max(0.0, restored - incident.visible_s), 3) if restored is not None else None,
+        "steps_lost": incident.steps_lost,
+        "reason": incident.reason,
+        "verdict": incident.verdict,
+        "alert": incident.alert,
+        "benign": incident.benign,
+        "blamed_rank": incident.blamed_rank,
+        "remedies": [_try_document(t) for t in incident.tries],
+        "pages": list(incident.pages),
+    }
+
+
+def _try_document(tried: Try) -> dict[str, Any]:
+    remedy = tried.remedy
+    return {
+        "rung": remedy.rung,
+        "words": list(remedy.words),
+        "rollback_to_step": remedy.rollback_to_step,
+        "skip": [[r.start, r.end] for r in remedy.skip],
+        "lr_scale": remedy.lr_scale,
+        "clip_norm": remedy.clip_norm,
+        "attempt": tried.attempt,
+        "outcome": str(tried.outcome),
+        "reason": tried.reason or remedy.reason,
+    }

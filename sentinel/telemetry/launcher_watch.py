@@ -1,0 +1,62 @@
+"""Asks the launcher about the attempt and reports its view when it changed. Not being able to look is blindness, not death.
+
+A look may cost a walk through every process of the machine, so it is taken every LOOK_EVERY_S, and at once when the keeper's
+files changed. An attempt that has exited stays exited and is looked at no more.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sentinel.launcher.contract import Launcher
+from sentinel.model.attempts import AttemptView, Exited, Unseen
+from sentinel.model.readings import LauncherReading, Reading
+from sentinel.telemetry.source import Sight
+
+LOOK_EVERY_S = 0.5
+_TOLD_BY = ("exit.json", "keeper.json")
+
+Signature = tuple[int, int] | None
+
+
+class LauncherWatch:
+    """The launcher's view of one attempt."""
+
+    def __init__(self, launcher: Launcher, run_dir: Path, attempt: int, sight: Sight | None = None) -> None:
+        self.attempt = attempt
+        self._launcher = launcher
+        self._folder = run_dir / "attempts" / f"{attempt:04d}"
+        self._sight = sight if sight is not None else Sight("launcher")
+        self._view: AttemptView | None = None
+        self._looked_s: float | None = None
+        self._signatures: tuple[Signature, ...] = ()
+
+    @property
+    def has_more(self) -> bool:
+        return False
+
+    def poll(self, now_s: float) -> list[Reading]:
+        """The view if it is due and new: at most one of each, a word on sight and a view."""
+        signatures = tuple(_signature(self._folder / name) for name in _TOLD_BY)
+        is_due = self._looked_s is None or now_s - self._looked_s >= LOOK_EVERY_S or signatures != self._signatures
+        if not is_due or isinstance(self._view, Exited):
+            return []
+        self._looked_s, self._signatures = now_s, signatures
+        view = self._launcher.observe(self.attempt)
+        if isinstance(view, Unseen):
+            self._view = None  # whatever is seen next is news
+            return [*self._sight.lost(view.reason)]
+        out: list[Reading] = [*self._sight.regained()]
+        if view != self._view:
+            self._view = view
+            out.append(LauncherReading(view))
+        return out
+
+
+def _signature(path: Path) -> Signature:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_ino

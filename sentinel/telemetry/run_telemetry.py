@@ -1,0 +1,88 @@
+"""Every source of the current attempt as one, in the order things happened.
+
+The launcher is asked before the stream is read and its word on the exit is given after: once an exit was seen, everything the
+trainer ever wrote is in the file, so reading the stream, the heartbeats and the checkpoints to their end first loses nothing.
+
+    telemetry = RunTelemetry(run_dir, launcher)
+    telemetry.follow(3)
+    for reading in telemetry.poll(now_s): ...      # and again at once while telemetry.has_more
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sentinel.launcher.contract import Launcher
+from sentinel.model.attempts import Exited
+from sentinel.model.readings import LauncherReading, Reading
+from sentinel.telemetry.checkpoints import Checkpoints
+from sentinel.telemetry.heartbeats import Heartbeats
+from sentinel.telemetry.launcher_watch import LauncherWatch
+from sentinel.telemetry.metrics_jsonl import MetricsStream
+from sentinel.telemetry.source import Sight
+
+
+class RunTelemetry:
+    """A `Source` over the sources of one run. Nothing is seen before `follow` names an attempt."""
+
+    def __init__(self, run_dir: Path, launcher: Launcher) -> None:
+        self.run_dir = Path(os.path.realpath(run_dir))
+        self.attempt: int | None = None
+        self._launcher = launcher
+        self._sight_of_stream, self._sight_of_beats = Sight("metrics"), Sight("heartbeats")
+        self._sight_of_launcher = Sight("launcher")
+        self._checkpoints = Checkpoints(self.run_dir)
+        self._stream: MetricsStream | None = None
+        self._beats: Heartbeats | None = None
+        self._watch: LauncherWatch | None = None
+        self._exit: LauncherReading | None = None
+
+    @property
+    def has_more(self) -> bool:
+        """True when there is more to read at once. The exit of an attempt is held back until then."""
+        return (self._stream is not None and self._stream.has_more) or self._checkpoints.has_more
+
+    @property
+    def damaged_lines(self) -> int:
+        """Lines of the attempt's stream that could not be read."""
+        return 0 if self._stream is None else self._stream.damaged
+
+    def follow(self, attempt: int) -> None:
+        """Look at this attempt from now on, from the beginning of its files. Following it already changes nothing."""
+        if attempt == self.attempt:
+            return
+        self.close()
+        self.attempt = attempt
+        self._stream = MetricsStream(self.run_dir, attempt, self._sight_of_stream)
+        self._beats = Heartbeats(self.run_dir, attempt, self._sight_of_beats)
+        self._watch = LauncherWatch(self._launcher, self.run_dir, attempt, self._sight_of_launcher)
+        self._checkpoints.look_again()
+
+    def poll(self, now_s: float) -> list[Reading]:
+        """What is new, oldest first, a bounded batch: life, receipt, steps, beats, checkpoints, and the exit last of all."""
+        if self._stream is None or self._beats is None or self._watch is None:
+            return []
+        out: list[Reading] = []
+        for reading in self._watch.poll(now_s):
+            if isinstance(reading, LauncherReading) and isinstance(reading.view, Exited):
+                self._exit = reading
+                self._stream.look_again()
+                self._checkpoints.look_again()
+            else:
+                out.append(reading)
+        out += self._stream.poll(now_s)
+        if self._exit is not None and not self._stream.has_more:
+            out += self._stream.finish()
+        out += self._beats.poll(now_s)
+        out += self._checkpoints.poll(now_s)
+        if self._exit is not None and not self.has_more:
+            out.append(self._exit)
+            self._exit = None
+        return out
+
+    def close(self) -> None:
+        """Give back the open file. Another `follow` starts afresh."""
+        if self._stream is not None:
+            self._stream.close()
+        self.attempt = self._stream = self._beats = self._watch = self._exit = None

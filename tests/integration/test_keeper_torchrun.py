@@ -1,0 +1,84 @@
+"""The keeper above a real torchrun: what its status hides, what its table tells, and how long a death takes to be told.
+
+More of the same runs in tests/conformance against torchrun and its double alike.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sentinel.model.attempts import AttemptSpec, Exited, ExitReport, Overrides
+from tests.conformance.launcher_world import Job, LocalWorld
+
+TWO = Job(ranks=2)
+TOLD_WITHIN_S = 2.5  # counts in every recovery
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[LocalWorld]:
+    world = LocalWorld(tmp_path, real_torchrun=True)
+    yield world
+    world.close()
+
+
+def run_script(world: LocalWorld, script: str, ranks: int = 2) -> ExitReport:
+    """The report of a torchrun of this script, which ends by itself."""
+    path = world.run_dir / "script.py"
+    path.write_text(script)
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", str(path))
+    world.spec(1, TWO)  # so that the world looks for strays of this attempt
+    world.launcher().ensure_started(AttemptSpec(1, torchrun, str(world.run_dir), None, Overrides()))
+    report = world.until_view(1, Exited).report
+    assert isinstance(report, ExitReport)
+    return report
+
+
+@pytest.mark.parametrize("peers_leave", [True, False], ids=["peers leave", "peers must be killed"])
+def test_a_death_is_told_in_time(world: LocalWorld, peers_leave: bool) -> None:
+    job = Job(ranks=2, ignores_sigterm=not peers_leave)
+    world.launcher().ensure_started(world.spec(1, job))
+    world.until_running(1, job)
+    killed_at = time.time()
+    world.signal_rank(1, 1, signal.SIGKILL)
+    report = world.until_view(1, Exited).report
+    took_s = (world.folder(1) / "exit.json").stat().st_mtime - killed_at
+    print(f"SIGKILL of a rank to exit.json: {took_s:.2f} s")
+    assert report.first_failed_rank == 1
+    assert report.ranks[1].signal == signal.SIGKILL
+    assert took_s < TOLD_WITHIN_S + (0 if peers_leave else 2.0)
+
+
+def test_workers_that_fail_before_their_first_heartbeat_are_known_by_the_table(world: LocalWorld) -> None:
+    report = run_script(world, "import os, sys\nsys.exit(3 if os.environ['RANK'] == '1' else 0)\n")
+    failed = next(rank for rank in report.ranks if rank.rank == 1)
+    assert (failed.code, failed.source) == (3, "launcher")
+    assert report.first_failed_rank == 1
+    assert report.command_status == 1
+
+
+def test_a_single_worker_that_crashes_at_import_is_one_rank_with_its_own_code(world: LocalWorld) -> None:
+    report = run_script(world, "import no_such_module\n", ranks=1)
+    assert [(rank.rank, rank.code, rank.source) for rank in report.ranks] == [(0, 1, "launcher")]
+
+
+def test_a_killed_torchrun_takes_its_workers_with_it_although_they_have_sessions_of_their_own(world: LocalWorld) -> None:
+    world.launcher().ensure_started(world.spec(1, TWO))
+    world.until_running(1, TWO)
+    command_pid = json.loads((world.folder(1) / "keeper.json").read_text())["command_pid"]
+    workers = [child.pid for child in psutil.Process(command_pid).children()]
+    assert all(os.getsid(pid) == pid for pid in workers), "a torchrun habit this house relies on"
+    os.kill(command_pid, signal.SIGKILL)
+    report = world.until_view(1, Exited).report
+    assert report.command_status == -signal.SIGKILL
+    assert [(rank.signal, rank.source) for rank in report.ranks] == [(signal.SIGKILL, "reaped")] * 2
+    assert report.first_failed_rank is None
+    assert report.reason.startswith("the command was ended by signal 9 (SIGKILL)")

@@ -1,0 +1,96 @@
+"""Endings: finished, stopped, failed."""
+
+from __future__ import annotations
+
+import pytest
+
+from sentinel.detectors.crash import Ended, Failed, Finished, Stopped
+from sentinel.model.attempts import ExitReport, RankExit
+from sentinel.model.findings import Finding, Kind
+from tests.unit.detectors.senses_kit import feed, make_senses, row
+
+
+def left(rank: int, code: int | None = None, signal: int | None = None, error: str | None = None) -> RankExit:
+    return RankExit(rank, code, signal, "record" if code is not None else "reaped", error)
+
+
+def ended(
+    *ranks: RankExit,
+    status: int | None = 1,
+    first: int | None = None,
+    finished: bool = False,
+    stop: bool = False,
+    nan: bool = False,
+) -> Ended:
+    senses = make_senses()
+    feed(senses, [row(step, loss=float("nan") if nan and step >= 8 else 2.0) for step in range(1, 11)])
+    return senses.exit(ExitReport(status, ranks, first), finished=finished, stop_requested=stop, now_s=99.0)
+
+
+def failure(how: Ended) -> Finding:
+    assert isinstance(how, Failed)
+    return how.finding
+
+
+def test_the_end_line_and_zeros_are_finished() -> None:
+    assert isinstance(ended(left(0, 0), left(1, 0), status=0, finished=True), Finished)
+    assert isinstance(ended(left(0, 0), left(1, 0), status=0), Finished)
+    assert isinstance(ended(status=0), Finished)
+
+
+def test_a_crash_after_the_end_line_is_finished_and_told() -> None:
+    how = ended(left(0, 0), left(1, None, 11), finished=True)
+    assert isinstance(how, Finished)
+    assert "SIGSEGV" in how.reason
+
+
+def test_sixes_are_stopped_though_the_command_says_one() -> None:
+    assert ended(left(0, 6), left(1, 6), stop=True) == Stopped(True, True, "stop was requested; ranks exited 6")
+    how = ended(left(0, 6), left(1, 6))
+    assert isinstance(how, Stopped)
+    assert not how.requested
+
+
+def test_killed_after_a_requested_stop_is_stopped_but_not_saved() -> None:
+    how = ended(left(0, None, 9), left(1, None, 9), status=-9, stop=True)
+    assert isinstance(how, Stopped)
+    assert not how.saved
+
+
+def test_a_killed_rank_is_a_crash_with_the_signal_s_name() -> None:
+    finding = failure(ended(left(0, None, 15), left(1, None, 9), first=1))
+    assert (finding.kind, finding.blamed_rank, finding.onset_step, finding.detected_step) == (Kind.CRASH, 1, None, 10)
+    assert "rank 1 was killed by SIGKILL" in finding.reason
+    assert finding.retryable
+
+
+def test_without_a_first_rank_the_one_that_was_not_merely_terminated_is_blamed() -> None:
+    assert failure(ended(left(0, None, 15), left(1, 1, error="RuntimeError: boom"), left(2, None, 15))).blamed_rank == 1
+
+
+@pytest.mark.parametrize(("code", "word"), [(3, "configuration"), (4, "data")])
+def test_configuration_and_data_errors_are_not_retried(code: int, word: str) -> None:
+    finding = failure(ended(left(0, code, error="KeyError: 'lr'"), left(1, None, 15)))
+    assert not finding.retryable
+    assert finding.kind is Kind.CRASH
+    assert word in finding.reason
+    assert "KeyError" in finding.reason
+
+
+def test_five_is_non_finite_with_the_onset_the_stream_showed() -> None:
+    finding = failure(ended(left(0, 5), left(1, 5), nan=True))
+    assert (finding.kind, finding.severity, finding.onset_step) == (Kind.NON_FINITE, "critical", 8)
+
+
+def test_five_without_a_trace_in_the_stream_dates_to_the_step_that_was_not_reported() -> None:
+    assert failure(ended(left(0, 5))).onset_step == 11
+
+
+def test_without_ranks_the_command_s_status_speaks() -> None:
+    assert "killed by SIGKILL" in failure(ended(status=-9)).reason
+    assert "exited 2" in failure(ended(status=2)).reason
+    assert "unknown" in failure(ended(status=None)).reason
+
+
+def test_an_unknown_signal_keeps_its_number() -> None:
+    assert "signal 63" in failure(ended(left(0, None, 63))).reason

@@ -1,0 +1,288 @@
+"""The journal keeps what it acknowledged, in order, for one writer at a time, and explains itself when it cannot."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from sentinel.errors import Fenced, JournalError
+from sentinel.journal.store import Journal
+from sentinel.model.facts import Entry, Held, Noted, StepsLost
+
+BOTH_MODES = pytest.mark.parametrize("mode", ["wal", "delete"])
+Mode = Literal["wal", "delete"]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "sentinel.db"
+
+
+def pragma(journal: Journal, name: str) -> object:
+    return journal._connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+
+def spoil(path: Path, sql: str) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute(sql)
+    connection.close()
+
+
+@BOTH_MODES
+def test_entries_come_back_in_order_with_number_time_and_epoch(path: Path, mode: Mode) -> None:
+    with Journal.open(path, mode=mode) as journal:
+        epoch = journal.claim_epoch()
+        first = journal.append(100.5, [Held("one"), StepsLost(1, 7)], epoch)
+        second = journal.append(101, [Noted("a", "b")], epoch)
+        assert first == (Entry(1, 100.5, 1, Held("one")), Entry(2, 100.5, 1, StepsLost(1, 7)))
+        assert tuple(journal.read_entries()) == first + second
+    with Journal.open(path) as again:
+        assert tuple(again.read_entries()) == first + second
+        assert tuple(again.read_entries(after_seq=2)) == second
+        assert again.last_at_s() == 101.0
+        assert again.epoch() == 1
+
+
+def test_a_new_journal_is_empty_at_epoch_zero(path: Path) -> None:
+    with Journal.open(path) as journal:
+        assert (list(journal.read_entries()), journal.last_at_s(), journal.epoch()) == ([], 0.0, 0)
+        assert journal.append(1.0, [], 0) == ()
+
+
+def test_more_entries_than_one_page_are_all_read(path: Path) -> None:
+    with Journal.open(path) as journal:
+        journal.append(1.0, [StepsLost(1, n) for n in range(5000)], 0)
+        assert [entry.seq for entry in journal.read_entries()] == list(range(1, 5001))
+
+
+def test_a_commit_is_synced_to_the_disk_before_append_returns(path: Path) -> None:
+    with Journal.open(path) as journal:
+        assert (pragma(journal, "journal_mode"), pragma(journal, "synchronous")) == ("wal", 2)  # FULL
+    with Journal.open(path, mode="delete") as journal:
+        assert (pragma(journal, "journal_mode"), pragma(journal, "synchronous")) == ("delete", 3)  # EXTRA
+
+
+def test_a_filesystem_that_may_be_remote_gets_no_write_ahead_log(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sentinel.journal.store.is_local", lambda folder: False)
+    with Journal.open(path) as journal:
+        assert pragma(journal, "journal_mode") == "delete"
+
+
+def test_a_supervisor_that_was_taken_over_can_write_no_more(path: Path) -> None:
+    with Journal.open(path) as old, Journal.open(path) as new:
+        mine = old.claim_epoch()
+        old.append(1.0, [Held("mine")], mine)
+        theirs = new.claim_epoch()
+        assert theirs == mine + 1
+        with pytest.raises(Fenced, match="epoch 2 took this run over from epoch 1"):
+            old.append(2.0, [Held("late"), Held("later")], mine)
+        new.append(3.0, [Held("theirs")], theirs)
+        assert [entry.fact for entry in old.read_entries()] == [Held("mine"), Held("theirs")]
+
+
+def test_a_journal_deleted_or_replaced_under_its_writer_is_noticed(path: Path) -> None:
+    with Journal.open(path) as journal:
+        path.rename(path.with_name("moved"))
+        with pytest.raises(JournalError, match=r"cannot append .*No such file"):
+            journal.append(1.0, [Held("x")], 0)
+        Journal.open(path, mode="delete").close()
+        with pytest.raises(JournalError, match="replaced by another file"):
+            journal.append(1.0, [Held("x")], 0)
+
+
+def test_an_epoch_that_was_never_claimed_is_a_bug(path: Path) -> None:
+    with Journal.open(path) as journal, pytest.raises(AssertionError, match="never claimed"):
+        journal.append(1.0, [Held("x")], 5)
+
+
+def test_a_batch_with_one_bad_fact_writes_nothing(path: Path) -> None:
+    with Journal.open(path) as journal:
+        with pytest.raises(TypeError):
+            journal.append(1.0, [Held("good"), Held(7)], 0)  # type: ignore[arg-type]
+        assert list(journal.read_entries()) == []
+
+
+@BOTH_MODES
+def test_a_reader_sees_what_is_committed_while_a_batch_is_being_written(path: Path, mode: Mode) -> None:
+    with Journal.open(path, mode=mode) as writer, Journal.open(path, read_only=True, busy_s=0) as reader:
+        writer.append(1.0, [Held("done")], 0)
+        with writer._transaction("test") as connection:
+            connection.execute("INSERT INTO facts (at_s, epoch, kind, body) VALUES (2, 0, 'Held', '{}')")
+            assert [entry.fact for entry in reader.read_entries()] == [Held("done")]
+            assert reader.last_at_s() == 1.0
+            connection.execute("DELETE FROM facts WHERE at_s = 2")
+
+
+def test_a_reader_half_way_through_does_not_hold_up_the_writer(path: Path) -> None:
+    with Journal.open(path, mode="delete", busy_s=0) as writer, Journal.open(path, read_only=True) as reader:
+        writer.append(1.0, [StepsLost(1, n) for n in range(3000)], 0)
+        entries = reader.read_entries()
+        next(entries)
+        writer.append(2.0, [Held("new")], 0)
+        assert len(list(entries)) == 3000
+
+
+def test_a_reader_cannot_write(path: Path) -> None:
+    Journal.open(path).close()
+    with Journal.open(path, read_only=True) as reader, pytest.raises(AssertionError, match="read-only"):
+        reader.append(1.0, [Held("x")], 0)
+
+
+@contextmanager
+def without_rights() -> Iterator[Path]:
+    """A directory that this process may look into and not write to, also when the tests run as root."""
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    me = os.geteuid()
+    try:
+        yield folder
+    finally:
+        os.seteuid(me)
+        folder.chmod(0o700)
+        shutil.rmtree(folder)
+
+
+def drop_rights(folder: Path) -> None:
+    for each in (folder, *folder.parents):
+        if each == Path("/tmp"):
+            break
+        each.chmod(0o555)
+    if os.geteuid() == 0:
+        os.seteuid(65534)
+
+
+def test_a_closed_journal_can_be_read_without_the_right_to_write() -> None:
+    with without_rights() as folder:
+        with Journal.open(folder / "sentinel.db") as journal:
+            journal.append(1.0, [Held("x")], 0)
+        (folder / "sentinel.db").chmod(0o444)
+        drop_rights(folder)
+        with Journal.open(folder / "sentinel.db", read_only=True) as reader:
+            assert [entry.fact for entry in reader.read_entries()] == [Held("x")]
+
+
+def test_a_live_journal_can_be_read_without_the_right_to_write() -> None:
+    with without_rights() as folder, Journal.open(folder / "sentinel.db") as journal:
+        journal.append(1.0, [Held("x")], 0)
+        for file in folder.iterdir():
+            file.chmod(0o444)
+        drop_rights(folder)
+        with Journal.open(folder / "sentinel.db", read_only=True) as reader:
+            assert [entry.fact for entry in reader.read_entries()] == [Held("x")]
+
+
+def test_a_journal_whose_writer_was_killed_can_be_read_without_the_right_to_write() -> None:
+    with without_rights() as folder:
+        with Journal.open(folder / "sentinel.db") as journal:
+            journal.append(1.0, [Held("x")], 0)
+            (folder / "left").mkdir()
+            for name in ("sentinel.db", "sentinel.db-wal", "sentinel.db-shm"):
+                shutil.copy(folder / name, folder / "left" / name)
+                (folder / "left" / name).chmod(0o444)
+        drop_rights(folder / "left")
+        with Journal.open(folder / "left" / "sentinel.db", read_only=True) as reader:
+            assert [entry.fact for entry in reader.read_entries()] == [Held("x")]
+
+
+def test_a_directory_that_cannot_be_written_is_named() -> None:
+    with without_rights() as folder:
+        drop_rights(folder)
+        with pytest.raises(JournalError, match=r"cannot open the journal.*check that the run directory exists") as told:
+            Journal.open(folder / "sentinel.db")
+        assert str(folder / "sentinel.db") in str(told.value)
+
+
+def test_looking_at_a_directory_without_a_journal_says_so_and_creates_none(path: Path) -> None:
+    with pytest.raises(JournalError, match=r"is .* the directory of a run"):
+        Journal.open(path, read_only=True)
+    assert not path.exists()
+
+
+def test_a_journal_locked_by_another_program_is_named_with_the_remedy(path: Path) -> None:
+    with Journal.open(path, busy_s=0.01) as journal:
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(JournalError, match=r"sentinel\.db: cannot append .*locked.*fuser"):
+            journal.append(1.0, [Held("x")], 0)
+        other.execute("ROLLBACK")
+        other.close()
+        assert journal.append(1.0, [Held("x")], 0)[0].seq == 1
+
+
+def fill(journal: Journal, acknowledged: list[Entry]) -> None:
+    for _ in range(1000):
+        acknowledged += journal.append(1.0, [Noted("filler", "x" * 3000)] * 3, 0)
+
+
+@BOTH_MODES
+def test_a_full_disk_is_named_and_loses_nothing_acknowledged(path: Path, mode: Mode) -> None:
+    with Journal.open(path, mode=mode) as journal:
+        pages = journal._connection.execute("PRAGMA page_count").fetchone()[0]
+        journal._connection.execute(f"PRAGMA max_page_count={pages + 20}")
+        acknowledged: list[Entry] = []
+        with pytest.raises(JournalError, match=r"cannot append .*the disk is full; free space under"):
+            fill(journal, acknowledged)
+        assert acknowledged
+        assert list(journal.read_entries()) == acknowledged
+        journal._connection.execute("PRAGMA max_page_count=100000")
+        assert journal.append(2.0, [Held("space again")], 0)
+
+
+def test_a_file_that_may_not_grow_is_named_and_loses_nothing_acknowledged(path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    acknowledged: list[Entry] = []
+    with Journal.open(path) as journal:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limits[1]))
+        try:
+            with pytest.raises(JournalError, match=r"sentinel\.db: cannot append"):
+                fill(journal, acknowledged)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert acknowledged
+    with Journal.open(path) as again:
+        assert list(again.read_entries())[: len(acknowledged)] == acknowledged
+
+
+def test_a_file_that_is_no_database_is_named_and_left_alone(path: Path) -> None:
+    path.write_text("not a database, " * 100)
+    for read_only in (False, True):
+        with pytest.raises(JournalError, match=r"sentinel\.db: cannot open .*damaged.*\.recover"):
+            Journal.open(path, read_only)
+    assert path.read_text() == "not a database, " * 100
+
+
+def test_a_damaged_page_is_found_when_the_run_is_taken_up(path: Path) -> None:
+    with Journal.open(path, mode="delete") as journal:
+        journal.append(1.0, [Noted("filler", "x" * 500)] * 100, 0)
+    content = bytearray(path.read_bytes())
+    content[4096 * 2 : 4096 * 6] = b"\xff" * 4096 * 4
+    path.write_bytes(content)
+    with pytest.raises(JournalError, match=r"damaged.*\.recover"):
+        Journal.open(path)
+
+
+@pytest.mark.parametrize("change", ["body = '{'", "body = x'00'", "kind = 7, body = x'00'", "at_s = 'noon'"])
+def test_a_damaged_entry_is_named_by_its_number(path: Path, change: str) -> None:
+    with Journal.open(path) as journal:
+        journal.append(1.0, [Held("one"), Held("two"), Held("three")], 0)
+    spoil(path, f"UPDATE facts SET {change} WHERE seq = 2")
+    with Journal.open(path) as journal:
+        entries = journal.read_entries()
+        assert next(entries).fact == Held("one")
+        with pytest.raises(JournalError, match=r"sentinel\.db: entry 2"):
+            next(entries)
+
+
+def test_a_missing_epoch_is_damage_not_a_fresh_start(path: Path) -> None:
+    Journal.open(path).close()
+    spoil(path, "DELETE FROM meta")
+    with Journal.open(path) as journal, pytest.raises(JournalError, match="epoch is missing"):
+        journal.claim_epoch()

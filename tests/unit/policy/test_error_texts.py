@@ -1,0 +1,188 @@
+"""Every mistake in a policy file prints its place, the line, a caret and the remedy, exactly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sentinel.errors import PolicyError
+from sentinel.policy_file import load_policy
+from tests.unit.policy.policies_in_words import GOOD
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch):
+    """Writes a file, loads it, and returns what it printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def load(old: str, new: str, text: str = GOOD) -> str:
+        assert old in text
+        Path("x.yaml").write_text(text.replace(old, new, 1), encoding="utf-8")
+        with pytest.raises(PolicyError) as error:
+            load_policy("x.yaml")
+        return str(error.value)
+
+    return load
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "printed"),
+    [
+        (
+            "    for: 2 steps", "    for: 2 stepz",
+            """\
+x.yaml:10:5: spec.rules[0].for: '2 stepz' is not a number of steps or a duration
+      for: 2 stepz
+      ^
+  remedy: write it as '2 steps' or '30s'""",
+        ),
+        (
+            "    playbook:", "    playbok:",
+            """\
+x.yaml:12:5: spec.rules[0].playbok: unknown key 'playbok'
+      playbok: numeric
+      ^
+  remedy: did you mean 'playbook'? known here: alert, on, for, keep_firing_for, labels, annotations, playbook""",
+        ),
+        (
+            "- alert: Spike", "- alart: Spike",
+            """\
+x.yaml:8:5: spec.rules[0].alart: unknown key 'alart'
+    - alart: Spike
+      ^
+  remedy: did you mean 'alert'? known here: alert, on, for, keep_firing_for, labels, annotations, playbook""",
+        ),
+        (
+            "{z: 8}", "{z: '8'}",
+            """\
+x.yaml:6:13: spec.detectors.spike.z: '8' is not a number
+      spike: {z: '8'}
+              ^
+  remedy: write a plain number, without quotes or unit""",
+        ),
+        (
+            "severity: warning", "severity: warn",
+            """\
+x.yaml:11:14: spec.rules[0].labels.severity: 'warn' is not known here
+      labels: {severity: warn}
+               ^
+  remedy: did you mean 'warning'? one of: info, warning, critical""",
+        ),
+        (
+            "    for: 2 steps", "    for: 2 steps\n    for: 3 steps",
+            """\
+x.yaml:11:5: spec.rules[0].for: 'for' is written twice
+      for: 3 steps
+      ^
+  remedy: it stands on line 10 already; keep one""",
+        ),
+        (
+            "on: spike", "on: *spike",
+            """\
+x.yaml:9:9: spec.rules[0].on: '*spike' is an alias
+      on: *spike
+          ^
+  remedy: write the value out; aliases are not allowed""",
+        ),
+        (
+            "{name: x}", "&m {name: x}",
+            """\
+x.yaml:3:11: metadata: '&m' is an anchor
+  metadata: &m {name: x}
+            ^
+  remedy: remove it; anchors and aliases are not allowed""",
+        ),
+        (
+            "on: spike", "on: !!str spike",
+            """\
+x.yaml:9:9: spec.rules[0].on: 'tag:yaml.org,2002:str' is a tag
+      on: !!str spike
+          ^
+  remedy: remove it; tags are not allowed""",
+        ),
+        (
+            "on: spike", "on:",
+            """\
+x.yaml:9:5: spec.rules[0].on: 'on' has no value
+      on:
+      ^
+  remedy: write a value, or remove the line""",
+        ),
+        (
+            "before_onset: 100 steps", "before_onset: 100",
+            """\
+x.yaml:15:18: spec.playbooks.numeric[0].rollback.before_onset: 100 has no unit; a number of steps was expected
+      - rollback: {before_onset: 100}
+                   ^
+  remedy: write it as '200 steps'""",
+        ),
+        (
+            "    on: spike\n", "    expr: loss > 3\n",
+            """\
+x.yaml:9:5: spec.rules[0].expr: rules on expressions are not available in this version
+      expr: loss > 3
+      ^
+  remedy: use on: <finding>""",
+        ),
+        (
+            "playbook: numeric", "playbook: numerical",
+            """\
+x.yaml:12:5: spec.rules[0].playbook: there is no playbook 'numerical'
+      playbook: numerical
+      ^
+  remedy: did you mean 'numeric'? playbooks here: numeric""",
+        ),
+        (
+            "    - page: {severity: critical}\n      then: stop_now\n", "",
+            """\
+x.yaml:15:7: spec.playbooks.numeric[0]: no last resort: when this rung fails, nobody is called
+      - rollback: {before_onset: 100 steps}
+        ^
+  remedy: end the playbook with 'page: {severity: critical}' and 'then: stop_now'""",
+        ),
+        (
+            "metadata: {name: x}\n", "",
+            """\
+x.yaml:1:1: metadata: 'metadata' is missing
+  apiVersion: sentinel/v1
+  ^
+  remedy: add 'metadata:' here""",
+        ),
+        (
+            "spec:\n", "spec:\n  paging: {routes: [{pagerduty: {}}]}\n",
+            """\
+x.yaml:5:21: spec.paging.routes[0]: pagerduty is no channel of this version
+    paging: {routes: [{pagerduty: {}}]}
+                      ^
+  remedy: write 'terminal: {}'""",
+        ),
+        (
+            "    spike: {z: 8}", "    spike: {z: 8\n  rules: 3",
+            """\
+x.yaml:7:8: document: not YAML: did not find expected ',' or '}'
+    rules: 3
+         ^
+  remedy: check indentation, quotes, brackets and colons""",
+        ),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_shown_where_it_stands(refused, old, new, printed):
+    assert refused(old, new) == printed
+
+
+def test_all_problems_are_listed_in_the_order_of_the_file(refused):
+    printed = refused("{z: 8}", "{z: 8, zz: 1}", GOOD.replace("then: stop_now", "then: stop"))
+    heads = [line.split(": ", 1)[0] for line in printed.splitlines() if line.startswith("x.yaml")]
+    assert heads == ["x.yaml:6:19", "x.yaml:17:7"]
+
+
+def test_after_twenty_problems_only_their_number(refused):
+    printed = refused("{z: 8}", "{" + ", ".join(f"unknown{i}: 1" for i in range(30)) + "}")
+    assert printed.splitlines()[-1] == "x.yaml: and 10 more"
+
+
+def test_a_very_long_line_is_cut_around_the_caret(refused):
+    printed = refused("{z: 8}", "{z: 8" + " " * 400 + ", oops: 1}").splitlines()
+    assert len(printed[1]) <= 112
+    assert printed[1][printed[2].index("^") :].startswith("oops")

@@ -1,0 +1,95 @@
+"""The models: words of the file are aliases, defaults are those of the shipped default, the JSON schema is current."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+from typing import get_args
+
+import pytest
+import yaml
+from pydantic import ValidationError
+from yamlcore import CoreLoader
+
+from sentinel.model import findings
+from sentinel.policy.quantities import Hold, Rate, RecoveredWhen
+from sentinel.policy.schema import Budget, Detectors, FindingKind, HangSettings, Labels, Probation, Severity, Spec, SpikeSettings
+from sentinel.policy.schema_json import policy_json_schema, policy_json_schema_text
+from sentinel.policy_file import load_policy, shipped_policies, shipped_policy_path
+from tests.unit.policy.policies_in_words import policy_with
+
+
+def test_defaults_are_values_the_engine_counts_with():
+    assert SpikeSettings() == SpikeSettings.model_validate({"window": "200 steps", "level": "20 steps", "z": 8})
+    hang = HangSettings()
+    assert (hang.after_step_times, hang.floor_s, hang.phases["compile"]) == (3.0, 30.0, 1200.0)
+    assert Budget().restarts == Rate(20, 3600.0)
+    assert Budget().backoff == (5.0, 300.0)
+    assert Probation().recovered_when == RecoveredWhen("loss", 0.02)
+    rule = policy_with().spec.rules[0]
+    assert (rule.for_, rule.keep_firing_for, rule.labels.severity) == (Hold(), Hold(), "warning")
+
+
+def test_the_shipped_default_writes_the_models_own_defaults_out():
+    spec = load_policy(shipped_policy_path("default")).spec
+    plain = Spec(rules=())
+    assert (spec.detectors, spec.budget, spec.probation, spec.paging) == (
+        plain.detectors, plain.budget, plain.probation, plain.paging,
+    )  # fmt: skip
+
+
+SWITCHES = [("off", False), (False, False), ("on", True), (True, True), ({"enabled": False}, False)]
+
+
+@pytest.mark.parametrize(("word", "enabled"), SWITCHES)
+def test_a_detector_is_switched_by_one_word(word, enabled):
+    assert Detectors.model_validate({"spike": word}).spike.enabled is enabled
+
+
+def test_a_phase_left_out_keeps_its_default():
+    phases = HangSettings.model_validate({"phases": {"compile": "40m"}}).phases
+    assert (phases["compile"], phases["init"]) == (2400.0, 600.0)
+
+
+def test_labels_are_free_beside_severity():
+    labels = Labels.model_validate({"severity": "critical", "team": "pretraining"})
+    assert labels.model_extra == {"team": "pretraining"}
+
+
+def test_the_language_knows_exactly_the_kinds_and_severities_of_the_model():
+    assert set(get_args(FindingKind)) == {str(kind) for kind in findings.Kind}
+    assert get_args(Severity) == get_args(findings.Severity)
+
+
+def test_a_policy_is_frozen():
+    policy = policy_with()
+    with pytest.raises(ValidationError):
+        policy.spec.mode = "observe"
+
+
+def test_schema_json_is_current():
+    shipped = importlib.resources.files("policies").joinpath("schema.json").read_text(encoding="utf-8")
+    assert shipped == policy_json_schema_text(), "run: python -m sentinel.policy.schema_json > policies/schema.json"
+
+
+def test_every_default_in_the_schema_is_written_as_in_a_file():
+    """A number where a quantity belongs would complete to something the loader refuses."""
+
+    def walk(node):
+        if isinstance(node, dict):
+            if node.get("type") == "string" and "default" in node:
+                assert isinstance(node["default"], str), node
+            for child in node.values():
+                walk(child)
+        elif isinstance(node, list):
+            for child in node:
+                walk(child)
+
+    walk(policy_json_schema())
+
+
+@pytest.mark.parametrize("name", shipped_policies())
+def test_the_first_line_points_editors_to_the_schema(name):
+    text = shipped_policy_path(name).read_text(encoding="utf-8")
+    assert text.startswith("# yaml-language-server: $schema=./schema.json\n")
+    assert json.dumps(yaml.load(text, Loader=CoreLoader))  # plain YAML 1.2 for any other reader too
