@@ -11,7 +11,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -24,7 +24,7 @@ from sentinel.checkpoint_files import quarantine_above, verify_checkpoint
 from sentinel.clock import SystemClock
 from sentinel.daemon import Daemon, Narrator, run_until_over
 from sentinel.engine import Engine
-from sentinel.errors import Fenced, GiveUp, UsageError
+from sentinel.errors import Fenced, GiveUp, RetryLater, UsageError
 from sentinel.journal.lease import Lease
 from sentinel.journal.run_file import PolicyReference, RunFile, ensure_run_dir, find_run_file, write_run_file
 from sentinel.journal.session import RunSession, take_run
@@ -178,7 +178,8 @@ def _each_turn(session: RunSession, engine: Engine, wake: Wake) -> Callable[[flo
         if engine.watched:
             wake.follow(engine.watched)
         wake.rearm()
-        session.lease.renew(now_s)
+        with suppress(RetryLater):  # the disk said no: tried again next turn, and 60 s may pass before it matters
+            session.lease.renew(now_s)
         if session.lease.is_lost():
             raise Fenced(f"another supervisor took this run over (epoch above {session.epoch}); this one leaves it alone")
 

@@ -6,7 +6,7 @@ first `min_history_steps`, values that are no number (non_finite's business), fa
 The rule: z > `z` robust deviations above the local level *and* more than `relative` above it, for the hold. On top:
 - Loss. A single row, as at 5- or 100-step logging one row can satisfy the hold, must be `SINGLE_ROW_Z` times as clear;
   two rows need not. (Hard batches of coarse healthy logs reach z 9.3, single-row real spikes begin at 10; LOG.md.)
-  And `SUSTAINED_ROWS` rows in a row at half of `z` are as good as two above it: healthy logs never have three.
+  And `SUSTAINED_ROWS` rows in a row above 3/8 of `z` (3 of 8) are as good as two above it: healthy logs never have three.
 - Norms (any metric whose name contains `norm`), in log space. Alone they cry wolf: healthy runs show isolated rows up to
   39 times the level with no trace in the loss. So: at least twice the level, `NORM_ROWS` rows in a row.
 A breach that ends before the hold is a hard batch: one finding of severity info. The onset is dated back to the first
@@ -23,7 +23,7 @@ from sentinel.streams.baseline import Baseline, Level, Score, learn_history
 
 SOFT_Z = 3.0
 SINGLE_ROW_Z = 1.2
-SUSTAINED_Z = 0.5
+SUSTAINED_Z = 0.375
 SUSTAINED_ROWS = 4
 NORM_ROWS = 3
 NORM_RISE = 1.0
@@ -54,7 +54,7 @@ class Watch:
         self.score: Score | None = None
         self._soft: tuple[int, float] | None = None  # step and arrival of the stretch's first soft-breached sample
         self._peak: tuple[float, float] = (0.0, 0.0)  # z and value
-        self._raised: tuple[int, int] = (0, 0)  # rows and steps in a row above half of z
+        self._raised: tuple[int, int] = (0, 0)  # rows and steps in a row above SUSTAINED_Z of z
 
     def seed(self, history: tuple[StepReading, ...]) -> None:
         learn_history(self.baseline, self.metric, history, self._z, self._rise)

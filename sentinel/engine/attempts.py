@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import isfinite
+
 from sentinel.detectors.crash import Failed, Finished, Stopped
 from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import finish_giving_up
@@ -12,6 +15,7 @@ from sentinel.model.actions import KillAttempt
 from sentinel.model.attempts import Alive, AttemptView, Exited, ExitReport, NotStarted, Orphaned, ResumePoint, Unseen
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.readings import CheckpointReading, Receipt, StepReading, TrainerNote
+from sentinel.model.state import Attempt
 from sentinel.plan.overrides import for_relaunch, judge_receipt
 from sentinel.plan.rollback import choose_newest
 
@@ -63,15 +67,23 @@ def on_note(draft: Draft, note: TrainerNote) -> None:
     if attempt is None or note.attempt != attempt.attempt:
         return
     if note.event == "checkpoint_committed":
-        known = next((c for c in draft.state.checkpoints if c.step == note.step and c.attempt == note.attempt), None)
-        save_s = note.data.get("seconds", 0.0)
-        is_new = all(m.step != note.step or m.save_s == 0.0 for m in attempt.marks)
-        if known is not None and is_new and isinstance(save_s, (int, float)) and save_s > 0:
-            again = (known.path, known.samples_end, known.digest, float(save_s))
-            draft.record(f.CheckpointCommitted(note.attempt, note.step, *again))
+        _save_told(draft, attempt, note)
     elif note.event == "override_refused" and note.data.get("id") == attempt.overrides.id:
         reason = str(note.data.get("reason", "no reason given"))
         consider(draft, _mismatch(draft, note.attempt, note.step, f"override refused: {reason}"))
+
+
+def _save_told(draft: Draft, attempt: Attempt, note: TrainerNote) -> None:
+    """What a save cost: for a checkpoint already seen, told now; for one not yet seen, kept until it is."""
+    save_s = note.data.get("seconds")
+    if not isinstance(save_s, (int, float)) or not isfinite(save_s) or save_s <= 0:
+        return
+    draft.live.saved(note.step, float(save_s))
+    known = next((c for c in draft.state.checkpoints if c.step == note.step and c.attempt == note.attempt), None)
+    if known is not None and all(m.step != note.step or m.save_s == 0.0 for m in attempt.marks):
+        draft.record(
+            f.CheckpointCommitted(note.attempt, note.step, known.path, known.samples_end, known.digest, float(save_s))
+        )
 
 
 def on_checkpoint(draft: Draft, reading: CheckpointReading) -> None:
@@ -81,7 +93,9 @@ def on_checkpoint(draft: Draft, reading: CheckpointReading) -> None:
         return
     own = reading.attempt == attempt.attempt and reading.step > attempt.resumed_step
     if own or reading.step <= attempt.resumed_step:
-        draft.record(f.CheckpointCommitted(reading.attempt, reading.step, reading.path, reading.samples_end, reading.digest))
+        save_s = draft.live.saves_s.get(reading.step, 0.0) if own else 0.0
+        seen = f.CheckpointCommitted(reading.attempt, reading.step, reading.path, reading.samples_end, reading.digest, save_s)
+        draft.record(seen)
 
 
 def on_view(draft: Draft, view: AttemptView) -> None:
@@ -119,7 +133,7 @@ def on_exit(draft: Draft, report: ExitReport) -> None:
             by = draft.state.stop_by or attempt.stopping or "something outside sentinel"
             return draft.record(f.RunEnded("stopped", f"stopped by {by}: {reason}"))
         case Failed(finding=finding):
-            consider(draft, finding)
+            consider(draft, finding if finding.retryable else replace(finding, kind=Kind.BROKEN_JOB))
             return _nothing_follows(draft, reason)
 
 

@@ -113,11 +113,18 @@ def _act(draft: Draft, incident: Incident, rungs: tuple[Rung, ...], index: int) 
     stuck = state.without_progress if treatment.relaunch else 0
     verdict = judge_budget(budget, draft.now_s, state.interventions_s, state.restarts_s if treatment.relaunch else (), stuck)
     if not verdict.allowed:
-        return give_up(draft, incident.id, f"budget: {verdict.reason}")
+        return give_up(draft, incident.id, _spent(draft, verdict.reason))
     draft.record(f.RungTaken(incident.id, treatment.remedy, True, draft.newest_step))
     if treatment.relaunch:
         return relaunch(draft, incident.id, treatment.resume, treatment.overrides, verdict.wait_s, treatment.remedy.reason)
     return _change_live(draft, incident.id, treatment)
+
+
+def _spent(draft: Draft, reason: str) -> str:
+    attempt = draft.attempt
+    if attempt is not None and attempt.first_step is None and draft.state.without_progress > 1:
+        return f"broken job: {draft.state.without_progress} launches in a row died before their first step (budget: {reason})"
+    return f"budget: {reason}"
 
 
 def _refill(draft: Draft) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sentinel.model.readings import EndReading, Heartbeat, Phase, StepReading
 
 RANKS_KEPT = 65536
+SAVES_KEPT = 64
 
 
 class Live:
@@ -17,6 +18,7 @@ class Live:
         self.attempt = attempt
         self.last_step_s: float | None = None
         self.finished = False
+        self.saves_s: dict[int, float] = {}  # by step: what a save cost, told before its directory was seen
         self._phases: dict[int, Phase] = {}
 
     def step(self, reading: StepReading, now_s: float) -> None:
@@ -26,6 +28,11 @@ class Live:
     def beat(self, beat: Heartbeat) -> None:
         if beat.attempt == self.attempt and beat.rank < RANKS_KEPT:
             self._phases[beat.rank] = beat.phase
+
+    def saved(self, step: int, seconds: float) -> None:
+        self.saves_s[step] = seconds
+        while len(self.saves_s) > SAVES_KEPT:
+            del self.saves_s[min(self.saves_s)]
 
     def end(self, reading: EndReading) -> None:
         if reading.attempt == self.attempt and reading.reason == "finished":

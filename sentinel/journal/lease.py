@@ -15,6 +15,7 @@ import dataclasses
 import errno
 import fcntl
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -85,12 +86,13 @@ class RunLock:
 
 
 class Lease:
-    """This supervisor's entry in lease.json. It writes nothing any more once a higher epoch stands there."""
+    """This supervisor's entry in lease.json, for any thread. It writes no more once released or taken over."""
 
     def __init__(self, run_dir: Path, record: LeaseRecord) -> None:
         self._run_dir = run_dir
         self._record = record
         self._renewed_s: float | None = None
+        self._turn = threading.Lock()  # an action's thread sets the attempt while the loop renews
 
     @classmethod
     def publish(cls, lock: RunLock, epoch: int, attempt: int | None = None) -> Lease:
@@ -121,10 +123,10 @@ class Lease:
             Fenced: the lease is lost.
             RetryLater: the file could not be written; the old attempt still stands in it.
         """
-        if attempt == self._record.attempt:
-            return
-        self._hold_on()
-        self._write(attempt=attempt)
+        with self._turn:
+            self._hold_on()
+            if attempt != self._record.attempt:
+                self._write(attempt=attempt)
 
     def renew(self, now_s: float) -> None:
         """Show that this supervisor lives; call as often as convenient, it touches the file every 10 s.
@@ -133,14 +135,15 @@ class Lease:
             Fenced: the lease is lost.
             RetryLater: the file could not be touched. Another machine may take the run over 60 s after the last renewal.
         """
-        if self._renewed_s is not None and now_s - self._renewed_s < RENEW_EVERY_S:
-            return
-        if self._hold_on() != self._record:  # deleted or damaged by somebody: say it again
-            self._write()
-        else:
-            with _retried(self._run_dir):
-                os.utime(self._run_dir / LEASE_NAME)
-        self._renewed_s = now_s
+        with self._turn:
+            if self._renewed_s is not None and now_s - self._renewed_s < RENEW_EVERY_S:
+                return
+            if self._hold_on() != self._record:  # deleted or damaged by somebody: say it again
+                self._write()
+            else:
+                with _retried(self._run_dir):
+                    os.utime(self._run_dir / LEASE_NAME)
+            self._renewed_s = now_s
 
     def is_lost(self) -> bool:
         """True when a supervisor with a higher epoch stands in the file."""
@@ -149,13 +152,16 @@ class Lease:
 
     def release(self) -> None:
         """Leave in good order: a successor, on any machine, need not wait. The attempt stays named."""
-        if not self.is_lost():
-            self._write(released=True)
+        with self._turn:
+            if not self.is_lost() and not self._record.released:
+                self._write(released=True)
 
     def _hold_on(self) -> LeaseRecord | None:
         record = read_lease(self._run_dir)
         if record is not None and record.epoch > self.epoch:
             raise Fenced(f"{self._run_dir}: supervisor epoch {record.epoch} took this run over from epoch {self.epoch}")
+        if self._record.released:
+            raise Fenced(f"{self._run_dir}: supervisor epoch {self.epoch} has already let this run go")
         return record
 
     def _write(self, attempt: int | None = None, released: bool = False) -> None:

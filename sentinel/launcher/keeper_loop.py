@@ -11,6 +11,7 @@ import contextlib
 import os
 import select
 import signal
+import sys
 import time
 
 from sentinel.launcher.attempt_files import AttemptFiles
@@ -50,17 +51,30 @@ class Keeper:
 
     def run(self) -> ExitReport:
         """Until no process of the attempt lives. Unbounded on purpose: that is what a keeper is for."""
+        said = ""
         while True:
-            self._wait()
-            self._reap()
-            self._ranks.look()
-            now = time.monotonic()
-            self._decide(now)
-            if self._kill_at <= now:
-                self._kill(now)
-            if not self._has_children and not find_living(marks=self._files.environment):
-                self._ranks.look()
-                return self._report()
+            try:
+                if self._is_over():
+                    return self._report()
+            except OSError as error:  # out of files or memory: what was not seen now is seen the next time
+                if str(error) != said:
+                    said = str(error)
+                    print(f"the keeper of {self._files.folder} goes on after: {said}", file=sys.stderr, flush=True)
+                time.sleep(ENDING_LOOK_EVERY_S)
+
+    def _is_over(self) -> bool:
+        """One turn of the loop; True when nothing of the attempt lives any more."""
+        self._wait()
+        self._reap()
+        self._ranks.look()
+        now = time.monotonic()
+        self._decide(now)
+        if self._kill_at <= now:
+            self._kill(now)
+        if self._has_children or find_living(marks=self._files.environment):
+            return False
+        self._ranks.look()
+        return True
 
     def _wait(self) -> None:
         timeout_s = LOOK_EVERY_S if self._cause is None else ENDING_LOOK_EVERY_S

@@ -44,11 +44,11 @@ def read_boot_id() -> str:
 
 
 def read_process(pid: int) -> Process | None:
-    """The process now, zombies included; None when there is none."""
+    """The process now, zombies included; None when there is none, or none that may be seen (a /proc with hidepid)."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read().decode("latin-1")
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     fields = text[text.rindex(")") + 2 :].split()  # the command's name, in brackets, may hold anything
     state = fields[0]

@@ -21,9 +21,9 @@ from sentinel.policy.schema_fields import (
     written,
 )
 
-# Longest silence believed in each phase. Step phases (forward, backward, optimizer) have none: the learned step time rules there.
+# Longest silence believed in each phase. Step phases (data, forward, backward, optimizer) have none: the learned step time rules there.
 PHASE_LIMITS: dict[Phase, str] = {
-    "init": "10m", "compile": "20m", "data": "5m", "eval": "15m", "checkpoint": "10m", "idle": "10m",
+    "init": "10m", "compile": "20m", "eval": "15m", "checkpoint": "10m", "idle": "10m",
 }  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """Directories watched through inotify: the only importer of the watchdog library. Raises ImportError where there is no inotify.
 
 The library's stock event mask asks for both halves of a rename and may then hold everything back for half a second while it
-waits for the other half (its delayed queue sleeps on an unpaired one, and every heartbeat is a rename), so the mask here asks
-for arrivals only: measured, a rename then wakes in under a millisecond.
+waits for the other half: its delayed queue sleeps on an unpaired one, and every heartbeat is a rename. Measured among eight busy
+writers, 7 of 300 renames waited up to 0.53 s. The mask here asks for arrivals only, and a rename wakes in under a millisecond.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ GENERATIONS_MAX = 20
 ATTEMPTS_MAX = 100  # looked at to find one parent
 BYTES_MAX = 256 << 20  # read backwards, over all generations: an abandoned branch may be long
 BLOCK_BYTES = 256 << 10
+END_BYTES = 256 << 10
 LINE_BYTES_MAX = 1 << 20
 JSON_FILE_BYTES_MAX = 16 << 20  # a manifest names every file of a checkpoint
 STEP_PROBE_LINES = 4
@@ -84,9 +85,11 @@ def _resume_step_of(run_dir: Path, attempt: int) -> int:
 
 
 def _newest_step(path: Path) -> int:
-    """The newest step the stream reached, from its last block; -1 when there is none."""
-    for block in _blocks_backwards(path, BLOCK_BYTES):
-        return max((step for step in map(_step_of, block) if step is not None), default=-1)
+    """The newest step the stream reached, judged by its end; -1 when no step stands there."""
+    for block in _blocks_backwards(path, END_BYTES):
+        steps = [step for step in map(_step_of, block) if step is not None]
+        if steps:
+            return max(steps)
     return -1
 
 

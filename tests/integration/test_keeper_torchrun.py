@@ -42,11 +42,9 @@ def run_script(world: LocalWorld, script: str, ranks: int = 2) -> ExitReport:
     return report
 
 
-@pytest.mark.parametrize("peers_leave", [True, False], ids=["peers leave", "peers must be killed"])
-def test_a_death_is_told_in_time(world: LocalWorld, peers_leave: bool) -> None:
-    job = Job(ranks=2, ignores_sigterm=not peers_leave)
-    world.launcher().ensure_started(world.spec(1, job))
-    world.until_running(1, job)
+def test_a_death_is_told_in_time(world: LocalWorld) -> None:
+    world.launcher().ensure_started(world.spec(1, TWO))
+    world.until_running(1, TWO)
     killed_at = time.time()
     world.signal_rank(1, 1, signal.SIGKILL)
     report = world.until_view(1, Exited).report
@@ -54,7 +52,7 @@ def test_a_death_is_told_in_time(world: LocalWorld, peers_leave: bool) -> None:
     print(f"SIGKILL of a rank to exit.json: {took_s:.2f} s")
     assert report.first_failed_rank == 1
     assert report.ranks[1].signal == signal.SIGKILL
-    assert took_s < TOLD_WITHIN_S + (0 if peers_leave else 2.0)
+    assert took_s < TOLD_WITHIN_S
 
 
 def test_workers_that_fail_before_their_first_heartbeat_are_known_by_the_table(world: LocalWorld) -> None:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sentinel.errors import JournalError
@@ -18,6 +18,9 @@ from sentinel.journal.codec import UNKNOWN_FACT, decode_fact, encode_fact
 from sentinel.model.actions import Action
 from sentinel.model.attempts import SampleRange
 from sentinel.model.facts import ActionDecided, Fact, IncidentOpened, Noted, PlanAdopted
+
+# A busy machine is slow, not wrong.
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 FACTS: tuple[type, ...] = get_args(Fact)
 ACTIONS: tuple[type, ...] = get_args(Action)
@@ -65,6 +68,7 @@ def assert_same(one: object, other: object) -> None:
 
 
 @pytest.mark.parametrize("cls", FACTS, ids=lambda cls: cls.__name__)
+@patient
 @given(data=st.data())
 def test_every_fact_comes_back_as_it_went(cls: type, data: st.DataObject) -> None:
     fact = data.draw(values_of(cls))
@@ -72,6 +76,7 @@ def test_every_fact_comes_back_as_it_went(cls: type, data: st.DataObject) -> Non
 
 
 @pytest.mark.parametrize("cls", ACTIONS, ids=lambda cls: cls.__name__)
+@patient
 @given(data=st.data())
 def test_every_action_comes_back_as_it_went(cls: type, data: st.DataObject) -> None:
     action = data.draw(values_of(cls))
@@ -79,6 +84,7 @@ def test_every_action_comes_back_as_it_went(cls: type, data: st.DataObject) -> N
         assert_same(stored(fact), fact)
 
 
+@patient
 @given(data=st.data())
 def test_keys_of_a_later_version_are_ignored(data: st.DataObject) -> None:
     fact = data.draw(values_of(data.draw(st.sampled_from(FACTS))))
@@ -92,6 +98,7 @@ def test_keys_of_a_later_version_are_ignored(data: st.DataObject) -> None:
     assert_same(decode_fact(kind, json.dumps(with_more(json.loads(body)))), fact)
 
 
+@patient
 @given(data=st.data())
 def test_a_missing_key_takes_the_default_or_is_named(data: st.DataObject) -> None:
     cls = data.draw(st.sampled_from([cls for cls in FACTS if dataclasses.fields(cls)]))
@@ -114,12 +121,14 @@ _JSON = st.recursive(
 )
 
 
+@patient
 @given(kind=st.sampled_from(["Held", "IncidentOpened", "ActionDecided", "Nonesuch"]), body=st.text() | _JSON.map(json.dumps))
 def test_any_stored_text_decodes_or_raises_a_journal_error(kind: str, body: str) -> None:
     with suppress(JournalError):
         decode_fact(kind, body)
 
 
+@patient
 @given(data=st.data())
 def test_a_fact_with_one_value_replaced_decodes_or_raises_a_journal_error(data: st.DataObject) -> None:
     cls = data.draw(st.sampled_from([IncidentOpened, ActionDecided, PlanAdopted]))

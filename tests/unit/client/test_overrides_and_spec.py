@@ -31,9 +31,10 @@ def test_what_asks_for_nothing_is_not_in_force():
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("lr_scale", 0), ("lr_scale", "fast"), ("lr_scale", "NaN"), ("clip_norm", "Infinity"), ("weight_decay", -1),
-        ("betas", [0.9]), ("betas", [0.9, 1.0]), ("betas", 3), ("skip", [[5]]), ("skip", [[7, 5]]), ("skip", [[-1, 5]]), ("skip", 4), ("eps", True),
-        ("until", {"skip": 3}), ("until", []), ("request", "stop"), ("checkpoint_interval", 0), ("data_seed", 1.5),
+        ("lr_scale", 0), ("lr_scale", "fast"), ("lr_scale", "NaN"), ("clip_norm", "Infinity"),
+        ("weight_decay", -1), ("betas", [0.9]),
+        ("betas", [0.9, 1.0]), ("betas", 3), ("skip", [[5]]), ("skip", [[7, 5]]), ("skip", [[-1, 5]]), ("skip", 4),
+        ("eps", True), ("until", {"skip": 3}), ("until", []), ("request", "stop"), ("checkpoint_interval", 0), ("data_seed", 1.5),
         ("reset_optimizer", 1), ("precision", 16), ("id", 7),
     ],
 )  # fmt: skip

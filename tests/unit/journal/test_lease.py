@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from sentinel.errors import AlreadySupervised, Fenced, RetryLater, UsageError
+from sentinel.errors import AlreadySupervised, UsageError
 from sentinel.journal.identity import ProcessIdentity, read_own_identity
 from sentinel.journal.lease import LEASE_NAME, LOCK_NAME, LeaseRecord, RunLock, read_lease
 from sentinel.journal.session import take_run
-from sentinel.journal.store import JOURNAL_NAME, Journal
+from sentinel.journal.store import JOURNAL_NAME
 from sentinel.model.facts import Held
 
 HOLDER = """
@@ -55,10 +55,6 @@ def write_lease(run_dir: Path, holder: ProcessIdentity, *, epoch: int = 1, age_s
     path.write_text(json.dumps({**plain, "boot_id": holder.boot_id, "attempt": 3, **more}))
     now_s = path.stat().st_mtime
     os.utime(path, (now_s - age_s, now_s - age_s))
-
-
-def age(path: Path) -> None:
-    os.utime(path, (1000.0, 1000.0))
 
 
 # -- taking a run --------------------------------------------------------------------------------------------------------
@@ -161,70 +157,3 @@ def test_a_damaged_lease_proves_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / LEASE_NAME).write_text(text)
     assert read_lease(tmp_path) is None
     take_run(tmp_path).close()
-
-
-# -- renewing and losing -------------------------------------------------------------------------------------------------
-
-
-def test_the_lease_is_touched_every_ten_seconds_of_session_time(tmp_path: Path) -> None:
-    path = tmp_path / LEASE_NAME
-    with take_run(tmp_path) as session:
-        session.lease.renew(100.0)
-        for now_s, renewed in ((109.9, False), (110.0, True), (119.9, False), (120.0, True)):
-            age(path)
-            session.lease.renew(now_s)
-            assert (path.stat().st_mtime > 1000.0) is renewed, now_s
-
-
-def test_a_lease_that_somebody_deleted_or_spoiled_is_written_again(tmp_path: Path) -> None:
-    with take_run(tmp_path) as session:
-        for now_s, spoil in ((10.0, lambda p: p.unlink()), (20.0, lambda p: p.write_text("{"))):
-            spoil(tmp_path / LEASE_NAME)
-            assert not session.lease.is_lost()
-            session.lease.renew(now_s)
-            assert read_lease(tmp_path) == LeaseRecord(1, read_own_identity(), 0)
-
-
-def test_a_supervisor_that_was_taken_over_touches_nothing_any_more(tmp_path: Path) -> None:
-    session = take_run(tmp_path)
-    write_lease(tmp_path, ELSEWHERE, epoch=2)
-    age(tmp_path / LEASE_NAME)
-    before = (tmp_path / LEASE_NAME).read_bytes()
-    assert session.lease.is_lost()
-    with pytest.raises(Fenced, match="epoch 2 took this run over from epoch 1"):
-        session.lease.renew(1e6)
-    with pytest.raises(Fenced):
-        session.lease.set_attempt(9)
-    session.close()
-    assert (tmp_path / LEASE_NAME).read_bytes() == before
-    assert (tmp_path / LEASE_NAME).stat().st_mtime == 1000.0
-
-
-def test_a_lower_epoch_in_the_file_loses_nothing(tmp_path: Path) -> None:
-    with take_run(tmp_path) as first:
-        write_lease(tmp_path, ELSEWHERE, epoch=0)
-        assert not first.lease.is_lost()
-        first.lease.renew(1.0)
-        assert read_lease(tmp_path) == LeaseRecord(1, read_own_identity(), 0)
-
-
-def test_a_lease_that_cannot_be_written_is_to_be_tried_again(tmp_path: Path) -> None:
-    run_dir = tmp_path / "run"
-    run_dir.mkdir()
-    session = take_run(run_dir)
-    run_dir.rename(tmp_path / "moved")
-    for write in (lambda: session.lease.renew(1.0), lambda: session.lease.set_attempt(2)):
-        with pytest.raises(RetryLater, match=r"lease\.json: cannot be written"):
-            write()
-    assert session.lease.attempt == 0
-    assert not run_dir.exists(), "half a run directory is worse than none"
-    session.close()
-
-
-def test_leaving_in_good_order_is_seen_in_the_file(tmp_path: Path) -> None:
-    session = take_run(tmp_path)
-    session.lease.set_attempt(4)
-    session.close()
-    assert read_lease(tmp_path) == LeaseRecord(1, read_own_identity(), 4, released=True)
-    with Journal.open(tmp_path / JOURNAL_NAME, read_only=True) as journal:
-        assert journal.epoch() == 1

@@ -14,4 +14,6 @@ def world():
 
 @pytest.fixture
 def config(tmp_path):
-    return parse_arguments(["--preset", "micro", "--steps", "12", "--batch-size", "2", "--seq-len", "16", "--out-dir", str(tmp_path)])
+    return parse_arguments(
+        ["--preset", "micro", "--steps", "12", "--batch-size", "2", "--seq-len", "16", "--out-dir", str(tmp_path)]
+    )

@@ -1,6 +1,7 @@
 """The data order against PROTOCOL.md, with a plain restatement of its sentences as the reference."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +26,7 @@ def test_order_depends_on_seed_and_epoch_and_is_pinned_across_machines():
     assert first(1337, 0) == PINNED
 
 
-PINNED = [0]
+PINNED = [13689, 1259, 14903, 15580, 11800, 17374]
 
 
 def taken_literally(cursor, skip, count):
@@ -104,7 +105,7 @@ def test_epochs_follow_each_other_and_no_sequence_is_missed():
 @given(st.lists(spans))
 def test_a_union_is_sorted_disjoint_and_covers_the_same(parts):
     union = union_of(parts)
-    assert all(left[1] < right[0] for left, right in zip(union, union[1:], strict=False))
+    assert all(left[1] < right[0] for left, right in pairwise(union))
     assert {i for a, b in union for i in range(a, b)} == {i for a, b in parts for i in range(a, b)}
 
 

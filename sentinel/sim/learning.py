@@ -1,0 +1,129 @@
+"""What a simulated model learns and suffers: a loss that falls, noise that is the data's own, and wounds in the weights.
+
+Equal weights, step and samples give equal numbers, in whichever attempt: a resume is bitwise. Bad data raises the loss of the
+steps that train on it and leaves a wound that heals slowly, or never; a checkpoint carries the wounds it was saved with.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from typing import NamedTuple
+
+NOISE_SIZE = 1 << 14
+RANDOM_BYTES_LOSS = 6.2  # nats per byte of a model that has learned text and is shown random bytes
+MATERIAL = 0.02  # a wound below this (in nats) is within any noise; checkpoints with less count as clean
+WOUND_GONE = 0.002
+WOUND_MAX = 4.0
+UNSTABLE_LR = 0.6  # an unstable run heals below this learning rate scale
+HEALING = {"fast": 0.15, "slow": 0.02, "never": 0.0}
+
+_ONCE = random.Random(20261120)
+_NOISE = tuple(_ONCE.gauss(0.0, 1.0) for _ in range(NOISE_SIZE))
+
+
+def noise(seed: int, index: int) -> float:
+    """A standard normal number that belongs to this index of this seed."""
+    return _NOISE[(seed * 7919 + index * 31337 + (index >> 7) * 101) % NOISE_SIZE]
+
+
+class Wound(NamedTuple):
+    """Excess loss that one fault left in the weights. `first_step` is the update that began it."""
+
+    fault: str
+    nats: float
+    heals: str
+    first_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What of a model's state can be damaged. `ruined_by`: the fault that made every parameter NaN."""
+
+    wounds: tuple[Wound, ...] = ()
+    ruined_by: str = ""
+    ruined_step: int = 0
+
+    @property
+    def excess(self) -> float:
+        return sum(wound.nats for wound in self.wounds)
+
+    def damage(self) -> dict[str, float]:
+        """Material damage by fault; infinite for ruined weights."""
+        found = {wound.fault: wound.nats for wound in self.wounds if wound.nats >= MATERIAL}
+        return found | {self.ruined_by: math.inf} if self.ruined_by else found
+
+
+HEALTHY = Weights()
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """How loss and gradient norm run without any fault; noise is relative."""
+
+    seed: int
+    floor: float = 2.1
+    height: float = 3.4
+    halved_at: float = 60.0
+    loss_noise: float = 0.02
+    norm_noise: float = 0.12
+
+    def loss(self, step: int, cursor: int) -> float:
+        level = self.floor + self.height / (1.0 + step / self.halved_at)
+        return level * (1.0 + self.loss_noise * noise(self.seed, cursor))
+
+    def norm(self, step: int, cursor: int) -> float:
+        level = 0.5 + 1.0 / (1.0 + step / self.halved_at)
+        return level * math.exp(self.norm_noise * noise(self.seed + 1, cursor))
+
+
+class Hurt(NamedTuple):
+    """What a fault does to one update: `share` of the batch is bad, so much `excess` for this step alone."""
+
+    fault: str
+    heals: str
+    share: float = 0.0
+    excess: float = 0.0
+    unstable: bool = False
+
+
+class Update(NamedTuple):
+    loss: float
+    grad_norm: float
+    weights: Weights
+
+
+def update(curve: Curve, weights: Weights, step: int, cursor: int, hurts: list[Hurt], lr_scale: float, clip: float) -> Update:
+    """One optimizer step: the loss before it, the norm of its gradient, and the weights after it."""
+    loss, norm = curve.loss(step, cursor), curve.norm(step, cursor)
+    if weights is HEALTHY and not hurts:
+        return Update(loss, norm, weights)
+    if weights.ruined_by:
+        return Update(math.nan, math.nan, weights)
+    excess = weights.excess
+    burden = sum(hurt.share * max(0.0, RANDOM_BYTES_LOSS - loss) + hurt.excess for hurt in hurts)
+    loss, norm = loss + excess + burden, norm * (1.0 + 3.0 * min(excess, 2.0) + 4.0 * burden)
+    return Update(loss, norm, _wounded(weights, step, hurts, lr_scale, clip))
+
+
+def _wounded(weights: Weights, step: int, hurts: list[Hurt], lr_scale: float, clip: float) -> Weights:
+    force = lr_scale * min(1.0, clip)
+    wounds = {wound.fault: wound for wound in weights.wounds}
+    grown = set()
+    for hurt in hurts:
+        old = wounds.get(hurt.fault, Wound(hurt.fault, 0.0, hurt.heals, step))
+        if hurt.unstable and lr_scale > UNSTABLE_LR:
+            nats = min(WOUND_MAX, max(old.nats, 0.02) * 1.2)
+        elif hurt.share > 0.0:
+            nats = min(WOUND_MAX, old.nats + 0.12 * hurt.share * force)
+        else:
+            continue
+        grown.add(hurt.fault)
+        wounds[hurt.fault] = old._replace(nats=nats)
+    left = [
+        wound if wound.fault in grown else wound._replace(nats=wound.nats * (1.0 - HEALING[wound.heals]))
+        for wound in wounds.values()
+    ]
+    kept = tuple(wound for wound in left if wound.nats >= WOUND_GONE)
+    return Weights(kept) if kept else HEALTHY

@@ -1,0 +1,124 @@
+"""The simulated world: a clock, what is going to happen, and what lies in the run directory.
+
+Nothing here knows of the engine. Time passes only in `advance`, which lets things happen in order of their time and returns
+early when something was written that would wake a real supervisor.
+
+    world = World(seed=7)
+    world.after(2.0, lambda: ...)
+    world.advance(10.0)
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sentinel.sim.store import Store
+
+if TYPE_CHECKING:
+    from sentinel.sim.processes import Job
+
+EPOCH_S = 1_000_000.0  # when the simulated session clock starts; any large number, so that a forgotten offset shows
+
+
+class SupervisorKilled(BaseException):
+    """SIGKILL to the supervisor at exactly this instruction. No handler of errors may catch it."""
+
+
+@dataclass(slots=True)
+class Happening:
+    """Something that will happen, unless it is cancelled."""
+
+    do: Callable[[], None] | None
+
+    def cancel(self) -> None:
+        self.do = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """A change somebody made to the world: `what` was done `to` what, under which action key (empty: not by the supervisor)."""
+
+    at_s: float
+    what: str
+    to: str
+    key: str = ""
+
+
+@dataclass
+class World:
+    """One run directory on one machine.
+
+    Attributes:
+        jobs: the processes of each attempt that was ever started.
+        overrides_file: content of overrides.json; `overrides_version` counts its writes.
+        struck: RUN_DIR/faults, the faults that must not strike twice.
+        blind: sources that cannot be read now.
+        lease_attempt: the attempt named in lease.json.
+        deeds: what was changed, by whom: the truth that invariants are checked against.
+    """
+
+    seed: int
+    now_s: float = EPOCH_S
+    jobs: dict[int, Job] = field(default_factory=dict)
+    store: Store = field(default_factory=Store)
+    overrides_file: Mapping[str, Any] | None = None
+    overrides_version: int = 0
+    struck: set[str] = field(default_factory=set)
+    blind: set[str] = field(default_factory=set)
+    lease_attempt: int = 0
+    deeds: list[Deed] = field(default_factory=list)
+    pages: list[Deed] = field(default_factory=list)
+    happened: int = 0
+
+    def __post_init__(self) -> None:
+        self.dice = random.Random(self.seed)
+        self._queue: list[tuple[float, int, Happening]] = []
+        self._number = 0
+        self._pids = 1000
+        self._woken = False
+
+    def after(self, delay_s: float, do: Callable[[], None]) -> Happening:
+        """Let `do` happen `delay_s` from now; things of the same moment happen in the order they were asked for."""
+        assert delay_s >= 0.0, f"{delay_s} s from now is the past"
+        happening = Happening(do)
+        self._number += 1
+        heapq.heappush(self._queue, (self.now_s + delay_s, self._number, happening))
+        return happening
+
+    def advance(self, seconds: float, *, wakes: bool = True) -> None:
+        """Let time pass: at most `seconds`, and with `wakes` only until something is written that a supervisor hears."""
+        end_s = self.now_s + seconds
+        self._woken = False
+        queue = self._queue
+        while queue and queue[0][0] <= end_s:
+            self.now_s, _, happening = heapq.heappop(queue)
+            do, happening.do = happening.do, None
+            if do is not None:
+                self.happened += 1
+                do()
+                if self._woken and wakes:
+                    return
+        self.now_s = end_s
+
+    def wake(self) -> None:
+        """Something was written that inotify would tell a supervisor."""
+        self._woken = True
+
+    def next_pid(self) -> int:
+        self._pids += 1
+        return self._pids
+
+    def did(self, what: str, to: str, key: str = "") -> None:
+        self.deeds.append(Deed(self.now_s, what, to, key))
+
+    def write_overrides(self, value: Mapping[str, Any]) -> None:
+        self.overrides_file = value
+        self.overrides_version += 1
+
+    @property
+    def living_attempts(self) -> tuple[int, ...]:
+        return tuple(number for number, job in self.jobs.items() if job.is_living)

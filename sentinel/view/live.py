@@ -1,0 +1,117 @@
+"""The live view: one panel, drawn at most four times a second by a thread of its own, at home on 80 x 24.
+
+The loop only hands over what it has (a lock, an append); drawing works on that copy, so a slow terminal never slows a
+decision. What is printed meanwhile, a page for instance, appears above the panel. `close` gives the terminal back and leaves
+the last picture standing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+
+from sentinel.engine import Engine
+from sentinel.model.facts import Entry, ReceiptSeen
+from sentinel.model.readings import StepReading
+from sentinel.model.state import RunState
+from sentinel.stream_file import read_total_steps
+from sentinel.view.panel import draw
+from sentinel.view.spark import Point
+from sentinel.view.words import Line, clock_words, describe
+
+FRAMES_PER_S = 4
+POINTS_KEPT = 240  # steps in the sparklines
+LINES_KEPT = 6
+METRICS = ("loss", "grad_norm")
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Everything a frame shows. `lines` are elapsed time and words, oldest first."""
+
+    state: RunState
+    now_s: float
+    total: int | None
+    points: tuple[Point, ...]
+    lines: tuple[tuple[str, Line], ...]
+    step_time_s: float | None
+    blocks: bool  # the terminal can show block characters
+
+
+class LiveNarrator:
+    """Starts drawing with the first thing it is told."""
+
+    def __init__(self, run_dir: Path, console: Console) -> None:
+        self._run_dir = run_dir
+        self._lock = threading.Lock()
+        self._points: deque[Point] = deque(maxlen=POINTS_KEPT)
+        self._times: deque[tuple[int, float]] = deque(maxlen=50)
+        self._lines: deque[tuple[str, Line]] = deque(maxlen=LINES_KEPT)
+        blocks = (console.encoding or "").lower().startswith("utf")
+        self._picture = Picture(RunState(), 0.0, None, (), (), None, blocks)
+        self._live = Live(console=console, get_renderable=self._frame, refresh_per_second=FRAMES_PER_S, transient=False)
+        self._is_closed = False
+
+    def facts(self, entries: Sequence[Entry], engine: Engine) -> None:
+        total = self._picture.total
+        told = []
+        for entry in entries:
+            if isinstance(entry.fact, ReceiptSeen):
+                total = read_total_steps(self._run_dir, entry.fact.attempt) or total
+            line = describe(entry.fact, entry.at_s, engine.state)
+            if line is not None:
+                told.append((clock_words(entry.at_s - engine.state.created_s), line))
+        with self._lock:
+            self._lines.extend(told)
+            self._picture = replace(self._picture, state=engine.state, total=total)
+        self._start()
+
+    def step(self, reading: StepReading) -> None:
+        values = {name: reading.metrics[name] for name in METRICS if name in reading.metrics}
+        with self._lock:
+            if self._points and self._points[-1].attempt != reading.attempt:
+                self._times.clear()
+            self._points.append(Point(reading.attempt, reading.step, values))
+            self._times.append((reading.step, reading.time_s))
+
+    def turn(self, now_s: float, engine: Engine) -> None:
+        if self._picture.total is None and self._points:
+            found = read_total_steps(self._run_dir, self._points[-1].attempt)
+            total = found if found is not None else 0  # looked once: this trainer does not say
+        else:
+            total = self._picture.total
+        with self._lock:
+            self._picture = replace(self._picture, state=engine.state, now_s=now_s, total=total)
+        self._start()
+
+    def close(self) -> None:
+        """Draw the last picture, show the cursor again. Safe to call twice."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._live.stop()
+
+    def _start(self) -> None:
+        if not self._live.is_started and not self._is_closed:
+            self._live.start()
+
+    def _frame(self) -> RenderableType:
+        """Called by the drawing thread."""
+        with self._lock:
+            picture = replace(
+                self._picture, points=tuple(self._points), lines=tuple(self._lines), step_time_s=_step_time(self._times)
+            )
+        return draw(picture)
+
+
+def _step_time(times: Sequence[tuple[int, float]]) -> float | None:
+    """Seconds per step over the newest steps of this attempt, by the trainer's clock."""
+    if len(times) < 2:
+        return None
+    (first, first_s), (last, last_s) = times[0], times[-1]
+    return (last_s - first_s) / (last - first) if last > first and last_s > first_s else None

@@ -1,0 +1,122 @@
+"""What spec.json and overrides.json ask for, and what the trainer proves to be in force."""
+
+import torch
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint import FileSystemReader
+
+from tests.integration.test_trainer_launch import await_that, launch
+
+__all__ = ["launch"]
+
+
+def parameters_of(run_dir, step):
+    """Every model tensor of a checkpoint, whole."""
+    reader = FileSystemReader(run_dir / "checkpoints" / f"step-{step:08d}")
+    entries = {key: entry for key, entry in reader.read_metadata().state_dict_metadata.items() if key.startswith("model.")}
+    state = {key: torch.empty(entry.size, dtype=entry.properties.dtype) for key, entry in entries.items()}
+    dcp.load(state, storage_reader=reader, no_dist=True)
+    return state
+
+
+def test_a_live_change_holds_on_every_rank_from_the_step_it_names(launch):
+    attempt = launch(1, "--steps", "100000", "--checkpoint-every", "100000", ranks=2)
+    attempt.await_steps(1)
+    # A learning rate this small moves no bit of any shard: had one rank not obeyed, its shard would move.
+    attempt.ask(id="ov-1", lr_scale=1e-30, skip=[[400, 440], [0, 4]], request="checkpoint_now", precision="bf16")
+    await_that(lambda: attempt.events("checkpoint_committed"), "the checkpoint asked for")
+    attempt.await_steps(attempt.events("checkpoint_committed")[0]["step"] + 5)
+    attempt.ask(id="ov-2", request="stop_after_checkpoint")
+    attempt.wait()
+    assert [attempt.record(rank)["code"] for rank in (0, 1)] == [6, 6]
+
+    applied, stop = attempt.events("override_applied")
+    assert (applied["id"], stop["id"], stop["request"]) == ("ov-1", "ov-2", "stop_after_checkpoint")
+    assert applied["effective"]["lr_scale"] == stop["effective"]["lr_scale"] == 1e-30
+    assert applied["effective"]["skip"] == [[400, 440]]
+    assert applied["skip_clamped"] == [[0, 4]]
+    refused = attempt.events("override_refused")[0]
+    assert (refused["id"], refused["keys"], "relaunch" in refused["reason"]) == ("ov-1", ["precision"], True)
+
+    first, last = (event["step"] for event in attempt.events("checkpoint_committed"))
+    assert last > first == applied["step"] - 1
+    before, after = parameters_of(attempt.run_dir, first), parameters_of(attempt.run_dir, last)
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    rates = {step: line["lr"] for step, line in attempt.steps().items()}
+    assert all((rate < 1e-20) == (step >= applied["step"]) for step, rate in rates.items())
+
+
+def test_a_launch_with_overrides_skips_scales_and_lapses_exactly(launch):
+    plain = launch(1, "--steps", "8", run="plain").finish()
+    overrides = {"id": "ov-7", "lr_scale": 0.5, "clip_norm": 0.3, "skip": [[8, 14], [0, 0]], "until": {"lr_scale": 6}}
+    attempt = launch(1, "--steps", "8", overrides=overrides).finish()
+    receipt = attempt.receipt()
+    assert receipt["overrides"] == overrides
+    assert (receipt["effective"]["lr_scale"], receipt["effective"]["clip_norm"]) == (0.5, 0.3)
+    steps, unhurt = attempt.steps(), plain.steps()
+    assert [steps[n]["samples"] for n in (1, 2, 3, 8)] == [[[0, 4]], [[4, 8]], [[14, 18]], [[34, 38]]]
+    assert [steps[n]["lr"] / unhurt[n]["lr"] for n in (1, 5, 6, 8)] == [0.5, 0.5, 1.0, 1.0]
+    lapsed = attempt.events("override_lapsed")
+    assert [(event["step"], event["keys"]) for event in lapsed] == [(6, ["lr_scale"])]
+
+
+def test_a_relaunch_changes_order_precision_and_moments_and_clamps_what_is_past(launch):
+    launch(1, "--steps", "8").finish()
+    overrides = {"data_seed": 7, "precision": "bf16", "reset_optimizer": True, "skip": [[0, 20]], "betas": [0.8, 0.9]}
+    attempt = launch(2, "--steps", "12", resume=4, overrides=overrides).finish()
+    effective = attempt.receipt()["effective"]
+    assert (effective["data_seed"], effective["precision"], effective["optimizer_steps"]) == (7, "bf16", 0)
+    assert effective["betas"] == [0.8, 0.9]
+    assert effective["skip"] == [[16, 20]]
+    assert attempt.receipt()["skip_clamped"] == [[0, 16]]
+    assert attempt.steps()[5]["samples"] == [[20, 24]]
+    again = launch(3, "--steps", "12", resume=8, overrides=overrides | {"reset_optimizer": False}).finish()
+    assert again.receipt()["effective"]["optimizer_steps"] == 4
+    assert {step: line for step, line in attempt.steps().items() if step > 8} == again.steps()
+
+
+def test_an_attempt_ignores_what_names_another(launch, tmp_path):
+    attempt_dir = tmp_path / "run"
+    attempt_dir.mkdir()
+    (attempt_dir / "overrides.json").write_text('{"id":"ov-1","attempt":9,"lr_scale":0.1,"request":"stop_now"}')
+    attempt = launch(1, "--steps", "4").finish()
+    assert attempt.lines("event")[0]["event"] == "checkpoint_committed"
+
+
+def test_stop_now_writes_no_checkpoint(launch):
+    attempt = launch(1, "--steps", "100000", "--checkpoint-every", "100000")
+    attempt.await_steps(2)
+    attempt.ask(id="ov-1", request="stop_now")
+    assert attempt.wait() == 6
+    assert attempt.lines("end")[0]["reason"] == "stopped_on_request"
+    assert not (attempt.run_dir / "checkpoints").exists()
+
+
+def test_another_number_of_ranks_continues_the_same_data(launch):
+    first = launch(1, "--steps", "8", ranks=2).finish()
+    second = launch(2, "--steps", "8", resume=4).finish()
+    for step in range(5, 9):
+        assert second.steps()[step]["samples"] == first.steps()[step]["samples"]
+        assert abs(second.steps()[step]["loss"] - first.steps()[step]["loss"]) < 1e-3
+
+
+def test_a_nan_is_gated_once_and_not_gated_it_ends_the_run(launch):
+    gated = launch(1, "--steps", "6", "--fault", "nan_grad@step=3").finish()
+    assert [line["skipped"] for line in gated.steps().values()] == [0, 0, 1, 0, 0, 0]
+    assert gated.steps()[3]["grad_norm"] == "NaN"
+    assert gated.steps()[4]["param_norm"] == gated.steps()[3]["param_norm"]
+    arguments = ("--steps", "50", "--fault", "nan_grad@step=3", "--gate", "off", "--max-skipped", "4")
+    open_gate = launch(1, *arguments, run="open")
+    assert open_gate.wait() == 5
+    assert open_gate.steps()[4]["loss"] == "NaN"
+    assert open_gate.record()["code"] == 5
+    assert open_gate.lines("end")[0] | {"time_s": 0} == {"kind": "end", "step": 6, "time_s": 0, "reason": "failed"}
+
+
+def test_fp16_reports_its_loss_scale_and_resumes_it(launch):
+    arguments = ("--steps", "6", "--precision", "fp16", "--fault", "nan_grad@step=2", "--checkpoint-every", "3")
+    whole = launch(1, *arguments).finish()
+    assert [line["overflow"] for line in whole.steps().values()] == [0, 1, 0, 0, 0, 0]
+    assert [line["loss_scale"] for line in whole.steps().values()] == [65536, 65536, *[32768] * 4]
+    again = launch(2, *arguments, resume=3).finish()
+    assert again.receipt()["effective"]["loss_scale"] == 32768
+    assert again.steps() == {step: line for step, line in whole.steps().items() if step > 3}

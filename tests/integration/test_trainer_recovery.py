@@ -1,0 +1,123 @@
+"""A hurt run and its continuation, against the same run unhurt: bitwise."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from tests.integration.test_trainer_launch import DEADLINE_S, ROOT, SIZES, Attempt, await_that, clean_environ, launch
+from trainer.checkpoint import choose_resume, list_steps
+
+__all__ = ["launch"]
+STEPS = ("--steps", "14")
+
+
+def shards_of(attempt, step):
+    folder = attempt.run_dir / "checkpoints" / f"step-{step:08d}"
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix in (".distcp", ".bin")}
+
+
+def test_killed_or_stopped_and_resumed_equals_uninterrupted_bit_for_bit(launch):
+    whole = launch(1, *STEPS, ranks=2, run="whole").finish()
+    fault = ("--fault", "kill@step=7:rank=1")
+    killed = launch(1, *STEPS, *fault, ranks=2)
+    assert killed.wait() == 1
+    assert killed.record(1) is None  # nobody writes a record after SIGKILL
+    assert (killed.record(0)["code"], killed.record(0)["peer_lost"], killed.record(0)["step"]) == (1, True, 7)
+    assert killed.lines("end")[0]["reason"] == "failed"
+    assert (killed.run_dir / "faults" / "kill-step-7-rank-1.json").exists()
+
+    stopped = launch(2, *STEPS, *fault, ranks=2, resume=4)
+    stopped.ask(id="ov-stop", request="stop_after_checkpoint")  # waits for it at its first step
+    assert stopped.wait() == 1  # torchrun's code; the records tell
+    assert [stopped.record(rank)["code"] for rank in (0, 1)] == [6, 6]
+    assert stopped.lines("end")[0]["reason"] == "stopped_on_request"
+    step = stopped.lines("end")[0]["step"]
+    assert stopped.events("override_applied")[0]["id"] == "ov-stop"
+    assert list_steps(stopped.run_dir / "checkpoints")[-1] == step
+
+    final = launch(3, *STEPS, *fault, ranks=2, resume=step).finish()
+    assert final.receipt()["resume_step"] == step
+    lineage = {s: killed.steps()[s] for s in range(1, 5)} | stopped.steps() | final.steps()
+    assert lineage == whole.steps()
+    assert shards_of(final, 14) == shards_of(whole, 14)
+
+
+def test_a_survivor_of_a_lost_peer_leaves_within_a_second(launch):
+    attempt = launch(1, "--steps", "100000", "--fault", "hang@step=3:rank=1", ranks=2)
+    await_that(lambda: attempt.beat(1) is not None, "a heartbeat of rank 1")
+    stopped = psutil.Process(attempt.beat(1)["pid"])
+    await_that(lambda: stopped.status() == psutil.STATUS_STOPPED, "rank 1 to stop itself")
+    assert (attempt.run_dir / "faults" / "hang-step-3-rank-1.json").exists()
+    assert attempt.beat(1)["step"] == 3
+    stopped.kill()
+    await_that(lambda: not stopped.is_running() or stopped.status() == psutil.STATUS_ZOMBIE, "rank 1 to die")
+    died_s = os.times().elapsed
+    survivor = psutil.Process(attempt.beat(0)["pid"])
+    await_that(lambda: attempt.record(0) is not None, "the survivor's record")
+    await_that(lambda: not survivor.is_running() or survivor.status() == psutil.STATUS_ZOMBIE, "the survivor to leave")
+    assert os.times().elapsed - died_s < 2
+    assert attempt.record(0)["peer_lost"]
+    assert len(attempt.lines("step")) == 2
+
+
+def test_sigterm_to_one_rank_stops_all_after_a_checkpoint(launch):
+    attempt = launch(1, "--steps", "100000", ranks=2)
+    attempt.await_steps(2)
+    os.kill(attempt.beat(1)["pid"], signal.SIGTERM)
+    attempt.wait()
+    assert [attempt.record(rank)["code"] for rank in (0, 1)] == [6, 6]
+    assert attempt.events("checkpoint_committed")[-1]["step"] == attempt.lines("end")[0]["step"]
+
+
+def test_a_flipped_bit_makes_it_resume_older_and_say_so(launch):
+    first = launch(1, "--steps", "14").finish()
+    path = first.run_dir / "checkpoints" / "step-00000012" / "__0_0.distcp"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    second = launch(2, "--steps", "14", resume=12).finish()
+    receipt = second.receipt()
+    assert (receipt["resume_step"], receipt["resume_asked"]["step"]) == (8, 12)
+    assert receipt["passed_over"][0]["step"] == 12
+    assert second.events("resumed_older")[0]["asked_step"] == 12
+    assert {step: line for step, line in first.steps().items() if step > 8} == second.steps()
+    assert (first.run_dir / "quarantine" / "attempt-0001" / "step-00000012").exists()  # replaced, not deleted
+
+
+DIE_IN_SAVE = """
+import os, signal, sys
+import trainer.checkpoint as checkpoint
+real = checkpoint.{function}
+def die(*arguments, **options):
+    if "step-00000008" in str(arguments):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*arguments, **options)
+checkpoint.{function} = die
+sys.argv[0] = "trainer"
+from trainer.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("function", ["digest_of", "os.rename"])
+def test_killed_during_a_save_the_old_checkpoint_stands_and_no_false_one(tmp_path, function):
+    command = [sys.executable, "-c", DIE_IN_SAVE.format(function=function), *SIZES, *STEPS, "--out-dir", str(tmp_path)]
+    done = subprocess.run(command, env=clean_environ(), cwd=ROOT, capture_output=True, check=False, timeout=DEADLINE_S)
+    assert done.returncode == -signal.SIGKILL
+    assert any(entry.name.endswith(".tmp") for entry in (tmp_path / "checkpoints").iterdir())
+    assert list_steps(tmp_path / "checkpoints") == [4]
+    found, _ = choose_resume(tmp_path, None)
+    assert found.step == 4
+
+
+def test_an_attempt_that_lost_the_lease_commits_nothing_more(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "lease.json").write_text('{"epoch": 2, "attempt": 2}')
+    attempt = Attempt(tmp_path / "run", 1, *STEPS)
+    assert attempt.wait() == 1
+    assert "later attempt" in attempt.record()["error"]
+    assert list_steps(tmp_path / "run" / "checkpoints") == []

@@ -1,0 +1,84 @@
+"""Which source is believed about a rank's end, and which rank failed first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sentinel.launcher.attempt_files import AttemptFiles
+from sentinel.launcher.exit_report import Evidence, build_report, read_report, read_start_failure, write_report
+from sentinel.launcher.torchrun_table import FailureTable
+from sentinel.model.attempts import ExitReport, RankExit
+
+
+def one(evidence: Evidence, rank: int = 0) -> RankExit:
+    return next(ended for ended in build_report(evidence, "because").ranks if ended.rank == rank)
+
+
+def test_the_ranks_own_record_is_believed_before_everything_else() -> None:
+    record = {"code": 6, "error": None}
+    evidence = Evidence(1, {0}, {0: record}, {0: -9}, FailureTable({0: 1}, {}, 0))
+    assert one(evidence) == RankExit(0, 6, None, "record")
+
+
+def test_then_the_status_the_keeper_saw_then_the_launchers_table() -> None:
+    assert one(Evidence(1, {0}, {}, {0: -9}, FailureTable({0: 1}, {}, 0))).source == "reaped"
+    seen = one(Evidence(1, {0}, {}, {}, FailureTable({0: -9}, {}, 0)))
+    assert (seen.code, seen.signal, seen.source) == (None, 9, "launcher")
+
+
+def test_a_record_without_a_code_gives_its_error_to_the_next_source() -> None:
+    assert one(Evidence(1, {0}, {0: {"error": "CUDA error: 700"}}, {0: 1})) == RankExit(0, 1, None, "reaped", "CUDA error: 700")
+    assert one(Evidence(1, {0, 1}, {0: {"code": True}})).source == "unknown"
+
+
+def test_the_launchers_status_speaks_for_a_rank_only_when_it_is_the_only_one() -> None:
+    assert one(Evidence(1, {0, 1})) == RankExit(0, None, None, "unknown")
+    assert one(Evidence(4, {0})) == RankExit(0, 4, None, "launcher")
+    shell = one(Evidence(137, {0}))
+    assert (shell.code, shell.signal) == (None, 9)
+
+
+def test_a_command_without_ranks_is_rank_zero_and_one_that_never_ran_has_none() -> None:
+    assert build_report(Evidence(0), "").ranks == (RankExit(0, 0, None, "reaped"),)
+    assert build_report(Evidence(None), "").ranks == ()
+
+
+@pytest.mark.parametrize(
+    ("evidence", "first"),
+    [
+        (Evidence(1, {0, 1}, {}, {0: 1, 1: -9}, failed_order=(1, 0)), 1),
+        (Evidence(1, {0}, {}, {0: -15}, FailureTable({0: -15, 1: 1}, {}, 1), failed_order=(0,)), 1),
+        (Evidence(1, {0, 1}, {}, {0: -15, 1: -9}, FailureTable({0: -15, 1: -9}, {}, 0), failed_order=(1, 0)), 1),
+        (Evidence(1, {0, 1}, {0: {"code": 6}, 1: {"code": 6}}, {}, FailureTable({0: 6, 1: 6}, {}, 1)), None),
+        (Evidence(-9, {0, 1}, {}, {0: -9, 1: -9}, was_killed=True), None),
+        (Evidence(1, {0, 1}, {0: {"code": 0}, 1: {"code": 5}}), 1),
+        (Evidence(0), None),
+        (Evidence(1), 0),
+    ],
+    ids=["seen first", "only the table saw it", "seen beats the table", "all orderly", "killed", "records", "done", "plain"],
+)
+def test_the_first_failed_rank(evidence: Evidence, first: int | None) -> None:
+    assert build_report(evidence, "").first_failed_rank == first
+
+
+def test_a_report_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
+    files = AttemptFiles.of(tmp_path, 3)
+    assert read_report(files) is None
+    report = ExitReport(1, (RankExit(0, 6, None, "record", "é\n"), RankExit(1, None, 9, "reaped")), 1, "rank 1 was killed")
+    write_report(files, report)
+    assert read_report(files) == report
+    assert read_start_failure(files) is None
+    write_report(files, ExitReport(None, (), None, "no such program"), "certain")
+    assert read_start_failure(files) == "certain"
+
+
+def test_a_report_written_by_hand_needs_only_two_keys_and_a_broken_one_names_its_file(tmp_path: Path) -> None:
+    files = AttemptFiles.of(tmp_path, 3)
+    files.make_folders()
+    files.exit.write_text('{"command_status":null,"ranks":[]}')
+    assert read_report(files) == ExitReport(None, (), None, "")
+    files.exit.write_text("[]")
+    with pytest.raises(ValueError, match=r"exit\.json"):
+        read_report(files)

@@ -1,0 +1,44 @@
+"""spec.json as the trainer's client reads it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from sentinel.client.spec import read_spec
+from sentinel.launcher.attempt_files import AttemptFiles
+from sentinel.launcher.spec_file import write_spec
+from sentinel.model.attempts import AttemptSpec, Overrides, ResumePoint, SampleRange
+
+
+def test_the_client_reads_what_the_launcher_writes(tmp_path: Path) -> None:
+    files = AttemptFiles.of(tmp_path, 12)
+    overrides = Overrides(
+        id="ov-7", incident=4, lr_scale=0.5, betas=(0.9, 0.95), skip=(SampleRange(512, 1024),), until=(("lr_scale", 3200),)
+    )
+    resume = ResumePoint(1000, "checkpoints/step-00001000", "ab12")
+    write_spec(files, AttemptSpec(12, ("python", "train.py"), str(tmp_path), resume, overrides))
+    spec = read_spec(files.spec)
+    assert (spec.attempt, spec.argv) == (12, ("python", "train.py"))
+    assert spec.env == {"SENTINEL_RUN_DIR": str(tmp_path.resolve()), "SENTINEL_ATTEMPT": "12"}
+    assert spec.resume is not None
+    assert (spec.resume.step, spec.resume.path, spec.resume.digest) == (1000, "checkpoints/step-00001000", "ab12")
+    read = spec.overrides
+    assert (read.id, read.attempt, read.lr_scale, read.betas, read.skip) == ("ov-7", 12, 0.5, (0.9, 0.95), ((512, 1024),))
+    assert read.until == {"lr_scale": 3200}
+    assert read.request is None
+
+
+def test_every_key_is_present_even_with_nothing_asked(tmp_path: Path) -> None:
+    files = AttemptFiles.of(tmp_path, 1)
+    write_spec(files, AttemptSpec(1, ("true",), str(tmp_path), None, Overrides()))
+    written = json.loads(files.spec.read_text())
+    assert written["resume"] is None
+    protocol = "id attempt incident lr_scale clip_norm weight_decay betas eps skip loss_scale data_seed reset_optimizer"
+    assert set(written["overrides"]) == {*protocol.split(), "precision", "checkpoint_interval", "until", "request"}
+
+
+def test_a_run_directory_has_one_mark_however_it_is_spelt(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "link").symlink_to("run")
+    assert AttemptFiles.of(tmp_path / "link", 1).environment == AttemptFiles.of(tmp_path / "run", 1).environment

@@ -1,0 +1,70 @@
+import pytest
+
+from sentinel.model.readings import Heartbeat, SourceReading
+from sentinel.telemetry import heartbeats
+from sentinel.telemetry.heartbeats import Heartbeats
+
+
+@pytest.fixture
+def beats(world):
+    beats = Heartbeats(world.run_dir, 1)
+    assert [reading.ok for reading in beats.poll(0.0)] == [True]  # no folder yet, and nothing wrong with that
+    return beats
+
+
+def beat(step: int, phase: str = "forward", time_s: float = 1.0) -> dict[str, object]:
+    return {"step": step, "phase": phase, "time_s": time_s, "pid": 1, "host": "a"}
+
+
+def test_each_change_is_one_reading_per_rank_in_rank_order(world, beats) -> None:
+    world.beat(1, 10, beat(3))
+    world.beat(1, 2, beat(4, "backward"))
+    assert beats.poll(1.0) == [Heartbeat(1, 2, 4, "backward", 1.0), Heartbeat(1, 10, 3, "forward", 1.0)]
+    assert beats.poll(2.0) == []
+    world.beat(1, 10, beat(4))
+    assert beats.poll(3.0) == [Heartbeat(1, 10, 4, "forward", 1.0)]
+
+
+def test_a_file_written_again_with_the_same_content_is_no_beat(world, beats) -> None:
+    world.beat(1, 0, beat(3))
+    beats.poll(1.0)
+    world.beat(1, 0, beat(3))
+    assert beats.poll(2.0) == []
+
+
+def test_an_unchanged_file_is_not_opened(world, beats, monkeypatch) -> None:
+    for rank in range(20):
+        world.beat(1, rank, beat(3))
+    assert len(beats.poll(1.0)) == 20
+    monkeypatch.setattr(heartbeats, "open", lambda *_: pytest.fail("opened a file that did not change"), raising=False)
+    assert beats.poll(2.0) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"step":"x","phase":"data"}', b'{"step":1}', b"\xff\0"])
+def test_a_damaged_file_is_left_out_and_tried_again(world, beats, content: bytes) -> None:
+    world.beat(1, 0, content)
+    world.beat(1, 1, beat(5))
+    assert beats.poll(1.0) == [Heartbeat(1, 1, 5, "forward", 1.0)]
+    world.beat(1, 0, beat(6))
+    assert beats.poll(2.0) == [Heartbeat(1, 0, 6, "forward", 1.0)]
+
+
+def test_a_phase_of_a_newer_trainer_is_still_a_beat(world, beats) -> None:
+    world.beat(1, 0, beat(5, "reticulating"))
+    assert beats.poll(1.0) == [Heartbeat(1, 0, 5, "idle", 1.0)]
+
+
+def test_other_files_in_the_folder_are_nothing(world, beats) -> None:
+    world.beat(1, 0, beat(5))
+    (world.attempt(1) / "heartbeats" / "rank-x.json").write_text("{}")
+    (world.attempt(1) / "heartbeats" / ".rank-00001.json.9.tmp").write_text("{}")
+    assert len(beats.poll(1.0)) == 1
+
+
+def test_a_folder_that_cannot_be_listed_is_blindness_said_once(world, beats) -> None:
+    folder = world.attempt(1) / "heartbeats"
+    folder.write_text("a file")
+    assert [(reading.source, reading.ok) for reading in beats.poll(1.0)] == [("heartbeats", False)]
+    assert beats.poll(2.0) == []
+    folder.unlink()
+    assert beats.poll(3.0) == [SourceReading("heartbeats", True, "it can be read")]

@@ -1,0 +1,174 @@
+import errno
+import threading
+from pathlib import Path
+
+import pytest
+
+from sentinel.client.atomic_file import write_atomically
+from sentinel.telemetry import inotify
+from sentinel.telemetry.wake import BEATING_RANKS_MAX, Wake, filesystem_of
+
+DEADLINE_S = 10.0  # a wake takes a millisecond; this is only how long a failing test waits
+
+
+@pytest.fixture
+def wake(world):
+    world.attempt(1).joinpath("heartbeats").mkdir()
+    (world.run_dir / "checkpoints").mkdir()
+    wake = Wake(world.run_dir)
+    wake.follow(1)
+    wake.rearm()
+    assert wake.trouble is None
+    yield wake
+    wake.close()
+
+
+def test_a_line_of_the_stream_wakes(world, wake) -> None:
+    world.write(1, {"step": 1})
+    assert wake.event.wait(DEADLINE_S)
+
+
+def test_a_heartbeat_moved_into_place_wakes(world, wake) -> None:
+    world.beat(1, 0, {"step": 1})
+    assert wake.event.wait(DEADLINE_S)
+
+
+def test_an_exit_report_wakes(world, wake) -> None:
+    write_atomically(world.attempt(1) / "exit.json", b"{}")
+    assert wake.event.wait(DEADLINE_S)
+
+
+def test_a_committed_checkpoint_wakes(world, wake) -> None:
+    aside = world.run_dir / "checkpoints" / ".step-00000005.tmp"
+    aside.mkdir()
+    aside.rename(world.run_dir / "checkpoints" / "step-00000005")
+    assert wake.event.wait(DEADLINE_S)
+
+
+def test_changed_overrides_wake(world, wake) -> None:
+    write_atomically(world.run_dir / "overrides.json", b"{}")
+    assert wake.event.wait(DEADLINE_S)
+
+
+def count_rings(wake, act) -> int:
+    """How often the act rings. Its last write must ring; writes into one directory are heard in their order."""
+    rings: list[int] = []
+    heard = threading.Event()
+
+    def ring() -> None:
+        rings.append(1)
+        heard.set()
+
+    watch = inotify.DirectoryWatch(ring)
+    watch.ensure(wake._wanted)
+    act()
+    assert heard.wait(DEADLINE_S)
+    watch.close()
+    return len(rings)
+
+
+def test_the_supervisors_own_files_do_not_wake(world, wake) -> None:
+    def act() -> None:
+        for name in ("sentinel.db", "sentinel.db-wal", "lease.json", "sentinel.lock", "run.json"):
+            (world.run_dir / name).write_text("x")
+        write_atomically(world.run_dir / "lease.json", b"{}")
+        write_atomically(world.run_dir / "overrides.json", b"{}")
+
+    assert count_rings(wake, act) == 1
+
+
+def test_logs_do_not_wake(world, wake) -> None:
+    def act() -> None:
+        (world.attempt(1) / "logs").mkdir()
+        (world.attempt(1) / "logs" / "rank-00000.out").write_text("hello")
+        (world.attempt(1) / "spec.json").write_text("{}")
+        write_atomically(world.attempt(1) / "exit.json", b"{}")
+
+    assert count_rings(wake, act) == 1
+
+
+def test_a_checkpoint_in_the_making_does_not_wake(world, wake) -> None:
+    def act() -> None:
+        aside = world.run_dir / "checkpoints" / ".step-00000005.tmp"
+        aside.mkdir()
+        (aside / "shard").write_bytes(b"x" * 100_000)
+        aside.rename(world.run_dir / "checkpoints" / "step-00000005")
+
+    assert count_rings(wake, act) == 1
+
+
+def test_any_number_of_writes_are_one_wake_and_the_next_is_another(world, wake) -> None:
+    world.steps(1, 1, 50)
+    assert wake.event.wait(DEADLINE_S)
+    wake.rearm()
+    world.write(1, {"step": 51})
+    assert wake.event.wait(DEADLINE_S)
+
+
+def test_directories_that_appear_later_are_watched_from_the_next_look_on(world) -> None:
+    wake = Wake(world.run_dir)
+    wake.follow(3)
+    wake.rearm()
+    world.attempt(3)
+    assert wake.event.wait(DEADLINE_S)  # attempts/ came to be
+    wake.rearm()
+    world.write(3, {"step": 1})
+    assert wake.event.wait(DEADLINE_S)
+    wake.close()
+
+
+def test_after_following_another_attempt_the_old_one_wakes_nobody(world, wake) -> None:
+    world.attempt(2)
+    wake.follow(2)
+    wake.rearm()
+    assert {path.name for path in wake._watch._watches} == {world.run_dir.name, "attempts", "0002", "checkpoints"}
+    world.write(2, {"step": 1})
+    assert wake.event.wait(DEADLINE_S)
+
+
+def test_a_directory_that_was_replaced_is_watched_again(world, wake) -> None:
+    (world.run_dir / "checkpoints").rename(world.run_dir / "old")
+    (world.run_dir / "checkpoints").mkdir()
+    wake.rearm()
+    (world.run_dir / "checkpoints" / "step-00000009").mkdir()
+    assert wake.event.wait(DEADLINE_S)
+
+
+def test_the_heartbeats_of_many_ranks_are_left_to_the_poll(world, wake) -> None:
+    for rank in range(BEATING_RANKS_MAX + 1):
+        world.beat(1, rank, {"step": 1})
+    wake.rearm()
+    assert "heartbeats" not in {path.name for path in wake._watch._watches}
+
+
+def test_without_inotify_the_poll_goes_on_and_the_reason_is_known(world, monkeypatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "inotify watch limit reached")
+
+    monkeypatch.setattr(inotify.BaseObserver, "schedule", refuse)
+    wake = Wake(world.run_dir)
+    wake.follow(1)
+    wake.rearm()
+    assert wake.trouble == "inotify: inotify watch limit reached"
+    wake.rearm()
+    assert not wake.event.is_set()
+    wake.close()
+
+
+def test_a_network_filesystem_is_not_watched(world, tmp_path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/sda1 / ext4 rw 0 0\nserver:/x {world.run_dir} nfs4 rw 0 0\n")
+    wake = Wake(world.run_dir, mounts)
+    wake.follow(1)
+    wake.rearm()
+    assert wake.trouble is not None
+    assert "nfs4" in wake.trouble
+
+
+def test_the_filesystem_is_that_of_the_longest_mount_point(tmp_path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text("a / ext4 rw\nb /data fuse.sshfs rw\nc /data/my\\040runs lustre rw\nbroken\n")
+    assert filesystem_of(Path("/data/my runs/x"), mounts) == "lustre"
+    assert filesystem_of(Path("/data/other"), mounts) == "fuse.sshfs"
+    assert filesystem_of(Path("/database"), mounts) == "ext4"
+    assert filesystem_of(Path("/x"), tmp_path / "none") == "unknown"

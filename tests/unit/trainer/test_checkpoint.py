@@ -1,0 +1,150 @@
+import json
+import os
+
+import pytest
+import torch
+
+from sentinel.client import Resume
+from trainer import checkpoint
+from trainer.exits import DataError, LeaseLostError
+from trainer.model import build_model
+from trainer.optim import Hyperparameters, ShardedAdamW
+from trainer.parallel import shard
+
+DETAILS = {"attempt": 2, "world_size": 1}
+
+
+class Died(Exception):
+    pass
+
+
+@pytest.fixture
+def optimizer(world, config):
+    model = shard(build_model(config.shape, config.seq_len, 1), world, "fp32")
+    optimizer = ShardedAdamW(model, gate=True)
+    optimizer.set(Hyperparameters(1e-2, 1.0, 0.1, (0.9, 0.95), 1e-8))
+    return optimizer
+
+
+def save(root, step, world, optimizer, may_commit=lambda: True):
+    return checkpoint.save(root, step, world, optimizer.state(), DETAILS, may_commit)
+
+
+def flip_a_bit(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def resume_at(root, step):
+    return Resume(step, f"checkpoints/step-{step:08d}", checkpoint.digest_of(root / f"checkpoints/step-{step:08d}/manifest.json"))
+
+
+def test_what_was_saved_comes_back_bit_for_bit(tmp_path, world, optimizer):
+    torch.manual_seed(5)
+    for value in optimizer.state().values():
+        getattr(value, "_local_tensor", value).normal_()
+    optimizer.adopt_count(torch.tensor(7.0))
+    saved = {name: getattr(v, "_local_tensor", v).clone() for name, v in optimizer.state().items()}
+    digest = save(tmp_path, 8, world, optimizer)
+    expected = torch.rand(3)
+    optimizer.reset()
+    torch.manual_seed(99)
+    found, refused = checkpoint.choose_resume(tmp_path, Resume(8, "checkpoints/step-00000008", digest))
+    assert (found.step, found.digest, refused) == (8, digest, [])
+    state = optimizer.state()
+    checkpoint.load(found, world, state)
+    optimizer.adopt_count(state["adam.step"])
+    assert all(torch.equal(saved[name], getattr(v, "_local_tensor", v)) for name, v in optimizer.state().items())
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_the_manifest_lists_every_file_with_size_and_digest(tmp_path, world, optimizer):
+    save(tmp_path, 8, world, optimizer)
+    folder = tmp_path / "checkpoints" / "step-00000008"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert set(manifest["files"]) == {entry.name for entry in folder.iterdir()} - {"manifest.json"}
+    assert all((folder / name).stat().st_size == entry["bytes"] for name, entry in manifest["files"].items())
+    assert (manifest["step"], manifest["attempt"]) == (8, 2)
+    assert [entry.name for entry in (tmp_path / "checkpoints").iterdir()] == ["step-00000008"]
+
+
+def test_a_flipped_bit_is_found_and_the_next_older_is_taken_never_a_newer_one(tmp_path, world, optimizer):
+    for step in (4, 8, 12):
+        save(tmp_path, step, world, optimizer)
+    asked = resume_at(tmp_path, 8)
+    flip_a_bit(tmp_path / "checkpoints" / "step-00000008" / "__0_0.distcp")
+    found, refused = checkpoint.choose_resume(tmp_path, asked)
+    assert found.step == 4
+    assert [entry["step"] for entry in refused] == [8]
+    assert "__0_0.distcp does not match its digest" in refused[0]["reason"]
+
+
+@pytest.mark.parametrize("damage", ["manifest", "missing manifest", "missing file", "short file", "other digest"])
+def test_every_kind_of_damage_is_refused(tmp_path, world, optimizer, damage):
+    save(tmp_path, 4, world, optimizer)
+    asked = resume_at(tmp_path, 4)
+    folder = tmp_path / "checkpoints" / "step-00000004"
+    if damage == "manifest":
+        flip_a_bit(folder / "manifest.json")
+    elif damage == "missing manifest":
+        (folder / "manifest.json").unlink()
+    elif damage == "missing file":
+        (folder / ".metadata").unlink()
+    elif damage == "short file":
+        os.truncate(folder / "__0_0.distcp", 100)
+    else:
+        asked = Resume(4, asked.path, "0" * 64)
+    with pytest.raises(DataError, match=r"no checkpoint .* can be trusted"):
+        checkpoint.choose_resume(tmp_path, asked)
+
+
+def test_without_a_request_the_newest_is_taken_or_none(tmp_path, world, optimizer):
+    assert checkpoint.choose_resume(tmp_path, None) == (None, [])
+    for step in (4, 8):
+        save(tmp_path, step, world, optimizer)
+    found, _ = checkpoint.choose_resume(tmp_path, None)
+    assert found.step == 8
+
+
+@pytest.mark.parametrize("stage", ["writing shards", "writing the manifest", "renaming"])
+def test_dying_during_a_save_leaves_the_old_checkpoint_and_no_false_new_one(tmp_path, world, optimizer, stage, monkeypatch):
+    save(tmp_path, 4, world, optimizer)
+
+    rename = os.rename
+
+    def die(*arguments, **_):
+        if stage == "renaming" and not str(arguments[1]).endswith("step-00000008"):
+            return rename(*arguments)
+        raise Died
+
+    target = {"writing shards": "dcp.save", "writing the manifest": "dumps", "renaming": "os.rename"}[stage]
+    monkeypatch.setattr(f"trainer.checkpoint.{target}", die)
+    with pytest.raises(Died):
+        save(tmp_path, 8, world, optimizer)
+    monkeypatch.undo()
+    assert checkpoint.list_steps(tmp_path / "checkpoints") == [4]
+    found, _ = checkpoint.choose_resume(tmp_path, None)
+    assert found.step == 4
+    save(tmp_path, 8, world, optimizer)
+    assert checkpoint.choose_resume(tmp_path, None)[0].step == 8
+
+
+def test_an_attempt_without_the_lease_commits_nothing(tmp_path, world, optimizer):
+    with pytest.raises(LeaseLostError, match="later attempt"):
+        save(tmp_path, 4, world, optimizer, may_commit=lambda: False)
+    assert checkpoint.list_steps(tmp_path / "checkpoints") == []
+
+
+def test_a_checkpoint_of_an_abandoned_lineage_is_moved_aside_not_lost(tmp_path, world, optimizer):
+    first = save(tmp_path, 4, world, optimizer)
+    optimizer.reset()
+    next(iter(optimizer.state().values())).fill_(1)
+    for parameter in optimizer.state().values():
+        getattr(parameter, "_local_tensor", parameter).add_(1)
+    second = save(tmp_path, 4, world, optimizer)
+    third = save(tmp_path, 4, world, optimizer)
+    quarantine = tmp_path / "quarantine" / "attempt-0002"
+    assert checkpoint.verify(tmp_path / "checkpoints" / "step-00000004").digest == third
+    assert checkpoint.verify(quarantine / "step-00000004").digest == first
+    assert checkpoint.verify(quarantine / "step-00000004.2").digest == second

@@ -1,0 +1,71 @@
+import pytest
+import torch
+
+from trainer.data import Loader, read_corpus
+from trainer.exits import DataError
+from trainer.order import Position
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    for number in range(40):
+        (tmp_path / f"m{number:02d}.py").write_bytes(bytes((number * 7 + i) % 128 for i in range(100)))
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_x.py").write_bytes(b"\xff" * 1000)
+    (tmp_path / "notes.txt").write_bytes(b"\xff" * 1000)
+    return read_corpus(8, tmp_path)
+
+
+def test_the_corpus_is_sorted_split_and_leaves_tests_out(corpus):
+    assert len(corpus.train) == 3800
+    assert len(corpus.held_out) == 200
+    assert corpus.train.max() < 128
+    assert corpus.size == 3799 // 8
+    assert torch.equal(corpus.sequence(1), corpus.train[8:17])
+
+
+def test_a_place_without_sources_is_a_data_error(tmp_path):
+    with pytest.raises(DataError, match=r"only 0 bytes of \.py text"):
+        read_corpus(8, tmp_path)
+
+
+def test_the_global_batch_does_not_depend_on_the_number_of_ranks(corpus):
+    loader = Loader(corpus, Position.first(1), [], CPU)
+    position = Position.first(1)
+    indices, _ = position.take(12)
+    whole = loader.batch(indices, position, 0, 1)
+    for world_size in (2, 3, 4):
+        parts = [loader.batch(indices, position, rank, world_size) for rank in range(world_size)]
+        assert torch.equal(torch.cat([part[0] for part in parts]), whole[0])
+        assert torch.equal(torch.cat([part[1] for part in parts]), whole[1])
+    assert torch.equal(whole[0][:, 1:], whole[1][:, :-1])
+
+
+def test_evaluation_is_the_same_text_for_every_number_of_ranks(corpus):
+    loader = Loader(corpus, Position.first(1), [], CPU)
+    whole = loader.evaluation_batch(0, 4, 0, 1)[0]
+    assert torch.equal(torch.cat([loader.evaluation_batch(0, 4, rank, 2)[0] for rank in range(2)]), whole)
+    assert torch.equal(Loader(corpus, Position.first(2), [(0, 9999)], CPU).evaluation_batch(0, 4, 0, 1)[0], whole)
+
+
+def test_poison_hits_its_samples_always_and_only_those(corpus):
+    original = Position.first(1)
+    clean, hurt, again = (Loader(corpus, original, spans, CPU) for spans in ([], [(3, 6)], [(3, 6)]))
+    indices = tuple(range(12))
+    good, bad = clean.batch(indices, original, 0, 1)[0], hurt.batch(indices, original, 0, 1)[0]
+    assert [bool((good[row] != bad[row]).any()) for row in range(12)] == [3 <= row < 6 for row in range(12)]
+    assert bad[3:6].max() > 127
+    assert torch.equal(again.batch(indices, original, 0, 1)[0], bad)
+
+
+def test_poison_stays_with_its_sequences_in_another_order_and_epoch(corpus):
+    original, other = Position.first(1), Position.first(2)
+    hurt, clean = Loader(corpus, original, [(3, 6)], CPU), Loader(corpus, original, [], CPU)
+    poisoned = {original.sequence_of(index, corpus.size) for index in (3, 4, 5)}
+    for position in (other, original):
+        epoch = tuple(range(corpus.size, 2 * corpus.size))
+        good, bad = clean.batch(epoch, position, 0, 1)[0], hurt.batch(epoch, position, 0, 1)[0]
+        differing = {position.sequence_of(epoch[row], corpus.size) for row in range(len(epoch)) if (good[row] != bad[row]).any()}
+        assert differing == poisoned

@@ -1,0 +1,75 @@
+import json
+import signal
+
+import pytest
+
+from trainer.exits import ConfigError
+from trainer.faults import InjectedCrash, due_faults, parse_fault, strike
+
+
+def test_the_forms_of_the_command_line():
+    assert parse_fault("bad_data@sample=6400-6800").samples == (6400, 6800)
+    kill = parse_fault("kill@step=300:rank=1")
+    assert (kill.kind, kill.step, kill.rank, kill.always) == ("kill", 300, 1, False)
+    assert parse_fault("nan_grad@step=9").rank == 0
+    assert parse_fault("crash@step=9:rank=2:always").always
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("kil@step=3", "unknown kind 'kil'"),
+        ("kill", "kill needs a place"),
+        ("kill@sample=3-4", "kill needs a place"),
+        ("kill@step=x", "step='x' is not a whole number"),
+        ("kill@step=0", "before the first step"),
+        ("kill@step=3:rank", "'rank' is not key=value"),
+        ("kill@step=3:rank=-1", "rank='-1' is not a whole number"),
+        ("kill@step=3:speed=1", "kill takes no 'speed'"),
+        ("bad_data@sample=5-5", "is empty"),
+        ("bad_data@sample=5", "sample='' is not a whole number"),
+        ("bad_data@sample=5-9:rank=1", "bad_data takes no 'rank'"),
+        ("bad_data@sample=5-9:always", "anyway"),
+        ("", "unknown kind ''"),
+    ],
+)
+def test_a_wrong_spec_is_one_sentence_with_value_place_and_remedy(text, what):
+    with pytest.raises(ConfigError) as caught:
+        parse_fault(text)
+    message = str(caught.value)
+    assert message.startswith(f"--fault {text!r}: ")
+    assert what in message
+    assert "; write " in message
+    assert "\n" not in message
+
+
+def test_a_step_fault_is_on_record_before_it_strikes_and_strikes_once_per_run(tmp_path):
+    faults = (parse_fault("crash@step=5:rank=1"),)
+    assert due_faults(faults, 4, 1, tmp_path) == []
+    assert due_faults(faults, 5, 0, tmp_path) == []
+    assert due_faults(faults, 5, 1, tmp_path) == list(faults)
+    record = json.loads((tmp_path / "faults" / "crash-step-5-rank-1.json").read_text())
+    assert (record["fault"], record["step"], record["rank"]) == ("crash@step=5:rank=1", 5, 1)
+    assert due_faults(faults, 5, 1, tmp_path) == []
+
+
+def test_an_always_fault_strikes_from_its_step_on_in_every_attempt(tmp_path):
+    faults = (parse_fault("nan_grad@step=5:always"),)
+    assert [len(due_faults(faults, step, 0, tmp_path)) for step in (4, 5, 6, 5, 99)] == [0, 1, 1, 1, 1]
+
+
+def test_two_faults_at_one_step_are_two_records(tmp_path):
+    faults = (parse_fault("nan_grad@step=5"), parse_fault("crash@step=5"))
+    assert len(due_faults(faults, 5, 0, tmp_path)) == 2
+    assert len({fault.slug for fault in faults}) == 2
+
+
+def test_strikes_are_the_real_thing(monkeypatch):
+    sent = []
+    monkeypatch.setattr("trainer.faults.os.kill", lambda pid, number: sent.append(number))
+    strike(parse_fault("kill@step=1"), 1)
+    strike(parse_fault("hang@step=1"), 1)
+    strike(parse_fault("nan_grad@step=1"), 1)
+    assert sent == [signal.SIGKILL, signal.SIGSTOP]
+    with pytest.raises(InjectedCrash, match="crash@step=1"):
+        strike(parse_fault("crash@step=1"), 1)

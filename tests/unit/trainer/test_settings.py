@@ -1,0 +1,36 @@
+from sentinel.client import Overrides
+from trainer.config import parse_arguments
+from trainer.control import Settings
+
+CONFIG = parse_arguments([])
+CONFIGURED = Settings.configured(CONFIG)
+
+
+def after(settings, **keys):
+    return settings.overridden(Overrides.from_json(keys, "test"), CONFIGURED)
+
+
+def test_overrides_are_absolute_not_cumulative():
+    once = after(CONFIGURED, lr_scale=0.5, clip_norm=0.3)
+    twice = after(once, lr_scale=0.5, clip_norm=0.3)
+    assert once == twice
+    assert once.hyperparameters(CONFIG, 40).lr == 0.5 * CONFIG.schedule(40)
+    assert once.hyperparameters(CONFIG, 40).clip_norm == 0.3
+
+
+def test_a_missing_key_leaves_and_a_null_restores():
+    hurt = after(CONFIGURED, lr_scale=0.5, clip_norm=0.3, until={"lr_scale": 90})
+    assert after(hurt, clip_norm=None).clip_norm == CONFIGURED.clip_norm
+    kept = after(hurt, clip_norm=None)
+    assert (kept.lr_scale, kept.until) == (0.5, {"lr_scale": 90})
+    assert after(hurt, lr_scale=0.7).until == {}
+
+
+def test_each_lapses_at_its_own_step():
+    hurt = after(CONFIGURED, lr_scale=0.5, clip_norm=0.3, betas=[0.8, 0.9], until={"lr_scale": 90, "clip_norm": 95})
+    assert hurt.at(89, CONFIGURED) == hurt
+    first = hurt.at(90, CONFIGURED)
+    assert (first.lr_scale, first.clip_norm, first.betas) == (1.0, 0.3, (0.8, 0.9))
+    assert hurt.differing(first) == ["lr_scale"]
+    assert first.at(95, CONFIGURED).clip_norm == CONFIGURED.clip_norm
+    assert first.at(95, CONFIGURED).until == {}
