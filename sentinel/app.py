@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -37,6 +38,7 @@ from sentinel.model.state import RunState
 from sentinel.pages import terminal
 from sentinel.policy.schema import Policy
 from sentinel.policy_file import load_policy, policy_digest, shipped_policy_path
+from sentinel.report.summary import write_report
 from sentinel.telemetry.run_telemetry import RunTelemetry
 from sentinel.telemetry.wake import Wake
 
@@ -53,6 +55,7 @@ class RunRequest:
     command: tuple[str, ...]
     cwd: str
     observe_only: bool = False
+    stop_at_once: bool = False  # take the run over only to stop it
 
 
 def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
@@ -65,7 +68,8 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
     policy = load_policy(policy_path)
     run_dir = ensure_run_dir(request.run_dir)
     run_file = _describe(run_dir, request, policy, policy_path)
-    check_command(run_file.command, run_file.cwd)
+    if not request.stop_at_once:
+        check_command(run_file.command, run_file.cwd)
     with take_run(run_dir) as session:
         clock = SystemClock(session.journal.last_at_s())
         engine = Engine(policy)
@@ -80,8 +84,19 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
         with closing(wake), _stop_signals(daemon, wake.event):
             daemon.start(clock.now_s(), _started(session, run_file, policy, request))
+            if request.stop_at_once:
+                daemon.want_stop("sentinel stop")
             run_until_over(daemon, clock, wake.event, _each_turn(session, engine, wake))
+        _report(run_dir, engine.state, clock.now_s())
         return exit_code(engine.state)
+
+
+def _report(run_dir: Path, state: RunState, now_s: float) -> None:
+    """A report that cannot be written (a full disk) does not change how the run ended."""
+    try:
+        write_report(run_dir, state, now_s)
+    except OSError as error:
+        print(f"{run_dir}: the report cannot be written: {error.strerror}", file=sys.stderr)
 
 
 def exit_code(state: RunState) -> int:

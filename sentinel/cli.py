@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -41,7 +42,32 @@ def run(
 
     words = tuple(command or ())
     place = run_dir or Path("runs") / (Path(words[0]).stem if words else "run")
-    raise typer.Exit(supervise(RunRequest(place, policy, words, os.getcwd(), observe_only), choose_narrator(place)))
+    with closing(choose_narrator(place)) as narrator:
+        code = supervise(RunRequest(place, policy, words, os.getcwd(), observe_only), narrator)
+    raise typer.Exit(code)
+
+
+@app.command()
+def demo(
+    run_dir: Annotated[Path, typer.Option(help="Where the run lives.")] = Path("runs/demo"),
+    steps: Annotated[int, typer.Option(help="Optimizer steps; the default faults scale with it.")] = 600,
+    seed: Annotated[int | None, typer.Option(help="Of the weights and the data order; default the trainer's own.")] = None,
+    precision: Annotated[str, typer.Option(help="fp32, bf16 or fp16.")] = "fp32",
+    policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "demo",
+    no_faults: Annotated[bool, typer.Option("--no-faults", help="Train undisturbed.")] = False,
+    fault: Annotated[list[str] | None, typer.Option(help="Hurt the run so, instead of the three default faults.")] = None,
+) -> None:
+    """Train the bundled GPT, hurt it three times, and watch it being repaired. Exit codes as for `run`.
+
+    An unfinished run directory is continued, a finished one moved aside.
+    """
+    from sentinel.demo import DemoOptions, run_demo
+    from sentinel.errors import UsageError
+
+    if no_faults and fault:
+        raise UsageError("--no-faults and --fault contradict each other; give one of them")
+    faults = () if no_faults else tuple(fault) if fault else None
+    raise typer.Exit(run_demo(DemoOptions(run_dir, steps, seed, precision, policy, faults)))
 
 
 @app.command()
@@ -76,7 +102,7 @@ def stop(
 
 
 @policy_app.command("check")
-def policy_check(file: Annotated[Path, typer.Argument(help="The policy file.", metavar="FILE")]) -> None:
+def policy_check(file: Annotated[str, typer.Argument(help="A policy file, or the name of a shipped one.", metavar="FILE")]) -> None:
     """Refuse what cannot work, with the line, a caret and the remedy. Exit code 2 when there is anything to mend."""
     from sentinel.policy_file import check_file
 

@@ -27,13 +27,16 @@ def main() -> None:
         from trainer.train import train  # torch comes with it
 
         code = train(config, session)
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the process's last frame: whatever it was is recorded
+    except SystemExit:  # --help
+        raise
+    except BaseException as error:  # noqa: BLE001 - the last frame: whatever it was is recorded (torch's CheckpointException is none)
         leave_now(_record_failure(session, error))
     else:
         _leave_together(session, code)
 
 
 def _record_failure(session: Session | None, error: BaseException) -> int:
+    """Say what happened, on stderr and in the records; the code to leave with."""
     code = error.code if isinstance(error, TrainerError) else CODES.get(type(error), CRASHED)
     if isinstance(error, ConfigError | SpecError):
         print(f"trainer: {error}", file=sys.stderr)

@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +80,12 @@ def list_steps(folder: Path) -> list[int]:
     if not folder.is_dir():
         return []
     return sorted(int(match[1]) for entry in folder.iterdir() if (match := NAME.fullmatch(entry.name)))
+
+
+def discard_unfinished(root: Path) -> None:
+    """Remove what saves left behind that never committed. Only for a run that nobody else can be writing to."""
+    for leftover in (root / "checkpoints").glob(".step-*.tmp"):
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def choose_resume(root: Path, asked: Resume | None) -> tuple[Verified | None, list[dict[str, Any]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
@@ -40,12 +41,13 @@ class LeaseLostError(TrainerError):
 def is_peer_lost(error: BaseException) -> bool:
     """Whether the error means that another rank went away (gloo and NCCL have no type of their own for it)."""
     text = str(error).lower()
-    signs = ("connection closed by peer", "connection reset", "connection refused", "broken pipe", "socket", "gloo", "nccl")
-    return isinstance(error, RuntimeError | OSError) and any(sign in text for sign in signs)
+    signs = ("connection closed by peer", "connection reset", "connection refused", "broken pipe", "gloo/transport", "nccl")
+    return not isinstance(error, TrainerError) and any(sign in text for sign in signs)
 
 
 def leave_now(code: int) -> None:
     """Exit without teardown: leaving a process group politely is a collective, and a lost peer would never join it."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # a full disk must not turn an exit into a hang
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(code)

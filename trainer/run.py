@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -66,6 +65,8 @@ def begin(run: Run) -> None:
     """Continue from the checkpoint asked for, put the launch's overrides in force, and write the receipt of what then holds."""
     asked = run.session.spec.resume if run.session is not None else None
     found, passed_over = None, []
+    if run.session is None and run.world.rank == 0:
+        checkpoint.discard_unfinished(run.root)  # a supervisor does it itself, when it knows the old attempt to be dead
     if asked is not None or (run.session is None and run.config.resume):
         found, passed_over = _agree_on_resume(run, asked)
     if found is not None:
@@ -208,7 +209,3 @@ def _shape_of(config: Config) -> dict[str, Any]:
     """What must be equal between a checkpoint and the run that continues it."""
     shape = {"seq_len": config.seq_len, "batch_size": config.batch_size, "data_seed": config.data_seed}
     return asdict(config.shape) | shape
-
-
-def is_finite(*values: float) -> bool:
-    return all(math.isfinite(value) for value in values)

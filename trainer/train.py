@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from trainer.exits import FINISHED, STOPPED, NonFiniteError
 from trainer.faults import due_faults, strike
 from trainer.order import ranges_of
 from trainer.parallel import join_world
-from trainer.run import Run, begin, build_run, effective, is_finite, obey, save, settings_at
+from trainer.run import Run, begin, build_run, effective, obey, save, settings_at
 from trainer.step import Hooks, evaluate, train_step
 from trainer.telemetry import metrics_of
 
@@ -79,7 +80,7 @@ def _train_one(run: Run, control: Control) -> None:
 
 
 def _count_skipped(run: Run, metrics: dict[str, Any]) -> None:
-    usable = is_finite(metrics["loss"], metrics["grad_norm"]) and not metrics["skipped"]
+    usable = math.isfinite(metrics["loss"]) and math.isfinite(metrics["grad_norm"]) and not metrics["skipped"]
     run.skipped_in_row = 0 if usable else run.skipped_in_row + 1
     if run.skipped_in_row >= run.config.max_skipped:
         raise NonFiniteError(

@@ -14,6 +14,7 @@ the same code can run on all of them. Nothing here waits for another process and
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import socket
@@ -81,7 +82,10 @@ class Session:
     # -- liveness ------------------------------------------------------------------------------------------------------
 
     def heartbeat(self, step: int, phase: str) -> None:
-        """Say what this rank is doing. Call it from the main thread, as often as convenient: it limits itself."""
+        """Say what this rank is doing. Call it from the main thread, as often as convenient: it limits itself.
+
+        A beat that cannot be written is left out: a disk that is full for a second must not end a run.
+        """
         now_s = time.monotonic()
         self.last_step = step
         if self._last_beat[0] == phase and now_s - self._last_beat[1] < HEARTBEAT_GAP_S:
@@ -89,7 +93,8 @@ class Session:
         assert phase in PHASES, f"{phase!r} is no phase; use one of {PHASES}"
         self._last_beat = (phase, now_s)
         beat = {"step": step, "phase": phase, "time_s": time.time(), "pid": os.getpid(), "host": self._host}
-        write_atomically(self.heartbeat_path, dumps(beat).encode(), durable=False)
+        with contextlib.suppress(OSError):
+            write_atomically(self.heartbeat_path, dumps(beat).encode(), durable=False)
 
     # -- the stream ----------------------------------------------------------------------------------------------------
 

@@ -34,8 +34,8 @@ class SampleRange:
 class Overrides:
     """Settings in force over the trainer's own; None means 'the schedule decides'. PROTOCOL 'overrides.json'.
 
-    `lr_scale` multiplies the schedule, `clip_norm` replaces it; both are absolute. `until` gives, per key, the last
-    step at which it holds. `skip` is merged, sorted and only grows during a run.
+    `lr_scale` multiplies the schedule, `clip_norm` replaces it; both are absolute. `until` gives, per key, the
+    first step at which it no longer holds. `skip` is merged, sorted and only grows during a run.
     """
 
     id: str = "ov-0"

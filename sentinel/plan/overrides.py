@@ -16,7 +16,7 @@ from sentinel.plan.skip import covers, merge
 from sentinel.policy.schema import Rung
 
 EFFECTIVE = ("clip_norm", "weight_decay", "eps")  # scalars the receipt reads back under the same name
-LIVE_KEYS = ("lr_scale", "clip_norm", "weight_decay", "betas", "eps", "loss_scale", "checkpoint_interval")
+LAPSING = ("lr_scale", "clip_norm", "weight_decay", "betas", "eps", "checkpoint_interval")  # what may lapse (`until`)
 CLOSE = 1e-6  # relative: float32 round trips
 
 
@@ -27,7 +27,7 @@ def for_relaunch(now: Overrides, resume_step: int, incident: int | None) -> Over
     """
     if incident is not None and now.incident == incident:
         return Overrides(skip=now.skip)
-    lapsed = {key for key, until in now.until if until <= resume_step}
+    lapsed = {key for key, until in now.until if until <= resume_step + 1}
     left: dict[str, Any] = dict.fromkeys(sorted(lapsed))
     return replace(now, reset_optimizer=False, until=tuple(u for u in now.until if u[0] not in lapsed), **left)
 
@@ -49,7 +49,7 @@ def with_rung(now: Overrides, rung: Rung, incident: int, until_step: int | None,
         changes["reset_optimizer"] = True
     lapses = tuple(u for u in now.until if u[0] not in changes)
     if until_step is not None:
-        lapses += tuple((key, until_step) for key in changes if key in LIVE_KEYS)
+        lapses += tuple((key, until_step) for key in changes if key in LAPSING)
     skips = merge((*now.skip, *skip))
     owner = incident if changes else now.incident
     return replace(now, incident=owner, skip=skips, until=lapses, **changes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from sentinel.goodput import account
@@ -9,18 +10,31 @@ from sentinel.model.incidents import Incident, Try
 from sentinel.model.state import RunState
 
 
-def status_document(state: RunState, now_s: float, step: int | None, supervisor: str) -> dict[str, Any]:
-    """`step`: the newest step in the stream, None when unknown. `supervisor`: alive | gone."""
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What the journal does not hold. `step`: the newest in the stream, None when unknown. `supervisor`: alive | gone."""
+
+    step: int | None
+    total_steps: int | None
+    supervisor: str
+    attempt_alive: bool | None
+    warning: str = ""
+
+
+def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str, Any]:
+    """`state` is the journal's word: a run whose supervisor is gone is still training while its attempt lives."""
     attempt = state.attempt
     ledger = account(state, now_s)
     open_incidents = state.open_incidents
     current = open_incidents[-1] if open_incidents else None
+    known = (attempt.last_step or attempt.resumed_step) if attempt else None
     return {
         "run": state.run_id,
         "state": state.label,
         "reason": state.end_reason or state.held or "",
         "attempt": attempt.attempt if attempt else None,
-        "step": step if step is not None else (attempt.last_step or attempt.resumed_step if attempt else None),
+        "step": outside.step if outside.step is not None else known,
+        "total_steps": outside.total_steps,
         "goodput": round(ledger.goodput_ratio, 4),
         "ledger_s": {name: round(value, 3) for name, value in ledger.seconds.items()},
         "wall_s": round(ledger.total_s, 3),
@@ -29,7 +43,9 @@ def status_document(state: RunState, now_s: float, step: int | None, supervisor:
         "policy": state.policy_name,
         "observe_only": state.observe_only,
         "blind": dict(state.blind),
-        "supervisor": supervisor,
+        "supervisor": outside.supervisor,
+        "attempt_alive": outside.attempt_alive,
+        "warning": outside.warning,
     }
 
 
@@ -68,4 +84,6 @@ def _try_document(tried: Try) -> dict[str, Any]:
         "attempt": tried.attempt,
         "outcome": str(tried.outcome),
         "reason": tried.reason or remedy.reason,
+        "chosen": remedy.reason,
+        "verdict": tried.reason,
     }

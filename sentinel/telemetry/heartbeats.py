@@ -68,5 +68,3 @@ def _parse_beat(content: bytes, attempt: int, rank: int) -> Heartbeat:
     if step < 0 or not isinstance(phase, str):
         raise ValueError("a heartbeat needs a step and a phase")
     return Heartbeat(attempt, rank, step, PHASES.get(phase, UNKNOWN_PHASE), real_number(fields.get("time_s")))
-
-

@@ -69,7 +69,7 @@ class MetricsStream:
         out += self._file.remarks
         self._take_lines(lines, out)
         if self._file.trouble is not None:
-            out += self._sight.lost(describe_os_error(self._file.trouble))
+            out += self._sight.lost(describe_os_error(self._file.trouble, self.path))
 
     def _take_lines(self, lines: list[bytes], out: list[Reading]) -> None:
         attempt = self.attempt

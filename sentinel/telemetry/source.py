@@ -7,6 +7,7 @@ supervisor does not know what its predecessor said last, so the first look of al
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Protocol
 
 from sentinel.model.readings import Reading, SourceReading
@@ -56,7 +57,8 @@ class Sight:
         return [SourceReading(self.source, ok=True, reason=reason)] if self._ok else []
 
 
-def describe_os_error(error: OSError) -> str:
-    """An operating system's error in one short clause, with the path when there is one."""
+def describe_os_error(error: OSError, path: Path | None = None) -> str:
+    """An operating system's error in one short clause, with its own path or else the one given."""
     text = error.strerror or type(error).__name__
-    return f"{error.filename}: {text}" if error.filename else text
+    place = error.filename or path
+    return f"{place}: {text}" if place else text

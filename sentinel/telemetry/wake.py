@@ -45,6 +45,7 @@ class Wake:
         self.event = threading.Event()
         self.trouble: str | None = None
         self._run_dir = Path(os.path.realpath(run_dir))
+        self._attempt: int | None = None
         self._wanted: dict[Path, re.Pattern[str]] = {}
         self._beats: Path | None = None  # the heartbeats listened to
         self._watch: DirectoryWatch | None = None
@@ -53,7 +54,10 @@ class Wake:
             self.trouble = f"{self._run_dir} is on {kind}, where a write from another machine wakes nobody"
 
     def follow(self, attempt: int) -> None:
-        """Listen to this attempt instead of the one before, from the next `rearm` on."""
+        """Listen to this attempt instead of the one before, from the next `rearm` on. Following it already changes nothing."""
+        if attempt == self._attempt:
+            return
+        self._attempt = attempt
         folder = self._run_dir / "attempts" / f"{attempt:04d}"
         self._beats = folder / "heartbeats"
         self._wanted = {

@@ -1,4 +1,4 @@
-"""Live where there is a terminal that can move its cursor, plain lines elsewhere. `rich` knows which (TERM, NO_COLOR, FORCE_COLOR)."""
+"""Live where there is a terminal that can move its cursor, plain lines elsewhere. `rich` knows which."""
 
 from __future__ import annotations
 

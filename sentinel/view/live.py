@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console, RenderableType
@@ -21,7 +21,7 @@ from sentinel.model.facts import Entry, ReceiptSeen
 from sentinel.model.readings import StepReading
 from sentinel.model.state import RunState
 from sentinel.stream_file import read_total_steps
-from sentinel.view.panel import draw
+from sentinel.view.panel import Picture, draw
 from sentinel.view.spark import Point
 from sentinel.view.words import Line, clock_words, describe
 
@@ -29,19 +29,6 @@ FRAMES_PER_S = 4
 POINTS_KEPT = 240  # steps in the sparklines
 LINES_KEPT = 6
 METRICS = ("loss", "grad_norm")
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """Everything a frame shows. `lines` are elapsed time and words, oldest first."""
-
-    state: RunState
-    now_s: float
-    total: int | None
-    points: tuple[Point, ...]
-    lines: tuple[tuple[str, Line], ...]
-    step_time_s: float | None
-    blocks: bool  # the terminal can show block characters
 
 
 class LiveNarrator:
@@ -81,11 +68,9 @@ class LiveNarrator:
             self._times.append((reading.step, reading.time_s))
 
     def turn(self, now_s: float, engine: Engine) -> None:
-        if self._picture.total is None and self._points:
-            found = read_total_steps(self._run_dir, self._points[-1].attempt)
-            total = found if found is not None else 0  # looked once: this trainer does not say
-        else:
-            total = self._picture.total
+        total = self._picture.total
+        if total is None and self._points:
+            total = read_total_steps(self._run_dir, self._points[-1].attempt) or 0  # looked once: this trainer does not say
         with self._lock:
             self._picture = replace(self._picture, state=engine.state, now_s=now_s, total=total)
         self._start()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -15,11 +16,8 @@ from rich.text import Text
 from sentinel.goodput import account
 from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
-from sentinel.view.spark import ASCII_BLOCKS, BLOCKS, columns, find_column, sparkline
-from sentinel.view.words import Tone, action_words, clock_words
-
-if TYPE_CHECKING:
-    from sentinel.view.live import Picture
+from sentinel.view.spark import ASCII_BLOCKS, BLOCKS, Point, columns, find_column, sparkline
+from sentinel.view.words import Line, Tone, action_words, clock_words
 
 STYLES: dict[Tone, str] = {"plain": "", "quiet": "dim", "good": "green", "warn": "yellow", "bad": "bold red"}
 STATE_STYLES = {
@@ -28,6 +26,19 @@ STATE_STYLES = {
 }  # fmt: skip
 LABEL_WIDTH = 10
 VALUE_WIDTH = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Everything a frame shows. `lines` are elapsed time and words, oldest first."""
+
+    state: RunState
+    now_s: float
+    total: int | None  # steps of the whole run, None while unknown
+    points: tuple[Point, ...]
+    lines: tuple[tuple[str, Line], ...]
+    step_time_s: float | None
+    blocks: bool  # the terminal can show block characters
 
 
 def draw(picture: Picture) -> RenderableType:
@@ -111,7 +122,7 @@ def _sparks(picture: Picture, width: int) -> list[RenderableType]:
     return [*rows, _onset_mark(picture, cells, width)]
 
 
-def _onset_mark(picture: Picture, cells: list[list[object]] | list[list], width: int) -> Text:  # type: ignore[type-arg]
+def _onset_mark(picture: Picture, cells: Sequence[Sequence[Point]], width: int) -> Text:
     incident = shown_incident(picture.state)
     line = Text(no_wrap=True, overflow="crop")
     if incident is None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 ASCII_BLOCKS = "_.:-=+*#"
@@ -29,7 +30,7 @@ def columns(points: Sequence[Point], width: int) -> list[list[Point]]:
     per_column = math.ceil(len(points) / width)
     first = len(points) % per_column  # the newest column is always full, so that old ones do not shift with every step
     cuts = [0, *range(first or per_column, len(points) + 1, per_column)]
-    return [list(points[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
+    return [list(points[a:b]) for a, b in pairwise(cuts)]
 
 
 def sparkline(cells: Sequence[Sequence[Point]], metric: str, blocks: str = BLOCKS) -> str:

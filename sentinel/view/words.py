@@ -152,8 +152,8 @@ def _of_recovery(fact: f.Restored | f.StepsLost | f.GaveUp, at_s: float, state: 
             found = next((i for i in state.incidents if i.id == fact.incident), None)
             if found is None:
                 return None
-            after_s = max(0.0, at_s - found.visible_s)
-            return Line(f"incident {fact.incident}: new ground at step {fact.step}, {after_s:.1f} s after the fault showed", "good")
+            after = f"{max(0.0, at_s - found.visible_s):.1f} s after the fault showed"
+            return Line(f"incident {fact.incident}: new ground at step {fact.step}, {after}", "good")
         case f.StepsLost():
             return Line(f"  - {fact.steps} steps will be trained again", "quiet")
         case f.GaveUp():

@@ -16,9 +16,8 @@ from sentinel.telemetry.metrics_jsonl import MetricsStream
 from sentinel.telemetry.run_telemetry import RunTelemetry
 
 ROWS = 1_000_000
-NAMES = (
-    "loss grad_norm activation_norm param_norm update_norm lr tokens_per_s step_time_s data_time_s mfu loss_scale overflow clip_coef"
-).split()
+NAMES = ["loss", "grad_norm", "activation_norm", "param_norm", "update_norm", "lr", "tokens_per_s", "step_time_s", "data_time_s"]
+NAMES += ["mfu", "loss_scale", "overflow", "clip_coef"]
 
 
 class Nobody:
@@ -41,17 +40,9 @@ def write_stream(path: Path, rows: int) -> int:
     path.parent.mkdir(parents=True)
     metrics = {name: 1.2345678 + index for index, name in enumerate(NAMES)}
     with path.open("w") as file:
-        for first in range(1, rows + 1, 10_000):
-            file.write(
-                "".join(
-                    json.dumps(
-                        {"kind": "step", "step": step, "time_s": 1.7e9 + step, "samples": [[step * 256, step * 256 + 256]], **metrics},
-                        separators=(",", ":"),
-                    )
-                    + "\n"
-                    for step in range(first, min(first + 10_000, rows + 1))
-                )
-            )
+        for step in range(1, rows + 1):
+            fields = {"kind": "step", "step": step, "time_s": 1.7e9 + step, "samples": [[step * 256, step * 256 + 256]]}
+            file.write(json.dumps(fields | metrics, separators=(",", ":")) + "\n")
     return path.stat().st_size
 
 
@@ -90,10 +81,11 @@ def test_polling_heartbeats(tmp_path: Path, ranks: int) -> None:
     began_s = time.perf_counter()
     assert len(beats.poll(0.0)) == ranks + 1
     first_s = time.perf_counter() - began_s
-    began_s = time.perf_counter()
+    cpu_s = time.process_time()
     for _ in range(100):
         assert beats.poll(0.0) == []
-    print(f"\n{ranks} ranks: first poll {first_s * 1e3:.2f} ms, unchanged {(time.perf_counter() - began_s) * 10:.3f} ms")
+    unchanged_ms = (time.process_time() - cpu_s) * 10
+    print(f"\n{ranks} ranks: first poll {first_s * 1e3:.2f} ms, unchanged {unchanged_ms:.3f} ms of processor time")
 
 
 @pytest.mark.bench
@@ -107,7 +99,7 @@ def test_polling_a_run_in_which_nothing_happens(tmp_path: Path) -> None:
     telemetry.follow(1)
     telemetry.poll(0.0)
     telemetry.poll(10.0)
-    began_s = time.perf_counter()
+    cpu_s = time.process_time()
     for tick in range(1000):
         telemetry.poll(11.0 + tick / 100)
-    print(f"\nan idle poll of everything: {time.perf_counter() - began_s:.3f} ms")
+    print(f"\nan idle poll of everything: {time.process_time() - cpu_s:.3f} ms of processor time")

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.launcher_world import LocalWorld, World
+from tests.conformance.sim_world import SimWorld
 
-WORLDS: dict[str, Callable[[Path], World]] = {"local": LocalWorld}
+WORLDS: dict[str, Callable[[Path], World]] = {"local": LocalWorld, "sim": SimWorld}
 RANKED: dict[str, Callable[[Path], World]] = {**WORLDS, "torchrun": lambda run_dir: LocalWorld(run_dir, real_torchrun=True)}
 
 

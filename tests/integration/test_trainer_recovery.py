@@ -8,6 +8,7 @@ import sys
 import psutil
 import pytest
 
+from tests.integration import test_trainer_launch
 from tests.integration.test_trainer_launch import DEADLINE_S, ROOT, SIZES, Attempt, await_that, clean_environ, launch
 from trainer.checkpoint import choose_resume, list_steps
 
@@ -112,6 +113,29 @@ def test_killed_during_a_save_the_old_checkpoint_stands_and_no_false_one(tmp_pat
     assert list_steps(tmp_path / "checkpoints") == [4]
     found, _ = choose_resume(tmp_path, None)
     assert found.step == 4
+
+
+FAIL_IN_SAVE = """
+import os, sys
+real = os.rename
+def fail(here, there):
+    if str(there).endswith(".metadata"):
+        raise OSError(28, "No space left on device")
+    real(here, there)
+os.rename = fail
+sys.argv[0] = "trainer"
+from trainer.__main__ import main
+main()
+"""
+
+
+def test_a_save_that_fails_is_a_crash_on_record(launch, monkeypatch):
+    monkeypatch.setattr(test_trainer_launch, "start_of", lambda ranks: [sys.executable, "-c", FAIL_IN_SAVE])
+    attempt = launch(1, *STEPS)
+    assert attempt.wait() == 1
+    assert "No space left" in attempt.record()["error"]
+    assert (attempt.record()["peer_lost"], attempt.lines("end")[0]["reason"]) == (False, "failed")
+    assert list_steps(attempt.run_dir / "checkpoints") == []
 
 
 def test_an_attempt_that_lost_the_lease_commits_nothing_more(tmp_path):

@@ -121,6 +121,13 @@ def test_heartbeats_follow_every_phase_and_are_rare_within_one(session, monkeypa
     assert set(record) == {"step", "phase", "time_s", "pid", "host"}
 
 
+def test_a_beat_that_cannot_be_written_does_not_end_the_run(session):
+    session.heartbeat_path.parent.parent.mkdir(parents=True)
+    session.heartbeat_path.parent.write_text("a file where the directory should be")
+    session.heartbeat(5, "forward")
+    assert session.last_step == 5
+
+
 def test_an_unknown_phase_is_a_mistake_of_the_caller(session):
     with pytest.raises(AssertionError, match="lunch"):
         session.heartbeat(1, "lunch")

@@ -33,7 +33,9 @@ class World:
         self.write(number, {"kind": "start", "attempt": number, "resume_step": resume_step, "world_size": 2})
 
     def steps(self, number: int, first: int, last: int) -> None:
-        self.write(number, *({"kind": "step", "step": step, "time_s": float(step), "loss": 2.0} for step in range(first, last + 1)))
+        self.write(
+            number, *({"kind": "step", "step": step, "time_s": float(step), "loss": 2.0} for step in range(first, last + 1))
+        )
 
     def beat(self, number: int, rank: int, content: object) -> None:
         folder = self.attempt(number) / "heartbeats"

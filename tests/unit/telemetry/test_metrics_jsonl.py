@@ -35,7 +35,9 @@ def test_lines_come_in_order_and_once(world, stream) -> None:
     first = stream.poll(1.0)
     assert isinstance(first[0], Receipt)
     assert steps_of(first) == [1, 2, 3]
-    world.write(1, {"kind": "event", "event": "checkpoint_committed", "step": 3}, {"kind": "end", "step": 3, "reason": "finished"})
+    world.write(
+        1, {"kind": "event", "event": "checkpoint_committed", "step": 3}, {"kind": "end", "step": 3, "reason": "finished"}
+    )
     assert stream.poll(2.0) == [TrainerNote(1, "checkpoint_committed", 3, 0.0, {}), EndReading(1, 3, "finished")]
     assert stream.poll(3.0) == []
 
@@ -171,7 +173,7 @@ def test_a_failed_read_closes_the_file_and_goes_on_where_it_was(world, stream, m
 
     with monkeypatch.context() as patch:
         patch.setattr(tailed_file.os, "pread", fail)
-        assert [(word.ok, word.reason) for word in words_of(stream.poll(2.0))] == [(False, "Input/output error")]
+        assert [(word.ok, word.reason) for word in words_of(stream.poll(2.0))] == [(False, f"{stream.path}: Input/output error")]
     readings = stream.poll(3.0)
     assert steps_of(readings) == [3, 4]
     assert [word.ok for word in words_of(readings)] == [True]

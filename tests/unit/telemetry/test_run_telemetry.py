@@ -36,7 +36,9 @@ def test_before_an_attempt_is_followed_nothing_is_seen(telemetry, launcher) -> N
 def test_each_source_says_at_its_first_look_that_it_sees(telemetry) -> None:
     telemetry.follow(1)
     words = [reading for reading in telemetry.poll(1.0) if isinstance(reading, SourceReading)]
-    assert {(word.source, word.ok) for word in words} == {(name, True) for name in ("metrics", "heartbeats", "checkpoints", "launcher")}
+    assert {(word.source, word.ok) for word in words} == {
+        (name, True) for name in ("metrics", "heartbeats", "checkpoints", "launcher")
+    }
 
 
 def test_life_comes_first_and_the_exit_last_of_all(world, telemetry, launcher) -> None:

@@ -13,7 +13,9 @@ def line(**fields: object) -> bytes:
 
 
 def test_a_step_line_becomes_a_reading_with_its_samples_and_its_numbers() -> None:
-    text = line(kind="step", step=1001, time_s=12.5, samples=[[10, 20], [30, 35]], loss=2.41, overflow=0, **{"grad_norm/h.0": 1.5})
+    text = line(
+        kind="step", step=1001, time_s=12.5, samples=[[10, 20], [30, 35]], loss=2.41, overflow=0, **{"grad_norm/h.0": 1.5}
+    )
     metrics = {"loss": 2.41, "overflow": 0.0, "grad_norm/h.0": 1.5}
     assert parse_line(text, 3) == StepReading(3, 1001, 12.5, (SampleRange(10, 20), SampleRange(30, 35)), metrics)
 
@@ -80,7 +82,15 @@ def test_an_unknown_kind_is_no_reading_and_no_error() -> None:
 
 
 def test_a_receipt_keeps_what_is_in_force() -> None:
-    text = line(kind="start", time_s=1.0, resume_step=1000, resume_digest="ab", world_size=8, overrides={"id": "ov-1"}, effective={"lr": 1})
+    text = line(
+        kind="start",
+        time_s=1.0,
+        resume_step=1000,
+        resume_digest="ab",
+        world_size=8,
+        overrides={"id": "ov-1"},
+        effective={"lr": 1},
+    )
     assert parse_line(text, 2) == Receipt(2, 1.0, 1000, "ab", 8, {"id": "ov-1"}, {"lr": 1})
 
 

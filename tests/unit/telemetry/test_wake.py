@@ -138,6 +138,8 @@ def test_the_heartbeats_of_many_ranks_are_left_to_the_poll(world, wake) -> None:
     for rank in range(BEATING_RANKS_MAX + 1):
         world.beat(1, rank, {"step": 1})
     wake.rearm()
+    wake.follow(1)
+    wake.rearm()
     assert "heartbeats" not in {path.name for path in wake._watch._watches}
 
 

@@ -1,0 +1,114 @@
+"""A run read from outside, by any process, while it is supervised or long after: its journal, its newest step, who watches it.
+
+The journal is opened read-only and folded with the engine's own `evolve`; nothing is written and nobody is blocked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from sentinel.clock import SystemClock
+from sentinel.engine import evolve
+from sentinel.errors import UsageError
+from sentinel.journal.identity import is_alive, is_here
+from sentinel.journal.lease import LEASE_NAME, STALE_AFTER_S, LeaseRecord, read_lease
+from sentinel.journal.recover import recover
+from sentinel.journal.run_file import RUN_FILE_NAME
+from sentinel.journal.store import JOURNAL_NAME, Journal
+from sentinel.launcher.attempt_files import AttemptFiles
+from sentinel.launcher.attempt_view import read_view
+from sentinel.model.attempts import Alive, AttemptView, Orphaned, Unseen
+from sentinel.model.state import RunState
+from sentinel.report.documents import Outside, incident_document, status_document
+from sentinel.stream_file import read_newest_step, read_total_steps
+
+Supervisor = Literal["alive", "gone"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunRead:
+    """The run as its journal tells it. `now_s` is session time: never before the last entry."""
+
+    run_dir: Path
+    state: RunState
+    now_s: float
+    warning: str
+
+
+def read_status(run_dir: Path) -> dict[str, Any]:
+    """The document of `sentinel status`. Raises UsageError when the directory is not a run's, JournalError when damaged."""
+    run = read_run(run_dir)
+    attempt = run.state.attempt
+    newest = read_newest_step(run_dir, attempt.attempt) if attempt else None
+    outside = Outside(
+        step=newest,
+        total_steps=read_total_steps(run_dir, attempt.attempt) if attempt else None,
+        supervisor=read_supervisor(run_dir),
+        attempt_alive=is_attempt_alive(run_dir, run.state),
+        warning=run.warning,
+    )
+    return status_document(run.state, run.now_s, outside)
+
+
+def read_incidents(run_dir: Path) -> list[dict[str, Any]]:
+    """The documents of `sentinel incidents`, oldest first. Raises as `read_status`."""
+    return [incident_document(incident) for incident in read_run(run_dir).state.incidents]
+
+
+def read_run(run_dir: Path) -> RunRead:
+    """Fold the journal. Raises as `read_status`."""
+    check_run_dir(run_dir)
+    with Journal.open(run_dir / JOURNAL_NAME, read_only=True) as journal:
+        found = recover(journal.read_entries(), evolve, RunState())
+    if not found.state.run_id:
+        raise UsageError(f"{run_dir}: the run is only just being started, nothing is recorded yet; look again in a moment")
+    return RunRead(run_dir, found.state, SystemClock(found.last_at_s).now_s(), found.warning)
+
+
+def check_run_dir(run_dir: Path) -> None:
+    """Raises UsageError with a clear sentence for what is not the directory of a run."""
+    try:
+        names = {entry.name for entry in run_dir.iterdir()}
+    except FileNotFoundError:
+        raise UsageError(f"{run_dir}: there is no such directory; name the directory of a run, such as runs/demo") from None
+    except NotADirectoryError:
+        raise UsageError(f"{run_dir}: is a file; name the directory of a run") from None
+    except OSError as error:
+        raise UsageError(f"{run_dir}: cannot be read: {error.strerror}; check the rights of this user") from error
+    if JOURNAL_NAME in names:
+        return
+    if RUN_FILE_NAME in names:
+        raise UsageError(f"{run_dir}: holds a {RUN_FILE_NAME} but no journal ({JOURNAL_NAME}); restore it from a copy")
+    raise UsageError(f"{run_dir}: is not the directory of a run: it holds no journal ({JOURNAL_NAME}); `sentinel run` makes one")
+
+
+def read_supervisor(run_dir: Path) -> Supervisor:
+    """Whether a supervisor holds the run: this very process on this machine, a lease kept fresh on another."""
+    record = read_lease(run_dir)
+    return "alive" if record is not None and is_holder_alive(run_dir, record) else "gone"
+
+
+def is_holder_alive(run_dir: Path, record: LeaseRecord) -> bool:
+    if record.released:
+        return False
+    if is_here(record.holder):
+        return is_alive(record.holder)
+    try:
+        renewed_s = (run_dir / LEASE_NAME).stat().st_mtime
+    except OSError:
+        return False
+    return SystemClock().wall_s() - renewed_s < STALE_AFTER_S
+
+
+def is_attempt_alive(run_dir: Path, state: RunState) -> bool | None:
+    """Whether processes of the newest attempt live; None when that cannot be seen from here."""
+    view = view_attempt(run_dir, state)
+    return None if isinstance(view, Unseen) else isinstance(view, Alive) or (isinstance(view, Orphaned) and bool(view.pids))
+
+
+def view_attempt(run_dir: Path, state: RunState) -> AttemptView | None:
+    """What the launcher's files and /proc show of the newest attempt; None when none was launched."""
+    attempt = state.attempt
+    return read_view(AttemptFiles.of(run_dir, attempt.attempt)) if attempt is not None else None

@@ -1,0 +1,95 @@
+"""The documents as text for a person: `sentinel status` and `sentinel incidents`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sentinel.report.tables import cell, rounded_parts, text_table
+
+INCIDENT_HEADER = ("incident", "kind", "state", "onset", "detected", "remedy", "outcome", "steps lost", "seconds lost")
+
+
+def status_text(status: Mapping[str, Any]) -> str:
+    step = cell(status["step"]) + (f" of {status['total_steps']}" if status["total_steps"] else "")
+    rows = [
+        ("run", status["run"]),
+        ("state", status["state"] + (f": {status['reason']}" if status["reason"] else "")),
+        ("attempt", cell(status["attempt"])),
+        ("step", step),
+        ("goodput", f"{status['goodput']:.1%} of {status['wall_s']:.0f} s ({ledger_words(status['ledger_s'])})"),
+        ("incidents", cell(status["incidents"])),
+        ("policy", status["policy"] + (", observe only" if status["observe_only"] else "")),
+        ("supervisor", status["supervisor"] + _advice(status)),
+    ]
+    rows += [("blind", f"{source}: {reason}") for source, reason in status["blind"].items()]
+    if status["warning"]:
+        rows.append(("warning", status["warning"]))
+    incident = status["open_incident"]
+    if incident:
+        rows.append(("open", f"incident {incident['id']}, {incident['kind']}, {incident['state']}: {incident['reason']}"))
+        if incident["remedies"]:
+            last = incident["remedies"][-1]
+            rows.append(("remedy", f"rung {last['rung'] + 1}, {last['outcome']}: {last['reason']}"))
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def incidents_text(incidents: Sequence[Mapping[str, Any]]) -> str:
+    """The table, and below it what happened in each, sentence by sentence."""
+    if not incidents:
+        return "no incidents"
+    parts = [text_table(INCIDENT_HEADER, [incident_row(incident) for incident in incidents])]
+    for incident in incidents:
+        parts.append("\n".join(incident_story(incident)))
+    return "\n\n".join(parts)
+
+
+def incident_row(incident: Mapping[str, Any]) -> tuple[object, ...]:
+    """One row under `INCIDENT_HEADER`. Seconds lost are its time to recover."""
+    last = incident["remedies"][-1] if incident["remedies"] else None
+    return (
+        incident["id"],
+        incident["kind"],
+        incident["state"],
+        incident["onset_step"],
+        incident["detected_step"],
+        remedy_words(incident),
+        last["outcome"] if last else None,
+        incident["steps_lost"],
+        incident["time_to_recover_s"],
+    )
+
+
+def incident_story(incident: Mapping[str, Any]) -> list[str]:
+    lines = [
+        f"incident {incident['id']}, {incident['kind']} ({incident['severity']}), {incident['state']}",
+        f"  {incident['reason']}",
+        f"  seen {incident['time_to_detect_s']:.1f} s after it was first visible",
+    ]
+    for remedy in incident["remedies"]:
+        launched = f", attempt {remedy['attempt']}" if remedy["attempt"] is not None else ""
+        lines.append(f"  rung {remedy['rung'] + 1} ({' + '.join(remedy['words'])}{launched}): {remedy['chosen']}")
+        lines.append(f"    {remedy['outcome']}" + (f": {remedy['verdict']}" if remedy["verdict"] else ""))
+    lines += [f"  paged: {page}" for page in incident["pages"]]
+    return lines
+
+
+def remedy_words(incident: Mapping[str, Any]) -> str | None:
+    """The rungs that were tried, in order: 'wait, rollback + skip'."""
+    return ", ".join(" + ".join(remedy["words"]) for remedy in incident["remedies"]) or None
+
+
+def ledger_words(ledger_s: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.1f}" for name, value in rounded_parts(ledger_s).items() if value)
+
+
+def _advice(status: Mapping[str, Any]) -> str:
+    """What nobody's watching means for a run that has not ended."""
+    if status["supervisor"] == "alive" or status["state"] in ("finished", "failed", "stopped"):
+        return ""
+    if status["attempt_alive"] is None:
+        return "; whether its processes live cannot be seen from here"
+    if status["attempt_alive"]:
+        return "; training goes on unwatched: `sentinel run` again adopts it, `sentinel stop` stops it"
+    return "; none of its processes lives: `sentinel run` again goes on with it"

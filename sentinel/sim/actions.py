@@ -1,0 +1,148 @@
+"""The simulated runner: actions take time, fail as told, and may be cut short by the death of the supervisor.
+
+One lane for acts and one for pages, as the real one has. What an action does is done by the launcher and the store; what is
+under way when the supervisor dies is lost before its effect, or its outcome is lost after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from sentinel.actions.runner import Handler, carry_out
+from sentinel.errors import GiveUp, RetryLater
+from sentinel.launcher.spec_file import overrides_to_json
+from sentinel.model import actions as a
+from sentinel.model.attempts import AttemptSpec
+from sentinel.model.events import ActionDone, ActionFailed
+from sentinel.sim.faults import Fault
+from sentinel.sim.launcher import SimLauncher
+from sentinel.sim.world import Deed, Happening, World
+
+SIGTERM = 15
+TAKES_S: dict[type[a.Action], float] = {
+    a.StartAttempt: 0.3, a.KillAttempt: 0.5, a.VerifyCheckpoint: 0.6, a.Quarantine: 0.1, a.Capture: 0.2, a.SendPage: 0.3,
+}  # fmt: skip
+QUICK_S = 0.05
+
+AtEffect = Callable[[str], None]
+
+
+class Failures:
+    """The actions that are told to fail, over all supervisors of a run."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self._left = {fault.text: int(fault.number("times")) for fault in faults}
+        self._faults = tuple(faults)
+
+    def check(self, action: a.Action) -> None:
+        """Raises RetryLater or GiveUp when it is this action's turn to fail."""
+        for fault in self._faults:
+            if fault.word == type(action).__name__ and self._left[fault.text] > 0:
+                self._left[fault.text] -= 1
+                if fault.number("retry") > 0:
+                    raise RetryLater(f"{fault.word}: told to fail", fault.number("retry"))
+                raise GiveUp(f"{fault.word}: told to fail for good")
+
+
+class SimRunner:
+    """`at_effect(side)` is called before and after every effect, and may kill the supervisor there."""
+
+    def __init__(
+        self, world: World, launcher: SimLauncher, command: tuple[str, ...], failures: Failures, at_effect: AtEffect
+    ) -> None:
+        self._world = world
+        self._launcher = launcher
+        self._command = command
+        self._failures = failures
+        self._at_effect = at_effect
+        self._lane_free_s = {"acts": 0.0, "pages": 0.0}
+        self._under_way: list[Happening] = []
+        self._outcomes: list[ActionDone | ActionFailed] = []
+        handlers: dict[type[a.Action], Callable[[Any], str]] = {
+            a.StartAttempt: self._start,
+            a.KillAttempt: self._kill,
+            a.SignalRanks: self._signal,
+            a.RequestStop: self._request,
+            a.WriteOverrides: self._override,
+            a.VerifyCheckpoint: self._verify,
+            a.Quarantine: self._quarantine,
+            a.Capture: lambda action: f"evidence of attempt {action.attempt}",
+            a.SendPage: self._page,
+        }
+        self._handlers = cast(Mapping[type[a.Action], Handler], handlers)
+
+    def submit(self, action: a.Action) -> None:
+        lane = "pages" if isinstance(action, a.SendPage) else "acts"
+        begins_s = max(self._world.now_s, self._lane_free_s[lane])
+        ends_s = begins_s + TAKES_S.get(type(action), QUICK_S)
+        self._lane_free_s[lane] = ends_s
+        self._under_way.append(self._world.after(ends_s - self._world.now_s, lambda: self._carry_out(action)))
+
+    def outcomes(self) -> Sequence[ActionDone | ActionFailed]:
+        found, self._outcomes = self._outcomes, []
+        return found
+
+    def die(self) -> None:
+        """The supervisor is dead, its threads with it."""
+        for happening in self._under_way:
+            happening.cancel()
+
+    def _carry_out(self, action: a.Action) -> None:
+        self._at_effect("before")
+        outcome = carry_out(self._handlers, action)
+        self._at_effect("after")
+        self._outcomes.append(outcome)
+        self._world.wake()
+
+    def _start(self, action: a.StartAttempt) -> str:
+        self._failures.check(action)
+        self._world.lease_attempt = max(self._world.lease_attempt, action.attempt)
+        spec = AttemptSpec(action.attempt, self._command, "/", action.resume, action.overrides)
+        return type(self._launcher.ensure_started(spec)).__name__.lower()
+
+    def _kill(self, action: a.KillAttempt) -> str:
+        self._failures.check(action)
+        return type(self._launcher.ensure_stopped(action.attempt)).__name__.lower()
+
+    def _signal(self, action: a.SignalRanks) -> str:
+        self._failures.check(action)
+        count = self._launcher.signal_ranks(action.attempt, SIGTERM)
+        self._world.did("signal", f"attempt {action.attempt}", action.key)
+        return f"SIGTERM sent to {count} ranks"
+
+    def _request(self, action: a.RequestStop) -> str:
+        self._failures.check(action)
+        value = {"v": 1, "id": action.overrides.id, "attempt": action.attempt, "request": action.request}
+        self._world.write_overrides(value)
+        self._world.did("request", f"attempt {action.attempt}", action.key)
+        return f"{action.request} requested"
+
+    def _override(self, action: a.WriteOverrides) -> str:
+        self._failures.check(action)
+        self._world.write_overrides({"v": 1, **overrides_to_json(action.overrides, action.attempt)})
+        self._world.did("override", f"attempt {action.attempt}", action.key)
+        return f"overrides {action.overrides.id} written"
+
+    def _verify(self, action: a.VerifyCheckpoint) -> str:
+        self._failures.check(action)
+        ok, said = self._world.store.verify(action.step)
+        if not ok:
+            raise GiveUp(said)
+        return said
+
+    def _quarantine(self, action: a.Quarantine) -> str:
+        """One rename after the other: a death in between leaves some moved."""
+        self._failures.check(action)
+        doomed = self._world.store.above(action.above_step)
+        for step in doomed:
+            self._world.store.quarantine(step)
+            self._world.did("quarantine", f"checkpoint {step}", action.key)
+            self._at_effect("between")
+        swept = self._world.store.sweep_unfinished()
+        return f"{len(doomed) + swept} moved to quarantine"
+
+    def _page(self, action: a.SendPage) -> str:
+        self._failures.check(action)
+        self._world.pages.append(Deed(self._world.now_s, "page", str(action.incident), action.key))
+        return "printed"

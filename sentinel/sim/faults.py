@@ -1,0 +1,139 @@
+"""What goes wrong in a simulated run: one line per fault, the trainer's own grammar with a few kinds more.
+
+    kill@step=120:rank=1           SIGKILL to a rank             hang@step=90:rank=1        SIGSTOP to a rank
+    crash@step=80                  the rank raises               exit@step=80:code=3        it leaves with a code of PROTOCOL.md
+    bad_data@sample=1600-2000      random bytes, whenever trained on; heals=fast|slow|never says how the weights take it
+    nan_grad@step=90:length=1      so many gradients are NaN and gated          nan_state@step=90   every parameter becomes NaN
+    spike@step=90:length=6,height=2   a transient that leaves no wound          unstable@step=90    diverges unless the rate is low
+    slow@step=60:for=4             one slow step (seconds)       damaged_line@step=70       the step's line cannot be read
+    bit_rot@step=100               that checkpoint rots          keeper_kill@step=40        the keeper dies, its ranks live on
+    deaf@step=0                    the trainer ignores overrides, and its receipt says so
+    blind@time=60:source=metrics,for=30   a source cannot be read    term@step=50           SIGTERM to the command from outside
+    supervisor_kill@time=60:for=5  kill -9 of sentinel, restarted so many seconds later; also @journal=N:side=before|after and
+                                   @effect=N:side=before|after, at the Nth append to the journal or effect on the world
+    fails@action=StartAttempt:times=2,retry=5   an action fails so often (retry=0: for good)
+    stop@time=90                   a person stops the run        again@time=0:for=60        a person starts an ended run again
+
+A step fault strikes before its step's forward, once per run unless it ends in `:always` (then from that step on); with
+`attempt=N` it waits for that attempt. Step 0 is before the first step of an attempt. Times count from the run's first launch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sentinel.errors import UsageError
+from sentinel.sim.learning import HEALING
+
+STEP, SAMPLE, TIME, JOURNAL, EFFECT, ACTION = "step", "sample", "time", "journal", "effect", "action"
+
+# kind → where it may be placed, and its options with their defaults
+KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
+    "kill": ((STEP,), {"rank": "0"}),
+    "hang": ((STEP,), {"rank": "0"}),
+    "crash": ((STEP,), {"rank": "0"}),
+    "exit": ((STEP,), {"code": "1"}),
+    "bad_data": ((SAMPLE,), {"heals": "slow"}),
+    "nan_grad": ((STEP,), {"length": "1"}),
+    "nan_state": ((STEP,), {}),
+    "spike": ((STEP,), {"length": "6", "height": "2"}),
+    "unstable": ((STEP,), {"heals": "slow"}),
+    "slow": ((STEP,), {"for": "4"}),
+    "damaged_line": ((STEP,), {"length": "1"}),
+    "bit_rot": ((STEP,), {}),
+    "keeper_kill": ((STEP,), {}),
+    "deaf": ((STEP,), {}),
+    "term": ((STEP,), {}),
+    "blind": ((TIME,), {"source": "metrics", "for": "30"}),
+    "supervisor_kill": ((TIME, JOURNAL, EFFECT), {"for": "2", "side": "before"}),
+    "fails": ((ACTION,), {"times": "1", "retry": "2"}),
+    "stop": ((TIME,), {}),
+    "again": ((TIME,), {"for": "60"}),
+}
+SOURCES = ("metrics", "heartbeats", "checkpoints", "launcher")
+ACTIONS = (
+    "StartAttempt", "KillAttempt", "RequestStop", "SignalRanks", "WriteOverrides", "VerifyCheckpoint", "Quarantine", "Capture",
+    "SendPage",
+)  # fmt: skip
+WORDS: dict[str, tuple[str, ...]] = {"heals": tuple(HEALING), "source": SOURCES, "side": ("before", "after")}
+ATTEMPTED = (STEP,)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`text` is its identity; `at` the number of its place, `behind` the end of a sample range, `word` an action's name."""
+
+    text: str
+    kind: str
+    place: str
+    at: float = 0.0
+    behind: int = 0
+    word: str = ""
+    options: dict[str, str] = field(default_factory=dict)
+    attempt: int = 0
+    always: bool = False
+
+    def number(self, option: str) -> float:
+        return float(self.options[option])
+
+    @property
+    def step(self) -> int:
+        return int(self.at)
+
+
+def parse_fault(text: str) -> Fault:
+    """One line as a fault. Raises UsageError naming what is wrong and what to write."""
+    head, *tail = text.split(":")
+    kind, at, where = head.partition("@")
+    if kind not in KINDS:
+        raise _wrong(text, f"unknown kind {kind!r}", f"one of {', '.join(KINDS)}")
+    places, defaults = KINDS[kind]
+    place, equals, value = where.partition("=")
+    if not at or not equals or place not in places:
+        raise _wrong(text, f"{kind} has no place {where!r}", " or ".join(f"{kind}@{place}=…" for place in places))
+    options, attempt, always = dict(defaults), 0, False
+    for item in (item for part in tail for item in part.split(",")):
+        key, equals, given = item.partition("=")
+        if item == "always" and place == STEP:
+            always = True
+        elif key == "attempt" and equals and place == STEP:
+            attempt = int(_number(text, key, given))
+        elif key not in defaults or not equals:
+            known = ", ".join([*defaults, "attempt", "always"] if place == STEP else defaults)
+            raise _wrong(text, f"{kind} takes no {item!r}", known or "nothing behind its place")
+        else:
+            options[key] = _option(text, key, given)
+    if place == SAMPLE:
+        start, _, end = value.partition("-")
+        first, behind = _number(text, place, start), _number(text, place, end)
+        if first >= behind:
+            raise _wrong(text, f"the range {value} is empty", "sample=A-B with A below B")
+        return Fault(text, kind, place, first, int(behind), "", options)
+    if place == ACTION:
+        if value not in ACTIONS:
+            raise _wrong(text, f"no action is called {value!r}", f"one of {', '.join(ACTIONS)}")
+        return Fault(text, kind, place, 0.0, 0, value, options)
+    return Fault(text, kind, place, _number(text, place, value), 0, "", options, attempt, always)
+
+
+def _option(text: str, key: str, given: str) -> str:
+    words = WORDS.get(key)
+    if words is None:
+        _number(text, key, given)
+    elif given not in words:
+        raise _wrong(text, f"{key}={given!r}", f"{key}={'|'.join(words)}")
+    return given
+
+
+def _number(text: str, key: str, value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        raise _wrong(text, f"{key}={value!r} is not a number", f"digits, for example {key}=30") from None
+    if not 0.0 <= number < 1e9:
+        raise _wrong(text, f"{key}={value!r} is out of range", "a number from 0 on")
+    return number
+
+
+def _wrong(text: str, what: str, remedy: str) -> UsageError:
+    return UsageError(f"fault {text!r}: {what}; write {remedy}")

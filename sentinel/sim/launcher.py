@@ -1,0 +1,89 @@
+"""The simulated launcher: `launcher.contract.Launcher` over the jobs of a `World`. It remembers nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sentinel.errors import GiveUp, RetryLater
+from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, ExitReport, NotStarted, Orphaned, Unseen
+from sentinel.sim.processes import Job, Program
+from sentinel.sim.world import World
+
+RETRY_IN_S = 5.0
+START_WORD_S = 0.1
+
+MakeJob = Callable[[AttemptSpec], Job | None]
+
+
+class NoProgram:
+    """In the place of a program that could not be started."""
+
+    def begin(self, job: Job) -> None: ...
+
+    def heard(self, rank: int, number: int) -> bool:
+        return False
+
+    def died(self, rank: int) -> None: ...
+
+    def lost(self, rank: int) -> None: ...
+
+
+class SimLauncher:
+    """`make_job` turns a spec into the job it starts, None for a command that can never be started."""
+
+    def __init__(self, world: World, make_job: MakeJob) -> None:
+        self._world = world
+        self._make_job = make_job
+
+    def ensure_started(self, spec: AttemptSpec) -> AttemptView:
+        job = self._world.jobs.get(spec.attempt)
+        if job is None:
+            self._see()
+            made = self._make_job(spec)
+            job = self._refused(spec) if made is None else made
+            self._world.jobs[spec.attempt] = job
+            if job.can_start:
+                job.start()
+                self._world.did("start", f"attempt {spec.attempt}", f"start/{spec.attempt}")
+        if not job.can_start:
+            assert job.report is not None
+            raise GiveUp(job.report.reason)
+        return self._view(job)
+
+    def _refused(self, spec: AttemptSpec) -> Job:
+        program: Program = NoProgram()
+        job = Job(self._world, spec.attempt, program, 1, can_start=False)
+        job.report = ExitReport(None, (), None, f"{spec.argv[0]}: no such program")
+        return job
+
+    def ensure_stopped(self, attempt: int) -> AttemptView:
+        self._see()
+        job = self._world.jobs.get(attempt)
+        if job is None:
+            return NotStarted(attempt)
+        if job.report is None and job.stop_all():
+            self._world.did("kill", f"attempt {attempt}", f"kill/{attempt}")
+        return self._view(job)
+
+    def signal_ranks(self, attempt: int, signal_number: int) -> int:
+        job = self._world.jobs.get(attempt)
+        if job is None:
+            return 0
+        return sum(job.send(job.rank_process(rank).pid, signal_number) for rank in job.living_ranks)
+
+    def observe(self, attempt: int) -> AttemptView:
+        if "launcher" in self._world.blind:
+            return Unseen(attempt, f"attempt {attempt} cannot be looked at: Input/output error")
+        job = self._world.jobs.get(attempt)
+        return NotStarted(attempt) if job is None else self._view(job)
+
+    def _view(self, job: Job) -> AttemptView:
+        if job.report is not None:
+            return Exited(job.attempt, job.report)
+        if not job.is_keeper_living:
+            return Orphaned(job.attempt, job.pids, f"its keeper (pid {job.keeper_pid}) died without a report")
+        return Alive(job.attempt, job.keeper_pid, job.pids)
+
+    def _see(self) -> None:
+        if "launcher" in self._world.blind:
+            raise RetryLater("the run directory cannot be looked at: Input/output error", RETRY_IN_S)

@@ -1,0 +1,43 @@
+"""The simulated trainer's data order (PROTOCOL 'Data order'): indices are taken in rising order, skipped ones are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+Span = tuple[int, int]
+
+
+def union(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Sorted, disjoint, neighbours that touch joined."""
+    joined: list[Span] = []
+    for start, end in sorted(spans):
+        if start >= end:
+            continue
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return tuple(joined)
+
+
+def take(cursor: int, count: int, skip: Sequence[Span]) -> tuple[tuple[Span, ...], int]:
+    """The next `count` indices at or after the cursor that are not skipped, and the cursor behind the last one taken."""
+    taken: list[Span] = []
+    for start, end in skip:
+        if end <= cursor:
+            continue
+        if cursor < start:
+            stop = min(start, cursor + count)
+            taken.append((cursor, stop))
+            count -= stop - cursor
+            cursor = stop
+            if count == 0:
+                return tuple(taken), cursor
+        cursor = max(cursor, end)
+    taken.append((cursor, cursor + count))
+    return tuple(taken), cursor + count
+
+
+def overlap(spans: Iterable[Span], start: int, end: int) -> int:
+    """How many indices of `spans` lie in start..end."""
+    return sum(max(0, min(b, end) - max(a, start)) for a, b in spans)

@@ -1,0 +1,273 @@
+"""The processes of one simulated attempt: ranks below torchrun below a keeper, with the habits of the real ones.
+
+Measured habits, pinned by tests/conformance: every worker has a session of its own; torchrun looks at its workers every 0.1 s, on
+the first failure (or its own SIGTERM) sends SIGTERM to the rest and waits 30 s, and returns 1 whenever a worker left with
+anything but 0; a stopped process hears SIGKILL only. The keeper gives survivors 2 s and kills what is left; it owns no
+judgement of what an exit means.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM, Signals
+from typing import Literal, Protocol
+
+from sentinel.model.attempts import ExitReport, RankExit
+from sentinel.sim.world import World
+
+TORCHRUN_LOOKS_S = 0.1
+TORCHRUN_CLOSE_S = 30.0
+TORCHRUN_TEARDOWN_S = 1.0  # measured: 31 s from SIGTERM to its end with a stopped rank
+KEEPER_GRACE_S = 2.0
+KEEPER_REPORT_S = 0.2
+ORDERLY = (0, 6)
+
+
+class Program(Protocol):
+    """What runs in the ranks of an attempt."""
+
+    def begin(self, job: Job) -> None: ...
+    def heard(self, rank: int, number: int) -> bool:
+        """A signal other than KILL, STOP and CONT. False: no handler, the default (death) applies."""
+        ...
+
+    def died(self, rank: int) -> None:
+        """A rank is gone, this instant: nothing it was doing happens any more."""
+        ...
+
+    def lost(self, rank: int) -> None:
+        """What `rank`, still living, notices after a peer died: the collective it is in fails."""
+        ...
+
+
+@dataclass(slots=True)
+class Process:
+    """`value` is the exit value once dead: a code, or a negative signal."""
+
+    pid: int
+    role: Literal["command", "rank", "helper"]
+    rank: int = -1
+    is_stopped: bool = False
+    value: int | None = None
+
+    @property
+    def is_living(self) -> bool:
+        return self.value is None
+
+
+@dataclass
+class Job:
+    """One attempt's keeper and everything below it. `version` counts what a look from outside could see."""
+
+    world: World
+    attempt: int
+    program: Program
+    ranks: int
+    helpers_per_rank: int = 0
+    keeper_pid: int = 0
+    is_keeper_living: bool = True
+    is_keeper_stopped: bool = False
+    processes: dict[int, Process] = field(default_factory=dict)
+    records: dict[int, tuple[int, str | None]] = field(default_factory=dict)
+    beating: set[int] = field(default_factory=set)
+    command_status: int | None = None
+    report: ExitReport | None = None
+    can_start: bool = True
+    version: int = 0
+
+    def __post_init__(self) -> None:
+        self._failed: list[int] = []
+        self._cause = ""
+        self._killed = 0
+        self._is_closing = False
+        self._command_pid = 0
+
+    def start(self) -> None:
+        """Keeper, command, ranks and helpers come up; a single rank is the command itself."""
+        self.keeper_pid = self.world.next_pid()
+        if self.ranks > 1:
+            self._command_pid = self._spawn("command").pid
+        for rank in range(self.ranks):
+            pid = self._spawn("rank", rank).pid
+            self._command_pid = self._command_pid or pid
+            for _ in range(self.helpers_per_rank):
+                self._spawn("helper", rank)
+        self.program.begin(self)
+
+    def _spawn(self, role: Literal["command", "rank", "helper"], rank: int = -1) -> Process:
+        process = Process(self.world.next_pid(), role, rank)
+        self.processes[process.pid] = process
+        self.version += 1
+        return process
+
+    # What can be seen.
+
+    @property
+    def is_living(self) -> bool:
+        return any(process.is_living for process in self.processes.values())
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return tuple(process.pid for process in self.processes.values() if process.is_living)
+
+    def rank_process(self, rank: int) -> Process:
+        return next(p for p in self.processes.values() if p.role == "rank" and p.rank == rank)
+
+    @property
+    def living_ranks(self) -> tuple[int, ...]:
+        return tuple(p.rank for p in self.processes.values() if p.role == "rank" and p.is_living)
+
+    def is_stuck(self, rank: int) -> bool:
+        return self.rank_process(rank).is_stopped
+
+    # What befalls processes.
+
+    def leave(self, rank: int, code: int, error: str | None = None, *, records: bool = True) -> None:
+        """A rank exits by itself, its record written first."""
+        process = self.rank_process(rank)
+        if not process.is_living or process.is_stopped:
+            return
+        if records:
+            self.records[rank] = (code, error)
+        self._die(process, code)
+
+    def send(self, pid: int, number: int) -> bool:
+        """A signal to one process; whether it was there to be sent to."""
+        process = self.processes.get(pid)
+        if process is None or not process.is_living:
+            return False
+        if number == SIGKILL:
+            self._die(process, -SIGKILL)
+        elif number == SIGSTOP:
+            process.is_stopped = True
+        elif number == SIGCONT:
+            process.is_stopped = False
+        elif process.is_stopped:
+            return True  # pending until SIGCONT, which nobody here ever sends
+        elif process.role == "command":
+            self._close() if number == SIGTERM else self._die(process, -number)
+        elif process.role != "rank" or not self.program.heard(process.rank, number):
+            self._die(process, -number)
+        return True
+
+    def signal_keeper(self, number: int) -> None:
+        if number == SIGKILL:
+            self.is_keeper_living = False
+        elif number == SIGSTOP:
+            self.is_keeper_stopped = True
+        self.version += 1
+        self.world.wake()
+
+    def _die(self, process: Process, value: int) -> None:
+        if not process.is_living:
+            return
+        process.value = value
+        self.version += 1
+        if process.role == "rank":
+            self.program.died(process.rank)
+            code = self.records.get(process.rank, (value, None))[0]
+            if (code not in ORDERLY) and not self._killed:
+                self._failed.append(process.rank)
+                self._ends(f"rank {process.rank} {_how(code)}", KEEPER_GRACE_S)
+            if value != 0:
+                self.world.after(TORCHRUN_LOOKS_S, self._close)
+            for rank in self.living_ranks:
+                self.world.after(0.0, partial(self._tell_lost, rank))
+        if process.pid == self._command_pid:
+            self.command_status = value
+            self._ends(f"the command {_how(value)}", KEEPER_GRACE_S)
+        self.world.after(TORCHRUN_LOOKS_S, self._look)
+
+    def _tell_lost(self, rank: int) -> None:
+        process = self.rank_process(rank)
+        if process.is_living and not process.is_stopped:
+            self.program.lost(rank)
+
+    # torchrun.
+
+    def _close(self) -> None:
+        """SIGTERM to the workers; 30 s later SIGKILL to those that are left."""
+        if self._is_closing or self.ranks == 1 or not self._is_command_living:
+            return
+        self._is_closing = True
+        for rank in self.living_ranks:
+            self.send(self.rank_process(rank).pid, SIGTERM)
+        self.world.after(TORCHRUN_CLOSE_S, self._close_hard)
+
+    def _close_hard(self) -> None:
+        if self._is_command_living:
+            for rank in self.living_ranks:
+                self._die(self.rank_process(rank), -SIGKILL)
+
+    @property
+    def _is_command_living(self) -> bool:
+        process = self.processes.get(self._command_pid)
+        return process is not None and process.is_living
+
+    def _look(self) -> None:
+        """torchrun's look at its workers, and the keeper's at everything."""
+        if self.ranks > 1 and self._is_command_living and not self.living_ranks:
+            values = [p.value for p in self.processes.values() if p.role == "rank"]
+            status = 0 if not self._is_closing and all(value == 0 for value in values) else 1
+            self._die(self.processes[self._command_pid], status)
+        if not self.is_living and self.is_keeper_living and not self.is_keeper_stopped:
+            self.world.after(KEEPER_REPORT_S, self._write_report)
+
+    # The keeper.
+
+    def _ends(self, cause: str, grace_s: float) -> None:
+        if not self._cause:
+            self._cause = cause
+            self.world.after(grace_s, self._keeper_kills)
+
+    def _keeper_kills(self) -> None:
+        if self.is_keeper_living and not self.is_keeper_stopped:
+            self._kill_all()
+
+    def _kill_all(self) -> None:
+        for process in list(self.processes.values()):
+            if process.is_living:
+                self._killed += 1
+                self._die(process, -SIGKILL)
+
+    def stop_all(self) -> int:
+        """The launcher's ensure_stopped: everything is killed and accounted for; how many processes that took."""
+        living = len(self.pids)
+        self._cause = self._cause or "stopped by request"
+        self._killed += 1 if living else 0
+        self._kill_all()
+        self.is_keeper_stopped = False
+        self._write_report()
+        return living
+
+    def _write_report(self) -> None:
+        """exit.json: records first, then what the keeper saw; a dead keeper saw nothing."""
+        if self.report is not None or self.is_living:
+            return
+        exits = []
+        for process in sorted((p for p in self.processes.values() if p.role == "rank"), key=lambda p: p.rank):
+            exits.append(self._rank_exit(process))
+        killed = f"; {self._killed} of its processes were killed" if self._killed else ""
+        reason = f"{self._cause}{killed}" if self.is_keeper_living else f"its keeper (pid {self.keeper_pid}) died without a report"
+        first = self._failed[0] if self._failed and self.is_keeper_living else None
+        status = self.command_status if self.is_keeper_living else None
+        self.report = ExitReport(status, tuple(exits), first, reason)
+        self.version += 1
+        self.world.wake()
+
+    def _rank_exit(self, process: Process) -> RankExit:
+        if process.rank in self.records:
+            code, error = self.records[process.rank]
+            return RankExit(process.rank, code, None, "record", error)
+        if not self.is_keeper_living:
+            return RankExit(process.rank, None, None, "unknown")
+        value = process.value
+        assert value is not None, "a report is written when nothing lives"
+        if value < 0:
+            return RankExit(process.rank, None, -value, "reaped", _how(value))
+        return RankExit(process.rank, value, None, "reaped")
+
+
+def _how(value: int) -> str:
+    return f"ended with code {value}" if value >= 0 else f"was ended by signal {-value} ({Signals(-value).name})"

@@ -1,0 +1,141 @@
+"""What a supervisor can read of the simulated world, in the order and with the words of `telemetry.run_telemetry.RunTelemetry`.
+
+A new instance, after a restart of the supervisor, reads the current attempt from its first line. A test writes simulated
+worlds to real files and holds both to the same readings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sentinel.launcher.contract import Launcher
+from sentinel.model.attempts import AttemptView, Exited, Unseen
+from sentinel.model.readings import Heartbeat, LauncherReading, Reading, Receipt, StepReading
+from sentinel.sim.trainer import SimTrainer
+from sentinel.sim.world import World
+from sentinel.telemetry.source import Sight
+
+LOOK_EVERY_S = 0.5
+HISTORY_LIMIT = 500
+
+TrainerOf = Callable[[int], SimTrainer | None]
+
+
+class SimTelemetry:
+    """`lines_per_poll` bounds a poll as the real one's bound does. `trainer_of` gives an attempt's program, if it started."""
+
+    def __init__(self, world: World, launcher: Launcher, trainer_of: TrainerOf, lines_per_poll: int = 5000) -> None:
+        self._world = world
+        self._launcher = launcher
+        self._trainer_of = trainer_of
+        self._lines_per_poll = lines_per_poll
+        self._attempt = 0
+        self._sights = {name: Sight(name) for name in ("launcher", "metrics", "heartbeats", "checkpoints")}
+        self._known: dict[int, str] = {}
+        self._store_version = -1
+        self.has_more = False
+
+    def follow(self, attempt: int) -> None:
+        if attempt == self._attempt:
+            return
+        self._attempt = attempt
+        self._at_line = 0
+        self._damaged = 0
+        self._beat_version = 0
+        self._beats: dict[int, tuple[int, str, float]] = {}
+        self._view: AttemptView | None = None
+        self._looked_s = float("-inf")
+        self._job_version = -1
+        self._exit: LauncherReading | None = None
+        self._store_version = -1
+        self.has_more = False
+
+    def poll(self, now_s: float) -> list[Reading]:
+        out: list[Reading] = []
+        self._look(now_s, out)
+        trainer = self._trainer_of(self._attempt)
+        if self._sees("metrics", out) and trainer is not None:
+            self._read_stream(trainer, out)
+        if self._sees("heartbeats", out) and trainer is not None and trainer.beat_version != self._beat_version:
+            self._beat_version = trainer.beat_version
+            self._read_beats(trainer, out)
+        if self._sees("checkpoints", out) and self._world.store.version != self._store_version:
+            self._store_version = self._world.store.version
+            self._list_checkpoints(out)
+        if self._exit is not None and not self.has_more:
+            out.append(self._exit)
+            self._exit = None
+        return out
+
+    def _sees(self, source: str, out: list[Reading]) -> bool:
+        sight = self._sights[source]
+        if source in self._world.blind:
+            out += sight.lost("Stale file handle")
+            return False
+        out += sight.regained()
+        return True
+
+    def _look(self, now_s: float, out: list[Reading]) -> None:
+        """The launcher's view when it is due and new; an exit is held back until everything is read."""
+        job = self._world.jobs.get(self._attempt)
+        version = -1 if job is None or job.report is None else job.version
+        is_due = now_s - self._looked_s >= LOOK_EVERY_S or version != self._job_version
+        if not is_due or isinstance(self._view, Exited):
+            return
+        self._looked_s, self._job_version = now_s, version
+        view = self._launcher.observe(self._attempt)
+        if isinstance(view, Unseen):
+            self._view = None
+            out += self._sights["launcher"].lost(view.reason)
+            return
+        out += self._sights["launcher"].regained()
+        if view != self._view:
+            self._view = view
+            if isinstance(view, Exited):
+                self._exit = LauncherReading(view)
+            else:
+                out.append(LauncherReading(view))
+
+    def _read_stream(self, trainer: SimTrainer, out: list[Reading]) -> None:
+        end = min(len(trainer.stream), self._at_line + self._lines_per_poll)
+        for line in trainer.stream[self._at_line : end]:
+            if line is None:
+                self._damaged += 1
+                if str(self._damaged).rstrip("0") == "1":
+                    out += self._sights["metrics"].remark(f"{self._damaged} damaged line(s) left out")
+            elif isinstance(line, Receipt):
+                out.append(replace(line, history=self._history(trainer)))
+            else:
+                out.append(line)
+        self._at_line = end
+        self.has_more = end < len(trainer.stream)
+
+    def _history(self, trainer: SimTrainer) -> tuple[StepReading, ...]:
+        """The last steps of the surviving lineage before this attempt, oldest first."""
+        found: list[StepReading] = []
+        child: SimTrainer | None = trainer
+        while child is not None and child.resumed is not None and len(found) < HISTORY_LIMIT:
+            bound = child.resumed.step
+            child = self._trainer_of(child.resumed.attempt)
+            if child is None:
+                break
+            start = child.resumed.step if child.resumed else 0
+            steps = [line for line in child.stream if isinstance(line, StepReading) and start < line.step <= bound]
+            found = [*steps, *found]
+        return tuple(found[-HISTORY_LIMIT:])
+
+    def _read_beats(self, trainer: SimTrainer, out: list[Reading]) -> None:
+        for rank, beat in sorted(trainer.beats.items()):
+            if self._beats.get(rank) != beat:
+                self._beats[rank] = beat
+                out.append(Heartbeat(self._attempt, rank, *beat))
+
+    def _list_checkpoints(self, out: list[Reading]) -> None:
+        committed = self._world.store.committed
+        self._known = {step: digest for step, digest in self._known.items() if step in committed}
+        for step in sorted(committed):
+            reading = committed[step].reading()
+            if self._known.get(step) != reading.digest:
+                self._known[step] = reading.digest
+                out.append(reading)

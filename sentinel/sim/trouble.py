@@ -1,0 +1,79 @@
+"""Which faults strike a simulated trainer at this step of this attempt, and what is on record in RUN_DIR/faults.
+
+One `Trouble` per run, shared by its attempts: a fault strikes once per run unless it is `:always`, whatever was rolled back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sentinel.sim.faults import SAMPLE, STEP, Fault
+from sentinel.sim.learning import Hurt
+from sentinel.sim.order import Span, overlap
+
+FOLLOWS = ("spike", "nan_grad", "damaged_line")  # these last `length` steps of the attempt they began in
+
+
+class Trouble:
+    """`struck` is the record that outlives attempts; `active` lists what lasts, as (attempt, first step, fault)."""
+
+    def __init__(self, faults: Iterable[Fault], struck: set[str]) -> None:
+        self.faults = tuple(faults)
+        self._struck = struck
+        self._samples = tuple(fault for fault in self.faults if fault.place == SAMPLE)
+        self._once: dict[int, list[Fault]] = {}
+        self._always: list[Fault] = []
+        for fault in self.faults:
+            if fault.place != STEP:
+                continue
+            if fault.always or fault.kind == "unstable":
+                self._always.append(fault)
+            else:
+                self._once.setdefault(fault.step, []).append(fault)
+        self._lasting: list[tuple[int, int, Fault]] = []
+
+    def due(self, step: int, attempt: int) -> list[Fault]:
+        """The step faults that strike now; each is on record from here on."""
+        found = [f for f in self._always if step >= f.step and f.attempt in (0, attempt) and (f.step > 0) == (step > 0)]
+        for fault in self._once.get(step, ()):
+            if fault.text not in self._struck and fault.attempt in (0, attempt):
+                self._struck.add(fault.text)
+                found.append(fault)
+        for fault in found:
+            if fault.kind in FOLLOWS and self.lasting(fault.kind, step, attempt) is None:
+                self._lasting.append((attempt, step, fault))
+        return found
+
+    def lasting(self, kind: str, step: int, attempt: int) -> Fault | None:
+        """The fault of this kind that began at most its length ago, in this attempt."""
+        for began_in, first, fault in self._lasting:
+            if fault.kind == kind and began_in == attempt and first <= step < first + fault.number("length"):
+                return fault
+        return None
+
+    def hurts(self, step: int, attempt: int, spans: Sequence[Span], batch: int, due: Sequence[Fault]) -> list[Hurt]:
+        """What this update suffers."""
+        found: list[Hurt] = []
+        for fault in self._samples:
+            if spans[0][0] < fault.behind and spans[-1][1] > fault.at:
+                share = overlap(spans, int(fault.at), fault.behind) / batch
+                if share > 0.0:
+                    found.append(Hurt(fault.text, fault.options["heals"], share=share))
+        for fault in due:
+            if fault.kind == "unstable":
+                found.append(Hurt(fault.text, fault.options["heals"], unstable=True))
+        if self._lasting:
+            spike = self.lasting("spike", step, attempt)
+            if spike is not None:
+                found.append(Hurt(spike.text, "fast", excess=spike.number("height")))
+        return found
+
+    def rots(self, step: int) -> bool:
+        """Whether the checkpoint of this step, just committed, loses a bit."""
+        for fault in self.faults:
+            if fault.kind == "bit_rot" and (step >= fault.step if fault.always else step == fault.step):
+                if not fault.always and fault.text in self._struck:
+                    continue
+                self._struck.add(fault.text)
+                return True
+        return False

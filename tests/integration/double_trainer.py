@@ -1,0 +1,139 @@
+"""A conforming trainer in one process and no torch: PROTOCOL.md through `sentinel.client`, a step in a few milliseconds.
+
+    python double_trainer.py STEPS STEP_S [--bad A-B] [--kill N] [--hang N] [--die] [--crash N] [--exit CODE]
+
+The loss is a pure function of the step and of the damage in the state, so two runs can be compared value by value. Training
+on a bad sample damages the state; the damage stands in the checkpoints. Faults strike once per run, recorded durably.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import math
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from sentinel.client import Session, dumps, loads, write_atomically
+
+BATCH = 16
+SAVE_EVERY = 25
+
+
+def noise(step: int) -> float:
+    return int(hashlib.sha256(str(step).encode()).hexdigest()[:8], 16) / 2**32 - 0.5
+
+
+def take(cursor: int, skip: list[tuple[int, int]]) -> tuple[list[list[int]], int]:
+    """The first BATCH indices at or after the cursor that are not skipped, as ranges; and the cursor behind them."""
+    ranges: list[list[int]] = []
+    left = BATCH
+    while left:
+        hit = next((end for start, end in skip if start <= cursor < end), None)
+        if hit is not None:
+            cursor = hit
+            continue
+        if ranges and ranges[-1][1] == cursor:
+            ranges[-1][1] += 1
+        else:
+            ranges.append([cursor, cursor + 1])
+        cursor += 1
+        left -= 1
+    return ranges, cursor
+
+
+def save(session: Session, state: dict[str, float], step: int) -> None:
+    folder = session.run_dir / "checkpoints"
+    folder.mkdir(exist_ok=True)
+    aside = folder / f".step-{step:08d}.{os.getpid()}.tmp"
+    aside.mkdir()
+    data = dumps(state).encode()
+    write_atomically(aside / "state.json", data)
+    files = {"state.json": {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}}
+    manifest = {"v": 1, "step": step, "attempt": session.attempt, "cursor": state["cursor"], "files": files}
+    write_atomically(aside / "manifest.json", dumps(manifest).encode())
+    if not session.may_commit():
+        raise SystemExit(1)
+    os.rename(aside, folder / f"step-{step:08d}")
+    session.event("checkpoint_committed", step=step, path=f"checkpoints/step-{step:08d}", seconds=0.001)
+
+
+def strikes(session: Session, name: str) -> bool:
+    """Whether a fault that strikes once may strike now; recorded before it does."""
+    path = session.run_dir / f"struck-{name}"
+    if path.exists():
+        return False
+    write_atomically(path, b"1")
+    return True
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("steps", type=int)
+    parser.add_argument("step_s", type=float)
+    parser.add_argument("--bad")
+    for name in ("kill", "hang", "crash", "exit"):
+        parser.add_argument(f"--{name}", type=int)
+    parser.add_argument("--die", action="store_true")
+    options = parser.parse_args()
+    bad = tuple(int(x) for x in options.bad.split("-")) if options.bad else (0, 0)
+    session = Session.from_environment()
+    assert session is not None, "run me under sentinel"
+    asked_to_stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: asked_to_stop.set())
+    session.heartbeat(0, "init")
+    if options.die:
+        session.record_exit(1, "dies before its first step")
+        return 1
+    if options.exit is not None:
+        session.record_exit(options.exit, "asked to leave with this code")
+        return options.exit
+    resume = session.spec.resume
+    state = {"step": 0, "cursor": 0, "damage": 0.0}
+    if resume is not None:
+        state = loads((session.run_dir / resume.path / "state.json").read_bytes())
+    skip = [(a, b) for a, b, *_ in session.spec.overrides.skip]
+    session.start(
+        resume_step=int(state["step"]), resume_digest=resume.digest if resume else None, world_size=1, params=1,
+        tokens_per_step=BATCH, effective={"lr": 1.0, "clip_norm": session.spec.overrides.clip_norm or 1.0},
+    )  # fmt: skip
+    tick = threading.Event()
+    for step in range(int(state["step"]) + 1, options.steps + 1):
+        session.heartbeat(step, "data")
+        if step == options.kill and strikes(session, f"kill-{step}"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if step == options.hang and strikes(session, f"hang-{step}"):
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if step == options.crash and strikes(session, f"crash-{step}"):
+            session.record_exit(1, "crash asked for")
+            return 1
+        ranges, cursor = take(int(state["cursor"]), skip)
+        poisoned = any(a < bad[1] and bad[0] < b for a, b in ranges)
+        damage = state["damage"] + (0.4 if poisoned else 0.0)
+        loss = 2.0 + 2.0 * math.exp(-step / 50) + 0.05 * noise(step) + damage + (3.0 if poisoned else 0.0)
+        session.heartbeat(step, "optimizer")
+        tick.wait(options.step_s)
+        state = {"step": step, "cursor": cursor, "damage": damage}
+        session.step(step, samples=ranges, loss=loss, grad_norm=1.0 + 0.1 * noise(-step) + damage)
+        request = session.poll_overrides()
+        stop = request.request if request is not None and request.request else None
+        if asked_to_stop.is_set():
+            stop = "stop_after_checkpoint"
+        if step % SAVE_EVERY == 0 or step == options.steps or stop == "stop_after_checkpoint":
+            if not (session.run_dir / "checkpoints" / f"step-{step:08d}").exists():
+                save(session, state, step)
+        if stop in ("stop_after_checkpoint", "stop_now"):
+            session.end(step, "stopped_on_request")
+            session.record_exit(6, step=step)
+            return 6
+    session.end(options.steps, "finished")
+    session.record_exit(0)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    sys.exit(main())

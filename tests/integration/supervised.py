@@ -1,0 +1,116 @@
+"""A real `sentinel run` as a child process, and what the tests ask of its run directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+HERE = Path(__file__).resolve().parent
+DEADLINE_S = 90.0
+
+
+def wait_for(what: str, ready: Callable[[], Any], deadline_s: float = DEADLINE_S) -> Any:
+    """Poll until `ready` answers; a test never waits longer than the deadline nor a fixed time."""
+    end = time.monotonic() + deadline_s
+    while time.monotonic() < end:
+        answer = ready()
+        if answer:
+            return answer
+        time.sleep(0.02)
+    raise AssertionError(f"no {what} within {deadline_s:.0f} s")
+
+
+@dataclass
+class Supervised:
+    run_dir: Path
+    command: list[str]
+    policy: str = "demo"
+    options: list[str] = field(default_factory=list)
+    child: subprocess.Popen[str] | None = None
+
+    def start(self) -> Supervised:
+        log = open(self.run_dir.parent / f"{self.run_dir.name}.log", "a")
+        words = [sys.executable, "-m", "sentinel", "run", "--run-dir", str(self.run_dir), "--policy", self.policy, *self.options]
+        self.child = subprocess.Popen([*words, "--", *self.command], stdout=log, stderr=log, text=True)
+        return self
+
+    def wait(self, deadline_s: float = DEADLINE_S) -> int:
+        assert self.child is not None
+        return self.child.wait(deadline_s)
+
+    def kill(self) -> None:
+        """kill -9 of the supervisor, not of what it supervises."""
+        assert self.child is not None
+        self.child.send_signal(signal.SIGKILL)
+        self.child.wait(10)
+
+    @property
+    def log(self) -> str:
+        return (self.run_dir.parent / f"{self.run_dir.name}.log").read_text()
+
+    def lines(self, attempt: int) -> list[dict[str, Any]]:
+        try:
+            text = (self.run_dir / "attempts" / f"{attempt:04d}" / "metrics.jsonl").read_text()
+        except FileNotFoundError:
+            return []
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def last_step(self, attempt: int) -> int:
+        return max((line["step"] for line in self.lines(attempt) if line["kind"] == "step"), default=0)
+
+    def attempts(self) -> list[int]:
+        folder = self.run_dir / "attempts"
+        return sorted(int(p.name) for p in folder.iterdir()) if folder.is_dir() else []
+
+    def surviving(self) -> dict[int, dict[str, Any]]:
+        """Step → its line on the surviving lineage: a later attempt overwrites what it trained again."""
+        steps: dict[int, dict[str, Any]] = {}
+        for attempt in self.attempts():
+            lines = self.lines(attempt)
+            start = next((line for line in lines if line["kind"] == "start"), None)
+            if start is not None:
+                steps = {step: line for step, line in steps.items() if step <= start["resume_step"]}
+            steps |= {line["step"]: line for line in lines if line["kind"] == "step"}
+        return steps
+
+    def incidents(self) -> list[dict[str, Any]]:
+        return self._json("incidents")
+
+    def status(self) -> dict[str, Any]:
+        return self._json("status")
+
+    def _json(self, verb: str) -> Any:
+        words = [sys.executable, "-m", "sentinel", verb, str(self.run_dir), "--json"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def living(self) -> list[int]:
+        """Processes that carry this run's mark in their environment, keepers included."""
+        mark = f"SENTINEL_RUN_DIR={os.path.realpath(self.run_dir)}".encode()
+        found = []
+        for process in psutil.process_iter():
+            try:
+                environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if mark in environment:
+                found.append(process.pid)
+        return found
+
+
+def double(steps: int, step_s: float = 0.005, **faults: object) -> list[str]:
+    words = [sys.executable, str(HERE / "double_trainer.py"), str(steps), str(step_s)]
+    for name, value in faults.items():
+        words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    return words

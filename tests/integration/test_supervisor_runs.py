@@ -1,0 +1,132 @@
+"""A real supervisor over real processes: what breaks is repaired, what is asked is done, what cannot work says so."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.integration.supervised import Supervised, double, wait_for
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+def losses(run: Supervised) -> dict[int, float]:
+    return {step: line["loss"] for step, line in run.surviving().items()}
+
+
+def test_a_killed_trainer_is_resumed_and_ends_as_if_nothing_had_happened(place: Path, tmp_path: Path) -> None:
+    plain = Supervised(tmp_path / "plain", double(200)).start()
+    run = Supervised(place, double(200, kill=130)).start()
+    assert (plain.wait(), run.wait()) == (0, 0), run.log
+    assert losses(run) == losses(plain)
+    (incident,) = run.incidents()
+    assert (incident["kind"], incident["state"], incident["onset_step"]) == ("crash", "recovered", None)
+    assert incident["remedies"][0]["rollback_to_step"] == 125
+    assert incident["steps_lost"] == 4
+    assert incident["time_to_recover_s"] is not None
+    assert run.status()["state"] == "finished"
+    assert not run.living()
+
+
+def test_a_hang_is_found_by_the_runs_own_pace_and_ended(place: Path) -> None:
+    run = Supervised(place, double(160, hang=80)).start()
+    assert run.wait() == 0, run.log
+    (incident,) = run.incidents()
+    assert (incident["kind"], incident["state"]) == ("hang", "recovered")
+    assert incident["time_to_detect_s"] < 8.0, "demo.yaml's floor is 6 s"
+    assert sorted(run.surviving()) == list(range(1, 161))
+
+
+def test_poisoned_data_is_rolled_back_before_its_onset_and_skipped(place: Path) -> None:
+    run = Supervised(place, double(260, bad="1760-2160")).start()
+    assert run.wait() == 0, run.log
+    (incident,) = run.incidents()
+    assert (incident["kind"], incident["state"], incident["onset_step"]) == ("spike", "recovered", 111)
+    worked = incident["remedies"][-1]
+    assert worked["outcome"] == "worked"
+    assert worked["rollback_to_step"] < incident["onset_step"]
+    assert any(a <= 1760 and 2160 <= b for a, b in worked["skip"])
+    trained = [r for line in run.surviving().values() for r in line["samples"]]
+    assert not any(a < 2160 and 1760 < b for a, b in trained)
+    assert sorted(run.surviving()) == list(range(1, 261))
+    assert (place / "quarantine").is_dir() or worked["rollback_to_step"] >= 100
+
+
+def test_observe_only_says_what_it_would_do_and_does_nothing(place: Path) -> None:
+    run = Supervised(place, double(200, bad="1760-1900"), options=["--observe-only"]).start()
+    assert run.wait() == 0, run.log
+    assert run.attempts() == [1]
+    (incident,) = run.incidents()
+    assert all(remedy["outcome"] in ("observed", "pending", "worked", "failed") for remedy in incident["remedies"])
+    assert not (place / "quarantine").exists()
+    assert not (place / "overrides.json").exists()
+
+
+def test_a_job_that_dies_before_its_first_step_three_times_is_broken(place: Path) -> None:
+    run = Supervised(place, double(100, die=True)).start()
+    assert run.wait() == 1, run.log
+    assert run.attempts() == [1, 2, 3]
+    (incident,) = run.incidents()
+    assert incident["state"] == "exhausted"
+    assert incident["pages"]
+    assert "broken job" in run.log
+    assert run.status()["state"] == "failed"
+
+
+def test_a_configuration_error_is_not_retried(place: Path) -> None:
+    run = Supervised(place, double(100, exit=3)).start()
+    assert run.wait() == 1, run.log
+    assert run.attempts() == [1]
+    assert run.incidents()[0]["kind"] == "broken_job"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_sentinel_stops_training_after_a_checkpoint(place: Path, number: signal.Signals) -> None:
+    run = Supervised(place, double(5000)).start()
+    wait_for("step 60", lambda: run.last_step(1) >= 60)
+    assert run.child is not None
+    run.child.send_signal(number)
+    assert run.wait() == 130, run.log
+    assert run.status()["state"] == "stopped"
+    last = run.last_step(1)
+    assert (place / "checkpoints" / f"step-{last:08d}" / "manifest.json").exists()
+    assert not run.living()
+
+
+def test_a_stopped_run_goes_on_where_it_stopped(place: Path) -> None:
+    run = Supervised(place, double(150, 0.01)).start()
+    wait_for("step 40", lambda: run.last_step(1) >= 40)
+    stopped = subprocess.run([sys.executable, "-m", "sentinel", "stop", str(place)], capture_output=True, text=True, timeout=60)
+    assert stopped.returncode == 0, stopped.stderr
+    assert run.wait() == 130
+    assert run.start().wait() == 0, run.log
+    assert sorted(run.surviving()) == list(range(1, 151))
+    assert run.incidents() == []
+
+
+def test_a_second_supervisor_is_turned_away(place: Path) -> None:
+    run = Supervised(place, double(5000)).start()
+    wait_for("step 5", lambda: run.last_step(1) >= 5)
+    second = subprocess.run(
+        [sys.executable, "-m", "sentinel", "run", "--run-dir", str(place), "--", *double(5000)],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert second.returncode == 2
+    assert "already supervised" in second.stderr
+    assert run.child is not None
+    run.child.send_signal(signal.SIGTERM)
+    assert run.wait() == 130
+
+
+def test_a_command_that_cannot_be_started_is_refused_before_there_is_a_run(place: Path) -> None:
+    words = [sys.executable, "-m", "sentinel", "run", "--run-dir", str(place), "--", "no-such-program-anywhere"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "no-such-program-anywhere: is not on the PATH" in done.stderr
+    assert not (place / "sentinel.db").exists()

@@ -1,0 +1,98 @@
+"""What ARCHITECTURE.md promises about the house and no linter checks: sizes, names, who may import what, what torch sees."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted(p for room in ("sentinel", "trainer") for p in (ROOT / room).rglob("*.py"))
+PURE = ("engine", "plan", "policy", "detectors", "streams", "model")
+FILE_LINES_MAX = 250
+FUNCTION_LINES_MAX = 60
+PURE_FUNCTION_LINES_MAX = 50
+BANNED = {"utils", "util", "helpers", "common", "misc", "base", "manager", "watchdog"}
+
+# One place per dependency (ARCHITECTURE "Doors"). A package counts as one place.
+ONE_PLACE = {
+    "typer": ("sentinel/cli.py",),
+    "rich": ("sentinel/view/",),
+    "watchdog": ("sentinel/telemetry/",),
+    "sqlite3": ("sentinel/journal/",),
+    "yaml": ("sentinel/policy_yaml.py",),
+    "yamlcore": ("sentinel/policy_yaml.py",),
+    "pydantic": ("sentinel/policy/schema",),
+}
+# Only these may read a clock: the clock itself, processes with lives of their own, and the trainer's side.
+MAY_IMPORT_TIME = ("sentinel/clock.py", "sentinel/launcher/", "sentinel/client/")
+MAY_START_PROCESSES = ("sentinel/launcher/", "sentinel/demo.py")
+
+
+def imported(tree: ast.AST) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_file_keeps_to_its_budget_and_its_name(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= FILE_LINES_MAX, f"{relative(path)} has outgrown its room: split it by phenomenon"
+    assert path.stem not in BANNED, f"{relative(path)}: a name that says nothing"
+    limit = PURE_FUNCTION_LINES_MAX if path.relative_to(ROOT).parts[1] in PURE else FUNCTION_LINES_MAX
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert length <= limit, f"{relative(path)}:{node.lineno} {node.name} has {length} lines, the budget is {limit}"
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if relative(p).startswith("sentinel/")], ids=relative)
+def test_each_dependency_has_one_place(path: Path) -> None:
+    names = imported(ast.parse(path.read_text(encoding="utf-8")))
+    for name, places in ONE_PLACE.items():
+        if name in names:
+            assert relative(path).startswith(places), f"{relative(path)} imports {name}; only {places} may"
+    if "time" in names:
+        assert relative(path).startswith(MAY_IMPORT_TIME), f"{relative(path)} imports time; take now_s as an argument"
+    if names & {"subprocess", "multiprocessing"}:
+        assert relative(path).startswith(MAY_START_PROCESSES), f"{relative(path)} starts processes; only the launcher may"
+
+
+def test_no_test_sleeps_for_a_fixed_time() -> None:
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "sleep":
+                seconds = node.args[0] if node.args else None
+                is_poll = isinstance(seconds, ast.Constant) and isinstance(seconds.value, float) and seconds.value <= 0.1
+                assert is_poll, f"{relative(path)}:{node.lineno} sleeps; wait for an event with a deadline"
+
+
+def test_the_supervisor_never_loads_torch() -> None:
+    code = (
+        "import sys, pkgutil, importlib, sentinel\n"
+        "for module in pkgutil.walk_packages(sentinel.__path__, 'sentinel.'):\n"
+        "    if not module.name.endswith('__main__'):\n"
+        "        importlib.import_module(module.name)\n"
+        "print(sorted({'torch', 'numpy', 'trainer'} & set(sys.modules)))\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_the_trainer_meets_sentinel_only_through_its_client() -> None:
+    for path in sorted((ROOT / "trainer").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "sentinel":
+                assert node.module.startswith("sentinel.client"), f"{relative(path)}:{node.lineno} imports {node.module}"
