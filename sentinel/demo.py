@@ -96,7 +96,8 @@ def check_options(options: DemoOptions) -> None:
     for fault in options.faults or ():
         if not _FAULT.fullmatch(fault):
             raise UsageError(
-                f"--fault {fault}: is no fault; write bad_data@sample=A-B, or kill, hang, nan_grad or crash as in kill@step=300:rank=1"
+                f"--fault {fault}: is no fault; write bad_data@sample=A-B, or one of kill, hang, nan_grad, crash "
+                "as in kill@step=300:rank=1"
             )
 
 

@@ -37,7 +37,8 @@ def stop_run(run_dir: Path, timeout: float) -> str:
     lease = read_lease(run_dir)
     if lease is not None and is_holder_alive(run_dir, lease):
         if not is_here(lease.holder):
-            raise UsageError(f"{run_dir}: is supervised by pid {lease.holder.pid} on {lease.holder.host}; run there: sentinel stop")
+            where = f"pid {lease.holder.pid} on {lease.holder.host}"
+            raise UsageError(f"{run_dir}: is supervised by {where}; run there: sentinel stop {run_dir}")
         _ask_and_wait(run_dir, lease.holder, timeout)
         return _standing(read_run(run_dir).state)
     if before.ended:

@@ -41,15 +41,17 @@ def report_text(run_dir: Path, state: RunState, now_s: float) -> str:
     parts = [f"# Run {state.run_id}: {state.label}", _head(run_dir, state), "## Incidents"]
     parts.append(markdown_table(INCIDENT_HEADER, [incident_row(i) for i in incidents]) if incidents else "None.")
     parts += ["\n".join(["```", *incident_story(incident), "```"]) for incident in incidents]
-    parts += ["## Goodput", goodput_line(state, now_s), markdown_table(("account", "seconds", "what it is"), ledger_rows(state, now_s))]
+    ledger = markdown_table(("account", "seconds", "what it is"), ledger_rows(state, now_s))
+    parts += ["## Goodput", goodput_line(state, now_s), ledger]
     parts += ["## Attempts", markdown_table(ATTEMPT_HEADER, attempt_rows(state))]
     return "\n\n".join(parts) + "\n"
 
 
 def goodput_line(state: RunState, now_s: float) -> str:
     ledger = account(state, now_s)
-    useful, whole = ledger.seconds["training"], ledger.total_s
-    return f"Goodput {ledger.goodput_ratio:.1%}: {useful:.1f} s of training that survives in {whole:.1f} s since the first launch."
+    parts = rounded_parts(ledger.seconds)
+    useful, whole = parts["training"], sum(parts.values())
+    return f"Goodput {ledger.goodput_ratio:.1%}: {useful:.1f} s of surviving training in {whole:.1f} s since the first launch."
 
 
 def ledger_rows(state: RunState, now_s: float) -> list[tuple[object, ...]]:

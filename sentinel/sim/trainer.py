@@ -7,7 +7,7 @@ Equal state, samples and settings give equal numbers, so a resume is bitwise. Al
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from signal import SIGKILL, SIGSTOP, SIGTERM
 from typing import Any
@@ -25,6 +25,7 @@ from sentinel.sim.world import Happening, World
 
 CONFIGURED = {"lr_scale": 1.0, "clip_norm": 1.0, "weight_decay": 0.1, "betas": [0.9, 0.95], "eps": 1e-8}
 PEER_LOST_S = 0.7  # a survivor notices a closed connection and leaves within about 1 s (measured)
+LATELY_STEPS = 40
 INTERRUPTS = ("kill", "hang", "crash", "exit")
 
 Line = StepReading | Receipt | TrainerNote | EndReading | None
@@ -64,6 +65,9 @@ class SimTrainer:
         self.skip: tuple[Span, ...] = ()
         self.weights: Weights = HEALTHY
         self.is_over = False
+        self.moved_s: float | None = None
+        self.on_resume: Callable[[int, SimCheckpoint | None], None] = lambda attempt, found: None
+        self._hurt_at: dict[str, int] = {}
         self._trouble = trouble
         self._settings: dict[str, Any] = dict(CONFIGURED)
         self._interval = shape.checkpoint_every
@@ -124,6 +128,7 @@ class SimTrainer:
             if found is None:
                 return self._leave_all(4, "DataError: no checkpoint under checkpoints can be trusted")
             self._restore(found)
+        self.on_resume(self.attempt, self.resumed)
         given = overrides_to_json(self.spec.overrides, self.attempt)
         if not self._is_deaf:
             self._obey(given)
@@ -202,6 +207,8 @@ class SimTrainer:
         shape, clip = self.shape, float(self._settings["clip_norm"])
         spans, behind = take(self.cursor, shape.batch, self.skip)
         hurts = self._trouble.hurts(step, self.attempt, spans, shape.batch, due)
+        for hurt in hurts:
+            self._hurt_at[hurt.fault] = step
         made = update(shape.curve, self.weights, step, spans[0][0], hurts, float(self._settings["lr_scale"]), clip)
         loss, norm, weights = made
         skipped = self._trouble.lasting("nan_grad", step, self.attempt) is not None
@@ -316,11 +323,18 @@ class SimTrainer:
             if not self.job.is_stuck(rank):
                 self.beats[rank] = beat
         self.beat_version += 1
+        self.moved_s = self.world.now_s
 
     def _note(self, event: str, step: int, **data: Any) -> None:
         self._say(TrainerNote(self.attempt, event, step, self.world.now_s, data))
 
+    @property
+    def hurt_lately(self) -> set[str]:
+        """Faults that hurt one of the last updates, wound or no wound."""
+        return {fault for fault, step in self._hurt_at.items() if self.step - step < LATELY_STEPS}
+
     def _say(self, line: Line) -> None:
+        self.moved_s = self.world.now_s
         self.stream.append(line)
         self.world.wake()
 

@@ -80,6 +80,7 @@ class World:
         self._number = 0
         self._pids = 1000
         self._woken = False
+        self.on_deed: Callable[[Deed], None] = lambda deed: None
 
     def after(self, delay_s: float, do: Callable[[], None]) -> Happening:
         """Let `do` happen `delay_s` from now; things of the same moment happen in the order they were asked for."""
@@ -114,6 +115,7 @@ class World:
 
     def did(self, what: str, to: str, key: str = "") -> None:
         self.deeds.append(Deed(self.now_s, what, to, key))
+        self.on_deed(self.deeds[-1])
 
     def write_overrides(self, value: Mapping[str, Any]) -> None:
         self.overrides_file = value

@@ -22,6 +22,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sentinel.filesystem import filesystem_of
 from sentinel.telemetry.source import describe_os_error
 
 if TYPE_CHECKING:
@@ -94,22 +95,6 @@ class Wake:
         if watch is not None:
             watch.close()
 
-
-def filesystem_of(path: Path, mounts: Path = Path("/proc/mounts")) -> str:
-    """The type of the filesystem that holds `path`, such as "ext4" or "nfs4"; "unknown" without a mount table."""
-    try:
-        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError:
-        return "unknown"
-    found, longest = "unknown", -1
-    for words in (line.split(" ") for line in lines):
-        if len(words) < 3:
-            continue
-        point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), words[1])
-        inside = f"{path}/".startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= longest:  # of two mounts on one point the later one is seen
-            found, longest = words[2], len(point)
-    return found
 
 
 def _count_entries(folder: Path) -> int:

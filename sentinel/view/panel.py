@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sentinel.goodput import account
+from sentinel.model.actions import StartAttempt
 from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
 from sentinel.view.spark import ASCII_BLOCKS, BLOCKS, Point, columns, find_column, sparkline
@@ -150,7 +151,7 @@ def _incident(picture: Picture) -> list[RenderableType]:
     state = picture.state
     incident = shown_incident(state)
     if incident is None:
-        return [Text("none", "dim"), Text(""), _now(state)]
+        return [Text("none", "dim"), Text(""), _now(picture)]
     what = Text(no_wrap=True, overflow="ellipsis")
     style = "green" if str(incident.state) == "recovered" else "bold red" if not incident.is_closed else "red"
     what.append(f"{incident.id} {incident.kind} {incident.state}", style)
@@ -161,16 +162,20 @@ def _incident(picture: Picture) -> list[RenderableType]:
     if last is not None:
         chosen.append(f"rung {last.remedy.rung + 1} ", "bold")
         chosen.append(f"({last.outcome}) {last.remedy.reason}")
-    return [what, chosen, _now(state)]
+    return [what, chosen, _now(picture)]
 
 
-def _now(state: RunState) -> Text:
+def _now(picture: Picture) -> Text:
     """What sentinel is doing at this moment."""
+    state = picture.state
     line = Text(no_wrap=True, overflow="ellipsis")
     line.append("now: ", "bold")
     plan = state.plan
     if plan is not None:
-        line.append(f"{action_words(plan.actions[plan.next])} ({plan.next + 1} of {len(plan.actions)})", "yellow")
+        action = plan.actions[plan.next]
+        wait_s = action.not_before_s - picture.now_s if isinstance(action, StartAttempt) else 0.0
+        soon = f" in {wait_s:.0f} s" if wait_s > 0 else ""
+        line.append(f"{action_words(action)}{soon} ({plan.next + 1} of {len(plan.actions)})", "yellow")
     elif state.pending:
         line.append(action_words(next(iter(state.pending.values()))), "yellow")
     elif state.ended:

@@ -62,10 +62,11 @@ class PlainNarrator:
             self._told = (reading.attempt, reading.step - 1)
 
     def turn(self, now_s: float, engine: Engine) -> None:
-        latest = self._latest
+        latest, current = self._latest, engine.state.attempt
         if self._told_s is None:
             self._told_s = now_s
-        if latest is None or latest.step <= self._told[1]:
+        is_news = latest is not None and current is not None and latest.attempt == current.attempt and not current.is_over
+        if latest is None or not is_news or latest.step <= self._told[1]:
             return
         crossed = latest.step // self._every_steps > self._told[1] // self._every_steps
         if not crossed and now_s - self._told_s < self._every_s:

@@ -114,7 +114,9 @@ def _of_attempt(
             return Line(f"attempt {fact.attempt} first step: {fact.step}, {at_s - launched_s:.1f} s after the launch")
         case f.AttemptEnded():
             tone: Tone = "plain" if fact.outcome in ("finished", "stopped", "killed") else "warn"
-            return Line(f"attempt {fact.attempt} {fact.outcome} at step {fact.last_step}: {fact.reason}", tone)
+            words = f"attempt {fact.attempt} {fact.outcome} at step {fact.last_step}"
+            is_told = any(i.reason == fact.reason for i in state.incidents)  # by the incident it opened
+            return Line(words if is_told else f"{words}: {fact.reason}", tone)
         case f.CheckpointCondemned():
             return Line(f"checkpoint of step {fact.step} will not be used: {fact.reason}", "warn")
 

@@ -1,12 +1,11 @@
 import errno
 import threading
-from pathlib import Path
 
 import pytest
 
 from sentinel.client.atomic_file import write_atomically
 from sentinel.telemetry import inotify
-from sentinel.telemetry.wake import BEATING_RANKS_MAX, Wake, filesystem_of
+from sentinel.telemetry.wake import BEATING_RANKS_MAX, Wake
 
 DEADLINE_S = 10.0  # a wake takes a millisecond; this is only how long a failing test waits
 
@@ -165,12 +164,3 @@ def test_a_network_filesystem_is_not_watched(world, tmp_path) -> None:
     wake.rearm()
     assert wake.trouble is not None
     assert "nfs4" in wake.trouble
-
-
-def test_the_filesystem_is_that_of_the_longest_mount_point(tmp_path) -> None:
-    mounts = tmp_path / "mounts"
-    mounts.write_text("a / ext4 rw\nb /data fuse.sshfs rw\nc /data/my\\040runs lustre rw\nbroken\n")
-    assert filesystem_of(Path("/data/my runs/x"), mounts) == "lustre"
-    assert filesystem_of(Path("/data/other"), mounts) == "fuse.sshfs"
-    assert filesystem_of(Path("/database"), mounts) == "ext4"
-    assert filesystem_of(Path("/x"), tmp_path / "none") == "unknown"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sentinel.journal.filesystem import filesystem_of, is_local
+from sentinel.filesystem import filesystem_of, is_local
 
 MOUNTS = r"""/dev/sda1 / ext4 rw 0 0
 tmpfs /run tmpfs rw 0 0

@@ -1,0 +1,63 @@
+"""What must hold when a simulated run is over: every incident closed, all steps trained once, repaired bad data left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sentinel.model.incidents import Incident, IncidentState
+from sentinel.model.state import RunState
+from sentinel.sim.faults import parse_fault
+from sentinel.sim.invariants import Inspector, InvariantBroken
+from sentinel.sim.order import Span, overlap
+from sentinel.sim.trainer import SimTrainer
+
+Trail = list[tuple[int, tuple[Span, ...]]]
+
+
+def judge_ending(
+    inspector: Inspector, must_finish: bool, steps: int, state: RunState, trainers: Mapping[int, SimTrainer]
+) -> None:
+    if must_finish and state.ended != "finished":
+        raise InvariantBroken("a repairable run finishes", f"it is {state.ended or state.held or state.label}: {state.end_reason}")
+    if not state.ended:
+        return
+    for incident in state.incidents:
+        if not incident.is_closed and state.ended != "stopped":
+            raise InvariantBroken("every incident ends", f"incident {incident.id} is {incident.state} after the run {state.ended}")
+    if state.ended != "finished":
+        return
+    last = max(trainers)
+    trail = surviving(trainers, last)
+    if [step for step, _ in trail] != list(range(1, steps + 1)):
+        raise InvariantBroken("all steps are trained", f"{len(trail)} of {steps} surviving steps")
+    for incident in state.incidents:
+        if incident.state is IncidentState.RECOVERED:
+            _judge_skipped(incident, inspector.causes.get(incident.id, set()), trail)
+
+
+def surviving(trainers: Mapping[int, SimTrainer], attempt: int) -> Trail:
+    """The updates that the weights at the end of this attempt went through, oldest first."""
+    trail: Trail = []
+    trainer: SimTrainer | None = trainers.get(attempt)
+    bound: int | None = None
+    while trainer is not None:
+        trail = [entry for entry in trainer.trail if bound is None or entry[0] <= bound] + trail
+        if trainer.resumed is None:
+            break
+        bound, trainer = trainer.resumed.step, trainers.get(trainer.resumed.attempt)
+    return trail
+
+
+def _judge_skipped(incident: Incident, causes: set[str], trail: Trail) -> None:
+    """What a successful skip was about is not in the lineage that survived."""
+    last = incident.last_try
+    if last is None or not last.remedy.skip:
+        return
+    spans = [span for _, taken in trail for span in taken]
+    for text in sorted(causes):
+        fault = parse_fault(text)
+        if fault.kind != "bad_data":
+            continue
+        trained = overlap(spans, int(fault.at), fault.behind)
+        if trained > 0 and trained > (fault.behind - fault.at) / 10:
+            raise InvariantBroken("skips cover repaired bad data", f"{trained} samples of {text} survive incident {incident.id}")

@@ -1,0 +1,242 @@
+"""What must hold after every event, checked against the world's own truth and against the journal as it can be read back.
+
+The inspector trusts nothing the engine says about the world: it knows which weights carry which damage, what was really
+started and killed, and folds the journal's incidents by itself. The first broken invariant ends the simulation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sentinel.engine import Engine, evolve
+from sentinel.model import facts as f
+from sentinel.model.findings import NUMERIC_KINDS, Kind
+from sentinel.model.incidents import IncidentState
+from sentinel.model.state import INCIDENTS_KEPT, STAMPS_KEPT, RunState
+from sentinel.policy.schema import Policy
+from sentinel.sim.store import SimCheckpoint
+from sentinel.sim.trainer import SimTrainer
+from sentinel.sim.world import Deed, World
+
+SPOILED_NATS = 0.15  # damage in a checkpoint that a judge of the loss could have seen: three times its noise
+BLIND_TOLD_S = 5.0
+STUCK_S = 900.0  # longest silence of a whole supervised run: a compile limit, a backoff and an action's retries
+ENTRIES_PER_HOUR_MAX = 6000
+ATTEMPTS_MAX, CHECKPOINTS_MAX, FINDINGS_MAX = 512, 4096, 256
+ACTS = ("kill", "quarantine", "override", "request", "signal")
+ONCE = ("start", "kill", "quarantine")
+
+
+class InvariantBroken(AssertionError):
+    """`name` is the invariant, the message what was seen."""
+
+    def __init__(self, name: str, sentence: str) -> None:
+        super().__init__(f"{name}: {sentence}")
+        self.name = name
+
+
+class Inspector:
+    """Told of every deed and every journal entry; `is_supervised` and `is_stopping` are set by the driver."""
+
+    def __init__(self, world: World, policy: Policy, trainer_of: Callable[[int], SimTrainer | None], observe_only: bool) -> None:
+        self.world = world
+        self.state = RunState()
+        self.entries = 0
+        self.is_stopping = False
+        self.causes: dict[int, set[str]] = {}
+        self._policy = policy
+        self._trainer_of = trainer_of
+        self._observe_only = observe_only
+        self._open: dict[int, int | None] = {}
+        self._spoiled: list[SimCheckpoint] = []
+        self._starts_s: list[float] = []
+        self._done: set[tuple[str, str, str]] = set()
+        self._page_due: dict[int, float] = {}
+        self._moved_s = world.now_s
+        self._happened = 0
+        self._blind_since: dict[str, float] = {}
+        self._hour = (world.now_s, 0)
+        self.by_person: set[int] = {1}
+
+    # Deeds.
+
+    def on_deed(self, deed: Deed) -> None:
+        self._moved_s = deed.at_s
+        if deed.what in ONCE:
+            mark = (deed.what, deed.to, deed.key)
+            if mark in self._done:
+                raise InvariantBroken("no act takes effect twice", f"{deed.what} of {deed.to} under {deed.key} again")
+            self._done.add(mark)
+        if self._observe_only and deed.what in ACTS and not self.is_stopping:
+            raise InvariantBroken("observe only changes nothing", f"{deed.what} of {deed.to}")
+        if deed.what == "start":
+            self._on_start(int(deed.key.removeprefix("start/")))
+
+    def _on_start(self, attempt: int) -> None:
+        others = [number for number in self.world.living_attempts if number != attempt]
+        if others:
+            raise InvariantBroken("never two live attempts", f"attempt {attempt} was started while attempt {others[0]} lives")
+        if attempt in self.by_person:
+            return
+        if self._observe_only:
+            raise InvariantBroken("observe only changes nothing", f"attempt {attempt} was started")
+        rate = self._policy.spec.budget.restarts
+        self._starts_s = [at_s for at_s in self._starts_s if at_s > self.world.now_s - rate.period_s]
+        self._starts_s.append(self.world.now_s)
+        if len(self._starts_s) > rate.count + len(self.by_person):
+            raise InvariantBroken("restart budget", f"{len(self._starts_s)} restarts within {rate.period_s:g} s")
+
+    def on_resume(self, attempt: int, checkpoint: SimCheckpoint | None) -> None:
+        """The trainer has loaded a checkpoint: does it carry damage of an incident that is open, or was repaired?"""
+        if checkpoint is None:
+            return
+        damage = {fault for fault, nats in checkpoint.weights.damage().items() if nats >= SPOILED_NATS}
+        for number in self._open:
+            carried = damage & self.causes.get(number, set())
+            if carried:
+                raise InvariantBroken(
+                    "never resume from at or after the onset",
+                    f"attempt {attempt} resumed from step {checkpoint.step}, whose weights carry {sorted(carried)[0]} of "
+                    f"incident {number}",
+                )
+        if any(checkpoint is spoiled for spoiled in self._spoiled):
+            raise InvariantBroken(
+                "never resume from at or after the onset", f"step {checkpoint.step} is of a lineage a repair has abandoned"
+            )
+
+    # The journal.
+
+    def on_entries(self, entries: Sequence[f.Entry]) -> None:
+        self._moved_s = self.world.now_s
+        self._count(len(entries))
+        for entry in entries:
+            self.state = evolve(self.state, entry.at_s, entry.fact)
+            self.entries += 1
+            self._on_fact(entry.fact)
+
+    def _count(self, entries: int) -> None:
+        began_s, count = self._hour
+        if self.world.now_s - began_s >= 3600.0:
+            began_s, count = self.world.now_s, 0
+        self._hour = (began_s, count + entries)
+        if count + entries > ENTRIES_PER_HOUR_MAX:
+            raise InvariantBroken("no endless loop", f"{count + entries} facts within an hour")
+
+    def _on_fact(self, fact: f.Fact) -> None:
+        match fact:
+            case f.FindingRecorded(finding=finding, became=became):
+                if finding.kind in NUMERIC_KINDS and became is not None:
+                    self.causes.setdefault(became, set()).update(self._hurting())
+                if finding.kind is Kind.HANG and became is not None:
+                    self._judge_hang(finding.attempt)
+            case f.IncidentOpened(incident=incident) if incident.is_numeric:
+                self._open[incident.id] = incident.onset_step
+            case f.IncidentMoved(incident=number, to=to):
+                if to in (IncidentState.RECOVERED, IncidentState.EXHAUSTED):
+                    self._open.pop(number, None)
+                if to is IncidentState.EXHAUSTED and self.state.incident(number).playbook:
+                    self._page_due[number] = self.world.now_s + self._policy.spec.paging.deadline_s
+            case f.AttemptLaunched(attempt=attempt, resume=resume):
+                step = resume.step if resume else 0
+                late = {number: onset for number, onset in self._open.items() if onset is not None and onset <= step}
+                for number, onset in late.items():
+                    raise InvariantBroken(
+                        "never resume from at or after the onset",
+                        f"attempt {attempt} is to resume at step {step}, incident {number} began at step {onset}",
+                    )
+                self._spoil()
+            case _:
+                pass
+
+    def _hurting(self) -> set[str]:
+        """What is wrong with the living attempt, by the world's own truth."""
+        number = self.state.attempt.attempt if self.state.attempt else 0
+        trainer = self._trainer_of(number)
+        return set() if trainer is None else set(trainer.weights.damage()) | trainer.hurt_lately
+
+    def _spoil(self) -> None:
+        """A relaunch abandons a lineage: its damaged checkpoints are spoiled for good."""
+        for number, causes in self.causes.items():
+            incident = self.state.incident(number)
+            if not (incident.last_try and incident.last_try.remedy.rollback_to_step is not None):
+                continue
+            for found in (*self.world.store.committed.values(), *self.world.store.quarantined):
+                hurt = any(nats >= SPOILED_NATS for fault, nats in found.weights.damage().items() if fault in causes)
+                fresh = incident.state is not IncidentState.OPEN and found.committed_s > incident.last_try.taken_s
+                if hurt and not fresh and not any(found is known for known in self._spoiled):
+                    self._spoiled.append(found)
+
+    def _judge_hang(self, attempt: int) -> None:
+        trainer = self._trainer_of(attempt)
+        floor_s = self._policy.spec.detectors.hang.floor_s
+        job = self.world.jobs.get(attempt)
+        if trainer is None or job is None or trainer.moved_s is None:
+            return
+        is_stuck = any(process.is_stopped for process in job.processes.values()) or not job.living_ranks
+        if not is_stuck and self.world.now_s - trainer.moved_s < floor_s:
+            raise InvariantBroken("a blind supervisor kills no healthy job", f"attempt {attempt} moved, and was called hung")
+
+    # After every turn of the loop.
+
+    def after_turn(self, engine: Engine) -> None:
+        now_s = self.world.now_s
+        if len(self.world.living_attempts) > 1:
+            raise InvariantBroken("never two live attempts", f"attempts {self.world.living_attempts} live")
+        if self.world.happened != self._happened and any(self._is_moving(n) for n in self.world.living_attempts):
+            self._happened, self._moved_s = self.world.happened, now_s
+        self._judge_pages(now_s)
+        if self.world.blind or self._blind_since:
+            self._judge_blindness(engine, now_s)
+        state = engine.state
+        idle = state.ended or state.held or self.world.blind or self._observe_only
+        if idle:
+            self._moved_s = now_s
+        elif now_s - self._moved_s > STUCK_S:
+            raise InvariantBroken("the run goes on, ends, or pages", f"nothing happened for {STUCK_S:g} s: {state.label}")
+
+    def _is_moving(self, attempt: int) -> bool:
+        trainer = self._trainer_of(attempt)
+        return trainer is not None and trainer.moved_s is not None and self.world.now_s - trainer.moved_s < STUCK_S / 3
+
+    def _judge_pages(self, now_s: float) -> None:
+        for number, due_s in list(self._page_due.items()):
+            if any(page.to == str(number) for page in self.world.pages):
+                del self._page_due[number]
+            elif now_s > due_s:
+                raise InvariantBroken("recovered, or paged before the deadline", f"incident {number} is exhausted, nobody knows")
+
+    def was_down(self, seconds: float) -> None:
+        """No supervisor lived for so long: what it owed is due that much later."""
+        self._page_due = {number: due_s + seconds for number, due_s in self._page_due.items()}
+        self._moved_s += seconds
+        self._blind_since.clear()
+
+    def page_failed(self, seconds: float) -> None:
+        """The channel itself failed: the deadline counts from when it works."""
+        self._page_due = {number: due_s + seconds for number, due_s in self._page_due.items()}
+
+    def _judge_blindness(self, engine: Engine, now_s: float) -> None:
+        for source in sorted(self.world.blind):
+            since_s = self._blind_since.setdefault(source, now_s)
+            if now_s - since_s > BLIND_TOLD_S and source not in engine.state.blind and not engine.state.ended and engine.watched:
+                raise InvariantBroken("a dead source is reported", f"{source} has been blind for {now_s - since_s:.0f} s unsaid")
+        for source in [known for known in self._blind_since if known not in self.world.blind]:
+            del self._blind_since[source]
+
+    def judge_fold(self, engine: Engine) -> None:
+        """The journal, read back and folded, gives what the engine believes; and both stay small."""
+        if engine.state != self.state:
+            differing = [name for name in RunState.__slots__ if getattr(engine.state, name) != getattr(self.state, name)]
+            raise InvariantBroken("same journal, same state", f"the fold differs in {', '.join(differing)}")
+        state = self.state
+        sizes = {
+            "attempts": (len(state.attempts), ATTEMPTS_MAX),
+            "checkpoints": (len(state.checkpoints), CHECKPOINTS_MAX),
+            "incidents": (len(state.incidents), INCIDENTS_KEPT),
+            "findings": (len(state.findings), FINDINGS_MAX),
+            "stamps": (max(len(state.restarts_s), len(state.interventions_s)), STAMPS_KEPT),
+            "pending": (len(state.pending), 32),
+        }
+        for name, (size, cap) in sizes.items():
+            if size > cap:
+                raise InvariantBroken("state stays under its cap", f"{size} {name}, {cap} at most")

@@ -1,0 +1,243 @@
+"""One simulated run from first launch to end: the real daemon loop, supervisors that are killed and restarted, a verdict.
+
+    result = run_seed(8123)
+    assert result.ok, result.reproduce
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from sentinel.daemon import Daemon
+from sentinel.engine import Engine
+from sentinel.model.attempts import AttemptSpec
+from sentinel.model.events import SupervisorStarted
+from sentinel.model.facts import Entry
+from sentinel.model.state import RunState
+from sentinel.policy.schema import Policy
+from sentinel.sim.actions import Failures, SimRunner
+from sentinel.sim.faults import EFFECT, JOURNAL, TIME, Fault
+from sentinel.sim.invariants import Inspector, InvariantBroken
+from sentinel.sim.launcher import SimLauncher
+from sentinel.sim.memory_journal import MemoryJournal
+from sentinel.sim.processes import Job
+from sentinel.sim.telemetry import SimTelemetry
+from sentinel.sim.trainer import Shape, SimTrainer
+from sentinel.sim.trouble import Trouble
+from sentinel.sim.world import EPOCH_S, Deed, SupervisorKilled, World
+
+COMMAND = ("train",)
+SAME_MOMENT_TURNS_MAX = 2000
+CAPABILITIES = ("skip", "live_overrides")
+SESSIONS_MAX = 400
+
+MakeEngine = Callable[[Policy], Engine]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is simulated. `must_finish`: every fault can be repaired by the policy, so the run has to train all its steps."""
+
+    seed: int
+    shape: Shape
+    faults: tuple[Fault, ...] = ()
+    observe_only: bool = False
+    must_finish: bool = False
+    lines_per_poll: int = 5000
+    hears: bool = True  # writes wake the supervisor; else it polls once a second
+
+
+@dataclass(frozen=True)
+class Result:
+    """How it went. `outcome`: finished | failed | stopped | held | unfinished; `broken` names the first broken invariant."""
+
+    scenario: Scenario
+    outcome: str
+    broken: str
+    state: RunState
+    entries: tuple[Entry, ...]
+    pages: tuple[Deed, ...]
+    deeds: tuple[Deed, ...]
+    seconds: float
+    appends: int
+    effects: int
+    digest: str
+
+    @property
+    def ok(self) -> bool:
+        return not self.broken
+
+
+@dataclass
+class Points:
+    """Where the supervisor is killed: at the nth append or effect of the run, each side counted on its own."""
+
+    faults: Sequence[Fault]
+    appends: int = 0
+    effects: int = 0
+    down_s: float = 0.0
+    done: set[str] = field(default_factory=set)
+
+    def at_append(self, side: str) -> None:
+        self.appends += side == "before"
+        self._judge(JOURNAL, self.appends, side)
+
+    def at_effect(self, side: str) -> None:
+        self.effects += side == "before"
+        self._judge(EFFECT, self.effects, "after" if side == "between" else side)
+
+    def _judge(self, place: str, count: int, side: str) -> None:
+        for fault in self.faults:
+            hit = fault.place == place and fault.at == count and fault.options["side"] == side
+            if hit and fault.text not in self.done:
+                self.done.add(fault.text)
+                self.down_s = fault.number("for")
+                raise SupervisorKilled(fault.text)
+
+
+class Simulation:
+    """Everything of one run. `run` may be called once."""
+
+    def __init__(self, scenario: Scenario, policy: Policy, make_engine: MakeEngine = Engine, check_fold: bool = True) -> None:
+        self.scenario = scenario
+        self.policy = policy
+        self.world = World(scenario.seed)
+        self.trainers: dict[int, SimTrainer] = {}
+        self.inspector = Inspector(self.world, policy, self.trainers.get, scenario.observe_only)
+        self.world.on_deed = self.inspector.on_deed
+        self.points = Points([fault for fault in scenario.faults if fault.kind == "supervisor_kill"])
+        self.journal = MemoryJournal(self.points.at_append, self.inspector.on_entries)
+        self.launcher = SimLauncher(self.world, self._make_job)
+        self.failures = Failures([fault for fault in scenario.faults if fault.kind == "fails"])
+        self._trouble = Trouble(scenario.faults, self.world.struck)
+        self._make_engine = make_engine
+        self._check_fold = check_fold
+        self._daemon: Daemon | None = None
+        self._again = [fault for fault in scenario.faults if fault.kind == "again"]
+        for fault in scenario.faults:
+            if fault.place == TIME and fault.kind != "again":
+                self.world.after(fault.at, self._timed(fault))
+
+    def run(self, until_s: float) -> Result:
+        """Simulate until the run is over or `until_s` has passed."""
+        broken, engine = "", Engine(self.policy)
+        end_s = EPOCH_S + until_s
+        try:
+            for _ in range(SESSIONS_MAX):
+                engine = self._make_engine(self.policy)
+                if self._session(engine, end_s):
+                    break
+            if self._check_fold:
+                self.inspector.judge_fold(engine)
+            self._judge_end(engine.state)
+        except InvariantBroken as found:
+            broken = str(found)
+        state = self.inspector.state
+        text = "\n".join(f"{at_s!r} {epoch} {kind} {body}" for at_s, epoch, kind, body in self.journal.rows)
+        return Result(
+            scenario=self.scenario,
+            outcome=state.ended or ("held" if state.held else "unfinished"),
+            broken=broken,
+            state=state,
+            entries=tuple(self.journal.read_entries()),
+            pages=tuple(self.world.pages),
+            deeds=tuple(self.world.deeds),
+            seconds=self.world.now_s - EPOCH_S,
+            appends=self.points.appends,
+            effects=self.points.effects,
+            digest=hashlib.sha256(text.encode()).hexdigest(),
+        )
+
+    # One supervisor's life.
+
+    def _session(self, engine: Engine, end_s: float) -> bool:
+        """From start to its end or death; True when no other supervisor follows."""
+        world = self.world
+        self.points.down_s = 0.0
+        runner = SimRunner(world, self.launcher, COMMAND, self.failures, self.points.at_effect)
+        try:
+            engine.restore(self.journal.read_entries())
+            epoch = self.journal.claim_epoch()
+            telemetry = SimTelemetry(world, self.launcher, self.trainers.get, self.scenario.lines_per_poll)
+            self._daemon = daemon = Daemon(engine, self.journal, telemetry, runner, epoch)
+            daemon.start(world.now_s, self._started(epoch))
+            self._loop(daemon, engine, end_s)
+        except SupervisorKilled:
+            runner.die()
+            self._daemon = None
+            world.advance(self.points.down_s, wakes=False)
+            self.inspector.was_down(self.points.down_s)
+            return world.now_s >= end_s
+        self._daemon = None
+        return world.now_s >= end_s or not self._person_starts_again(engine)
+
+    def _loop(self, daemon: Daemon, engine: Engine, end_s: float) -> None:
+        world, at_once = self.world, 0
+        while world.now_s < end_s:
+            timeout_s = daemon.turn(world.now_s)
+            self.inspector.after_turn(engine)
+            if self._check_fold and engine.state is not self._judged and self.inspector.entries % 16 == 0:
+                self.inspector.judge_fold(engine)
+                self._judged = engine.state
+            if daemon.is_over(world.now_s):
+                return
+            at_once = at_once + 1 if timeout_s == 0.0 else 0
+            if at_once > SAME_MOMENT_TURNS_MAX:
+                raise InvariantBroken("no endless loop", f"{at_once} turns without letting time pass")
+            world.advance(timeout_s, wakes=self.scenario.hears)
+
+    _judged: RunState | None = None
+
+    def _person_starts_again(self, engine: Engine) -> bool:
+        if not self._again or engine.state.ended in ("finished", ""):
+            return False
+        wait_s = self._again.pop(0).number("for")
+        self.world.advance(wait_s, wakes=False)
+        self.inspector.was_down(wait_s)
+        self.inspector.is_stopping = False
+        self.inspector.by_person.add(engine.state.next_attempt)
+        return True
+
+    def _started(self, epoch: int) -> SupervisorStarted:
+        name = self.policy.metadata.name
+        observe = self.scenario.observe_only or self.policy.spec.mode == "observe"
+        return SupervisorStarted(epoch, "sim", epoch, "sim", COMMAND, "/", name, "0" * 64, observe, CAPABILITIES)
+
+    # The world's side.
+
+    def _make_job(self, spec: AttemptSpec) -> Job | None:
+        trainer = SimTrainer(self.world, self.scenario.shape, self._trouble, spec)
+        trainer.on_resume = self.inspector.on_resume
+        self.trainers[spec.attempt] = trainer
+        return Job(self.world, spec.attempt, trainer, self.scenario.shape.ranks)
+
+    def _timed(self, fault: Fault) -> Callable[[], None]:
+        def stop() -> None:
+            self.inspector.is_stopping = True
+            if self._daemon is not None:
+                self._daemon.want_stop("a person")
+
+        def blind() -> None:
+            source = fault.options["source"]
+            self.world.blind.add(source)
+            self.world.after(fault.number("for"), lambda: self.world.blind.discard(source))
+
+        def kill() -> None:
+            if self._daemon is not None:
+                self.points.down_s = fault.number("for")
+                raise SupervisorKilled(fault.text)
+
+        return {"stop": stop, "blind": blind, "supervisor_kill": kill}[fault.kind]
+
+    def _judge_end(self, state: RunState) -> None:
+        from sentinel.sim.ending import judge_ending
+
+        judge_ending(self.inspector, self.scenario.must_finish, self.scenario.shape.steps, state, self.trainers)
+
+
+def run_scenario(
+    scenario: Scenario, policy: Policy, until_s: float, make_engine: MakeEngine = Engine, check_fold: bool = True
+) -> Result:
+    return Simulation(replace(scenario), policy, make_engine, check_fold).run(until_s)

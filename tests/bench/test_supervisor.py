@@ -1,0 +1,165 @@
+"""Sentinel alone: start-up, memory after a million readings, and the time from a trainer's write to a decision on disk.
+
+    make bench
+
+Prints; asserts nothing about time. The figures that stand in the README were printed by this file.
+"""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sentinel.clock import SystemClock
+from sentinel.daemon import Daemon
+from sentinel.engine import Engine
+from sentinel.journal.session import take_run
+from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, SampleRange
+from sentinel.model.events import ActionDone, SupervisorStarted
+from sentinel.model.facts import FindingRecorded
+from sentinel.model.readings import Receipt, StepReading
+from sentinel.policy_file import load_policy, shipped_policy_path
+from sentinel.telemetry.run_telemetry import RunTelemetry
+from sentinel.telemetry.wake import Wake
+
+pytestmark = pytest.mark.bench
+FINDINGS = 300
+WRITER = """
+import json, os, sys, time
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+line = lambda d: os.write(fd, (json.dumps(d) + "\\n").encode())
+line({"kind": "start", "v": 1, "attempt": 1, "time_s": time.time(), "resume_step": 0, "world_size": 1, "overrides": {}, "effective": {}})
+sys.stdin.readline()
+for n in range(1, 2 * int(sys.argv[2]) + 1):
+    bad = n % 2 == 0
+    time.sleep(0.013)
+    row = {"kind": "step", "step": n, "samples": [[16*n, 16*n+16]], "loss": 2.0, "grad_norm": 1.0, "skipped": int(bad)}
+    if bad:
+        row["grad_norm/%d" % n] = "NaN"  # another name each time: one finding a metric and episode
+    row["time_s"] = time.time()
+    line(row)
+"""
+
+
+class StillAlive:
+    def ensure_started(self, spec: AttemptSpec) -> AttemptView:
+        return Alive(spec.attempt, 1, ())
+
+    def ensure_stopped(self, attempt: int) -> AttemptView:
+        return Alive(attempt, 1, ())
+
+    def signal_ranks(self, attempt: int, signal_number: int) -> int:
+        return 0
+
+    def observe(self, attempt: int) -> AttemptView:
+        return Alive(attempt, 1, ())
+
+
+class AtOnce:
+    """A runner whose every act succeeds at once."""
+
+    def __init__(self) -> None:
+        self._done: list[ActionDone] = []
+
+    def submit(self, action) -> None:
+        self._done.append(ActionDone(action.key))
+
+    def outcomes(self):
+        done, self._done = self._done, []
+        return done
+
+
+def test_start_up() -> None:
+    def seconds(*words: str) -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, *words], check=True, capture_output=True)
+        return time.perf_counter() - start
+
+    bare = statistics.median(seconds("-c", "pass") for _ in range(5))
+    for words in (("-m", "sentinel", "--help"), ("-c", "import sentinel.app")):
+        took = statistics.median(seconds(*words) for _ in range(5))
+        print(f"start-up  {' '.join(words):32s} {took:.3f} s (a bare interpreter {bare:.3f} s; median of 5; the bar is 1 s)")
+
+
+def test_memory_after_a_million_readings() -> None:
+    code = (
+        "import sys; sys.path.insert(0, '.')\n"
+        "from tests.bench.test_supervisor import feed_a_million\n"
+        "feed_a_million()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    print(done.stdout.strip())
+
+
+def feed_a_million() -> None:
+    engine = Engine(load_policy(shipped_policy_path("default")))
+    engine.handle(0.0, SupervisorStarted(1, "h", 1, "r", ("x",), "/", "default", "d", False))
+    engine.handle(0.0, ActionDone("start/1"))
+    engine.handle(0.0, Receipt(1, 0.0, 0, None, 1, {}, {}))
+    start = time.perf_counter()
+    for step in range(1, 1_000_001):
+        noise = ((step * 2654435761) % 1000 - 500) / 5000
+        samples = (SampleRange(16 * step, 16 * step + 16),)
+        engine.handle(float(step), StepReading(1, step, float(step), samples, {"loss": 2.0 + noise, "grad_norm": 1.0 + noise}))
+    took = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"memory    1,000,000 step readings through the engine: peak {peak:.0f} MiB (the bar is 150 MB), {1e6 / took:,.0f} rows/s")
+    assert engine.state.incidents == ()
+
+
+def test_decision_latency(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    (run_dir / "attempts" / "0001" / "heartbeats").mkdir(parents=True)
+    stream = run_dir / "attempts" / "0001" / "metrics.jsonl"
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(stream), str(FINDINGS)], stdin=subprocess.PIPE, text=True)
+    latencies: list[float] = []
+    with take_run(run_dir) as session:
+        engine = Engine(load_policy(shipped_policy_path("default")))
+        clock = SystemClock()
+        wake = Wake(run_dir)
+
+        class Timed:
+            def append(self, at_s, facts, epoch):
+                entries = session.journal.append(at_s, facts, epoch)
+                now = time.time()
+                latencies.extend(now - last[0] for fact in facts if isinstance(fact, FindingRecorded))
+                return entries
+
+        last = [0.0]
+        telemetry = RunTelemetry(run_dir, StillAlive())
+        poll = telemetry.poll
+
+        def noting(now_s):
+            readings = poll(now_s)
+            for reading in readings:
+                if isinstance(reading, StepReading):
+                    last[0] = reading.time_s
+            return readings
+
+        telemetry.poll = noting
+        daemon = Daemon(engine, Timed(), telemetry, AtOnce(), session.epoch)
+        daemon.start(clock.now_s(), SupervisorStarted(session.epoch, "h", 1, "r", ("x",), "/", "default", "d", False))
+        daemon.turn(clock.now_s())
+        wake.follow(1)
+        wake.rearm()
+        daemon.turn(clock.now_s())
+        assert writer.stdin is not None
+        writer.stdin.write("\n")
+        writer.stdin.flush()
+        deadline = time.monotonic() + 60
+        while len(latencies) < FINDINGS and time.monotonic() < deadline:
+            wake.rearm()
+            timeout_s = daemon.turn(clock.now_s())
+            clock.wait(wake.event, timeout_s)
+        wake.close()
+    writer.wait(10)
+    ms = sorted(1000 * x for x in latencies)
+    assert len(ms) >= FINDINGS * 0.9, f"only {len(ms)} decisions"
+    p99 = ms[int(0.99 * (len(ms) - 1))]
+    print(f"latency   write -> decision on disk: median {statistics.median(ms):.2f} ms, p99 {p99:.2f} ms, max {ms[-1]:.2f} ms, n={len(ms)} (the bar is p99 50 ms)")
