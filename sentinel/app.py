@@ -170,7 +170,8 @@ def _describe(run_dir: Path, request: RunRequest, policy: Policy, policy_path: P
             f"{run_dir}: is the directory of another command ({' '.join(known.command)}); "
             "choose another --run-dir, or repeat that command to go on with this run"
         )
-    return RunFile(known.id, known.command, known.cwd, reference, known.launcher, known.created, known.capabilities or CAPABILITIES)
+    capabilities = known.capabilities or CAPABILITIES
+    return RunFile(known.id, known.command, known.cwd, reference, known.launcher, known.created, capabilities)
 
 
 def _started(session: RunSession, run: RunFile, policy: Policy, request: RunRequest) -> SupervisorStarted:

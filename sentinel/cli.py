@@ -102,7 +102,9 @@ def stop(
 
 
 @policy_app.command("check")
-def policy_check(file: Annotated[str, typer.Argument(help="A policy file, or the name of a shipped one.", metavar="FILE")]) -> None:
+def policy_check(
+    file: Annotated[str, typer.Argument(help="A policy file, or the name of a shipped one.", metavar="FILE")],
+) -> None:
     """Refuse what cannot work, with the line, a caret and the remedy. Exit code 2 when there is anything to mend."""
     from sentinel.policy_file import check_file
 

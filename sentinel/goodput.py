@@ -7,7 +7,7 @@
     recovery       from there until the next attempt's receipt: kill, verify, quarantine, relaunch, start-up
     waiting        the first start-up, backoff, stopped, held: nothing to train on, and nothing being repaired
 
-An attempt's time is cut at checkpoints, for only they can be resumed from. Goodput is training over the whole.
+Goodput is training over the whole. The rules for one attempt are in `engine.ledger`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sentinel.model.state import Attempt, RunState
+from sentinel.engine.ledger import ACCOUNTS, spend_attempt, surviving_steps
+from sentinel.model.state import RunState
 
-ACCOUNTS = ("training", "checkpointing", "replay", "detection", "recovery", "waiting")
+__all__ = ["ACCOUNTS", "Ledger", "account", "surviving_steps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,70 +36,17 @@ class Ledger:
 
 def account(state: RunState, now_s: float) -> Ledger:
     """The ledger as of `now_s` (for an ended run: as of its last attempt's end)."""
-    seconds = dict.fromkeys(ACCOUNTS, 0.0)
+    seconds = dict.fromkeys(ACCOUNTS, 0.0) | dict(state.archive.seconds)
     attempts = state.attempts
     if not attempts:
         return Ledger(seconds, 0.0)
+    archived_s = sum(seconds.values())
     last = attempts[-1]
     end_s = last.ended_s if last.is_over and last.ended_s is not None and state.ended else now_s
     at_s = attempts[0].launched_s
     keep = surviving_steps(attempts)
     for index, attempt in enumerate(attempts):
         next_start_s = attempts[index + 1].launched_s if index + 1 < len(attempts) else max(end_s, at_s)
-        at_s = _one(seconds, attempt, at_s, next_start_s, keep[index], index == 0)
-    return Ledger(seconds, at_s - attempts[0].launched_s)
-
-
-def surviving_steps(attempts: tuple[Attempt, ...]) -> tuple[float, ...]:
-    """Per attempt, the last step of it that survives: the lowest step any later attempt resumed from."""
-    floor = float("inf")
-    keep: list[float] = []
-    for attempt in reversed(attempts):
-        keep.append(floor)
-        floor = min(floor, attempt.resumed_step)
-    return tuple(reversed(keep))
-
-
-def _one(seconds: dict[str, float], attempt: Attempt, start_s: float, next_s: float, keep: float, is_first: bool) -> float:
-    """Account one attempt's span [start_s, next_s); returns next_s."""
-    at_s = start_s
-
-    def spend(name: str, until_s: float | None) -> None:
-        nonlocal at_s
-        if until_s is not None:
-            until_s = min(max(until_s, at_s), next_s)
-            seconds[name] += until_s - at_s
-            at_s = until_s
-
-    startup = "waiting" if is_first else "recovery"
-    if attempt.receipt_s is None:
-        spend(startup, next_s)
-        return next_s
-    spend(startup, attempt.receipt_s)
-    began_s = at_s
-    last_s = attempt.last_step_s if attempt.is_over else next_s
-    cut_s = _cut(attempt, keep, last_s)
-    spend("training", cut_s)
-    saves = min(at_s - began_s, sum(m.save_s for m in attempt.marks if m.step <= keep and m.at_s <= at_s))
-    seconds["training"] -= saves
-    seconds["checkpointing"] += saves
-    spend("replay", last_s)
-    failed = attempt.outcome in ("crashed", "lost", "killed") or bool(attempt.stopping)
-    decided_s = attempt.stopping_s if attempt.stopping_s is not None else attempt.ended_s
-    if failed and attempt.is_over:
-        spend("detection", decided_s)
-        spend("recovery", next_s if not attempt.stopping.startswith("stopped by") else attempt.ended_s)
-    elif attempt.is_over:
-        spend("checkpointing", attempt.ended_s)
-    spend("waiting", next_s)
-    return next_s
-
-
-def _cut(attempt: Attempt, keep: float, last_s: float | None) -> float | None:
-    """When the last surviving step of the attempt was reached; its receipt when nothing of it survives."""
-    if keep == float("inf") or (attempt.is_over and attempt.last_step <= keep):
-        return last_s
-    reached = [m.at_s for m in attempt.marks if m.step <= keep]
-    return max(reached) if reached and keep > attempt.resumed_step else attempt.receipt_s
-
-
+        is_first = index == 0 and state.archive.attempts == 0
+        at_s = spend_attempt(seconds, attempt, at_s, next_start_s, keep[index], is_first)
+    return Ledger(seconds, archived_s + at_s - attempts[0].launched_s)

@@ -47,8 +47,7 @@ def stop_run(run_dir: Path, timeout: float) -> str:
     if alive is None:
         raise UsageError(f"{run_dir}: whether its processes live cannot be seen from this machine; stop it where it runs")
     if not alive:
-        step = before.attempt.last_step if before.attempt else 0
-        return f"{before.run_id}: none of its processes lives, nothing to stop (newest known step {step})"
+        return f"{before.run_id}: none of its processes lives, nothing to stop (newest known step {_newest_step(before)})"
     _take_over_and_stop(run_dir, before)
     return _standing(read_run(run_dir).state)
 
@@ -90,10 +89,15 @@ def _take_over_and_stop(run_dir: Path, state: RunState) -> None:
 
 
 def _standing(state: RunState) -> str:
-    attempt = state.attempt
-    step = attempt.last_step if attempt is not None else 0
+    step = _newest_step(state)
     newest = state.checkpoints[-1].step if state.checkpoints else None
     kept = f"newest checkpoint of step {newest}" if newest is not None else "no checkpoint"
     if not state.ended:
         return f"{state.run_id}: its supervisor left without ending the run ({state.label}, step {step}); ask again"
     return f"{state.run_id}: {state.ended} at step {step}, {kept} ({state.end_reason})"
+
+
+def _newest_step(state: RunState) -> int:
+    """As far as the journal knows."""
+    attempt = state.attempt
+    return max(attempt.last_step, attempt.resumed_step) if attempt is not None else 0

@@ -124,10 +124,23 @@ class Incident:
     benign: bool | None = None
     retryable: bool = True
     pages: tuple[str, ...] = ()  # keys of the pages decided for it
+    earliest_step: int | None = None  # where one of its later findings began, if before the onset
 
     @property
     def is_numeric(self) -> bool:
         return self.kind in NUMERIC_KINDS
+
+    @property
+    def limit_step(self) -> int | None:
+        """No checkpoint at or after this step is resumed from while it is open; None for a failure that has no onset."""
+        steps = [step for step in (self.onset_step, self.earliest_step) if step is not None]
+        return min(steps) if self.is_numeric and steps else None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Patience is its present rung."""
+        last = self.last_try
+        return last is not None and last.outcome is Outcome.PENDING and "wait" in last.remedy.words
 
     @property
     def is_closed(self) -> bool:

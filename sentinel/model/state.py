@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from sentinel.model.actions import Action
+from sentinel.model.actions import Action, StartAttempt
 from sentinel.model.attempts import Overrides, RankExit, ResumePoint
 from sentinel.model.incidents import Incident, IncidentState
 
 ATTEMPTS_KEPT = 512  # whole attempts kept for the ledger and the lineage; older ones are folded into `Archive`
-MARKS_KEPT = 256  # checkpoint marks per attempt kept for the ledger: a cut older than that is dated to the oldest mark
+MARKS_KEPT = 256  # checkpoint marks per attempt kept for the ledger; older ones are folded into the oldest kept
 INCIDENTS_KEPT = 512
 STAMPS_KEPT = 1024
 
@@ -43,7 +43,11 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One launch. Times are supervisor time; None until it happened."""
+    """One launch. Times are supervisor time; None until it happened.
+
+    not_before_s: the end of the backoff it was launched under, 0 without one. signalled_s: when SIGTERM was decided.
+    idle_s: when, after its end, the run was ended or held: what follows until the next launch is nobody's repair.
+    """
 
     attempt: int
     launched_s: float
@@ -57,13 +61,15 @@ class Attempt:
     marks: tuple[Mark, ...] = ()
     stopping: str = ""
     stopping_s: float | None = None
-    signalled: bool = False
+    signalled_s: float | None = None
     ended_s: float | None = None
     outcome: str = ""
     end_reason: str = ""
     last_step: int = 0
     last_step_s: float | None = None
     ranks: tuple[RankExit, ...] = ()
+    not_before_s: float = 0.0
+    idle_s: float | None = None
 
     @property
     def is_over(self) -> bool:
@@ -72,7 +78,8 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """Seconds of attempts too old to keep one by one, by ledger category, and where their time ends."""
+    """Seconds of attempts too old to keep one by one, by account of the ledger. Their time ends where the oldest attempt
+    that is still kept was launched; a rollback behind it no longer turns their training into replay."""
 
     seconds: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     attempts: int = 0
@@ -85,6 +92,11 @@ class PlanInProgress:
     incident: int | None
     actions: tuple[Action, ...]
     next: int = 0
+
+    @property
+    def is_live(self) -> bool:
+        """A change to the living attempt: it launches nothing, and has no meaning once that attempt has ended."""
+        return not any(isinstance(action, StartAttempt) for action in self.actions)
 
 
 @dataclass(frozen=True, slots=True)

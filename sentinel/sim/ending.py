@@ -22,7 +22,9 @@ def judge_ending(
     if not state.ended:
         return
     for incident in state.incidents:
-        if not incident.is_closed and state.ended != "stopped":
+        if incident.is_closed or state.ended == "stopped" or inspector.observe_only:
+            continue
+        if state.ended == "finished" or not any(page.at_s >= incident.detected_s for page in inspector.world.pages):
             raise InvariantBroken("every incident ends", f"incident {incident.id} is {incident.state} after the run {state.ended}")
     if state.ended != "finished":
         return

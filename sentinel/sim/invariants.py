@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from sentinel.engine import Engine, evolve
 from sentinel.model import facts as f
-from sentinel.model.findings import NUMERIC_KINDS, Kind
+from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
 from sentinel.model.incidents import IncidentState
 from sentinel.model.state import INCIDENTS_KEPT, STAMPS_KEPT, RunState
 from sentinel.policy.schema import Policy
@@ -19,6 +19,7 @@ from sentinel.sim.trainer import SimTrainer
 from sentinel.sim.world import Deed, World
 
 SPOILED_NATS = 0.15  # damage in a checkpoint that a judge of the loss could have seen: three times its noise
+ONSET_SLACK_STEPS = 12  # a wound that grows is seen that much later than it began
 BLIND_TOLD_S = 5.0
 STUCK_S = 900.0  # longest silence of a whole supervised run: a compile limit, a backoff and an action's retries
 ENTRIES_PER_HOUR_MAX = 6000
@@ -46,7 +47,7 @@ class Inspector:
         self.causes: dict[int, set[str]] = {}
         self._policy = policy
         self._trainer_of = trainer_of
-        self._observe_only = observe_only
+        self.observe_only = observe_only
         self._open: dict[int, int | None] = {}
         self._spoiled: list[SimCheckpoint] = []
         self._starts_s: list[float] = []
@@ -67,7 +68,7 @@ class Inspector:
             if mark in self._done:
                 raise InvariantBroken("no act takes effect twice", f"{deed.what} of {deed.to} under {deed.key} again")
             self._done.add(mark)
-        if self._observe_only and deed.what in ACTS and not self.is_stopping:
+        if self.observe_only and deed.what in ACTS and not self.is_stopping:
             raise InvariantBroken("observe only changes nothing", f"{deed.what} of {deed.to}")
         if deed.what == "start":
             self._on_start(int(deed.key.removeprefix("start/")))
@@ -78,7 +79,7 @@ class Inspector:
             raise InvariantBroken("never two live attempts", f"attempt {attempt} was started while attempt {others[0]} lives")
         if attempt in self.by_person:
             return
-        if self._observe_only:
+        if self.observe_only:
             raise InvariantBroken("observe only changes nothing", f"attempt {attempt} was started")
         rate = self._policy.spec.budget.restarts
         self._starts_s = [at_s for at_s in self._starts_s if at_s > self.world.now_s - rate.period_s]
@@ -126,7 +127,7 @@ class Inspector:
         match fact:
             case f.FindingRecorded(finding=finding, became=became):
                 if finding.kind in NUMERIC_KINDS and became is not None:
-                    self.causes.setdefault(became, set()).update(self._hurting())
+                    self.causes.setdefault(became, set()).update(self._hurting(finding))
                 if finding.kind is Kind.HANG and became is not None:
                     self._judge_hang(finding.attempt)
             case f.IncidentOpened(incident=incident) if incident.is_numeric:
@@ -148,11 +149,12 @@ class Inspector:
             case _:
                 pass
 
-    def _hurting(self) -> set[str]:
-        """What is wrong with the living attempt, by the world's own truth."""
-        number = self.state.attempt.attempt if self.state.attempt else 0
-        trainer = self._trainer_of(number)
-        return set() if trainer is None else set(trainer.weights.damage()) | trainer.hurt_lately
+    def _hurting(self, finding: Finding) -> set[str]:
+        """Which faults began to hurt this attempt where the finding says it began, by the world's own truth."""
+        trainer = self._trainer_of(finding.attempt)
+        if trainer is None or finding.onset_step is None:
+            return set()
+        return {fault for fault, step in trainer.hurt_since.items() if step >= finding.onset_step - ONSET_SLACK_STEPS}
 
     def _spoil(self) -> None:
         """A relaunch abandons a lineage: its damaged checkpoints are spoiled for good."""
@@ -188,7 +190,7 @@ class Inspector:
         if self.world.blind or self._blind_since:
             self._judge_blindness(engine, now_s)
         state = engine.state
-        idle = state.ended or state.held or self.world.blind or self._observe_only
+        idle = state.ended or state.held or self.world.blind or self.observe_only
         if idle:
             self._moved_s = now_s
         elif now_s - self._moved_s > STUCK_S:

@@ -25,7 +25,6 @@ from sentinel.sim.world import Happening, World
 
 CONFIGURED = {"lr_scale": 1.0, "clip_norm": 1.0, "weight_decay": 0.1, "betas": [0.9, 0.95], "eps": 1e-8}
 PEER_LOST_S = 0.7  # a survivor notices a closed connection and leaves within about 1 s (measured)
-LATELY_STEPS = 40
 INTERRUPTS = ("kill", "hang", "crash", "exit")
 
 Line = StepReading | Receipt | TrainerNote | EndReading | None
@@ -67,7 +66,7 @@ class SimTrainer:
         self.is_over = False
         self.moved_s: float | None = None
         self.on_resume: Callable[[int, SimCheckpoint | None], None] = lambda attempt, found: None
-        self._hurt_at: dict[str, int] = {}
+        self.hurt_since: dict[str, int] = {}
         self._trouble = trouble
         self._settings: dict[str, Any] = dict(CONFIGURED)
         self._interval = shape.checkpoint_every
@@ -208,7 +207,7 @@ class SimTrainer:
         spans, behind = take(self.cursor, shape.batch, self.skip)
         hurts = self._trouble.hurts(step, self.attempt, spans, shape.batch, due)
         for hurt in hurts:
-            self._hurt_at[hurt.fault] = step
+            self.hurt_since.setdefault(hurt.fault, step)
         made = update(shape.curve, self.weights, step, spans[0][0], hurts, float(self._settings["lr_scale"]), clip)
         loss, norm, weights = made
         skipped = self._trouble.lasting("nan_grad", step, self.attempt) is not None
@@ -217,6 +216,7 @@ class SimTrainer:
         ruin = next((fault for fault in due if fault.kind == "nan_state"), None)
         if ruin is not None:
             weights = Weights(weights.wounds, ruin.text, step)
+            self.hurt_since.setdefault(ruin.text, step)
         self.step, self.cursor, self.weights = step, behind, weights
         self.trail.append((step, spans))
         usable = not skipped and loss - loss == 0.0 and norm - norm == 0.0
@@ -327,11 +327,6 @@ class SimTrainer:
 
     def _note(self, event: str, step: int, **data: Any) -> None:
         self._say(TrainerNote(self.attempt, event, step, self.world.now_s, data))
-
-    @property
-    def hurt_lately(self) -> set[str]:
-        """Faults that hurt one of the last updates, wound or no wound."""
-        return {fault for fault, step in self._hurt_at.items() if self.step - step < LATELY_STEPS}
 
     def _say(self, line: Line) -> None:
         self.moved_s = self.world.now_s

@@ -1,0 +1,102 @@
+"""The rules of `evolve` about attempts and checkpoints. None of them decides anything; each reads only what its fact says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sentinel.engine.ledger import fold_oldest
+from sentinel.model import facts as f
+from sentinel.model.state import ATTEMPTS_KEPT, MARKS_KEPT, STAMPS_KEPT, Attempt, Checkpoint, Mark, RunState
+
+CHECKPOINTS_KEPT = 4096
+
+
+def changechange_attempt(state: RunState, number: int, change: Callable[[Attempt], Attempt]) -> RunState:
+    return replace(state, attempts=tuple(change(a) if a.attempt == number else a for a in state.attempts))
+
+
+def launched(state: RunState, at_s: float, fact: f.AttemptLaunched) -> RunState:
+    """Only what lies at or below the resume step is still this run's: the rest was moved aside before the launch."""
+    resumed = fact.resume.step if fact.resume else 0
+    attempt = Attempt(fact.attempt, at_s, fact.resume, fact.overrides, fact.why, resumed_step=resumed)
+    restarts = state.restarts_s if fact.attempt == 1 else (*state.restarts_s, at_s)[-STAMPS_KEPT:]
+    attempts, archive = (*state.attempts, attempt), state.archive
+    while len(attempts) > ATTEMPTS_KEPT:
+        attempts, archive = fold_oldest(attempts, archive)
+    return replace(
+        state,
+        attempts=attempts,
+        archive=archive,
+        next_attempt=fact.attempt + 1,
+        overrides=fact.overrides,
+        restarts_s=restarts,
+        checkpoints=tuple(c for c in state.checkpoints if c.step <= resumed),
+        findings=(),
+    )
+
+
+def receipt(state: RunState, at_s: float, fact: f.ReceiptSeen) -> RunState:
+    return change_attempt(state, fact.attempt, lambda a: replace(a, receipt_s=at_s, resumed_step=fact.resumed_step))
+
+
+def first_step(state: RunState, at_s: float, fact: f.FirstStep) -> RunState:
+    return change_attempt(state, fact.attempt, lambda a: replace(a, first_step=fact.step, first_step_s=at_s))
+
+
+def checkpoint(state: RunState, at_s: float, fact: f.CheckpointCommitted) -> RunState:
+    """Known by directory first or by event line first; the event's cost in seconds and the digest are kept from either."""
+    known = next((c for c in state.checkpoints if c.step == fact.step), None)
+    same = known is not None and known.attempt == fact.attempt and fact.digest in (None, known.digest)
+    digest, condemned = (known.digest, known.condemned) if known is not None and same else (fact.digest, "")
+    new = Checkpoint(fact.step, fact.path, fact.attempt, fact.samples_end, digest, condemned)
+    rest = tuple(c for c in state.checkpoints if c.step != fact.step)
+    state = replace(state, checkpoints=tuple(sorted((*rest, new), key=lambda c: c.step))[-CHECKPOINTS_KEPT:])
+
+    def marked(a: Attempt) -> Attempt:
+        old = next((m for m in a.marks if m.step == fact.step), None)
+        mark = Mark(fact.step, old.at_s if old else at_s, max(fact.seconds, old.save_s if old else 0.0))
+        marks = sorted((*(m for m in a.marks if m.step != fact.step), mark), key=lambda m: m.step)
+        while len(marks) > MARKS_KEPT:
+            first, second = marks[:2]
+            marks[:2] = [replace(second, save_s=first.save_s + second.save_s)]
+        return replace(a, marks=tuple(marks))
+
+    return change_attempt(state, fact.attempt, marked)
+
+
+def condemned(state: RunState, at_s: float, fact: f.CheckpointCondemned) -> RunState:
+    del at_s
+    return replace(
+        state, checkpoints=tuple(replace(c, condemned=fact.reason) if c.step == fact.step else c for c in state.checkpoints)
+    )
+
+
+def quarantined(state: RunState, at_s: float, fact: f.CheckpointsQuarantined) -> RunState:
+    del at_s
+    return replace(state, checkpoints=tuple(c for c in state.checkpoints if c.step <= fact.above_step))
+
+
+def stopping(state: RunState, at_s: float, fact: f.AttemptStopping) -> RunState:
+    return change_attempt(state, fact.attempt, lambda a: replace(a, stopping=fact.reason, stopping_s=at_s))
+
+
+def ended(state: RunState, at_s: float, fact: f.AttemptEnded) -> RunState:
+    before = next(a for a in state.attempts if a.attempt == fact.attempt)
+    progressed = fact.last_step > state.best_step
+    wanted = bool(before.stopping) or fact.outcome == "finished"
+    state = _attempt(
+        state,
+        fact.attempt,
+        lambda a: replace(
+            a,
+            ended_s=at_s,
+            outcome=fact.outcome,
+            end_reason=fact.reason,
+            last_step=fact.last_step,
+            last_step_s=fact.last_step_s,
+            ranks=fact.ranks,
+        ),
+    )
+    stuck = 0 if progressed else state.without_progress + (0 if wanted and before.first_step is not None else 1)
+    return replace(state, without_progress=stuck, best_step=max(state.best_step, fact.last_step))

@@ -1,0 +1,86 @@
+"""The rules of `evolve` about findings and incidents. None of them decides anything; each reads only what its fact says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sentinel.model import facts as f
+from sentinel.model.findings import NUMERIC_KINDS
+from sentinel.model.incidents import NEXT, Incident, IncidentState, Outcome, Try
+from sentinel.model.state import INCIDENTS_KEPT, STAMPS_KEPT, RunState
+
+FINDING_KEYS_KEPT = 4096  # of one attempt: a key forgotten is an incident found again when the stream is read again
+TRIES_KEPT = 64
+
+
+def changechange_incident(state: RunState, number: int, change: Callable[[Incident], Incident]) -> RunState:
+    return replace(state, incidents=tuple(change(i) if i.id == number else i for i in state.incidents))
+
+
+def finding(state: RunState, at_s: float, fact: f.FindingRecorded) -> RunState:
+    """A later finding of an incident may lie before its onset: a window half skipped brings what is left of it sooner."""
+    del at_s
+    found = fact.finding
+    state = replace(state, findings=(*state.findings, found.key)[-FINDING_KEYS_KEPT:])
+    if fact.became is None or found.kind not in NUMERIC_KINDS:
+        return state
+    onset = found.onset_step if found.onset_step is not None else found.detected_step
+
+    def widened(i: Incident) -> Incident:
+        known = i.limit_step
+        return replace(i, earliest_step=onset) if known is not None and onset < known else i
+
+    return change_incident(state, fact.became, widened)
+
+
+def opened(state: RunState, at_s: float, fact: f.IncidentOpened) -> RunState:
+    del at_s
+    kept = state.incidents
+    while len(kept) >= INCIDENTS_KEPT:
+        oldest = next((i for i in kept if i.is_closed), kept[0])
+        kept = tuple(i for i in kept if i.id != oldest.id)
+    return replace(state, incidents=(*kept, fact.incident), next_incident=fact.incident.id + 1)
+
+
+def rung(state: RunState, at_s: float, fact: f.RungTaken) -> RunState:
+    taken = Try(fact.remedy, at_s, fact.step)
+    if fact.intervention:
+        stamps = (*state.interventions_s, at_s)[-STAMPS_KEPT:]
+        state = replace(state, interventions_s=stamps, intervention_step=fact.step)
+
+    def climbed(i: Incident) -> Incident:
+        return replace(i, rung=fact.remedy.rung, break_step=max(i.break_step, fact.step), tries=(*i.tries, taken)[-TRIES_KEPT:])
+
+    return change_incident(state, fact.incident, climbed)
+
+
+def judged(state: RunState, at_s: float, fact: f.RungJudged) -> RunState:
+    del at_s
+
+    def judged(i: Incident) -> Incident:
+        if not i.tries:
+            return i
+        last = replace(i.tries[-1], outcome=fact.outcome, reason=fact.reason)
+        return replace(i, tries=(*i.tries[:-1], last), restored_s=None if fact.outcome is Outcome.FAILED else i.restored_s)
+
+    return change_incident(state, fact.incident, judged)
+
+
+def moved(state: RunState, at_s: float, fact: f.IncidentMoved) -> RunState:
+    def moved(i: Incident) -> Incident:
+        assert fact.to in NEXT[i.state], f"incident {i.id} may not move from {i.state} to {fact.to}"
+        closed = at_s if fact.to in (IncidentState.RECOVERED, IncidentState.EXHAUSTED) else None
+        benign = fact.benign if fact.benign is not None else i.benign
+        return replace(i, state=fact.to, verdict=fact.reason, closed_s=closed, benign=benign)
+
+    return change_incident(state, fact.incident, moved)
+
+
+def restored(state: RunState, at_s: float, fact: f.Restored) -> RunState:
+    return change_incident(state, fact.incident, lambda i: replace(i, restored_s=at_s))
+
+
+def lost(state: RunState, at_s: float, fact: f.StepsLost) -> RunState:
+    del at_s
+    return change_incident(state, fact.incident, lambda i: replace(i, steps_lost=i.steps_lost + fact.steps))

@@ -1,0 +1,121 @@
+"""The command line other work builds on: every command with its exact options, every help text there, every JSON key.
+
+A change here is a change of what people's scripts rely on.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from sentinel.cli import app
+from tests.unit.told_run import write_run
+
+ROOT = typer.main.get_command(app)
+
+COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
+    ("demo",): ({"--run-dir", "--steps", "--seed", "--precision", "--policy", "--no-faults", "--fault"}, []),
+    ("run",): ({"--policy", "--run-dir", "--observe-only"}, ["command"]),
+    ("status",): ({"--json"}, ["run_dir"]),
+    ("incidents",): ({"--json"}, ["run_dir"]),
+    ("policy", "check"): (set(), ["file"]),
+    ("stop",): (set(), ["run_dir"]),
+    ("drill",): ({"--seed", "--until", "--json"}, ["file"]),
+}
+STATUS = ("run", "state", "attempt", "step", "goodput", "open_incident")
+STATES = {
+    "starting", "training", "recovering", "probation", "paused", "held", "observing", "finished", "failed", "stopped",
+}  # fmt: skip
+INCIDENT = (
+    "id", "kind", "severity", "state", "onset_step", "detected_step", "time_to_detect_s", "time_to_recover_s", "steps_lost",
+    "reason", "remedies", "pages",
+)  # fmt: skip
+REMEDY = ("rung", "rollback_to_step", "skip", "lr_scale", "clip_norm", "attempt", "outcome", "reason")
+
+
+def find_command(names: tuple[str, ...]) -> click.Command:
+    command: click.Command = ROOT
+    for name in names:
+        found = getattr(command, "commands", {}).get(name)
+        assert found is not None, f"sentinel {' '.join(names)} is not there"
+        command = found
+    return command
+
+
+@pytest.mark.parametrize("names", COMMANDS, ids=" ".join)
+def test_a_command_has_its_options_and_arguments(names: tuple[str, ...]) -> None:
+    options, arguments = COMMANDS[names]
+    command = find_command(names)
+    assert {name for parameter in command.params for name in parameter.opts if name.startswith("--")} >= options
+    assert [parameter.name for parameter in command.params if parameter.param_type_name == "argument"] == arguments
+
+
+@pytest.mark.parametrize("names", COMMANDS, ids=" ".join)
+def test_everything_a_command_takes_is_explained(names: tuple[str, ...]) -> None:
+    command = find_command(names)
+    assert command.help
+    assert command.help.strip().endswith((".", "!")), command.help
+    for parameter in command.params:
+        assert getattr(parameter, "help", ""), f"{parameter.name} of sentinel {' '.join(names)} has no help"
+
+
+def test_exit_codes_stand_in_the_help_of_run() -> None:
+    text = find_command(("run",)).help or ""
+    for code in ("0 the run finished", "1 it failed", "2 usage", "130 stopped"):
+        assert code in " ".join(text.split())
+
+
+def test_status_has_the_keys_people_build_on(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "run", until=91)
+    printed = CliRunner().invoke(app, ["status", str(run_dir), "--json"])
+    status = json.loads(printed.stdout)
+    assert list(status)[: len(STATUS)] != [] and set(STATUS) <= set(status)  # noqa: PT018 - one claim
+    assert status["state"] in STATES
+    assert set(INCIDENT) <= set(status["open_incident"])
+
+
+def test_incidents_have_the_keys_people_build_on(tmp_path: Path) -> None:
+    printed = CliRunner().invoke(app, ["incidents", str(write_run(tmp_path / "run")), "--json"])
+    incidents = json.loads(printed.stdout)
+    assert isinstance(incidents, list)
+    for incident in incidents:
+        assert set(INCIDENT) <= set(incident)
+        assert incident["state"] in ("open", "probation", "recovered", "exhausted")
+        for remedy in incident["remedies"]:
+            assert set(REMEDY) <= set(remedy)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["status", "no-such-run"],
+        ["incidents", "no-such-run"],
+        ["stop", "no-such-run"],
+        ["policy", "check", "no-such-policy.yaml"],
+        ["run"],
+        ["run", "--policy", "no-such-policy.yaml", "--", "true"],
+        ["demo", "--fault", "burn@step=3"],
+        ["demo", "--no-faults", "--fault", "crash@step=3"],
+        ["no-such-command"],
+    ],
+    ids=" ".join,
+)
+def test_what_a_person_gets_wrong_ends_with_2_and_a_sentence(tmp_path: Path, words: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-m", "sentinel", *words], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.strip()
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs" / "demo").exists()
+
+
+def test_the_trainer_explains_itself() -> None:
+    done = subprocess.run([sys.executable, "-m", "trainer", "--help"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    assert "--fault" in done.stdout

@@ -1,0 +1,28 @@
+"""`sentinel stop` of a run whose supervisor was killed: somebody has to take it over to stop it, and that is `stop` itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.integration.supervised import Supervised, double, wait_for
+
+
+def test_a_run_without_a_supervisor_is_taken_over_and_stopped_after_a_checkpoint(tmp_path: Path) -> None:
+    run = Supervised(tmp_path / "run", double(5000, 0.01)).start()
+    wait_for("step 40", lambda: run.last_step(1) >= 40)
+    run.kill()
+    assert run.status()["supervisor"] == "gone"
+    assert run.status()["state"] == "training"
+    assert run.living()
+    words = [sys.executable, "-m", "sentinel", "stop", str(run.run_dir)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stderr
+    last = run.last_step(1)
+    assert f"run: stopped at step {last}, newest checkpoint of step {last}" in done.stdout
+    assert (run.run_dir / "checkpoints" / f"step-{last:08d}" / "manifest.json").exists()
+    assert not run.living()
+    assert (run.run_dir / "report.md").exists()
+    again = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert (again.returncode, again.stdout.startswith("already over")) == (0, True)
