@@ -47,7 +47,7 @@ REFERENCE_STEPS = 600
 ASIDE_MAX = 10_000
 
 FAULT_KINDS = ("bad_data", "kill", "hang", "nan_grad", "crash")
-_FAULT = re.compile(r"(bad_data@sample=\d+-\d+|(kill|hang|nan_grad|crash)@step=\d+(:rank=\d+)?)(:always)?")
+_FAULT = re.compile(r"(bad_data@sample=\d+-\d+|(kill|hang|nan_grad|crash)@step=\d+)(:always|:[a-z_]+=[^:\s]+)*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,12 +59,15 @@ def read_corpus(seq_len: int, root: Path | None = None) -> Corpus:
 class Loader:
     """Cuts this rank's share of a step's sequences, poisoned ones replaced."""
 
-    def __init__(self, corpus: Corpus, original: Position, poisoned: list[tuple[int, int]], device: torch.device) -> None:
+    def __init__(self, corpus: Corpus, original: Position, poisoned: list[tuple[int, int, float]], device: torch.device) -> None:
+        """`poisoned`: (first, behind, share of the bytes) per fault."""
         self.corpus = corpus
         self.device = device
         # A fault names indices of the original order; what it spoils is the sequences, in whatever order they come later.
-        spans = [range(start, min(end, start + 2 * corpus.size)) for start, end in poisoned]  # two epochs hold every sequence
-        self._poisoned = {original.sequence_of(index, corpus.size) for span in spans for index in span}
+        self._poisoned: dict[int, float] = {}
+        for start, end, share in poisoned:
+            for index in range(start, min(end, start + 2 * corpus.size)):  # two epochs hold every sequence
+                self._poisoned[original.sequence_of(index, corpus.size)] = share
 
     def batch(self, indices: tuple[int, ...], position: Position, rank: int, world_size: int) -> Batch:
         """This rank's share of a step's sample indices, which must divide by the number of ranks."""
@@ -82,10 +85,12 @@ class Loader:
 
     def _training_sequence(self, number: int) -> torch.Tensor:
         clean = self.corpus.sequence(number)
-        if number not in self._poisoned:
+        share = self._poisoned.get(number)
+        if share is None:
             return clean
         generator = torch.Generator().manual_seed(mix(number) >> 1)
-        return torch.randint(0, 256, clean.shape, dtype=torch.uint8, generator=generator)
+        noise = torch.randint(0, 256, clean.shape, dtype=torch.uint8, generator=generator)
+        return noise if share >= 1.0 else torch.where(torch.rand(clean.shape, generator=generator) < share, noise, clean)
 
     def _cut(self, sequences: list[torch.Tensor]) -> Batch:
         block = torch.stack(sequences).to(self.device, torch.int64, non_blocking=True)

@@ -1,6 +1,7 @@
 """Real harm on purpose: a killed rank, a stopped rank, a poisoned stretch of data, a NaN, a crash.
 
     bad_data@sample=6400-6800     these sequences become seeded random bytes, whenever they are trained on
+    bad_data@sample=A-B:share=0.3 only this share of their bytes, spread evenly: a milder poison
     kill@step=300:rank=1          SIGKILL to itself                    hang@step=450:rank=1     SIGSTOP to itself
     nan_grad@step=90              one gradient element becomes NaN     crash@step=120           raises
     …:always                      from that step on, in every attempt
@@ -11,6 +12,7 @@ run however often the run comes past that step. Sample ranges are half-open and 
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
@@ -38,6 +40,7 @@ class Fault:
     samples: tuple[int, int] | None = None
     rank: int = 0
     always: bool = False
+    share: float = 1.0
 
     @property
     def slug(self) -> str:
@@ -60,13 +63,14 @@ def parse_fault(text: str) -> Fault:
         raise _wrong(text, f"{kind} needs a place, not {where!r}", f"{kind}@{wanted}")
     always = "always" in tail
     options = _options(text, [part for part in tail if part != "always"])
-    unknown = sorted(set(options) - ({"rank"} if kind != "bad_data" else set()))
+    known = "share" if kind == "bad_data" else "rank"
+    unknown = sorted(set(options) - {known})
     if unknown:
-        raise _wrong(text, f"{kind} takes no {unknown[0]!r}", f"{kind}@{wanted}" + (":rank=R" if kind != "bad_data" else ""))
+        raise _wrong(text, f"{kind} takes no {unknown[0]!r}", f"{kind}@{wanted}" + (":rank=R" if known == "rank" else ":share=0.5"))
     if kind == "bad_data":
         if always:
             raise _wrong(text, "bad_data strikes whenever the data is trained on anyway", "it without :always")
-        return Fault(text, kind, samples=_sample_range(text, value))
+        return Fault(text, kind, samples=_sample_range(text, value), share=_share(text, options.get("share", "1")))
     step = _number(text, "step", value)
     if step < 1:
         raise _wrong(text, f"step={value} comes before the first step", "1 or above")
@@ -117,6 +121,16 @@ def _sample_range(text: str, value: str) -> tuple[int, int]:
     if first >= behind:
         raise _wrong(text, f"the range {value} is empty", "a half-open range A-B with A below B")
     return first, behind
+
+
+def _share(text: str, value: str) -> float:
+    try:
+        share = float(value)
+    except ValueError:
+        share = math.nan
+    if not 0.0 < share <= 1.0:
+        raise _wrong(text, f"share={value!r} is no share", "a number above 0 and at most 1, for example share=0.5")
+    return share
 
 
 def _number(text: str, key: str, value: str) -> int:

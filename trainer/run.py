@@ -50,7 +50,8 @@ def build_run(config: Config, session: Session | None, world: World) -> Run:
     """All parts, at step 0. Raises DataError without a corpus."""
     root = config.out_dir if session is None else session.run_dir
     start = Position.first(config.data_seed)
-    loader = Loader(read_corpus(config.seq_len), start, [f.samples for f in config.faults if f.samples], world.device)
+    poisoned = [(*fault.samples, fault.share) for fault in config.faults if fault.samples]
+    loader = Loader(read_corpus(config.seq_len), start, poisoned, world.device)
     model = build_model(config.shape, config.seq_len, config.seed)
     params = sum(parameter.numel() for parameter in model.parameters())
     sharded = shard(model, world, config.precision)

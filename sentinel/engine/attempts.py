@@ -10,7 +10,7 @@ from sentinel.engine.carrying_out import on_done
 from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import finish_giving_up
 from sentinel.engine.judging import judge_open_incidents, settle_at_finish
-from sentinel.engine.ladder import consider, relaunch
+from sentinel.engine.ladder import consider, drop_live_plan, relaunch, take_up_again
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt, StartAttempt
 from sentinel.model.attempts import Alive, AttemptView, Exited, ExitReport, NotStarted, Orphaned, ResumePoint, Unseen
@@ -24,7 +24,11 @@ from sentinel.plan.rollback import choose_newest
 
 
 def launch_first_or_next(draft: Draft, why: str) -> None:
-    """The first launch of a run, or the next after a stop: from the newest usable checkpoint."""
+    """The first launch of a run, or the next after a stop: from the newest usable checkpoint, or where a recovery that the
+    stop broke off was to go."""
+    for incident in reversed(draft.state.open_incidents):
+        if take_up_again(draft, incident):
+            return
     choice = choose_newest(draft.state.checkpoints, draft.state.open_incidents)
     resume = ResumePoint(choice.checkpoint.step, choice.checkpoint.path, choice.checkpoint.digest) if choice.checkpoint else None
     overrides = for_relaunch(draft.state.overrides, choice.step, None)
@@ -84,7 +88,7 @@ def _save_told(draft: Draft, attempt: Attempt, note: TrainerNote) -> None:
         return
     draft.live.saved(note.step, float(save_s))
     known = next((c for c in draft.state.checkpoints if c.step == note.step and c.attempt == note.attempt), None)
-    if known is not None and all(m.step != note.step or m.save_s == 0.0 for m in attempt.marks):
+    if known is not None and any(m.step == note.step and m.save_s == 0.0 for m in attempt.marks):
         draft.record(
             f.CheckpointCommitted(note.attempt, note.step, known.path, known.samples_end, known.digest, float(save_s))
         )
@@ -95,10 +99,11 @@ def on_checkpoint(draft: Draft, reading: CheckpointReading) -> None:
     attempt = draft.attempt
     if attempt is None or any(c.step == reading.step and c.digest == reading.digest for c in draft.state.checkpoints):
         return
-    own = reading.attempt == attempt.attempt and reading.step > attempt.resumed_step
+    maker = reading.attempt or attempt.attempt  # a manifest that names no attempt: what lay above was moved aside at launch
+    own = maker == attempt.attempt and reading.step > attempt.resumed_step
     if own or reading.step <= attempt.resumed_step:
         save_s = draft.live.saves_s.get(reading.step, 0.0) if own else 0.0
-        seen = f.CheckpointCommitted(reading.attempt, reading.step, reading.path, reading.samples_end, reading.digest, save_s)
+        seen = f.CheckpointCommitted(maker, reading.step, reading.path, reading.samples_end, reading.digest, save_s)
         draft.record(seen)
         onsets = [i.onset_step for i in draft.state.incidents if i.is_numeric and i.state is IncidentState.EXHAUSTED]
         onset = min((o for o in onsets if o is not None), default=None)
@@ -115,6 +120,8 @@ def on_view(draft: Draft, view: AttemptView) -> None:
     match view:
         case Exited(report=report):
             on_exit(draft, report)
+        case Orphaned(reason=reason, pids=pids) if draft.observes_only and pids:
+            draft.note("launcher", f"the keeper of attempt {attempt.attempt} is gone ({reason}); observe only: left to run")
         case Orphaned(reason=reason):
             draft.note("launcher", f"the keeper of attempt {attempt.attempt} is gone ({reason}): its processes are ended")
             draft.decide(KillAttempt(f"kill/{attempt.attempt}", attempt.attempt))
@@ -137,9 +144,11 @@ def on_exit(draft: Draft, report: ExitReport) -> None:
     ended = draft.senses.exit(report, finished=draft.live.finished, stop_requested=bool(attempt.stopping), now_s=draft.now_s)
     outcome = {Finished: "finished", Stopped: "stopped", Failed: "crashed"}[type(ended)]
     reason = ended.finding.reason if isinstance(ended, Failed) else ended.reason
-    last_s = draft.live.last_step_s if draft.live.last_step_s is not None else draft.now_s
+    began_s = attempt.receipt_s if attempt.receipt_s is not None else draft.now_s
+    last_s = draft.live.last_step_s if draft.live.last_step_s is not None else began_s
     draft.record(f.AttemptEnded(attempt.attempt, outcome, reason, draft.newest_step, last_s, report.ranks))
     draft.senses.end_attempt()
+    drop_live_plan(draft, reason)
     if draft.state.plan is not None:
         return None
     if draft.state.giving_up:
@@ -148,7 +157,7 @@ def on_exit(draft: Draft, report: ExitReport) -> None:
         case Finished():
             return finish(draft)
         case Stopped():
-            by = draft.state.stop_by or attempt.stopping or "something outside sentinel"
+            by = draft.state.stop_by or attempt.stopping.removeprefix("stopped by ") or "something outside sentinel"
             return draft.record(f.RunEnded("stopped", f"stopped by {by}: {reason}"))
         case Failed(finding=finding):
             consider(draft, finding if finding.retryable else replace(finding, kind=Kind.BROKEN_JOB))

@@ -24,8 +24,8 @@ from sentinel.model.actions import (
 from sentinel.model.attempts import ResumePoint
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.incidents import IncidentState
-from sentinel.plan.remedy import margin_steps
-from sentinel.plan.rollback import Choice, choose_before, choose_newest
+from sentinel.plan.remedy import choose_checkpoint
+from sentinel.plan.rollback import Choice, choose_newest
 
 
 def on_done(draft: Draft, done: ActionDone) -> None:
@@ -89,20 +89,19 @@ def _again_without(draft: Draft, action: VerifyCheckpoint) -> None:
         return
     start = next(a for a in plan.actions if isinstance(a, StartAttempt))
     choice = _next_older(draft, plan.incident)
+    wait_s = max(0.0, start.not_before_s - draft.now_s)
     resume = ResumePoint(choice.checkpoint.step, choice.checkpoint.path, choice.checkpoint.digest) if choice.checkpoint else None
     draft.record(f.PlanDropped(f"checkpoint of step {action.step} is damaged"))
     draft.note("rollback", f"checkpoint of step {action.step} is damaged; instead the {choice.reason}")
-    relaunch(draft, plan.incident, resume, start.overrides, 0.0, choice.reason)
+    relaunch(draft, plan.incident, resume, start.overrides, wait_s, choice.reason)
 
 
 def _next_older(draft: Draft, incident_id: int | None) -> Choice:
     state = draft.state
     if incident_id is not None:
         incident = state.incident(incident_id)
-        rungs = draft.policy.spec.playbooks[incident.playbook]
-        if rungs[incident.rung].rollback is not None:
-            onset = incident.onset_step if incident.onset_step is not None else incident.break_step + 1
-            return choose_before(state.checkpoints, onset, margin_steps(rungs, incident.rung))
+        rungs = draft.rungs_of(incident)
+        return choose_checkpoint(rungs, incident.rung, incident, state.checkpoints, state.open_incidents)
     return choose_newest(state.checkpoints, state.open_incidents)
 
 

@@ -16,6 +16,7 @@ from sentinel.detectors.catalog import Senses
 from sentinel.engine import attempts, carrying_out, ladder, stopping
 from sentinel.engine.draft import Draft
 from sentinel.engine.evolve import evolve
+from sentinel.engine.giving_up import finish_giving_up
 from sentinel.engine.live import Live
 from sentinel.engine.senses import build_senses
 from sentinel.model import facts as f
@@ -70,7 +71,7 @@ class Engine:
                 live.step(event, now_s)
                 attempts.on_step(draft, event, senses.step(event, now_s))
             case Heartbeat():
-                live.beat(event)
+                live.beat(event, now_s)
                 senses.heartbeat(event, now_s)
             case Tick():
                 self._tick(draft)
@@ -129,16 +130,22 @@ class Engine:
                 event.epoch, event.host, event.pid, event.policy_name, event.policy_digest, event.observe_only
             )
         )
+        attempt = draft.attempt
+        if draft.state.giving_up:
+            finish_giving_up(draft)  # the kill may have been given up as impossible before
+        if attempt is not None and f"start/{attempt.attempt}" in draft.state.pending:
+            return  # decided and not yet done, or not known to be: it is asked for again, and watched from then on
         if draft.is_alive:
-            attempt = draft.attempt
             assert attempt is not None
             draft.note("adoption", f"attempt {attempt.attempt} was launched by an earlier supervisor: watching it again")
             self._begin(attempt.attempt, draft.now_s)
-        elif draft.state.plan is None:
+        elif draft.state.plan is None and not draft.state.giving_up:
             attempts.launch_first_or_next(draft, "started again" if draft.attempt else "first launch")
 
     def _tick(self, draft: Draft) -> None:
-        for finding in self.senses.tick(draft.now_s):
+        blind = draft.state.blind
+        cannot_see = "heartbeats" in blind or ("metrics" in blind and not self._live.has_beats)
+        for finding in () if cannot_see else self.senses.tick(draft.now_s):  # a blind supervisor sees no silence
             if draft.state.stop_by and finding.kind is Kind.HANG:
                 self._hung_while_stopping(draft, finding)
             else:

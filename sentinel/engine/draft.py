@@ -12,8 +12,9 @@ from sentinel.engine.live import Live
 from sentinel.model.actions import Action, StartAttempt
 from sentinel.model.facts import ActionDecided, AttemptLaunched, Fact, FindingRecorded, Noted
 from sentinel.model.findings import Finding
+from sentinel.model.incidents import Incident
 from sentinel.model.state import Attempt, RunState
-from sentinel.policy.schema import Policy
+from sentinel.policy.schema import Policy, Rung
 
 
 class Draft:
@@ -63,11 +64,16 @@ class Draft:
 
     @property
     def newest_step(self) -> int:
-        """The newest step of the current attempt's lineage: seen, or resumed from."""
+        """The newest step of the current attempt's lineage: seen, or resumed from. The senses may still hold the one before."""
         attempt = self.state.attempt
         if attempt is None:
             return 0
-        return max(attempt.resumed_step, attempt.last_step if attempt.is_over else self.senses.newest_step)
+        heard = self.senses.newest_step if self.live.attempt == attempt.attempt else 0
+        return max(attempt.resumed_step, attempt.last_step if attempt.is_over else heard)
+
+    def rungs_of(self, incident: Incident) -> tuple[Rung, ...]:
+        """The incident's playbook as the policy has it now; empty when a changed policy has it no more."""
+        return self.policy.spec.playbooks.get(incident.playbook, ())
 
     @property
     def observes_only(self) -> bool:

@@ -12,7 +12,7 @@ from sentinel.model.state import ATTEMPTS_KEPT, MARKS_KEPT, STAMPS_KEPT, Attempt
 CHECKPOINTS_KEPT = 4096
 
 
-def changechange_attempt(state: RunState, number: int, change: Callable[[Attempt], Attempt]) -> RunState:
+def change_attempt(state: RunState, number: int, change: Callable[[Attempt], Attempt]) -> RunState:
     return replace(state, attempts=tuple(change(a) if a.attempt == number else a for a in state.attempts))
 
 
@@ -85,7 +85,7 @@ def ended(state: RunState, at_s: float, fact: f.AttemptEnded) -> RunState:
     before = next(a for a in state.attempts if a.attempt == fact.attempt)
     progressed = fact.last_step > state.best_step
     wanted = bool(before.stopping) or fact.outcome == "finished"
-    state = _attempt(
+    state = change_attempt(
         state,
         fact.attempt,
         lambda a: replace(

@@ -14,7 +14,7 @@ FINDING_KEYS_KEPT = 4096  # of one attempt: a key forgotten is an incident found
 TRIES_KEPT = 64
 
 
-def changechange_incident(state: RunState, number: int, change: Callable[[Incident], Incident]) -> RunState:
+def change_incident(state: RunState, number: int, change: Callable[[Incident], Incident]) -> RunState:
     return replace(state, incidents=tuple(change(i) if i.id == number else i for i in state.incidents))
 
 
@@ -58,23 +58,23 @@ def rung(state: RunState, at_s: float, fact: f.RungTaken) -> RunState:
 def judged(state: RunState, at_s: float, fact: f.RungJudged) -> RunState:
     del at_s
 
-    def judged(i: Incident) -> Incident:
+    def with_outcome(i: Incident) -> Incident:
         if not i.tries:
             return i
         last = replace(i.tries[-1], outcome=fact.outcome, reason=fact.reason)
         return replace(i, tries=(*i.tries[:-1], last), restored_s=None if fact.outcome is Outcome.FAILED else i.restored_s)
 
-    return change_incident(state, fact.incident, judged)
+    return change_incident(state, fact.incident, with_outcome)
 
 
 def moved(state: RunState, at_s: float, fact: f.IncidentMoved) -> RunState:
-    def moved(i: Incident) -> Incident:
+    def in_state(i: Incident) -> Incident:
         assert fact.to in NEXT[i.state], f"incident {i.id} may not move from {i.state} to {fact.to}"
         closed = at_s if fact.to in (IncidentState.RECOVERED, IncidentState.EXHAUSTED) else None
         benign = fact.benign if fact.benign is not None else i.benign
         return replace(i, state=fact.to, verdict=fact.reason, closed_s=closed, benign=benign)
 
-    return change_incident(state, fact.incident, moved)
+    return change_incident(state, fact.incident, in_state)
 
 
 def restored(state: RunState, at_s: float, fact: f.Restored) -> RunState:

@@ -14,7 +14,7 @@ from sentinel.policy.schema import Rung
 def give_up(draft: Draft, incident_id: int, reason: str, page_rung: int | None = None, then: str | None = None) -> None:
     """Exhaust the incident. The page rung that applies is the playbook's next one from here; without any, stop and page."""
     incident = draft.state.incident(incident_id)
-    rungs: tuple[Rung, ...] = draft.policy.spec.playbooks[incident.playbook] if incident.playbook else ()
+    rungs = draft.rungs_of(incident)
     index = page_rung if page_rung is not None else _next_page(rungs, incident.rung + 1)
     rung = rungs[index] if index is not None else None
     severity: Severity = rung.page.severity if rung is not None and rung.page is not None else "critical"
@@ -27,9 +27,10 @@ def give_up(draft: Draft, incident_id: int, reason: str, page_rung: int | None =
     draft.record(f.RungJudged(incident_id, Outcome.OBSERVED if draft.observes_only else Outcome.PAGED, reason))
     draft.record(f.IncidentMoved(incident_id, IncidentState.EXHAUSTED, reason))
     draft.record(f.GaveUp(incident_id, after, reason))
-    if incident.is_numeric and incident.onset_step is not None:
+    limit = incident.limit_step
+    if limit is not None:
         for checkpoint in draft.state.checkpoints:
-            if checkpoint.step >= incident.onset_step and not checkpoint.condemned:
+            if checkpoint.step >= limit and not checkpoint.condemned:
                 suspect = f"at or after the onset of incident {incident_id}, which was never repaired"
                 draft.record(f.CheckpointCondemned(checkpoint.step, suspect))
     page(draft, incident_id, severity, reason)
@@ -64,5 +65,10 @@ def page(draft: Draft, incident_id: int, severity: Severity, reason: str) -> Non
     draft.decide(SendPage(f"page/{incident_id}/{len(incident.tries)}", incident_id, severity, title, "\n".join(lines)))
 
 
+def is_last_resort(rungs: tuple[Rung, ...], index: int) -> bool:
+    """A page that ends the playbook: it says what follows, or nothing comes after it."""
+    return rungs[index].page is not None and (rungs[index].then is not None or index == len(rungs) - 1)
+
+
 def _next_page(rungs: tuple[Rung, ...], start: int) -> int | None:
-    return next((i for i in range(start, len(rungs)) if rungs[i].page is not None), None)
+    return next((i for i in range(start, len(rungs)) if is_last_resort(rungs, i)), None)

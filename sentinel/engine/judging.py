@@ -19,7 +19,7 @@ CLOSED_EARLY = "the run ended healthy inside probation"
 def judge_open_incidents(draft: Draft, step: int) -> None:
     """After a new step: restore, heal, fail or prove every open incident that this step decides."""
     for incident in draft.state.open_incidents:
-        if draft.state.plan is not None:
+        if draft.state.plan is not None or draft.state.giving_up:
             return
         if incident.state is IncidentState.PROBATION:
             if incident.restored_s is None and step > incident.break_step:
@@ -46,7 +46,7 @@ def _judge_probation(draft: Draft, incident: Incident, step: int) -> None:
 
 def _judge_patience(draft: Draft, incident: Incident, step: int) -> None:
     """`wait` (and observe only): back in the band is healed and benign; above it for too long, or too late, is not."""
-    rungs = draft.policy.spec.playbooks[incident.playbook]
+    rungs = draft.rungs_of(incident)
     rung = rungs[incident.rung] if 0 <= incident.rung < len(rungs) else None
     wait = rung.wait if rung is not None else None
     last = incident.last_try

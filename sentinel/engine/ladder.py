@@ -6,15 +6,15 @@ Every path ends in exactly one of: a plan adopted, patience (`wait`), an observa
 from __future__ import annotations
 
 from dataclasses import replace
-from math import isfinite
 
 from sentinel.engine.draft import Draft
-from sentinel.engine.giving_up import give_up
+from sentinel.engine.giving_up import give_up, is_last_resort, page
+from sentinel.engine.opening import open_incident
 from sentinel.model import facts as f
 from sentinel.model.actions import StartAttempt
 from sentinel.model.attempts import Overrides, ResumePoint
 from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
-from sentinel.model.incidents import Band, Incident, IncidentState, Outcome, Remedy, SampleAnchor
+from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
 from sentinel.plan.build import build_live_change, build_relaunch
 from sentinel.plan.remedy import Treatment, build_treatment
 from sentinel.policy.budget import judge_budget
@@ -31,13 +31,14 @@ def consider(draft: Draft, finding: Finding) -> None:
         return draft.dismiss(finding, "severity info: recorded, no incident")
     if isinstance(match, NoMatch):
         return draft.dismiss(finding, match.reason)
+    drop_live_plan(draft, finding.reason)
     if draft.state.plan is not None or draft.state.giving_up or draft.state.ended:
         return draft.dismiss(finding, "a recovery is already under way")
     owner = owner_of(draft, finding)
     if owner is not None:
         draft.record(f.FindingRecorded(finding, owner.id, f"belongs to incident {owner.id}"))
         return strike_again(draft, owner, finding)
-    incident = _open(draft, finding, match.rule.alert, match.rule.playbook)
+    incident = open_incident(draft, finding, match.rule.alert, match.rule.playbook)
     if not incident.playbook:
         draft.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, f"rule {incident.alert} has no playbook"))
         return None
@@ -61,11 +62,13 @@ def owner_of(draft: Draft, finding: Finding) -> Incident | None:
 
 
 def strike_again(draft: Draft, incident: Incident, finding: Finding) -> None:
-    """A finding of an incident that is being treated: the remedy failed. Patience ends at once when values turn non-finite."""
+    """A finding of an incident that is being treated: the remedy failed. Patience ends at once when values turn non-finite,
+    and when the attempt has died: no step will come to heal in."""
     if incident.state is IncidentState.PROBATION:
         return fail_rung(draft, incident.id, f"the same again: {finding.reason}")
     turned = finding.kind is Kind.NON_FINITE and incident.kind is not Kind.NON_FINITE
-    if incident.is_numeric and not turned:
+    patient = draft.observes_only or (incident.is_waiting and draft.is_alive)
+    if incident.is_numeric and patient and not turned:
         return draft.note(f"incident {incident.id}", f"still going on: {finding.reason}")
     return fail_rung(draft, incident.id, f"it got worse: {finding.reason}")
 
@@ -81,22 +84,37 @@ def fail_rung(draft: Draft, incident_id: int, reason: str) -> None:
 
 
 def take_next_rung(draft: Draft, incident_id: int) -> None:
+    """Ends in a plan, in patience, in an observation, or with a person; every rung before it has its reason on record."""
     incident = draft.state.incident(incident_id)
-    rungs = draft.policy.spec.playbooks[incident.playbook]
+    rungs = draft.rungs_of(incident)
     index = incident.rung + 1
     if not incident.retryable:
         return give_up(draft, incident_id, f"a relaunch cannot help: {incident.reason}")
     if index >= len(rungs):
         return give_up(draft, incident_id, "every rung of the playbook was tried")
     rung = rungs[index]
-    if rung.page is not None:
+    if rung.hold:
+        return give_up(draft, incident_id, "the playbook holds the run for a person", index, then="hold")
+    if is_last_resort(rungs, index):
         return give_up(draft, incident_id, f"rung {index + 1} of playbook {incident.playbook} calls a person", index)
     if rung.wait is not None:
         reason = f"patience: wait up to {rung.wait.for_steps} steps for it to heal"
-        return draft.record(f.RungTaken(incident_id, Remedy(index, rung.keys, reason), False, draft.newest_step))
-    if rung.hold:
-        return give_up(draft, incident_id, "the playbook holds the run for a person", index, then="hold")
+        draft.record(f.RungTaken(incident_id, Remedy(index, rung.keys, reason), False, draft.newest_step))
+        if incident.is_numeric and draft.is_alive:
+            return None
+        return fail_rung(draft, incident_id, "nothing to wait for: no step can heal this")
+    if rung.parts == ("page",):
+        return _tell(draft, incident_id, rung, index)
     return _act(draft, incident, rungs, index)
+
+
+def _tell(draft: Draft, incident_id: int, rung: Rung, index: int) -> None:
+    """A page without `then` tells a person and goes on."""
+    reason = f"rung {index + 1} tells a person, and the playbook goes on"
+    draft.record(f.RungTaken(incident_id, Remedy(index, rung.keys, reason), False, draft.newest_step))
+    draft.record(f.RungJudged(incident_id, Outcome.PAGED, reason))
+    page(draft, incident_id, rung.page.severity if rung.page else "critical", reason)
+    take_next_rung(draft, incident_id)
 
 
 def _act(draft: Draft, incident: Incident, rungs: tuple[Rung, ...], index: int) -> None:
@@ -115,9 +133,25 @@ def _act(draft: Draft, incident: Incident, rungs: tuple[Rung, ...], index: int) 
     if not verdict.allowed:
         return give_up(draft, incident.id, _spent(draft, verdict.reason))
     draft.record(f.RungTaken(incident.id, treatment.remedy, True, draft.newest_step))
+    if (told := rungs[index].page) is not None:
+        page(draft, incident.id, told.severity, treatment.remedy.reason)
     if treatment.relaunch:
         return relaunch(draft, incident.id, treatment.resume, treatment.overrides, verdict.wait_s, treatment.remedy.reason)
     return _change_live(draft, incident.id, treatment)
+
+
+def take_up_again(draft: Draft, incident: Incident) -> bool:
+    """Go on with a rung whose plan was broken off by a stop before anything was launched; False when there is none."""
+    last, rungs = incident.last_try, draft.rungs_of(incident)
+    broken_off = incident.state is IncidentState.OPEN and last is not None and last.outcome is Outcome.PENDING
+    if not broken_off or incident.is_waiting or draft.observes_only or incident.rung >= len(rungs):
+        return False
+    state = draft.state
+    treatment = build_treatment(
+        rungs, incident.rung, incident, state.checkpoints, state.open_incidents, state.overrides, draft.is_alive
+    )
+    relaunch(draft, incident.id, treatment.resume, treatment.overrides, 0.0, treatment.remedy.reason)
+    return True
 
 
 def _spent(draft: Draft, reason: str) -> str:
@@ -163,6 +197,7 @@ def proceed(draft: Draft) -> None:
     action = plan.actions[plan.next]
     if isinstance(action, StartAttempt):
         _count_lost(draft, plan.incident, action)
+        _see_ended(draft, action)
         incident = draft.state.incident(plan.incident) if plan.incident is not None else None
         draft.launch(action, incident.tries[-1].remedy.reason if incident and incident.tries else "launch")
     else:
@@ -170,9 +205,29 @@ def proceed(draft: Draft) -> None:
 
 
 def _count_lost(draft: Draft, incident: int | None, action: StartAttempt) -> None:
-    lost = draft.newest_step - (action.resume.step if action.resume else 0)
+    """Steps to be trained again. After a restart of the supervisor the stream may not have been read to its end yet."""
+    last = draft.state.incident(incident).last_try if incident is not None else None
+    lost = max(draft.newest_step, last.taken_step if last else 0) - (action.resume.step if action.resume else 0)
     if incident is not None and lost > 0:
         draft.record(f.StepsLost(incident, lost))
+
+
+def _see_ended(draft: Draft, action: StartAttempt) -> None:
+    """Everything before a launch is confirmed, the kill too: an attempt whose exit was not read yet has ended all the same."""
+    attempt = draft.attempt
+    if attempt is None or attempt.is_over or attempt.attempt == action.attempt:
+        return
+    last_s = draft.live.last_step_s if draft.live.last_step_s is not None else draft.now_s
+    reason = f"{attempt.stopping or 'killed'}; the next attempt was launched before its exit was read"
+    draft.record(f.AttemptEnded(attempt.attempt, "killed", reason, draft.newest_step, last_s))
+    draft.senses.end_attempt()
+
+
+def drop_live_plan(draft: Draft, reason: str) -> None:
+    """A change that is being written to an attempt is overtaken by what happens to that attempt."""
+    plan = draft.state.plan
+    if plan is not None and plan.is_live:
+        draft.record(f.PlanDropped(f"overtaken before it was confirmed: {reason}"))
 
 
 def _change_live(draft: Draft, incident_id: int, treatment: Treatment) -> None:
@@ -182,51 +237,3 @@ def _change_live(draft: Draft, incident_id: int, treatment: Treatment) -> None:
     named = replace(treatment.overrides, id=f"ov-{attempt.attempt}.{number}")
     draft.record(f.PlanAdopted(incident_id, build_live_change(attempt.attempt, named)))
     proceed(draft)
-
-
-def _open(draft: Draft, finding: Finding, alert: str, playbook: str | None) -> Incident:
-    band: Band | None = None
-    anchor: SampleAnchor | None = None
-    if finding.kind in NUMERIC_KINDS:
-        band = _band_before(draft, finding)
-        anchor = _anchor(draft, finding)
-    incident = Incident(
-        id=draft.state.next_incident,
-        kind=finding.kind,
-        severity=finding.severity,
-        alert=alert,
-        playbook=playbook or "",
-        attempt=finding.attempt,
-        onset_step=finding.onset_step,
-        detected_step=finding.detected_step,
-        break_step=max(finding.detected_step, draft.newest_step),
-        visible_s=finding.visible_s,
-        detected_s=draft.now_s,
-        reason=finding.reason,
-        band=band,
-        samples=anchor,
-        blamed_rank=finding.blamed_rank,
-        retryable=finding.retryable,
-    )
-    draft.record(f.FindingRecorded(finding, incident.id, f"rule {alert}"))
-    draft.record(f.IncidentOpened(incident))
-    return incident
-
-
-def _band_before(draft: Draft, finding: Finding) -> Band | None:
-    """Where the judged metric stood: just before its own breach, else (another metric broke) just before the onset."""
-    metric = draft.policy.spec.probation.recovered_when.metric
-    level = draft.senses.pre_breach(metric)
-    if level is None:
-        onset = finding.onset_step if finding.onset_step is not None else finding.detected_step
-        level = draft.senses.level(metric, onset - 1 - draft.policy.spec.detectors.spike.window_steps, onset - 1)
-    return Band(metric, level.median, level.mad, level.count) if level is not None and isfinite(level.median) else None
-
-
-def _anchor(draft: Draft, finding: Finding) -> SampleAnchor | None:
-    per_step = draft.senses.samples_per_step
-    onset = draft.senses.samples_of(finding.onset_step) if finding.onset_step is not None else None
-    detected = draft.senses.samples_of(finding.detected_step)
-    if not onset or not detected or not per_step:
-        return None
-    return SampleAnchor(onset[0].start, detected[-1].end, per_step)

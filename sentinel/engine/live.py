@@ -11,12 +11,14 @@ SAVES_KEPT = 64
 class Live:
     """Attributes:
     last_step_s: supervisor time of the newest step line; None before the first.
+    saving_s: supervisor time at which a rank was last heard to begin or end a checkpoint; None before the first.
     finished: the stream's end line says finished.
     """
 
     def __init__(self, attempt: int = 0) -> None:
         self.attempt = attempt
         self.last_step_s: float | None = None
+        self.saving_s: float | None = None
         self.finished = False
         self.saves_s: dict[int, float] = {}  # by step: what a save cost, told before its directory was seen
         self._phases: dict[int, Phase] = {}
@@ -25,9 +27,12 @@ class Live:
         if reading.attempt == self.attempt:
             self.last_step_s = now_s
 
-    def beat(self, beat: Heartbeat) -> None:
-        if beat.attempt == self.attempt and beat.rank < RANKS_KEPT:
-            self._phases[beat.rank] = beat.phase
+    def beat(self, beat: Heartbeat, now_s: float) -> None:
+        if beat.attempt != self.attempt or beat.rank >= RANKS_KEPT:
+            return
+        if "checkpoint" in (beat.phase, self._phases.get(beat.rank)):
+            self.saving_s = now_s
+        self._phases[beat.rank] = beat.phase
 
     def saved(self, step: int, seconds: float) -> None:
         self.saves_s[step] = seconds
@@ -37,6 +42,10 @@ class Live:
     def end(self, reading: EndReading) -> None:
         if reading.attempt == self.attempt and reading.reason == "finished":
             self.finished = True
+
+    @property
+    def has_beats(self) -> bool:
+        return bool(self._phases)
 
     @property
     def is_checkpointing(self) -> bool:

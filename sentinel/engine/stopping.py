@@ -65,5 +65,5 @@ def press_on(draft: Draft) -> None:
     if waited > answer_s + TERM_S and kill_key not in draft.state.pending:
         draft.note("stop", f"no answer to SIGTERM after {waited:.0f} s: the attempt is killed")
         draft.decide(KillAttempt(kill_key, attempt.attempt))
-    elif waited > answer_s and not attempt.signalled:
+    elif waited > answer_s and attempt.signalled_s is None:
         draft.decide(SignalRanks(f"signal/{attempt.attempt}", attempt.attempt))

@@ -12,7 +12,7 @@ from typing import Any
 
 from sentinel.model.attempts import Overrides, SampleRange
 from sentinel.model.readings import Receipt
-from sentinel.plan.skip import covers, merge
+from sentinel.plan.skip import bounded, covers, merge
 from sentinel.policy.schema import Rung
 
 EFFECTIVE = ("clip_norm", "weight_decay", "eps")  # scalars the receipt reads back under the same name
@@ -50,7 +50,7 @@ def with_rung(now: Overrides, rung: Rung, incident: int, until_step: int | None,
     lapses = tuple(u for u in now.until if u[0] not in changes)
     if until_step is not None:
         lapses += tuple((key, until_step) for key in changes if key in LAPSING)
-    skips = merge((*now.skip, *skip))
+    skips = bounded(merge((*now.skip, *skip)))
     owner = incident if changes else now.incident
     return replace(now, incident=owner, skip=skips, until=lapses, **changes)
 

@@ -61,6 +61,23 @@ def skip_window(rungs: Sequence[Rung], index: int, incident: Incident) -> Sample
     return window(incident.samples, (first.anchor, first.offset_steps), (last.anchor, last.offset_steps), widen)
 
 
+def choose_checkpoint(
+    rungs: Sequence[Rung],
+    index: int,
+    incident: Incident,
+    checkpoints: Iterable[Checkpoint],
+    open_incidents: Iterable[Incident],
+) -> Choice:
+    """Where rung `index` starts from: never past the onset of any open numeric incident, this one's or another's."""
+    numeric = [i for i in open_incidents if i.limit_step is not None]
+    if not 0 <= index < len(rungs) or rungs[index].rollback is None:
+        return choose_newest(checkpoints, numeric)
+    onset = incident.onset_step if incident.onset_step is not None else incident.break_step + 1
+    onset = min([onset, *(i.onset_step for i in numeric if i.onset_step is not None)])
+    limit = min((i.limit_step for i in numeric if i.limit_step is not None), default=None)
+    return choose_before(checkpoints, onset, margin_steps(rungs, index), limit)
+
+
 def build_treatment(
     rungs: Sequence[Rung],
     index: int,
@@ -74,14 +91,7 @@ def build_treatment(
     rung = rungs[index]
     relaunch = rung.rollback is not None or rung.resume is not None or rung.reset_optimizer or rung.precision is not None
     relaunch = relaunch or not is_alive
-    choice: Choice | None = None
-    if rung.rollback is not None:
-        onset = incident.onset_step if incident.onset_step is not None else incident.break_step + 1
-        others = [i for i in open_incidents if i.is_numeric and i.onset_step is not None]
-        onset = min([onset, *(i.onset_step for i in others if i.onset_step is not None)])
-        choice = choose_before(checkpoints, onset, margin_steps(rungs, index))
-    elif relaunch:
-        choice = choose_newest(checkpoints, open_incidents)
+    choice = choose_checkpoint(rungs, index, incident, checkpoints, open_incidents) if relaunch else None
     found = skip_window(rungs, index, incident)
     skip = merge([found]) if found else ()
     until = incident.break_step + rung.until_steps if rung.until_steps is not None else None

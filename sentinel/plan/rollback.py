@@ -27,7 +27,7 @@ class Choice:
 
 def choose_newest(checkpoints: Iterable[Checkpoint], open_incidents: Iterable[Incident]) -> Choice:
     """The newest checkpoint that is not condemned and lies before every open numeric incident's onset."""
-    onsets = [i.onset_step for i in open_incidents if i.is_numeric and i.onset_step is not None]
+    onsets = [i.limit_step for i in open_incidents if i.limit_step is not None]
     usable = [c for c in checkpoints if not c.condemned]
     if onsets:
         limit = min(onsets)
@@ -39,12 +39,15 @@ def choose_newest(checkpoints: Iterable[Checkpoint], open_incidents: Iterable[In
     return Choice(newest, f"checkpoint of step {newest.step}{why}")
 
 
-def choose_before(checkpoints: Iterable[Checkpoint], onset_step: int, margin_steps: int) -> Choice:
-    """The newest clean checkpoint at least `margin_steps` before the onset.
+def choose_before(
+    checkpoints: Iterable[Checkpoint], onset_step: int, margin_steps: int, limit_step: int | None = None
+) -> Choice:
+    """The newest clean checkpoint at least `margin_steps` before the onset, and before `limit_step` where that is earlier.
 
     Where every clean checkpoint is nearer than that, the oldest clean one; where there is none, a start from scratch.
     """
-    clean = sorted((c for c in checkpoints if not c.condemned and c.step < onset_step), key=lambda c: c.step)
+    limit = onset_step if limit_step is None else min(onset_step, limit_step)
+    clean = sorted((c for c in checkpoints if not c.condemned and c.step < limit), key=lambda c: c.step)
     far = [c for c in clean if c.step <= onset_step - margin_steps]
     if far:
         found = far[-1]

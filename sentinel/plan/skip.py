@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from sentinel.model.attempts import SampleRange
 from sentinel.model.incidents import SampleAnchor
 
+SKIPS_KEPT = 1024  # windows in force; a budget of 12 interventions a day fills it in three months
+
 
 def merge(ranges: Iterable[SampleRange]) -> tuple[SampleRange, ...]:
     """The same samples as few sorted ranges as possible; touching ranges become one."""
@@ -17,6 +19,15 @@ def merge(ranges: Iterable[SampleRange]) -> tuple[SampleRange, ...]:
         else:
             merged.append(item)
     return tuple(merged)
+
+
+def bounded(ranges: Sequence[SampleRange], at_most: int = SKIPS_KEPT) -> tuple[SampleRange, ...]:
+    """Merged ranges, at most so many: the ones that lie nearest to each other are joined, and what lies between is skipped too."""
+    left = list(ranges)
+    while len(left) > at_most:
+        at = min(range(len(left) - 1), key=lambda n: left[n + 1].start - left[n].end)
+        left[at : at + 2] = [SampleRange(left[at].start, left[at + 1].end)]
+    return tuple(left)
 
 
 def covers(have: Sequence[SampleRange], want: SampleRange) -> bool:

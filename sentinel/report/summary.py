@@ -9,7 +9,8 @@ import shlex
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
-from sentinel.goodput import ACCOUNTS, account, surviving_steps
+from sentinel.engine.ledger import ACCOUNTS, surviving_steps
+from sentinel.goodput import account
 from sentinel.journal.store import JOURNAL_NAME
 from sentinel.model.state import Attempt, RunState
 from sentinel.report.documents import incident_document
@@ -44,6 +45,8 @@ def report_text(run_dir: Path, state: RunState, now_s: float) -> str:
     ledger = markdown_table(("account", "seconds", "what it is"), ledger_rows(state, now_s))
     parts += ["## Goodput", goodput_line(state, now_s), ledger]
     parts += ["## Attempts", markdown_table(ATTEMPT_HEADER, attempt_rows(state))]
+    if state.archive.attempts:
+        parts.append(f"{state.archive.attempts} earlier attempts are in the ledger above and no longer listed one by one.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -63,12 +66,11 @@ def ledger_rows(state: RunState, now_s: float) -> list[tuple[object, ...]]:
 
 def attempt_rows(state: RunState) -> list[tuple[object, ...]]:
     """The lineage: what each attempt started from, how far it came, and how much of that the run stands on now."""
-    first_s = state.attempts[0].launched_s if state.attempts else 0.0
     keeps = surviving_steps(state.attempts)
-    return [_attempt_row(attempt, keep, first_s) for attempt, keep in zip(state.attempts, keeps, strict=True)]
+    return [_attempt_row(attempt, keep, state.created_s) for attempt, keep in zip(state.attempts, keeps, strict=True)]
 
 
-def _attempt_row(attempt: Attempt, keep: float, first_s: float) -> tuple[object, ...]:
+def _attempt_row(attempt: Attempt, keep: float, created_s: float) -> tuple[object, ...]:
     kept = min(keep, attempt.last_step)
     kept_words = int(kept) if kept > attempt.resumed_step else "nothing"
     return (
@@ -76,7 +78,7 @@ def _attempt_row(attempt: Attempt, keep: float, first_s: float) -> tuple[object,
         attempt.resumed_step,
         attempt.last_step if attempt.is_over else None,
         kept_words if attempt.is_over else None,
-        attempt.launched_s - first_s,
+        attempt.launched_s - created_s,
         f"{attempt.outcome}: {attempt.end_reason}" if attempt.is_over else "it lives",
         attempt.why,
     )

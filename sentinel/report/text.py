@@ -8,6 +8,7 @@ from typing import Any
 from sentinel.report.tables import cell, rounded_parts, text_table
 
 INCIDENT_HEADER = ("incident", "kind", "state", "onset", "detected", "remedy", "outcome", "steps lost", "seconds lost")
+CONDITIONS = ("then", "until")  # keys of a rung that say when, not what
 
 
 def status_text(status: Mapping[str, Any]) -> str:
@@ -69,7 +70,7 @@ def incident_story(incident: Mapping[str, Any]) -> list[str]:
     ]
     for remedy in incident["remedies"]:
         launched = f", attempt {remedy['attempt']}" if remedy["attempt"] is not None else ""
-        lines.append(f"  rung {remedy['rung'] + 1} ({' + '.join(remedy['words'])}{launched}): {remedy['chosen']}")
+        lines.append(f"  rung {remedy['rung'] + 1} ({rung_words(remedy)}{launched}): {remedy['chosen']}")
         lines.append(f"    {remedy['outcome']}" + (f": {remedy['verdict']}" if remedy["verdict"] else ""))
     lines += [f"  paged: {page}" for page in incident["pages"]]
     return lines
@@ -77,7 +78,12 @@ def incident_story(incident: Mapping[str, Any]) -> list[str]:
 
 def remedy_words(incident: Mapping[str, Any]) -> str | None:
     """The rungs that were tried, in order: 'wait, rollback + skip'."""
-    return ", ".join(" + ".join(remedy["words"]) for remedy in incident["remedies"]) or None
+    return ", ".join(rung_words(remedy) for remedy in incident["remedies"]) or None
+
+
+def rung_words(remedy: Mapping[str, Any]) -> str:
+    """What a rung does, without its conditions: 'rollback + skip'."""
+    return " + ".join(word for word in remedy["words"] if word not in CONDITIONS)
 
 
 def ledger_words(ledger_s: Mapping[str, float]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.state import RunState
 from sentinel.sim.faults import parse_fault
@@ -53,7 +54,7 @@ def surviving(trainers: Mapping[int, SimTrainer], attempt: int) -> Trail:
 def _judge_skipped(incident: Incident, causes: set[str], trail: Trail) -> None:
     """What a successful skip was about is not in the lineage that survived."""
     last = incident.last_try
-    if last is None or not last.remedy.skip:
+    if last is None or not last.remedy.skip or incident.kind is not Kind.SPIKE:
         return
     spans = [span for _, taken in trail for span in taken]
     for text in sorted(causes):

@@ -120,7 +120,8 @@ def test_a_wrong_policy_is_refused_before_anything_is_there(tmp_path: Path) -> N
 def test_the_forms_of_faults_are_the_trainers() -> None:
     assert set(demo.FAULT_KINDS) == set(faults.KINDS)
     assert demo.PRECISIONS == PRECISIONS
-    for text in ("bad_data@sample=6400-6800", "kill@step=300:rank=1", "hang@step=5", "crash@step=9:always"):
+    poisons = ("bad_data@sample=6400-6800", "bad_data@sample=64-80:share=0.3")
+    for text in (*poisons, "kill@step=300:rank=1", "hang@step=5", "crash@step=9:always"):
         parse_fault(text)
         demo.check_options(DemoOptions(Path("x"), faults=(text,)))
 

@@ -47,12 +47,12 @@ def test_evaluation_is_the_same_text_for_every_number_of_ranks(corpus):
     loader = Loader(corpus, Position.first(1), [], CPU)
     whole = loader.evaluation_batch(0, 4, 0, 1)[0]
     assert torch.equal(torch.cat([loader.evaluation_batch(0, 4, rank, 2)[0] for rank in range(2)]), whole)
-    assert torch.equal(Loader(corpus, Position.first(2), [(0, 9999)], CPU).evaluation_batch(0, 4, 0, 1)[0], whole)
+    assert torch.equal(Loader(corpus, Position.first(2), [(0, 9999, 1.0)], CPU).evaluation_batch(0, 4, 0, 1)[0], whole)
 
 
 def test_poison_hits_its_samples_always_and_only_those(corpus):
     original = Position.first(1)
-    clean, hurt, again = (Loader(corpus, original, spans, CPU) for spans in ([], [(3, 6)], [(3, 6)]))
+    clean, hurt, again = (Loader(corpus, original, spans, CPU) for spans in ([], [(3, 6, 1.0)], [(3, 6, 1.0)]))
     indices = tuple(range(12))
     good, bad = clean.batch(indices, original, 0, 1)[0], hurt.batch(indices, original, 0, 1)[0]
     assert [bool((good[row] != bad[row]).any()) for row in range(12)] == [3 <= row < 6 for row in range(12)]
@@ -62,10 +62,18 @@ def test_poison_hits_its_samples_always_and_only_those(corpus):
 
 def test_poison_stays_with_its_sequences_in_another_order_and_epoch(corpus):
     original, other = Position.first(1), Position.first(2)
-    hurt, clean = Loader(corpus, original, [(3, 6)], CPU), Loader(corpus, original, [], CPU)
+    hurt, clean = Loader(corpus, original, [(3, 6, 1.0)], CPU), Loader(corpus, original, [], CPU)
     poisoned = {original.sequence_of(index, corpus.size) for index in (3, 4, 5)}
     for position in (other, original):
         epoch = tuple(range(corpus.size, 2 * corpus.size))
         good, bad = clean.batch(epoch, position, 0, 1)[0], hurt.batch(epoch, position, 0, 1)[0]
         differing = {position.sequence_of(epoch[row], corpus.size) for row in range(len(epoch)) if (good[row] != bad[row]).any()}
         assert differing == poisoned
+
+
+def test_a_milder_poison_replaces_only_its_share_of_the_bytes(corpus) -> None:
+    original = Position.first(7)
+    hurt, clean = Loader(corpus, original, [(0, 64, 0.25)], CPU), Loader(corpus, original, [], CPU)
+    indices = tuple(range(64))
+    changed = (hurt.batch(indices, original, 0, 1)[0] != clean.batch(indices, original, 0, 1)[0]).float().mean().item()
+    assert 0.2 < changed < 0.3

@@ -9,6 +9,7 @@ from trainer.faults import InjectedCrash, due_faults, parse_fault, strike
 
 def test_the_forms_of_the_command_line():
     assert parse_fault("bad_data@sample=6400-6800").samples == (6400, 6800)
+    assert parse_fault("bad_data@sample=6400-6800:share=0.25").share == 0.25
     kill = parse_fault("kill@step=300:rank=1")
     assert (kill.kind, kill.step, kill.rank, kill.always) == ("kill", 300, 1, False)
     assert parse_fault("nan_grad@step=9").rank == 0
@@ -29,6 +30,8 @@ def test_the_forms_of_the_command_line():
         ("bad_data@sample=5-5", "is empty"),
         ("bad_data@sample=5", "sample='' is not a whole number"),
         ("bad_data@sample=5-9:rank=1", "bad_data takes no 'rank'"),
+        ("bad_data@sample=5-9:share=0", "is no share"),
+        ("bad_data@sample=5-9:share=many", "is no share"),
         ("bad_data@sample=5-9:always", "anyway"),
         ("", "unknown kind ''"),
     ],

@@ -1,0 +1,58 @@
+"""A finding that belongs to no incident opens one: dated, placed in the data order, with the level the metric stood at before."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+from sentinel.engine.draft import Draft
+from sentinel.model import facts as f
+from sentinel.model.findings import NUMERIC_KINDS, Finding
+from sentinel.model.incidents import Band, Incident, SampleAnchor
+
+
+def open_incident(draft: Draft, finding: Finding, alert: str, playbook: str | None) -> Incident:
+    band: Band | None = None
+    anchor: SampleAnchor | None = None
+    if finding.kind in NUMERIC_KINDS:
+        band = _band_before(draft, finding)
+        anchor = _anchor(draft, finding)
+    incident = Incident(
+        id=draft.state.next_incident,
+        kind=finding.kind,
+        severity=finding.severity,
+        alert=alert,
+        playbook=playbook or "",
+        attempt=finding.attempt,
+        onset_step=finding.onset_step,
+        detected_step=finding.detected_step,
+        break_step=max(finding.detected_step, draft.newest_step),
+        visible_s=finding.visible_s,
+        detected_s=draft.now_s,
+        reason=finding.reason,
+        band=band,
+        samples=anchor,
+        blamed_rank=finding.blamed_rank,
+        retryable=finding.retryable,
+    )
+    draft.record(f.FindingRecorded(finding, incident.id, f"rule {alert}"))
+    draft.record(f.IncidentOpened(incident))
+    return incident
+
+
+def _band_before(draft: Draft, finding: Finding) -> Band | None:
+    """Where the judged metric stood: just before its own breach, else (another metric broke) just before the onset."""
+    metric = draft.policy.spec.probation.recovered_when.metric
+    level = draft.senses.pre_breach(metric)
+    if level is None:
+        onset = finding.onset_step if finding.onset_step is not None else finding.detected_step
+        level = draft.senses.level(metric, onset - 1 - draft.policy.spec.detectors.spike.window_steps, onset - 1)
+    return Band(metric, level.median, level.mad, level.count) if level is not None and isfinite(level.median) else None
+
+
+def _anchor(draft: Draft, finding: Finding) -> SampleAnchor | None:
+    per_step = draft.senses.samples_per_step
+    onset = draft.senses.samples_of(finding.onset_step) if finding.onset_step is not None else None
+    detected = draft.senses.samples_of(finding.detected_step)
+    if not onset or not detected or not per_step:
+        return None
+    return SampleAnchor(onset[0].start, detected[-1].end, per_step)
