@@ -75,6 +75,7 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
         engine = Engine(policy)
         engine.restore(session.journal.read_entries())
         if engine.state.ended == "finished":
+            print(f"{run_dir}: this run has finished; choose another --run-dir to train again")
             return EXIT_OK
         write_run_file(run_dir, run_file)
         wake = Wake(run_dir)

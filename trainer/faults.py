@@ -66,7 +66,8 @@ def parse_fault(text: str) -> Fault:
     known = "share" if kind == "bad_data" else "rank"
     unknown = sorted(set(options) - {known})
     if unknown:
-        raise _wrong(text, f"{kind} takes no {unknown[0]!r}", f"{kind}@{wanted}" + (":rank=R" if known == "rank" else ":share=0.5"))
+        example = ":rank=R" if known == "rank" else ":share=0.5"
+        raise _wrong(text, f"{kind} takes no {unknown[0]!r}", f"{kind}@{wanted}{example}")
     if kind == "bad_data":
         if always:
             raise _wrong(text, "bad_data strikes whenever the data is trained on anyway", "it without :always")

@@ -82,7 +82,7 @@ def judge_exit(report: ExitReport, ending: Ending, crash_severity: Severity, non
         return Stopped(False, True, "ranks stopped after a checkpoint, unasked by this supervisor (a signal from outside)")
     code = first.code if first is not None else report.command_status
     blamed = first.rank if first is not None else None
-    tail = f": {report.reason}" if report.reason else ""
+    tail = f": {report.reason}" if report.reason and first is None else ""  # with a culprit, the keeper only repeats it
     if code == EXIT_NON_FINITE:
         onset = ending.non_finite_onset if ending.non_finite_onset is not None else ending.newest_step + 1
         reason = f"{how}: values were not finite and training could not continue{tail}"
@@ -142,4 +142,4 @@ def describe(first: RankExit | None, report: ExitReport) -> str:
         how = f"rank {first.rank} exited {first.code}"
     else:
         how = f"rank {first.rank} ended, how is unknown"
-    return f"{how} ({first.error.strip()[:ERROR_CHARS]})" if first.error else how
+    return f"{how} ({first.error.strip()[:ERROR_CHARS]})" if first.error and first.source == "record" else how

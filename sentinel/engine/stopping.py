@@ -8,12 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sentinel.engine.draft import Draft
+from sentinel.engine.giving_up import finish_giving_up
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt, Request, RequestStop, SignalRanks
 from sentinel.model.incidents import IncidentState
 
 ANSWER_S = 20.0  # a request without any sign of a checkpoint or an end after this long goes unanswered
 TERM_S = 10.0  # and this long after SIGTERM nobody is listening
+STEPS_TO_ANSWER = 3.0  # step times: a request is noticed between two steps, so a slow trainer has longer
 
 
 def on_stop_wanted(draft: Draft, by: str) -> None:
@@ -24,6 +26,9 @@ def on_stop_wanted(draft: Draft, by: str) -> None:
             draft.decide(KillAttempt(f"kill/{draft.attempt.attempt}", draft.attempt.attempt))
         return
     draft.record(f.StopAsked(by))
+    if draft.state.giving_up and draft.is_alive:
+        finish_giving_up(draft)  # it is being killed already, and must not save what was never repaired
+        return
     plan = draft.state.plan
     if plan is not None:
         waits = plan.actions[plan.next]
@@ -58,12 +63,13 @@ def press_on(draft: Draft) -> None:
     attempt = draft.attempt
     if not draft.state.stop_by or attempt is None or attempt.is_over or attempt.stopping_s is None or draft.state.plan:
         return
-    checkpoint_s = draft.policy.spec.detectors.hang.phases.get("checkpoint", 600.0)
-    answer_s = ANSWER_S + (checkpoint_s if draft.live.is_checkpointing else 0.0)
-    waited = draft.now_s - attempt.stopping_s
+    step_s = STEPS_TO_ANSWER * (draft.senses.step_time_s or 0.0)
+    checkpoint_s = draft.policy.spec.detectors.hang.phases.get("checkpoint", 600.0) if draft.live.is_checkpointing else 0.0
+    asked_s = attempt.stopping_s if attempt.signalled_s is None else attempt.signalled_s
+    waited = draft.now_s - max(asked_s, draft.live.saving_s or 0.0)
     kill_key = f"kill/{attempt.attempt}"
-    if waited > answer_s + TERM_S and kill_key not in draft.state.pending:
+    if attempt.signalled_s is None and waited > max(ANSWER_S, step_s) + checkpoint_s:
+        draft.decide(SignalRanks(f"signal/{attempt.attempt}", attempt.attempt))
+    elif attempt.signalled_s is not None and waited > max(TERM_S, step_s) + checkpoint_s and kill_key not in draft.state.pending:
         draft.note("stop", f"no answer to SIGTERM after {waited:.0f} s: the attempt is killed")
         draft.decide(KillAttempt(kill_key, attempt.attempt))
-    elif waited > answer_s and attempt.signalled_s is None:
-        draft.decide(SignalRanks(f"signal/{attempt.attempt}", attempt.attempt))

@@ -9,9 +9,63 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sentinel.model.actions import Action
-from sentinel.model.attempts import Overrides, RankExit, ResumePoint
-from sentinel.model.findings import Finding
-from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
+from sentinel.model.facts_of_attempts import (
+    AttemptEnded,
+    AttemptLaunched,
+    AttemptStopping,
+    CheckpointCommitted,
+    CheckpointCondemned,
+    CheckpointsQuarantined,
+    FirstStep,
+    ReceiptSeen,
+)
+from sentinel.model.facts_of_incidents import (
+    BudgetRefilled,
+    FindingRecorded,
+    GaveUp,
+    IncidentMoved,
+    IncidentOpened,
+    PlanAdopted,
+    PlanDropped,
+    Restored,
+    RungJudged,
+    RungTaken,
+    StepsLost,
+)
+
+__all__ = [
+    "ActionAbandoned",
+    "ActionConfirmed",
+    "ActionDecided",
+    "AttemptEnded",
+    "AttemptLaunched",
+    "AttemptStopping",
+    "BudgetRefilled",
+    "CheckpointCommitted",
+    "CheckpointCondemned",
+    "CheckpointsQuarantined",
+    "Entry",
+    "Fact",
+    "FindingRecorded",
+    "FirstStep",
+    "GaveUp",
+    "Held",
+    "IncidentMoved",
+    "IncidentOpened",
+    "Noted",
+    "PlanAdopted",
+    "PlanDropped",
+    "ReceiptSeen",
+    "Restored",
+    "RunCreated",
+    "RunEnded",
+    "RungJudged",
+    "RungTaken",
+    "SourceChanged",
+    "StepsLost",
+    "StopAsked",
+    "SupervisorTookOver",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,143 +113,6 @@ class ActionAbandoned:
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptLaunched:
-    """The attempt exists from here on (its start was decided; the launcher makes it so)."""
-
-    attempt: int
-    resume: ResumePoint | None
-    overrides: Overrides
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReceiptSeen:
-    """The trainer said what is in force. `resumed_step` is where it really resumed."""
-
-    attempt: int
-    resumed_step: int
-    world_size: int
-
-
-@dataclass(frozen=True, slots=True)
-class FirstStep:
-    attempt: int
-    step: int
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointCommitted:
-    """A checkpoint with a manifest. `samples_end` is its data cursor; `seconds` what its save cost the trainer."""
-
-    attempt: int
-    step: int
-    path: str
-    samples_end: int
-    digest: str | None = None
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointCondemned:
-    """Not to be resumed from: its digests do not match, or it lies at or after an onset."""
-
-    step: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointsQuarantined:
-    """Every checkpoint above the step was moved aside; the run's newest is now at or below it."""
-
-    above_step: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptStopping:
-    """The end of this attempt is wanted (a plan, a person); its exit is no crash."""
-
-    attempt: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptEnded:
-    attempt: int
-    outcome: str  # finished | stopped | crashed | killed | lost
-    reason: str
-    last_step: int
-    last_step_s: float
-    ranks: tuple[RankExit, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FindingRecorded:
-    """`became` is the incident it opened or belongs to; None for severity info and for findings no rule wants."""
-
-    finding: Finding
-    became: int | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class IncidentOpened:
-    incident: Incident
-
-
-@dataclass(frozen=True, slots=True)
-class RungTaken:
-    incident: int
-    remedy: Remedy
-    intervention: bool  # counts against the budget
-    step: int  # the newest step when it was taken
-
-
-@dataclass(frozen=True, slots=True)
-class RungJudged:
-    incident: int
-    outcome: Outcome
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class IncidentMoved:
-    """A move in the incident's table; `reason` is the sentence a person reads."""
-
-    incident: int
-    to: IncidentState
-    reason: str
-    benign: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Restored:
-    """The run made its first step past the incident's break: training new ground again."""
-
-    incident: int
-    step: int
-
-
-@dataclass(frozen=True, slots=True)
-class StepsLost:
-    incident: int
-    steps: int
-
-
-@dataclass(frozen=True, slots=True)
-class PlanAdopted:
-    """The ordered actions that carry out a remedy; each is decided when the one before it is confirmed."""
-
-    incident: int | None
-    actions: tuple[Action, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PlanDropped:
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class StopAsked:
     by: str
 
@@ -219,22 +136,6 @@ class Noted:
 class Held:
     """Training is stopped and a person must decide."""
 
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetRefilled:
-    """Enough new steps were trained since the last intervention: the counts start again."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class GaveUp:
-    """Out of remedies. `then` is what becomes of the training: stop_now | hold | keep_training."""
-
-    incident: int
-    then: str
     reason: str
 
 

@@ -22,7 +22,7 @@ def merge(ranges: Iterable[SampleRange]) -> tuple[SampleRange, ...]:
 
 
 def bounded(ranges: Sequence[SampleRange], at_most: int = SKIPS_KEPT) -> tuple[SampleRange, ...]:
-    """Merged ranges, at most so many: the ones that lie nearest to each other are joined, and what lies between is skipped too."""
+    """Merged ranges, at most so many: those nearest to each other are joined, and what lies between them is skipped."""
     left = list(ranges)
     while len(left) > at_most:
         at = min(range(len(left) - 1), key=lambda n: left[n + 1].start - left[n].end)

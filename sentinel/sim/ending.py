@@ -19,14 +19,14 @@ def judge_ending(
     inspector: Inspector, must_finish: bool, steps: int, state: RunState, trainers: Mapping[int, SimTrainer]
 ) -> None:
     if must_finish and state.ended != "finished":
-        raise InvariantBroken("a repairable run finishes", f"it is {state.ended or state.held or state.label}: {state.end_reason}")
+        raise InvariantBroken("a repairable run finishes", f"it {state.ended or state.held or state.label}: {state.end_reason}")
     if not state.ended:
         return
     for incident in state.incidents:
         if incident.is_closed or state.ended == "stopped" or inspector.observe_only:
             continue
         if state.ended == "finished" or not any(page.at_s >= incident.detected_s for page in inspector.world.pages):
-            raise InvariantBroken("every incident ends", f"incident {incident.id} is {incident.state} after the run {state.ended}")
+            raise InvariantBroken("every incident ends", f"incident {incident.id} is {incident.state}, the run {state.ended}")
     if state.ended != "finished":
         return
     last = max(trainers)

@@ -4,7 +4,7 @@
     crash@step=80                  the rank raises               exit@step=80:code=3        it leaves with a code of PROTOCOL.md
     bad_data@sample=1600-2000      random bytes, whenever trained on; heals=fast|slow|never says how the weights take it
     nan_grad@step=90:length=1      so many gradients are NaN and gated          nan_state@step=90   every parameter becomes NaN
-    spike@step=90:length=6,height=2   a transient that leaves no wound          unstable@step=90    diverges unless the rate is low
+    spike@step=90:length=6,height=2   a transient that leaves no wound          unstable@step=90  diverges unless the rate is low
     slow@step=60:for=4             one slow step (seconds)       damaged_line@step=70       the step's line cannot be read
     bit_rot@step=100               that checkpoint rots          keeper_kill@step=40        the keeper dies, its ranks live on
     deaf@step=0                    the trainer ignores overrides, and its receipt says so

@@ -172,10 +172,10 @@ class Inspector:
         trainer = self._trainer_of(attempt)
         floor_s = self._policy.spec.detectors.hang.floor_s
         job = self.world.jobs.get(attempt)
-        if trainer is None or job is None or trainer.moved_s is None:
+        if trainer is None or job is None or trainer.voice.moved_s is None:
             return
         is_stuck = any(process.is_stopped for process in job.processes.values()) or not job.living_ranks
-        if not is_stuck and self.world.now_s - trainer.moved_s < floor_s:
+        if not is_stuck and self.world.now_s - trainer.voice.moved_s < floor_s:
             raise InvariantBroken("a blind supervisor kills no healthy job", f"attempt {attempt} moved, and was called hung")
 
     # After every turn of the loop.
@@ -198,7 +198,8 @@ class Inspector:
 
     def _is_moving(self, attempt: int) -> bool:
         trainer = self._trainer_of(attempt)
-        return trainer is not None and trainer.moved_s is not None and self.world.now_s - trainer.moved_s < STUCK_S / 3
+        moved_s = None if trainer is None else trainer.voice.moved_s
+        return moved_s is not None and self.world.now_s - moved_s < STUCK_S / 3
 
     def _judge_pages(self, now_s: float) -> None:
         for number, due_s in list(self._page_due.items()):

@@ -21,6 +21,7 @@ class NoProgram:
     def begin(self, job: Job) -> None: ...
 
     def heard(self, rank: int, number: int) -> bool:
+        del rank, number
         return False
 
     def died(self, rank: int) -> None: ...

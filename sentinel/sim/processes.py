@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM, Signals
+from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from typing import Literal, Protocol
 
-from sentinel.model.attempts import ExitReport, RankExit
+from sentinel.model.attempts import ExitReport
+from sentinel.sim.exits import Record, how, rank_exit
 from sentinel.sim.world import World
 
 TORCHRUN_LOOKS_S = 0.1
@@ -69,7 +70,7 @@ class Job:
     is_keeper_living: bool = True
     is_keeper_stopped: bool = False
     processes: dict[int, Process] = field(default_factory=dict)
-    records: dict[int, tuple[int, str | None]] = field(default_factory=dict)
+    records: dict[int, Record] = field(default_factory=dict)
     beating: set[int] = field(default_factory=set)
     command_status: int | None = None
     report: ExitReport | None = None
@@ -169,14 +170,14 @@ class Job:
             code = self.records.get(process.rank, (value, None))[0]
             if (code not in ORDERLY) and not self._killed:
                 self._failed.append(process.rank)
-                self._ends(f"rank {process.rank} {_how(code)}", KEEPER_GRACE_S)
+                self._ends(f"rank {process.rank} {how(code)}", KEEPER_GRACE_S)
             if value != 0:
                 self.world.after(TORCHRUN_LOOKS_S, self._close)
             for rank in self.living_ranks:
                 self.world.after(0.0, partial(self._tell_lost, rank))
         if process.pid == self._command_pid:
             self.command_status = value
-            self._ends(f"the command {_how(value)}", KEEPER_GRACE_S)
+            self._ends(f"the command {how(value)}", KEEPER_GRACE_S)
         self.world.after(TORCHRUN_LOOKS_S, self._look)
 
     def _tell_lost(self, rank: int) -> None:
@@ -245,29 +246,12 @@ class Job:
         """exit.json: records first, then what the keeper saw; a dead keeper saw nothing."""
         if self.report is not None or self.is_living:
             return
-        exits = []
-        for process in sorted((p for p in self.processes.values() if p.role == "rank"), key=lambda p: p.rank):
-            exits.append(self._rank_exit(process))
+        ranks = sorted((process for process in self.processes.values() if process.role == "rank"), key=lambda p: p.rank)
+        kept = self.is_keeper_living
+        exits = tuple(rank_exit(p.rank, p.value, self.records.get(p.rank), was_kept=kept) for p in ranks)
         killed = f"; {self._killed} of its processes were killed" if self._killed else ""
-        reason = f"{self._cause}{killed}" if self.is_keeper_living else f"its keeper (pid {self.keeper_pid}) died without a report"
-        first = self._failed[0] if self._failed and self.is_keeper_living else None
-        status = self.command_status if self.is_keeper_living else None
-        self.report = ExitReport(status, tuple(exits), first, reason)
+        reason = f"{self._cause}{killed}" if kept else f"its keeper (pid {self.keeper_pid}) died without a report"
+        first = self._failed[0] if self._failed and kept else None
+        self.report = ExitReport(self.command_status if kept else None, exits, first, reason)
         self.version += 1
         self.world.wake()
-
-    def _rank_exit(self, process: Process) -> RankExit:
-        if process.rank in self.records:
-            code, error = self.records[process.rank]
-            return RankExit(process.rank, code, None, "record", error)
-        if not self.is_keeper_living:
-            return RankExit(process.rank, None, None, "unknown")
-        value = process.value
-        assert value is not None, "a report is written when nothing lives"
-        if value < 0:
-            return RankExit(process.rank, None, -value, "reaped", _how(value))
-        return RankExit(process.rank, value, None, "reaped")
-
-
-def _how(value: int) -> str:
-    return f"ended with code {value}" if value >= 0 else f"was ended by signal {-value} ({Signals(-value).name})"

@@ -24,7 +24,8 @@ from sentinel.sim.launcher import SimLauncher
 from sentinel.sim.memory_journal import MemoryJournal
 from sentinel.sim.processes import Job
 from sentinel.sim.telemetry import SimTelemetry
-from sentinel.sim.trainer import Shape, SimTrainer
+from sentinel.sim.shape import Shape
+from sentinel.sim.trainer import SimTrainer
 from sentinel.sim.trouble import Trouble
 from sentinel.sim.world import EPOCH_S, Deed, SupervisorKilled, World
 

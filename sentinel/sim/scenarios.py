@@ -7,67 +7,80 @@ fault; those must train all their steps.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+import re
+from dataclasses import dataclass
 
 from sentinel.sim.faults import SOURCES, Fault, parse_fault
 from sentinel.sim.learning import Curve
-from sentinel.sim.run import Scenario
-from sentinel.sim.trainer import Shape
-
-Draw = Callable[[random.Random, Shape, int], str]
+from sentinel.sim.shape import Shape
 
 PLANS = ("healthy", "one", "several", "chaos", "hopeless")
 WEIGHTS = (8, 38, 26, 20, 8)
 GAP_STEPS = 110  # between repairable faults: a repair and its probation fit in between
 RETRIED = ("StartAttempt", "KillAttempt", "VerifyCheckpoint", "Quarantine", "Capture", "SendPage", "RequestStop")
 
-
-def _bad_data(dice: random.Random, shape: Shape, step: int) -> str:
-    start = step * shape.batch + dice.randrange(shape.batch)
-    return f"bad_data@sample={start}-{start + dice.randrange(40, 400)}:heals={dice.choice(('fast', 'slow', 'never'))}"
-
-
-def _rank(dice: random.Random, shape: Shape) -> int:
-    return dice.randrange(shape.ranks)
-
-
-REPAIRABLE: tuple[Draw, ...] = (
-    lambda dice, shape, step: f"kill@step={step}:rank={_rank(dice, shape)}",
-    lambda dice, shape, step: f"kill@step={step}:rank={_rank(dice, shape)}",
-    lambda dice, shape, step: f"hang@step={step}:rank={_rank(dice, shape)}",
-    lambda dice, shape, step: f"crash@step={step}:rank={_rank(dice, shape)}",
-    lambda dice, shape, step: f"keeper_kill@step={step}",
-    lambda dice, shape, step: f"slow@step={step}:for={dice.choice((2, 5, 9, 30))}",
-    lambda dice, shape, step: f"damaged_line@step={step}:length={dice.choice((1, 3))}",
-    lambda dice, shape, step: f"nan_grad@step={step}:length={dice.choice((1, 2, 4, 7))}",
-    lambda dice, shape, step: f"nan_state@step={step}",
-    lambda dice, shape, step: f"spike@step={step}:length={dice.choice((1, 2, 4, 12))},height={dice.choice((0.5, 2, 8))}",
-    _bad_data,
-    _bad_data,
-    _bad_data,
+# {step} {rank} {every} {samples} are drawn for the run's shape, {a|b} is one of the two.
+BAD_DATA = "bad_data@sample={samples}:heals={fast|slow|never}"
+REPAIRABLE = (
+    "kill@step={step}:rank={rank}",
+    "kill@step={step}:rank={rank}",
+    "hang@step={step}:rank={rank}",
+    "crash@step={step}:rank={rank}",
+    "keeper_kill@step={step}",
+    "slow@step={step}:for={2|5|9|30}",
+    "damaged_line@step={step}:length={1|3}",
+    "nan_grad@step={step}:length={1|2|4|7}",
+    "nan_state@step={step}",
+    "spike@step={step}:length={1|2|4|12},height={0.5|2|8}",
+    BAD_DATA,
+    BAD_DATA,
+    BAD_DATA,
 )
-BEYOND: tuple[Draw, ...] = (
+BEYOND = (
     *REPAIRABLE,
-    lambda dice, shape, step: f"exit@step={step}:code={dice.choice((1, 5, 77))}",
-    lambda dice, shape, step: f"exit@step={step}:code={dice.choice((3, 4))}",
-    lambda dice, shape, step: f"exit@step=0:code=1,attempt={dice.randrange(1, 4)}",
-    lambda dice, shape, step: f"kill@step={step}:attempt={dice.randrange(2, 4)}",
-    lambda dice, shape, step: f"hang@step={step}:attempt={dice.randrange(2, 4)}",
-    lambda dice, shape, step: f"bit_rot@step={step // shape.checkpoint_every * shape.checkpoint_every or shape.checkpoint_every}",
-    lambda dice, shape, step: f"unstable@step={step}",
-    lambda dice, shape, step: f"term@step={step}",
+    "exit@step={step}:code={1|5|77}",
+    "exit@step={step}:code={3|4}",
+    "exit@step=0:code=1,attempt={1|2|3}",
+    "kill@step={step}:attempt={2|3}",
+    "hang@step={step}:attempt={2|3}",
+    "bit_rot@step={every}",
+    "deaf@step=0:attempt={1|2|3}",
+    "unstable@step={step}",
+    "term@step={step}",
 )
-HOPELESS: tuple[Draw, ...] = (
-    lambda dice, shape, step: f"crash@step={step}:always",
-    lambda dice, shape, step: f"kill@step={step}:rank={_rank(dice, shape)}:always",
-    lambda dice, shape, step: f"hang@step={step}:rank={_rank(dice, shape)}:always",
-    lambda dice, shape, step: f"nan_state@step={step}:always",
-    lambda dice, shape, step: "exit@step=0:always",
-    lambda dice, shape, step: f"exit@step={step}:code=5:always",
-    lambda dice, shape, step: f"exit@step={step}:code=3:always",
-    lambda dice, shape, step: f"spike@step={step}:length=3,height=4:always",
-    lambda dice, shape, step: f"bit_rot@step={shape.checkpoint_every}:always",
+HOPELESS = (
+    "crash@step={step}:always",
+    "kill@step={step}:rank={rank}:always",
+    "hang@step={step}:rank={rank}:always",
+    "nan_state@step={step}:always",
+    "exit@step=0:always",
+    "exit@step={step}:code={3|4|5}:always",
+    "spike@step={step}:length=3,height=4:always",
+    "bit_rot@step={every}:always",
+    "deaf@step=0:always",
 )
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is simulated.
+
+    Attributes:
+        must_finish: every fault can be repaired by the policy, so the run has to train all its steps.
+        lines_per_poll: bound of one look at the stream.
+        hears: writes wake the supervisor; else it polls once a second, as on a network filesystem.
+    """
+
+    seed: int
+    shape: Shape
+    faults: tuple[Fault, ...] = ()
+    observe_only: bool = False
+    must_finish: bool = False
+    lines_per_poll: int = 5000
+    hears: bool = True
+
+    def __str__(self) -> str:
+        return "  ".join(fault.text for fault in self.faults) or "no fault"
 
 
 def draw_scenario(seed: int, long_history: bool = False) -> Scenario:
@@ -79,8 +92,9 @@ def draw_scenario(seed: int, long_history: bool = False) -> Scenario:
     observe_only = dice.random() < 0.06
     must_finish = plan in ("healthy", "one", "several") and not observe_only
     texts += _draw_supervisor_deaths(dice)
-    if dice.random() < 0.12:
-        texts.append(_draw_blindness(dice))
+    while dice.random() < 0.12:
+        source, seconds = dice.choice(SOURCES), dice.choice((3, 20, 90))
+        texts.append(f"blind@time={dice.randrange(1, 150)}:source={source},for={seconds}")
     if dice.random() < 0.1:
         texts.append(f"fails@action={dice.choice(RETRIED)}:times={dice.randrange(1, 4)},retry={dice.choice((1, 4))}")
     if plan == "chaos" and dice.random() < 0.2:
@@ -90,21 +104,13 @@ def draw_scenario(seed: int, long_history: bool = False) -> Scenario:
     if plan in ("chaos", "hopeless") and dice.random() < 0.3:
         texts += ["again@time=0:for=60", "again@time=0:for=20"][: dice.randrange(1, 3)]
     faults = tuple(parse_fault(text) for text in dict.fromkeys(texts))
-    return Scenario(
-        seed=seed,
-        shape=shape,
-        faults=faults,
-        observe_only=observe_only,
-        must_finish=must_finish and all(fault.kind not in ("stop", "again") for fault in faults),
-        lines_per_poll=dice.choice((5000, 5000, 7)),
-        hears=dice.random() < 0.7,
-    )
+    lines = dice.choice((5000, 5000, 7))
+    return Scenario(seed, shape, faults, observe_only, must_finish, lines, hears=dice.random() < 0.7)
 
 
 def _draw_shape(dice: random.Random, seed: int, long_history: bool) -> Shape:
-    steps = dice.randrange(700, 1100) if long_history else dice.randrange(110, 330)
     return Shape(
-        steps=steps,
+        steps=dice.randrange(700, 1100) if long_history else dice.randrange(110, 330),
         ranks=dice.choice((1, 2, 2, 4)),
         step_s=dice.choice((0.2, 0.4, 0.7, 1.1)),
         startup_s=dice.choice((1.0, 3.0, 8.0)),
@@ -121,16 +127,29 @@ def _draw_faults(dice: random.Random, shape: Shape, plan: str) -> list[str]:
         return dice.randrange(2, shape.steps)
 
     if plan == "one":
-        return [dice.choice(REPAIRABLE)(dice, shape, step())]
+        return [_fill(dice, shape, dice.choice(REPAIRABLE), step())]
     if plan == "several":
         places = range(dice.randrange(5, GAP_STEPS), shape.steps, GAP_STEPS)
-        return [dice.choice(REPAIRABLE)(dice, shape, place) for place in places]
+        return [_fill(dice, shape, dice.choice(REPAIRABLE), place) for place in places]
     if plan == "chaos":
         near = step()
-        return [dice.choice(BEYOND)(dice, shape, step() if dice.random() < 0.5 else near) for _ in range(dice.randrange(2, 7))]
+        where = [step() if dice.random() < 0.5 else near for _ in range(dice.randrange(2, 7))]
+        return [_fill(dice, shape, dice.choice(BEYOND), place) for place in where]
     if plan == "hopeless":
-        return [dice.choice(HOPELESS)(dice, shape, step())]
+        return [_fill(dice, shape, dice.choice(HOPELESS), step())]
     return []
+
+
+def _fill(dice: random.Random, shape: Shape, template: str, step: int) -> str:
+    """The template with everything in braces drawn."""
+    start = step * shape.batch + dice.randrange(shape.batch)
+    drawn = {
+        "step": str(step),
+        "rank": str(dice.randrange(shape.ranks)),
+        "every": str(max(1, step // shape.checkpoint_every) * shape.checkpoint_every),
+        "samples": f"{start}-{start + dice.randrange(40, 400)}",
+    }
+    return re.sub(r"\{([^}]*)\}", lambda found: drawn.get(found[1]) or dice.choice(found[1].split("|")), template)
 
 
 def _draw_supervisor_deaths(dice: random.Random) -> list[str]:
@@ -143,11 +162,3 @@ def _draw_supervisor_deaths(dice: random.Random) -> list[str]:
         side = "" if place == "time" else f",side={dice.choice(('before', 'after'))}"
         texts.append(f"supervisor_kill@{place}={at}:for={dice.choice((1, 5, 40))}{side}")
     return texts
-
-
-def _draw_blindness(dice: random.Random) -> str:
-    return f"blind@time={dice.randrange(1, 150)}:source={dice.choice(SOURCES)},for={dice.choice((3, 20, 90))}"
-
-
-def faults_text(faults: tuple[Fault, ...]) -> str:
-    return "  ".join(fault.text for fault in faults) or "no fault"

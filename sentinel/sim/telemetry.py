@@ -57,8 +57,8 @@ class SimTelemetry:
         trainer = self._trainer_of(self._attempt)
         if self._sees("metrics", out) and trainer is not None:
             self._read_stream(trainer, out)
-        if self._sees("heartbeats", out) and trainer is not None and trainer.beat_version != self._beat_version:
-            self._beat_version = trainer.beat_version
+        if self._sees("heartbeats", out) and trainer is not None and trainer.voice.beat_version != self._beat_version:
+            self._beat_version = trainer.voice.beat_version
             self._read_beats(trainer, out)
         if self._sees("checkpoints", out) and self._world.store.version != self._store_version:
             self._store_version = self._world.store.version
@@ -98,8 +98,8 @@ class SimTelemetry:
                 out.append(LauncherReading(view))
 
     def _read_stream(self, trainer: SimTrainer, out: list[Reading]) -> None:
-        end = min(len(trainer.stream), self._at_line + self._lines_per_poll)
-        for line in trainer.stream[self._at_line : end]:
+        end = min(len(trainer.voice.stream), self._at_line + self._lines_per_poll)
+        for line in trainer.voice.stream[self._at_line : end]:
             if line is None:
                 self._damaged += 1
                 if str(self._damaged).rstrip("0") == "1":
@@ -109,7 +109,7 @@ class SimTelemetry:
             else:
                 out.append(line)
         self._at_line = end
-        self.has_more = end < len(trainer.stream)
+        self.has_more = end < len(trainer.voice.stream)
 
     def _history(self, trainer: SimTrainer) -> tuple[StepReading, ...]:
         """The last steps of the surviving lineage before this attempt, oldest first."""
@@ -121,12 +121,12 @@ class SimTelemetry:
             if child is None:
                 break
             start = child.resumed.step if child.resumed else 0
-            steps = [line for line in child.stream if isinstance(line, StepReading) and start < line.step <= bound]
+            steps = [line for line in child.voice.stream if isinstance(line, StepReading) and start < line.step <= bound]
             found = [*steps, *found]
         return tuple(found[-HISTORY_LIMIT:])
 
     def _read_beats(self, trainer: SimTrainer, out: list[Reading]) -> None:
-        for rank, beat in sorted(trainer.beats.items()):
+        for rank, beat in sorted(trainer.voice.beats.items()):
             if self._beats.get(rank) != beat:
                 self._beats[rank] = beat
                 out.append(Heartbeat(self._attempt, rank, *beat))

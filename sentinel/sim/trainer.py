@@ -1,49 +1,30 @@
 """The simulated trainer: receipt, steps, beats, checkpoints, overrides, faults and exits as the bundled trainer has them.
 
-What it says lies in `stream`, as the readings that its lines would be parsed into (None for a line that cannot be read).
 Equal state, samples and settings give equal numbers, so a resume is bitwise. All ranks move together or not at all.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from signal import SIGKILL, SIGSTOP, SIGTERM
-from typing import Any
 
 from sentinel.launcher.spec_file import overrides_to_json
 from sentinel.model.attempts import AttemptSpec, SampleRange
-from sentinel.model.readings import EndReading, Phase, Receipt, StepReading, TrainerNote
+from sentinel.model.readings import Phase, Receipt, StepReading
 from sentinel.sim.faults import Fault
-from sentinel.sim.learning import HEALTHY, Curve, Weights, noise, update
-from sentinel.sim.order import Span, take, union
+from sentinel.sim.learning import HEALTHY, Weights, noise, update
+from sentinel.sim.order import Span, take
 from sentinel.sim.processes import Job
+from sentinel.sim.settings import Mailbox, Settings, in_force
+from sentinel.sim.shape import Shape
 from sentinel.sim.store import SimCheckpoint
 from sentinel.sim.trouble import Trouble
+from sentinel.sim.voice import Voice
 from sentinel.sim.world import Happening, World
 
-CONFIGURED = {"lr_scale": 1.0, "clip_norm": 1.0, "weight_decay": 0.1, "betas": [0.9, 0.95], "eps": 1e-8}
 PEER_LOST_S = 0.7  # a survivor notices a closed connection and leaves within about 1 s (measured)
 INTERRUPTS = ("kill", "hang", "crash", "exit")
-
-Line = StepReading | Receipt | TrainerNote | EndReading | None
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The run that is simulated. Times in seconds."""
-
-    steps: int = 300
-    batch: int = 16
-    ranks: int = 2
-    step_s: float = 0.5
-    startup_s: float = 4.0
-    first_step_s: float = 1.0
-    checkpoint_every: int = 25
-    save_s: float = 0.8
-    max_skipped: int = 100
-    curve: Curve = field(default_factory=lambda: Curve(1))
 
 
 class SimTrainer:
@@ -54,25 +35,18 @@ class SimTrainer:
         self.shape = shape
         self.spec = spec
         self.attempt = spec.attempt
-        self.stream: list[Line] = []
-        self.beats: dict[int, tuple[int, Phase, float]] = {}
-        self.beat_version = 0
+        self.voice = Voice(world, spec.attempt)
         self.trail: list[tuple[int, tuple[Span, ...]]] = []
         self.resumed: SimCheckpoint | None = None
         self.step = 0
         self.cursor = 0
-        self.skip: tuple[Span, ...] = ()
         self.weights: Weights = HEALTHY
         self.is_over = False
-        self.moved_s: float | None = None
-        self.on_resume: Callable[[int, SimCheckpoint | None], None] = lambda attempt, found: None
+        self.on_resume: Callable[[int, SimCheckpoint | None], None] = lambda *_: None
         self.hurt_since: dict[str, int] = {}
         self._trouble = trouble
-        self._settings: dict[str, Any] = dict(CONFIGURED)
-        self._interval = shape.checkpoint_every
-        self._until: dict[str, int] = {}
-        self._seen_version = world.overrides_version
-        self._seen_id: str | None = spec.overrides.id
+        self._settings = Settings(shape.checkpoint_every)
+        self._mailbox = Mailbox(world, spec.attempt, spec.overrides.id)
         self._is_told_to_stop = False
         self._is_deaf = False
         self._skipped_in_row = 0
@@ -83,7 +57,7 @@ class SimTrainer:
 
     def begin(self, job: Job) -> None:
         self.job = job
-        self._later(0.05, lambda: self._beat("init"))
+        self.world.after(0.05, lambda: self._beat("init"))
         self._pending = self.world.after(self.shape.startup_s, self._set_up)
 
     def heard(self, rank: int, number: int) -> bool:  # noqa: ARG002 - any rank's flag is everybody's at the next step
@@ -107,11 +81,8 @@ class SimTrainer:
             self.job.leave(rank, 1, "RuntimeError: connection closed by peer")
 
     def _abandon(self, rank: int) -> None:
-        if rank == 0 and self.stream:
-            self._say(EndReading(self.attempt, self.step, "failed"))
-
-    def _later(self, seconds: float, do: Any) -> None:
-        self.world.after(seconds, do)
+        if rank == 0 and self.voice.stream:
+            self.voice.end(self.step, "failed")
 
     # Start.
 
@@ -120,44 +91,24 @@ class SimTrainer:
         due = self._trouble.due(0, self.attempt)
         self._is_deaf = any(fault.kind == "deaf" for fault in due)
         if self._struck_down([fault for fault in due if fault.kind in INTERRUPTS]):
-            return
+            return None
         asked = self.spec.resume
         if asked is not None:
             found = self.world.store.choose_resume(asked.step, asked.digest)
             if found is None:
                 return self._leave_all(4, "DataError: no checkpoint under checkpoints can be trusted")
-            self._restore(found)
+            self.resumed, self._saved_step, self._skipped_in_row = found, found.step, found.skipped_in_row
+            self.step, self.cursor, self.weights, self._settings.skip = found.step, found.cursor, found.weights, found.skip
         self.on_resume(self.attempt, self.resumed)
         given = overrides_to_json(self.spec.overrides, self.attempt)
         if not self._is_deaf:
-            self._obey(given)
-        in_force = {} if self._is_deaf else {k: v for k, v in given.items() if v is not None and v is not False and v != {}}
+            self._settings.obey(given)
         digest = self.resumed.digest if self.resumed else None
-        self._say(Receipt(self.attempt, self.world.now_s, self.step, digest, self.shape.ranks, in_force, self._effective()))
+        said, effective = {} if self._is_deaf else in_force(given), self._settings.effective(self.cursor)
+        self.voice.say(Receipt(self.attempt, self.world.now_s, self.step, digest, self.shape.ranks, said, effective))
         if asked is not None and self.step != asked.step:
-            self._note("resumed_older", self.step, asked_step=asked.step)
-        self._next(self.shape.first_step_s)
-
-    def _restore(self, found: SimCheckpoint) -> None:
-        self.resumed = found
-        self.step, self.cursor, self.skip, self.weights = found.step, found.cursor, found.skip, found.weights
-        self._skipped_in_row = found.skipped_in_row
-        self._saved_step = found.step
-
-    def _obey(self, given: Mapping[str, Any]) -> None:
-        """A missing key leaves its setting as it is, null means as configured; a skip list only grows."""
-        for key in CONFIGURED:
-            if key in given:
-                self._settings[key] = CONFIGURED[key] if given[key] is None else given[key]
-                self._until.pop(key, None)
-        if "checkpoint_interval" in given:
-            self._interval = given["checkpoint_interval"] or self.shape.checkpoint_every
-        self._until |= dict(given.get("until") or {})
-        self.skip = union((*self.skip, *((a, b) for a, b in given.get("skip") or ())))
-
-    def _effective(self) -> dict[str, Any]:
-        ahead = [[max(a, self.cursor), b] for a, b in self.skip if b > self.cursor]
-        return {**self._settings, "checkpoint_interval": self._interval, "skip": ahead, "until": dict(self._until)}
+            self.voice.note("resumed_older", self.step, asked_step=asked.step)
+        return self._next(self.shape.first_step_s)
 
     # Steps.
 
@@ -171,9 +122,10 @@ class SimTrainer:
             return self._save(self._next)
         if request is not None:
             return self._stop(request)
-        if self._until:
-            self._lapse()
         step = self.step + 1
+        lapsed = self._settings.lapse(step)
+        if lapsed:
+            self.voice.note("override_lapsed", step, keys=lapsed, effective=self._settings.effective(self.cursor))
         due = self._trouble.due(step, self.attempt)
         self._beat("data", step)
         if due and self._struck_down([fault for fault in due if fault.kind in INTERRUPTS]):
@@ -189,26 +141,14 @@ class SimTrainer:
                 self.job.send(min(self.job.processes), SIGTERM)
         return None
 
-    def _lapse(self) -> None:
-        step = self.step + 1
-        lapsed = [key for key, end in self._until.items() if step >= end]
-        for key in lapsed:
-            del self._until[key]
-            if key == "checkpoint_interval":
-                self._interval = self.shape.checkpoint_every
-            else:
-                self._settings[key] = CONFIGURED[key]
-        if lapsed:
-            self._note("override_lapsed", step, keys=lapsed, effective=self._effective())
-
     def _done(self, step: int, due: list[Fault]) -> None:
         """The update is made: say so, save when it is time, go on."""
-        shape, clip = self.shape, float(self._settings["clip_norm"])
-        spans, behind = take(self.cursor, shape.batch, self.skip)
+        shape, settings = self.shape, self._settings
+        spans, behind = take(self.cursor, shape.batch, settings.skip)
         hurts = self._trouble.hurts(step, self.attempt, spans, shape.batch, due)
         for hurt in hurts:
             self.hurt_since.setdefault(hurt.fault, step)
-        made = update(shape.curve, self.weights, step, spans[0][0], hurts, float(self._settings["lr_scale"]), clip)
+        made = update(shape.curve, self.weights, step, spans[0][0], hurts, settings.lr_scale, settings.clip_norm)
         loss, norm, weights = made
         skipped = self._trouble.lasting("nan_grad", step, self.attempt) is not None
         if skipped:
@@ -220,72 +160,67 @@ class SimTrainer:
         self.step, self.cursor, self.weights = step, behind, weights
         self.trail.append((step, spans))
         usable = not skipped and loss - loss == 0.0 and norm - norm == 0.0
-        metrics = {"loss": loss, "grad_norm": norm, "lr": 1e-3 * float(self._settings["lr_scale"]), "skipped": float(not usable)}
+        metrics = {"loss": loss, "grad_norm": norm, "lr": 1e-3 * settings.lr_scale, "skipped": float(not usable)}
         if step == shape.steps:
             metrics["val_loss"] = loss
         samples = tuple(SampleRange(start, end) for start, end in spans)
         torn = self._trouble.lasting("damaged_line", step, self.attempt) is not None
-        self._say(None if torn else StepReading(self.attempt, step, self.world.now_s, samples, metrics))
+        self.voice.say(None if torn else StepReading(self.attempt, step, self.world.now_s, samples, metrics))
         self._skipped_in_row = 0 if usable else self._skipped_in_row + 1
         if self._skipped_in_row >= shape.max_skipped:
             return self._leave_all(5, f"NonFiniteError: step {step}: {self._skipped_in_row} updates in a row were not finite")
-        if step % self._interval == 0:
+        if step % settings.interval == 0:
             return self._save(self._next)
         return self._next()
 
     # Checkpoints, requests, ends.
 
-    def _save(self, then: Any) -> None:
+    def _save(self, then: Callable[[], None]) -> None:
         """Written aside for `save_s`, then committed by a rename; whoever is killed in between leaves a torn save."""
         if self._saved_step == self.step:
-            self._note("checkpoint_committed", self.step, seconds=0.0, path=f"checkpoints/step-{self.step:08d}")
-            return then()  # type: ignore[no-any-return]
+            self.voice.note("checkpoint_committed", self.step, seconds=0.0, path=f"checkpoints/step-{self.step:08d}")
+            return then()
         self._beat("checkpoint")
         self.world.store.begin_save(self.attempt, self.step)
         self._pending = self.world.after(self.shape.save_s, lambda: self._commit(then))
         return None
 
-    def _commit(self, then: Any) -> None:
+    def _commit(self, then: Callable[[], None]) -> None:
         if self.world.lease_attempt > self.attempt:
             return self._leave_all(1, "LeaseLostError: lease.json names a later attempt")
-        made = SimCheckpoint(
-            self.step, self.attempt, self.cursor, self.skip, self.weights, self._skipped_in_row, self.world.now_s
-        )
+        place = (self.step, self.attempt, self.cursor, self._settings.skip)
+        made = SimCheckpoint(*place, self.weights, self._skipped_in_row, self.world.now_s)
         made.is_rotten = self._trouble.rots(self.step)
         self.world.store.commit(made)
         self._saved_step = self.step
-        self._note("checkpoint_committed", self.step, seconds=self.shape.save_s, path=made.path, digest=made.digest)
-        return then()  # type: ignore[no-any-return]
+        self.voice.note("checkpoint_committed", self.step, seconds=self.shape.save_s, path=made.path, digest=made.digest)
+        return then()
 
     def _read_overrides(self) -> str | None:
         """Obey a changed overrides.json and answer it; the request to stop in it, if there is one."""
-        if self.world.overrides_version == self._seen_version:
+        given = self._mailbox.read()
+        if given is None:
             return None
-        self._seen_version = self.world.overrides_version
-        given = self.world.overrides_file or {}
-        if given.get("attempt") != self.attempt or given.get("id") == self._seen_id:
-            return None
-        self._seen_id = given.get("id")
-        step = self.step + 1
+        step, own = self.step + 1, given.get("id")
         if self._is_deaf:
-            self._note("override_refused", step, id=self._seen_id, reason="this trainer does not listen", keys=[])
+            self.voice.note("override_refused", step, id=own, reason="this trainer does not listen", keys=[])
             return None
-        self._obey(given)
-        self.world.did("obey", str(self._seen_id))
-        request = given.get("request")
-        self._note("override_applied", step, id=self._seen_id, effective=self._effective(), request=request)
+        self._settings.obey(given)
+        self.world.did("obey", str(own))
+        effective, request = self._settings.effective(self.cursor), given.get("request")
+        self.voice.note("override_applied", step, id=own, effective=effective, request=request)
         return request
 
     def _stop(self, request: str) -> None:
         def leave() -> None:
-            self._say(EndReading(self.attempt, self.step, "stopped_on_request"))
+            self.voice.end(self.step, "stopped_on_request")
             self._leave_all(6, None)
 
         return self._save(leave) if request == "stop_after_checkpoint" and self.step > 0 else leave()
 
     def _finish(self) -> None:
         def leave() -> None:
-            self._say(EndReading(self.attempt, self.step, "finished"))
+            self.voice.end(self.step, "finished")
             self._leave_all(0, None)
 
         return self._save(leave) if self._saved_step != self.step else leave()
@@ -314,26 +249,7 @@ class SimTrainer:
         for rank in self.job.living_ranks:
             self.job.leave(rank, code, error)
 
-    # What it says.
-
     def _beat(self, phase: Phase, step: int | None = None) -> None:
         """Every rank that can still run says where it is."""
-        beat = (self.step if step is None else step, phase, self.world.now_s)
-        for rank in self.job.living_ranks:
-            if not self.job.is_stuck(rank):
-                self.beats[rank] = beat
-        self.beat_version += 1
-        self.moved_s = self.world.now_s
-
-    def _note(self, event: str, step: int, **data: Any) -> None:
-        self._say(TrainerNote(self.attempt, event, step, self.world.now_s, data))
-
-    def _say(self, line: Line) -> None:
-        self.moved_s = self.world.now_s
-        self.stream.append(line)
-        self.world.wake()
-
-    def receipt_of(self) -> Receipt | None:
-        """Its receipt as written; None before it."""
-        first = self.stream[0] if self.stream else None
-        return first if isinstance(first, Receipt) else None
+        running = [rank for rank in self.job.living_ranks if not self.job.is_stuck(rank)]
+        self.voice.beat(running, self.step if step is None else step, phase)

@@ -80,7 +80,7 @@ class World:
         self._number = 0
         self._pids = 1000
         self._woken = False
-        self.on_deed: Callable[[Deed], None] = lambda deed: None
+        self.on_deed: Callable[[Deed], None] = lambda _: None
 
     def after(self, delay_s: float, do: Callable[[], None]) -> Happening:
         """Let `do` happen `delay_s` from now; things of the same moment happen in the order they were asked for."""

@@ -45,8 +45,8 @@ def draw(seed: int) -> Faults:
 
 def demo(place: Path, seed: int, options: list[str]) -> tuple[int, float, str]:
     start = time.monotonic()
-    words = [sys.executable, "-m", "sentinel", "demo", "--run-dir", str(place), "--steps", str(STEPS), "--seed", str(seed), *options]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=900)
+    words = [sys.executable, "-m", "sentinel", "demo", "--run-dir", str(place), "--steps", str(STEPS), "--seed", str(seed)]
+    done = subprocess.run([*words, *options], capture_output=True, text=True, timeout=900)
     return done.returncode, time.monotonic() - start, done.stdout + done.stderr
 
 
@@ -72,5 +72,6 @@ def test_three_drawn_faults_are_repaired(tmp_path: Path, seed: int) -> None:
     assert code == 0, said
     assert Supervised(unhurt, []).incidents() == []
     ratio = run.surviving()[STEPS]["val_loss"] / Supervised(unhurt, []).surviving()[STEPS]["val_loss"] - 1
-    print(f"seed {seed}: {seconds:.0f} s, held-out loss {ratio:+.2%} against the unhurt run, goodput {run.status()['goodput']:.1%}")
+    goodput = run.status()["goodput"]
+    print(f"seed {seed}: {seconds:.0f} s, held-out loss {ratio:+.2%} against the unhurt run, goodput {goodput:.1%}")
     assert abs(ratio) < CLOSE_RATIO

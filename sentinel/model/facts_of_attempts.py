@@ -1,0 +1,78 @@
+"""Facts about attempts and their checkpoints. How facts work is said in `facts`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sentinel.model.attempts import Overrides, RankExit, ResumePoint
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLaunched:
+    """The attempt exists from here on (its start was decided; the launcher makes it so)."""
+
+    attempt: int
+    resume: ResumePoint | None
+    overrides: Overrides
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptSeen:
+    """The trainer said what is in force. `resumed_step` is where it really resumed."""
+
+    attempt: int
+    resumed_step: int
+    world_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class FirstStep:
+    attempt: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointCommitted:
+    """A checkpoint with a manifest. `samples_end` is its data cursor; `seconds` what its save cost the trainer."""
+
+    attempt: int
+    step: int
+    path: str
+    samples_end: int
+    digest: str | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointCondemned:
+    """Not to be resumed from: its digests do not match, or it lies at or after an onset."""
+
+    step: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointsQuarantined:
+    """Every checkpoint above the step was moved aside; the run's newest is now at or below it."""
+
+    above_step: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptStopping:
+    """The end of this attempt is wanted (a plan, a person); its exit is no crash."""
+
+    attempt: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnded:
+    attempt: int
+    outcome: str  # finished | stopped | crashed | killed | lost
+    reason: str
+    last_step: int
+    last_step_s: float
+    ranks: tuple[RankExit, ...] = ()

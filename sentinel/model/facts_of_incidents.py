@@ -1,0 +1,91 @@
+"""Facts about what is wrong and what is done about it. How facts work is said in `facts`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sentinel.model.actions import Action
+from sentinel.model.findings import Finding
+from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
+
+
+@dataclass(frozen=True, slots=True)
+class FindingRecorded:
+    """`became` is the incident it opened or belongs to; None for severity info and for findings no rule wants."""
+
+    finding: Finding
+    became: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentOpened:
+    incident: Incident
+
+
+@dataclass(frozen=True, slots=True)
+class RungTaken:
+    incident: int
+    remedy: Remedy
+    intervention: bool  # counts against the budget
+    step: int  # the newest step when it was taken
+
+
+@dataclass(frozen=True, slots=True)
+class RungJudged:
+    incident: int
+    outcome: Outcome
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentMoved:
+    """A move in the incident's table; `reason` is the sentence a person reads."""
+
+    incident: int
+    to: IncidentState
+    reason: str
+    benign: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The run made its first step past the incident's break: training new ground again."""
+
+    incident: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepsLost:
+    incident: int
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAdopted:
+    """The ordered actions that carry out a remedy; each is decided when the one before it is confirmed."""
+
+    incident: int | None
+    actions: tuple[Action, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDropped:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRefilled:
+    """Enough new steps were trained since the last intervention: the counts start again."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """Out of remedies. `then` is what becomes of the training: stop_now | hold | keep_training."""
+
+    incident: int
+    then: str
+    reason: str

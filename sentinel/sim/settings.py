@@ -1,0 +1,81 @@
+"""The settings a simulated trainer runs under: configured ones, overrides laid over them, and what its receipt says of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sentinel.sim.order import Span, union
+from sentinel.sim.world import World
+
+CONFIGURED: dict[str, Any] = {"lr_scale": 1.0, "clip_norm": 1.0, "weight_decay": 0.1, "betas": [0.9, 0.95], "eps": 1e-8}
+
+
+class Settings:
+    """`skip` is part of a checkpoint; everything else is said anew at each launch."""
+
+    def __init__(self, checkpoint_every: int) -> None:
+        self.interval = checkpoint_every
+        self.skip: tuple[Span, ...] = ()
+        self._checkpoint_every = checkpoint_every
+        self._values = dict(CONFIGURED)
+        self._until: dict[str, int] = {}
+
+    @property
+    def lr_scale(self) -> float:
+        return float(self._values["lr_scale"])
+
+    @property
+    def clip_norm(self) -> float:
+        return float(self._values["clip_norm"])
+
+    def obey(self, given: Mapping[str, Any]) -> None:
+        """A missing key leaves its setting as it is, null means as configured; a skip list only grows."""
+        for key, configured in CONFIGURED.items():
+            if key in given:
+                self._values[key] = configured if given[key] is None else given[key]
+                self._until.pop(key, None)
+        if "checkpoint_interval" in given:
+            self.interval = given["checkpoint_interval"] or self._checkpoint_every
+        self._until |= dict(given.get("until") or {})
+        self.skip = union((*self.skip, *((start, end) for start, end in given.get("skip") or ())))
+
+    def lapse(self, step: int) -> list[str]:
+        """Names of the settings that no longer hold at this step."""
+        lapsed = [key for key, end in self._until.items() if step >= end]
+        for key in lapsed:
+            del self._until[key]
+            if key == "checkpoint_interval":
+                self.interval = self._checkpoint_every
+            else:
+                self._values[key] = CONFIGURED[key]
+        return lapsed
+
+    def effective(self, cursor: int) -> dict[str, Any]:
+        ahead = [[max(start, cursor), end] for start, end in self.skip if end > cursor]
+        return {**self._values, "checkpoint_interval": self.interval, "skip": ahead, "until": dict(self._until)}
+
+
+def in_force(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a receipt repeats of its spec's overrides: every key that asks for something."""
+    return {key: value for key, value in given.items() if value is not None and value is not False and value != {}}
+
+
+class Mailbox:
+    """overrides.json as one attempt reads it: each change once, nothing that names another attempt or was obeyed before."""
+
+    def __init__(self, world: World, attempt: int, seen_id: str | None) -> None:
+        self._world = world
+        self._attempt = attempt
+        self._seen_id = seen_id
+        self._seen_version = world.overrides_version
+
+    def read(self) -> Mapping[str, Any] | None:
+        if self._world.overrides_version == self._seen_version:
+            return None
+        self._seen_version = self._world.overrides_version
+        given = self._world.overrides_file or {}
+        if given.get("attempt") != self._attempt or given.get("id") == self._seen_id:
+            return None
+        self._seen_id = given.get("id")
+        return given

@@ -1,0 +1,23 @@
+"""The run that is simulated: how long, how fast, how often saved. Times in seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sentinel.sim.learning import Curve
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """`batch` in samples a step over all ranks; `max_skipped` updates in a row may be non-finite before it leaves with 5."""
+
+    steps: int = 300
+    batch: int = 16
+    ranks: int = 2
+    step_s: float = 0.5
+    startup_s: float = 4.0
+    first_step_s: float = 1.0
+    checkpoint_every: int = 25
+    save_s: float = 0.8
+    max_skipped: int = 100
+    curve: Curve = field(default_factory=lambda: Curve(1))
