@@ -132,9 +132,15 @@ class Incident:
 
     @property
     def limit_step(self) -> int | None:
-        """No checkpoint at or after this step is resumed from while it is open; None for a failure that has no onset."""
+        """No checkpoint at or after this step is resumed from while it is open; None for a failure that has no onset.
+
+        A loss that is no number may come from its batch, or from weights that the update before it broke: then the
+        checkpoint just before the onset is as bad, and only the one before that is surely clean.
+        """
         steps = [step for step in (self.onset_step, self.earliest_step) if step is not None]
-        return min(steps) if self.is_numeric and steps else None
+        if not self.is_numeric or not steps:
+            return None
+        return max(1, min(steps) - (self.kind is Kind.NON_FINITE))
 
     @property
     def is_waiting(self) -> bool:

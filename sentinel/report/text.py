@@ -7,7 +7,7 @@ from typing import Any
 
 from sentinel.report.tables import cell, rounded_parts, text_table
 
-INCIDENT_HEADER = ("incident", "kind", "state", "onset", "detected", "remedy", "outcome", "steps lost", "seconds lost")
+INCIDENT_HEADER = ("incident", "onset", "detected", "remedy", "outcome", "steps lost", "s lost")  # fits 80 columns
 CONDITIONS = ("then", "until")  # keys of a rung that say when, not what
 
 
@@ -47,16 +47,13 @@ def incidents_text(incidents: Sequence[Mapping[str, Any]]) -> str:
 
 
 def incident_row(incident: Mapping[str, Any]) -> tuple[object, ...]:
-    """One row under `INCIDENT_HEADER`. Seconds lost are its time to recover."""
-    last = incident["remedies"][-1] if incident["remedies"] else None
+    """Seconds lost: from the moment the fault was first visible until the run made new ground again."""
     return (
-        incident["id"],
-        incident["kind"],
-        incident["state"],
+        f"{incident['id']} {incident['kind']}",
         incident["onset_step"],
         incident["detected_step"],
         remedy_words(incident),
-        last["outcome"] if last else None,
+        incident["state"],
         incident["steps_lost"],
         incident["time_to_recover_s"],
     )
@@ -77,13 +74,13 @@ def incident_story(incident: Mapping[str, Any]) -> list[str]:
 
 
 def remedy_words(incident: Mapping[str, Any]) -> str | None:
-    """The rungs that were tried, in order: 'wait, rollback + skip'."""
+    """The rungs that were tried, in order: 'wait, rollback+skip'."""
     return ", ".join(rung_words(remedy) for remedy in incident["remedies"]) or None
 
 
 def rung_words(remedy: Mapping[str, Any]) -> str:
-    """What a rung does, without its conditions: 'rollback + skip'."""
-    return " + ".join(word for word in remedy["words"] if word not in CONDITIONS)
+    """What a rung does, without its conditions: 'rollback+skip'."""
+    return "+".join(word for word in remedy["words"] if word not in CONDITIONS)
 
 
 def ledger_words(ledger_s: Mapping[str, float]) -> str:

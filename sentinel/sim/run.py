@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from sentinel.daemon import Daemon
 from sentinel.engine import Engine
@@ -18,13 +18,14 @@ from sentinel.model.facts import Entry
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
 from sentinel.sim.actions import Failures, SimRunner
+from sentinel.sim.ending import judge_ending
 from sentinel.sim.faults import EFFECT, JOURNAL, TIME, Fault
 from sentinel.sim.invariants import Inspector, InvariantBroken
 from sentinel.sim.launcher import SimLauncher
 from sentinel.sim.memory_journal import MemoryJournal
 from sentinel.sim.processes import Job
+from sentinel.sim.scenarios import Scenario, draw_scenario
 from sentinel.sim.telemetry import SimTelemetry
-from sentinel.sim.shape import Shape
 from sentinel.sim.trainer import SimTrainer
 from sentinel.sim.trouble import Trouble
 from sentinel.sim.world import EPOCH_S, Deed, SupervisorKilled, World
@@ -33,21 +34,10 @@ COMMAND = ("train",)
 SAME_MOMENT_TURNS_MAX = 2000
 CAPABILITIES = ("skip", "live_overrides")
 SESSIONS_MAX = 400
+UNTIL_S = 4 * 3600.0
+LONG_HISTORY_STEPS = 100
 
 MakeEngine = Callable[[Policy], Engine]
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """What is simulated. `must_finish`: every fault can be repaired by the policy, so the run has to train all its steps."""
-
-    seed: int
-    shape: Shape
-    faults: tuple[Fault, ...] = ()
-    observe_only: bool = False
-    must_finish: bool = False
-    lines_per_poll: int = 5000
-    hears: bool = True  # writes wake the supervisor; else it polls once a second
 
 
 @dataclass(frozen=True)
@@ -69,6 +59,11 @@ class Result:
     @property
     def ok(self) -> bool:
         return not self.broken
+
+    @property
+    def reproduce(self) -> str:
+        """One line that says what broke and how to see it again."""
+        return f"{self.broken or self.outcome}; faults: {self.scenario}; sentinel drill --seed {self.scenario.seed}"
 
 
 @dataclass
@@ -116,6 +111,7 @@ class Simulation:
         self._make_engine = make_engine
         self._check_fold = check_fold
         self._daemon: Daemon | None = None
+        self._judged: RunState | None = None
         self._again = [fault for fault in scenario.faults if fault.kind == "again"]
         for fault in scenario.faults:
             if fault.place == TIME and fault.kind != "again":
@@ -132,7 +128,8 @@ class Simulation:
                     break
             if self._check_fold:
                 self.inspector.judge_fold(engine)
-            self._judge_end(engine.state)
+            shape, must_finish = self.scenario.shape, self.scenario.must_finish
+            judge_ending(self.inspector, must_finish, shape.steps, engine.state, self.trainers)
         except InvariantBroken as found:
             broken = str(found)
         state = self.inspector.state
@@ -189,8 +186,6 @@ class Simulation:
                 raise InvariantBroken("no endless loop", f"{at_once} turns without letting time pass")
             world.advance(timeout_s, wakes=self.scenario.hears)
 
-    _judged: RunState | None = None
-
     def _person_starts_again(self, engine: Engine) -> bool:
         if not self._again or engine.state.ended in ("finished", ""):
             return False
@@ -232,13 +227,15 @@ class Simulation:
 
         return {"stop": stop, "blind": blind, "supervisor_kill": kill}[fault.kind]
 
-    def _judge_end(self, state: RunState) -> None:
-        from sentinel.sim.ending import judge_ending
-
-        judge_ending(self.inspector, self.scenario.must_finish, self.scenario.shape.steps, state, self.trainers)
-
 
 def run_scenario(
-    scenario: Scenario, policy: Policy, until_s: float, make_engine: MakeEngine = Engine, check_fold: bool = True
+    scenario: Scenario, policy: Policy, until_s: float = UNTIL_S, make_engine: MakeEngine = Engine, check_fold: bool = True
 ) -> Result:
-    return Simulation(replace(scenario), policy, make_engine, check_fold).run(until_s)
+    """Simulate one scenario. `make_engine` lets a test put a broken engine in its place."""
+    return Simulation(scenario, policy, make_engine, check_fold).run(until_s)
+
+
+def run_seed(seed: int, policy: Policy, until_s: float = UNTIL_S, make_engine: MakeEngine = Engine) -> Result:
+    """Simulate what this seed draws; the run is as long as the policy's detectors need."""
+    long_history = policy.spec.detectors.spike.min_history_steps > LONG_HISTORY_STEPS
+    return run_scenario(draw_scenario(seed, long_history), policy, until_s, make_engine)

@@ -186,7 +186,7 @@ def test_a_new_demonstration_runs_and_tells_how_it_went(
     assert demo.run_demo(options(tmp_path)) == 0
     assert supervised.requests[0].policy == "demo"
     told = capsys.readouterr().out
-    for expected in ("incident", "rollback + skip", "Goodput", "whole", str(tmp_path / "demo/sentinel.db"), "report.md"):
+    for expected in ("incident", "rollback+skip", "Goodput", "whole", str(tmp_path / "demo/sentinel.db"), "report.md"):
         assert expected in told
 
 

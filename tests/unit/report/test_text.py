@@ -52,9 +52,9 @@ def test_incidents_as_a_table_and_as_stories(tmp_path: Path) -> None:
     text = incidents_text(read_incidents(write_run(tmp_path / "run")))
     header, _, crash, spike, *rest = text.splitlines()
     assert header.split("  ")[0] == "incident"
-    assert crash.split() == ["1", "crash", "recovered", "-", "132", "resume", "worked", "32", "12.0"]
+    assert crash.split() == ["1", "crash", "-", "132", "resume", "recovered", "32", "12.0"]
     assert spike.split() == ["2", "spike", "recovered", "379", "380", "wait,", "rollback", "+", "skip", "worked", "34", "14.0"]
-    assert "  rung 2 (rollback + skip, attempt 3): roll back to step 350; skip samples" in rest
+    assert "  rung 2 (rollback+skip, attempt 3): roll back to step 350; skip samples" in rest
     assert incidents_text([]) == "no incidents"
 
 
@@ -81,7 +81,7 @@ def test_the_report_has_every_part(tmp_path: Path) -> None:
     text = path.read_text()
     for expected in ("# Run demo: finished", "## Incidents", "## Goodput", "## Attempts", str(run_dir / "sentinel.db")):
         assert expected in text
-    assert "| 1 | crash | recovered | - | 132 | resume | worked | 32 | 12.0 |" in text
+    assert "| 1 crash | - | 132 | resume | recovered | 32 | 12.0 |" in text
     assert "held-out loss: 1.8750 at step 600" in text
     assert "python3 -m trainer --steps 600" in text
 

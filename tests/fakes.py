@@ -1,0 +1,91 @@
+"""Doubles for the edges of the loop, each readable at a glance: a clock set by hand, a journal in memory, a runner that waits
+to be told how an action ended, telemetry that says what it was given."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from sentinel.model.actions import Action
+from sentinel.model.events import ActionDone, ActionFailed
+from sentinel.model.facts import Entry, Fact
+from sentinel.model.readings import Reading
+
+
+class ManualClock:
+    """`clock.Clock`; time passes by `advance` and by waiting, which sets nothing and returns at once."""
+
+    def __init__(self, now_s: float = 1000.0) -> None:
+        self.at_s = now_s
+        self.waited: list[float] = []
+
+    def now_s(self) -> float:
+        return self.at_s
+
+    def wall_s(self) -> float:
+        return self.at_s
+
+    def advance(self, seconds: float) -> None:
+        assert seconds >= 0, "a session clock does not run backwards"
+        self.at_s += seconds
+
+    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+        self.waited.append(timeout_s)
+        if not event.is_set():
+            self.advance(timeout_s)
+        return event.is_set()
+
+
+class MemoryLog:
+    """`daemon.FactLog`: the batches in the order they were written; `failing` makes the next append raise it."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.failing: Exception | None = None
+
+    def append(self, at_s: float, facts: Sequence[Fact], epoch: int) -> tuple[Entry, ...]:
+        if self.failing is not None:
+            raise self.failing
+        new = tuple(Entry(len(self.entries) + n, at_s, epoch, fact) for n, fact in enumerate(facts, 1))
+        self.entries += new
+        return new
+
+
+class HeldRunner:
+    """`daemon.Runner`: keeps what it was given; `done` and `failed` say how the oldest action of that kind ended."""
+
+    def __init__(self) -> None:
+        self.submitted: list[Action] = []
+        self._outcomes: list[ActionDone | ActionFailed] = []
+
+    def submit(self, action: Action) -> None:
+        self.submitted.append(action)
+
+    def outcomes(self) -> Sequence[ActionDone | ActionFailed]:
+        out, self._outcomes = self._outcomes, []
+        return out
+
+    def done(self, key: str, detail: str = "") -> None:
+        self._outcomes.append(ActionDone(key, detail))
+
+    def failed(self, key: str, reason: str = "no", retry_in_s: float | None = None) -> None:
+        self._outcomes.append(ActionFailed(key, reason, retry_in_s))
+
+    @property
+    def keys(self) -> list[str]:
+        return [action.key for action in self.submitted]
+
+
+class GivenTelemetry:
+    """`daemon.Telemetry`: each poll says the next batch that was put in `batches`."""
+
+    def __init__(self) -> None:
+        self.followed: list[int] = []
+        self.batches: list[list[Reading]] = []
+        self.has_more = False
+
+    def follow(self, attempt: int) -> None:
+        self.followed.append(attempt)
+
+    def poll(self, now_s: float) -> Sequence[Reading]:
+        return self.batches.pop(0) if self.batches else []

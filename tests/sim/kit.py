@@ -1,0 +1,33 @@
+"""Shorthands for tests of the simulator and of the engine inside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from sentinel.policy.schema import Policy
+from sentinel.policy_file import load_policy, shipped_policy_path
+from sentinel.sim.faults import parse_fault
+from sentinel.sim.run import Result, run_scenario
+from sentinel.sim.scenarios import Scenario
+from sentinel.sim.shape import Shape
+
+HERE = Path(__file__).parent
+SHORT = Shape(steps=200, step_s=0.4, startup_s=2.0, checkpoint_every=20)
+
+
+@cache
+def policy_named(name: str) -> Policy:
+    """A shipped policy, or one of the files beside this one."""
+    own = HERE / f"{name}.yaml"
+    return load_policy(own if own.exists() else shipped_policy_path(name))
+
+
+def simulate(*faults: str, policy: str = "demo", shape: Shape = SHORT, until_s: float = 4 * 3600.0, **more: object) -> Result:
+    scenario = Scenario(seed=1, shape=shape, faults=tuple(parse_fault(text) for text in faults))
+    return run_scenario(replace(scenario, **more), policy_named(policy), until_s)  # type: ignore[arg-type]
+
+
+def kinds_and_states(result: Result) -> list[tuple[str, str]]:
+    return [(str(incident.kind), str(incident.state)) for incident in result.state.incidents]
