@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from sentinel.errors import SentinelError
+from sentinel.errors import SentinelError, UsageError
 
 app = typer.Typer(
     name="sentinel",
@@ -99,6 +99,28 @@ def stop(
     from sentinel.stop import stop_run
 
     print(stop_run(run_dir, timeout))
+
+
+@app.command()
+def drill(
+    file: Annotated[Path | None, typer.Argument(help="A drill file, or the name of a shipped drill.", metavar="FILE")] = None,
+    seed: Annotated[int | None, typer.Option(help="Draw run and faults from this number instead.", min=0)] = None,
+    until: Annotated[str | None, typer.Option(help="Simulate at most so long, as in 4h.")] = None,
+    policy: Annotated[str, typer.Option(help="With --seed: a policy file, or the name of a shipped one.")] = "demo",
+    as_json: Json = False,
+) -> None:
+    """Rehearse a policy in a simulated run, without a trainer: what would break, what would be done, was it right.
+
+    Exit codes: 0 as expected and every invariant held, 1 not so, 2 a bad drill file.
+    """
+    from sentinel.sim.drill import drill_file, drill_seed, read_until
+
+    if (file is None) == (seed is None):
+        raise UsageError("drill needs one of FILE and --seed N, as in: sentinel drill policies/drills/kill.yaml")
+    until_s = None if until is None else read_until(until)
+    report = drill_file(file, until_s) if file is not None else drill_seed(seed or 0, until_s, policy)
+    print(_dump(report.document) if as_json else report.text)
+    raise typer.Exit(0 if report.ok else 1)
 
 
 @policy_app.command("check")

@@ -107,9 +107,12 @@ def report_of(signal: int | None = None, code: int | None = None, ranks: int = 2
 
 
 class Bench:
-    """Attributes: `now_s`, `facts` (all of the run), `entries` (the journal), `stream` (what the current attempt wrote)."""
+    """Attributes: `now_s`, `facts` (all of the run), `entries` (the journal), `stream` (what the current attempt wrote).
 
-    def __init__(self, policy: Policy | None = None, observe_only: bool = False) -> None:
+    `dies_after`: the supervisor is killed after so many events, whatever it is doing, and another one starts.
+    """
+
+    def __init__(self, policy: Policy | None = None, observe_only: bool = False, dies_after: int = 0) -> None:
         self.policy = policy or build_policy()
         self.observe_only = observe_only
         self.now_s = 1000.0
@@ -118,6 +121,7 @@ class Bench:
         self.stream: list[Reading] = []
         self.directories: dict[int, CheckpointReading] = {}
         self.folded = RunState()
+        self.told, self.dies_after = 0, dies_after
         self.start()
 
     # The supervisor.
@@ -152,6 +156,9 @@ class Bench:
         for fact in facts:
             self.folded = evolve(self.folded, self.now_s, fact)
         assert self.folded == self.engine.state, "the journal folds to what the engine believes"
+        self.told += 1
+        if self.told == self.dies_after:
+            self.die()
         return facts
 
     def tick(self, seconds: float = 1.0) -> tuple[f.Fact, ...]:

@@ -6,14 +6,17 @@
 
 from __future__ import annotations
 
+import importlib.resources
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sentinel.engine import evolve
+from sentinel.errors import UsageError
 from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
+from sentinel.policy.quantities import Malformed, parse_duration
 from sentinel.policy_file import load_policy, shipped_policy_path
 from sentinel.report.documents import incident_document
 from sentinel.sim.drill_file import UNTIL_S, Drill, Expected, ExpectedIncident, read_drill
@@ -77,11 +80,28 @@ class DrillReport:
         }
 
 
-def drill_file(path: Path) -> DrillReport:
-    """Run a drill file. Raises UsageError or PolicyError for a file that is no drill."""
-    drill: Drill = read_drill(path)
+def shipped_drills() -> tuple[str, ...]:
+    """Names of the drills that come with sentinel."""
+    entries = importlib.resources.files("policies").joinpath("drills").iterdir()
+    return tuple(sorted(entry.name.removesuffix(".yaml") for entry in entries if entry.name.endswith(".yaml")))
+
+
+def read_until(text: str) -> float:
+    """`4h` in seconds. Raises UsageError."""
+    try:
+        return parse_duration(text)
+    except Malformed as malformed:
+        raise UsageError(f"--until {text}: {malformed}; {malformed.remedy}") from None
+
+
+def drill_file(path: Path, until_s: float | None = None) -> DrillReport:
+    """Run a drill file, or the shipped drill of that name. Raises UsageError or PolicyError for what is no drill."""
+    place = path
+    if not path.exists() and path.stem in shipped_drills():
+        place = Path(str(importlib.resources.files("policies").joinpath("drills", f"{path.stem}.yaml")))
+    drill: Drill = read_drill(place)
     policy = load_policy(shipped_policy_path(drill.policy))
-    result = run_scenario(drill.scenario, policy, drill.until_s)
+    result = run_scenario(drill.scenario, policy, drill.until_s if until_s is None else until_s)
     return DrillReport(drill.name, drill.policy, result, differences(drill.expected, result), f"sentinel drill {path}")
 
 

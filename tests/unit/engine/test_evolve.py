@@ -136,10 +136,9 @@ def test_a_launch_forgets_checkpoints_above_its_resume_step_and_the_findings_of_
     ],
 )
 def test_launches_that_gain_no_step_are_counted_in_a_row(before: tuple[f.Fact, ...], end: f.AttemptEnded, stuck: int) -> None:
-    state = fold(launched(1), ended(1, 0), launched(1), state=None)
+    state = fold(launched(1), f.FirstStep(1, 1), ended(1, 10), launched(2), ended(2, 10), launched(2))
     assert state.without_progress == 1
-    state = fold(launched(1), f.FirstStep(1, 1), ended(1, 10), f.AttemptLaunched(2, None, Overrides(), "x"))
-    state = fold(ended(2, 10), launched(2), *before, end, state=state)
+    state = fold(*before, end, state=state)
     assert state.without_progress == stuck
 
 
