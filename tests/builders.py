@@ -81,11 +81,13 @@ POLICY: dict[str, Any] = {
 }
 
 
-def build_policy(playbooks: Mapping[str, Any] | None = None, **spec: Any) -> Policy:
-    """The bench's policy with some playbooks, and some parts of `spec`, replaced."""
+def build_policy(playbooks: Mapping[str, Any] | None = None, without: tuple[str, ...] = (), **spec: Any) -> Policy:
+    """The bench's policy with some playbooks, and some parts of `spec`, replaced; `without` takes playbooks out."""
     plain = deepcopy(POLICY)
     plain["spec"]["playbooks"] |= dict(playbooks or {})
     plain["spec"] |= spec
+    for name in without:
+        del plain["spec"]["playbooks"][name]
     return Policy.model_validate(plain)
 
 

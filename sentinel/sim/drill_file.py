@@ -140,7 +140,7 @@ class _Reader:
     def _incident(self, raw: object, path: str) -> ExpectedIncident:
         fields = self._mapping(raw, path, INCIDENT_KEYS)
         kind = self._word(fields, path, "kind", tuple(map(str, Kind)))
-        if kind is None:
+        if "kind" not in fields:
             self._add(path, "which kind of incident is expected?", "write kind: crash, for example")
         remedies = None
         if "remedies" in fields:

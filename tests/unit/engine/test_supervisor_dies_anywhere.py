@@ -13,7 +13,7 @@ from sentinel.engine import evolve
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model.state import RunState
-from tests.builders import Bench
+from tests.builders import Bench, build_policy
 
 Story = Callable[[Bench], None]
 
@@ -204,15 +204,13 @@ def test_a_person_who_starts_a_failed_run_again_gets_a_launch() -> None:
 
 
 def test_a_policy_changed_between_two_sessions_may_have_lost_the_playbook() -> None:
-    from tests.builders import build_policy
-
     bench = Bench().launched()
     bench.steps(1, 60)
     bench.steps(61, 62, loss=8.0)
     assert bench.incident.is_waiting
     rules = [{"alert": "Crash", "on": "crash", "playbook": "other"}]
     page = [{"page": {"severity": "critical"}, "then": "stop_now"}]
-    bench.policy = build_policy(rules=rules, playbooks={"other": page})
+    bench.policy = build_policy(rules=rules, playbooks={"other": page}, without=("numeric",))
     bench.die()
     bench.steps(63, 80, loss=8.0)
     bench.exits(signal=9)

@@ -1,0 +1,84 @@
+"""The shipped drills pass, and a drill file with mistakes says where they are."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sentinel.errors import PolicyError
+from sentinel.sim.drill import drill_file, drill_seed, shipped_drills
+
+DRILLS = Path(__file__).parents[2] / "policies" / "drills"
+
+
+@pytest.mark.parametrize("name", shipped_drills())
+def test_shipped_drills_pass(name: str) -> None:
+    report = drill_file(DRILLS / f"{name}.yaml")
+    assert report.ok, report.text
+
+
+def test_the_drills_that_ship_cover_what_the_readme_promises() -> None:
+    assert set(shipped_drills()) >= {"kill", "hang", "poisoned-data", "nan", "crash-loop", "damaged-checkpoint"}
+
+
+def test_a_drill_that_goes_otherwise_says_how(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(
+        "run: {steps: 120}\nfaults:\n  - kill@step=60\n"
+        "expect:\n  outcome: failed\n  pages: 1\n  incidents:\n    - {kind: hang, remedies: [rollback]}\n"
+    )
+    report = drill_file(path)
+    assert not report.ok
+    assert report.differing == (
+        "the run finished, expected failed",
+        "0 pages, expected 1",
+        "incident 1: kind crash, expected hang",
+        "incident 1: remedies resume, expected rollback",
+    )
+    assert f"again with: sentinel drill {path}" in report.text
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "said"),
+    [
+        ("faults:\n  - kil@step=3\n", "2:5", "faults[0]: fault 'kil@step=3': unknown kind 'kil'"),
+        ("run: {step: 5}\n", "1:7", "run.step: 5 has no unit"),
+        ("run: {speed: 5}\n", "1:7", "run.speed: unknown key 'speed'"),
+        ("expect:\n  outcome: fine\n", "2:3", "expect.outcome: 'fine' is not known"),
+        ("expect:\n  incidents:\n    - {state: recovered}\n", "3:7", "which kind of incident is expected?"),
+        ("seed: -1\n", "1:1", "seed: -1 is not a whole number"),
+        ("a: 1\na: 2\n", "2:1", "'a' is written twice"),
+    ],
+)
+def test_a_bad_drill_file_names_line_and_column(tmp_path: Path, text: str, place: str, said: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(PolicyError) as caught:
+        drill_file(path)
+    assert f"{path}:{place}: " in caught.value.message
+    assert said in caught.value.message
+
+
+def test_a_seed_reproduces_itself() -> None:
+    first, again = drill_seed(11, 1800.0), drill_seed(11, 1800.0)
+    assert first.result.digest == again.result.digest
+    assert first.reproduce == "sentinel drill --seed 11 --until 1800s"
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    def drill(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "sentinel", "drill", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    good = drill(str(DRILLS / "kill.yaml"), "--json")
+    assert good.returncode == 0, good.stderr
+    assert json.loads(good.stdout)["incidents"][0]["state"] == "recovered"
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("faults: kill\n")
+    assert drill(str(bad)).returncode == 2
+    assert f"{bad}:1:1: faults: this is no list" in drill(str(bad)).stderr
+    assert drill().returncode == 2

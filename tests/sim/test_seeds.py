@@ -1,0 +1,64 @@
+"""A thousand drawn disasters, every invariant checked after every event. SIM_SEED_BASE=N draws others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from sentinel.sim.run import run_seed
+from tests.sim.kit import policy_named
+
+BASE = int(os.environ.get("SIM_SEED_BASE", "20261120"))
+CHUNK = 40
+DEMO_CHUNKS, LIVE_CHUNKS, DEFAULT_CHUNKS = 25, 3, 2
+DEFAULT_CHUNK = 15  # these runs are three times as long
+
+
+def run_chunk(policy: str, first: int, count: int) -> None:
+    print(f"base seed {BASE}: seeds {first} to {first + count - 1} under policy {policy}")
+    results = [run_seed(seed, policy_named(policy)) for seed in range(first, first + count)]
+    broken = [result.reproduce for result in results if not result.ok]
+    assert not broken, "\n".join(broken)
+
+
+@pytest.mark.parametrize("chunk", range(DEMO_CHUNKS))
+def test_every_invariant_holds_in_drawn_disasters(chunk: int) -> None:
+    run_chunk("demo", BASE + chunk * CHUNK, CHUNK)
+
+
+@pytest.mark.parametrize("chunk", range(LIVE_CHUNKS))
+def test_and_under_a_policy_that_changes_living_attempts_and_holds(chunk: int) -> None:
+    run_chunk("live", BASE + chunk * CHUNK, CHUNK)
+
+
+@pytest.mark.parametrize("chunk", range(DEFAULT_CHUNKS))
+def test_and_under_the_default_policy_at_full_length(chunk: int) -> None:
+    run_chunk("default", BASE + chunk * DEFAULT_CHUNK, DEFAULT_CHUNK)
+
+
+def test_the_same_seed_gives_the_same_journal_whatever_the_hash_seed() -> None:
+    program = (
+        "from sentinel.sim.run import run_seed\n"
+        "from tests.sim.kit import policy_named\n"
+        f"for seed in range({BASE}, {BASE + 12}): print(run_seed(seed, policy_named('demo')).digest)\n"
+    )
+    outputs = set()
+    for hash_seed in ("1", "2"):
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+        command = [sys.executable, "-c", program]
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
+        outputs.add(ended.stdout)
+    assert len(outputs) == 1
+    assert len(outputs.pop().split()) == 12
+
+
+def test_most_disasters_are_repaired_without_a_person() -> None:
+    """The seeds must stay varied: neither only harmless nor only hopeless."""
+    results = [run_seed(seed, policy_named("demo")) for seed in range(BASE, BASE + 60)]
+    with_incidents = [result for result in results if result.state.incidents]
+    repaired = [result for result in with_incidents if result.outcome == "finished" and not result.pages]
+    assert len(with_incidents) >= 30
+    assert len(with_incidents) > len(repaired) >= 20

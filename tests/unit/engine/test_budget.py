@@ -1,0 +1,114 @@
+"""How much may be tried, how long to pause, and when the counts start again."""
+
+from __future__ import annotations
+
+from math import nan
+from typing import Any
+
+from sentinel.model import actions as a
+from sentinel.model import facts as f
+from sentinel.model.incidents import IncidentState
+from tests.builders import Bench, build_policy
+
+PAGE = {"page": {"severity": "critical"}, "then": "stop_now"}
+MANY = [*({"resume": {"from": "newest"}} for _ in range(12)), PAGE]
+
+
+def policy(**budget: str | int) -> Any:
+    return build_policy(playbooks={"restart": MANY}, budget={"backoff": "1s..1m"} | budget)
+
+
+def test_a_trainer_that_dies_before_its_first_step_three_times_is_a_broken_job_and_the_run_ends() -> None:
+    bench = Bench(policy())
+    for _ in range(3):
+        bench.launched(receipt=False).exits(code=1)
+    assert bench.state.ended == "failed"
+    assert "broken job: 3 launches in a row died before their first step" in bench.state.end_reason
+    assert len(bench.state.attempts) == 3
+    assert len(bench.decided(a.SendPage)) == 1
+
+
+def test_no_pause_after_progress_then_doubling_while_nothing_is_gained() -> None:
+    bench = Bench(policy(without_progress=9)).launched()
+    bench.steps(1, 30)
+    waits = []
+    for _ in range(4):
+        bench.exits(signal=9)
+        while not any(key.startswith("start/") for key in bench.state.pending):
+            bench.done(next(iter(bench.state.pending)))
+        decided = next(entry for entry in reversed(bench.entries) if isinstance(entry.fact, f.RungTaken))
+        start = bench.decided(a.StartAttempt)[-1]
+        waits.append(round(max(0.0, start.not_before_s - decided.at_s), 3))
+        bench.launched().steps(bench.resumed_from + 1, 20)
+    assert waits == [0.0, 1.0, 2.0, 4.0]
+
+
+def test_a_damaged_checkpoint_does_not_shorten_the_pause() -> None:
+    bench = Bench(policy(without_progress=9)).launched()
+    bench.steps(1, 30).checkpoint(10).checkpoint(20)
+    bench.exits(signal=9).launched().steps(21, 22).exits(signal=9)
+    due_s = next(x.not_before_s for x in bench.state.plan.actions if isinstance(x, a.StartAttempt)) if bench.state.plan else 0.0
+    assert due_s > bench.now_s
+    bench.done("capture").fails("verify/3/20", "sha256 differs")
+    assert bench.state.plan is not None
+    start = next(x for x in bench.state.plan.actions if isinstance(x, a.StartAttempt))
+    assert start.not_before_s == due_s
+    assert bench.resumed_from == 10
+
+
+def test_interventions_beyond_the_budget_call_a_person_instead() -> None:
+    bench = Bench(policy(interventions="2 per 1h")).launched()
+    for last in (10, 20, 30):
+        bench.steps(bench.resumed_from + 1, last)
+        bench.exits(signal=9)
+        if bench.state.plan:
+            bench.launched()
+    assert bench.state.ended == "failed"
+    assert bench.incident.state is IncidentState.EXHAUSTED
+    assert "interventions: 2 per 1h are spent" in bench.state.end_reason
+
+
+def test_restarts_count_within_their_period_only() -> None:
+    bench = Bench(policy(restarts="2 per 1h")).launched()
+    for last in (10, 20, 30, 40):
+        bench.steps(bench.resumed_from + 1, last)
+        bench.now_s += 2000
+        bench.exits(signal=9).launched()
+    assert len(bench.state.attempts) == 5
+
+
+def test_budgets_survive_a_restart_of_the_supervisor() -> None:
+    bench = Bench(policy(interventions="2 per 1h")).launched()
+    for last in (10, 20):
+        bench.steps(bench.resumed_from + 1, last)
+        bench.exits(signal=9).launched()
+    bench.die()
+    bench.steps(bench.resumed_from + 1, 30).exits(signal=9)
+    assert bench.state.ended == "failed"
+
+
+def test_enough_new_steps_refill_the_interventions() -> None:
+    bench = Bench(policy(interventions="2 per 24h", refill_after_progress="50 steps")).launched()
+    for last in (10, 20):
+        bench.steps(bench.resumed_from + 1, last)
+        bench.exits(signal=9).launched()
+    bench.steps(1, 69).exits(signal=9)
+    assert bench.state.ended == "failed", "49 steps since the last intervention at step 20"
+    bench = Bench(policy(interventions="2 per 24h", refill_after_progress="50 steps")).launched()
+    for last in (10, 20):
+        bench.steps(bench.resumed_from + 1, last)
+        bench.exits(signal=9).launched()
+    bench.steps(1, 70).exits(signal=9)
+    assert bench.of(f.BudgetRefilled)
+    assert len(bench.state.interventions_s) == 1
+
+
+def test_climbing_the_rungs_of_a_numeric_incident_is_not_being_stuck() -> None:
+    """Each rung goes back and trains the same steps again: that is what it is for."""
+    rungs = [{"rollback": {"before_onset": "4 steps"}}, *({"rollback": {"further": "1.5x"}} for _ in range(4)), PAGE]
+    bench = Bench(build_policy(playbooks={"non_finite": rungs})).launched()
+    for _ in range(5):
+        bench.steps(bench.resumed_from + 1, 50).step(51, nan)
+        assert bench.state.plan is not None
+        bench.launched()
+    assert bench.state.without_progress == 0

@@ -1,0 +1,171 @@
+"""Out of remedies: a person is paged with the case, and the policy says what becomes of the training."""
+
+from __future__ import annotations
+
+from math import nan
+from typing import Any
+
+import pytest
+
+from sentinel.model import actions as a
+from sentinel.model import facts as f
+from sentinel.model.incidents import IncidentState
+from tests.builders import Bench, build_policy
+
+
+def given_up(then: str | None, alive: bool = True, **kind: Any) -> Bench:
+    page: dict[str, Any] = {"page": {"severity": "warning"}} | ({"then": then} if then else {})
+    bench = Bench(build_policy(playbooks={"non_finite": [page], "restart": [page]})).launched()
+    bench.steps(1, 50).checkpoint(50)
+    bench.steps(51, 60).checkpoint(60)
+    if alive:
+        bench.step(61, nan)
+    else:
+        bench.exits(signal=9)
+    assert bench.incident.state is IncidentState.EXHAUSTED
+    return bench
+
+
+@pytest.mark.parametrize("then", ["stop_now", None])
+def test_stop_now_kills_without_asking_for_a_checkpoint_and_the_run_has_failed(then: str | None) -> None:
+    bench = given_up(then)
+    assert not bench.decided(a.RequestStop)
+    bench.done("kill/1").exits(signal=9)
+    assert bench.state.ended == "failed"
+    assert len(bench.state.attempts) == 1
+
+
+def test_hold_kills_and_then_waits() -> None:
+    bench = given_up("hold")
+    bench.done("kill/1").exits(signal=9)
+    assert (bench.state.ended, bench.state.label) == ("", "held")
+
+
+def test_hold_of_a_dead_attempt_holds_at_once() -> None:
+    assert given_up("hold", alive=False).state.label == "held"
+
+
+def test_keep_training_touches_nothing() -> None:
+    bench = given_up("keep_training")
+    assert not bench.decided(a.KillAttempt)
+    assert bench.state.label == "training"
+    bench.steps(62, 70).ends(70)
+    assert bench.state.ended == "finished"
+
+
+def test_keep_training_cannot_keep_a_dead_attempt() -> None:
+    assert given_up("keep_training", alive=False).state.ended == "failed"
+
+
+def test_the_page_tells_the_case_once() -> None:
+    bench = given_up("stop_now")
+    (page,) = bench.decided(a.SendPage)
+    assert (page.severity, page.title) == ("warning", "run: non_finite since step 61")
+    assert "loss is nan at step 61" in page.text
+    assert bench.incident.pages == (page.key,)
+
+
+def test_checkpoints_that_may_carry_the_damage_are_condemned() -> None:
+    bench = given_up("stop_now")
+    assert {c.step: bool(c.condemned) for c in bench.state.checkpoints} == {50: False, 60: True}
+    bench.done("kill/1").exits(signal=9).die()
+    assert bench.resumed_from == 50
+
+
+def test_a_checkpoint_that_lands_while_the_kill_is_under_way_is_condemned_too() -> None:
+    bench = given_up("stop_now")
+    bench.checkpoint(62)
+    assert next(c for c in bench.state.checkpoints if c.step == 62).condemned
+
+
+def test_a_stop_wanted_meanwhile_asks_for_no_checkpoint() -> None:
+    bench = given_up("stop_now")
+    bench.wants_stop()
+    assert not bench.decided(a.RequestStop)
+    bench.done("kill/1").exits(signal=9)
+    assert bench.state.ended == "failed"
+
+
+def test_what_is_found_while_giving_up_starts_no_recovery() -> None:
+    bench = given_up("stop_now")
+    bench.step(62, nan, param_norm=nan)
+    bench.exits(signal=9)
+    assert len(bench.state.incidents) == 1
+    assert bench.state.plan is None
+    assert bench.state.ended == "failed"
+
+
+def test_another_incident_in_its_probation_starts_nothing_in_the_same_step() -> None:
+    """Both are judged in one step: the first gives up, and the second must not relaunch what is being killed."""
+    page = {"page": {"severity": "critical"}, "then": "stop_now"}
+    rollback = {"rollback": {"before_onset": "20 steps"}}
+    bench = Bench(build_policy(playbooks={"numeric": [rollback, page], "non_finite": [rollback, rollback, page]})).launched()
+    bench.steps(1, 40).checkpoint(40)
+    bench.steps(41, 70).steps(71, 72, loss=8.0)
+    bench.launched().steps(41, 90).step(91, nan)
+    bench.launched().steps(41, 71)
+    assert [i.state for i in bench.state.incidents] == [IncidentState.PROBATION] * 2
+    bench.steps(72, 160, loss=2.2)
+    assert bench.state.incidents[0].state is IncidentState.EXHAUSTED
+    assert bench.state.giving_up == "stop_now"
+    assert bench.state.plan is None
+
+
+def test_the_last_resort_is_the_page_that_ends_the_playbook_not_one_on_the_way() -> None:
+    rungs = [{"page": {"severity": "warning"}}, {"resume": {"from": "newest"}}, {"page": {"severity": "critical"}, "then": "hold"}]
+    bench = Bench(build_policy(playbooks={"restart": rungs}, budget={"interventions": "1 per 24h"})).launched()
+    bench.steps(1, 10).exits(signal=9)
+    assert [page.severity for page in bench.decided(a.SendPage)] == ["warning"]
+    bench.launched().steps(1, 20).exits(signal=9)
+    assert [page.severity for page in bench.decided(a.SendPage)] == ["warning", "warning", "critical"]
+    assert bench.state.held
+
+
+@pytest.mark.parametrize("code", [3, 4])
+def test_a_configuration_or_data_error_is_never_relaunched(code: int) -> None:
+    bench = Bench().launched()
+    bench.steps(1, 20).exits(code=code)
+    assert bench.state.ended == "failed"
+    assert bench.incident.kind == "broken_job"
+    assert len(bench.state.attempts) == 1
+    assert bench.decided(a.SendPage)
+
+
+def test_without_a_rule_for_it_a_broken_job_ends_the_run_with_its_reason() -> None:
+    bench = Bench(build_policy(rules=[{"alert": "Crash", "on": "crash", "playbook": "restart"}])).launched()
+    bench.exits(code=3)
+    assert bench.state.ended == "failed"
+    assert "configuration error" in bench.state.end_reason
+
+
+@pytest.mark.parametrize("action", ["kill/1", "quarantine/2"])
+def test_sentinel_unable_to_act_is_a_page_whatever_the_playbook_would_still_try(action: str) -> None:
+    bench = Bench().launched()
+    bench.steps(1, 50).checkpoint(50)
+    bench.steps(51, 60).step(61, nan)
+    while action not in bench.state.pending:
+        bench.done(next(iter(bench.state.pending)))
+        if "verify/2/50" in bench.state.pending and not bench.state.attempts[0].is_over:
+            bench.exits(signal=9)
+    bench.fails(action, "permission denied")
+    assert bench.incident.state is IncidentState.EXHAUSTED
+    assert "unable to act: permission denied" in bench.decided(a.SendPage)[-1].text
+    assert bench.state.plan is None
+
+
+def test_an_attempt_that_cannot_be_started_is_over_and_the_run_fails_with_the_reason() -> None:
+    bench = Bench()
+    bench.fails("start/1", "no such file: train")
+    assert bench.state.ended == "failed"
+    assert bench.state.attempts[0].outcome == "lost"
+    assert "no such file: train" in bench.state.end_reason
+
+
+def test_an_attempt_that_never_started_reached_no_step() -> None:
+    bench = Bench().launched()
+    bench.steps(1, 50).checkpoint(50)
+    bench.steps(51, 60).exits(signal=9)
+    while "start/2" not in bench.state.pending:
+        bench.done(next(iter(bench.state.pending)))
+    bench.fails("start/2", "no processes left")
+    assert bench.of(f.AttemptEnded)[-1].last_step == 50
