@@ -163,6 +163,13 @@ class Bench:
             self.die()
         return facts
 
+    def recall(self, *facts: f.Fact) -> Bench:
+        """Facts of the past that the journal is to hold; the next supervisor believes them."""
+        self.entries += [f.Entry(len(self.entries) + n, self.now_s, self.epoch, fact) for n, fact in enumerate(facts, 1)]
+        for fact in facts:
+            self.folded = evolve(self.folded, self.now_s, fact)
+        return self.die()
+
     def tick(self, seconds: float = 1.0) -> tuple[f.Fact, ...]:
         self.now_s += seconds
         return self.tell(Tick())

@@ -21,8 +21,8 @@ from typing import Literal
 
 from sentinel.client.atomic_file import fsync_directory
 from sentinel.errors import Fenced, JournalError
-from sentinel.journal.codec import decode_fact, encode_fact
 from sentinel.filesystem import is_local
+from sentinel.journal.codec import decode_fact, encode_fact
 from sentinel.journal.schema import MIGRATIONS, Migration, check_version, migrate
 from sentinel.journal.trouble import damaged, told
 from sentinel.model.facts import Entry, Fact

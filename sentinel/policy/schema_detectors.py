@@ -21,7 +21,7 @@ from sentinel.policy.schema_fields import (
     written,
 )
 
-# Longest silence believed in each phase. Step phases (data, forward, backward, optimizer) have none: the learned step time rules there.
+# Longest silence believed in each phase. Step phases (data, forward, backward, optimizer) have none: the step time rules there.
 PHASE_LIMITS: dict[Phase, str] = {
     "init": "10m", "compile": "20m", "eval": "15m", "checkpoint": "10m", "idle": "10m",
 }  # fmt: skip

@@ -34,7 +34,8 @@ WRITER = """
 import json, os, sys, time
 fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 line = lambda d: os.write(fd, (json.dumps(d) + "\\n").encode())
-line({"kind": "start", "v": 1, "attempt": 1, "time_s": time.time(), "resume_step": 0, "world_size": 1, "overrides": {}, "effective": {}})
+line({"kind": "start", "v": 1, "attempt": 1, "time_s": time.time(), "resume_step": 0, "world_size": 1,
+      "overrides": {}, "effective": {}})
 sys.stdin.readline()
 for n in range(1, 2 * int(sys.argv[2]) + 1):
     bad = n % 2 == 0
@@ -109,7 +110,7 @@ def feed_a_million() -> None:
         engine.handle(float(step), StepReading(1, step, float(step), samples, {"loss": 2.0 + noise, "grad_norm": 1.0 + noise}))
     took = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"memory    1,000,000 step readings through the engine: peak {peak:.0f} MiB (the bar is 150 MB), {1e6 / took:,.0f} rows/s")
+    print(f"memory    1,000,000 step readings through the engine: peak {peak:.0f} MiB (bar 150 MB), {1e6 / took:,.0f} rows/s")
     assert engine.state.incidents == ()
 
 
@@ -162,4 +163,5 @@ def test_decision_latency(tmp_path: Path) -> None:
     ms = sorted(1000 * x for x in latencies)
     assert len(ms) >= FINDINGS * 0.9, f"only {len(ms)} decisions"
     p99 = ms[int(0.99 * (len(ms) - 1))]
-    print(f"latency   write -> decision on disk: median {statistics.median(ms):.2f} ms, p99 {p99:.2f} ms, max {ms[-1]:.2f} ms, n={len(ms)} (the bar is p99 50 ms)")
+    median, last = statistics.median(ms), ms[-1]
+    print(f"latency   write to decision on disk: median {median:.2f} ms, p99 {p99:.2f}, max {last:.2f}, n={len(ms)} (bar p99 50 ms)")

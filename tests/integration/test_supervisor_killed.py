@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+
 from tests.integration.supervised import Supervised, double, wait_for
 
 
@@ -67,7 +68,7 @@ def test_killed_again_and_again_during_a_recovery_it_neither_loses_nor_doubles(t
     assert sorted(run.surviving()) == list(range(1, 241))
     assert launches(run) == len(run.attempts()) == len({a for a in run.attempts()})
     trained = [r for line in run.surviving().values() for r in line["samples"]]
-    assert not any(a < 2000 and 1600 < b for a, b in trained), "the poisoned samples were left out"
+    assert not any(a < 2000 and b > 1600 for a, b in trained), "the poisoned samples were left out"
     incidents = run.incidents()
     assert [i["kind"] for i in incidents] == ["spike"], run.log
     assert incidents[0]["state"] == "recovered"

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.integration.supervised import Supervised, double, wait_for
 
 
@@ -51,9 +52,9 @@ def test_poisoned_data_is_rolled_back_before_its_onset_and_skipped(place: Path) 
     worked = incident["remedies"][-1]
     assert worked["outcome"] == "worked"
     assert worked["rollback_to_step"] < incident["onset_step"]
-    assert any(a <= 1760 and 2160 <= b for a, b in worked["skip"])
+    assert any(a <= 1760 and b >= 2160 for a, b in worked["skip"])
     trained = [r for line in run.surviving().values() for r in line["samples"]]
-    assert not any(a < 2160 and 1760 < b for a, b in trained)
+    assert not any(a < 2160 and b > 1760 for a, b in trained)
     assert sorted(run.surviving()) == list(range(1, 261))
     assert (place / "quarantine").is_dir() or worked["rollback_to_step"] >= 100
 

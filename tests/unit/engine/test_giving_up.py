@@ -9,7 +9,8 @@ import pytest
 
 from sentinel.model import actions as a
 from sentinel.model import facts as f
-from sentinel.model.incidents import IncidentState
+from sentinel.model.findings import Kind
+from sentinel.model.incidents import Band, Incident, IncidentState
 from tests.builders import Bench, build_policy
 
 
@@ -97,16 +98,16 @@ def test_what_is_found_while_giving_up_starts_no_recovery() -> None:
 
 def test_another_incident_in_its_probation_starts_nothing_in_the_same_step() -> None:
     """Both are judged in one step: the first gives up, and the second must not relaunch what is being killed."""
-    page = {"page": {"severity": "critical"}, "then": "stop_now"}
-    rollback = {"rollback": {"before_onset": "20 steps"}}
-    bench = Bench(build_policy(playbooks={"numeric": [rollback, page], "non_finite": [rollback, rollback, page]})).launched()
-    bench.steps(1, 40).checkpoint(40)
-    bench.steps(41, 70).steps(71, 72, loss=8.0)
-    bench.launched().steps(41, 90).step(91, nan)
-    bench.launched().steps(41, 71)
-    assert [i.state for i in bench.state.incidents] == [IncidentState.PROBATION] * 2
-    bench.steps(72, 160, loss=2.2)
-    assert bench.state.incidents[0].state is IncidentState.EXHAUSTED
+    rungs = [{"rollback": {"before_onset": "20 steps"}}, {"page": {"severity": "critical"}, "then": "stop_now"}]
+    more = [rungs[0], *rungs]
+    bench = Bench(build_policy(playbooks={"numeric": rungs, "non_finite": more})).launched()
+    bench.steps(1, 70)
+    band = Band("loss", 1.0, 0.001, 40)
+    for number, kind, playbook in ((1, Kind.SPIKE, "numeric"), (2, Kind.NON_FINITE, "non_finite")):
+        known = Incident(number, kind, "critical", "A", playbook, 1, 60, 70, 70, 0.0, 0.0, "x", rung=0, band=band)
+        bench.recall(f.IncidentOpened(known), f.IncidentMoved(number, IncidentState.PROBATION, "watching"))
+    bench.steps(71, 130)
+    assert [i.state for i in bench.state.incidents] == [IncidentState.EXHAUSTED, IncidentState.PROBATION]
     assert bench.state.giving_up == "stop_now"
     assert bench.state.plan is None
 
