@@ -22,6 +22,7 @@ def judge_ending(
         raise InvariantBroken("a repairable run finishes", f"it {state.ended or state.held or state.label}: {state.end_reason}")
     if not state.ended:
         return
+    inspector.judge_unpaged()
     for incident in state.incidents:
         if incident.is_closed or state.ended == "stopped" or inspector.observe_only:
             continue

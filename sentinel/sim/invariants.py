@@ -28,8 +28,8 @@ ACTS = ("kill", "quarantine", "override", "request", "signal")
 ONCE = ("start", "kill", "quarantine")
 
 
-class InvariantBroken(AssertionError):
-    """`name` is the invariant, the message what was seen."""
+class InvariantBroken(BaseException):
+    """`name` is the invariant, the message what was seen. No handler of errors in what is tested may swallow it."""
 
     def __init__(self, name: str, sentence: str) -> None:
         super().__init__(f"{name}: {sentence}")
@@ -37,7 +37,7 @@ class InvariantBroken(AssertionError):
 
 
 class Inspector:
-    """Told of every deed and every journal entry; `is_supervised` and `is_stopping` are set by the driver."""
+    """Told of every deed and every journal entry; `is_stopping` and `by_person` are set by the driver."""
 
     def __init__(self, world: World, policy: Policy, trainer_of: Callable[[int], SimTrainer | None], observe_only: bool) -> None:
         self.world = world
@@ -74,7 +74,7 @@ class Inspector:
             self._on_start(int(deed.key.removeprefix("start/")))
 
     def _on_start(self, attempt: int) -> None:
-        others = [number for number in self.world.living_attempts if number != attempt]
+        others = [number for number in sorted(self.world.living) if number != attempt]
         if others:
             raise InvariantBroken("never two live attempts", f"attempt {attempt} was started while attempt {others[0]} lives")
         if attempt in self.by_person:
@@ -138,16 +138,16 @@ class Inspector:
                 if to is IncidentState.EXHAUSTED and self.state.incident(number).playbook:
                     self._page_due[number] = self.world.now_s + self._policy.spec.paging.deadline_s
             case f.AttemptLaunched(attempt=attempt, resume=resume):
-                step = resume.step if resume else 0
-                late = {number: onset for number, onset in self._open.items() if onset is not None and onset <= step}
-                for number, onset in late.items():
-                    raise InvariantBroken(
-                        "never resume from at or after the onset",
-                        f"attempt {attempt} is to resume at step {step}, incident {number} began at step {onset}",
-                    )
+                self._judge_launch(attempt, resume.step if resume else 0)
                 self._spoil()
             case _:
                 pass
+
+    def _judge_launch(self, attempt: int, step: int) -> None:
+        for number, onset in self._open.items():
+            if onset is not None and onset <= step:
+                sentence = f"attempt {attempt} is to resume at step {step}, incident {number} began at step {onset}"
+                raise InvariantBroken("never resume from at or after the onset", sentence)
 
     def _hurting(self, finding: Finding) -> set[str]:
         """Which faults began to hurt this attempt where the finding says it began, by the world's own truth."""
@@ -182,9 +182,9 @@ class Inspector:
 
     def after_turn(self, engine: Engine) -> None:
         now_s = self.world.now_s
-        if len(self.world.living_attempts) > 1:
-            raise InvariantBroken("never two live attempts", f"attempts {self.world.living_attempts} live")
-        if self.world.happened != self._happened and any(self._is_moving(n) for n in self.world.living_attempts):
+        if len(self.world.living) > 1:
+            raise InvariantBroken("never two live attempts", f"attempts {sorted(self.world.living)} live")
+        if self.world.happened != self._happened and any(self._is_moving(number) for number in self.world.living):
             self._happened, self._moved_s = self.world.happened, now_s
         self._judge_pages(now_s)
         if self.world.blind or self._blind_since:
@@ -208,15 +208,18 @@ class Inspector:
             elif now_s > due_s:
                 raise InvariantBroken("recovered, or paged before the deadline", f"incident {number} is exhausted, nobody knows")
 
+    def judge_unpaged(self) -> None:
+        """The supervisor has left for good: whom it owed a page has it, or never will."""
+        sent = {page.to for page in self.world.pages}
+        for number in self._page_due:
+            if str(number) not in sent:
+                raise InvariantBroken("recovered, or paged before the deadline", f"incident {number} is exhausted, nobody knows")
+
     def was_down(self, seconds: float) -> None:
         """No supervisor lived for so long: what it owed is due that much later."""
         self._page_due = {number: due_s + seconds for number, due_s in self._page_due.items()}
         self._moved_s += seconds
         self._blind_since.clear()
-
-    def page_failed(self, seconds: float) -> None:
-        """The channel itself failed: the deadline counts from when it works."""
-        self._page_due = {number: due_s + seconds for number, due_s in self._page_due.items()}
 
     def _judge_blindness(self, engine: Engine, now_s: float) -> None:
         for source in sorted(self.world.blind):

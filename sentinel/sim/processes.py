@@ -11,10 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
-from typing import Literal, Protocol
+from typing import Literal
 
 from sentinel.model.attempts import ExitReport
 from sentinel.sim.exits import Record, how, rank_exit
+from sentinel.sim.program import Process, Program
 from sentinel.sim.world import World
 
 TORCHRUN_LOOKS_S = 0.1
@@ -23,38 +24,6 @@ TORCHRUN_TEARDOWN_S = 1.0  # measured: 31 s from SIGTERM to its end with a stopp
 KEEPER_GRACE_S = 2.0
 KEEPER_REPORT_S = 0.2
 ORDERLY = (0, 6)
-
-
-class Program(Protocol):
-    """What runs in the ranks of an attempt."""
-
-    def begin(self, job: Job) -> None: ...
-    def heard(self, rank: int, number: int) -> bool:
-        """A signal other than KILL, STOP and CONT. False: no handler, the default (death) applies."""
-        ...
-
-    def died(self, rank: int) -> None:
-        """A rank is gone, this instant: nothing it was doing happens any more."""
-        ...
-
-    def lost(self, rank: int) -> None:
-        """What `rank`, still living, notices after a peer died: the collective it is in fails."""
-        ...
-
-
-@dataclass(slots=True)
-class Process:
-    """`value` is the exit value once dead: a code, or a negative signal."""
-
-    pid: int
-    role: Literal["command", "rank", "helper"]
-    rank: int = -1
-    is_stopped: bool = False
-    value: int | None = None
-
-    @property
-    def is_living(self) -> bool:
-        return self.value is None
 
 
 @dataclass
@@ -83,6 +52,7 @@ class Job:
         self._killed = 0
         self._is_closing = False
         self._command_pid = 0
+        self._living = 0
 
     def start(self) -> None:
         """Keeper, command, ranks and helpers come up; a single rank is the command itself."""
@@ -99,6 +69,8 @@ class Job:
     def _spawn(self, role: Literal["command", "rank", "helper"], rank: int = -1) -> Process:
         process = Process(self.world.next_pid(), role, rank)
         self.processes[process.pid] = process
+        self._living += 1
+        self.world.living.add(self.attempt)
         self.version += 1
         return process
 
@@ -106,7 +78,7 @@ class Job:
 
     @property
     def is_living(self) -> bool:
-        return any(process.is_living for process in self.processes.values())
+        return self._living > 0
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -164,6 +136,9 @@ class Job:
         if not process.is_living:
             return
         process.value = value
+        self._living -= 1
+        if self._living == 0:
+            self.world.living.discard(self.attempt)
         self.version += 1
         if process.role == "rank":
             self.program.died(process.rank)

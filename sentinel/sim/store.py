@@ -26,14 +26,13 @@ class SimCheckpoint:
     committed_s: float
     is_rotten: bool = False
 
-    @property
-    def path(self) -> str:
-        return f"checkpoints/step-{self.step:08d}"
+    path: str = ""
+    digest: str = ""  # of the manifest, which no rot has touched
 
-    @property
-    def digest(self) -> str:
-        """Of the manifest, which no rot has touched."""
-        return hashlib.sha256(f"{self.step}/{self.attempt}/{self.cursor}/{self.committed_s!r}".encode()).hexdigest()
+    def __post_init__(self) -> None:
+        self.path = f"checkpoints/step-{self.step:08d}"
+        text = f"{self.step}/{self.attempt}/{self.cursor}/{self.committed_s!r}"
+        self.digest = hashlib.sha256(text.encode()).hexdigest()
 
     def reading(self) -> CheckpointReading:
         return CheckpointReading(self.step, self.path, self.attempt, self.cursor, self.digest)

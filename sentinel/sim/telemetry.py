@@ -135,7 +135,7 @@ class SimTelemetry:
         committed = self._world.store.committed
         self._known = {step: digest for step, digest in self._known.items() if step in committed}
         for step in sorted(committed):
-            reading = committed[step].reading()
-            if self._known.get(step) != reading.digest:
-                self._known[step] = reading.digest
-                out.append(reading)
+            found = committed[step]
+            if self._known.get(step) != found.digest:
+                self._known[step] = found.digest
+                out.append(found.reading())

@@ -53,8 +53,6 @@ class SimTrainer:
         self._saved_step = -1
         self._pending: Happening | None = None
 
-    # Program.
-
     def begin(self, job: Job) -> None:
         self.job = job
         self.world.after(0.05, lambda: self._beat("init"))
@@ -84,8 +82,6 @@ class SimTrainer:
         if rank == 0 and self.voice.stream:
             self.voice.end(self.step, "failed")
 
-    # Start.
-
     def _set_up(self) -> None:
         """Load what was asked for, obey the launch's overrides, write the receipt of what then holds."""
         due = self._trouble.due(0, self.attempt)
@@ -109,8 +105,6 @@ class SimTrainer:
         if asked is not None and self.step != asked.step:
             self.voice.note("resumed_older", self.step, asked_step=asked.step)
         return self._next(self.shape.first_step_s)
-
-    # Steps.
 
     def _next(self, extra_s: float = 0.0) -> None:
         """What all ranks decide between two steps, then the step."""
@@ -172,8 +166,6 @@ class SimTrainer:
         if step % settings.interval == 0:
             return self._save(self._next)
         return self._next()
-
-    # Checkpoints, requests, ends.
 
     def _save(self, then: Callable[[], None]) -> None:
         """Written aside for `save_s`, then committed by a rename; whoever is killed in between leaves a torn save."""

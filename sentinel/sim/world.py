@@ -56,6 +56,7 @@ class World:
         jobs: the processes of each attempt that was ever started.
         overrides_file: content of overrides.json; `overrides_version` counts its writes.
         struck: RUN_DIR/faults, the faults that must not strike twice.
+        living: attempts of which a process lives.
         blind: sources that cannot be read now.
         lease_attempt: the attempt named in lease.json.
         deeds: what was changed, by whom: the truth that invariants are checked against.
@@ -70,6 +71,7 @@ class World:
     struck: set[str] = field(default_factory=set)
     blind: set[str] = field(default_factory=set)
     lease_attempt: int = 0
+    living: set[int] = field(default_factory=set)
     deeds: list[Deed] = field(default_factory=list)
     pages: list[Deed] = field(default_factory=list)
     happened: int = 0
@@ -120,7 +122,3 @@ class World:
     def write_overrides(self, value: Mapping[str, Any]) -> None:
         self.overrides_file = value
         self.overrides_version += 1
-
-    @property
-    def living_attempts(self) -> tuple[int, ...]:
-        return tuple(number for number, job in self.jobs.items() if job.is_living)

@@ -1,0 +1,55 @@
+"""What the pages promise: every command, link, room, contract and runbook section they name is there."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from sentinel.model.findings import Kind
+from sentinel.policy_file import load_policy, shipped_policies, shipped_policy_path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "deploy/RUNBOOK.md", "policies/README.md")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_of_a_page_leads_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#\s]+)", text):
+        if not target.startswith("http"):
+            assert ((ROOT / page).parent / target).exists(), f"{page} links to {target}"
+
+
+@pytest.mark.parametrize("name", shipped_policies())
+def test_every_alert_of_a_shipped_policy_has_its_section_in_the_runbook(name: str) -> None:
+    sections = set(re.findall(r"^## (\w+)$", (ROOT / "deploy/RUNBOOK.md").read_text(encoding="utf-8"), re.MULTILINE))
+    for rule in load_policy(shipped_policy_path(name)).spec.rules:
+        assert rule.annotations.runbook_url == f"RUNBOOK.md#{rule.on}"
+        assert rule.on in sections
+
+
+def test_the_make_verbs_of_the_readme_exist() -> None:
+    verbs = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for page in PAGES:
+        named = set(re.findall(r"`?make ([a-z]+)`?", (ROOT / page).read_text(encoding="utf-8")))
+        assert named <= verbs | {"it"}, f"{page} names {named - verbs}"
+
+
+def test_architecture_shows_the_contract_that_is_checked() -> None:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (layers,) = [c["layers"] for c in config["tool"]["importlinter"]["contracts"] if c["type"] == "layers"]
+    shown = "\n".join("    " + layer.replace("(", "").replace(")", "") for layer in layers)
+    assert shown in (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+
+
+def test_architecture_names_every_room_and_every_failure_word() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    rooms = [p.name for p in (ROOT / "sentinel").iterdir() if p.is_dir() and p.name != "__pycache__"]
+    rooms += [p.name for p in (ROOT / "sentinel").glob("*.py") if not p.name.startswith("__")]
+    for room in rooms:
+        assert re.search(rf"\b{re.escape(room)}", text), f"ARCHITECTURE.md does not mention sentinel/{room}"
+    for kind in Kind:
+        assert kind in text, f"ARCHITECTURE.md does not define {kind}"

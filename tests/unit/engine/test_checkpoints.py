@@ -1,0 +1,128 @@
+"""Which checkpoints the run has, which of them may be resumed from, and what happens when one turns out to be damaged."""
+
+from __future__ import annotations
+
+from math import nan
+
+from sentinel.model import actions as a
+from sentinel.model import facts as f
+from sentinel.model.incidents import IncidentState
+from tests.builders import Bench, build_policy
+
+
+def crashed() -> Bench:
+    bench = Bench().launched()
+    bench.steps(1, 20).checkpoint(20).steps(21, 40).checkpoint(40).steps(41, 60).checkpoint(60)
+    return bench.exits(signal=9)
+
+
+def steps_of(bench: Bench) -> list[int]:
+    return [c.step for c in bench.state.checkpoints]
+
+
+def test_each_checkpoint_is_recorded_once_however_often_it_is_read() -> None:
+    bench = Bench().launched()
+    bench.steps(1, 20).checkpoint(20).checkpoint(20).die()
+    assert len(bench.of(f.CheckpointCommitted)) == 1
+
+
+def test_one_of_another_attempt_above_the_resume_step_is_not_ours() -> None:
+    bench = crashed()
+    bench.launched().steps(61, 70).checkpoint(80, attempt=1)
+    assert steps_of(bench) == [20, 40, 60]
+    bench.checkpoint(70)
+    assert steps_of(bench) == [20, 40, 60, 70]
+
+
+def test_a_manifest_that_names_no_attempt_is_this_ones() -> None:
+    bench = Bench().launched()
+    bench.steps(1, 20).checkpoint(20, attempt=0)
+    assert [(c.step, c.attempt) for c in bench.state.checkpoints] == [(20, 1)]
+    assert [m.step for m in bench.state.attempts[0].marks] == [20]
+
+
+def test_what_was_moved_aside_is_forgotten() -> None:
+    bench = Bench().launched()
+    bench.steps(1, 20).checkpoint(20).steps(21, 60).checkpoint(60).step(61, nan)
+    bench.launched()
+    assert steps_of(bench) == [20]
+    assert bench.of(f.CheckpointsQuarantined)[0].above_step == 20
+
+
+def test_a_checkpoint_seen_between_the_choice_and_the_move_is_moved_too() -> None:
+    bench = Bench().launched()
+    bench.steps(1, 20).checkpoint(20).steps(21, 60).step(61, nan)
+    bench.checkpoint(61).launched()
+    assert steps_of(bench) == [20]
+
+
+def test_a_damaged_one_is_condemned_and_the_next_older_is_taken_with_everything_newer_moved_aside() -> None:
+    bench = crashed()
+    bench.done("capture").fails("verify/2/60", "sha256 differs")
+    assert bench.resumed_from == 40
+    bench.done("capture").fails("verify/2/40", "sha256 differs")
+    bench.launched()
+    assert bench.resumed_from == 20
+    assert bench.decided(a.Quarantine)[-1].above_step == 20
+    assert bench.incident.tries[-1].remedy.rollback_to_step == 20
+    assert bench.incident.steps_lost == 40
+    assert len(bench.incident.tries) == 1
+
+
+def test_when_all_are_damaged_the_run_starts_from_scratch() -> None:
+    bench = crashed()
+    for step in (60, 40, 20):
+        bench.done("capture").fails(f"verify/2/{step}", "sha256 differs")
+    bench.launched()
+    assert bench.state.attempts[-1].resume is None
+
+
+def test_the_next_older_one_still_keeps_clear_of_every_open_onset() -> None:
+    """Two numeric incidents are open: the older onset holds for the damaged checkpoint's replacement as well."""
+    page = {"page": {"severity": "critical"}, "then": "stop_now"}
+    numeric = [{"rollback": {"before_onset": "5 steps"}}, page]
+    bench = Bench(build_policy(playbooks={"numeric": numeric})).launched()
+    for step in range(1, 61):
+        bench.step(step)
+        if step % 10 == 0:
+            bench.checkpoint(step)
+    bench.steps(61, 62, loss=8.0)
+    bench.launched()
+    assert bench.state.attempts[-1].resumed_step == 50
+    for step in range(51, 100):
+        bench.step(step)
+        if step % 10 == 0:
+            bench.checkpoint(step)
+    bench.steps(100, 101, loss=8.0)
+    assert [i.state for i in bench.state.incidents] == [IncidentState.PROBATION, IncidentState.OPEN]
+    assert bench.resumed_from == 50
+    bench.done("capture").done("kill").exits(signal=9).fails("verify/3/50", "sha256 differs")
+    assert bench.resumed_from == 40
+
+
+def test_a_resume_older_than_asked_is_noted_and_one_newer_is_an_incident() -> None:
+    bench = crashed()
+    bench.launched(receipt=False).receipt(resume_step=40)
+    assert any("resumed at step 40, not 60" in fact.reason for fact in bench.of(f.Noted))
+    assert bench.state.attempts[-1].resumed_step == 40
+    bench = crashed()
+    bench.launched(receipt=False).receipt(resume_step=70)
+    assert bench.incident.kind == "override_mismatch"
+
+
+def test_the_cost_of_a_save_is_kept_whichever_word_of_it_comes_first() -> None:
+    bench = Bench().launched()
+    bench.steps(1, 20)
+    bench.note("checkpoint_committed", 20, seconds=2.5)
+    bench.checkpoint(20)
+    bench.steps(21, 40).checkpoint(40).note("checkpoint_committed", 40, seconds=3.5)
+    for _ in range(2):
+        assert [(m.step, m.save_s) for m in bench.state.attempts[0].marks] == [(20, 2.5), (40, 3.5)]
+        bench.die()
+
+
+def test_a_cost_that_is_no_number_is_no_cost() -> None:
+    bench = Bench().launched()
+    bench.steps(1, 20).checkpoint(20)
+    for seconds in (nan, -1.0, "fast", None, float("inf")):
+        assert bench.note("checkpoint_committed", 20, seconds=seconds) == ()

@@ -1,0 +1,110 @@
+"""Waiting for a spike to heal, and watching whether a remedy worked; and the times that are reported of it."""
+
+from __future__ import annotations
+
+from math import nan
+
+from sentinel.model import facts as f
+from sentinel.model.incidents import IncidentState
+from tests.builders import Bench, build_policy
+
+PAGE = {"page": {"severity": "critical"}, "then": "stop_now"}
+
+
+def spiked(policy=None) -> Bench:  # type: ignore[no-untyped-def]
+    bench = Bench(policy).launched()
+    bench.steps(1, 50).checkpoint(50)
+    return bench.steps(51, 70).steps(71, 72, loss=8.0)
+
+
+def test_a_spike_that_heals_is_recovered_benign_and_nothing_was_done() -> None:
+    bench = spiked()
+    bench.steps(73, 84)
+    assert (bench.incident.state, bench.incident.benign) == (IncidentState.RECOVERED, True)
+    assert not bench.state.interventions_s
+    assert len(bench.state.attempts) == 1
+
+
+def test_a_plateau_up_there_ends_patience_early() -> None:
+    bench = spiked()
+    bench.steps(73, 76, loss=3.0)
+    assert bench.state.plan is not None
+    assert "above its band for 4 steps" in bench.incident.tries[0].reason
+
+
+def test_patience_has_an_end() -> None:
+    rungs = [{"wait": {"for": "20 steps"}}, {"rollback": {"before_onset": "20 steps"}}, PAGE]
+    bench = spiked(build_policy(playbooks={"numeric": rungs}))
+    bench.steps(73, 90, loss=2.5)
+    assert bench.state.plan is None
+    bench.steps(91, 92, loss=2.5)
+    assert bench.state.plan is not None
+    assert "not healed within 20 steps" in bench.incident.tries[0].reason
+
+
+def test_probation_counts_steps_past_the_break() -> None:
+    bench = spiked().steps(73, 76, loss=8.0)
+    broke = bench.incident.break_step
+    bench.launched().steps(51, broke + 59)
+    assert bench.incident.state is IncidentState.PROBATION
+    bench.step(broke + 60)
+    assert bench.incident.state is IncidentState.RECOVERED
+    assert bench.incident.tries[-1].outcome == "worked"
+
+
+def test_a_remedy_after_which_the_loss_stays_high_has_failed() -> None:
+    bench = spiked().steps(73, 76, loss=8.0)
+    broke = bench.incident.break_step
+    bench.launched().steps(51, 70)
+    for step in range(71, broke + 61):
+        bench.step(step, 2.0 + 0.004 * (step - 70))  # too slow for the spike detector
+        if bench.state.plan is not None:
+            break
+    assert bench.incident.tries[1].outcome == "failed"
+    assert "is above" in bench.incident.tries[1].reason
+    assert bench.state.plan is not None
+
+
+def test_a_crash_is_recovered_by_steps_alone() -> None:
+    bench = Bench().launched()
+    bench.steps(1, 30).exits(signal=9).launched().steps(1, 89)
+    assert bench.incident.state is IncidentState.PROBATION
+    bench.step(90)
+    assert bench.incident.state is IncidentState.RECOVERED
+    assert "60 steps past step 30 without another finding" in bench.incident.verdict
+
+
+def test_times_count_from_the_moment_the_fault_was_visible() -> None:
+    bench = spiked().steps(73, 76, loss=8.0)
+    first_bad_s = next(e.at_s for e in bench.entries if isinstance(e.fact, f.IncidentOpened))
+    incident = bench.incident
+    assert incident.visible_s <= first_bad_s == incident.detected_s
+    bench.launched().steps(51, incident.break_step)
+    assert bench.incident.restored_s is None
+    bench.step(incident.break_step + 1)
+    assert bench.incident.restored_s == bench.now_s
+
+
+def test_a_hang_was_visible_from_the_last_sign_of_life() -> None:
+    bench = Bench().launched()
+    bench.steps(1, 30).beat("forward", 30)
+    last_s = bench.now_s
+    bench.tick(400)
+    assert (bench.incident.visible_s, bench.incident.detected_s) == (last_s, bench.now_s)
+
+
+def test_a_rung_that_fails_takes_back_that_the_run_was_restored() -> None:
+    bench = Bench().launched()
+    bench.steps(1, 30).exits(signal=9).launched().steps(1, 31)
+    assert bench.incident.restored_s is not None
+    bench = spiked().steps(73, 76, loss=8.0)
+    bench.launched().steps(51, 70).steps(71, 73, loss=8.0)
+    assert bench.incident.restored_s is None
+
+
+def test_an_incident_without_a_level_before_it_is_judged_by_steps_alone() -> None:
+    bench = Bench().launched()
+    bench.step(1, nan)
+    assert bench.incident.band is None
+    bench.launched().steps(1, 61)
+    assert bench.incident.state is IncidentState.RECOVERED

@@ -1,0 +1,77 @@
+"""Settings across a relaunch, and whether the trainer's receipt says what was asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sentinel.model.attempts import Overrides, SampleRange
+from sentinel.model.readings import Receipt
+from sentinel.plan.overrides import for_relaunch, judge_receipt, with_rung
+from sentinel.policy.schema import Rung
+
+
+def receipt(step: int = 100, said: dict[str, Any] | None = None, **effective: Any) -> Receipt:
+    return Receipt(2, 0.0, step, None, 2, said or {}, effective)
+
+
+def test_settings_that_have_lapsed_by_the_resume_step_are_dropped_and_the_skips_stay() -> None:
+    now = Overrides("ov-1", 1, lr_scale=0.5, clip_norm=0.3, skip=(SampleRange(0, 5),), until=(("lr_scale", 100), ("clip_norm", 200)))
+    after = for_relaunch(now, 100, None)
+    assert (after.lr_scale, after.clip_norm, after.until, after.skip) == (None, 0.3, (("clip_norm", 200),), now.skip)
+    assert for_relaunch(now, 99, None).lr_scale == 0.5
+
+
+def test_the_optimizer_is_reset_once() -> None:
+    assert not for_relaunch(Overrides(reset_optimizer=True), 100, None).reset_optimizer
+
+
+def test_an_incidents_own_settings_are_dropped_and_anothers_are_kept() -> None:
+    now = Overrides("ov-1", 1, lr_scale=0.5, skip=(SampleRange(0, 5),))
+    assert for_relaunch(now, 100, 1) == Overrides(skip=now.skip)
+    assert for_relaunch(now, 100, 2).lr_scale == 0.5
+
+
+def test_a_rung_lays_its_settings_over_what_holds() -> None:
+    rung = Rung.model_validate({"clip_norm": 0.3, "until": "50 steps"})
+    now = Overrides("ov-1", 1, lr_scale=0.5, until=(("lr_scale", 100), ("clip_norm", 90)))
+    after = with_rung(now, rung, 2, 150, (SampleRange(5, 9),))
+    assert (after.incident, after.lr_scale, after.clip_norm) == (2, 0.5, 0.3)
+    assert after.until == (("lr_scale", 100), ("clip_norm", 150))
+    assert after.skip == (SampleRange(5, 9),)
+
+
+@pytest.mark.parametrize(
+    ("asked", "got", "wrong"),
+    [
+        (Overrides(), receipt(), ""),
+        (Overrides(), receipt(90), ""),
+        (Overrides(), receipt(101), "newer than the step 100"),
+        (Overrides(clip_norm=0.3), receipt(clip_norm=0.3000001), ""),
+        (Overrides(clip_norm=0.3), receipt(clip_norm=1.0), "clip_norm is 1.0, asked for 0.3"),
+        (Overrides(clip_norm=0.3), receipt(), "clip_norm is None"),
+        (Overrides(weight_decay=0.0), receipt(weight_decay=False), "weight_decay is False"),
+        (Overrides(betas=(0.9, 0.95)), receipt(betas=[0.9, 0.95]), ""),
+        (Overrides(betas=(0.9, 0.95)), receipt(betas=[0.9, 0.999]), "betas are"),
+        (Overrides(betas=(0.9, 0.95)), receipt(betas=0.9), "betas are"),
+        (Overrides(lr_scale=0.5), receipt(said={"lr_scale": 0.5}), ""),
+        (Overrides(lr_scale=0.5), receipt(), "lr_scale is None"),
+        (Overrides(skip=(SampleRange(5, 9),)), receipt(said={"skip": [[5, 9]]}), ""),
+        (Overrides(skip=(SampleRange(5, 9),)), receipt(said={"skip": [[7, 9]]}), ""),  # clamped at its cursor
+        (Overrides(skip=(SampleRange(5, 9),)), receipt(said={"skip": [[7, 9]], "cursor": 5}), "not in the trainer's skip list"),
+        (Overrides(skip=(SampleRange(5, 9),)), receipt(said={"skip": [], "cursor": 9}), ""),
+        (Overrides(skip=(SampleRange(5, 9),)), receipt(said={"skip": [[5, 8]]}), "samples 5..9"),
+        (Overrides(skip=(SampleRange(5, 9),)), receipt(said={"skip": "all"}), "samples 5..9"),
+        (Overrides(skip=(SampleRange(5, 9),)), receipt(said={"skip": [[9, 5], [1]]}), "samples 5..9"),
+    ],
+)
+def test_a_receipt_is_held_against_what_was_asked(asked: Overrides, got: Receipt, wrong: str) -> None:
+    found = "; ".join(judge_receipt(asked, 100, got))
+    assert wrong in found
+    assert bool(wrong) == bool(found)
+
+
+@pytest.mark.parametrize("skip", [[["a", "b"]], [[1.5, "x"]], [None], [[None, 3]], [5]])
+def test_a_skip_list_that_is_no_list_of_ranges_is_a_difference_and_no_crash(skip: Any) -> None:
+    assert judge_receipt(Overrides(skip=(SampleRange(5, 9),)), 100, receipt(said={"skip": skip}))

@@ -1,0 +1,97 @@
+"""A rung made absolute: from the incident's own onset, whatever rungs were tried before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sentinel.model.attempts import Overrides, SampleRange
+from sentinel.model.findings import Kind
+from sentinel.model.incidents import Incident, SampleAnchor
+from sentinel.model.state import Checkpoint
+from sentinel.plan.remedy import build_treatment, choose_checkpoint, margin_steps, skip_window
+from sentinel.policy.schema import Rung
+
+KEPT = [Checkpoint(step, f"p{step}", 1, step * 10) for step in range(10, 100, 10)]
+
+
+def rungs(*plain: dict[str, Any]) -> tuple[Rung, ...]:
+    return tuple(Rung.model_validate(p) for p in plain)
+
+
+LADDER = rungs(
+    {"wait": {"for": "10 steps"}},
+    {"rollback": {"before_onset": "10 steps"}, "skip": {"from": "onset - 2 steps", "to": "detected + 4 steps"}},
+    {"rollback": {"further": "2x"}, "skip": {"wider": "2x"}},
+    {"rollback": {"further": "2x"}, "skip": {"wider": "2x"}, "lr": "0.5x"},
+    {"rollback": {"further": "2x"}, "lr": "0.5x", "clip_norm": 0.3, "until": "50 steps"},
+)
+
+
+def spike(onset: int | None = 81, number: int = 1, kind: Kind = Kind.SPIKE) -> Incident:
+    anchor = SampleAnchor(800, 830, 10) if onset is not None else None
+    return Incident(number, kind, "critical", "A", "p", 1, onset, 83, 85, 0, 0, "x", samples=anchor)
+
+
+@pytest.mark.parametrize(("index", "margin"), [(0, 1), (1, 10), (2, 20), (3, 40), (4, 80)])
+def test_further_multiplies_what_the_rungs_above_say(index: int, margin: int) -> None:
+    assert margin_steps(LADDER, index) == margin
+
+
+@pytest.mark.parametrize(("index", "wanted"), [(1, (780, 870)), (2, (760, 910)), (3, (720, 990)), (4, None), (0, None)])
+def test_wider_multiplies_both_reaches_from_the_same_anchor(index: int, wanted: tuple[int, int] | None) -> None:
+    assert skip_window(LADDER, index, spike()) == (SampleRange(*wanted) if wanted else None)
+
+
+def test_a_skip_whose_place_in_the_data_is_unknown_skips_nothing_and_says_so() -> None:
+    treatment = build_treatment(LADDER, 1, spike(onset=None), KEPT, [], Overrides(), True)
+    assert treatment.overrides.skip == ()
+    assert "the place in the data is unknown" in treatment.remedy.reason
+
+
+@pytest.mark.parametrize(("index", "step"), [(1, 70), (2, 60), (3, 40), (4, 10)])
+def test_each_rung_starts_where_its_own_distance_says(index: int, step: int) -> None:
+    treatment = build_treatment(LADDER, index, spike(), KEPT, [spike()], Overrides(), True)
+    assert (treatment.remedy.rollback_to_step, treatment.resume and treatment.resume.step) == (step, step)
+
+
+def test_settings_last_until_so_many_steps_past_the_break() -> None:
+    treatment = build_treatment(LADDER, 4, spike(), KEPT, [spike()], Overrides(), True)
+    assert (treatment.overrides.lr_scale, treatment.overrides.clip_norm) == (0.5, 0.3)
+    assert dict(treatment.overrides.until) == {"lr_scale": 135, "clip_norm": 135}
+
+
+def test_skips_grow_and_other_settings_of_this_incident_start_again() -> None:
+    now = Overrides("ov-2", incident=1, lr_scale=0.5, skip=(SampleRange(0, 5), SampleRange(790, 800)))
+    treatment = build_treatment(LADDER, 2, spike(), KEPT, [spike()], now, True)
+    assert treatment.overrides.lr_scale is None
+    assert treatment.overrides.skip == (SampleRange(0, 5), SampleRange(760, 910))
+
+
+def test_another_open_incident_holds_the_rollback_back_too() -> None:
+    earlier = spike(onset=45, number=2)
+    treatment = build_treatment(LADDER, 1, spike(), KEPT, [earlier, spike()], Overrides(), True)
+    assert treatment.remedy.rollback_to_step == 30
+    assert choose_checkpoint(LADDER, 1, spike(), KEPT, [earlier, spike()]).step == 30
+    assert choose_checkpoint((), 7, spike(), KEPT, [earlier]).step == 40, "a rung the policy has no more: the newest before it"
+
+
+def test_a_crash_counts_its_rollback_from_where_it_broke() -> None:
+    crash = spike(onset=None, kind=Kind.CRASH)
+    assert build_treatment(LADDER, 1, crash, KEPT, [crash], Overrides(), False).remedy.rollback_to_step == 70
+
+
+@pytest.mark.parametrize(
+    ("plain", "alive", "relaunch"),
+    [
+        ({"lr": "0.5x"}, True, False),
+        ({"lr": "0.5x"}, False, True),
+        ({"resume": {"from": "newest"}}, True, True),
+        ({"reset_optimizer": True, "resume": {}}, True, True),
+        ({"precision": "fp32", "resume": {}}, True, True),
+    ],
+)
+def test_settings_alone_are_applied_live_where_a_trainer_lives(plain: dict[str, Any], alive: bool, relaunch: bool) -> None:
+    treatment = build_treatment(rungs(plain), 0, spike(), KEPT, [spike()], Overrides(), alive)
+    assert (treatment.relaunch, treatment.remedy.live) == (relaunch, not relaunch)
