@@ -10,12 +10,10 @@ import shutil
 import signal
 import socket
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, cast
 
 from sentinel.actions.capture import capture
@@ -25,16 +23,17 @@ from sentinel.checkpoint_files import quarantine_above, verify_checkpoint
 from sentinel.clock import SystemClock
 from sentinel.daemon import Daemon, Narrator, run_until_over
 from sentinel.engine import Engine
-from sentinel.errors import Fenced, GiveUp, RetryLater, UsageError
+from sentinel.errors import Fenced, GiveUp, JournalBlocked, JournalError, RetryLater, UsageError
 from sentinel.journal.lease import Lease
 from sentinel.journal.run_file import PolicyReference, RunFile, ensure_run_dir, find_run_file, write_run_file
-from sentinel.journal.session import RunSession, take_run
+from sentinel.journal.session import RunSession, refuse_lost_journal, take_run
 from sentinel.launcher.contract import Launcher
 from sentinel.launcher.local import LocalLauncher
 from sentinel.model import actions as a
 from sentinel.model.attempts import Alive, AttemptSpec, Orphaned
 from sentinel.model.events import SupervisorStarted
 from sentinel.model.state import RunState
+from sentinel.outage import Outage, StopWishes, last_act
 from sentinel.pages import terminal
 from sentinel.policy.schema import Policy
 from sentinel.policy_file import load_policy, policy_digest, shipped_policy_path
@@ -66,10 +65,28 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
     """
     policy_path = shipped_policy_path(request.policy)
     policy = load_policy(policy_path)
-    run_dir = ensure_run_dir(request.run_dir)
+    run_dir = request.run_dir.absolute()
     run_file = _describe(run_dir, request, policy, policy_path)
     if not request.stop_at_once:
         check_command(run_file.command, run_file.cwd)
+    ensure_run_dir(run_dir)
+    with StopWishes() as wishes:
+        outage = Outage(run_dir, wishes)
+        while True:
+            try:
+                return _watch(request, run_dir, run_file, policy, narrator, outage)
+            except (JournalBlocked, RetryLater) as error:
+                outage.wait_out(error)
+            except JournalError as error:
+                raise outage.lost(error) from error
+
+
+def _watch(
+    request: RunRequest, run_dir: Path, run_file: RunFile, policy: Policy, narrator: Narrator | None, outage: Outage
+) -> int:
+    """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more."""
+    wishes = outage.wishes
+    refuse_lost_journal(run_dir)
     with take_run(run_dir) as session:
         clock = SystemClock(session.journal.last_at_s())
         engine = Engine(policy)
@@ -79,15 +96,17 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
             return EXIT_OK
         write_run_file(run_dir, run_file)
         wake = Wake(run_dir)
+        wishes.wake(wake.event)
         launcher = LocalLauncher(run_dir)
         telemetry = RunTelemetry(run_dir, launcher)
         runner = ThreadRunner(build_handlers(run_dir, launcher, session.lease, run_file), wake.event)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
-        with closing(wake), _stop_signals(daemon, wake.event):
+        with closing(wake), last_act(runner.close):
             daemon.start(clock.now_s(), _started(session, run_file, policy, request))
+            outage.begin()
             if request.stop_at_once:
                 daemon.want_stop("sentinel stop")
-            run_until_over(daemon, clock, wake.event, _each_turn(session, engine, wake))
+            run_until_over(daemon, clock, wake.event, _each_turn(session, engine, wake, daemon, wishes))
         _report(run_dir, engine.state, clock.now_s())
         return exit_code(engine.state)
 
@@ -190,8 +209,11 @@ def _started(session: RunSession, run: RunFile, policy: Policy, request: RunRequ
     )
 
 
-def _each_turn(session: RunSession, engine: Engine, wake: Wake) -> Callable[[float], None]:
+def _each_turn(session: RunSession, engine: Engine, wake: Wake, daemon: Daemon, wishes: StopWishes) -> Callable[[float], None]:
+    heard = 0
+
     def keep(now_s: float) -> None:
+        nonlocal heard
         if engine.watched:
             wake.follow(engine.watched)
         wake.rearm()
@@ -199,25 +221,11 @@ def _each_turn(session: RunSession, engine: Engine, wake: Wake) -> Callable[[flo
             session.lease.renew(now_s)
         if session.lease.is_lost():
             raise Fenced(f"another supervisor took this run over (epoch above {session.epoch}); this one leaves it alone")
+        while heard < len(wishes.names):
+            heard += 1
+            daemon.want_stop(wishes.names[heard - 1])
 
     return keep
-
-
-@contextmanager
-def _stop_signals(daemon: Daemon, wake: threading.Event) -> Iterator[None]:
-    """SIGTERM and SIGINT ask the run to stop after a checkpoint; a second one does not wait."""
-
-    def asked(number: int, frame: FrameType | None) -> None:
-        del frame
-        daemon.want_stop(signal.Signals(number).name)
-        wake.set()
-
-    old = {number: signal.signal(number, asked) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
 
 
 def _iso(wall_s: float) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from sentinel.errors import SentinelError, UsageError
+from sentinel.errors import SentinelError, UsageError, WatchLost
 
 app = typer.Typer(
     name="sentinel",
@@ -143,6 +143,9 @@ def main() -> None:
     """Entry point: what a person can cause ends in a sentence and exit code 2, never in a traceback."""
     try:
         app()
+    except WatchLost as error:  # neither usage nor policy: something was started, and sentinel can do no more for it
+        print(str(error), file=sys.stderr)
+        sys.exit(1)
     except SentinelError as error:
         print(str(error), file=sys.stderr)
         sys.exit(2)

@@ -58,6 +58,14 @@ class JournalError(SentinelError):
     """The journal cannot be written or read; names the file and the remedy. Nothing unacknowledged may be acted upon."""
 
 
+class JournalBlocked(JournalError):
+    """The journal cannot be written now (a full disk, a failing server), and may be again when that has passed."""
+
+
+class WatchLost(SentinelError):
+    """Supervision had begun and cannot go on; the processes of the run were left as they are."""
+
+
 class Fenced(SentinelError):
     """A supervisor with a higher epoch has taken the run over: stop writing, act no more, leave."""
 

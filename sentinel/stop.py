@@ -21,6 +21,7 @@ from sentinel.journal.run_file import read_run_file
 from sentinel.model.state import RunState
 from sentinel.policy_file import load_policy
 from sentinel.report.reading import is_attempt_alive, is_holder_alive, read_run
+from sentinel.stream_file import read_newest_step
 from sentinel.view.choose import choose_narrator
 
 LONGEST_POLL_S = 86_400.0
@@ -47,7 +48,7 @@ def stop_run(run_dir: Path, timeout: float) -> str:
     if alive is None:
         raise UsageError(f"{run_dir}: whether its processes live cannot be seen from this machine; stop it where it runs")
     if not alive:
-        return f"{before.run_id}: none of its processes lives, nothing to stop (newest known step {_newest_step(before)})"
+        return f"{before.run_id}: none of its processes lives, nothing to stop (newest step {_seen_step(run_dir, before)})"
     _take_over_and_stop(run_dir, before)
     return _standing(read_run(run_dir).state)
 
@@ -101,3 +102,10 @@ def _newest_step(state: RunState) -> int:
     """As far as the journal knows."""
     attempt = state.attempt
     return max(attempt.last_step, attempt.resumed_step) if attempt is not None else 0
+
+
+def _seen_step(run_dir: Path, state: RunState) -> int:
+    """As far as the stream itself tells: the journal of a supervisor that was killed may be behind it."""
+    attempt = state.attempt
+    newest = read_newest_step(run_dir, attempt.attempt) if attempt is not None else None
+    return _newest_step(state) if newest is None else newest

@@ -33,6 +33,13 @@ class ThreadRunner:
             found.append(self._outcomes.get())
         return found
 
+    def close(self, timeout_s: float) -> bool:
+        """Take no more acts, forget those that were not begun, wait for the one under way; whether none is under way now.
+
+        A page may go on by itself: it changes nothing that a successor acts upon.
+        """
+        return self._lanes["acts"].close(timeout_s)
+
     def _carry_out(self, action: Action) -> None:
         self._outcomes.put(carry_out(self._handlers, action))
         self._wake.set()
@@ -53,16 +60,24 @@ def carry_out(handlers: Mapping[type[Action], Handler], action: Action) -> Actio
 
 
 class _Lane:
-    """A daemon thread that does one thing after the other."""
+    """A daemon thread that does one thing after the other, until it is closed."""
 
     def __init__(self, name: str, work: Callable[[Action], None]) -> None:
-        self._queue: queue.SimpleQueue[Action] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Action | None] = queue.SimpleQueue()
         self._work = work
-        threading.Thread(target=self._run, name=f"sentinel-{name}", daemon=True).start()
+        self._is_closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"sentinel-{name}", daemon=True)
+        self._thread.start()
 
     def put(self, action: Action) -> None:
         self._queue.put(action)
 
+    def close(self, timeout_s: float) -> bool:
+        self._is_closed.set()
+        self._queue.put(None)  # wakes it
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
     def _run(self) -> None:
-        while True:
-            self._work(self._queue.get())
+        while (action := self._queue.get()) is not None and not self._is_closed.is_set():
+            self._work(action)

@@ -104,7 +104,8 @@ def _read_plain(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except NotADirectoryError:
-        raise UsageError(f"{path.parent}: is a file; the directory of a run is wanted") from None
+        what = "is a file" if path.parent.exists() else "cannot be: something above it is a file"
+        raise UsageError(f"{path.parent}: {what}; the directory of a run is wanted") from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}; check the rights of this user") from error
     except ValueError as error:

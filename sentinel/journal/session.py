@@ -6,8 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentinel.errors import RetryLater
+from sentinel.errors import RetryLater, UsageError
 from sentinel.journal.lease import Lease, RunLock
+from sentinel.journal.run_file import RUN_FILE_NAME
 from sentinel.journal.store import JOURNAL_NAME, Journal
 
 
@@ -59,3 +60,13 @@ def take_run(run_dir: Path) -> RunSession:
     except BaseException:
         lock.release()
         raise
+
+
+def refuse_lost_journal(run_dir: Path) -> None:
+    """Raises UsageError where a run has lost its journal: a new one would number the attempts anew, and act on checkpoints
+    of which it knows nothing."""
+    if (run_dir / RUN_FILE_NAME).exists() and not (run_dir / JOURNAL_NAME).exists():
+        raise UsageError(
+            f"{run_dir}: holds a run whose journal ({JOURNAL_NAME}) is gone, so what was done to it is unknown; restore it from "
+            "a copy, or choose another --run-dir"
+        )

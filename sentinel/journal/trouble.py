@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sentinel.errors import JournalError
+from sentinel.errors import JournalBlocked, JournalError
 
 _DAMAGED = (
     "the file is damaged; keep a copy of it and of {path}-wal, then save what can be read: "
@@ -25,20 +26,29 @@ _REMEDIES = {
     sqlite3.SQLITE_READONLY: "it cannot be written; check the rights of this user and that {folder} is not mounted read-only",
     sqlite3.SQLITE_IOERR: "the disk fails to read or write; look at the kernel log (dmesg), at quotas and at {folder}'s server",
 }
+_MAY_PASS = (
+    sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR,
+)  # fmt: skip
+_MAY_PASS_ERRNO = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.ETIMEDOUT)
 _CUT_SHORT = "the last supervisor was killed while writing; the next `sentinel run` on {folder} repairs it"
 
 
 @contextmanager
 def told(path: Path, doing: str, *, read_only: bool = False) -> Iterator[None]:
-    """Turn what SQLite or the system raises inside into a JournalError. A ProgrammingError is our bug and stays one."""
+    """Turn what SQLite or the system raises inside into a JournalError, JournalBlocked when it may pass.
+
+    A ProgrammingError is our bug and stays one.
+    """
     try:
         yield
     except sqlite3.ProgrammingError:
         raise
     except sqlite3.DatabaseError as error:
-        raise JournalError(_sentence(path, doing, error, read_only)) from error
+        may_pass = not read_only and getattr(error, "sqlite_errorcode", 0) & 0xFF in _MAY_PASS
+        raise (JournalBlocked if may_pass else JournalError)(_sentence(path, doing, error, read_only)) from error
     except OSError as error:
-        raise JournalError(f"{path}: cannot {doing} ({error}); look at the disk and the rights of this user") from error
+        kind = JournalBlocked if error.errno in _MAY_PASS_ERRNO else JournalError
+        raise kind(f"{path}: cannot {doing} ({error}); look at the disk and the rights of this user") from error
 
 
 def damaged(path: Path, what: str) -> JournalError:

@@ -79,11 +79,9 @@ def judge_receipt(asked: Overrides, resume_step: int, receipt: Receipt) -> tuple
 
 def _judge_skip(asked: Overrides, said: Mapping[str, Any]) -> tuple[str, ...]:
     """A receipt may clamp what lies below its cursor, so only the end of each range is held against it."""
-    raw = said.get("skip")
-    listed = raw if isinstance(raw, list) else []
-    have = merge(SampleRange(int(a), int(b)) for a, b in (r for r in listed if len(r) == 2) if 0 <= a < b)
-    cursor = said.get("cursor", 0)
-    floor = int(cursor) if isinstance(cursor, (int, float)) else 0
+    raw, cursor = said.get("skip"), said.get("cursor")
+    have = merge(found for pair in (raw if isinstance(raw, list) else []) if (found := _range_of(pair)) is not None)
+    floor = cursor if isinstance(cursor, int) else 0
     wrong = []
     for want in asked.skip:
         start = max(want.start, floor)
@@ -92,6 +90,13 @@ def _judge_skip(asked: Overrides, said: Mapping[str, Any]) -> tuple[str, ...]:
         if not covers(have, SampleRange(want.end - 1, want.end)) or (floor and not covers(have, SampleRange(start, want.end))):
             wrong.append(f"samples {want.start}..{want.end} are not in the trainer's skip list")
     return tuple(wrong)
+
+
+def _range_of(pair: Any) -> SampleRange | None:
+    """A range as the trainer wrote it; None for anything else, which then is a difference and no error of ours."""
+    if not (isinstance(pair, (list, tuple)) and len(pair) == 2 and all(type(end) is int for end in pair)):
+        return None
+    return SampleRange(pair[0], pair[1]) if 0 <= pair[0] < pair[1] else None
 
 
 def _close(got: Any, want: float) -> bool:

@@ -69,7 +69,9 @@ def incident_story(incident: Mapping[str, Any]) -> list[str]:
         launched = f", attempt {remedy['attempt']}" if remedy["attempt"] is not None else ""
         lines.append(f"  rung {remedy['rung'] + 1} ({rung_words(remedy)}{launched}): {remedy['chosen']}")
         lines.append(f"    {remedy['outcome']}" + (f": {remedy['verdict']}" if remedy["verdict"] else ""))
-    lines += [f"  paged: {page}" for page in incident["pages"]]
+    if incident["pages"]:
+        times = f" {len(incident['pages'])} times" if len(incident["pages"]) > 1 else ""
+        lines.append(f"  a person was paged{times}: incidents/{incident['id']:04d}/page.json")
     return lines
 
 

@@ -12,6 +12,8 @@ from sentinel.sim.invariants import Inspector, InvariantBroken
 from sentinel.sim.order import Span, overlap
 from sentinel.sim.trainer import SimTrainer
 
+SEEN_STEPS = 3  # harm that began earlier began unseen (before there was a past to judge by), and the onset is dated late
+
 Trail = list[tuple[int, tuple[Span, ...]]]
 
 
@@ -36,7 +38,10 @@ def judge_ending(
         raise InvariantBroken("all steps are trained", f"{len(trail)} of {steps} surviving steps")
     for incident in state.incidents:
         if incident.state is IncidentState.RECOVERED:
-            _judge_skipped(incident, inspector.causes.get(incident.id, set()), trail)
+            hurt_since = trainers[incident.attempt].hurt_since if incident.attempt in trainers else {}
+            onset = incident.onset_step or 0
+            seen = {fault for fault in inspector.causes.get(incident.id, set()) if hurt_since.get(fault, 0) >= onset - SEEN_STEPS}
+            _judge_skipped(incident, seen, trail)
 
 
 def surviving(trainers: Mapping[int, SimTrainer], attempt: int) -> Trail:

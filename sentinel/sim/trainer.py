@@ -80,7 +80,7 @@ class SimTrainer:
 
     def _abandon(self, rank: int) -> None:
         if rank == 0 and self.voice.stream:
-            self.voice.end(self.step, "failed")
+            self.voice.end(self.voice.beats[0][0], "failed")  # the step it was working on
 
     def _set_up(self) -> None:
         """Load what was asked for, obey the launch's overrides, write the receipt of what then holds."""

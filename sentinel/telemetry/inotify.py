@@ -7,6 +7,7 @@ writers, 7 of 300 renames waited up to 0.53 s. The mask here asks for arrivals o
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -21,6 +22,8 @@ try:
     from watchdog.observers.inotify_c import InotifyConstants, Mask
 except UnsupportedLibcError as error:
     raise ImportError(f"no inotify on this system ({error})") from None
+
+logging.getLogger("watchdog").addHandler(logging.NullHandler())  # what it says while closing would land on the terminal
 
 
 class _Arrivals(InotifyEmitter):

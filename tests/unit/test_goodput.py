@@ -32,6 +32,10 @@ def saved(number: int, step: int, seconds: float = 0.0) -> f.CheckpointCommitted
     return f.CheckpointCommitted(number, step, "p", 0, f"{number}-{step}", seconds)
 
 
+def due(number: int, not_before_s: float) -> f.ActionDecided:
+    return f.ActionDecided(a.StartAttempt(f"start/{number}", number, None, Overrides(), not_before_s))
+
+
 FIRST = ((0.0, launch(1)), (10.0, f.ReceiptSeen(1, 0, 2)))
 
 
@@ -49,7 +53,7 @@ FIRST = ((0.0, launch(1)), (10.0, f.ReceiptSeen(1, 0, 2)))
         ),
         (  # the same, under a backoff of 5 s
             (*FIRST, (62.0, f.AttemptEnded(1, "crashed", "x", 80, 60.0)), (62.0, launch(2)),
-             (62.0, f.ActionDecided(a.StartAttempt("start/2", 2, None, Overrides(), 67.0))), (70.0, f.ReceiptSeen(2, 0, 2))), 90.0,
+             (62.0, due(2, 67.0)), (70.0, f.ReceiptSeen(2, 0, 2))), 90.0,
             {"waiting": 15, "training": 20, "replay": 50, "detection": 2, "recovery": 3},
         ),
         (  # hung at 60, its end decided at 80
@@ -108,8 +112,7 @@ def histories(draw: st.DrawFn) -> tuple[RunState, float]:
         resume = draw(st.integers(0, reached))
         state = evolve(state, at_s, launch(number, resume))
         if draw(st.booleans()):
-            wait_s = draw(spans)
-            state = evolve(state, at_s, f.ActionDecided(a.StartAttempt(f"start/{number}", number, None, Overrides(), at_s + wait_s)))
+            state = evolve(state, at_s, due(number, at_s + draw(spans)))
         at_s += draw(spans)
         if draw(st.booleans()):
             state = evolve(state, at_s, f.ReceiptSeen(number, draw(st.integers(0, resume)), 2))

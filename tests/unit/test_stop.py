@@ -58,7 +58,7 @@ def test_an_ended_run_is_said_to_be_over(tmp_path: Path) -> None:
 
 def test_a_run_of_which_nothing_lives_has_nothing_to_stop(tmp_path: Path) -> None:
     said = stop_run(write_run(tmp_path / "run", until=61), 1.0)
-    assert said == "demo: none of its processes lives, nothing to stop (newest known step 100)"
+    assert said == "demo: none of its processes lives, nothing to stop (newest step 100)"
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:

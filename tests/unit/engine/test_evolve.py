@@ -32,7 +32,9 @@ def ended(number: int, step: int = 10, outcome: str = "crashed") -> f.AttemptEnd
     return f.AttemptEnded(number, outcome, "test", step, 0.0)
 
 
-def incident(number: int = 1, state: IncidentState = IncidentState.OPEN, kind: Kind = Kind.SPIKE, onset: int | None = 60) -> Incident:
+def incident(
+    number: int = 1, state: IncidentState = IncidentState.OPEN, kind: Kind = Kind.SPIKE, onset: int | None = 60
+) -> Incident:
     return Incident(number, kind, "critical", "Alert", "numeric", 1, onset, 62, 62, 0.0, 0.0, "test", state)
 
 
@@ -130,7 +132,7 @@ def test_a_launch_forgets_checkpoints_above_its_resume_step_and_the_findings_of_
     [
         ((), ended(2, 20), 0),  # new ground
         ((), ended(2, 10), 2),  # died where the last one did
-        ((f.FirstStep(2, 5), f.AttemptStopping(2, "a plan")), ended(2, 9, "stopped"), 1),  # taken back by a remedy: no fault of its own
+        ((f.FirstStep(2, 5), f.AttemptStopping(2, "a plan")), ended(2, 9, "stopped"), 1),  # a remedy's
         ((f.AttemptStopping(2, "a plan"),), ended(2, 0, "stopped"), 2),  # killed before its first step
         ((), ended(2, 10, "finished"), 2),
     ],

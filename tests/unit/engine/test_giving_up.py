@@ -113,7 +113,8 @@ def test_another_incident_in_its_probation_starts_nothing_in_the_same_step() -> 
 
 
 def test_the_last_resort_is_the_page_that_ends_the_playbook_not_one_on_the_way() -> None:
-    rungs = [{"page": {"severity": "warning"}}, {"resume": {"from": "newest"}}, {"page": {"severity": "critical"}, "then": "hold"}]
+    last = {"page": {"severity": "critical"}, "then": "hold"}
+    rungs = [{"page": {"severity": "warning"}}, {"resume": {"from": "newest"}}, last]
     bench = Bench(build_policy(playbooks={"restart": rungs}, budget={"interventions": "1 per 24h"})).launched()
     bench.steps(1, 10).exits(signal=9)
     assert [page.severity for page in bench.decided(a.SendPage)] == ["warning"]

@@ -17,10 +17,11 @@ def receipt(step: int = 100, said: dict[str, Any] | None = None, **effective: An
 
 
 def test_settings_that_have_lapsed_by_the_resume_step_are_dropped_and_the_skips_stay() -> None:
-    now = Overrides("ov-1", 1, lr_scale=0.5, clip_norm=0.3, skip=(SampleRange(0, 5),), until=(("lr_scale", 100), ("clip_norm", 200)))
+    until = (("lr_scale", 100), ("clip_norm", 200))
+    now = Overrides("ov-1", 1, lr_scale=0.5, clip_norm=0.3, skip=(SampleRange(0, 5),), until=until)
     after = for_relaunch(now, 100, None)
     assert (after.lr_scale, after.clip_norm, after.until, after.skip) == (None, 0.3, (("clip_norm", 200),), now.skip)
-    assert for_relaunch(now, 99, None).lr_scale == 0.5
+    assert for_relaunch(now, 98, None).lr_scale == 0.5, "the next step is 99, and it lapses at 100"
 
 
 def test_the_optimizer_is_reset_once() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +23,7 @@ def samples(parts: list[SampleRange] | tuple[SampleRange, ...]) -> set[int]:
 def test_merging_keeps_exactly_the_samples_in_the_fewest_ranges(parts: list[SampleRange]) -> None:
     merged = merge(parts)
     assert samples(merged) == samples(parts)
-    assert all(a.end < b.start for a, b in zip(merged, merged[1:], strict=False))
+    assert all(a.end < b.start for a, b in pairwise(merged))
     assert merge(merged) == merged
 
 

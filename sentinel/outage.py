@@ -1,0 +1,117 @@
+"""What may come over a supervisor from outside: the wish to stop, and a journal that cannot be written for a while.
+
+A full disk at night must not leave a run unwatched until the morning. Nothing may be done that was not written down, so the
+supervisor lets the run go, waits until the journal takes facts again, and takes the run over as any successor would.
+"""
+
+from __future__ import annotations
+
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from sentinel.errors import JournalBlocked, JournalError, RetryLater, SentinelError, WatchLost
+
+RETRY_S = 5.0
+LAST_ACT_S = 60.0
+MEANT = 2  # signals with a meaning
+
+
+class StopWishes:
+    """SIGTERM and SIGINT, noted while inside. Two have a meaning (stop; do not wait any longer), and what comes after them,
+    or after one while leaving, is ignored: it must not cut the leaving short.
+
+    The handler touches no Event: setting one takes a lock, and the thread it interrupts may be holding that very lock.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.event = threading.Event()
+        self._wake = self.event
+        self._old: dict[signal.Signals, Any] = {}
+        self._bell: queue.SimpleQueue[bool] = queue.SimpleQueue()  # its put may interrupt anything, itself included
+
+    def wake(self, event: threading.Event) -> None:
+        """Set this event too at every wish."""
+        self._wake = event
+
+    def __enter__(self) -> StopWishes:
+        threading.Thread(target=self._ring, name="sentinel-signals", daemon=True).start()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._old[number] = signal.signal(number, self._asked)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._old.items():
+            signal.signal(number, signal.SIG_IGN if self.names else handler)
+        self._bell.put(False)
+
+    def _asked(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        self.names.append(signal.Signals(number).name)
+        if len(self.names) >= MEANT:
+            for known in self._old:
+                signal.signal(known, signal.SIG_IGN)
+        self._bell.put(True)
+
+    def _ring(self) -> None:
+        while self._bell.get():
+            self.event.set()
+            self._wake.set()
+
+
+class Outage:
+    """Whether supervision had begun, and the waiting while it is interrupted."""
+
+    def __init__(self, run_dir: Path, wishes: StopWishes) -> None:
+        self._run_dir = run_dir
+        self.wishes = wishes
+        self.has_begun = False
+        self._is_on = False
+
+    def begin(self) -> None:
+        """The run is ours: from here on trouble is waited out, and said to be over when it was."""
+        if self._is_on:
+            self._say(f"{self._run_dir}: the journal can be written again; supervision goes on")
+        self.has_begun, self._is_on = True, False
+
+    def wait_out(self, error: SentinelError) -> None:
+        """Returns when it is time to try again. Raises `error` when nothing was started yet, WatchLost when a stop is wanted."""
+        if not self.has_begun:
+            raise error
+        if self.wishes.names:
+            raise self.lost(error) from error
+        if not self._is_on:
+            self._say(f"{error}\n{self._run_dir}: training is left as it is, and sentinel tries again every {RETRY_S:g} s")
+        self._is_on = True
+        if self.wishes.event.wait(RETRY_S):
+            raise self.lost(error) from error
+
+    def lost(self, error: SentinelError) -> SentinelError:
+        """The error that ends supervision: as it came when nothing was started yet, with what it means when something was."""
+        if not self.has_begun:
+            return error
+        return WatchLost(
+            f"{error}\n{self._run_dir}: sentinel leaves, and what trains there trains on unwatched; "
+            "when this is mended, the same `sentinel run` adopts it and `sentinel stop` stops it"
+        )
+
+    def _say(self, words: str) -> None:
+        print(words, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def last_act(close: Callable[[float], bool]) -> Iterator[None]:
+    """When the journal fails, the act under way is seen to its end by `close`, so that a successor's acts never meet it."""
+    try:
+        yield
+    except (JournalBlocked, RetryLater) as error:
+        if not close(LAST_ACT_S):
+            raise JournalError(f"{error}; and an act of sentinel is still under way after {LAST_ACT_S:g} s") from error
+        raise

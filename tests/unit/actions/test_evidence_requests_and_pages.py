@@ -1,0 +1,74 @@
+"""What the smaller actions leave on disk: evidence, overrides.json, and the page."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+
+from sentinel.actions.capture import TAIL_BYTES, capture, describe_processes
+from sentinel.actions.control_file import write_overrides, write_request
+from sentinel.model.actions import RequestStop, SendPage, WriteOverrides
+from sentinel.model.attempts import Overrides, SampleRange
+from sentinel.pages import terminal
+
+
+def attempt_folder(run_dir: Path) -> Path:
+    folder = run_dir / "attempts" / "0001"
+    for name in ("heartbeats", "exits", "logs"):
+        (folder / name).mkdir(parents=True)
+    (folder / "logs" / "rank-00000.err").write_text("Traceback\n")
+    (folder / "heartbeats" / "rank-00000.json").write_text("{}")
+    return folder
+
+
+def test_the_ends_of_long_streams_are_kept_in_whole_lines(tmp_path: Path) -> None:
+    lines = [json.dumps({"step": step, "pad": "x" * 90}) + "\n" for step in range(10_000)]
+    (attempt_folder(tmp_path) / "metrics.jsonl").write_text("".join(lines))
+    capture(tmp_path, 3, 1, [])
+    kept = (tmp_path / "incidents" / "0003" / "attempt-0001" / "metrics.jsonl").read_text()
+    assert len(kept) <= TAIL_BYTES
+    assert [json.loads(line)["step"] for line in kept.splitlines()][-1] == 9999
+    assert kept in "".join(lines)
+
+
+def test_capturing_twice_is_the_same_as_once_and_missing_files_are_no_error(tmp_path: Path) -> None:
+    attempt_folder(tmp_path)
+    said = capture(tmp_path, 3, 1, [os.getpid(), 2**22 + 1])
+    assert capture(tmp_path, 3, 1, [os.getpid(), 2**22 + 1]) == said == "3 files saved in incidents/0003/attempt-0001"
+    target = tmp_path / "incidents" / "0003" / "attempt-0001"
+    assert (target / "logs" / "rank-00000.err").read_text() == "Traceback\n"
+    assert f"{2**22 + 1} gone" in (target / "processes.txt").read_text()
+
+
+def test_an_attempt_that_left_nothing_leaves_an_empty_list_of_processes(tmp_path: Path) -> None:
+    assert capture(tmp_path, 3, 7, []) == "1 files saved in incidents/0003/attempt-0007"
+    assert describe_processes([]) == "no process of the attempt lives\n"
+
+
+def test_a_process_is_described_by_its_state_and_command() -> None:
+    pid, state, *rest = describe_processes([os.getpid()]).split()
+    assert (pid, state) == (str(os.getpid()), "R")
+    assert rest
+
+
+def test_overrides_name_their_attempt_and_a_request_names_nothing_but_itself(tmp_path: Path) -> None:
+    settings = Overrides("ov-3.1", 2, clip_norm=0.3, skip=(SampleRange(5, 9),))
+    write_overrides(tmp_path, WriteOverrides("override/ov-3.1", 3, settings))
+    said = json.loads((tmp_path / "overrides.json").read_text())
+    assert (said["id"], said["attempt"], said["clip_norm"], said["skip"]) == ("ov-3.1", 3, 0.3, [[5, 9]])
+    write_request(tmp_path, RequestStop("stop/3", 3, Overrides("ov-3.stop", 2, clip_norm=0.3), "stop_now"))
+    said = json.loads((tmp_path / "overrides.json").read_text())
+    assert said == {"v": 1, "id": "ov-3.stop", "attempt": 3, "request": "stop_now"}
+
+
+def test_a_page_is_printed_and_kept_and_the_file_of_a_second_delivery_is_the_same(tmp_path: Path) -> None:
+    page, out = SendPage("page/4/2", 4, "critical", "run: spike since step 71", "tried: wait"), io.StringIO()
+    assert terminal.send(tmp_path, page, out) == "printed"
+    kept = tmp_path / "incidents" / "0004" / "page.json"
+    first = kept.read_bytes()
+    terminal.send(tmp_path, page, out)
+    assert kept.read_bytes() == first
+    assert json.loads(first)["title"] == page.title
+    assert out.getvalue().count("PAGE (critical) run: spike since step 71") == 2

@@ -1,0 +1,114 @@
+"""A journal that cannot be written for a while is waited out; a wish to stop is never cut short by the next signal."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from sentinel.actions.runner import ThreadRunner
+from sentinel.errors import JournalBlocked, JournalError, UsageError, WatchLost
+from sentinel.journal.session import refuse_lost_journal
+from sentinel.journal.trouble import told
+from sentinel.model.actions import KillAttempt
+from sentinel.outage import Outage, StopWishes, last_act
+
+FULL = JournalBlocked("run/sentinel.db: the disk is full")
+
+LEAVING = """
+import os, signal, threading
+from sentinel.outage import StopWishes
+with StopWishes() as wishes:
+    wake = threading.Event()
+    wishes.wake(wake)
+    with wake._cond:  # as if interrupted inside Event.clear
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert wake.wait(30)
+os.kill(os.getpid(), signal.SIGTERM)
+os.kill(os.getpid(), signal.SIGINT)
+print(wishes.names)
+"""
+
+
+def test_a_signal_that_comes_while_leaving_kills_nobody() -> None:
+    done = subprocess.run([sys.executable, "-c", LEAVING], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "['SIGTERM']\n"), done.stderr
+
+
+def test_before_anything_was_started_the_trouble_is_told_at_once() -> None:
+    outage = Outage(Path("run"), StopWishes())
+    with pytest.raises(JournalBlocked):
+        outage.wait_out(FULL)
+    assert outage.lost(FULL) is FULL
+
+
+def test_afterwards_it_is_waited_out_and_said_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sentinel.outage.RETRY_S", 0.0)
+    outage = Outage(Path("run"), StopWishes())
+    outage.begin()
+    outage.wait_out(FULL)
+    outage.wait_out(FULL)
+    outage.begin()
+    said = capsys.readouterr().err
+    assert said.count("the disk is full") == 1
+    assert said.count("can be written again") == 1
+
+
+def test_a_wish_to_stop_ends_the_waiting_and_says_that_training_goes_on() -> None:
+    wishes = StopWishes()
+    outage = Outage(Path("run"), wishes)
+    outage.begin()
+    wishes.names.append("SIGTERM")
+    with pytest.raises(WatchLost, match="trains on unwatched"):
+        outage.wait_out(FULL)
+
+
+def test_the_act_under_way_is_seen_to_its_end_and_the_next_is_not_begun() -> None:
+    begun, may_end, done = threading.Event(), threading.Event(), []
+
+    def kill(action: KillAttempt) -> str:
+        begun.set()
+        may_end.wait(30)
+        done.append(action.key)
+        return "done"
+
+    runner = ThreadRunner({KillAttempt: kill}, threading.Event())  # type: ignore[dict-item]
+    runner.submit(KillAttempt("kill/1", 1))
+    runner.submit(KillAttempt("kill/2", 2))
+    assert begun.wait(30)
+    assert not runner.close(0.0)
+    with pytest.raises(JournalError, match="still under way"), last_act(lambda timeout_s: False):
+        raise FULL
+    may_end.set()
+    assert runner.close(30.0)
+    assert done == ["kill/1"]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (OSError(errno.ENOSPC, "no space left"), JournalBlocked),
+        (OSError(errno.ESTALE, "stale file handle"), JournalBlocked),
+        (FileNotFoundError(errno.ENOENT, "no such file"), JournalError),
+        (sqlite3.DatabaseError("malformed"), JournalError),
+    ],
+    ids=str,
+)
+def test_only_what_may_pass_is_waited_for(error: Exception, kind: type[Exception]) -> None:
+    with pytest.raises(JournalError) as caught, told(Path("run/sentinel.db"), "append"):
+        raise error
+    assert type(caught.value) is kind
+
+
+def test_a_run_that_lost_its_journal_is_not_begun_anew(tmp_path: Path) -> None:
+    refuse_lost_journal(tmp_path)
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"whose journal .* is gone"):
+        refuse_lost_journal(tmp_path)
+    (tmp_path / "sentinel.db").touch()
+    refuse_lost_journal(tmp_path)
