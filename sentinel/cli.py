@@ -35,7 +35,8 @@ def run(
 ) -> None:
     """Launch a training command, or adopt the one that is running; watch it; repair it.
 
-    Exit codes: 0 the run finished, 1 it failed and recovery is exhausted, 2 usage or policy error, 130 stopped.
+    Exit codes: 0 the run finished, 1 it failed and recovery is exhausted (or sentinel can do no more, and says why), 2 usage or
+    policy error, 130 stopped.
     """
     from sentinel.app import RunRequest, supervise
     from sentinel.view.choose import choose_narrator

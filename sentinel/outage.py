@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -27,7 +27,8 @@ class StopWishes:
     """SIGTERM and SIGINT, noted while inside. Two have a meaning (stop; do not wait any longer), and what comes after them,
     or after one while leaving, is ignored: it must not cut the leaving short.
 
-    The handler touches no Event: setting one takes a lock, and the thread it interrupts may be holding that very lock.
+    SIGHUP changes nothing: a terminal that went away must not leave the run unwatched. The handler touches no Event: setting one
+    takes a lock, and the thread it interrupts may be holding that very lock.
     """
 
     def __init__(self) -> None:
@@ -35,6 +36,7 @@ class StopWishes:
         self.event = threading.Event()
         self._wake = self.event
         self._old: dict[signal.Signals, Any] = {}
+        self._old_hangup: Any = signal.SIG_DFL
         self._bell: queue.SimpleQueue[bool] = queue.SimpleQueue()  # its put may interrupt anything, itself included
 
     def wake(self, event: threading.Event) -> None:
@@ -45,11 +47,13 @@ class StopWishes:
         threading.Thread(target=self._ring, name="sentinel-signals", daemon=True).start()
         for number in (signal.SIGTERM, signal.SIGINT):
             self._old[number] = signal.signal(number, self._asked)
+        self._old_hangup = signal.signal(signal.SIGHUP, lambda *_: None)  # no SIG_IGN: what is started from here would inherit it
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._old.items():
             signal.signal(number, signal.SIG_IGN if self.names else handler)
+        signal.signal(signal.SIGHUP, self._old_hangup)
         self._bell.put(False)
 
     def _asked(self, number: int, frame: FrameType | None) -> None:
@@ -103,7 +107,8 @@ class Outage:
         )
 
     def _say(self, words: str) -> None:
-        print(words, file=sys.stderr, flush=True)
+        with suppress(OSError, ValueError):  # it may lead to the very disk that is full
+            print(words, file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -6,15 +6,13 @@ from dataclasses import replace
 from math import isfinite
 
 from sentinel.detectors.crash import Failed, Finished, Stopped
-from sentinel.engine.carrying_out import on_done
 from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import finish_giving_up
 from sentinel.engine.judging import judge_open_incidents, settle_at_finish
 from sentinel.engine.ladder import consider, drop_live_plan, relaunch, take_up_again
 from sentinel.model import facts as f
-from sentinel.model.actions import KillAttempt, StartAttempt
+from sentinel.model.actions import KillAttempt
 from sentinel.model.attempts import Alive, AttemptView, Exited, ExitReport, NotStarted, Orphaned, ResumePoint, Unseen
-from sentinel.model.events import ActionDone
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import IncidentState
 from sentinel.model.readings import CheckpointReading, Receipt, StepReading, TrainerNote
@@ -40,7 +38,6 @@ def on_receipt(draft: Draft, receipt: Receipt) -> None:
     attempt = draft.attempt
     if attempt is None or receipt.attempt != attempt.attempt or attempt.receipt_s is not None:
         return
-    _has_started(draft)
     draft.record(f.ReceiptSeen(receipt.attempt, receipt.resume_step, receipt.world_size))
     asked = attempt.resume.step if attempt.resume else 0
     if receipt.resume_step < asked:
@@ -115,8 +112,6 @@ def on_view(draft: Draft, view: AttemptView) -> None:
     attempt = draft.attempt
     if attempt is None or view.attempt != attempt.attempt or attempt.is_over:
         return
-    if not isinstance(view, (NotStarted, Unseen)):
-        _has_started(draft)
     match view:
         case Exited(report=report):
             on_exit(draft, report)
@@ -127,14 +122,6 @@ def on_view(draft: Draft, view: AttemptView) -> None:
             draft.decide(KillAttempt(f"kill/{attempt.attempt}", attempt.attempt))
         case NotStarted() | Alive() | Unseen():
             pass
-
-
-def _has_started(draft: Draft) -> None:
-    """What is seen of an attempt confirms its start, whoever was killed before hearing so: its findings and its end count."""
-    plan, attempt = draft.state.plan, draft.attempt
-    start = plan.actions[plan.next] if plan is not None else None
-    if isinstance(start, StartAttempt) and attempt is not None and start.attempt == attempt.attempt:
-        on_done(draft, ActionDone(start.key, "seen to have started"))
 
 
 def on_exit(draft: Draft, report: ExitReport) -> None:

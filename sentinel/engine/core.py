@@ -68,7 +68,7 @@ class Engine:
         senses, live, now_s = self.senses, self._live, draft.now_s
         match event:
             case StepReading():
-                live.step(event, now_s)
+                live.step(event, now_s, draft.attempt.launched_s if draft.attempt else now_s)
                 attempts.on_step(draft, event, senses.step(event, now_s))
             case Heartbeat():
                 live.beat(event, now_s)

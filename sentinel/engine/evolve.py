@@ -161,7 +161,7 @@ def _idle(state: RunState, at_s: float) -> RunState:
 
 def _refilled(state: RunState, at_s: float, fact: f.BudgetRefilled) -> RunState:
     del at_s, fact
-    return replace(state, interventions_s=())
+    return replace(state, interventions_s=(), restarts_s=())
 
 
 def _gave_up(state: RunState, at_s: float, fact: f.GaveUp) -> RunState:

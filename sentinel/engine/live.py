@@ -10,7 +10,8 @@ SAVES_KEPT = 64
 
 class Live:
     """Attributes:
-    last_step_s: supervisor time of the newest step line; None before the first.
+    last_step_s: when the newest step was made; None before the first. By the trainer's clock where that is believable
+        (after the launch, not ahead of us): a supervisor that was away reads old lines late.
     saving_s: supervisor time at which a rank was last heard to begin or end a checkpoint; None before the first.
     finished: the stream's end line says finished.
     """
@@ -23,9 +24,9 @@ class Live:
         self.saves_s: dict[int, float] = {}  # by step: what a save cost, told before its directory was seen
         self._phases: dict[int, Phase] = {}
 
-    def step(self, reading: StepReading, now_s: float) -> None:
+    def step(self, reading: StepReading, now_s: float, launched_s: float) -> None:
         if reading.attempt == self.attempt:
-            self.last_step_s = now_s
+            self.last_step_s = reading.time_s if launched_s <= reading.time_s <= now_s else now_s
 
     def beat(self, beat: Heartbeat, now_s: float) -> None:
         if beat.attempt != self.attempt or beat.rank >= RANKS_KEPT:

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from sentinel.launcher.attempt_files import AttemptFiles
 from sentinel.launcher.exit_report import StartFailure, write_report
 from sentinel.launcher.keeper_loop import GRACE_S, Keeper
-from sentinel.launcher.keeper_start import NotStartable, claim, start_command, write_keeper
+from sentinel.launcher.keeper_start import NotStartable, claim, complain, start_command, write_keeper
 from sentinel.model.attempts import ExitReport
 
 REPORT_TRIES, REPORT_RETRY_S = 120, 0.5  # a full disk gets a minute
@@ -40,7 +40,7 @@ def _write_surely(files: AttemptFiles, report: ExitReport, start_failure: StartF
             write_report(files, report, start_failure)
             return True
         except OSError as error:
-            print(f"{files.exit}: cannot be written ({error}); {left - 1} tries left", file=sys.stderr, flush=True)
+            complain(f"{files.exit}: cannot be written ({error}); {left - 1} tries left")
             time.sleep(REPORT_RETRY_S)
     return False
 
@@ -56,7 +56,7 @@ def _keep(files: AttemptFiles, grace_s: float, say: Callable[[int], None]) -> in
         wake = _become_keeper(stop_signals)
         write_keeper(files, None)
     except OSError as error:
-        print(f"the keeper of attempt {files.attempt} cannot work in {files.folder}: {error}", file=sys.stderr, flush=True)
+        complain(f"the keeper of attempt {files.attempt} cannot work in {files.folder}: {error}")
         say(TRY_AGAIN)
         return TRY_AGAIN
     command = start_command(files)

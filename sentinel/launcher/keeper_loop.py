@@ -11,11 +11,11 @@ import contextlib
 import os
 import select
 import signal
-import sys
 import time
 
 from sentinel.launcher.attempt_files import AttemptFiles
 from sentinel.launcher.exit_report import ORDERLY_EXITS, Evidence, build_report, describe_exit, read_table
+from sentinel.launcher.keeper_start import complain
 from sentinel.launcher.process_tree import find_living, is_marked, read_process, send_signal
 from sentinel.launcher.rank_watch import RankWatch
 from sentinel.model.attempts import ExitReport
@@ -59,7 +59,7 @@ class Keeper:
             except OSError as error:  # out of files or memory: what was not seen now is seen the next time
                 if str(error) != said:
                     said = str(error)
-                    print(f"the keeper of {self._files.folder} goes on after: {said}", file=sys.stderr, flush=True)
+                    complain(f"the keeper of {self._files.folder} goes on after: {said}")
                 time.sleep(ENDING_LOOK_EVERY_S)
 
     def _is_over(self) -> bool:

@@ -6,11 +6,13 @@ that was started (or may have been), and never starts it again.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
 import socket
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 
@@ -107,3 +109,9 @@ def _not_startable(program: str, cwd: str, error: OSError) -> NotStartable:
     }
     said = remedy.get(error.errno or 0, error.strerror or str(error))
     return NotStartable(f"the command {program!r} cannot be started in {cwd}: {said}", kind)
+
+
+def complain(words: str) -> None:
+    """To keeper.err, as far as it can be written: it lies on the very disk that may be full, and a keeper outlives that."""
+    with contextlib.suppress(OSError, ValueError):
+        print(words, file=sys.stderr, flush=True)

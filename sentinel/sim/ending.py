@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sentinel.goodput import account
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.state import RunState
@@ -11,8 +12,6 @@ from sentinel.sim.faults import parse_fault
 from sentinel.sim.invariants import Inspector, InvariantBroken
 from sentinel.sim.order import Span, overlap
 from sentinel.sim.trainer import SimTrainer
-
-SEEN_STEPS = 3  # harm that began earlier began unseen (before there was a past to judge by), and the onset is dated late
 
 Trail = list[tuple[int, tuple[Span, ...]]]
 
@@ -25,6 +24,9 @@ def judge_ending(
     if not state.ended:
         return
     inspector.judge_unpaged()
+    ledger = account(state, inspector.world.now_s)
+    if min(ledger.seconds.values(), default=0.0) < 0.0 or abs(sum(ledger.seconds.values()) - ledger.total_s) > 1e-3:
+        raise InvariantBroken("every second is accounted for", f"{dict(ledger.seconds)} of {ledger.total_s:.3f} s")
     for incident in state.incidents:
         if incident.is_closed or state.ended == "stopped" or inspector.observe_only:
             continue
@@ -38,10 +40,7 @@ def judge_ending(
         raise InvariantBroken("all steps are trained", f"{len(trail)} of {steps} surviving steps")
     for incident in state.incidents:
         if incident.state is IncidentState.RECOVERED:
-            hurt_since = trainers[incident.attempt].hurt_since if incident.attempt in trainers else {}
-            onset = incident.onset_step or 0
-            seen = {fault for fault in inspector.causes.get(incident.id, set()) if hurt_since.get(fault, 0) >= onset - SEEN_STEPS}
-            _judge_skipped(incident, seen, trail)
+            _judge_skipped(incident, inspector.causes.get(incident.id, set()), trail)
 
 
 def surviving(trainers: Mapping[int, SimTrainer], attempt: int) -> Trail:

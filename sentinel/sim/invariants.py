@@ -19,7 +19,7 @@ from sentinel.sim.trainer import SimTrainer
 from sentinel.sim.world import Deed, World
 
 SPOILED_NATS = 0.15  # damage in a checkpoint that a judge of the loss could have seen: three times its noise
-ONSET_SLACK_STEPS = 12  # a wound that grows is seen that much later than it began
+SEEN_STEPS, GROWN_STEPS = 3, 12  # harm that began earlier began unseen; what grows is seen that much later than it began
 BLIND_TOLD_S = 5.0
 STUCK_S = 900.0  # longest silence of a whole supervised run: a compile limit, a backoff and an action's retries
 ENTRIES_PER_HOUR_MAX = 6000
@@ -68,7 +68,8 @@ class Inspector:
             if mark in self._done:
                 raise InvariantBroken("no act takes effect twice", f"{deed.what} of {deed.to} under {deed.key} again")
             self._done.add(mark)
-        if self.observe_only and deed.what in ACTS and not self.is_stopping:
+        is_persons = deed.what == "quarantine" and int(deed.key.removeprefix("quarantine/")) in self.by_person
+        if self.observe_only and deed.what in ACTS and not (self.is_stopping or is_persons):
             raise InvariantBroken("observe only changes nothing", f"{deed.what} of {deed.to}")
         if deed.what == "start":
             self._on_start(int(deed.key.removeprefix("start/")))
@@ -93,13 +94,9 @@ class Inspector:
             return
         damage = {fault for fault, nats in checkpoint.weights.damage().items() if nats >= SPOILED_NATS}
         for number in self._open:
-            carried = damage & self.causes.get(number, set())
-            if carried:
-                raise InvariantBroken(
-                    "never resume from at or after the onset",
-                    f"attempt {attempt} resumed from step {checkpoint.step}, whose weights carry {sorted(carried)[0]} of "
-                    f"incident {number}",
-                )
+            for fault in sorted(damage & self.causes.get(number, set())):
+                sentence = f"attempt {attempt} resumed from step {checkpoint.step}, which carries {fault} of incident {number}"
+                raise InvariantBroken("never resume from at or after the onset", sentence)
         if any(checkpoint is spoiled for spoiled in self._spoiled):
             raise InvariantBroken(
                 "never resume from at or after the onset", f"step {checkpoint.step} is of a lineage a repair has abandoned"
@@ -154,7 +151,9 @@ class Inspector:
         trainer = self._trainer_of(finding.attempt)
         if trainer is None or finding.onset_step is None:
             return set()
-        return {fault for fault, step in trainer.hurt_since.items() if step >= finding.onset_step - ONSET_SLACK_STEPS}
+        limit = {"unstable": finding.onset_step - GROWN_STEPS}
+        usual = finding.onset_step - SEEN_STEPS
+        return {fault for fault, step in trainer.hurt_since.items() if step >= limit.get(fault.partition("@")[0], usual)}
 
     def _spoil(self) -> None:
         """A relaunch abandons a lineage: its damaged checkpoints are spoiled for good."""
@@ -190,8 +189,7 @@ class Inspector:
         if self.world.blind or self._blind_since:
             self._judge_blindness(engine, now_s)
         state = engine.state
-        idle = state.ended or state.held or self.world.blind or self.observe_only
-        if idle:
+        if state.ended or state.held or self.world.blind or self.observe_only:
             self._moved_s = now_s
         elif now_s - self._moved_s > STUCK_S:
             raise InvariantBroken("the run goes on, ends, or pages", f"nothing happened for {STUCK_S:g} s: {state.label}")
@@ -224,7 +222,8 @@ class Inspector:
     def _judge_blindness(self, engine: Engine, now_s: float) -> None:
         for source in sorted(self.world.blind):
             since_s = self._blind_since.setdefault(source, now_s)
-            if now_s - since_s > BLIND_TOLD_S and source not in engine.state.blind and not engine.state.ended and engine.watched:
+            is_unsaid = source not in engine.state.blind and engine.watched in self.world.living
+            if now_s - since_s > BLIND_TOLD_S and is_unsaid and not engine.state.ended:
                 raise InvariantBroken("a dead source is reported", f"{source} has been blind for {now_s - since_s:.0f} s unsaid")
         for source in [known for known in self._blind_since if known not in self.world.blind]:
             del self._blind_since[source]

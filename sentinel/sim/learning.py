@@ -54,6 +54,12 @@ class Weights:
         found = {wound.fault: wound.nats for wound in self.wounds if wound.nats >= MATERIAL}
         return found | {self.ruined_by: math.inf} if self.ruined_by else found
 
+    @property
+    def since(self) -> dict[str, int]:
+        """The update that each damage began with."""
+        found = {wound.fault: wound.first_step for wound in self.wounds}
+        return found | {self.ruined_by: self.ruined_step} if self.ruined_by else found
+
 
 HEALTHY = Weights()
 

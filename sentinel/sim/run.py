@@ -167,6 +167,8 @@ class Simulation:
             self._daemon = None
             world.advance(self.points.down_s, wakes=False)
             self.inspector.was_down(self.points.down_s)
+            if self.inspector.state.ended:  # killed in its last moments: whoever starts it again means it
+                self.inspector.by_person.add(self.inspector.state.next_attempt)
             return world.now_s >= end_s
         self._daemon = None
         return world.now_s >= end_s or not self._person_starts_again(engine)

@@ -95,6 +95,7 @@ class SimTrainer:
                 return self._leave_all(4, "DataError: no checkpoint under checkpoints can be trusted")
             self.resumed, self._saved_step, self._skipped_in_row = found, found.step, found.skipped_in_row
             self.step, self.cursor, self.weights, self._settings.skip = found.step, found.cursor, found.weights, found.skip
+            self.hurt_since = found.weights.since
         self.on_resume(self.attempt, self.resumed)
         given = overrides_to_json(self.spec.overrides, self.attempt)
         if not self._is_deaf:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,11 +80,13 @@ class LiveNarrator:
         """Draw the last picture, show the cursor again. Safe to call twice."""
         if not self._is_closed:
             self._is_closed = True
-            self._live.stop()
+            with suppress(OSError):  # the terminal went away
+                self._live.stop()
 
     def _start(self) -> None:
         if not self._live.is_started and not self._is_closed:
-            self._live.start()
+            with suppress(OSError):
+                self._live.start()
 
     def _frame(self) -> RenderableType:
         """Called by the drawing thread."""

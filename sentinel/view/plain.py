@@ -9,10 +9,12 @@ backlog that is read again after a restart is told once. A thread of its own wri
 
 from __future__ import annotations
 
+import errno
 import queue
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -115,9 +117,13 @@ class LineWriter:
             self._thread.join(CLOSE_S)
 
     def _write(self) -> None:
-        try:
-            while (line := self._lines.get()) is not None:
+        while (line := self._lines.get()) is not None:
+            try:
                 print(line, file=self._out, flush=self._lines.empty())
+            except OSError as error:
+                if error.errno in (errno.EPIPE, errno.EBADF):
+                    return  # nobody reads; a disk that is full may have room for the next line
+            except ValueError:  # the file object is closed
+                return
+        with suppress(OSError, ValueError):
             self._out.flush()
-        except (OSError, ValueError):  # the pipe, or the file object, is closed
-            return

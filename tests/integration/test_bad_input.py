@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pty
+import select
 import signal
 import sqlite3
 import subprocess
@@ -45,6 +47,28 @@ def test_any_number_of_signals_ends_in_130(tmp_path: Path) -> None:
     assert run.child.returncode == 130
     assert not run.living()
     assert (run.run_dir / "report.md").exists()
+
+
+def test_a_terminal_that_goes_away_ends_no_supervision(tmp_path: Path) -> None:
+    """On a real terminal, which hangs up: SIGHUP, and every later write to it fails."""
+    run = Supervised(tmp_path / "run", double(260, 0.01, kill=150))
+    words = [sys.executable, "-m", "sentinel", "run", "--run-dir", str(run.run_dir), "--policy", "demo", "--", *run.command]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(sys.executable, words, {**os.environ, "TERM": "xterm"})
+    wait_for("step 60", lambda: drained(terminal) and run.last_step(1) >= 60)
+    os.close(terminal)
+    wait_for("sentinel to end", lambda: os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT))
+    os.waitpid(pid, 0)
+    assert run.status()["state"] == "finished"
+    assert [(i["kind"], i["state"]) for i in run.incidents()] == [("crash", "recovered")]
+    assert (run.run_dir / "report.md").exists()
+
+
+def drained(terminal: int) -> bool:
+    while select.select([terminal], [], [], 0)[0]:
+        os.read(terminal, 1 << 16)
+    return True
 
 
 def test_a_journal_that_cannot_be_written_for_a_while_ends_no_supervision(tmp_path: Path) -> None:
