@@ -7,7 +7,7 @@ from math import isfinite
 
 from sentinel.detectors.crash import Failed, Finished, Stopped
 from sentinel.engine.draft import Draft
-from sentinel.engine.giving_up import finish_giving_up
+from sentinel.engine.giving_up import fail_run, finish_giving_up
 from sentinel.engine.judging import judge_open_incidents, settle_at_finish
 from sentinel.engine.ladder import consider, drop_live_plan, relaunch, take_up_again
 from sentinel.model import facts as f
@@ -42,9 +42,17 @@ def on_receipt(draft: Draft, receipt: Receipt) -> None:
     asked = attempt.resume.step if attempt.resume else 0
     if receipt.resume_step < asked:
         draft.note("resume", f"resumed at step {receipt.resume_step}, not {asked}: a newer checkpoint was passed over")
-    wrong = judge_receipt(attempt.overrides, asked, receipt)
+        _lost_more(draft, attempt, asked - receipt.resume_step)
+    wrong = judge_receipt(attempt.overrides, attempt.resume, receipt)
     if wrong:
         consider(draft, _mismatch(draft, receipt.attempt, receipt.resume_step, "; ".join(wrong)))
+
+
+def _lost_more(draft: Draft, attempt: Attempt, steps: int) -> None:
+    """The trainer went back further than asked: that, too, is the cost of the incident that launched this attempt."""
+    for incident in draft.state.open_incidents:
+        if incident.last_try is not None and incident.last_try.attempt == attempt.attempt:
+            draft.record(f.StepsLost(incident.id, steps))
 
 
 def _mismatch(draft: Draft, attempt: int, step: int, reason: str) -> Finding:
@@ -141,6 +149,8 @@ def on_exit(draft: Draft, report: ExitReport) -> None:
     if draft.state.giving_up:
         return finish_giving_up(draft)
     match ended:
+        case Finished() if _is_untrained(draft, attempt):
+            return consider_untrained(draft, reason)
         case Finished():
             return finish(draft)
         case Stopped():
@@ -149,6 +159,21 @@ def on_exit(draft: Draft, report: ExitReport) -> None:
         case Failed(finding=finding):
             consider(draft, finding if finding.retryable else replace(finding, kind=Kind.BROKEN_JOB))
             return _nothing_follows(draft, reason)
+
+
+def _is_untrained(draft: Draft, attempt: Attempt) -> bool:
+    """Nothing was ever heard of it; behind a blind source that says nothing."""
+    heard = draft.live.finished or attempt.receipt_s is not None or attempt.first_step is not None
+    return not heard and "metrics" not in draft.state.blind
+
+
+def consider_untrained(draft: Draft, reason: str) -> None:
+    """Exit 0 without a receipt, a step or an end line is no finished training: the command did something else."""
+    attempt = draft.attempt
+    assert attempt is not None
+    why = f"{reason}; it wrote no receipt and no step, so nothing was trained (does it keep the contract of PROTOCOL.md?)"
+    consider(draft, Finding(Kind.BROKEN_JOB, "critical", attempt.attempt, None, 0, draft.now_s, why, retryable=False))
+    _nothing_follows(draft, why)
 
 
 def finish(draft: Draft) -> None:
@@ -160,4 +185,4 @@ def _nothing_follows(draft: Draft, reason: str) -> None:
     """A dead attempt that nothing will relaunch (no rule, observe only) is a failed run, said plainly."""
     state = draft.state
     if state.plan is None and not state.ended and not state.held and not state.giving_up:
-        draft.record(f.RunEnded("failed", f"{reason}; nothing is to be relaunched"))
+        fail_run(draft, f"{reason}; nothing is to be relaunched")

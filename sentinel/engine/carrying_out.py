@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from sentinel.engine.draft import Draft
-from sentinel.engine.giving_up import finish_giving_up, give_up, page
+from sentinel.engine.giving_up import fail_run, finish_giving_up, give_up, page
 from sentinel.engine.ladder import proceed, relaunch
 from sentinel.engine.stopping import ask_to_stop
 from sentinel.model import facts as f
@@ -92,7 +92,7 @@ def _again_without(draft: Draft, action: VerifyCheckpoint) -> None:
     wait_s = max(0.0, start.not_before_s - draft.now_s)
     resume = ResumePoint(choice.checkpoint.step, choice.checkpoint.path, choice.checkpoint.digest) if choice.checkpoint else None
     draft.record(f.PlanDropped(f"checkpoint of step {action.step} is damaged"))
-    draft.note("rollback", f"checkpoint of step {action.step} is damaged; instead the {choice.reason}")
+    draft.note("rollback", f"checkpoint of step {action.step} is damaged; instead: {choice.reason}")
     relaunch(draft, plan.incident, resume, start.overrides, wait_s, choice.reason)
 
 
@@ -119,5 +119,5 @@ def _unable(draft: Draft, action: Action, reason: str) -> None:
         return None
     finish_giving_up(draft)
     if not draft.state.ended and not draft.state.held:
-        draft.record(f.RunEnded("failed", f"unable to act: {reason}"))
+        fail_run(draft, f"unable to act: {reason}")
     return None

@@ -54,11 +54,11 @@ def _created(state: RunState, at_s: float, fact: f.RunCreated) -> RunState:
 def _took_over(state: RunState, at_s: float, fact: f.SupervisorTookOver) -> RunState:
     """A new session. A person who starts an ended run again has answered its page: the end and the hold are lifted. Giving
     up that was still being carried out when the supervisor died goes on."""
-    del at_s
     answered = bool(state.ended or state.held)
     return replace(
         state,
         epoch=fact.epoch,
+        session_s=at_s,
         policy_name=fact.policy_name,
         policy_digest=fact.policy_digest,
         observe_only=fact.observe_only,

@@ -41,7 +41,13 @@ def receipt(state: RunState, at_s: float, fact: f.ReceiptSeen) -> RunState:
 
 
 def first_step(state: RunState, at_s: float, fact: f.FirstStep) -> RunState:
-    return change_attempt(state, fact.attempt, lambda a: replace(a, first_step=fact.step, first_step_s=at_s))
+    """A trainer that writes no receipt has begun with its first step."""
+
+    def begun(a: Attempt) -> Attempt:
+        began_s = at_s if a.receipt_s is None else a.receipt_s
+        return replace(a, first_step=fact.step, first_step_s=at_s, receipt_s=began_s)
+
+    return change_attempt(state, fact.attempt, begun)
 
 
 def checkpoint(state: RunState, at_s: float, fact: f.CheckpointCommitted) -> RunState:

@@ -7,7 +7,7 @@ from sentinel.engine.draft import Draft
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt, SendPage
 from sentinel.model.findings import Severity
-from sentinel.model.incidents import IncidentState, Outcome, Remedy
+from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
 from sentinel.policy.schema import Rung
 
 
@@ -27,14 +27,31 @@ def give_up(draft: Draft, incident_id: int, reason: str, page_rung: int | None =
     draft.record(f.RungJudged(incident_id, Outcome.OBSERVED if draft.observes_only else Outcome.PAGED, reason))
     draft.record(f.IncidentMoved(incident_id, IncidentState.EXHAUSTED, reason))
     draft.record(f.GaveUp(incident_id, after, reason))
+    _condemn_after(draft, incident)
+    page(draft, incident_id, severity, reason)
+    finish_giving_up(draft)
+
+
+def _condemn_after(draft: Draft, incident: Incident) -> None:
+    """What was saved at or after an onset that was never repaired is not to be resumed from, by whoever starts the run again."""
     limit = incident.limit_step
     if limit is not None:
         for checkpoint in draft.state.checkpoints:
             if checkpoint.step >= limit and not checkpoint.condemned:
-                suspect = f"at or after the onset of incident {incident_id}, which was never repaired"
+                suspect = f"at or after the onset of incident {incident.id}, which was never repaired"
                 draft.record(f.CheckpointCondemned(checkpoint.step, suspect))
-    page(draft, incident_id, severity, reason)
-    finish_giving_up(draft)
+
+
+def fail_run(draft: Draft, reason: str) -> None:
+    """The end without repair: no incident stays open in a run that has failed, and a critical one never ends unsaid."""
+    for incident in draft.state.open_incidents:
+        if incident.last_try is not None and incident.last_try.outcome is Outcome.PENDING:
+            draft.record(f.RungJudged(incident.id, Outcome.FAILED, "the run failed before it had proved itself"))
+        draft.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, f"the run failed: {reason}"))
+        _condemn_after(draft, incident)
+        if incident.severity == "critical" and not incident.pages:
+            page(draft, incident.id, "critical", f"the run failed: {reason}")
+    draft.record(f.RunEnded("failed", reason))
 
 
 def finish_giving_up(draft: Draft) -> None:
@@ -51,7 +68,7 @@ def finish_giving_up(draft: Draft) -> None:
         if not state.held:
             draft.record(f.Held(state.giving_up_reason))
     elif not state.ended:
-        draft.record(f.RunEnded("failed", state.giving_up_reason))
+        fail_run(draft, state.giving_up_reason)
 
 
 def page(draft: Draft, incident_id: int, severity: Severity, reason: str) -> None:

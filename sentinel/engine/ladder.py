@@ -48,13 +48,13 @@ def consider(draft: Draft, finding: Finding) -> None:
 def owner_of(draft: Draft, finding: Finding) -> Incident | None:
     """The open incident this finding is a return or a symptom of; None if it is a cause of its own.
 
-    Numeric: at or before the step where it broke. Past that, the same kind is at other samples, and new. Others: the same
-    kind again before any new step was made.
+    Numeric: at or before the step where it broke, or before any new step was made (exit 5 dates its onset to the step that
+    could not be made). Past that, the same kind is at other samples, and new. Others: the same kind before any new step.
     """
     for incident in reversed(draft.state.open_incidents):
         if finding.kind in NUMERIC_KINDS and incident.is_numeric:
             onset = finding.onset_step if finding.onset_step is not None else finding.detected_step
-            if incident.state is IncidentState.OPEN or onset <= incident.break_step:
+            if incident.state is IncidentState.OPEN or min(onset, draft.newest_step) <= incident.break_step:
                 return incident
         elif finding.kind == incident.kind and draft.newest_step <= incident.break_step:
             return incident

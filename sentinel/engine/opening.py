@@ -26,7 +26,7 @@ def open_incident(draft: Draft, finding: Finding, alert: str, playbook: str | No
         onset_step=finding.onset_step,
         detected_step=finding.detected_step,
         break_step=max(finding.detected_step, draft.newest_step),
-        visible_s=finding.visible_s,
+        visible_s=_visible_s(draft, finding),
         detected_s=draft.now_s,
         reason=finding.reason,
         band=band,
@@ -37,6 +37,13 @@ def open_incident(draft: Draft, finding: Finding, alert: str, playbook: str | No
     draft.record(f.FindingRecorded(finding, incident.id, f"rule {alert}"))
     draft.record(f.IncidentOpened(incident))
     return incident
+
+
+def _visible_s(draft: Draft, finding: Finding) -> float:
+    """A run that died while nobody watched was visibly dead since its last step, not since somebody looked."""
+    last_s = draft.live.last_step_s
+    unwatched = finding.onset_step is None and last_s is not None and last_s < draft.state.session_s
+    return min(finding.visible_s, last_s) if unwatched and last_s is not None else finding.visible_s
 
 
 def _band_before(draft: Draft, finding: Finding) -> Band | None:

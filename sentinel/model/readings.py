@@ -31,7 +31,8 @@ class Receipt:
     """The trainer's proof of what is in force, read back from the live optimizer after the checkpoint was loaded.
 
     `history` is the end of the surviving lineage before `resume_step` (oldest first, bounded), which telemetry reads
-    from the parents' streams so that a relaunched run is judged against its own past and not against nothing.
+    from the parents' streams so that a relaunched run is judged against its own past and not against nothing. `cursor` is the
+    next sample index, None where the trainer does not say.
     """
 
     attempt: int
@@ -42,6 +43,7 @@ class Receipt:
     overrides: Mapping[str, Any]
     effective: Mapping[str, Any]
     history: tuple[StepReading, ...] = ()
+    cursor: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

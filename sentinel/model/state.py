@@ -110,6 +110,7 @@ class RunState:
     observe_only: bool = False
     capabilities: tuple[str, ...] = ()
     epoch: int = 0
+    session_s: float = 0.0  # since when the present supervisor watches
     attempts: tuple[Attempt, ...] = ()
     archive: Archive = field(default_factory=Archive)
     checkpoints: tuple[Checkpoint, ...] = ()  # by step, those that still lie in checkpoints/

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sentinel.model.attempts import Overrides, SampleRange
+from sentinel.model.attempts import Overrides, ResumePoint, SampleRange
 from sentinel.model.readings import Receipt
 from sentinel.plan.skip import bounded, covers, merge
 from sentinel.policy.schema import Rung
@@ -55,15 +55,19 @@ def with_rung(now: Overrides, rung: Rung, incident: int, until_step: int | None,
     return replace(now, incident=owner, skip=skips, until=lapses, **changes)
 
 
-def judge_receipt(asked: Overrides, resume_step: int, receipt: Receipt) -> tuple[str, ...]:
+def judge_receipt(asked: Overrides, resume: ResumePoint | None, receipt: Receipt) -> tuple[str, ...]:
     """Every difference between what was asked and what the trainer says is in force, as sentences; empty is good.
 
     Resuming older than asked is allowed (a damaged checkpoint is passed over) and is not reported here.
     """
     wrong: list[str] = []
+    resume_step = resume.step if resume else 0
     if receipt.resume_step > resume_step:
         wrong.append(f"resumed at step {receipt.resume_step}, newer than the step {resume_step} asked for")
-    said = receipt.overrides
+    digests = (resume.digest if resume else None, receipt.resume_digest)
+    if receipt.resume_step == resume_step and None not in digests and digests[0] != digests[1]:
+        wrong.append(f"resumed from a checkpoint of step {resume_step} with digest {digests[1]}, asked for {digests[0]}")
+    said = {**receipt.overrides, **receipt.effective}  # what is read back outranks what is only repeated
     for key in EFFECTIVE:
         want = getattr(asked, key)
         if want is not None and not _close(receipt.effective.get(key), want):
@@ -74,14 +78,13 @@ def judge_receipt(asked: Overrides, resume_step: int, receipt: Receipt) -> tuple
             wrong.append(f"betas are {got!r}, asked for {list(asked.betas)!r}")
     if asked.lr_scale is not None and not _close(said.get("lr_scale"), asked.lr_scale):
         wrong.append(f"lr_scale is {said.get('lr_scale')!r}, asked for {asked.lr_scale!r}")
-    return (*wrong, *_judge_skip(asked, said))
+    return (*wrong, *_judge_skip(asked, said, receipt.cursor or 0))
 
 
-def _judge_skip(asked: Overrides, said: Mapping[str, Any]) -> tuple[str, ...]:
+def _judge_skip(asked: Overrides, said: Mapping[str, Any], floor: int) -> tuple[str, ...]:
     """A receipt may clamp what lies below its cursor, so only the end of each range is held against it."""
-    raw, cursor = said.get("skip"), said.get("cursor")
+    raw = said.get("skip")
     have = merge(found for pair in (raw if isinstance(raw, list) else []) if (found := _range_of(pair)) is not None)
-    floor = cursor if isinstance(cursor, int) else 0
     wrong = []
     for want in asked.skip:
         start = max(want.start, floor)
@@ -94,7 +97,7 @@ def _judge_skip(asked: Overrides, said: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _range_of(pair: Any) -> SampleRange | None:
     """A range as the trainer wrote it; None for anything else, which then is a difference and no error of ours."""
-    if not (isinstance(pair, (list, tuple)) and len(pair) == 2 and all(type(end) is int for end in pair)):
+    if not (isinstance(pair, (list, tuple)) and len(pair) in (2, 3) and all(type(end) is int for end in pair)):
         return None
     return SampleRange(pair[0], pair[1]) if 0 <= pair[0] < pair[1] else None
 

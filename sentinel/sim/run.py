@@ -63,7 +63,8 @@ class Result:
     @property
     def reproduce(self) -> str:
         """One line that says what broke and how to see it again."""
-        return f"{self.broken or self.outcome}; faults: {self.scenario}; sentinel drill --seed {self.scenario.seed}"
+        policy = "" if self.state.policy_name == "demo" else f" --policy {self.state.policy_name}"
+        return f"{self.broken or self.outcome}; faults: {self.scenario}; sentinel drill --seed {self.scenario.seed}{policy}"
 
 
 @dataclass

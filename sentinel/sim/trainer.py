@@ -102,7 +102,8 @@ class SimTrainer:
             self._settings.obey(given)
         digest = self.resumed.digest if self.resumed else None
         said, effective = {} if self._is_deaf else in_force(given), self._settings.effective(self.cursor)
-        self.voice.say(Receipt(self.attempt, self.world.now_s, self.step, digest, self.shape.ranks, said, effective))
+        place = (self.attempt, self.world.now_s, self.step, digest, self.shape.ranks)
+        self.voice.say(Receipt(*place, said, effective, cursor=self.cursor))
         if asked is not None and self.step != asked.step:
             self.voice.note("resumed_older", self.step, asked_step=asked.step)
         return self._next(self.shape.first_step_s)

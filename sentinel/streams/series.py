@@ -1,7 +1,8 @@
 """One attempt's steps in order: each step once, gaps known, memory bounded.
 
 Readings come from a file that may be re-read, torn or repeated. Only a step newer than all before it is taken; a step seen
-before counts as `repeated`, an older one never seen as `late`, and neither changes anything. A gap is no fault: a run may
+before counts as `repeated`, an older one never seen as `late`, one impossibly far ahead as `wild`; none of them changes
+anything. A gap is no fault: a run may
 log every 100 steps. `interval_steps` is the usual distance between readings, learned from the last few.
 """
 
@@ -16,6 +17,8 @@ from sentinel.streams.baseline import Level, measure_level
 
 RING_SIZE = 4096
 GAPS_KEPT = 9
+JUMP_STEPS_MAX = 100_000  # no trainer leaps so far within an attempt: such a line is damaged, and believing it would blind us
+JUMP_INTERVALS_MAX = 1_000
 
 
 class Series:
@@ -31,6 +34,7 @@ class Series:
         self.interval_steps = 1
         self.repeated = 0
         self.late = 0
+        self.wild = 0
 
     def begin(self, resume_step: int = 0) -> None:
         """Another attempt, or a relaunch inside it: nothing of the old order holds any more."""
@@ -51,6 +55,9 @@ class Series:
                 self.repeated += 1
             else:
                 self.late += 1
+            return 0
+        if self._order and gap > JUMP_STEPS_MAX and gap > JUMP_INTERVALS_MAX * self.interval_steps:
+            self.wild += 1
             return 0
         if self._order and gap != self.interval_steps:
             self._learn_gap(gap)

@@ -128,6 +128,7 @@ def _receipt(fields: dict[str, Any], attempt: int) -> Receipt:
         world_size=max(1, whole_number(fields.get("world_size"), 1)),
         overrides=overrides if isinstance(overrides, dict) else {},
         effective=effective if isinstance(effective, dict) else {},
+        cursor=whole_number(fields["cursor"], 0) if "cursor" in fields else None,
     )
 
 

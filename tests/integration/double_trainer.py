@@ -122,9 +122,9 @@ def main() -> int:
         stop = request.request if request is not None and request.request else None
         if asked_to_stop.is_set():
             stop = "stop_after_checkpoint"
-        if step % SAVE_EVERY == 0 or step == options.steps or stop == "stop_after_checkpoint":
-            if not (session.run_dir / "checkpoints" / f"step-{step:08d}").exists():
-                save(session, state, step)
+        is_due = step % SAVE_EVERY == 0 or step == options.steps or stop == "stop_after_checkpoint"
+        if is_due and not (session.run_dir / "checkpoints" / f"step-{step:08d}").exists():
+            save(session, state, step)
         if stop in ("stop_after_checkpoint", "stop_now"):
             session.end(step, "stopped_on_request")
             session.record_exit(6, step=step)

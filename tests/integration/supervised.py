@@ -39,9 +39,9 @@ class Supervised:
     child: subprocess.Popen[str] | None = None
 
     def start(self) -> Supervised:
-        log = open(self.run_dir.parent / f"{self.run_dir.name}.log", "a")
         words = [sys.executable, "-m", "sentinel", "run", "--run-dir", str(self.run_dir), "--policy", self.policy, *self.options]
-        self.child = subprocess.Popen([*words, "--", *self.command], stdout=log, stderr=log, text=True)
+        with open(self.run_dir.parent / f"{self.run_dir.name}.log", "a") as log:
+            self.child = subprocess.Popen([*words, "--", *self.command], stdout=log, stderr=log, text=True)
         return self
 
     def wait(self, deadline_s: float = DEADLINE_S) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from pathlib import Path
+from subprocess import TimeoutExpired
 
 import pytest
 
@@ -11,8 +13,6 @@ from tests.integration.supervised import Supervised, double, wait_for
 
 
 def facts_of(run: Supervised, kind: str) -> list[str]:
-    import sqlite3
-
     with sqlite3.connect(f"file:{run.run_dir / 'sentinel.db'}?mode=ro", uri=True) as connection:
         return [row[0] for row in connection.execute("select body from facts where kind = ? order by seq", (kind,))]
 
@@ -43,6 +43,7 @@ def test_what_broke_while_nobody_watched_is_repaired_after_adoption(tmp_path: Pa
     assert run.start().wait() == 0, run.log
     (incident,) = run.incidents()
     assert (incident["kind"], incident["state"]) == ("crash", "recovered")
+    assert incident["time_to_detect_s"] > 0.05, "dead since its last step, not since somebody looked"
     assert run.attempts() == [1, 2]
     assert sorted(run.surviving()) == list(range(1, 301))
 
@@ -56,17 +57,15 @@ def test_killed_again_and_again_during_a_recovery_it_neither_loses_nor_doubles(t
     run = Supervised(tmp_path / "run", double(240, 0.004, bad="1600-2000")).start()
     wait_for("the poisoned window", lambda: run.last_step(1) >= 98)
     for _ in range(4):
-        deadline_s = dice.uniform(0.0, 0.5)
         try:
-            run.wait(deadline_s)
+            run.wait(dice.uniform(0.0, 0.5))
             break
-        except Exception as running:  # noqa: BLE001 - TimeoutExpired of subprocess: it is still running, so it can be killed
-            assert "timed out" in str(running)
-        run.kill()
-        run.start()
+        except TimeoutExpired:  # still running, so it can be killed
+            run.kill()
+            run.start()
     assert run.wait() == 0, run.log
     assert sorted(run.surviving()) == list(range(1, 241))
-    assert launches(run) == len(run.attempts()) == len({a for a in run.attempts()})
+    assert launches(run) == len(run.attempts()) == len(set(run.attempts()))
     trained = [r for line in run.surviving().values() for r in line["samples"]]
     assert not any(a < 2000 and b > 1600 for a, b in trained), "the poisoned samples were left out"
     incidents = run.incidents()

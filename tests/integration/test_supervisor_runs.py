@@ -131,3 +131,30 @@ def test_a_command_that_cannot_be_started_is_refused_before_there_is_a_run(place
     assert done.returncode == 2
     assert "no-such-program-anywhere: is not on the PATH" in done.stderr
     assert not (place / "sentinel.db").exists()
+
+
+def test_a_run_that_cannot_continue_climbs_the_ladder_and_closes_its_incidents(place: Path) -> None:
+    run = Supervised(place, double(100, exit=5)).start()
+    assert run.wait() == 1, run.log
+    incidents = run.incidents()
+    assert [i["kind"] for i in incidents] == ["non_finite"], "the same onset is the same incident"
+    assert len(incidents[0]["remedies"]) > 1
+    assert {i["state"] for i in incidents} == {"exhausted"}
+    assert incidents[0]["pages"]
+
+
+def test_a_command_that_trains_nothing_has_not_finished(place: Path) -> None:
+    run = Supervised(place, [sys.executable, "-c", "pass"]).start()
+    assert run.wait() == 1, run.log
+    assert run.incidents()[0]["kind"] == "broken_job"
+    assert "nothing was trained" in run.log
+
+
+def test_one_wild_line_does_not_blind_the_run(place: Path) -> None:
+    run = Supervised(place, double(240, 0.01, bad="1760-2160")).start()
+    wait_for("step 20", lambda: run.last_step(1) >= 20)
+    with open(place / "attempts" / "0001" / "metrics.jsonl", "a") as stream:
+        stream.write('{"kind":"step","step":900000000000,"loss":2}\n')
+    assert run.wait() == 0, run.log
+    assert [(i["kind"], i["state"]) for i in run.incidents()] == [("spike", "recovered")]
+    assert run.status()["step"] == 240

@@ -37,7 +37,7 @@ def told(lines: Sequence[Mapping[str, Any]]) -> Story:
                 live = line["effective"]
                 settings = tuple(live[key] for key in ("lr_scale", "clip_norm", "weight_decay", "betas", "skip", "until"))
                 asked = {key: value for key, value in line["overrides"].items() if value and key not in ("id", "attempt")}
-                story.append(("start", line["resume_step"], line["world_size"], asked, settings))
+                story.append(("start", line["resume_step"], line["world_size"], line["cursor"], asked, settings))
             case "step":
                 story.append(("step", line["step"], line["samples"], line["skipped"], "val_loss" in line))
             case "event":

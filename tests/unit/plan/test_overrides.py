@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sentinel.model.attempts import Overrides, SampleRange
+from sentinel.model.attempts import Overrides, ResumePoint, SampleRange
 from sentinel.model.readings import Receipt
 from sentinel.plan.overrides import for_relaunch, judge_receipt, with_rung
 from sentinel.policy.schema import Rung
@@ -58,21 +59,25 @@ def test_a_rung_lays_its_settings_over_what_holds() -> None:
         (Overrides(betas=(0.9, 0.95)), receipt(betas=0.9), "betas are"),
         (Overrides(lr_scale=0.5), receipt(said={"lr_scale": 0.5}), ""),
         (Overrides(lr_scale=0.5), receipt(), "lr_scale is None"),
+        (Overrides(lr_scale=0.5), receipt(said={"lr_scale": 0.5}, lr_scale=1.0), "lr_scale is 1.0"),  # repeated, not in force
+        (Overrides(), replace(receipt(), resume_digest="d1"), ""),
+        (Overrides(), replace(receipt(), resume_digest="d2"), "digest d2, asked for d1"),
+        (Overrides(), replace(receipt(90), resume_digest="d2"), ""),  # passed over for an older one: another digest
         (Overrides(skip=(SampleRange(5, 9),)), receipt(said={"skip": [[5, 9]]}), ""),
         (Overrides(skip=(SampleRange(5, 9),)), receipt(said={"skip": [[7, 9]]}), ""),  # clamped at its cursor
-        (Overrides(skip=(SampleRange(5, 9),)), receipt(said={"skip": [[7, 9]], "cursor": 5}), "not in the trainer's skip list"),
-        (Overrides(skip=(SampleRange(5, 9),)), receipt(said={"skip": [], "cursor": 9}), ""),
+        (Overrides(skip=(SampleRange(5, 9),)), replace(receipt(said={"skip": [[7, 9]]}), cursor=5), "not in the trainer's skip list"),
+        (Overrides(skip=(SampleRange(5, 9),)), replace(receipt(said={"skip": []}), cursor=9), ""),
         (Overrides(skip=(SampleRange(5, 9),)), receipt(said={"skip": [[5, 8]]}), "samples 5..9"),
         (Overrides(skip=(SampleRange(5, 9),)), receipt(said={"skip": "all"}), "samples 5..9"),
         (Overrides(skip=(SampleRange(5, 9),)), receipt(said={"skip": [[9, 5], [1]]}), "samples 5..9"),
     ],
 )
 def test_a_receipt_is_held_against_what_was_asked(asked: Overrides, got: Receipt, wrong: str) -> None:
-    found = "; ".join(judge_receipt(asked, 100, got))
+    found = "; ".join(judge_receipt(asked, ResumePoint(100, "checkpoints/step-00000100", "d1"), got))
     assert wrong in found
     assert bool(wrong) == bool(found)
 
 
 @pytest.mark.parametrize("skip", [[["a", "b"]], [[1.5, "x"]], [None], [[None, 3]], [5]])
 def test_a_skip_list_that_is_no_list_of_ranges_is_a_difference_and_no_crash(skip: Any) -> None:
-    assert judge_receipt(Overrides(skip=(SampleRange(5, 9),)), 100, receipt(said={"skip": skip}))
+    assert judge_receipt(Overrides(skip=(SampleRange(5, 9),)), None, receipt(said={"skip": skip}))
