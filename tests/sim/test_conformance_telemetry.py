@@ -29,7 +29,7 @@ def as_json(line: Line) -> Mapping[str, Any]:
     match line:
         case Receipt():
             head = {"kind": "start", "v": 1, "attempt": line.attempt, "time_s": line.time_s, "resume_step": line.resume_step}
-            head |= {"resume_digest": line.resume_digest, "world_size": line.world_size, "params": 1, "tokens_per_step": 1, "cursor": line.cursor}
+            head |= {"resume_digest": line.resume_digest, "world_size": line.world_size, "cursor": line.cursor}
             return head | {"overrides": dict(line.overrides), "effective": dict(line.effective)}
         case StepReading():
             samples = [[part.start, part.end] for part in line.samples]
