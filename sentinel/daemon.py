@@ -14,7 +14,7 @@ from typing import Protocol
 from sentinel.clock import Clock
 from sentinel.engine import Engine
 from sentinel.model.actions import Action, StartAttempt
-from sentinel.model.events import ActionDone, ActionFailed, Event, StopWanted, SupervisorStarted, Tick
+from sentinel.model.events import ActionDelayed, ActionDone, ActionFailed, Event, StopWanted, SupervisorStarted, Tick
 from sentinel.model.facts import ActionDecided, Entry, Fact
 from sentinel.model.readings import Reading, StepReading
 
@@ -151,6 +151,8 @@ class Daemon:
         if due is not None and isinstance(outcome, ActionFailed) and outcome.retry_in_s is not None and due.tries < RETRIES_MAX:
             due.at_s = now_s + outcome.retry_in_s
             self._due[outcome.key] = due
+            if due.tries == 1:
+                self._handle(now_s, ActionDelayed(outcome.key, outcome.reason, outcome.retry_in_s))
             return
         self._handle(now_s, outcome)
 

@@ -20,8 +20,8 @@ from sentinel.engine.giving_up import finish_giving_up
 from sentinel.engine.live import Live
 from sentinel.engine.senses import build_senses
 from sentinel.model import facts as f
-from sentinel.model.actions import KillAttempt, StartAttempt
-from sentinel.model.events import ActionDone, ActionFailed, Event, StopWanted, SupervisorStarted, Tick
+from sentinel.model.actions import KillAttempt, SendPage, StartAttempt
+from sentinel.model.events import ActionDelayed, ActionDone, ActionFailed, Event, StopWanted, SupervisorStarted, Tick
 from sentinel.model.facts import Entry, Fact
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.readings import (
@@ -97,6 +97,8 @@ class Engine:
                 carrying_out.on_done(draft, event)
             case ActionFailed():
                 carrying_out.on_failed(draft, event)
+            case ActionDelayed():
+                draft.note(event.key, f"could not be done yet: {event.reason}; asked for again in {event.retry_in_s:g} s")
             case StopWanted():
                 stopping.on_stop_wanted(draft, event.by)
             case SupervisorStarted():
@@ -125,11 +127,12 @@ class Engine:
                     event.capabilities,
                 )
             )
-        draft.record(
-            f.SupervisorTookOver(
-                event.epoch, event.host, event.pid, event.policy_name, event.policy_digest, event.observe_only
-            )
-        )
+        who = (event.epoch, event.host, event.pid, event.policy_name, event.policy_digest, event.observe_only)
+        unsaid = any(isinstance(action, SendPage) for action in draft.state.pending.values())
+        draft.record(f.SupervisorTookOver(*who, answers=not unsaid))
+        if draft.state.ended:
+            draft.note("the end", f"the page about it was never sent: it is sent now, and the run stays {draft.state.ended}")
+            return
         attempt = draft.attempt
         if draft.state.giving_up:
             finish_giving_up(draft)  # the kill may have been given up as impossible before

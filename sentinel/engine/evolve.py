@@ -52,9 +52,9 @@ def _created(state: RunState, at_s: float, fact: f.RunCreated) -> RunState:
 
 
 def _took_over(state: RunState, at_s: float, fact: f.SupervisorTookOver) -> RunState:
-    """A new session. A person who starts an ended run again has answered its page: the end and the hold are lifted. Giving
-    up that was still being carried out when the supervisor died goes on."""
-    answered = bool(state.ended or state.held)
+    """A new session. A person who starts an ended run again has answered its page: the end and the hold are lifted. A hold, or
+    giving up, during which the supervisor died goes on: whoever restarted it need not be a person."""
+    answered = bool(state.ended) and fact.answers
     return replace(
         state,
         epoch=fact.epoch,
@@ -63,13 +63,13 @@ def _took_over(state: RunState, at_s: float, fact: f.SupervisorTookOver) -> RunS
         policy_digest=fact.policy_digest,
         observe_only=fact.observe_only,
         stop_by="",
-        held="",
+        held="" if answered else state.held,
         giving_up="" if answered else state.giving_up,
         giving_up_reason="" if answered else state.giving_up_reason,
-        ended="",
-        end_reason="",
+        ended="" if answered else state.ended,
+        end_reason="" if answered else state.end_reason,
         blind=MappingProxyType({}),
-        without_progress=0 if state.ended else state.without_progress,
+        without_progress=0 if answered else state.without_progress,
     )
 
 

@@ -46,12 +46,21 @@ class ActionFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class ActionDelayed:
+    """An action could not be done yet and will be asked for again by itself; told once, so that the wait has its reason."""
+
+    key: str
+    reason: str
+    retry_in_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class StopWanted:
     """A person (or the system, by SIGTERM) wants the run stopped after a checkpoint."""
 
     by: str
 
 
-Event = Reading | SupervisorStarted | Tick | ActionDone | ActionFailed | StopWanted
+Event = Reading | SupervisorStarted | Tick | ActionDone | ActionFailed | ActionDelayed | StopWanted
 
-__all__ = ["ActionDone", "ActionFailed", "Event", "StopWanted", "SupervisorStarted", "Tick"]
+__all__ = ["ActionDelayed", "ActionDone", "ActionFailed", "Event", "StopWanted", "SupervisorStarted", "Tick"]

@@ -81,7 +81,11 @@ class RunCreated:
 
 @dataclass(frozen=True, slots=True)
 class SupervisorTookOver:
-    """A new supervisor session: who, under which epoch, by which policy."""
+    """A new supervisor session: who, under which epoch, by which policy.
+
+    `answers`: starting it again is a person's answer to the end of the run. False while the page about that end was never
+    sent: then it is the restart of a supervisor that died, and nobody has decided anything.
+    """
 
     epoch: int
     host: str
@@ -89,6 +93,7 @@ class SupervisorTookOver:
     policy_name: str
     policy_digest: str
     observe_only: bool
+    answers: bool = True
 
 
 @dataclass(frozen=True, slots=True)

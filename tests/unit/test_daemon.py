@@ -84,7 +84,7 @@ def test_readings_are_decided_about_in_their_order_and_the_plan_goes_on_with_eac
     assert loop.telemetry.followed == [1, 2]
 
 
-def test_an_action_that_may_work_later_is_asked_for_again_after_its_pause_and_the_engine_is_not_told() -> None:
+def test_an_action_that_may_work_later_is_asked_for_again_after_its_pause_and_the_wait_is_told_once() -> None:
     loop = Loop().start()
     before = len(loop.log.entries)
     loop.runner.failed("start/1", "no memory", retry_in_s=5.0)
@@ -93,7 +93,11 @@ def test_an_action_that_may_work_later_is_asked_for_again_after_its_pause_and_th
     loop.clock.advance(5.0)
     loop.turn()
     assert loop.runner.keys == ["start/1", "start/1"]
-    assert len(loop.log.entries) == before
+    loop.runner.failed("start/1", "no memory", retry_in_s=5.0)
+    loop.turn()
+    (told,) = [entry.fact for entry in loop.log.entries[before:]]
+    assert isinstance(told, f.Noted)
+    assert "no memory" in told.reason
 
 
 def test_an_action_that_never_works_is_a_failure_in_the_end() -> None:

@@ -151,8 +151,12 @@ def test_a_second_session_lifts_an_end_and_a_hold_but_not_a_giving_up_that_was_s
     assert under_way.giving_up == "stop_now"
     over = fold(launched(1), gave_up, ended(1), f.RunEnded("failed", "nothing left"), took)
     assert (over.giving_up, over.ended, over.without_progress) == ("", "", 0)
-    held = fold(launched(1), f.GaveUp(1, "hold", "x"), ended(1), f.Held("x"), took)
-    assert (held.giving_up, held.held) == ("", "")
+    held = (launched(1), f.GaveUp(1, "hold", "x"), ended(1), f.Held("x"))
+    assert fold(*held, took).held == "x", "a supervisor that died is no answer"
+    answered = fold(*held, f.RunEnded("stopped", "by a person"), took)
+    assert (answered.giving_up, answered.held, answered.ended) == ("", "", "")
+    unsaid = f.SupervisorTookOver(2, "here", 1, "p", "0", False, answers=False)
+    assert fold(launched(1), ended(1), f.RunEnded("failed", "x"), unsaid).ended == "failed"
 
 
 def test_a_page_decided_twice_under_its_key_is_listed_once() -> None:

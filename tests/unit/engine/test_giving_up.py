@@ -69,7 +69,7 @@ def test_the_page_tells_the_case_once() -> None:
 def test_checkpoints_that_may_carry_the_damage_are_condemned() -> None:
     bench = given_up("stop_now")
     assert {c.step: bool(c.condemned) for c in bench.state.checkpoints} == {50: False, 60: True}
-    bench.done("kill/1").exits(signal=9).die()
+    bench.done("kill/1").done("page").exits(signal=9).die()
     assert bench.resumed_from == 50
 
 

@@ -87,5 +87,5 @@ def test_acting_again_in_the_next_session_treats_what_was_only_observed() -> Non
     bench.steps(1, 50).checkpoint(50)
     bench.steps(51, 60).checkpoint(60).step(61, nan)
     bench.exits(signal=9)
-    bench.die(observe_only=False)
-    assert bench.resumed_from == 50, "the incident is still open: not past its onset"
+    bench.done("page/1").done("page/2").die(observe_only=False)
+    assert bench.resumed_from == 50, "the incident was never repaired: not past its onset"

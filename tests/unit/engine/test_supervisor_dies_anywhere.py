@@ -198,9 +198,30 @@ def test_a_person_who_starts_a_failed_run_again_gets_a_launch() -> None:
     bench = Bench().launched(receipt=False)
     bench.exits(code=3)
     assert bench.state.ended == "failed"
-    bench.die()
+    bench.done("page").die()
     assert bench.state.ended == ""
     assert bench.plan_kinds == ["Quarantine", "StartAttempt"]
+
+
+def test_a_failed_run_whose_page_was_never_sent_is_not_taken_for_answered() -> None:
+    bench = Bench().launched(receipt=False)
+    bench.exits(code=3)
+    bench.die()
+    assert bench.state.ended == "failed"
+    assert not bench.plan_kinds
+    assert [key for key in bench.state.pending if key.startswith("page/")], "and it is still to be sent"
+
+
+def test_a_hold_outlives_a_supervisor_that_died() -> None:
+    hold = [{"page": {"severity": "critical"}, "then": "hold"}]
+    rules = [{"alert": "Crash", "on": "crash", "playbook": "other"}]
+    policy = build_policy(rules=rules, playbooks={"other": hold}, without=("numeric",))
+    bench = Bench(policy).launched()
+    bench.steps(1, 3).exits(signal=9)
+    assert bench.state.label == "held"
+    bench.done("page").die()
+    assert bench.state.label == "held"
+    assert not bench.plan_kinds
 
 
 def test_a_policy_changed_between_two_sessions_may_have_lost_the_playbook() -> None:
