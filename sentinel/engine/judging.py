@@ -45,7 +45,8 @@ def _judge_probation(draft: Draft, incident: Incident, step: int) -> None:
 
 
 def _judge_patience(draft: Draft, incident: Incident, step: int) -> None:
-    """`wait` (and observe only): back in the band is healed and benign; above it for too long, or too late, is not."""
+    """`wait` (and observe only): back in the band is healed and benign; above it for too long, or too late, is not. Observe only
+    takes the next rung then, which is recorded and not carried out."""
     rungs = draft.rungs_of(incident)
     rung = rungs[incident.rung] if 0 <= incident.rung < len(rungs) else None
     wait = rung.wait if rung is not None else None
@@ -57,14 +58,25 @@ def _judge_patience(draft: Draft, incident: Incident, step: int) -> None:
     verdict = _band_verdict(draft, incident, step - window)
     healed = verdict is None or verdict.is_within
     reason = verdict.reason if verdict else "no level before the incident to judge by"
+    observed = last is not None and last.outcome is Outcome.OBSERVED
     if healed and since >= max(window, HEALED_AFTER_STEPS) and verdict is not None:
         recover(draft, incident, f"healed by itself: {reason}", benign=True)
-    elif draft.observes_only or wait is None:
+    elif observed:
+        _judge_observed(draft, incident, since, reason)
+    elif wait is None:
         return
     elif not healed and wait.unless_above_band_steps is not None:
         fail_rung(draft, incident.id, f"above its band for {window} steps: {reason}")
     elif since >= wait.for_steps:
         fail_rung(draft, incident.id, f"not healed within {wait.for_steps} steps: {reason}")
+
+
+def _judge_observed(draft: Draft, incident: Incident, since: int, reason: str) -> None:
+    """Nothing was done about it, and it has not healed. It cannot stay open for ever: whatever broke next would be taken for
+    more of the same. After a probation's length it is closed, and watching goes on from the level there is now."""
+    if draft.observes_only and since >= draft.policy.spec.probation.steps:
+        told = f"observe only: {since} steps after the remedy that was not carried out, taken as the new normal: {reason}"
+        draft.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, told))
 
 
 def settle_at_finish(draft: Draft) -> bool:
