@@ -13,6 +13,7 @@ from sentinel.model import facts as f
 from sentinel.model.facts import Fact
 from sentinel.model.findings import Severity
 from sentinel.model.incidents import IncidentState, Outcome
+from sentinel.replay.curves import Bucket
 
 FOUND_MAX = 10_000  # of one log: beyond it findings are only counted
 IDLE_WORDS = frozenset({"wait", "page", "then", "hold"})  # rungs made of these alone change nothing in the training
@@ -56,7 +57,8 @@ class Found:
 
 @dataclass(slots=True)
 class Result:
-    """One log. `error`: it could not be read, in a sentence; then the rest is what was found before."""
+    """One log. `error`: it could not be read, in a sentence; then the rest is what was found before. `unrecognised`: because it
+    is no log. `curves`: by metric, for drawing."""
 
     file: str
     format: str = ""
@@ -67,6 +69,8 @@ class Result:
     first_damage: str = ""
     dropped: int = 0
     error: str = ""
+    unrecognised: bool = False
+    curves: dict[str, list[Bucket]] = field(default_factory=dict)
     found: list[Found] = field(default_factory=list)
 
 

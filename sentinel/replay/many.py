@@ -60,22 +60,20 @@ def _walk(root: Path) -> Iterator[Path]:
 
 
 def replay_many(
-    logs: list[Log], policy: Policy, format: str = "auto", workers: int | None = None, done: Callable[[Result], None] | None = None
+    logs: list[Log], policy: Policy, format: str = "auto", *, draw: bool = False, done: Callable[[], None] = lambda: None
 ) -> Iterator[Result]:
-    """Results in the order of `logs`, each as soon as those before it are there. `done` hears of each as it is finished."""
-    count = min(len(logs), workers if workers is not None else os.cpu_count() or 1)
+    """Results in the order of `logs`, each as soon as those before it are there. `done` is called as each is finished."""
+    count = min(len(logs), len(os.sched_getaffinity(0)))
     if count <= 1:
         for log in logs:
-            result = replay_file(log.path, policy, format, log.file)
-            if done is not None:
-                done(result)
+            result = replay_file(log.path, policy, format, log.file, draw)
+            done()
             yield result
         return
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_begin, initargs=(policy, format)) as pool:
+    with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_begin, initargs=(policy, format, draw)) as pool:
         futures = [pool.submit(_one, log) for log in logs]
-        if done is not None:
-            for future in futures:
-                future.add_done_callback(lambda f, tell=done: _tell(f, tell))
+        for future in futures:
+            future.add_done_callback(lambda _: done())
         try:
             for log, future in zip(logs, futures, strict=True):
                 yield _result_of(log, future)
@@ -90,21 +88,17 @@ def _result_of(log: Log, future: Future[Result]) -> Result:
         return Result(log.file, error=f"{log.file}: the process that read it was killed (out of memory?)")
 
 
-def _tell(future: Future[Result], done: Callable[[Result], None]) -> None:
-    if not future.cancelled() and future.exception() is None:
-        done(future.result())
-
-
 _policy: Policy | None = None
 _format = "auto"
+_draw = False
 
 
-def _begin(policy: Policy, format: str) -> None:
+def _begin(policy: Policy, format: str, draw: bool) -> None:
     """In the new process: what is the same for every log of it."""
-    global _policy, _format
-    _policy, _format = policy, format
+    global _policy, _format, _draw
+    _policy, _format, _draw = policy, format, draw
 
 
 def _one(log: Log) -> Result:
     assert _policy is not None, "the process was not begun"
-    return replay_file(log.path, _policy, _format, log.file)
+    return replay_file(log.path, _policy, _format, log.file, _draw)

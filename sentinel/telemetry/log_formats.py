@@ -26,6 +26,10 @@ class UnreadableLog(UsageError):
     """No log that can be read; the sentence says why and what would be."""
 
 
+class EmptyLog(UnreadableLog):
+    """Nothing stands in it, or nothing yet."""
+
+
 def open_log(path: Path, format: str = "auto") -> tuple[str, LogReader]:
     """The format's name and a reader at the start of the log. A directory is a TensorBoard log of several files.
 
@@ -61,7 +65,7 @@ def find_format(path: Path) -> str:
         if looks_like_events(head) or "tfevents" in path.name:
             return "tensorboard"
         if not head.strip():
-            raise UnreadableLog(f"{path}: the file is empty; there is nothing to replay")
+            raise EmptyLog(f"{path}: the file is empty; there is nothing to replay")
         if b"\0" in head:
             raise UnreadableLog(f"{path}: a binary file, and no TensorBoard event file")
         found = _by_first_line(head, path) or ("megatron" if looks_like_megatron(head) else None)
@@ -69,8 +73,8 @@ def find_format(path: Path) -> str:
             found = "megatron"
     if found is None:
         raise UnreadableLog(
-            f"{path}: not recognised as a log; known are metrics.jsonl, CSV with a header that names a step column, Megatron-LM's "
-            "output, TensorBoard event files and trainer_state.json; name the format with --format"
+            f"{path}: not recognised as a log; known are metrics.jsonl, CSV with a header that names a step column, "
+            "Megatron-LM's output, TensorBoard event files and trainer_state.json; name the format with --format"
         )
     return found
 
@@ -102,7 +106,7 @@ def _ensure_there(path: Path, format: str) -> None:
     if not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
         raise UnreadableLog(f"{path}: not a regular file")
     if stat.S_ISREG(status.st_mode) and status.st_size == 0:
-        raise UnreadableLog(f"{path}: the file is empty; there is nothing to replay")
+        raise EmptyLog(f"{path}: the file is empty; there is nothing to replay")
 
 
 def _metrics_line(line: bytes) -> StepReading | None:

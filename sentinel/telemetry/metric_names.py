@@ -9,7 +9,10 @@ from __future__ import annotations
 from functools import lru_cache
 
 _KNOWN = {
-    "loss": ("loss", "lm_loss", "train_loss", "training_loss", "total_loss", "train/loss", "training/loss", "loss/train", "lm_loss_training"),
+    "loss": (
+        "loss", "lm_loss", "train_loss", "training_loss", "total_loss", "train/loss", "training/loss", "loss/train",
+        "lm_loss_training",
+    ),
     "val_loss": (
         "val_loss", "eval_loss", "valid_loss", "validation_loss", "eval/loss", "val/loss", "valid/loss", "validation/loss",
         "loss/val", "loss/eval", "lm_loss_validation",

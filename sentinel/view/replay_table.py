@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
@@ -14,7 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 SEVERITY_STYLES = {"critical": "bold red", "warning": "yellow"}
-PLAIN_WIDTH = 160  # where there is no terminal: wide enough that no row is broken
+PLAIN_WIDTH = 400  # where there is no terminal: no row is broken, so that lines can be searched
+COLUMNS = {"severity": 8, "kind": 12, "onset": 8, "found at": 8, "back at": 8, "remedy": 15}
+STEPS = ("onset", "found at", "back at")
 
 
 class Progress:
@@ -38,23 +39,25 @@ class Progress:
 
 
 def print_table(runs: Sequence[Mapping[str, Any]]) -> None:
-    """One row a finding, alarms only; then one line that sums up."""
-    console = Console()
+    """Under the name of each log one row a finding, alarms only; then one line that sums up."""
+    console = Console(highlight=False)
     if not console.is_terminal:
-        console = Console(width=PLAIN_WIDTH)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("log", "severity", "kind", "onset", "found at", "back at", "remedy"):
-        table.add_column(name, no_wrap=name != "log", justify="right" if name in ("onset", "found at", "back at") else "left")
-    table.add_column("why", ratio=1)
+        console = Console(width=PLAIN_WIDTH, highlight=False)
     shown = 0
-    prefix = _common_prefix([str(run["file"]) for run in runs])
     for run in runs:
+        if not run["found"]:
+            continue
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for name, width in COLUMNS.items():
+            table.add_column(name, min_width=width, no_wrap=True, justify="right" if name in STEPS else "left")
+        table.add_column("why", ratio=1)
         for found in run["found"]:
             shown += 1
-            table.add_row(str(run["file"])[len(prefix) :], *cells(found))
-    if shown:
+            table.add_row(*cells(found))
+        console.print(Text(str(run["file"]), "bold"), soft_wrap=True)
         console.print(table)
-    console.print(_sum_up(runs, shown), soft_wrap=True, highlight=False)
+        console.print()
+    console.print(_sum_up(runs, shown), soft_wrap=True)
 
 
 def cells(found: Mapping[str, Any]) -> tuple[str | Text, ...]:
@@ -67,20 +70,23 @@ def cells(found: Mapping[str, Any]) -> tuple[str | Text, ...]:
         _step(found["detected_step"]),
         _step(found["resolved_step"]),
         str(remedy),
-        str(found["reason"]),
+        Text(str(found["reason"])),
     )
+
+
+def describe_found(found: Mapping[str, Any]) -> str:
+    """One line, as `watch` prints it; said again when something about it changed."""
+    onset = f" (onset {found['onset_step']})" if found["onset_step"] not in (None, found["detected_step"]) else ""
+    line = f"{found['file']}: {found['severity']} {found['kind']} at step {found['detected_step']}{onset}: {found['reason']}"
+    if found["intervened"]:
+        line += f"; the policy would {found['remedy']}"
+    if found["resolved_step"] is not None:
+        line += f"; back in its band at step {found['resolved_step']}"
+    return line
 
 
 def _step(step: object) -> str:
     return "-" if step is None else str(step)
-
-
-def _common_prefix(files: Sequence[str]) -> str:
-    """The directory all of them stand in: said once is enough."""
-    if len(files) < 2:
-        return os.path.dirname(files[0]) + os.sep if files and os.path.dirname(files[0]) else ""
-    common = os.path.commonprefix(files)
-    return common[: common.rfind(os.sep) + 1]
 
 
 def _sum_up(runs: Sequence[Mapping[str, Any]], alarms: int) -> str:
@@ -88,7 +94,8 @@ def _sum_up(runs: Sequence[Mapping[str, Any]], alarms: int) -> str:
     rows = sum(int(run["rows"]) for run in runs)
     acted = sum(bool(found["intervened"]) for run in runs for found in run["found"])
     info = sum(int(run["info"]) for run in runs)
-    line = f"{_count(len(read), 'log')} read, {rows:,} rows: {_count(alarms, 'alarm')}, {acted} with a remedy, {info} for information"
+    alarmed = f"{_count(alarms, 'alarm')}, {acted} with a remedy, {info} for information"
+    line = f"{_count(len(read), 'log')} read, {rows:,} rows: {alarmed}"
     return line + (f"; {len(runs) - len(read)} could not be read" if len(read) < len(runs) else "")
 
 
