@@ -143,6 +143,7 @@ class Watch:
     def _refuse(self, step: int, value: float) -> None:
         if self.baseline.refuse(step, value):
             self.holding.reset()
+            self._recent.clear()
             self._soft = None
 
     def _calm(self, step: int, covered: int) -> Finding | None:

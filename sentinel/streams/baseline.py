@@ -118,7 +118,7 @@ class Baseline:
     @property
     def is_young(self) -> bool:
         """Are there too few samples to trust the spread?"""
-        return len(self._spread) < WINDOW_SAMPLES_MIN
+        return len(self._spread) < min(self._window_steps, WINDOW_SAMPLES_MIN)
 
     def learn(self, step: int, value: float) -> None:
         """Take in a value that was judged clean (or could not be judged yet). A value that is no number is ignored."""
