@@ -49,10 +49,10 @@ class Divergence:
             self._learn(reading.step, reading.metrics.get(METRIC), 0.0)
 
     def step(self, reading: StepReading, now_s: float, *, hushed: bool = False) -> list[Finding]:
+        if reading.step <= self._quiet_until:
+            return []  # the grace after a resume: its bump must not weigh on the level afterwards either
         value = reading.metrics.get(METRIC)
-        if not self._learn(reading.step, value, now_s) or self._firing:
-            return []
-        if self._breached < HOLD_BLOCKS or hushed or reading.step <= self._quiet_until:
+        if not self._learn(reading.step, value, now_s) or self._firing or self._breached < HOLD_BLOCKS or hushed:
             return []
         self._firing = True
         level, best = self._blocks.middle(LEVEL_BLOCKS), self._best

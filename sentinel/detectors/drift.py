@@ -131,12 +131,14 @@ class Drift:
     def step(self, reading: StepReading, now_s: float, *, hushed: bool = False) -> list[Finding]:
         """`hushed`: a spike is firing, or its rows are still in the level. What it left behind is no slow climb."""
         found: list[Finding] = []
+        if reading.step <= self._quiet_until:
+            return found
         for slope in self._slopes:
             value = reading.metrics.get(slope.metric)
             if value is None:
                 continue
             was = slope.firing
-            if slope.take(reading.step, value, now_s) and not was and not hushed and reading.step > self._quiet_until:
+            if slope.take(reading.step, value, now_s) and not was and not hushed:
                 slope.firing = True
                 found.append(self._finding(slope, reading.step))
         return found
