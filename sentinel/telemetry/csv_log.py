@@ -31,7 +31,7 @@ class CsvLines:
         self._step = -1
         self._time: int | None = None
         self._metrics: list[tuple[int, str]] = []
-        self._numeric: set[str] = set()
+        self._undecided: set[str] = set()  # columns that were empty so far: their first cell says whether they hold numbers
 
     def __call__(self, line: bytes) -> StepReading | None:
         if not self._names:
@@ -57,6 +57,8 @@ class CsvLines:
             metrics = {name: float(cells[index]) for index, name in self._metrics if cells[index]}
         except ValueError:
             metrics = self._numbers(cells)
+        if self._undecided:
+            self._undecided.difference_update(metrics)
         return StepReading(ATTEMPT, step, self._time_of(cells), (), metrics)
 
     def _learn_header(self, line: bytes) -> None:
@@ -75,6 +77,7 @@ class CsvLines:
             if name not in taken:
                 taken.add(name)
                 self._metrics.append((index, name))
+        self._undecided.update(name for _, name in self._metrics)
 
     def _is_header(self, line: bytes) -> bool:
         first = line.removeprefix(b"\xef\xbb\xbf").split(self._delimiter)[0].strip(b' "\r')
@@ -89,18 +92,18 @@ class CsvLines:
         return [cell.encode() for cell in cells]
 
     def _numbers(self, cells: list[bytes]) -> dict[str, float]:
-        """The slow way: some cell is a word or blank. A column that never held a number is no metric, and no damage."""
+        """The slow way: some cell is a word or blank. A column that begins with a word is no metric from then on."""
         found: dict[str, float] = {}
-        for index, name in self._metrics:
+        for index, name in tuple(self._metrics):
             cell = cells[index].strip()
             if not cell:
                 continue
             try:
                 found[name] = float(cell)
             except ValueError:
-                if name in self._numeric:
+                if name not in self._undecided:
                     raise ValueError(f"{name} is no number") from None
-        self._numeric.update(found)
+                self._metrics.remove((index, name))
         return found
 
     def _time_of(self, cells: list[bytes]) -> float:
