@@ -81,7 +81,7 @@ class Slope:
         return self._is_drifting()
 
     def _measure(self) -> None:
-        newest = sorted(self._blocks.medians[index] for index in range(-LEVEL_BLOCKS, 0))[1:-1]
+        newest = sorted(list(self._blocks.medians)[-LEVEL_BLOCKS:])[1:-1]
         level, sigma = sum(newest) / len(newest), self._blocks.sigma
         at, lowest, heard_s = self._lowest[0]
         self.level, self.lowest, self.onset = level, lowest, (at, heard_s)

@@ -20,30 +20,23 @@ LEVEL_BLOCKS = 4
 class Generalisation:
     kind = Kind.GENERALISATION
 
-    def __init__(self, settings: GeneralisationSettings) -> None:
+    def __init__(self, settings: GeneralisationSettings, blocks: Blocks) -> None:
+        """`blocks` of the training loss, fed by whoever owns them: `LEVEL_BLOCKS` of them at least."""
         self._settings = settings
-        self._blocks = Blocks(LEVEL_BLOCKS)
+        self._blocks = blocks
         self.begin(0)
 
     def begin(self, attempt: int) -> None:
         self._attempt = attempt
-        self._blocks.clear()
         self._best: float | None = None
         self._best_step = 0
         self._level_then: float | None = None
         self._worse = 0
         self._since: tuple[int, float] = (0, 0.0)
 
-    def seed(self, history: tuple[StepReading, ...]) -> None:
-        for reading in history:
-            self.step(reading, 0.0)
-
     def step(self, reading: StepReading, now_s: float) -> list[Finding]:
         if not self._settings.enabled:
             return []
-        trained = reading.metrics.get(TRAINED)
-        if trained is not None and trained - trained == 0.0:
-            self._blocks.push(reading.step, trained)
         value = reading.metrics.get(METRIC)
         if value is None or value - value != 0.0:
             return []

@@ -21,27 +21,21 @@ BLOCKS_MIN = 40
 class Plateau:
     kind = Kind.PLATEAU
 
-    def __init__(self, settings: PlateauSettings) -> None:
+    def __init__(self, settings: PlateauSettings, blocks: Blocks) -> None:
+        """`blocks` of the loss, fed by whoever owns them: `LEVEL_BLOCKS` of them at least."""
         self._settings = settings
-        self._blocks = Blocks(LEVEL_BLOCKS)
+        self._blocks = blocks
         self.begin(0)
 
     def begin(self, attempt: int) -> None:
         self._attempt = attempt
-        self._blocks.clear()
         self._best: float | None = None
         self._since: tuple[int, int, float] = (0, 0, 0.0)  # step, block and arrival of the last improvement
         self._stands = False
 
-    def seed(self, history: tuple[StepReading, ...]) -> None:
-        for reading in history:
-            self.step(reading, 0.0)
-
     def step(self, reading: StepReading, now_s: float) -> list[Finding]:
-        value = reading.metrics.get(METRIC)
-        if value is None or value - value != 0.0 or not self._settings.enabled or not self._blocks.push(reading.step, value):
-            return []
-        if self._blocks.count < LEVEL_BLOCKS:
+        """Called when a block was completed."""
+        if not self._settings.enabled or self._blocks.count < LEVEL_BLOCKS:
             return []
         level, best = self._blocks.middle(LEVEL_BLOCKS), self._best
         if best is None or level < best - self._settings.improvement * abs(best):

@@ -26,28 +26,25 @@ WAKE_BLOCKS = 40
 class TooGood:
     kind = Kind.TOO_GOOD
 
-    def __init__(self, settings: TooGoodSettings, severity: Severity) -> None:
+    def __init__(self, settings: TooGoodSettings, severity: Severity, blocks: Blocks) -> None:
+        """`blocks` of the loss, fed by whoever owns them: `LEVEL_BLOCKS + PAST_BLOCKS` of them at least."""
         self._settings = settings
         self._severity = severity
-        self._blocks = Blocks(LEVEL_BLOCKS + PAST_BLOCKS)
+        self._blocks = blocks
         self.begin(0)
 
     def begin(self, attempt: int, *, quiet_until: int = 0) -> None:
         self._attempt = attempt
         self._quiet_until = quiet_until
-        self._blocks.clear()
         self._highest = 0.0
         self._first: int | None = None
         self._plausible: tuple[int, float] = (0, 0.0)
         self._why = ""
 
-    def seed(self, history: tuple[StepReading, ...]) -> None:
-        for reading in history:
-            self._judge(reading.step, reading.metrics.get(METRIC), 0.0)
-
     def step(self, reading: StepReading, now_s: float) -> list[Finding]:
+        """Called when a block was completed."""
         was = self._why
-        if not self._judge(reading.step, reading.metrics.get(METRIC), now_s) or was or reading.step <= self._quiet_until:
+        if not self._judge(reading.step, now_s) or was or reading.step <= self._quiet_until:
             return []
         onset, visible_s = self._plausible
         found = Finding(
@@ -56,14 +53,14 @@ class TooGood:
         )  # fmt: skip
         return [found]
 
-    def _judge(self, step: int, value: float | None, now_s: float) -> bool:
-        """True when a block was completed and the level is too good."""
-        if value is None or value - value != 0.0 or not self._settings.enabled:
+    def _judge(self, step: int, now_s: float) -> bool:
+        """True when the level is too good."""
+        if not self._settings.enabled:
             return False
         if self._first is None:
             self._first = step
         blocks = self._blocks
-        if not blocks.push(step, value) or blocks.count < LEVEL_BLOCKS:
+        if blocks.count < LEVEL_BLOCKS:
             return False
         level = blocks.middle(LEVEL_BLOCKS)
         self._highest = max(self._highest, level)

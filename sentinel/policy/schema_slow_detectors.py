@@ -44,7 +44,7 @@ class DriftSettings(Model):
     """The streams watched. Norms are recorded as info only."""
     z: Positive = 2.0
     """Climb of the level, in units of the noise of a single sample."""
-    relative: Fraction = 0.02
+    relative: Fraction = 0.03
     """And at least this share of the level."""
     norm_relative: Positive = 0.2
     """Climb of a norm worth recording."""

@@ -53,7 +53,7 @@ class Blocks:
         """Median of `newest` block medians, leaving out the `skip` newest. There must be so many."""
         end = len(self.medians) - skip
         assert end >= newest > 0, f"{newest} blocks before the {skip} newest, of {len(self.medians)}"
-        picked = sorted(self.medians[index] for index in range(end - newest, end))
+        picked = sorted(list(self.medians)[end - newest : end])
         return picked[newest >> 1] if newest & 1 else 0.5 * (picked[(newest >> 1) - 1] + picked[newest >> 1])
 
     @property

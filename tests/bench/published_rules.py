@@ -1,9 +1,9 @@
 """Published spike rules, each from its formula, and our senses beside them. One call a step: does it raise an alarm now?
 
-Sources (repository, file): OLMo-core optim/skip_step_optimizer.py · levanter optim/skipstep.py (Marin) · llm.c llmc/outlier_detector.h, with
-the 7.0 of run_gpt3_125M.sh · llm-foundry callbacks/kill_loss_spike_callback.py · Megatron-LM core/rerun_state_machine.py, with its check for
-NaN, which is on by default · ZClip zclip/zclip.py · ByteRobust (arXiv 2509.16293: a five-fold rise of loss or gradient norm, or NaN;
-against what is not said: here the median of the last 100).
+Sources (repository, file): OLMo-core optim/skip_step_optimizer.py · levanter optim/skipstep.py (Marin) · llm.c
+llmc/outlier_detector.h, with the 7.0 of run_gpt3_125M.sh · llm-foundry callbacks/kill_loss_spike_callback.py · Megatron-LM
+core/rerun_state_machine.py, with its check for NaN, which is on by default · ZClip zclip/zclip.py · ByteRobust (arXiv
+2509.16293: a five-fold rise of loss or gradient norm, or NaN; of what is not said: here of the median of the last 100).
 """
 
 from __future__ import annotations

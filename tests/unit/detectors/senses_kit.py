@@ -70,7 +70,7 @@ class DriftConfig:
     enabled: bool = True
     metrics: tuple[str, ...] = ("loss", "grad_norm")
     z: float = 2.0
-    relative: float = 0.02
+    relative: float = 0.03
     norm_relative: float = 0.2
     window_steps: int = 500
     min_history_steps: int = 200

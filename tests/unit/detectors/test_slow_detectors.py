@@ -17,11 +17,11 @@ def of(kind: Kind, found: list[Finding]) -> list[Finding]:
     return [finding for finding in found if finding.kind is kind]
 
 
-def noisy(steps: int, seed: int, extra: float = 0.0, onset: int = 10**9, noise: float = 0.05, every: int = 1) -> Iterator[StepReading]:
+def noisy(steps: int, seed: int, extra: float = 0.0, onset: int = 10**9, *, every: int = 1) -> Iterator[StepReading]:
     """A slowly falling loss around 3.3 that climbs by `extra` a step from the onset on."""
     dice = random.Random(seed)
     for step in range(every, steps + 1, every):
-        loss = 3.3 + 0.8 * math.exp(-step / 400) + dice.gauss(0.0, noise) + extra * max(0, step - onset)
+        loss = 3.3 + 0.8 * math.exp(-step / 400) + dice.gauss(0.0, 0.05) + extra * max(0, step - onset)
         yield row(step, loss=loss, grad_norm=0.3 * dice.lognormvariate(0.0, 0.15))
 
 
