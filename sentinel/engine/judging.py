@@ -7,6 +7,7 @@ steps, so that a restarted supervisor that reads the stream again says the same.
 from __future__ import annotations
 
 from sentinel.engine.draft import Draft
+from sentinel.engine.giving_up import page
 from sentinel.engine.ladder import fail_rung
 from sentinel.model import facts as f
 from sentinel.model.incidents import Band, Incident, IncidentState, Outcome
@@ -95,7 +96,8 @@ def _span_with_rows(draft: Draft, incident: Incident, step: int, window: int, si
 
 def _judge_observed(draft: Draft, incident: Incident, since: int, reason: str) -> None:
     """Nothing was done about it, and it has not healed. It cannot stay open for ever: whatever broke next would be taken for
-    more of the same. After a probation's length, and NEW_NORMAL_ROWS rows, it is closed, and watching goes on from there."""
+    more of the same. After a probation's length, and NEW_NORMAL_ROWS rows, it is closed, a person is told, and watching
+    goes on from there."""
     probation = draft.policy.spec.probation.steps
     if not draft.observes_only or since < probation:
         return
@@ -103,6 +105,7 @@ def _judge_observed(draft: Draft, incident: Incident, since: int, reason: str) -
     if level is None or level.count >= NEW_NORMAL_ROWS or since >= ROWS_LIMIT * probation:
         told = f"observe only: {since} steps after the remedy that was not carried out, taken as the new normal: {reason}"
         draft.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, told))
+        page(draft, incident.id, incident.severity, told)
 
 
 def settle_at_finish(draft: Draft) -> bool:

@@ -20,7 +20,9 @@ from sentinel.telemetry.stream_lines import LARGEST_INT
 
 _ITERATION = re.compile(rb"(?:^|[\s|:\]])iteration:?\s+(\d{1,16})\s*/\s*\d+\s*\|")
 _NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)\b", re.IGNORECASE)
-_NO_METRIC = frozenset({"consumed samples", "consumed tokens", "global batch size", "elapsed time per iteration (ms)"})
+_NO_METRIC = frozenset({"consumed samples", "consumed tokens", "global batch size"})
+_ELAPSED = "elapsed time per iteration (ms)"
+NAMES_MAX = 4096
 _SKIPPED = "number of skipped iterations"
 _NAN = "number of nan iterations"
 
@@ -45,18 +47,17 @@ class MegatronLines:
         fields = self._fields(line[found.end() :])
         if not fields:
             raise ValueError("an iteration without a field")
-        elapsed_ms = fields.pop("elapsed time per iteration (ms)", None)
+        elapsed_ms = fields.pop(_ELAPSED, None)
         if elapsed_ms is not None and math.isfinite(elapsed_ms) and elapsed_ms > 0:
             steps = max(1, step - self._last_step) if self._last_step is not None else 1
             self._elapsed_s += elapsed_ms * 1e-3 * steps
         self._last_step = step
         skipped, nans = fields.pop(_SKIPPED, 0.0), fields.pop(_NAN, 0.0)
-        metrics = {name: value for name, value in fields.items() if name not in _NO_METRIC}
         if skipped or nans:
-            metrics["skipped"] = 1.0
+            fields["skipped"] = 1.0
         if nans:
-            metrics["nan_iterations"] = nans
-        return StepReading(ATTEMPT, step, self._elapsed_s, (), metrics)
+            fields["nan_iterations"] = nans
+        return StepReading(ATTEMPT, step, self._elapsed_s, (), fields)
 
     def _fields(self, rest: bytes) -> dict[str, float]:
         fields: dict[str, float] = {}
@@ -65,21 +66,29 @@ class MegatronLines:
             name, colon, text = part.rpartition(b":")
             if not colon:
                 continue
-            text = text.strip()
+            known = names.get(name)
+            if known is None:
+                known = self._learn_name(name)
+            if not known:
+                continue
             try:
                 value = float(text)
             except ValueError:
-                number = _NUMBER.match(text)
+                number = _NUMBER.match(text.strip())
                 if number is None:
                     continue
                 value = float(number[0])
-            known = names.get(name)
-            if known is None:
-                known = canonical(" ".join(name.decode(errors="replace").lower().split()))
-                if len(names) < 4096:
-                    names[name] = known
-            fields.setdefault(known, value)
+            if known not in fields:
+                fields[known] = value
         return fields
+
+    def _learn_name(self, name: bytes) -> str:
+        """Empty for what is no metric."""
+        plain = " ".join(name.decode(errors="replace").lower().split())
+        known = "" if plain in _NO_METRIC else canonical(plain)
+        if len(self._names) < NAMES_MAX:
+            self._names[name] = known
+        return known
 
 
 def looks_like_megatron(head: bytes) -> bool:
