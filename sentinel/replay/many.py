@@ -6,6 +6,7 @@ Directories are walked: a directory that holds TensorBoard event files is one lo
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -96,6 +97,7 @@ _draw = False
 def _begin(policy: Policy, format: str, draw: bool) -> None:
     """In the new process: what is the same for every log of it."""
     global _policy, _format, _draw
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # interrupted: the parent says so, once
     _policy, _format, _draw = policy, format, draw
 
 
