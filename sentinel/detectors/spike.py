@@ -9,6 +9,8 @@ The rule: z > `z` robust deviations above the local level *and* more than `relat
   And `SUSTAINED_ROWS` rows in a row above 3/8 of `z` (3 of 8) are as good as two above it: healthy logs never have three.
 - Norms (any metric whose name contains `norm`), in log space. Alone they cry wolf: healthy runs show isolated rows up to
   39 times the level with no trace in the loss. So: at least twice the level, `NORM_ROWS` rows in a row.
+Both at once. A row in which the loss is `SINGLE_ROW_Z` times as clear and the gradient norm is twice its level and above `z`
+needs no hold: healthy logs have no such row (the nearest: loss z 6.6, norm z 29.9).
 A young baseline (fewer than 100 samples: a log that begins in mid-run, or whose interval changed) has no spread to trust. Then
 a loss is judged by ratio: 40 % and one nat above the highest of the last five rows. The first 64 rows of a run are exempt: an
 optimizer may stumble once in the descent.
@@ -64,7 +66,7 @@ class Watch:
 
     def begin(self, attempt: int, quiet_until: int = 0) -> None:
         self._attempt = attempt
-        self._quiet_until = quiet_until
+        self.quiet_until = quiet_until
         self.baseline.cut()
         self.holding.reset()
         self.pre_breach: Level | None = None
@@ -75,6 +77,9 @@ class Watch:
         self._soft: tuple[int, float] | None = None  # step and arrival of the stretch's first soft-breached sample
         self._peak: tuple[float, float] = (0.0, 0.0)  # z and value
         self._raised: tuple[int, int] = (0, 0)  # rows and steps in a row above SUSTAINED_Z of z
+
+    def is_far(self, times: float) -> bool:
+        return self.score is not None and self.score.z > times * self._z and self.score.rise > self._rise
 
     def seed(self, history: tuple[StepReading, ...]) -> None:
         learn_history(self.baseline, self.metric, history, self._z, self._rise)
@@ -133,12 +138,19 @@ class Watch:
         if score.z > self._peak[0]:
             self._peak = (score.z, value)
         clear = self._norm or max(self.holding.rows + 1, self._raised[0] // 2) > 1 or score.z > self._z * SINGLE_ROW_Z
-        tall = reading.step > self._quiet_until or score.rise > self._grace_rise
+        tall = reading.step > self.quiet_until or score.rise > self._grace_rise
         change = self.holding.breach(covered, reading.time_s, convincing=clear and tall)
         finding = self._finding(reading.step, self._severity, "") if change is Change.FIRED else None
         self._onset = self._soft or (reading.step, 0.0)
         self._refuse(reading.step, value)
         return finding
+
+    def confirm(self, step: int) -> Finding | None:
+        """Another stream agrees in the very row: what is pending need not wait for its hold."""
+        if self.holding.state is not State.PENDING:
+            return None
+        self.holding.state = State.FIRING
+        return self._finding(step, self._severity, ", and the gradient norm agrees")
 
     def _refuse(self, step: int, value: float) -> None:
         if self.baseline.refuse(step, value):
@@ -196,7 +208,17 @@ class Spike:
             finding = watch.step(reading, covered, now_s)
             if finding is not None:
                 found.append(finding)
+        if not found and self._agreed(reading.step):
+            confirmed = self.watches["loss"].confirm(reading.step)
+            found += [confirmed] if confirmed is not None else []
         return found
+
+    def _agreed(self, step: int) -> bool:
+        """Loss and gradient norm both far outside in this row, and no grace."""
+        loss, norm = self.watches.get("loss"), self.watches.get("grad_norm")
+        if loss is None or norm is None or loss.score is None or norm.score is None or step <= loss.quiet_until:
+            return False
+        return loss.is_far(SINGLE_ROW_Z) and norm.is_far(1.0)
 
     @property
     def is_firing(self) -> bool:

@@ -1,4 +1,5 @@
-"""Nine synthetic faults × two kinds of noise × 20 seeds, our detectors beside the published rules, and the labelled real logs.
+"""Nine synthetic faults (one in two lengths) × two kinds of noise × 20 seeds, our detectors beside the published rules, and the
+labelled real logs.
 
     make bench-detect            prints both tables of sentinel/detectors/README.md
 
@@ -44,6 +45,7 @@ FAULTS = (
     Fault("NaN, one step", 0, lambda dice: lambda age, x, g: (math.nan, math.nan) if age == 0 else (x, g)),
     Fault("NaN, gradient only", 0, lambda dice: lambda age, x, g: (x, math.nan) if age == 0 else (x, g)),
     Fault("+1 nat, gradient × 10", 10, lambda dice: passing(dice.randint(3, 10), dice.uniform(0.9, 1.2), dice.uniform(8, 12))),
+    Fault("the same, one step", 1, lambda dice: passing(1, dice.uniform(0.9, 1.2), dice.uniform(8, 12))),
     Fault("gradient × 4 alone", 20, lambda dice: passing(dice.randint(10, 30), 0.0, dice.uniform(3.7, 4.5))),
     Fault("+0.5 nat, 300 steps", 100, lambda dice: passing(dice.randint(280, 320), dice.uniform(0.45, 0.55), 1.0)),
     Fault("+0.3 nat, for good", 100, lambda dice: passing(STEPS, dice.uniform(0.28, 0.32), 1.0)),

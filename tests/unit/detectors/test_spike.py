@@ -64,6 +64,12 @@ def test_a_single_hard_batch_is_one_info_finding() -> None:
     assert "hard batch" in found[0].reason
 
 
+def test_a_single_row_in_which_the_gradient_norm_agrees_is_an_alarm_at_once() -> None:
+    (found,) = alarms(feed(make_senses(), hurt(clean_run(1000, 3, noise=0.02), 500, 500, loss=1.0, norm=10.0)))
+    assert (found.metric, found.onset_step, found.detected_step) == ("loss", 500, 500)
+    assert "agrees" in found.reason
+
+
 def test_one_poisoned_window_is_one_finding_and_a_second_one_is_another() -> None:
     rows = hurt(hurt(clean_run(1200, 4), 400, 424, loss=3.0), 800, 824, loss=3.0)
     found = alarms(feed(make_senses(), rows))
