@@ -4,9 +4,9 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 TEST_WORKERS ?= 2
 
-.PHONY: help install demo test lint types contracts unit accept bench clean
+.PHONY: help install demo test lint types contracts unit accept bench bench-detect clean
 help:            ## this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python >= 3.11 is needed; '$(PYTHON)' is $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
@@ -38,6 +38,9 @@ accept: $(STAMP) ## the demonstration with faults drawn from five printed seeds 
 
 bench: $(STAMP)  ## measurements: start-up, memory, decision latency, overhead
 	$(BIN)/python -m pytest -m bench -s tests/bench
+
+bench-detect: $(STAMP) ## nine synthetic faults beside the published rules, and the labelled real logs
+	$(BIN)/python -m pytest -m bench -s tests/bench/test_detect_bench.py
 
 clean:           ## remove build products (not runs/)
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

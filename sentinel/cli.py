@@ -124,6 +124,37 @@ def drill(
     raise typer.Exit(0 if report.ok else 1)
 
 
+@app.command()
+def replay(
+    paths: Annotated[list[Path], typer.Argument(help="Logs, or directories of logs.", metavar="PATH...")],
+    policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
+    format: Annotated[str, typer.Option(help="auto, metrics, csv, megatron, tensorboard or trainer-state.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line for each finding.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw each run as an SVG in this directory.", metavar="DIR")] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with files that grow, until interrupted.")] = False,
+) -> None:
+    """Recorded logs through the same engine: what would have been found and done. Nothing is touched.
+
+    Exit codes: 0 every log could be read, 1 some could not (standard error says why), 2 usage or policy error.
+    """
+    from sentinel.replay.command import Request, replay_command
+
+    raise typer.Exit(replay_command(Request(tuple(paths), policy, format, as_json, plot, follow)))
+
+
+@app.command()
+def watch(
+    paths: Annotated[list[Path], typer.Argument(help="Logs that are being written.", metavar="PATH...")],
+    policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
+    format: Annotated[str, typer.Option(help="auto, metrics, csv, megatron, tensorboard or trainer-state.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line for each finding.")] = False,
+) -> None:
+    """The same as `replay --follow`: watch somebody else's run by its log, read-only, until interrupted."""
+    from sentinel.replay.command import Request, replay_command
+
+    raise typer.Exit(replay_command(Request(tuple(paths), policy, format, as_json, None, True)))
+
+
 @policy_app.command("check")
 def policy_check(
     file: Annotated[str, typer.Argument(help="A policy file, or the name of a shipped one.", metavar="FILE")],

@@ -1,6 +1,7 @@
 """Senses: every detector of a run behind one object. The engine tells it what was read, and asks how things stand.
 
-Order of a step: the series decides whether it is new, the pace learns, non-finite values are judged first, then spikes.
+Order of a step: the series decides whether it is new, the pace learns, non-finite values are judged first, then spikes, then
+what is slow.
 Readings of another attempt than the current one are ignored: they come from a past that was abandoned.
 Nothing here is decided by the wall: `now_s` is the supervisor's session time and never runs backwards inside.
 """
@@ -14,6 +15,7 @@ from sentinel.detectors.crash import Ended, Ending, judge_exit
 from sentinel.detectors.hang import Hang
 from sentinel.detectors.hold import Hold
 from sentinel.detectors.non_finite import NonFinite
+from sentinel.detectors.slow import Slow
 from sentinel.detectors.spike import Spike
 from sentinel.model.attempts import ExitReport, SampleRange
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
@@ -25,7 +27,7 @@ from sentinel.streams.series import Series
 SLOW_PHASES = ("init", "compile", "eval", "checkpoint")
 BAND_ROWS = 5
 BAND_SIGMAS = 3.0
-DEFAULT_SEVERITY: dict[Kind, Severity] = {Kind.SPIKE: "warning"}
+DEFAULT_SEVERITY: dict[Kind, Severity] = {Kind.SPIKE: "warning", Kind.DRIFT: "warning", Kind.TOO_GOOD: "warning"}
 
 
 class Senses:
@@ -40,6 +42,8 @@ class Senses:
         self._pace = Pace()
         self._non_finite = NonFinite(settings.non_finite, severity(Kind.NON_FINITE))
         self._spike = Spike(settings.spike, holds.get(Kind.SPIKE, Hold()), severity(Kind.SPIKE))
+        self._slow = Slow(settings, severity)
+        self._grace_steps = settings.grace_steps
         self._hang = Hang(settings.hang, holds.get(Kind.HANG, Hold()), severity(Kind.HANG))
         self._attempt: int | None = None
         self._world_size: int | None = None
@@ -61,7 +65,8 @@ class Senses:
         """
         if receipt.attempt != self._attempt:
             return
-        self._cut(receipt.resume_step)
+        quiet_until = receipt.resume_step + self._grace_steps if receipt.resume_step else 0
+        self._cut(receipt.resume_step, quiet_until)
         if self._world_size not in (None, receipt.world_size):
             self._pace.forget()
         self._world_size = self._hang.ranks_expected = receipt.world_size
@@ -73,6 +78,7 @@ class Senses:
         overrides = receipt.overrides
         changed = overrides.get("lr_scale") not in (None, 1, 1.0) or overrides.get("clip_norm") is not None
         self._spike.seed(history, settings_changed=changed)
+        self._slow.seed(history, receipt.resume_step)
         self._hang.progress(self._clock(now_s))
 
     def step(self, reading: StepReading, now_s: float) -> tuple[Finding, ...]:
@@ -87,7 +93,8 @@ class Senses:
         self._hang.progress(now_s, step_done=True)
         found = self._non_finite.step(reading, now_s)
         spikes = self._spike.step(reading, covered, now_s)
-        return (*found, *spikes) if found or spikes else ()
+        slow = self._slow.step(reading, now_s, spiking=self._spike.is_firing)
+        return (*found, *spikes, *slow) if found or spikes or slow else ()
 
     def heartbeat(self, beat: Heartbeat, now_s: float) -> None:
         if beat.attempt != self._attempt:
@@ -169,14 +176,15 @@ class Senses:
 
     def verdicts(self) -> Mapping[Kind, tuple[Verdict, str]]:
         """Every detector's verdict and reason, for status."""
-        return {detector.kind: detector.verdict() for detector in (self._non_finite, self._spike, self._hang)}
+        return {d.kind: d.verdict() for d in (self._non_finite, self._spike, self._hang, *self._slow.all)}
 
-    def _cut(self, resume_step: int) -> None:
+    def _cut(self, resume_step: int, quiet_until: int = 0) -> None:
         attempt = self._attempt or 0
         self._series.begin(resume_step)
         self._pace.begin()
         self._non_finite.begin(attempt)
-        self._spike.begin(attempt)
+        self._spike.begin(attempt, quiet_until=quiet_until)
+        self._slow.begin(attempt, quiet_until)
 
     def _clock(self, now_s: float) -> float:
         """Session time that never runs backwards, whatever the caller's clock does."""

@@ -9,11 +9,21 @@ The rule: z > `z` robust deviations above the local level *and* more than `relat
   And `SUSTAINED_ROWS` rows in a row above 3/8 of `z` (3 of 8) are as good as two above it: healthy logs never have three.
 - Norms (any metric whose name contains `norm`), in log space. Alone they cry wolf: healthy runs show isolated rows up to
   39 times the level with no trace in the loss. So: at least twice the level, `NORM_ROWS` rows in a row.
+Both at once. A row in which the loss is `SINGLE_ROW_Z` times as clear and the gradient norm is twice its level and above `z`
+needs no hold: healthy logs have no such row (the nearest: loss z 6.6, norm z 29.9).
+A young baseline (fewer than 100 samples: a log that begins in mid-run, or whose interval changed) has no spread to trust. Then
+a loss is judged by ratio: 40 % and one nat above the highest of the last five rows. The first 64 rows of a run are exempt: an
+optimizer may stumble once in the descent.
+In the grace after a resume, where a bump is usual, only a rise of a fifth (a norm: four times the level) fires; a lower one
+fires when it outlasts the grace.
 A breach that ends before the hold is a hard batch: one finding of severity info. The onset is dated back to the first
 sample of the contiguous stretch that was above `SOFT_Z`.
 """
 
 from __future__ import annotations
+
+import math
+from collections import deque
 
 from sentinel.detectors.contract import SpikeSettings
 from sentinel.detectors.hold import Change, Hold, Holding, State
@@ -27,6 +37,13 @@ SUSTAINED_Z = 0.375
 SUSTAINED_ROWS = 4
 NORM_ROWS = 3
 NORM_RISE = 1.0
+GRACE_RISE = 0.2
+YOUNG_RISE = 0.4
+YOUNG_NATS = 1.0
+YOUNG_ROWS = 5
+START_STEPS = 200
+START_ROWS = 64
+NORM_GRACE_RISE = 3.0
 
 
 def is_norm(metric: str) -> bool:
@@ -42,19 +59,27 @@ class Watch:
         self._norm = is_norm(metric)
         self._z = settings.z
         self._rise = max(settings.relative, NORM_RISE) if self._norm else settings.relative
+        self._grace_rise = NORM_GRACE_RISE if self._norm else GRACE_RISE
         self.baseline = Baseline(settings.window_steps, settings.level_steps, settings.min_history_steps, log_space=self._norm)
         self.holding = Holding(hold, calm_steps=max(hold.steps, settings.level_steps), rows_min=NORM_ROWS if self._norm else 1)
         self.begin(0)
 
-    def begin(self, attempt: int) -> None:
+    def begin(self, attempt: int, quiet_until: int = 0) -> None:
         self._attempt = attempt
+        self.quiet_until = quiet_until
         self.baseline.cut()
         self.holding.reset()
         self.pre_breach: Level | None = None
         self.score: Score | None = None
+        self._recent: deque[float] = deque(maxlen=YOUNG_ROWS)
+        self._first_step: int | None = None
+        self._rows = 0
         self._soft: tuple[int, float] | None = None  # step and arrival of the stretch's first soft-breached sample
         self._peak: tuple[float, float] = (0.0, 0.0)  # z and value
         self._raised: tuple[int, int] = (0, 0)  # rows and steps in a row above SUSTAINED_Z of z
+
+    def is_far(self, times: float) -> bool:
+        return self.score is not None and self.score.z > times * self._z and self.score.rise > self._rise
 
     def seed(self, history: tuple[StepReading, ...]) -> None:
         learn_history(self.baseline, self.metric, history, self._z, self._rise)
@@ -66,6 +91,16 @@ class Watch:
             return None
         step = reading.step
         score = self.score = self.baseline.judge(step, value)
+        if not self._norm and self.baseline.is_young:
+            if self._is_tall_for_the_young(step, value):
+                self._soft = self._soft or (step, now_s)
+                return self._breach(reading, value, Score(math.inf, value / max(abs(max(self._recent)), 1e-12) - 1.0), covered)
+            self._recent.append(value)
+            self._rows += self._rows < START_ROWS
+            if score is None and self.holding.state is not State.IDLE:
+                self._soft = None
+                self.baseline.learn(step, value)
+                return self._calm(step, covered)
         if score is None:
             self.baseline.learn(step, value)
             return None
@@ -87,6 +122,15 @@ class Watch:
             self._refuse(step, value)
         return None
 
+    def _is_tall_for_the_young(self, step: int, value: float) -> bool:
+        if self._first_step is None:
+            self._first_step = step
+        starting = self._first_step <= START_STEPS and self._rows < START_ROWS
+        if not self._recent or starting:
+            return False
+        highest = max(self._recent)
+        return value - highest > YOUNG_NATS and value - highest > YOUNG_RISE * abs(highest)
+
     def _breach(self, reading: StepReading, value: float, score: Score, covered: int) -> Finding | None:
         if self.holding.state is State.IDLE:
             self.pre_breach = self.baseline.level()
@@ -94,15 +138,24 @@ class Watch:
         if score.z > self._peak[0]:
             self._peak = (score.z, value)
         clear = self._norm or max(self.holding.rows + 1, self._raised[0] // 2) > 1 or score.z > self._z * SINGLE_ROW_Z
-        change = self.holding.breach(covered, reading.time_s, convincing=clear)
+        tall = reading.step > self.quiet_until or score.rise > self._grace_rise
+        change = self.holding.breach(covered, reading.time_s, convincing=clear and tall)
         finding = self._finding(reading.step, self._severity, "") if change is Change.FIRED else None
         self._onset = self._soft or (reading.step, 0.0)
         self._refuse(reading.step, value)
         return finding
 
+    def confirm(self, step: int) -> Finding | None:
+        """Another stream agrees in the very row: what is pending need not wait for its hold."""
+        if self.holding.state is not State.PENDING:
+            return None
+        self.holding.state = State.FIRING
+        return self._finding(step, self._severity, ", and the gradient norm agrees")
+
     def _refuse(self, step: int, value: float) -> None:
         if self.baseline.refuse(step, value):
             self.holding.reset()
+            self._recent.clear()
             self._soft = None
 
     def _calm(self, step: int, covered: int) -> Finding | None:
@@ -114,8 +167,9 @@ class Watch:
         onset, visible_s = self._soft if self._soft is not None else self._onset
         z, value = self._peak
         band = self.pre_breach
-        level = band.median if band is not None else None
-        reason = f"{self.metric} {value:.4g} against a level of {level or 0.0:.4g}, z {z:.1f} over {self._z:g}{tail}"
+        level = band.median if band is not None else self._recent[-1] if self._recent else None
+        how = f"z {z:.1f} over {self._z:g}" if z < math.inf else "too early for a z"
+        reason = f"{self.metric} {value:.4g} against a level of {level or 0.0:.4g}, {how}{tail}"
         return Finding(
             Kind.SPIKE, severity, self._attempt, onset, step, visible_s, reason,
             metric=self.metric, value=value, baseline=level,
@@ -133,9 +187,9 @@ class Spike:
         self._all = tuple(self.watches.values())
         self._enabled = settings.enabled
 
-    def begin(self, attempt: int) -> None:
+    def begin(self, attempt: int, *, quiet_until: int = 0) -> None:
         for watch in self._all:
-            watch.begin(attempt)
+            watch.begin(attempt, quiet_until)
 
     def seed(self, history: tuple[StepReading, ...], *, settings_changed: bool) -> None:
         """Learn the surviving past. Under changed settings its level counts less: only its newest samples."""
@@ -154,7 +208,21 @@ class Spike:
             finding = watch.step(reading, covered, now_s)
             if finding is not None:
                 found.append(finding)
+        if not found and self._agreed(reading.step):
+            confirmed = self.watches["loss"].confirm(reading.step)
+            found += [confirmed] if confirmed is not None else []
         return found
+
+    def _agreed(self, step: int) -> bool:
+        """Loss and gradient norm both far outside in this row, and no grace."""
+        loss, norm = self.watches.get("loss"), self.watches.get("grad_norm")
+        if loss is None or norm is None or loss.score is None or norm.score is None or step <= loss.quiet_until:
+            return False
+        return loss.is_far(SINGLE_ROW_Z) and norm.is_far(1.0)
+
+    @property
+    def is_firing(self) -> bool:
+        return any(watch.holding.state is State.FIRING for watch in self._all)
 
     def verdict(self) -> tuple[Verdict, str]:
         if not self._enabled:

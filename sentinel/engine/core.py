@@ -24,6 +24,7 @@ from sentinel.model.actions import KillAttempt, SendPage, StartAttempt
 from sentinel.model.events import ActionDelayed, ActionDone, ActionFailed, Event, StopWanted, SupervisorStarted, Tick
 from sentinel.model.facts import Entry, Fact
 from sentinel.model.findings import Finding, Kind
+from sentinel.model.incidents import Incident
 from sentinel.model.readings import (
     CheckpointReading,
     EndReading,
@@ -46,6 +47,8 @@ class Engine:
         self.state = RunState()
         self.senses: Senses = build_senses(policy)
         self._live = Live()
+        self._incidents: tuple[Incident, ...] = ()  # those of which `_all_closed` speaks
+        self._all_closed = True
 
     @property
     def watched(self) -> int:
@@ -59,17 +62,31 @@ class Engine:
 
     def handle(self, now_s: float, event: Event) -> tuple[Fact, ...]:
         """Decide about one event and move on to the state its facts lead to."""
+        if isinstance(event, StepReading):
+            return self._step(now_s, event)
         draft = Draft(self.state, now_s, self.policy, self.senses, self._live)
         self._decide(draft, event)
+        self.state = draft.state
+        return tuple(draft.facts)
+
+    def _step(self, now_s: float, reading: StepReading) -> tuple[Fact, ...]:
+        """The hot path: a healthy step of a run with nothing open costs no draft. Backlogs and recorded logs are read here."""
+        state = self.state
+        attempt = state.attempt
+        self._live.step(reading, now_s, attempt.launched_s if attempt else now_s)
+        found = self.senses.step(reading, now_s)
+        if state.incidents is not self._incidents:
+            self._incidents, self._all_closed = state.incidents, not state.open_incidents
+        if not found and self._all_closed and attempt is not None and attempt.first_step is not None:
+            return ()
+        draft = Draft(state, now_s, self.policy, self.senses, self._live)
+        attempts.on_step(draft, reading, found)
         self.state = draft.state
         return tuple(draft.facts)
 
     def _decide(self, draft: Draft, event: Event) -> None:
         senses, live, now_s = self.senses, self._live, draft.now_s
         match event:
-            case StepReading():
-                live.step(event, now_s, draft.attempt.launched_s if draft.attempt else now_s)
-                attempts.on_step(draft, event, senses.step(event, now_s))
             case Heartbeat():
                 live.beat(event, now_s)
                 senses.heartbeat(event, now_s)
@@ -103,6 +120,8 @@ class Engine:
                 stopping.on_stop_wanted(draft, event.by)
             case SupervisorStarted():
                 self._started(draft, event)
+            case StepReading():
+                raise AssertionError("steps have their own way")
             case _:
                 assert_never(event)
 

@@ -7,12 +7,16 @@ steps, so that a restarted supervisor that reads the stream again says the same.
 from __future__ import annotations
 
 from sentinel.engine.draft import Draft
+from sentinel.engine.giving_up import page
 from sentinel.engine.ladder import fail_rung
 from sentinel.model import facts as f
 from sentinel.model.incidents import Band, Incident, IncidentState, Outcome
 from sentinel.plan.verdict import BandVerdict, judge_band
 
 HEALED_AFTER_STEPS = 10  # a level younger than this is not believed to have healed
+ROWS_MIN = 3  # nor one of fewer rows: a run logged every 100 steps has one row in a window of 20
+ROWS_LIMIT = 10  # probations: so long are rows waited for
+NEW_NORMAL_ROWS = 30
 CLOSED_EARLY = "the run ended healthy inside probation"
 
 
@@ -45,7 +49,8 @@ def _judge_probation(draft: Draft, incident: Incident, step: int) -> None:
 
 
 def _judge_patience(draft: Draft, incident: Incident, step: int) -> None:
-    """`wait` (and observe only): back in the band is healed and benign; above it for too long, or too late, is not."""
+    """`wait` (and observe only): back in the band is healed and benign; above it for too long, or too late, is not. Observe only
+    takes the next rung then, which is recorded and not carried out."""
     rungs = draft.rungs_of(incident)
     rung = rungs[incident.rung] if 0 <= incident.rung < len(rungs) else None
     wait = rung.wait if rung is not None else None
@@ -54,17 +59,53 @@ def _judge_patience(draft: Draft, incident: Incident, step: int) -> None:
     window = (wait.unless_above_band_steps if wait else None) or HEALED_AFTER_STEPS
     if since < window:
         return
-    verdict = _band_verdict(draft, incident, step - window)
+    span = _span_with_rows(draft, incident, step, window, since)
+    if span is None:
+        return
+    verdict = _band_verdict(draft, incident, step - span)
     healed = verdict is None or verdict.is_within
     reason = verdict.reason if verdict else "no level before the incident to judge by"
+    observed = last is not None and last.outcome is Outcome.OBSERVED
     if healed and since >= max(window, HEALED_AFTER_STEPS) and verdict is not None:
         recover(draft, incident, f"healed by itself: {reason}", benign=True)
-    elif draft.observes_only or wait is None:
+    elif observed:
+        _judge_observed(draft, incident, since, reason)
+    elif wait is None:
         return
     elif not healed and wait.unless_above_band_steps is not None:
         fail_rung(draft, incident.id, f"above its band for {window} steps: {reason}")
     elif since >= wait.for_steps:
         fail_rung(draft, incident.id, f"not healed within {wait.for_steps} steps: {reason}")
+
+
+def _span_with_rows(draft: Draft, incident: Incident, step: int, window: int, since: int) -> int | None:
+    """The window, or so much more of what came since that it holds ROWS_MIN rows; None while there are fewer. A metric that is
+    not logged at all any more is not waited for."""
+    if incident.band is None or since >= ROWS_LIMIT * draft.policy.spec.probation.steps:
+        return window
+    span = window
+    while True:
+        level = draft.senses.level(incident.band.metric, step - span)
+        count = 0 if level is None else level.count
+        if count >= ROWS_MIN:
+            return span
+        if span >= since:
+            return None if count else window
+        span = min(2 * span, since)
+
+
+def _judge_observed(draft: Draft, incident: Incident, since: int, reason: str) -> None:
+    """Nothing was done about it, and it has not healed. It cannot stay open for ever: whatever broke next would be taken for
+    more of the same. After a probation's length, and NEW_NORMAL_ROWS rows, it is closed, a person is told, and watching
+    goes on from there."""
+    probation = draft.policy.spec.probation.steps
+    if not draft.observes_only or since < probation:
+        return
+    level = draft.senses.level(incident.band.metric, draft.newest_step - since) if incident.band is not None else None
+    if level is None or level.count >= NEW_NORMAL_ROWS or since >= ROWS_LIMIT * probation:
+        told = f"observe only: {since} steps after the remedy that was not carried out, taken as the new normal: {reason}"
+        draft.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, told))
+        page(draft, incident.id, incident.severity, told)
 
 
 def settle_at_finish(draft: Draft) -> bool:

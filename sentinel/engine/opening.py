@@ -6,8 +6,10 @@ from math import isfinite
 
 from sentinel.engine.draft import Draft
 from sentinel.model import facts as f
-from sentinel.model.findings import NUMERIC_KINDS, Finding
+from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
 from sentinel.model.incidents import Band, Incident, SampleAnchor
+
+SLOW_KINDS = frozenset({Kind.DIVERGENCE, Kind.DRIFT, Kind.TOO_GOOD})
 
 
 def open_incident(draft: Draft, finding: Finding, alert: str, playbook: str | None) -> Incident:
@@ -47,12 +49,14 @@ def _visible_s(draft: Draft, finding: Finding) -> float:
 
 
 def _band_before(draft: Draft, finding: Finding) -> Band | None:
-    """Where the judged metric stood: just before its own breach, else (another metric broke) just before the onset."""
+    """Where the judged metric stood: just before its own breach, else (another metric broke, or it went wrong slowly, or
+    that breach is long past) just before the onset."""
     metric = draft.policy.spec.probation.recovered_when.metric
-    level = draft.senses.pre_breach(metric)
-    if level is None:
-        onset = finding.onset_step if finding.onset_step is not None else finding.detected_step
-        level = draft.senses.level(metric, onset - 1 - draft.policy.spec.detectors.spike.window_steps, onset - 1)
+    window = draft.policy.spec.detectors.spike.window_steps
+    onset = finding.onset_step if finding.onset_step is not None else finding.detected_step
+    level = draft.senses.pre_breach(metric) if finding.kind not in SLOW_KINDS else None
+    if level is None or level.last_step < onset - window:
+        level = draft.senses.level(metric, onset - 1 - window, onset - 1) or level
     return Band(metric, level.median, level.mad, level.count) if level is not None and isfinite(level.median) else None
 
 

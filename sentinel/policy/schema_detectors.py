@@ -20,6 +20,15 @@ from sentinel.policy.schema_fields import (
     StepTimes,
     written,
 )
+from sentinel.policy.schema_slow_detectors import (
+    DivergenceSettings,
+    DriftSettings,
+    GeneralisationSettings,
+    LossScaleSettings,
+    PlateauSettings,
+    PrecursorSettings,
+    TooGoodSettings,
+)
 
 # Longest silence believed in each phase. Step phases (data, forward, backward, optimizer) have none: the step time rules there.
 PHASE_LIMITS: dict[Phase, str] = {
@@ -109,3 +118,12 @@ class Detectors(Model):
     spike: Annotated[SpikeSettings, BeforeValidator(_switch)] = _switched("sudden rise of a metric")
     hang: Annotated[HangSettings, BeforeValidator(_switch)] = _switched("silence while processes live")
     crash: Annotated[CrashSettings, BeforeValidator(_switch)] = _switched("an attempt that ended on its own")
+    loss_scale: Annotated[LossScaleSettings, BeforeValidator(_switch)] = _switched("fp16's loss scale collapses")
+    divergence: Annotated[DivergenceSettings, BeforeValidator(_switch)] = _switched("no way back")
+    drift: Annotated[DriftSettings, BeforeValidator(_switch)] = _switched("a slow, steady climb")
+    too_good: Annotated[TooGoodSettings, BeforeValidator(_switch)] = _switched("an implausibly low loss")
+    plateau: Annotated[PlateauSettings, BeforeValidator(_switch)] = _switched("the loss has stopped falling")
+    generalisation: Annotated[GeneralisationSettings, BeforeValidator(_switch)] = _switched("validation loss rises alone")
+    precursor: Annotated[PrecursorSettings, BeforeValidator(_switch)] = _switched("what often goes before a spike")
+    grace_steps: Steps = written("50 steps", alias="grace")
+    """Steps after a resume in which a bump is usual: only a tall one is an alarm. Never for values that are no number."""

@@ -115,6 +115,11 @@ class Baseline:
         first = self._first_step
         return first is not None and len(self._spread) >= self._history_min and step - first >= self._history_steps
 
+    @property
+    def is_young(self) -> bool:
+        """Are there too few samples to trust the spread?"""
+        return len(self._spread) < min(self._window_steps, WINDOW_SAMPLES_MIN)
+
     def learn(self, step: int, value: float) -> None:
         """Take in a value that was judged clean (or could not be judged yet). A value that is no number is ignored."""
         if value - value != 0.0 or (self._log_space and value <= 0.0):

@@ -27,6 +27,8 @@ COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ("incidents",): ({"--json"}, ["run_dir"]),
     ("policy", "check"): (set(), ["file"]),
     ("stop",): (set(), ["run_dir"]),
+    ("replay",): ({"--policy", "--format", "--json", "--plot", "--follow"}, ["paths"]),
+    ("watch",): ({"--policy", "--format", "--json"}, ["paths"]),
     ("drill",): ({"--seed", "--until", "--json"}, ["file"]),
 }
 STATUS = ("run", "state", "attempt", "step", "goodput", "open_incident")
@@ -103,6 +105,10 @@ def test_incidents_have_the_keys_people_build_on(tmp_path: Path) -> None:
         ["run", "--policy", "no-such-policy.yaml", "--", "true"],
         ["demo", "--fault", "burn@step=3"],
         ["demo", "--no-faults", "--fault", "crash@step=3"],
+        ["replay"],
+        ["replay", "--format", "no-such-format", "x.csv"],
+        ["replay", "--policy", "no-such-policy.yaml", "x.csv"],
+        ["replay", "--follow", "--plot", "plots", "x.csv"],
         ["no-such-command"],
     ],
     ids=" ".join,

@@ -29,7 +29,7 @@ ONE_PLACE = {
 }
 # Only these may read a clock: the clock itself, processes with lives of their own, and the trainer's side.
 MAY_IMPORT_TIME = ("sentinel/clock.py", "sentinel/launcher/", "sentinel/client/")
-MAY_START_PROCESSES = ("sentinel/launcher/", "sentinel/demo.py")
+MAY_START_PROCESSES = ("sentinel/launcher/", "sentinel/demo.py", "sentinel/replay/many.py")
 
 
 def imported(tree: ast.AST) -> set[str]:

@@ -50,10 +50,74 @@ class HangConfig:
 
 
 @dataclass(frozen=True)
+class LossScaleConfig:
+    enabled: bool = True
+    halvings: int = 3
+    window_steps: int = 20
+    floor: float = 1.0
+    overflows_max: int = 5
+    search_steps: int = 100
+
+
+@dataclass(frozen=True)
+class DivergenceConfig:
+    enabled: bool = True
+    ratio: float = 0.05
+
+
+@dataclass(frozen=True)
+class DriftConfig:
+    enabled: bool = True
+    metrics: tuple[str, ...] = ("loss", "grad_norm")
+    z: float = 2.0
+    relative: float = 0.03
+    norm_relative: float = 0.2
+    window_steps: int = 500
+    min_history_steps: int = 200
+
+
+@dataclass(frozen=True)
+class TooGoodConfig:
+    enabled: bool = True
+    below: float = 0.1
+    fall: float = 0.5
+    min_history_steps: int = 1000
+
+
+@dataclass(frozen=True)
+class PlateauConfig:
+    enabled: bool = True
+    improvement: float = 0.005
+    window_steps: int = 10_000
+
+
+@dataclass(frozen=True)
+class GeneralisationConfig:
+    enabled: bool = True
+    relative: float = 0.01
+    evals_in_a_row: int = 3
+
+
+@dataclass(frozen=True)
+class PrecursorConfig:
+    enabled: bool = True
+    metrics: tuple[str, ...] = ("update_norm", "adam_v_max", "logit_max", "activation_norm")
+    jump: float = 2.0
+
+
+@dataclass(frozen=True)
 class Config:
     non_finite: NonFiniteConfig = NonFiniteConfig()
     spike: SpikeConfig = SpikeConfig()
     hang: HangConfig = HangConfig()
+    loss_scale: LossScaleConfig = LossScaleConfig()
+    divergence: DivergenceConfig = DivergenceConfig()
+    drift: DriftConfig = DriftConfig()
+    too_good: TooGoodConfig = TooGoodConfig()
+    plateau: PlateauConfig = PlateauConfig()
+    generalisation: GeneralisationConfig = GeneralisationConfig()
+    precursor: PrecursorConfig = PrecursorConfig()
+    grace_steps: int = 50
 
 
 SHORT_RUN = SpikeConfig(window_steps=40, level_steps=10, min_history_steps=50)

@@ -64,6 +64,12 @@ def test_a_single_hard_batch_is_one_info_finding() -> None:
     assert "hard batch" in found[0].reason
 
 
+def test_a_single_row_in_which_the_gradient_norm_agrees_is_an_alarm_at_once() -> None:
+    (found,) = alarms(feed(make_senses(), hurt(clean_run(1000, 3, noise=0.02), 500, 500, loss=1.0, norm=10.0)))
+    assert (found.metric, found.onset_step, found.detected_step) == ("loss", 500, 500)
+    assert "agrees" in found.reason
+
+
 def test_one_poisoned_window_is_one_finding_and_a_second_one_is_another() -> None:
     rows = hurt(hurt(clean_run(1200, 4), 400, 424, loss=3.0), 800, 824, loss=3.0)
     found = alarms(feed(make_senses(), rows))
@@ -108,7 +114,7 @@ def test_a_nan_blinds_nothing() -> None:
 def test_a_permanent_shift_fires_once_and_becomes_the_new_normal() -> None:
     senses = make_senses()
     found = alarms(feed(senses, hurt(clean_run(3000, 8, noise=0.02), 1000, 3000, loss=1.5)))
-    assert len(found) == 1
+    assert [finding.kind for finding in found] == [Kind.SPIKE, Kind.DIVERGENCE]
     verdict, reason = senses.verdicts()[Kind.SPIKE]
     assert verdict is Verdict.HEALTHY
     assert "new normal" in reason
@@ -190,5 +196,6 @@ def test_the_samples_of_a_step_and_of_a_step_are_known() -> None:
 
 def test_a_switched_off_detector_is_unknown_and_silent() -> None:
     senses = make_senses(SpikeConfig(enabled=False))
-    assert feed(senses, hurt(clean_run(600, 15), 400, 424, loss=3.0)) == []
+    found = feed(senses, hurt(clean_run(600, 15), 400, 424, loss=3.0))
+    assert [finding for finding in found if finding.kind is Kind.SPIKE] == []
     assert senses.verdicts()[Kind.SPIKE] == (Verdict.UNKNOWN, "switched off by policy")

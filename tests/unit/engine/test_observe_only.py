@@ -59,6 +59,17 @@ def test_a_spike_heals_or_goes_on_without_sentinel(bench: Bench) -> None:
     assert not acts(bench)
 
 
+def test_what_stays_broken_is_closed_with_a_page_and_the_next_incident_is_found(bench: Bench) -> None:
+    bench.steps(1, 70).steps(71, 1000, loss=8.0)
+    first = bench.state.incidents[0]
+    assert (first.state, first.tries[-1].outcome) == (IncidentState.EXHAUSTED, Outcome.OBSERVED)
+    assert "taken as the new normal" in first.verdict
+    assert len(first.pages) == 1
+    bench.steps(1001, 1020, loss=30.0)
+    assert bench.state.incidents[-1].onset_step == 1001
+    assert not acts(bench)
+
+
 def test_out_of_rungs_a_person_is_told_and_training_is_kept() -> None:
     page = {"page": {"severity": "critical"}, "then": "stop_now"}
     bench = Bench(build_policy(playbooks={"non_finite": [page]}), observe_only=True).launched()

@@ -35,6 +35,7 @@ SMALL: dict[str, Any] = {
     "kind": "RemediationPolicy",
     "metadata": {"name": "small"},
     "spec": {
+        "detectors": {"loss_scale": "off", "divergence": "off", "drift": "off", "too_good": "off"},
         "rules": [
             {"alert": "Spike", "on": "spike", "playbook": "numeric"},
             {"alert": "NonFinite", "on": "non_finite", "playbook": "numeric"},
@@ -57,7 +58,8 @@ SMALL: dict[str, Any] = {
 def data_with(**spec: Any) -> dict[str, Any]:
     """The small policy's data with these parts of its spec replaced."""
     data = copy.deepcopy(SMALL)
-    data["spec"] |= spec
+    detectors = data["spec"]["detectors"] | spec.pop("detectors", {})
+    data["spec"] |= spec | {"detectors": detectors}
     return data
 
 

@@ -1,0 +1,94 @@
+"""divergence: no way back. The loss stands well above the best level this attempt had reached, and stays there.
+
+Sees: a level (median of the last 55 samples) `ratio` above its own running minimum *and* `NOISE` times the noise of a single
+sample above it, for 30 samples: found within 100 samples of a slow blow-up, at any logging interval. Does not see: anything
+that heals within 30 samples (spike), rises of less than `ratio` (drift sees those that come within hundreds of steps), the
+descent's own past.
+
+Source: "median of the last 50 > 1.05 × its own running minimum for 30 samples" found 2 of 2 slow divergences in 475 real runs.
+Judged here in blocks of five samples. The noise condition is for noisy and for small losses, where 5 % is nothing: the largest
+healthy rise in the labelled logs is 4.3 % at 0.9 times the noise, and of 100k rows of 5 % noise 5.6 % at 1.5 times (LOG.md).
+The onset is the last step at which the level was a quarter of the way.
+"""
+
+from __future__ import annotations
+
+from sentinel.detectors.contract import DivergenceSettings
+from sentinel.model.findings import Finding, Kind, Severity, Verdict
+from sentinel.model.readings import StepReading
+from sentinel.streams.blocks import Blocks
+
+METRIC = "loss"
+LEVEL_BLOCKS = 11
+HOLD_BLOCKS = 6
+WAKE_BLOCKS = 20
+NOISE = 2.2
+
+
+class Divergence:
+    kind = Kind.DIVERGENCE
+
+    def __init__(self, settings: DivergenceSettings, severity: Severity) -> None:
+        self._enabled = settings.enabled
+        self._ratio = settings.ratio
+        self._severity = severity
+        self._blocks = Blocks(LEVEL_BLOCKS)
+        self.begin(0)
+
+    def begin(self, attempt: int, *, quiet_until: int = 0) -> None:
+        self._attempt = attempt
+        self._quiet_until = quiet_until
+        self._blocks.clear()
+        self._best: float | None = None
+        self._near: tuple[int, float] = (0, 0.0)  # step and arrival when the level was last near its best
+        self._breached = 0
+        self._firing = False
+
+    def seed(self, history: tuple[StepReading, ...]) -> None:
+        for reading in history:
+            self._learn(reading.step, reading.metrics.get(METRIC), 0.0)
+
+    def step(self, reading: StepReading, now_s: float, *, hushed: bool = False) -> list[Finding]:
+        if reading.step <= self._quiet_until:
+            return []  # the grace after a resume: its bump must not weigh on the level afterwards either
+        value = reading.metrics.get(METRIC)
+        if not self._learn(reading.step, value, now_s) or self._firing or self._breached < HOLD_BLOCKS or hushed:
+            return []
+        self._firing = True
+        level, best = self._blocks.middle(LEVEL_BLOCKS), self._best
+        assert best is not None
+        onset, visible_s = self._near
+        reason = f"{METRIC} stands at {level:.4g} since step {onset}, {_rise(level, best):.1%} above its best level of {best:.4g}"
+        found = Finding(
+            Kind.DIVERGENCE, self._severity, self._attempt, onset, reading.step, visible_s, reason,
+            metric=METRIC, value=level, baseline=best,
+        )  # fmt: skip
+        return [found]
+
+    def _learn(self, step: int, value: float | None, now_s: float) -> bool:
+        """Take a value in; True when a block was completed and could be judged."""
+        if value is None or value - value != 0.0 or not self._enabled or not self._blocks.push(step, value):
+            return False
+        if self._blocks.count < WAKE_BLOCKS:
+            return False
+        level = self._blocks.middle(LEVEL_BLOCKS)
+        if self._best is None or level < self._best:
+            self._best = level
+        above, limit = level - self._best, max(self._ratio * abs(self._best), NOISE * self._blocks.sigma)
+        if above < 0.25 * limit or not self._near[0]:
+            self._near, self._firing = (step, now_s), False
+        self._breached = self._breached + 1 if above > limit else 0
+        return True
+
+    def verdict(self) -> tuple[Verdict, str]:
+        if not self._enabled:
+            return Verdict.UNKNOWN, "switched off by policy"
+        if self._best is None:
+            return Verdict.UNKNOWN, "too little history to judge by"
+        level = self._blocks.middle(LEVEL_BLOCKS)
+        stands = f"{METRIC} level {level:.4g}, best {self._best:.4g}"
+        return (Verdict.BREACHED if self._firing else Verdict.HEALTHY), stands
+
+
+def _rise(level: float, best: float) -> float:
+    return (level - best) / max(abs(best), 1e-12)

@@ -1,0 +1,164 @@
+"""drift: a slow, steady climb that no spike rule sees: +0.002 a step in the loss; a gradient norm creeping from 0.20 to 0.25.
+
+Sees: a level (the last 30 samples) above the lowest level of the last `window_steps` steps (of 100 samples, so that noise does
+not make it) by `z` times the noise of a single sample and by `relative`, climbing: each of the last three groups of 20 samples
+higher than the one before, by a good part of the whole climb. Norms in log space, at least `norm_relative` above, and of
+severity info whatever the policy says: healthy norms creep too. Does not see: climbs slower than the window, streams whose 60
+samples do not fit into the window (coarse logging: divergence judges those), levels that jump and stay (spike, divergence).
+
+Source: Sentinel's own; no published rule sees it. The level of healthy per-step logs climbs by at most 1.7 times their noise
+in this way, clean t4 noise by 1.3 in 100k steps; a drift of 0.002 a step in noise of 0.05 reaches 2 in 54 to 99 steps (LOG.md).
+The onset is the end of the lowest level: where the climb began.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from itertools import pairwise
+
+from sentinel.detectors.contract import DriftSettings
+from sentinel.model.findings import Finding, Kind, Severity, Verdict
+from sentinel.model.readings import StepReading
+from sentinel.streams.blocks import Blocks
+
+LEVEL_BLOCKS = 6
+REFERENCE_BLOCKS = 20
+GROUP_BLOCKS = 4
+GROUPS = 3
+STILL_CLIMBING = 0.15  # of the whole climb: a level that jumped long ago and wobbles is not climbing
+NORM_SIGMA_MIN = 0.02  # norms logged with two decimals have no spread of their own
+LOWEST_KEPT = 4096
+
+
+class Slope:
+    """One metric: how far its level has climbed above the lowest of the window."""
+
+    def __init__(self, metric: str, settings: DriftSettings) -> None:
+        self.metric = metric
+        self.is_norm = "norm" in metric
+        self._z = settings.z
+        self._rise = math.log1p(settings.norm_relative) if self.is_norm else settings.relative
+        self._window_steps = settings.window_steps
+        self._min_steps = settings.min_history_steps
+        self._blocks = Blocks(REFERENCE_BLOCKS)
+        self._lowest: deque[tuple[int, float, float]] = deque(maxlen=LOWEST_KEPT)  # step, level, arrival; levels rise
+        self.begin()
+
+    def begin(self) -> None:
+        self._blocks.clear()
+        self._lowest.clear()
+        self._first: int | None = None
+        self.firing = False
+        self.z: float | None = None
+        self.level = self.lowest = 0.0
+        self.onset: tuple[int, float] = (0, 0.0)
+
+    def take(self, step: int, value: float, now_s: float) -> bool:
+        """True when the stream is drifting now."""
+        if value - value != 0.0 or (self.is_norm and value <= 0.0):
+            return False
+        if self._first is None:
+            self._first = step
+        blocks = self._blocks
+        if not blocks.push(step, math.log(value) if self.is_norm else value):
+            return self.firing
+        self.z = None
+        if blocks.count < REFERENCE_BLOCKS:
+            return False
+        lowest = self._lowest
+        reference = blocks.middle(REFERENCE_BLOCKS)
+        while lowest and lowest[-1][1] >= reference:
+            lowest.pop()
+        lowest.append((step, reference, now_s))
+        while lowest[0][0] <= step - self._window_steps:
+            lowest.popleft()
+        if step - blocks.steps[-GROUPS * GROUP_BLOCKS] > self._window_steps:
+            return False  # logged too coarsely to climb within the window
+        self._measure()
+        if step - self._first < self._min_steps:
+            return False
+        return self._is_drifting()
+
+    def _measure(self) -> None:
+        newest = sorted(list(self._blocks.medians)[-LEVEL_BLOCKS:])[1:-1]
+        level, sigma = sum(newest) / len(newest), self._blocks.sigma
+        at, lowest, heard_s = self._lowest[0]
+        self.level, self.lowest, self.onset = level, lowest, (at, heard_s)
+        self.z = (level - lowest) / max(sigma, NORM_SIGMA_MIN if self.is_norm else 1e-12)
+
+    def _is_drifting(self) -> bool:
+        assert self.z is not None
+        if self.firing:
+            self.firing = self.z > 0.5 * self._z
+            return self.firing
+        climbed = self.level - self.lowest
+        far = self.z > self._z and climbed > (self._rise if self.is_norm else self._rise * abs(self.lowest))
+        return far and self._climbs()
+
+    def _climbs(self) -> bool:
+        groups = [self._blocks.middle(GROUP_BLOCKS, skip=GROUP_BLOCKS * age) for age in range(GROUPS)]
+        rising = all(newer > older for newer, older in pairwise(groups))
+        return rising and groups[0] - groups[-1] > STILL_CLIMBING * (self.level - self.lowest)
+
+    def shown(self, value: float) -> float:
+        return math.exp(min(value, 700.0)) if self.is_norm else value
+
+
+class Drift:
+    kind = Kind.DRIFT
+
+    def __init__(self, settings: DriftSettings, severity: Severity) -> None:
+        self._enabled = settings.enabled
+        self._severity = severity
+        self._slopes = tuple(Slope(name, settings) for name in settings.metrics) if settings.enabled else ()
+        self._limit = settings.z
+        self.begin(0)
+
+    def begin(self, attempt: int, *, quiet_until: int = 0) -> None:
+        self._attempt = attempt
+        self._quiet_until = quiet_until
+        for slope in self._slopes:
+            slope.begin()
+
+    def seed(self, history: tuple[StepReading, ...]) -> None:
+        for reading in history:
+            for slope in self._slopes:
+                value = reading.metrics.get(slope.metric)
+                if value is not None:
+                    slope.take(reading.step, value, 0.0)
+
+    def step(self, reading: StepReading, now_s: float, *, hushed: bool = False) -> list[Finding]:
+        """`hushed`: a spike is firing, or its rows are still in the level. What it left behind is no slow climb."""
+        found: list[Finding] = []
+        if reading.step <= self._quiet_until:
+            return found
+        for slope in self._slopes:
+            value = reading.metrics.get(slope.metric)
+            if value is None:
+                continue
+            was = slope.firing
+            if slope.take(reading.step, value, now_s) and not was and not hushed:
+                slope.firing = True
+                found.append(self._finding(slope, reading.step))
+        return found
+
+    def _finding(self, slope: Slope, step: int) -> Finding:
+        onset, visible_s = slope.onset
+        level, lowest = slope.shown(slope.level), slope.shown(slope.lowest)
+        reason = f"{slope.metric} climbs since step {onset}: {lowest:.4g} to {level:.4g}, {slope.z or 0.0:.1f} times its noise"
+        severity: Severity = "info" if slope.is_norm else self._severity
+        return Finding(
+            Kind.DRIFT, severity, self._attempt, onset, step, visible_s, reason,
+            metric=slope.metric, value=level, baseline=lowest,
+        )  # fmt: skip
+
+    def verdict(self) -> tuple[Verdict, str]:
+        if not self._enabled:
+            return Verdict.UNKNOWN, "switched off by policy"
+        judged = [slope for slope in self._slopes if slope.z is not None]
+        if not judged:
+            return Verdict.UNKNOWN, "too little history, or logged too coarsely, to judge by"
+        stands = "; ".join(f"{slope.metric} {slope.z or 0.0:+.1f} of {self._limit:g}" for slope in judged)
+        breached = any(slope.firing and not slope.is_norm for slope in judged)
+        return (Verdict.BREACHED if breached else Verdict.HEALTHY), stands

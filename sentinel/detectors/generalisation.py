@@ -1,0 +1,73 @@
+"""generalisation: the validation loss rises while the training loss goes on falling. Info: a person may want to know.
+
+Sees: `evals_in_a_row` validation losses in a row, each above the best by `relative`, while the training level (median of 20
+samples) is below what it was at the best. Does not see: runs without `val_loss`, a single bad evaluation, and both rising
+together (that is divergence). Source: the ordinary definition of overfitting; Sentinel's own constants, no labelled runs.
+"""
+
+from __future__ import annotations
+
+from sentinel.detectors.contract import GeneralisationSettings
+from sentinel.model.findings import Finding, Kind, Verdict
+from sentinel.model.readings import StepReading
+from sentinel.streams.blocks import Blocks
+
+METRIC = "val_loss"
+TRAINED = "loss"
+LEVEL_BLOCKS = 4
+
+
+class Generalisation:
+    kind = Kind.GENERALISATION
+
+    def __init__(self, settings: GeneralisationSettings, blocks: Blocks) -> None:
+        """`blocks` of the training loss, fed by whoever owns them: `LEVEL_BLOCKS` of them at least."""
+        self._settings = settings
+        self._blocks = blocks
+        self.begin(0)
+
+    def begin(self, attempt: int) -> None:
+        self._attempt = attempt
+        self._best: float | None = None
+        self._best_step = 0
+        self._level_then: float | None = None
+        self._worse = 0
+        self._since: tuple[int, float] = (0, 0.0)
+
+    def step(self, reading: StepReading, now_s: float) -> list[Finding]:
+        if not self._settings.enabled:
+            return []
+        value = reading.metrics.get(METRIC)
+        if value is None or value - value != 0.0:
+            return []
+        level = self._blocks.middle(LEVEL_BLOCKS) if self._blocks.count >= LEVEL_BLOCKS else None
+        if self._best is None or value < self._best:
+            self._best, self._best_step, self._level_then, self._worse = value, reading.step, level, 0
+            return []
+        then = self._level_then
+        if level is None or then is None or level >= then or value <= self._best + self._settings.relative * abs(self._best):
+            self._worse = 0
+            return []
+        if self._worse == 0:
+            self._since = (reading.step, now_s)
+        self._worse += 1
+        if self._worse != self._settings.evals_in_a_row:
+            return []
+        onset, visible_s = self._since
+        reason = (
+            f"{METRIC} rose from {self._best:.4g} at step {self._best_step} to {value:.4g}, "
+            f"while {TRAINED} fell from {then:.4g} to {level:.4g}"
+        )
+        found = Finding(
+            Kind.GENERALISATION, "info", self._attempt, onset, reading.step, visible_s, reason,
+            metric=METRIC, value=value, baseline=self._best,
+        )  # fmt: skip
+        return [found]
+
+    def verdict(self) -> tuple[Verdict, str]:
+        if not self._settings.enabled:
+            return Verdict.UNKNOWN, "switched off by policy"
+        if self._best is None:
+            return Verdict.UNKNOWN, f"no {METRIC} is logged"
+        breached = self._worse >= self._settings.evals_in_a_row
+        return (Verdict.BREACHED if breached else Verdict.HEALTHY), f"best {METRIC} {self._best:.4g} at step {self._best_step}"

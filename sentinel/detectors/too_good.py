@@ -1,0 +1,84 @@
+"""too_good: a loss that is implausibly low, or falls as no learning does. A broken batch, leaked labels, or a run that has
+learned the escape character.
+
+Sees: a level (median of 20 samples) below `below` in a run that once stood above `STARTED_ABOVE`; a level that lost more than
+`fall` of the level 100 samples before it, late in the run (after `min_history_steps` and 200 samples). Does not see: losses that
+are small from the start (reward models, fine-tuning), a few low batches, a slow descent that stays plausible.
+
+Source: one Megatron run of the labelled logs went from 10.9 to 0.009 in 2,000 steps of pretraining; healthy ones end between
+0.8 (bytes) and 4.6, and none halves its level within 100 samples after its first 200 (LOG.md).
+"""
+
+from __future__ import annotations
+
+from sentinel.detectors.contract import TooGoodSettings
+from sentinel.model.findings import Finding, Kind, Severity, Verdict
+from sentinel.model.readings import StepReading
+from sentinel.streams.blocks import Blocks
+
+METRIC = "loss"
+STARTED_ABOVE = 1.0
+LEVEL_BLOCKS = 4
+PAST_BLOCKS = 20
+WAKE_BLOCKS = 40
+
+
+class TooGood:
+    kind = Kind.TOO_GOOD
+
+    def __init__(self, settings: TooGoodSettings, severity: Severity, blocks: Blocks) -> None:
+        """`blocks` of the loss, fed by whoever owns them: `LEVEL_BLOCKS + PAST_BLOCKS` of them at least."""
+        self._settings = settings
+        self._severity = severity
+        self._blocks = blocks
+        self.begin(0)
+
+    def begin(self, attempt: int, *, quiet_until: int = 0) -> None:
+        self._attempt = attempt
+        self._quiet_until = quiet_until
+        self._highest = 0.0
+        self._first: int | None = None
+        self._plausible: tuple[int, float] = (0, 0.0)
+        self._why = ""
+
+    def step(self, reading: StepReading, now_s: float) -> list[Finding]:
+        """Called when a block was completed."""
+        was = self._why
+        if not self._judge(reading.step, now_s) or was or reading.step <= self._quiet_until:
+            return []
+        onset, visible_s = self._plausible
+        found = Finding(
+            Kind.TOO_GOOD, self._severity, self._attempt, onset, reading.step, visible_s, self._why,
+            metric=METRIC, value=self._blocks.middle(LEVEL_BLOCKS), baseline=self._highest,
+        )  # fmt: skip
+        return [found]
+
+    def _judge(self, step: int, now_s: float) -> bool:
+        """True when the level is too good."""
+        if not self._settings.enabled:
+            return False
+        if self._first is None:
+            self._first = step
+        blocks = self._blocks
+        if blocks.count < LEVEL_BLOCKS:
+            return False
+        level = blocks.middle(LEVEL_BLOCKS)
+        self._highest = max(self._highest, level)
+        why = ""
+        if self._highest >= STARTED_ABOVE and level < self._settings.below:
+            why = f"{METRIC} {level:.4g} is below the plausible {self._settings.below:g}; it once stood at {self._highest:.4g}"
+        elif blocks.count >= WAKE_BLOCKS and step - self._first >= self._settings.min_history_steps and level > 0.0:
+            past = blocks.middle(PAST_BLOCKS, skip=LEVEL_BLOCKS)
+            if level < past * (1.0 - self._settings.fall) and past >= STARTED_ABOVE:
+                why = f"{METRIC} fell from {past:.4g} to {level:.4g} within 100 samples"
+        if not why:
+            self._plausible = (step, now_s)
+        self._why = why
+        return bool(why)
+
+    def verdict(self) -> tuple[Verdict, str]:
+        if not self._settings.enabled:
+            return Verdict.UNKNOWN, "switched off by policy"
+        if not self._highest:
+            return Verdict.UNKNOWN, "too little history to judge by"
+        return (Verdict.BREACHED, self._why) if self._why else (Verdict.HEALTHY, f"{METRIC} is plausible")

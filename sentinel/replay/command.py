@@ -1,0 +1,150 @@
+"""`sentinel replay` and `sentinel watch`: what was asked for, read, printed, drawn. What cannot be read ends in a sentence on
+standard error; a file that was only met in a directory and is no log is passed over, and said."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from sentinel.client.strict_json import dumps
+from sentinel.clock import SystemClock
+from sentinel.errors import UsageError
+from sentinel.policy.schema import Policy
+from sentinel.policy_file import load_policy, shipped_policy_path
+from sentinel.replay.follow import follow_logs
+from sentinel.replay.found import Found, Result
+from sentinel.replay.many import Log, find_logs, replay_many
+from sentinel.telemetry.log_formats import FORMATS
+from sentinel.view.replay_table import Progress, describe_found, print_table
+from sentinel.view.run_svg import Mark, draw_run
+
+EXIT_OK, EXIT_UNREADABLE = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The command line, as it was typed."""
+
+    paths: tuple[Path, ...]
+    policy: str
+    format: str
+    as_json: bool
+    plot: Path | None
+    follow: bool
+
+
+def replay_command(request: Request) -> int:
+    """Returns the exit code. Raises UsageError and PolicyError before anything is read."""
+    if request.format not in ("auto", *FORMATS):
+        raise UsageError(f"--format {request.format}: no such format; there are auto, {', '.join(FORMATS)}")
+    if request.follow and request.plot is not None:
+        raise UsageError("--follow and --plot contradict each other; draw when the run is over")
+    policy = load_policy(shipped_policy_path(request.policy))
+    if request.follow:
+        return _follow(request, policy)
+    if request.plot is not None:
+        _ensure_folder(request.plot)
+    return _replay(request, policy)
+
+
+def _replay(request: Request, policy: Policy) -> int:
+    logs = find_logs(request.paths)
+    code, read = EXIT_OK, 0
+    told: list[dict[str, object]] = []
+    drawn: set[str] = set()
+    with Progress(len(logs)) as progress:
+        results = replay_many(logs, policy, request.format, draw=request.plot is not None, done=progress.step)
+        for log, result in zip(logs, results, strict=True):
+            passed_over = result.unrecognised and not log.asked
+            if result.error and not passed_over:
+                code = EXIT_UNREADABLE
+            read += not result.error
+            _print_troubles(result, "passed over: " if passed_over else "")
+            if passed_over:
+                continue
+            if request.as_json:
+                _print_json(result, result.found)
+            else:
+                told.append(_summary(result))
+            if request.plot is not None and not result.error:
+                _draw(request.plot, log, result, drawn)
+    if not request.as_json:
+        print_table(told)
+    return code if read else EXIT_UNREADABLE
+
+
+def _follow(request: Request, policy: Policy) -> int:
+    def tell(result: Result, found: list[Found]) -> None:
+        unique = list({id(one): one for one in found}.values())
+        if request.as_json:
+            _print_json(result, unique)
+            return
+        for one in unique:
+            if one.severity != "info":
+                print(describe_found(one.document(result.file)), flush=True)
+
+    def say(sentence: str) -> None:
+        print(sentence, file=sys.stderr, flush=True)
+
+    followed = follow_logs(request.paths, policy, request.format, SystemClock(), tell, say)
+    return EXIT_OK if followed else EXIT_UNREADABLE
+
+
+def _print_json(result: Result, found: list[Found]) -> None:
+    for one in found:
+        print(dumps(one.document(result.file)), flush=True)
+
+
+def _print_troubles(result: Result, prefix: str) -> None:
+    if result.error:
+        print(prefix + result.error, file=sys.stderr)
+    if result.damaged:
+        print(f"{result.file}: {result.damaged} damaged, left out; the first: {result.first_damage}", file=sys.stderr)
+    if not result.error and not result.rows:
+        print(f"{result.file}: not one step in it", file=sys.stderr)
+    if result.dropped:
+        print(f"{result.file}: {result.dropped} more findings were counted and are not shown", file=sys.stderr)
+
+
+def _summary(result: Result) -> dict[str, object]:
+    return {
+        "file": result.file,
+        "rows": result.rows,
+        "error": result.error,
+        "found": [found.document(result.file) for found in result.found if found.severity != "info"],
+        "info": sum(found.severity == "info" for found in result.found),
+    }
+
+
+def _ensure_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--plot {folder}: no directory, and none can be made ({error.strerror})") from None
+
+
+def _draw(folder: Path, log: Log, result: Result, drawn: set[str]) -> None:
+    """A name of the log's own, and of its folder where two logs share one."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "_", log.path.name) or "run"
+    name, count = plain, 1
+    while name in drawn:
+        count += 1
+        name = f"{plain}-{count}"
+    drawn.add(name)
+    marks: list[Mark] = []
+    for found in result.found:
+        words = f"{found.severity} {found.kind}: {found.reason}"
+        if found.severity == "info":
+            marks.append(Mark(found.detected_step, "info", words))
+            continue
+        if found.onset_step is not None:
+            marks.append(Mark(found.onset_step, "onset", f"onset of {found.kind} at step {found.onset_step}"))
+        marks.append(Mark(found.detected_step, "found", words))
+        if found.remedy_step is not None:
+            marks.append(Mark(found.remedy_step, "remedy", f"{found.remedy} at step {found.remedy_step}"))
+    try:
+        (folder / f"{name}.svg").write_text(draw_run(result.file, result.curves, marks), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--plot {folder}: cannot be written ({error.strerror})") from None

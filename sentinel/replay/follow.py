@@ -1,0 +1,122 @@
+"""`sentinel watch`: somebody else's run by its growing log, read-only, until interrupted. Nothing of theirs is touched.
+
+The tail code of the live supervisor reads; a file that is not there yet, or empty, is waited for. What a log cannot show is not
+judged: a log that stops growing may be a hang or a long evaluation, and without heartbeats nobody can tell.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from sentinel.clock import Clock
+from sentinel.policy.schema import Policy
+from sentinel.replay.found import Found, Result
+from sentinel.replay.many import Log, find_logs
+from sentinel.replay.one import Replay
+from sentinel.telemetry.log_formats import EmptyLog, UnreadableLog, open_log
+from sentinel.telemetry.log_reader import LogReader
+from sentinel.telemetry.source import describe_os_error
+
+POLL_S = 0.5
+LOOK_AROUND_POLLS = 20  # so often are directories walked anew
+
+Tell = Callable[[Result, list[Found]], None]
+Say = Callable[[str], None]
+
+
+class Followed:
+    """One log: opened when there is something in it."""
+
+    def __init__(self, log: Log, policy: Policy, format: str, say: Say) -> None:
+        self.log = log
+        self.result = Result(log.file)
+        self.is_hopeless = False  # it is there, and no log
+        self._format = format
+        self._say = say
+        self._said = ""
+        self._damage_told = False
+        self._reader: LogReader | None = None
+        self._replay = Replay(self.result, policy)
+
+    def poll(self, now_s: float) -> Iterator[list[Found]]:
+        """What is new, batch by batch. Never raises for what stands in the file."""
+        try:
+            if self._reader is None:
+                self.result.format, self._reader = open_log(self.log.path, self._format)
+                self.is_hopeless = False
+            while True:
+                yield self._replay.read(self._reader.poll(now_s))
+                if not self._reader.has_more:
+                    break
+            self._trouble("")
+        except EmptyLog:
+            pass
+        except UnreadableLog as error:
+            self.is_hopeless = True
+            self._trouble(error.message)
+        except FileNotFoundError:
+            self._trouble(f"{self.log.file}: not there; waiting for it")
+        except OSError as error:
+            self._trouble(describe_os_error(error, self.log.path))
+        if self._reader is not None and self._reader.damaged and not self._damage_told:
+            self._damage_told = True
+            self._say(f"{self.log.file}: damaged, left out: {self._reader.first_damage}")
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+
+    def _trouble(self, sentence: str) -> None:
+        """Said once when it begins."""
+        if sentence and sentence != self._said:
+            self._say(sentence)
+        self._said = sentence
+
+
+def follow_logs(paths: tuple[Path, ...], policy: Policy, format: str, clock: Clock, tell: Tell, say: Say) -> bool:
+    """Until SIGINT or SIGTERM. False when there was nothing that could ever be followed."""
+    followed: dict[Path, Followed] = {}
+    with _stop_signals() as stop:
+        polls = 0
+        while not stop.is_set():
+            if polls % LOOK_AROUND_POLLS == 0:
+                for log in find_logs(paths):
+                    if log.path not in followed:
+                        followed[log.path] = Followed(log, policy, format, say)
+            polls += 1
+            for one in followed.values():
+                for found in one.poll(clock.now_s()):
+                    if found:
+                        tell(one.result, found)
+                    if stop.is_set():
+                        break
+            if all(one.is_hopeless for one in followed.values()):
+                return False
+            clock.wait(stop, POLL_S)
+    for one in followed.values():
+        one.close()
+    return True
+
+
+@contextmanager
+def _stop_signals() -> Iterator[threading.Event]:
+    stop = threading.Event()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        stop.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

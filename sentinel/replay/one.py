@@ -1,0 +1,103 @@
+"""One log through the engine: the engine that supervises live runs, in observe-only mode, as fast as it can.
+
+No clock is read: session time is the log's own where it has times, else one second a row. What a log cannot show is not
+judged: heartbeats, exits and receipts are not in it, so hangs, crashes and mismatches are not found here.
+Where the log's steps fall back (a run that was resumed and went on writing into the same log), the senses are told of a relaunch,
+with the surviving past, as telemetry does for a live run.
+
+    result = replay_file(Path("train.csv"), load_policy(shipped_policy_path("default")))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from sentinel.engine import Engine
+from sentinel.errors import SentinelError
+from sentinel.model.events import ActionDone, Event, SupervisorStarted
+from sentinel.model.facts import ActionDecided, Fact
+from sentinel.model.readings import Receipt, StepReading
+from sentinel.policy.schema import Policy
+from sentinel.replay.curves import Curves
+from sentinel.replay.found import Collector, Found, Result
+from sentinel.replay.rewind import Rewind
+from sentinel.telemetry.log_formats import UnreadableLog, open_log
+from sentinel.telemetry.log_reader import ATTEMPT, read_to_end
+from sentinel.telemetry.source import describe_os_error
+
+
+class Replay:
+    """An engine that believes it watches attempt 1 of a run, and may change nothing."""
+
+    def __init__(self, result: Result, policy: Policy) -> None:
+        self.result = result
+        self._engine = Engine(policy)
+        self._collector = Collector(result)
+        self._now_s = 0.0
+        name, started = policy.metadata.name, f"start/{ATTEMPT}"
+        self._rewind = Rewind()
+        self._tell(SupervisorStarted(1, "replay", 0, "replay", ("replay",), "/", name, "0" * 64, True))
+        assert started in self._engine.state.pending or self._engine.watched == ATTEMPT, "the replay's attempt was not launched"
+        self._tell(Receipt(ATTEMPT, 0.0, 0, None, 1, {}, {}))
+
+    def read(self, readings: Iterable[StepReading]) -> list[Found]:
+        """Feed rows in order; the findings that are new or changed."""
+        touched: list[Found] = []
+        engine, result = self._engine, self.result
+        now_s, rows = self._now_s, result.rows
+        for reading in self._rewind.follow(readings):
+            if isinstance(reading, Receipt):
+                self._now_s = now_s
+                self._tell(reading)
+                continue
+            rows += 1
+            time_s = reading.time_s
+            now_s = time_s if time_s > now_s else now_s + 1e-3 if time_s else now_s + 1.0
+            facts = engine.handle(now_s, reading)
+            if facts:
+                self._now_s = now_s
+                touched += self._collector.take(facts, reading.step)
+                self._confirm(facts)
+            if result.first_step is None:
+                result.first_step = reading.step
+            result.last_step = reading.step
+        self._now_s, result.rows = now_s, rows
+        return touched
+
+    def _tell(self, event: Event) -> None:
+        self._confirm(self._engine.handle(self._now_s, event))
+
+    def _confirm(self, facts: tuple[Fact, ...]) -> None:
+        """Whatever was decided counts as done: the launch of the run that was, and pages to nobody."""
+        for fact in facts:
+            if isinstance(fact, ActionDecided):
+                self._tell(ActionDone(fact.action.key, "replayed"))
+
+
+def replay_file(path: Path, policy: Policy, format: str = "auto", file: str | None = None, draw: bool = False) -> Result:
+    """What would have been found in this log. Never raises for what stands in it: see `Result.error`.
+
+    `draw`: keep the curves of loss and gradient norm as well.
+    """
+    result = Result(file if file is not None else str(path))
+    try:
+        result.format, reader = open_log(path, format)
+        replay = Replay(result, policy)
+        readings = read_to_end(reader)
+        replay.read(_drawn(readings, result) if draw else readings)
+        result.damaged, result.first_damage = reader.damaged, reader.first_damage
+    except SentinelError as error:
+        result.error = error.message
+        result.unrecognised = isinstance(error, UnreadableLog)
+    except OSError as error:
+        result.error = f"{describe_os_error(error, path)}"
+    return result
+
+
+def _drawn(readings: Iterable[StepReading], result: Result) -> Iterator[StepReading]:
+    curves = Curves()
+    for reading in readings:
+        curves.add(reading)
+        yield reading
+    result.curves = curves.buckets

@@ -1,0 +1,123 @@
+"""CSV with a header line, as spreadsheets and loggers write it: `step,loss,grad_norm,loss_scale,lr` and any further number.
+
+An empty cell is a metric that was not logged; `nan` and `inf` are values. Columns are found by name (see `metric_names`), in
+any order; comma, semicolon and tab are known. A column of words is no metric. A row with too few or too many cells is damaged,
+for it cannot be known which is missing.
+
+    >>> parser = CsvLines(); parser(b"step,loss,lr"); parser(b"7,nan,")
+    StepReading(attempt=1, step=7, time_s=0.0, samples=(), metrics={'loss': nan})
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+
+from sentinel.model.readings import StepReading
+from sentinel.telemetry.log_reader import ATTEMPT
+from sentinel.telemetry.metric_names import canonical
+from sentinel.telemetry.stream_lines import LARGEST_INT
+
+DELIMITERS = b",;\t"
+COLUMNS_MAX = 4096
+
+
+class CsvLines:
+    """A line parser that learns its columns from the first line that is not empty."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._delimiter = b","
+        self._step = -1
+        self._time: int | None = None
+        self._metrics: list[tuple[int, str]] = []
+        self._undecided: set[str] = set()  # columns that were empty so far: their first cell says whether they hold numbers
+
+    def __call__(self, line: bytes) -> StepReading | None:
+        if not self._names:
+            self._learn_header(line)
+            return None
+        if b'"' in line:
+            cells = self._split_quoted(line)
+        else:
+            cells = line.rstrip(b"\r").split(self._delimiter)
+        if len(cells) != len(self._names):
+            if cells == [b""] or self._is_header(line):
+                return None
+            raise ValueError(f"{len(cells)} cells under {len(self._names)} columns")
+        try:
+            step = int(cells[self._step])
+        except ValueError:
+            if self._is_header(line):
+                return None  # a run that was continued wrote its header again
+            step = _whole(cells[self._step])
+        if not 0 <= step < LARGEST_INT:
+            raise ValueError(f"{step} is no step")
+        try:
+            metrics = {name: float(cells[index]) for index, name in self._metrics if cells[index]}
+        except ValueError:
+            metrics = self._numbers(cells)
+        if self._undecided:
+            self._undecided.difference_update(metrics)
+        return StepReading(ATTEMPT, step, self._time_of(cells), (), metrics)
+
+    def _learn_header(self, line: bytes) -> None:
+        text = line.removeprefix(b"\xef\xbb\xbf").strip()
+        if not text:
+            return
+        self._delimiter = max((DELIMITERS[i : i + 1] for i in range(len(DELIMITERS))), key=text.count)
+        names = [canonical(cell.decode(errors="replace").strip(' "')) for cell in text.split(self._delimiter)]
+        if "step" not in names:
+            raise ValueError("no header with a column named step")
+        self._names = names[:COLUMNS_MAX]
+        self._step = names.index("step")
+        self._time = names.index("time_s") if "time_s" in names else None
+        taken = {"step", "time_s", ""}
+        for index, name in enumerate(self._names):
+            if name not in taken:
+                taken.add(name)
+                self._metrics.append((index, name))
+        self._undecided.update(name for _, name in self._metrics)
+
+    def _is_header(self, line: bytes) -> bool:
+        first = line.removeprefix(b"\xef\xbb\xbf").split(self._delimiter)[0].strip(b' "\r')
+        return canonical(first.decode(errors="replace")) == self._names[0]
+
+    def _split_quoted(self, line: bytes) -> list[bytes]:
+        text = line.rstrip(b"\r").decode(errors="replace")
+        try:
+            cells = next(csv.reader([text], delimiter=self._delimiter.decode()), [])
+        except csv.Error as error:
+            raise ValueError(str(error)) from None
+        return [cell.encode() for cell in cells]
+
+    def _numbers(self, cells: list[bytes]) -> dict[str, float]:
+        """The slow way: some cell is a word or blank. A column that begins with a word is no metric from then on."""
+        found: dict[str, float] = {}
+        for index, name in tuple(self._metrics):
+            cell = cells[index].strip()
+            if not cell:
+                continue
+            try:
+                found[name] = float(cell)
+            except ValueError:
+                if name not in self._undecided:
+                    raise ValueError(f"{name} is no number") from None
+                self._metrics.remove((index, name))
+        return found
+
+    def _time_of(self, cells: list[bytes]) -> float:
+        if self._time is None:
+            return 0.0
+        try:
+            time_s = float(cells[self._time])
+        except ValueError:
+            return 0.0
+        return time_s if math.isfinite(time_s) else 0.0
+
+
+def _whole(cell: bytes) -> int:
+    value = float(cell)
+    if not value.is_integer():
+        raise ValueError("the step is no whole number")
+    return int(value)

@@ -1,0 +1,105 @@
+"""A recorded log of somebody's run, read from its start: the shape every format shares, and the one that reads by lines.
+
+A reader gives step readings in the order of the file, in bounded batches, and can be asked again when the file has grown. What is
+damaged is left out, counted, and said once with its place. It never raises for what stands in the file; OSError is the
+caller's. Attempt is always 1: a log knows nothing of launches.
+
+    for reading in read_to_end(open_log(Path("train.csv"))): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+from sentinel.model.readings import StepReading
+from sentinel.telemetry.source import Sight
+from sentinel.telemetry.tailed_file import TailedFile
+
+ATTEMPT = 1
+LINES_PER_POLL = 5000
+EXCERPT_BYTES = 60
+
+LineParser = Callable[[bytes], StepReading | None]
+"""A line (without its newline) to its reading; None for a line that is none of ours; ValueError for a damaged one."""
+
+
+class LogReader(Protocol):
+    """`damaged` lines or records so far, with the first of them in words; `has_more` after a poll that stopped at its bound."""
+
+    damaged: int
+    first_damage: str
+
+    @property
+    def has_more(self) -> bool: ...
+
+    def poll(self, now_s: float) -> list[StepReading]:
+        """What stands behind the last poll; a bounded batch. OSError when the file cannot be read."""
+        ...
+
+    def finish(self) -> list[StepReading]:
+        """Nothing more will come: take an unfinished end as it stands."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def read_to_end(reader: LogReader) -> Iterator[StepReading]:
+    """Every reading of a file that nobody writes any more."""
+    try:
+        while True:
+            yield from reader.poll(0.0)
+            if not reader.has_more:
+                break
+        yield from reader.finish()
+    finally:
+        reader.close()
+
+
+class LineLog:
+    """A log of lines, through the tail code: growing, replaced, truncated files and endless lines are its business."""
+
+    def __init__(self, path: Path, parse: LineParser) -> None:
+        self.path = path
+        self.damaged = 0
+        self.first_damage = ""
+        self._parse = parse
+        self._file = TailedFile(path, Sight("log"))
+        self._line = 0
+
+    @property
+    def has_more(self) -> bool:
+        return self._file.has_more
+
+    def poll(self, now_s: float) -> list[StepReading]:
+        lines = self._file.read_lines(now_s, LINES_PER_POLL)
+        if self._file.trouble is not None:
+            raise self._file.trouble
+        return self._take(lines)
+
+    def finish(self) -> list[StepReading]:
+        return self._take(self._file.read_rest())
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _take(self, lines: list[bytes]) -> list[StepReading]:
+        out: list[StepReading] = []
+        parse, number = self._parse, self._line
+        for line in lines:
+            number += 1
+            try:
+                reading = parse(line)
+            except ValueError as error:
+                if line.strip():
+                    self._note_damage(f"line {number}: {error}: {line[:EXCERPT_BYTES]!r}")
+                continue
+            if reading is not None:
+                out.append(reading)
+        self._line = number
+        return out
+
+    def _note_damage(self, what: str) -> None:
+        self.damaged += 1
+        self.first_damage = self.first_damage or what

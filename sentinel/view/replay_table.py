@@ -1,0 +1,103 @@
+"""What a replay found, as a table for people, and a progress bar while it works (on standard error, only on a terminal)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+from rich.text import Text
+
+SEVERITY_STYLES = {"critical": "bold red", "warning": "yellow"}
+PLAIN_WIDTH = 400  # where there is no terminal: no row is broken, so that lines can be searched
+COLUMNS = {"severity": 8, "kind": 12, "onset": 8, "found at": 8, "back at": 8, "remedy": 15}
+STEPS = ("onset", "found at", "back at")
+
+
+class Progress:
+    """A bar over so many logs; nothing at all where nobody would see it."""
+
+    def __init__(self, total: int) -> None:
+        console = Console(stderr=True)
+        parts = (TextColumn("replay"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._bar = Bar(*parts, console=console, transient=True, disable=not console.is_terminal or total < 2)
+        self._task = self._bar.add_task("logs", total=total)
+
+    def step(self) -> None:
+        self._bar.advance(self._task)
+
+    def __enter__(self) -> Progress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._bar.stop()
+
+
+def print_table(runs: Sequence[Mapping[str, Any]]) -> None:
+    """Under the name of each log one row a finding, alarms only; then one line that sums up."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(width=PLAIN_WIDTH, highlight=False)
+    shown = 0
+    for run in runs:
+        if not run["found"]:
+            continue
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for name, width in COLUMNS.items():
+            table.add_column(name, min_width=width, no_wrap=True, justify="right" if name in STEPS else "left")
+        table.add_column("why", ratio=1)
+        for found in run["found"]:
+            shown += 1
+            table.add_row(*cells(found))
+        console.print(Text(str(run["file"]), "bold"), soft_wrap=True)
+        console.print(table)
+        console.print()
+    console.print(_sum_up(runs, shown), soft_wrap=True)
+
+
+def cells(found: Mapping[str, Any]) -> tuple[str | Text, ...]:
+    severity = str(found["severity"])
+    remedy = found["remedy"] or ("none: it healed" if found["benign"] else "none")
+    return (
+        Text(severity, SEVERITY_STYLES.get(severity, "")),
+        str(found["kind"]),
+        _step(found["onset_step"]),
+        _step(found["detected_step"]),
+        _step(found["resolved_step"]),
+        str(remedy),
+        Text(str(found["reason"])),
+    )
+
+
+def describe_found(found: Mapping[str, Any]) -> str:
+    """One line, as `watch` prints it; said again when something about it changed."""
+    onset = f" (onset {found['onset_step']})" if found["onset_step"] not in (None, found["detected_step"]) else ""
+    line = f"{found['file']}: {found['severity']} {found['kind']} at step {found['detected_step']}{onset}: {found['reason']}"
+    if found["intervened"]:
+        line += f"; the policy would {found['remedy']}"
+    if found["resolved_step"] is not None:
+        line += f"; back in its band at step {found['resolved_step']}"
+    return line
+
+
+def _step(step: object) -> str:
+    return "-" if step is None else str(step)
+
+
+def _sum_up(runs: Sequence[Mapping[str, Any]], alarms: int) -> str:
+    read = [run for run in runs if not run["error"]]
+    rows = sum(int(run["rows"]) for run in runs)
+    acted = sum(bool(found["intervened"]) for run in runs for found in run["found"])
+    info = sum(int(run["info"]) for run in runs)
+    alarmed = f"{_count(alarms, 'alarm')}, {acted} with a remedy, {info} for information"
+    line = f"{_count(len(read), 'log')} read, {rows:,} rows: {alarmed}"
+    return line + (f"; {len(runs) - len(read)} could not be read" if len(read) < len(runs) else "")
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -1,0 +1,223 @@
+"""`sentinel replay` and `sentinel watch` as a person types them: every kind of file ends in a result or in a sentence."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO, Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.unit.telemetry.event_kit import file_version, scalar
+
+KEYS = {
+    "file", "kind", "severity", "onset_step", "detected_step", "resolved_step", "benign", "intervened", "remedy", "reason",
+}  # fmt: skip
+DEADLINE_S = 60.0
+
+
+def sentinel(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "sentinel", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=280)
+
+
+def rows(count: int, spike: int = 0, seed: int = 1) -> list[tuple[int, float]]:
+    dice = random.Random(seed)
+    return [(n, 2.0 + 3.0 / n + dice.gauss(0.0, 0.02) + 3.0 * (spike <= n < spike + 9)) for n in range(1, count + 1)]
+
+
+def write_csv(path: Path, count: int = 1200, spike: int = 0) -> Path:
+    path.write_text("step,loss\n" + "".join(f"{step},{loss:.5f}\n" for step, loss in rows(count, spike)))
+    return path
+
+
+def write_metrics(path: Path, spike: int) -> Path:
+    lines = [{"kind": "start", "v": 1, "resume_step": 0}, *({"step": step, "loss": loss} for step, loss in rows(1200, spike))]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def write_megatron(path: Path, spike: int) -> Path:
+    lines = ["using world size: 8\n" * 3000]
+    for step, loss in rows(1200, spike):
+        fields = f"elapsed time per iteration (ms): 500.0 | lm loss: {loss:.6E} | grad norm: 0.5 |"
+        lines.append(f" iteration {step:8d}/  100000 | {fields}\n")
+    path.write_text("".join(lines))
+    return path
+
+
+def write_events(folder: Path, spike: int) -> Path:
+    folder.mkdir()
+    data = b"".join(scalar(step, "lm loss", loss) for step, loss in rows(1200, spike))
+    (folder / "events.out.tfevents.1700000000.host").write_bytes(file_version() + data)
+    return folder
+
+
+def write_state(path: Path, spike: int) -> Path:
+    history = [{"step": step, "loss": loss, "grad_norm": 0.5, "epoch": 0.1} for step, loss in rows(1200, spike)]
+    path.write_text(json.dumps({"global_step": 1200, "log_history": history}, indent=2))
+    return path
+
+
+def findings(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_every_format_gives_the_same_finding(tmp_path: Path) -> None:
+    paths = [
+        write_csv(tmp_path / "log.csv", spike=900),
+        write_metrics(tmp_path / "metrics.jsonl", 900),
+        write_megatron(tmp_path / "stdout.txt", 900),
+        write_events(tmp_path / "events", 900),
+        write_state(tmp_path / "trainer_state.json", 900),
+    ]
+    done = sentinel("replay", "--json", *paths)
+    found = findings(done)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [one["file"] for one in found] == [str(path) for path in paths]
+    for one in found:
+        assert set(one) == KEYS
+        assert (one["kind"], one["severity"], one["onset_step"], one["benign"]) == ("spike", "warning", 900, True)
+
+
+def test_the_table_is_for_people_and_the_pictures_are_drawn(tmp_path: Path) -> None:
+    log = write_csv(tmp_path / "log.csv", spike=900)
+    done = sentinel("replay", "--plot", tmp_path / "plots", log)
+    assert done.returncode == 0
+    assert re.search(r"warning +spike +900 +90\d +9\d\d +none: it healed", done.stdout)
+    assert "1 log read, 1,200 rows: 1 alarm, 0 with a remedy" in done.stdout
+    ElementTree.parse(tmp_path / "plots" / "log.csv.svg")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("empty.csv", b"", "the file is empty"),
+        ("binary.csv", bytes(range(256)) * 500, "a binary file"),
+        ("noise.csv", random.Random(1).randbytes(70_000), "a binary file"),
+        ("prose.txt", b"once upon a time\n" * 9, "not recognised as a log"),
+        ("numbers.csv", b"1,2\n3,4\n", "not recognised as a log"),
+        ("endless.csv", b"x" * 3_000_000, "not recognised as a log"),
+    ],
+)
+def test_what_is_no_log_ends_with_1_and_a_sentence(tmp_path: Path, name: str, content: bytes, sentence: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    done = sentinel("replay", "--json", tmp_path / name)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert str(tmp_path / name) in done.stderr
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_one_file_that_is_missing_does_not_keep_the_others(tmp_path: Path) -> None:
+    log = write_csv(tmp_path / "log.csv", spike=900)
+    done = sentinel("replay", "--json", tmp_path / "gone.csv", log)
+    assert (done.returncode, len(findings(done))) == (1, 1)
+    assert "gone.csv: No such file" in done.stderr
+
+
+def test_a_format_that_was_named_wrongly_is_read_as_damage(tmp_path: Path) -> None:
+    log = write_csv(tmp_path / "log.csv")
+    for name in ("metrics", "megatron", "tensorboard", "trainer-state"):
+        done = sentinel("replay", "--format", name, log)
+        assert "log.csv" in done.stderr, name
+        assert "Traceback" not in done.stderr, name
+
+
+def test_a_directory_is_walked_and_what_is_no_log_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "b").mkdir(parents=True)
+    log = write_csv(tmp_path / "runs" / "b" / "log.csv", spike=900)
+    write_events(tmp_path / "runs" / "a", 900)
+    (tmp_path / "runs" / "labels.csv").write_text("file,label\nx,healthy\n")
+    (tmp_path / "runs" / "empty.log").touch()
+    done = sentinel("replay", "--json", tmp_path / "runs")
+    assert done.returncode == 0
+    assert [one["file"] for one in findings(done)] == [str(tmp_path / "runs" / "a"), str(log)]
+    assert done.stderr.count("passed over") == 2
+    (tmp_path / "nothing").mkdir()
+    done = sentinel("replay", tmp_path / "nothing")
+    assert (done.returncode, "a directory without" in done.stderr) == (1, True)
+
+
+def test_damage_inside_a_log_is_said_and_costs_no_more_than_itself(tmp_path: Path) -> None:
+    log = write_csv(tmp_path / "log.csv", spike=900)
+    lines = log.read_bytes().split(b"\n")
+    lines[300] = b"\0" * 200
+    lines[301] = b"\xff\xfe,,,,"
+    log.write_bytes(b"\n".join(lines))
+    done = sentinel("replay", "--json", "--format", "csv", log)
+    assert (done.returncode, [one["onset_step"] for one in findings(done)]) == (0, [900])
+    assert "2 damaged" in done.stderr
+
+
+# A file being written.
+
+
+def wait_for(stream: IO[str], words: str) -> str:
+    """The next line that holds the words; the pipe's own end, or the suite's deadline, is the limit."""
+    for line in stream:
+        if words in line:
+            return line
+    raise AssertionError(f"the output ended without {words!r}")
+
+
+@pytest.mark.parametrize("words", [["watch"], ["replay", "--follow"]], ids=" ".join)
+def test_a_growing_file_is_followed_until_interrupted(tmp_path: Path, words: list[str]) -> None:
+    log = tmp_path / "log.csv"
+    command = [sys.executable, "-u", "-m", "sentinel", *words, str(log)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            assert "waiting for it" in wait_for(process.stderr, "log.csv")
+            text = write_csv(tmp_path / "whole", spike=900).read_text()
+            cut = text.index("\n905,") + 3
+            log.write_text(text[:cut])
+            assert "warning spike at step 90" in wait_for(process.stdout, "spike")
+            with log.open("a") as file:
+                file.write(text[cut:])
+            assert "back in its band at step 9" in wait_for(process.stdout, "back in its band")
+            assert log.read_text() == text
+            process.send_signal(signal.SIGINT)
+            assert process.wait(DEADLINE_S) == 0
+        finally:
+            process.kill()
+
+
+def test_watching_what_is_no_log_ends_with_1_and_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(bytes(500))
+    done = sentinel("watch", tmp_path / "binary")
+    assert (done.returncode, "a binary file" in done.stderr) == (1, True)
+
+
+@pytest.mark.slow
+def test_a_hundred_megabytes_in_bounded_memory(tmp_path: Path) -> None:
+    log = tmp_path / "long.csv"
+    dice = random.Random(3)
+    noise = [dice.gauss(0.0, 0.02) for _ in range(65_536)]
+    with log.open("w") as file:
+        file.write("step,loss,grad_norm,loss_scale,lr\n")
+        last = 0
+        while file.tell() < 100_000_000:
+            part, first, last = [], last + 1, last + 50_000
+            for step in range(first, last + 1):
+                value = 2.0 + 300.0 / (step + 100) + noise[step & 65_535] + 3.0 * (step % 400_000 in (399_990, 399_991, 399_992))
+                part.append(f"{step},{value:.6f},{0.5 + noise[step * 7 & 65_535]:.6f},,0.0003\n")
+            file.write("".join(part))
+    began_s = time.monotonic()
+    done = sentinel("replay", "--json", log)
+    seconds = time.monotonic() - began_s
+    peak_mib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    print(f"\n{last:,} rows of 100 MB: {seconds:.1f} s, {last / seconds:,.0f} rows/s, at most {peak_mib:.0f} MiB")
+    assert done.returncode == 0
+    alarmed = [one["onset_step"] for one in findings(done) if one["severity"] != "info" and one["kind"] == "spike"]
+    assert set(range(399_990, last, 400_000)) <= set(alarmed)
+    assert peak_mib < 400

@@ -1,0 +1,93 @@
+"""Lines as Megatron-LM and its forks print them; each is taken from the print statement of that fork."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from sentinel.telemetry.megatron_log import MegatronLines, looks_like_megatron
+
+MEGATRON = (
+    b" [2025-03-02 11:22:33] iteration     1200/  100000 | consumed samples:       307200 | "
+    b"elapsed time per iteration (ms): 812.3 | throughput per GPU (TFLOP/s/GPU): 401.2 | learning rate: 3.000000E-04 | "
+    b"global batch size:   256 | lm loss: 2.301234E+00 | loss scale: 1.0 | grad norm: 0.512 | num zeros: 12 | "
+    b"params norm: 210.5 | number of skipped iterations:   0 | number of nan iterations:   0 |"
+)
+DEEPSPEED = (
+    b"[default7]: iteration     6930/  282000 | consumed samples:      1241728 | consumed tokens:   2543058944 | "
+    b"elapsed time per iteration (ms): 55555.5 | learning rate: 6.000E-05 | global batch size:   640 | "
+    b"lm loss: 2.900121E+00 | loss scale: 4096.0 | grad norm: 1.233 | num zeros: 0.0 | number of skipped iterations:   0 | "
+    b"number of nan iterations:   0 | samples per second: 11.5 | TFLOPs: 75.1 |"
+)
+NEOX = (
+    b" samples/sec: 61.2 | iteration     2100/  143000 | elapsed time per iteration (ms): 2091.1 | learning rate: 5.9E-04 | "
+    b"approx flops per GPU: 68.9TFLOPS | lm_loss: 3.312000E+00 | loss scale: 65536.0 | "
+    b"number of skipped iterations:   0 | number of nan iterations:   0 |"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "step", "loss", "scale"),
+    [(MEGATRON, 1200, 2.301234, 1.0), (DEEPSPEED, 6930, 2.900121, 4096.0), (NEOX, 2100, 3.312, 65536.0)],
+    ids=["megatron", "deepspeed", "neox"],
+)
+def test_a_line_of_each_fork(line: bytes, step: int, loss: float, scale: float) -> None:
+    reading = MegatronLines()(line)
+    assert reading is not None
+    assert (reading.step, reading.metrics["loss"], reading.metrics["loss_scale"]) == (step, pytest.approx(loss), scale)
+    assert "skipped" not in reading.metrics
+    assert not any("consumed" in name or "batch size" in name for name in reading.metrics)
+    assert looks_like_megatron(line)
+
+
+def test_gradient_norm_and_learning_rate_have_the_names_detectors_know() -> None:
+    reading = MegatronLines()(MEGATRON)
+    assert reading is not None
+    assert (reading.metrics["grad_norm"], reading.metrics["lr"], reading.metrics["param_norm"]) == (0.512, 3e-4, 210.5)
+
+
+def test_a_nan_loss_whose_field_is_left_out_is_an_absent_metric() -> None:
+    line = MEGATRON.replace(b"lm loss: 2.301234E+00 | ", b"").replace(b"nan iterations:   0", b"nan iterations:   1")
+    reading = MegatronLines()(line)
+    assert reading is not None
+    assert "loss" not in reading.metrics
+    assert (reading.metrics["skipped"], reading.metrics["nan_iterations"]) == (1.0, 1.0)
+
+
+def test_a_printed_nan_is_a_value_and_a_skipped_iteration_is_said() -> None:
+    line = MEGATRON.replace(b"2.301234E+00", b"nan").replace(b"0.512", b"inf")
+    line = line.replace(b"skipped iterations:   0", b"skipped iterations:   3")
+    reading = MegatronLines()(line)
+    assert reading is not None
+    assert math.isnan(reading.metrics["loss"])
+    assert (reading.metrics["grad_norm"], reading.metrics["skipped"]) == (math.inf, 1.0)
+
+
+def test_iteration_times_add_up_to_a_clock() -> None:
+    parse = MegatronLines()
+    times = []
+    for step in (10, 20, 30):
+        reading = parse(b" iteration %8d/ 100 | elapsed time per iteration (ms): 500.0 | lm loss: 2.0 |" % step)
+        assert reading is not None
+        times.append(reading.time_s)
+    assert times == [0.5, 5.5, 10.5]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"building GPT model ...",
+        b"validation loss at iteration 1000 | lm loss value: 2.9E+00 | lm loss PPL: 1.8E+01 |",
+        b"saving checkpoint at iteration    1200 to /checkpoints",
+        b"  exit_interval ................. None",
+        b"",
+    ],
+)
+def test_other_lines_are_passed_over(line: bytes) -> None:
+    assert MegatronLines()(line) is None
+
+
+def test_an_iteration_cut_short_is_damage() -> None:
+    with pytest.raises(ValueError):
+        MegatronLines()(b" iteration     1200/  100000 | consu")
