@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sentinel.goodput import account
 from sentinel.model.findings import Kind
-from sentinel.model.incidents import Incident, IncidentState
+from sentinel.model.incidents import Incident, IncidentState, Outcome
 from sentinel.model.state import RunState
 from sentinel.sim.faults import parse_fault
 from sentinel.sim.invariants import Inspector, InvariantBroken
@@ -57,9 +57,9 @@ def surviving(trainers: Mapping[int, SimTrainer], attempt: int) -> Trail:
 
 
 def _judge_skipped(incident: Incident, causes: set[str], trail: Trail) -> None:
-    """What a successful skip was about is not in the lineage that survived."""
+    """What a successful skip was about is not in the lineage that survived. One that was only observed skipped nothing."""
     last = incident.last_try
-    if last is None or not last.remedy.skip or incident.kind is not Kind.SPIKE:
+    if last is None or last.outcome is Outcome.OBSERVED or not last.remedy.skip or incident.kind is not Kind.SPIKE:
         return
     spans = [span for _, taken in trail for span in taken]
     for text in sorted(causes):
