@@ -27,7 +27,8 @@ from sentinel.model.attempts import EXIT_FINISHED, EXIT_STOPPED, ExitReport, Ran
 EVIDENCE_CHARS = 240
 SIGKILL, SIGTERM = 9, 15
 _PLAIN_SIGNALS = (4, 7, 8, 9, 11)  # ILL BUS FPE KILL SEGV: a rank dies of these by itself or by the kernel
-_CONFIGURATION_CODES = (None, 1, 2, 126, 127)  # Python, argparse, the shell
+_CONFIGURATION_CODES = frozenset({1, 2, 126, 127})  # Python, argparse, the shell
+_NOT_FOUND = 127  # the shell's
 _SHELL_SIGNAL_BASE, _SIGNALS = 128, 64
 
 Tails = Mapping[int | None, Sequence[str]]
@@ -67,7 +68,11 @@ def classify(report: ExitReport, tails: Tails, first: RankExit | None) -> Death 
     exits = {rank.rank: rank for rank in report.ranks}
     only = report.ranks[0].rank if len(report.ranks) == 1 else None
     logs = _by_writer(report, tails, only)
-    clues = [clue for rank, log in logs.items() if _may_have_died(exits.get(rank)) for clue in _read(rank, log, exits, report)]
+    clues: list[_Clue] = []
+    for rank, log in logs.items():
+        how = None if rank is None else exits.get(rank)
+        if _may_have_died(how):
+            clues += _read(rank, log, how, report)
     clues += _of_signals(report, first, {clue.rank for clue in clues})
     if not clues:
         return None
@@ -93,7 +98,8 @@ def _may_have_died(how: RankExit | None) -> bool:
 def _by_writer(report: ExitReport, tails: Tails, only: int | None) -> dict[int | None, _Log]:
     """Lines sorted by who wrote them; the launcher's, where nobody is named, under None (or the only rank)."""
     logs: dict[int | None, _Log] = {}
-    for owner, lines in tails.items():
+    known = {rank.rank for rank in report.ranks}
+    for owner, lines in sorted(tails.items(), key=lambda tail: (tail[0] is None, tail[0] or 0)):  # whatever order they came in
         for place, raw in enumerate(lines):
             line = raw[:LINE_CHARS].rstrip()
             label = WRITER.match(line)
@@ -102,6 +108,7 @@ def _by_writer(report: ExitReport, tails: Tails, only: int | None) -> dict[int |
             if rank is None:
                 named = label if label is not None else SELF_NAMED.search(line)
                 rank = int(next(group for group in named.groups() if group)) if named is not None else only
+                rank = rank if rank in known or not known else only
             logs.setdefault(rank, _Log([])).lines.append((place if owner is None else 0, text))
     for exit_ in report.ranks:
         if exit_.error and exit_.source == "record":
@@ -110,14 +117,14 @@ def _by_writer(report: ExitReport, tails: Tails, only: int | None) -> dict[int |
     return logs
 
 
-def _read(rank: int | None, log: _Log, exits: Mapping[int, RankExit], report: ExitReport) -> list[_Clue]:
+def _read(rank: int | None, log: _Log, how: RankExit | None, report: ExitReport) -> list[_Clue]:
     """The clues of one log: what its last exception says where that is a cause, else the first line of each tier."""
     found: dict[Tier, _Clue] = {}
     last: _Clue | None = None
     for place, line in log.lines:
         pattern = match_line(line)
         is_exception = EXCEPTION.match(line) is not None
-        if pattern is not None and not _agrees(pattern.crash, line, exits.get(rank) if rank is not None else None, report):
+        if pattern is not None and not _agrees(pattern.crash, line, how, report):
             continue
         if pattern is None:
             if is_exception and not SAYS_NOTHING.match(line):
@@ -137,7 +144,9 @@ def _read(rank: int | None, log: _Log, exits: Mapping[int, RankExit], report: Ex
 def _agrees(crash: CrashClass, line: str, how: RankExit | None, report: ExitReport) -> bool:
     """Whether a line can be the story of this ending."""
     if crash is CrashClass.CONFIGURATION:
-        return how is None or (how.signal is None and how.code in _CONFIGURATION_CODES)
+        codes = {how.code} if how is not None else {report.command_status, *(rank.code for rank in report.ranks)}
+        wanted = {_NOT_FOUND} if line.endswith("command not found") else _CONFIGURATION_CODES  # a wrapper may live without it
+        return (how is None or how.signal is None) and (codes == {None} or not wanted.isdisjoint(codes))
     if line.startswith("cgroup memory.events"):
         return any(signal_of(rank) == SIGKILL for rank in report.ranks) or report.command_status in (-SIGKILL, 128 + SIGKILL)
     return True

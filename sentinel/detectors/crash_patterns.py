@@ -95,7 +95,7 @@ PATTERNS: tuple[Pattern, ...] = (
         # Kubernetes: the container's reason; our own look at the cgroup's counter (telemetry/log_tail.py)
         r"\bOOMKilled\b|^cgroup memory\.events: oom_kill rose",
         # Host allocations that failed: Python, glibc, C++, torch's CPU allocator
-        r"^MemoryError\b|\[Errno 12\]|\bstd::bad_alloc\b|DefaultCPUAllocator: can't allocate memory",
+        r"^MemoryError\b|ArrayMemoryError\b|\[Errno 12\]|\bstd::bad_alloc\b|DefaultCPUAllocator: can't allocate memory",
         # torch/utils/data: a worker that the kernel killed; "Bus error ... insufficient shared memory (shm)"
         r"DataLoader worker \(pid\(?s?\)? [^)]*\)? ?(?:is|exited) .*(?:Killed|Bus error)|insufficient shared memory \(shm\)",
     ),
@@ -105,7 +105,7 @@ PATTERNS: tuple[Pattern, ...] = (
         r"remote process exited|ncclRemoteError|Net ?: ?(?:Call to recv|Connection closed)|ncclSystemError",
         # gloo and c10d's store: "Connection closed by peer [10.0.0.3]:4711", "recvValue failed", "Broken pipe"
         r"(?i)connection (?:was )?(?:reset|closed|refused|aborted) ?(?:by peer)?|\bBroken pipe\b|\bsocket closed\b",
-        r"recvValue failed|sendBytes failed|Failed to recv, got 0 bytes|TCPStore.*(?:failed|broken)|heartbeat monitor.*(?:signal|store)",
+        r"recvValue failed|sendBytes failed|Failed to recv, got 0 bytes|TCPStore.*(?:failed|broken)",
         # NCCL's abort on the ranks that were told to stop waiting
         r"NCCL communicator was aborted|ncclCommAbort|Could not receive type",
     ),
@@ -114,7 +114,7 @@ PATTERNS: tuple[Pattern, ...] = (
         # The runtime's words through torch: "CUDA error: an illegal memory access was encountered"
         r"CUDA error: |\bCUDA (?:runtime )?error \(?\d+\)?|an illegal memory access was encountered|device-side assert triggered",
         # Kernels' own assertions, "…/IndexKernel.cu:92: operator(): block: [0,0,0], thread: [1,0,0] Assertion `…` failed."
-        r"\.cuh?:\d+: .*Assertion .*failed|unspecified launch failure|misaligned address|uncorrectable (?:NVLink )?(?:ECC )?error",
+        r"\.cuh?:\d+: .*Assertion .*failed|unspecified launch failure|misaligned address|uncorrectable (?:\w+ )?error",
         # cuBLAS, cuDNN and Triton as torch passes them on; the driver's Xids that name an engine or an ECC error
         r"CUBLAS_STATUS_\w+|CUDNN_STATUS_\w+|Triton Error \[CUDA\]|(?i:\bXid\b[^:]*(?:\([^)]*\))?: ?\d+)",
     ),
@@ -122,7 +122,7 @@ PATTERNS: tuple[Pattern, ...] = (
         CrashClass.COLLECTIVE_TIMEOUT, Tier.TIMEOUT,
         # torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp
         r"Watchdog caught collective operation timeout|collective operation timeout|failure detected by watchdog",
-        r"(?i)detected by watchdog at work|Some NCCL operations have failed or timed out|taking the entire process down",
+        r"(?i)detected by watchdog at work|watchdog got stuck for|due to a collective timeout|taking the entire process down",
         # gloo/transport/tcp/unbound_buffer.cc: "Timed out waiting 1800000ms for recv operation to complete"
         r"Timed out waiting \d+ms for (?:send|recv) operation|monitoredBarrier.*(?:timed out|timeout)",
         # c10d's store and rendezvous: "Timed out after 601 seconds waiting for clients. 3/4 clients joined."
@@ -139,7 +139,7 @@ PATTERNS: tuple[Pattern, ...] = (
     *_words(
         CrashClass.CONFIGURATION, Tier.CAUSE,
         # argparse and click before anything ran
-        r"^[\w./-]+: error: (?:the following arguments are required|unrecognized arguments|argument |ambiguous option|one of the)",
+        r"^[\w./-]+: error: (?:the following arguments are req|unrecognized arguments|argument |ambiguous option|one of the)",
         r"^Error: (?:No such option|Missing (?:option|argument)|Invalid value for)",
         # The interpreter and the shell: "python: can't open file", "No module named train", "train.sh: command not found"
         r"can't open file '[^']*': \[Errno 2\]|^\S*python[\d.]*: No module named |: command not found$",
@@ -158,8 +158,8 @@ EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Failure|
 SAYS_NOTHING = re.compile(r"^(?:\w+\.)*(?:ChildFailedError|SignalException|KeyboardInterrupt|CalledProcessError)\b")
 # Who wrote a line: torch's excepthook and logger "[rank3]:", torchrun's tee "[default3]:", srun --label "3: "
 WRITER = re.compile(r"^\s*(?:\[(?:rank|default|trainer|worker)?(\d{1,7})\]:?|(\d{1,7}):)\s?")
-# … or names itself in c10d's own brackets: "[PG ID 0 PG GUID 0(default_pg) Rank 1]"
-SELF_NAMED = re.compile(r"\[(?:PG [^\]]*)?Rank (\d{1,7})\]")
+# … or is named in c10d's own brackets, "[PG ID 0 PG GUID 0(default_pg) Rank 1]", or by srun, whose tasks are the ranks
+SELF_NAMED = re.compile(r"\[(?:PG [^\]]*)?Rank (\d{1,7})\]|\btask (\d{1,7}): Out Of Memory")
 # torch 2.0-2.8: "last enqueued NCCL work: 811", "last enqueued work: 2855"
 ENQUEUED = re.compile(r"last enqueued (?:NCCL )?work: (\d{1,18})")
 

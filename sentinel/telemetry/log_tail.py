@@ -64,7 +64,7 @@ def _tail(path: Path) -> tuple[str, ...]:
             text = file.read(TAIL_BYTES).decode("utf-8", "replace")
     except (OSError, ValueError):
         return ()
-    lines = [line.rpartition("\r")[2] if "\r" in line.rstrip("\r") else line for line in text.split("\n")]  # progress bars
+    lines = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]  # of a progress bar, its newest state
     return tuple(line.rstrip()[:LINE_CHARS] for line in lines if line.strip())[-LINES_KEPT:]
 
 
