@@ -67,7 +67,7 @@ PATTERNS: tuple[Pattern, ...] = (
     *_words(
         CrashClass.LOST_GPU, Tier.TAKEN_AWAY,
         # NVIDIA's kernel driver: "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus."
-        r"(?i)\bfallen off the bus\b|\bfell off the bus\b|\bXid\b[^:]*(?:\([^)]*\))?: ?(?:79|154)\b",
+        r"(?i)\bfallen off the bus\b|\bfell off the bus\b|\bXid ?(?:\([^)]{1,40}\))?: ?(?:79|154)\b",
         # NVML and nvidia-smi: "Unable to determine the device handle for GPU 0000:3B:00.0: GPU is lost."
         r"\bGPU is lost\b|NVML_ERROR_GPU_IS_LOST",
         # CUDA runtime (cudaErrorNoDevice, cudaErrorDevicesUnavailable, cudaErrorSystemNotReady) through torch
@@ -116,7 +116,7 @@ PATTERNS: tuple[Pattern, ...] = (
         # Kernels' own assertions, "…/IndexKernel.cu:92: operator(): block: [0,0,0], thread: [1,0,0] Assertion `…` failed."
         r"\.cuh?:\d+: .*Assertion .*failed|unspecified launch failure|misaligned address|uncorrectable (?:\w+ )?error",
         # cuBLAS, cuDNN and Triton as torch passes them on; the driver's Xids that name an engine or an ECC error
-        r"CUBLAS_STATUS_\w+|CUDNN_STATUS_\w+|Triton Error \[CUDA\]|(?i:\bXid\b[^:]*(?:\([^)]*\))?: ?\d+)",
+        r"CUBLAS_STATUS_\w+|CUDNN_STATUS_\w+|Triton Error \[CUDA\]|(?i:\bXid ?(?:\([^)]{1,40}\))?: ?\d+)",
     ),
     *_words(
         CrashClass.COLLECTIVE_TIMEOUT, Tier.TIMEOUT,
