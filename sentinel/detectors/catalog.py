@@ -19,13 +19,14 @@ from sentinel.detectors.slow import Slow
 from sentinel.detectors.spike import Spike
 from sentinel.model.attempts import ExitReport, SampleRange
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
-from sentinel.model.readings import Heartbeat, Receipt, StepReading, TrainerNote
+from sentinel.model.readings import Heartbeat, LogTail, Receipt, StepReading, TrainerNote
 from sentinel.streams.baseline import MAD_TO_SIGMA, Level
 from sentinel.streams.pace import Pace
 from sentinel.streams.series import Series
 
 SLOW_PHASES = ("init", "compile", "eval", "checkpoint")
 BAND_ROWS = 5
+TAILS_KEPT = 64
 BAND_SIGMAS = 3.0
 DEFAULT_SEVERITY: dict[Kind, Severity] = {Kind.SPIKE: "warning", Kind.DRIFT: "warning", Kind.TOO_GOOD: "warning"}
 
@@ -48,12 +49,14 @@ class Senses:
         self._attempt: int | None = None
         self._world_size: int | None = None
         self._now_s = float("-inf")
+        self._tails: dict[int | None, tuple[str, ...]] = {}
 
     # What was read.
 
     def begin_attempt(self, attempt: int, now_s: float) -> None:
         """Launched (or adopted), nothing heard yet. Everything learned is cut, the pace excepted."""
         self._attempt = attempt
+        self._tails.clear()
         self._cut(0)
         self._hang.begin(attempt, self._clock(now_s))
 
@@ -111,6 +114,11 @@ class Senses:
             self._spike.cut_level()
         self._hang.progress(self._clock(now_s))
 
+    def log_tail(self, tail: LogTail) -> None:
+        """The end of a log, told just before the exit it may explain."""
+        if tail.attempt == self._attempt and (tail.rank in self._tails or len(self._tails) < TAILS_KEPT):
+            self._tails[tail.rank] = tail.lines
+
     def end_attempt(self) -> None:
         """The attempt's processes are gone: silence is natural from here on."""
         self._hang.end()
@@ -127,7 +135,7 @@ class Senses:
         ending = Ending(
             self._attempt, self.newest_step, self._clock(now_s), finished, stop_requested, self._non_finite.onset_step
         )
-        return judge_exit(report, ending, self._severity(Kind.CRASH), self._severity(Kind.NON_FINITE))
+        return judge_exit(report, ending, self._severity(Kind.CRASH), self._severity(Kind.NON_FINITE), self._tails)
 
     # How things stand.
 

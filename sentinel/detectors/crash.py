@@ -1,15 +1,18 @@
-"""crash: why an attempt ended, from the ranks' own exit records. Three endings: finished, stopped, failed.
+"""crash: why an attempt ended, from the ranks' own exit records and the ends of its logs. Finished, stopped or failed.
 
 The rank that failed first tells the reason; those that followed were taken down by it. The launcher command's own status is
 used only when no rank is known: torchrun returns 1 when every rank left with 6 (measured).
 Exit 3 (configuration) and 4 (data) are never retried as they are; 5 is non_finite; 6 is a stop after a checkpoint.
-Does not read log tails (out of memory, lost GPU): only what the records say.
+The trainer's own codes are believed before any log; otherwise `crash_class` says of what class a crash is, and who caused it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from sentinel.detectors.crash_class import Death, classify
+from sentinel.detectors.crash_patterns import CrashClass
 from sentinel.model.attempts import (
     EXIT_BAD_CONFIG,
     EXIT_BAD_DATA,
@@ -67,7 +70,13 @@ class Ending:
     non_finite_onset: int | None = None
 
 
-def judge_exit(report: ExitReport, ending: Ending, crash_severity: Severity, non_finite_severity: Severity) -> Ended:
+def judge_exit(
+    report: ExitReport,
+    ending: Ending,
+    crash_severity: Severity,
+    non_finite_severity: Severity,
+    tails: Mapping[int | None, Sequence[str]] | None = None,
+) -> Ended:
     """Classify an exit. The end line of the stream outranks a bad code after it; a requested stop outranks how it ended."""
     first = choose_first(report)
     how = describe(first, report)
@@ -80,27 +89,61 @@ def judge_exit(report: ExitReport, ending: Ending, crash_severity: Severity, non
         return Finished("every rank exited 0, without an end line")
     if first is None and all(code in (EXIT_FINISHED, EXIT_STOPPED) for code in codes):
         return Stopped(False, True, "ranks stopped after a checkpoint, unasked by this supervisor (a signal from outside)")
+    if (first.code if first is not None else report.command_status) == EXIT_NON_FINITE:
+        return Failed(_non_finite(report, ending, first, non_finite_severity))
+    return Failed(_crash(report, ending, first, crash_severity, tails or {}))
+
+
+def _keepers_words(report: ExitReport, first: RankExit | None) -> str:
+    return f": {report.reason}" if report.reason and first is None else ""  # with a culprit, the keeper only repeats it
+
+
+def _non_finite(report: ExitReport, ending: Ending, first: RankExit | None, severity: Severity) -> Finding:
+    onset = ending.non_finite_onset if ending.non_finite_onset is not None else ending.newest_step + 1
+    how = describe(first, report)
+    return Finding(
+        Kind.NON_FINITE, severity, ending.attempt, onset, ending.newest_step, ending.now_s,
+        f"{how}: values were not finite and training could not continue{_keepers_words(report, first)}",
+        metric="exit", value=float(EXIT_NON_FINITE), blamed_rank=None if first is None else first.rank,
+    )  # fmt: skip
+
+
+def _crash(
+    report: ExitReport,
+    ending: Ending,
+    first: RankExit | None,
+    severity: Severity,
+    tails: Mapping[int | None, Sequence[str]],
+) -> Finding:
+    """By the trainer's own code where it says configuration or data, else by what its records and logs show."""
     code = first.code if first is not None else report.command_status
-    blamed = first.rank if first is not None else None
-    tail = f": {report.reason}" if report.reason and first is None else ""  # with a culprit, the keeper only repeats it
-    if code == EXIT_NON_FINITE:
-        onset = ending.non_finite_onset if ending.non_finite_onset is not None else ending.newest_step + 1
-        reason = f"{how}: values were not finite and training could not continue{tail}"
-        finding = Finding(
-            Kind.NON_FINITE, non_finite_severity, ending.attempt, onset, ending.newest_step, ending.now_s, reason,
-            metric="exit", value=float(EXIT_NON_FINITE), blamed_rank=blamed,
-        )  # fmt: skip
-        return Failed(finding)
-    retryable = code not in (EXIT_BAD_CONFIG, EXIT_BAD_DATA)
     hint = {
         EXIT_BAD_CONFIG: ": configuration error, a relaunch cannot help",
         EXIT_BAD_DATA: ": data error, a relaunch without a change cannot help",
     }.get(code if code is not None else 1, "")
-    finding = Finding(
-        Kind.CRASH, crash_severity, ending.attempt, None, ending.newest_step, ending.now_s, f"{how}{hint}{tail}",
-        value=None if code is None else float(code), blamed_rank=blamed, retryable=retryable,
+    death = None if hint else classify(report, tails, first)
+    blamed = first.rank if first is not None else None
+    reason = describe(first, report) + hint
+    if death is not None:
+        blamed, reason = death.rank, describe_death(death, report, first)
+    return Finding(
+        Kind.CRASH, severity, ending.attempt, None, ending.newest_step, ending.now_s,
+        reason + _keepers_words(report, first),
+        value=None if code is None else float(code), blamed_rank=blamed,
+        retryable=not hint and (death is None or death.retryable),
     )  # fmt: skip
-    return Failed(finding)
+
+
+def describe_death(death: Death, report: ExitReport, first: RankExit | None) -> str:
+    """The class first, then who and what shows it: 'out of memory on rank 3: CUDA out of memory. … (rank 3 exited 1)'."""
+    where = "" if death.rank is None or not death.evidence else f" on rank {death.rank}"
+    seen = "" if death.seen_by in (None, death.rank) else f", seen by rank {death.seen_by}"
+    died = next((rank for rank in report.ranks if rank.rank == death.rank), first)
+    how = describe(died if died is None or not death.evidence else replace(died, error=None), report)
+    follows = ", and a relaunch cannot help" if death.crash is CrashClass.CONFIGURATION else ""
+    if not death.evidence:
+        return f"{death.crash}: {how}"
+    return f"{death.crash}{where}{seen}: {death.evidence} ({how}{follows})"
 
 
 def is_failure(rank: RankExit) -> bool:

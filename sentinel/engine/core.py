@@ -30,6 +30,7 @@ from sentinel.model.readings import (
     EndReading,
     Heartbeat,
     LauncherReading,
+    LogTail,
     Receipt,
     SourceReading,
     StepReading,
@@ -104,6 +105,8 @@ class Engine:
                 attempts.on_checkpoint(draft, event)
             case LauncherReading():
                 attempts.on_view(draft, event.view)
+            case LogTail():
+                senses.log_tail(event)
             case SourceReading():
                 if (event.source in draft.state.blind) == event.ok:
                     draft.record(f.SourceChanged(event.source, event.ok, event.reason))

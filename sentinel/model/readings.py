@@ -96,6 +96,15 @@ class LauncherReading:
 
 
 @dataclass(frozen=True, slots=True)
+class LogTail:
+    """The last lines a rank printed before its attempt exited; rank None: the launcher's. Comes before the exit, bounded."""
+
+    attempt: int
+    rank: int | None
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SourceReading:
     """A source went blind or sees again. Blind means that verdicts needing it are unknown, never healthy."""
 
@@ -105,5 +114,13 @@ class SourceReading:
 
 
 Reading = (
-    StepReading | Receipt | TrainerNote | EndReading | Heartbeat | CheckpointReading | LauncherReading | SourceReading
+    StepReading
+    | Receipt
+    | TrainerNote
+    | EndReading
+    | Heartbeat
+    | CheckpointReading
+    | LauncherReading
+    | LogTail
+    | SourceReading
 )

@@ -2,6 +2,7 @@
 
 The launcher is asked before the stream is read and its word on the exit is given after: once an exit was seen, everything the
 trainer ever wrote is in the file, so reading the stream, the heartbeats and the checkpoints to their end first loses nothing.
+The ends of its logs are read then, too, and given just before the exit.
 
     telemetry = RunTelemetry(run_dir, launcher)
     telemetry.follow(3)
@@ -19,6 +20,7 @@ from sentinel.model.readings import LauncherReading, Reading
 from sentinel.telemetry.checkpoints import Checkpoints
 from sentinel.telemetry.heartbeats import Heartbeats
 from sentinel.telemetry.launcher_watch import LauncherWatch
+from sentinel.telemetry.log_tail import read_log_tails, read_oom_kills
 from sentinel.telemetry.metrics_jsonl import MetricsStream
 from sentinel.telemetry.source import Sight
 
@@ -36,7 +38,8 @@ class RunTelemetry:
         self._stream: MetricsStream | None = None
         self._beats: Heartbeats | None = None
         self._watch: LauncherWatch | None = None
-        self._exit: LauncherReading | None = None
+        self._exit: Exited | None = None
+        self._oom_kills: int | None = None
 
     @property
     def has_more(self) -> bool:
@@ -58,15 +61,16 @@ class RunTelemetry:
         self._beats = Heartbeats(self.run_dir, attempt, self._sight_of_beats)
         self._watch = LauncherWatch(self._launcher, self.run_dir, attempt, self._sight_of_launcher)
         self._checkpoints.look_again()
+        self._oom_kills = read_oom_kills()
 
     def poll(self, now_s: float) -> list[Reading]:
-        """What is new, oldest first, a bounded batch: life, receipt, steps, beats, checkpoints, and the exit last of all."""
+        """What is new, oldest first, a bounded batch: life, receipt, steps, beats, checkpoints, log tails, the exit last."""
         if self._stream is None or self._beats is None or self._watch is None:
             return []
         out: list[Reading] = []
         for reading in self._watch.poll(now_s):
             if isinstance(reading, LauncherReading) and isinstance(reading.view, Exited):
-                self._exit = reading
+                self._exit = reading.view
                 self._stream.look_again()
                 self._checkpoints.look_again()
             else:
@@ -77,7 +81,8 @@ class RunTelemetry:
         out += self._beats.poll(now_s)
         out += self._checkpoints.poll(now_s)
         if self._exit is not None and not self.has_more:
-            out.append(self._exit)
+            out += read_log_tails(self.run_dir, self._exit.attempt, self._exit.report, self._oom_kills)
+            out.append(LauncherReading(self._exit))
             self._exit = None
         return out
 

@@ -1,6 +1,7 @@
 """A conforming trainer in one process and no torch: PROTOCOL.md through `sentinel.client`, a step in a few milliseconds.
 
-    python double_trainer.py STEPS STEP_S [--bad A-B] [--kill N] [--hang N] [--die] [--crash N] [--exit CODE]
+    python double_trainer.py STEPS STEP_S [--bad A-B] [--kill N] [--hang N] [--crash N] [--oom N]
+                             [--exit CODE] [--die] [--missing]
 
 The loss is a pure function of the step and of the damage in the state, so two runs can be compared value by value. Training
 on a bad sample damages the state; the damage stands in the checkpoints. Faults strike once per run, recorded durably.
@@ -21,6 +22,12 @@ from sentinel.client import Session, dumps, loads, write_atomically
 
 BATCH = 16
 SAVE_EVERY = 25
+
+
+class MemoryRanOut(RuntimeError):
+    """Printed as torch's own: its traceback ends in torch.OutOfMemoryError."""
+
+    __module__, __qualname__ = "torch", "OutOfMemoryError"
 
 
 def noise(step: int) -> float:
@@ -75,10 +82,13 @@ def main() -> int:
     parser.add_argument("steps", type=int)
     parser.add_argument("step_s", type=float)
     parser.add_argument("--bad")
-    for name in ("kill", "hang", "crash", "exit"):
+    for name in ("kill", "hang", "crash", "exit", "oom"):
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--die", action="store_true")
+    parser.add_argument("--missing", action="store_true", help="import a module that is not installed, before anything else")
     options = parser.parse_args()
+    if options.missing:
+        __import__("flash_attention_of_nobody")
     bad = tuple(int(x) for x in options.bad.split("-")) if options.bad else (0, 0)
     session = Session.from_environment()
     assert session is not None, "run me under sentinel"
@@ -110,6 +120,8 @@ def main() -> int:
         if step == options.crash and strikes(session, f"crash-{step}"):
             session.record_exit(1, "crash asked for")
             return 1
+        if step == options.oom and strikes(session, f"oom-{step}"):
+            raise MemoryRanOut("CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79.11 GiB.")
         ranges, cursor = take(int(state["cursor"]), skip)
         poisoned = any(a < bad[1] and bad[0] < b for a, b in ranges)
         damage = state["damage"] + (0.4 if poisoned else 0.0)

@@ -1,0 +1,81 @@
+"""The ends of an attempt's logs, read once when it has exited: what the ranks and the launcher last printed.
+
+Bounded in every direction: the last 64 KiB of a file, a limited number of ranks and of lines. Logs are free text of other
+people's programs; whatever cannot be read is left out and nothing is ever raised.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from sentinel.launcher.attempt_files import AttemptFiles
+from sentinel.model.attempts import ExitReport
+from sentinel.model.readings import LogTail
+
+TAIL_BYTES = 64 * 1024
+RANKS_READ = 16
+LINES_KEPT = 600
+LINE_CHARS = 500
+
+
+def read_log_tails(run_dir: Path, attempt: int, report: ExitReport, oom_kills_before: int | None = None) -> list[LogTail]:
+    """A LogTail for each rank worth reading and one, with rank None, for the launcher; those without lines left out."""
+    files = AttemptFiles(run_dir, attempt)
+    tails = [LogTail(attempt, rank, _read(files.logs, f"rank-{rank:05d}")) for rank in _ranks(files, report)]
+    launchers = _read(files.logs, "launcher")
+    kills = read_oom_kills()
+    if kills is not None and oom_kills_before is not None and kills > oom_kills_before:
+        launchers = (*launchers, f"cgroup memory.events: oom_kill rose from {oom_kills_before} to {kills}")
+    return [tail for tail in (*tails, LogTail(attempt, None, launchers)) if tail.lines]
+
+
+def _ranks(files: AttemptFiles, report: ExitReport) -> list[int]:
+    """The first to fail, the others that failed, then whoever has a log: the first RANKS_READ of them."""
+    failed = [rank.rank for rank in report.ranks if rank.code not in (0, 6)]
+    first = [] if report.first_failed_rank is None else [report.first_failed_rank]
+    return list(dict.fromkeys([*first, *failed, *_logged(files.logs)]))[:RANKS_READ]
+
+
+def _logged(folder: Path) -> Iterable[int]:
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name.removeprefix("rank-").partition(".")[0] for entry in entries if entry.name.startswith("rank-")]
+    except OSError:
+        return ()
+    return sorted({int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 8})
+
+
+def _read(folder: Path, name: str) -> tuple[str, ...]:
+    """Standard output first, so that the last word is that of standard error."""
+    return (*_tail(folder / f"{name}.out"), *_tail(folder / f"{name}.err"))
+
+
+def _tail(path: Path) -> tuple[str, ...]:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe in its place must not hold us up
+        with open(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                return ()
+            file.seek(max(0, status.st_size - TAIL_BYTES))
+            text = file.read(TAIL_BYTES).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return ()
+    lines = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]  # of a progress bar, its newest state
+    return tuple(line.rstrip()[:LINE_CHARS] for line in lines if line.strip())[-LINES_KEPT:]
+
+
+def read_oom_kills(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")) -> int | None:
+    """How often the kernel killed for memory in our cgroup (v2), which the trainer shares on one machine; None if unknown."""
+    try:
+        own = next((line[3:] for line in membership.read_text().splitlines() if line.startswith("0::")), None)
+        if own is None:
+            return None
+        text = (root / own.strip("/") / "memory.events").read_text()
+        counts = dict(line.split(maxsplit=1) for line in text.splitlines() if " " in line)
+        return int(counts["oom_kill"])
+    except (OSError, ValueError, KeyError):
+        return None
