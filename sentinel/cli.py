@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from sentinel.cli_operator import register as register_operator
 from sentinel.errors import SentinelError, UsageError, WatchLost
 
 app = typer.Typer(
@@ -163,6 +164,9 @@ def policy_check(
     from sentinel.policy_file import check_file
 
     print(check_file(file))
+
+
+register_operator(app)
 
 
 def _dump(document: object) -> str:

@@ -68,6 +68,8 @@ def _judge_patience(draft: Draft, incident: Incident, step: int) -> None:
     observed = last is not None and last.outcome is Outcome.OBSERVED
     if healed and since >= max(window, HEALED_AFTER_STEPS) and verdict is not None:
         recover(draft, incident, f"healed by itself: {reason}", benign=True)
+    elif incident.awaits_approval:
+        return
     elif observed:
         _judge_observed(draft, incident, since, reason)
     elif wait is None:
@@ -99,8 +101,8 @@ def _judge_observed(draft: Draft, incident: Incident, since: int, reason: str) -
     more of the same. After a probation's length, and NEW_NORMAL_ROWS rows, it is closed, a person is told, and watching
     goes on from there."""
     probation = draft.policy.spec.probation.steps
-    if not draft.observes_only or since < probation:
-        return
+    if not draft.observes_only or draft.state.paused or since < probation:
+        return  # during a pause a person is at it, and the rung is taken up when it ends
     level = draft.senses.level(incident.band.metric, draft.newest_step - since) if incident.band is not None else None
     if level is None or level.count >= NEW_NORMAL_ROWS or since >= ROWS_LIMIT * probation:
         told = f"observe only: {since} steps after the remedy that was not carried out, taken as the new normal: {reason}"

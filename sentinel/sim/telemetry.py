@@ -53,6 +53,8 @@ class SimTelemetry:
 
     def poll(self, now_s: float) -> list[Reading]:
         out: list[Reading] = []
+        if not self._attempt:
+            return out
         self._look(now_s, out)
         trainer = self._trainer_of(self._attempt)
         if self._sees("metrics", out) and trainer is not None:
