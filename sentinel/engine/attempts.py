@@ -174,6 +174,8 @@ def consider_untrained(draft: Draft, reason: str) -> None:
 def finish(draft: Draft) -> None:
     if settle_at_finish(draft):
         draft.record(f.RunEnded("finished", f"the trainer finished at step {draft.newest_step}"))
+    elif draft.state.paused and draft.state.plan is None and not draft.state.giving_up:
+        draft.record(f.Held(f"paused by {draft.state.paused}, and the trainer finished with an incident open"))
 
 
 def _nothing_follows(draft: Draft, reason: str) -> None:

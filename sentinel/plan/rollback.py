@@ -42,11 +42,9 @@ def choose_newest(checkpoints: Iterable[Checkpoint], open_incidents: Iterable[In
 def choose_at_or_below(checkpoints: Iterable[Checkpoint], open_incidents: Iterable[Incident], step: int) -> Choice:
     """What a person asks for: the newest good checkpoint at or below `step`, and before every open numeric incident's onset."""
     choice = choose_newest((c for c in checkpoints if c.step <= step), open_incidents)
-    return (
-        choice
-        if choice.checkpoint is not None
-        else Choice(None, choice.reason.replace("no checkpoint", f"no good checkpoint at or below step {step}"))
-    )
+    if choice.checkpoint is None:
+        return Choice(None, f"no good checkpoint at or below step {step}: start from scratch")
+    return Choice(choice.checkpoint, f"{choice.reason} at or below step {step}")
 
 
 def choose_by_samples(checkpoints: Iterable[Checkpoint], open_incidents: Iterable[Incident], sample: int) -> Choice:

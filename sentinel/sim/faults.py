@@ -13,7 +13,7 @@
                                    @effect=N:side=before|after, at the Nth append to the journal or effect on the world
     fails@action=StartAttempt:times=2,retry=5   an action fails so often (retry=0: for good)
     stop@time=90                   a person stops the run        again@time=0:for=60        a person starts an ended run again
-    ask@time=60:what=rollback,to=100   a person asks: pause, resume, hold, rollback, set (half the rate), skip (length=N from `to`)
+    ask@time=60:what=rollback,to=100   a person asks: pause, resume, hold, rollback, set (half the rate), skip (length=N at `to`)
 
 A step fault strikes before its step's forward, once per run unless it ends in `:always` (then from that step on); with
 `attempt=N` it waits for that attempt. Step 0 is before the first step of an attempt. Times count from the run's first launch.
