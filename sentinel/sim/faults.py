@@ -2,7 +2,8 @@
 
     kill@step=120:rank=1           SIGKILL to a rank             hang@step=90:rank=1        SIGSTOP to a rank
     crash@step=80                  the rank raises               exit@step=80:code=3        it leaves with a code of PROTOCOL.md
-    bad_data@sample=1600-2000      random bytes, whenever trained on; heals=fast|slow|never says how the weights take it
+    bad_data@sample=1600-2000      random bytes, whenever trained on; heals=fast|slow|never says how the weights take it,
+                                   and loss=6.2 what a model that has learned text makes of them, in nats
     nan_grad@step=90:length=1      so many gradients are NaN and gated          nan_state@step=90   every parameter becomes NaN
     spike@step=90:length=6,height=2   a transient that leaves no wound          unstable@step=90  diverges unless the rate is low
     slow@step=60:for=4             one slow step (seconds)       damaged_line@step=70       the step's line cannot be read
@@ -34,7 +35,7 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "hang": ((STEP,), {"rank": "0"}),
     "crash": ((STEP,), {"rank": "0"}),
     "exit": ((STEP,), {"code": "1"}),
-    "bad_data": ((SAMPLE,), {"heals": "slow"}),
+    "bad_data": ((SAMPLE,), {"heals": "slow", "loss": "6.2"}),
     "nan_grad": ((STEP,), {"length": "1"}),
     "nan_state": ((STEP,), {}),
     "spike": ((STEP,), {"length": "6", "height": "2"}),

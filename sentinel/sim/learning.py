@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 NOISE_SIZE = 1 << 14
-RANDOM_BYTES_LOSS = 6.2  # nats per byte of a model that has learned text and is shown random bytes
 MATERIAL = 0.02  # a wound below this (in nats) is within any noise; checkpoints with less count as clean
 WOUND_GONE = 0.002
 WOUND_MAX = 4.0
@@ -85,11 +84,12 @@ class Curve:
 
 
 class Hurt(NamedTuple):
-    """What a fault does to one update: `share` of the batch is bad, so much `excess` for this step alone."""
+    """What a fault does to one update: `share` of the batch is bad and has this `loss`, so much `excess` for this step alone."""
 
     fault: str
     heals: str
     share: float = 0.0
+    loss: float = 0.0
     excess: float = 0.0
     unstable: bool = False
 
@@ -108,7 +108,7 @@ def update(curve: Curve, weights: Weights, step: int, cursor: int, hurts: list[H
     if weights.ruined_by:
         return Update(math.nan, math.nan, weights)
     excess = weights.excess
-    burden = sum(hurt.share * max(0.0, RANDOM_BYTES_LOSS - loss) + hurt.excess for hurt in hurts)
+    burden = sum(hurt.share * max(0.0, hurt.loss - loss) + hurt.excess for hurt in hurts)
     loss, norm = loss + excess + burden, norm * (1.0 + 3.0 * min(excess, 2.0) + 4.0 * burden)
     return Update(loss, norm, _wounded(weights, step, hurts, lr_scale, clip))
 

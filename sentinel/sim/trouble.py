@@ -24,7 +24,7 @@ class Trouble:
         self._once: dict[int, list[Fault]] = {}
         self._always: list[Fault] = []
         for fault in self.faults:
-            if fault.place != STEP:
+            if fault.place != STEP or fault.kind == "bit_rot":  # that one strikes a checkpoint (`rots`), not a step
                 continue
             if fault.always or fault.kind == "unstable":
                 self._always.append(fault)
@@ -58,7 +58,7 @@ class Trouble:
             if spans[0][0] < fault.behind and spans[-1][1] > fault.at:
                 share = overlap(spans, int(fault.at), fault.behind) / batch
                 if share > 0.0:
-                    found.append(Hurt(fault.text, fault.options["heals"], share=share))
+                    found.append(Hurt(fault.text, fault.options["heals"], share, fault.number("loss")))
         for fault in due:
             if fault.kind == "unstable":
                 found.append(Hurt(fault.text, fault.options["heals"], unstable=True))
