@@ -39,7 +39,8 @@ def on_receipt(draft: Draft, receipt: Receipt) -> None:
     attempt = draft.attempt
     if attempt is None or receipt.attempt != attempt.attempt or attempt.receipt_s is not None:
         return
-    draft.record(f.ReceiptSeen(receipt.attempt, receipt.resume_step, receipt.world_size))
+    deterministic = receipt.effective.get("deterministic") is True
+    draft.record(f.ReceiptSeen(receipt.attempt, receipt.resume_step, receipt.world_size, deterministic))
     asked = attempt.resume.step if attempt.resume else 0
     if receipt.resume_step < asked:
         draft.note("resume", f"resumed at step {receipt.resume_step}, not {asked}: a newer checkpoint was passed over")

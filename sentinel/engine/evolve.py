@@ -196,6 +196,7 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.RungJudged: of_incidents.judged,
     f.IncidentMoved: of_incidents.moved,
     f.Restored: of_incidents.restored,
+    f.Diagnosed: of_incidents.diagnosed,
     f.StepsLost: of_incidents.lost,
     f.PlanAdopted: _plan,
     f.PlanDropped: _dropped,

@@ -6,6 +6,7 @@ steps, so that a restarted supervisor that reads the stream again says the same.
 
 from __future__ import annotations
 
+from sentinel.engine.diagnosing import is_diagnosing, look_past_break
 from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import page
 from sentinel.engine.ladder import fail_rung
@@ -28,6 +29,7 @@ def judge_open_incidents(draft: Draft, step: int) -> None:
         if incident.state is IncidentState.PROBATION:
             if incident.restored_s is None and step > incident.break_step:
                 draft.record(f.Restored(incident.id, step))
+            look_past_break(draft, incident, step)
             _judge_probation(draft, draft.state.incident(incident.id), step)
         elif incident.is_numeric:
             _judge_patience(draft, incident, step)
@@ -37,7 +39,7 @@ def _judge_probation(draft: Draft, incident: Incident, step: int) -> None:
     """A remedy has worked when the metric is back, for N steps, past the step where it broke."""
     needed = draft.policy.spec.probation.steps
     past = step - incident.break_step
-    if past < needed:
+    if past < needed or is_diagnosing(incident):
         return
     verdict = _band_verdict(draft, incident, incident.break_step)
     if verdict is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sentinel.engine import approval
+from sentinel.engine.diagnosing import ask_for_comparison, is_diagnosing
 from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import give_up, is_last_resort, page
 from sentinel.engine.live_changes import write_live
@@ -67,6 +68,8 @@ def owner_of(draft: Draft, finding: Finding) -> Incident | None:
 def strike_again(draft: Draft, incident: Incident, finding: Finding) -> None:
     """A finding of an incident that is being treated: the remedy failed. Patience ends at once when values turn non-finite,
     and when the attempt has died: no step will come to heal in."""
+    if is_diagnosing(incident):
+        return ask_for_comparison(draft, incident, struck_again=True)
     if incident.state is IncidentState.PROBATION:
         return fail_rung(draft, incident.id, f"the same again: {finding.reason}")
     turned = finding.kind is Kind.NON_FINITE and incident.kind is not Kind.NON_FINITE

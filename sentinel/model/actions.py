@@ -104,6 +104,28 @@ class SendPage:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class CompareRecords:
+    """Compare what two attempts recorded of first..last; `struck_again` goes with the question and comes back with the answer."""
+
+    key: str
+    incident: int
+    old_attempt: int
+    new_attempt: int
+    first_step: int
+    last_step: int
+    struck_again: bool
+
+
 Action = (
-    StartAttempt | KillAttempt | RequestStop | SignalRanks | WriteOverrides | VerifyCheckpoint | Quarantine | Capture | SendPage
+    StartAttempt
+    | KillAttempt
+    | RequestStop
+    | SignalRanks
+    | WriteOverrides
+    | VerifyCheckpoint
+    | Quarantine
+    | Capture
+    | SendPage
+    | CompareRecords
 )

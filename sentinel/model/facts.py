@@ -21,6 +21,7 @@ from sentinel.model.facts_of_attempts import (
 )
 from sentinel.model.facts_of_incidents import (
     BudgetRefilled,
+    Diagnosed,
     FindingRecorded,
     GaveUp,
     IncidentMoved,
@@ -46,6 +47,7 @@ __all__ = [
     "CheckpointCommitted",
     "CheckpointCondemned",
     "CheckpointsQuarantined",
+    "Diagnosed",
     "Entry",
     "Fact",
     "FindingRecorded",
@@ -187,6 +189,7 @@ Fact = (
     | WishAnswered
     | ApprovalAsked
     | OverridesAnswered
+    | Diagnosed
 )
 
 

@@ -15,6 +15,7 @@ from typing import Literal
 
 from sentinel.model.attempts import SampleRange
 from sentinel.model.findings import NUMERIC_KINDS, Kind, Severity
+from sentinel.model.records import Diagnosis
 
 
 class IncidentState(StrEnum):
@@ -139,6 +140,7 @@ class Incident:
     earliest_step: int | None = None  # where one of its later findings began, if before the onset
     approval: Approval | None = None  # of the newest rung that needed one
     acknowledged_by: str = ""
+    diagnosis: Diagnosis | None = None  # of its present or last diagnosing rung
 
     @property
     def is_numeric(self) -> bool:

@@ -75,6 +75,7 @@ class Attempt:
     answered: str = ""
     written_s: float | None = None
     written_step: int = 0
+    deterministic: bool = False
 
     @property
     def is_over(self) -> bool:

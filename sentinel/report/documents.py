@@ -51,7 +51,7 @@ def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str
 
 def incident_document(incident: Incident) -> dict[str, Any]:
     """Both times count from the moment the fault was first visible in what the trainer wrote."""
-    restored = incident.restored_s
+    restored, found = incident.restored_s, incident.diagnosis
     return {
         "id": incident.id,
         "kind": str(incident.kind),
@@ -69,6 +69,7 @@ def incident_document(incident: Incident) -> dict[str, Any]:
         "blamed_rank": incident.blamed_rank,
         "awaits_approval": incident.approval.rung if incident.awaits_approval and incident.approval else None,
         "acknowledged_by": incident.acknowledged_by,
+        "diagnosis": {"cause": found.cause, "reason": found.reason, "ranks": list(found.ranks)} if found else None,
         "remedies": [_try_document(t) for t in incident.tries],
         "pages": list(incident.pages),
     }

@@ -72,6 +72,8 @@ def incident_story(incident: Mapping[str, Any]) -> list[str]:
         launched = f", attempt {remedy['attempt']}" if remedy["attempt"] is not None else ""
         lines.append(f"  rung {remedy['rung'] + 1} ({rung_words(remedy)}{launched}): {remedy['chosen']}")
         lines.append(f"    {remedy['outcome']}" + (f": {remedy['verdict']}" if remedy["verdict"] else ""))
+    if incident["diagnosis"]:
+        lines.append(f"  diagnosis: {incident['diagnosis']['cause']}: {incident['diagnosis']['reason']}")
     if incident["acknowledged_by"]:
         lines.append(f"  acknowledged by {incident['acknowledged_by']}")
     if incident["pages"]:

@@ -8,6 +8,7 @@
     spike@step=90:length=6,height=2   a transient that leaves no wound          unstable@step=90  diverges unless the rate is low
     slow@step=60:for=4             one slow step (seconds)       damaged_line@step=70       the step's line cannot be read
     bit_rot@step=100               that checkpoint rots          keeper_kill@step=40        the keeper dies, its ranks live on
+    bit_flip@step=90:rank=1,height=2   a bit of that rank's weights flips, once: the loss rises for good
     deaf@step=0                    the trainer ignores overrides, and its receipt says so
     blind@time=60:source=metrics,for=30   a source cannot be read    term@step=50           SIGTERM to the command from outside
     supervisor_kill@time=60:for=5  kill -9 of sentinel, restarted so many seconds later; also @journal=N:side=before|after and
@@ -41,6 +42,7 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "spike": ((STEP,), {"length": "6", "height": "2"}),
     "unstable": ((STEP,), {"heals": "slow"}),
     "slow": ((STEP,), {"for": "4"}),
+    "bit_flip": ((STEP,), {"rank": "0", "height": "2"}),
     "damaged_line": ((STEP,), {"length": "1"}),
     "bit_rot": ((STEP,), {}),
     "keeper_kill": ((STEP,), {}),

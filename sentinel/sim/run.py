@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from sentinel.daemon import Daemon
 from sentinel.engine import Engine
@@ -26,6 +27,7 @@ from sentinel.sim.invariants import Inspector
 from sentinel.sim.launcher import SimLauncher
 from sentinel.sim.memory_journal import MemoryJournal
 from sentinel.sim.processes import Job
+from sentinel.sim.records import read_record
 from sentinel.sim.scenarios import Scenario, draw_scenario
 from sentinel.sim.telemetry import SimTelemetry
 from sentinel.sim.trainer import SimTrainer
@@ -157,7 +159,8 @@ class Simulation:
         """From start to its end or death; True when no other supervisor follows."""
         world = self.world
         self.points.down_s = 0.0
-        runner = SimRunner(world, self.launcher, COMMAND, self.failures, self.points.at_effect)
+        record_of = partial(read_record, self.trainers.get)
+        runner = SimRunner(world, self.launcher, COMMAND, self.failures, self.points.at_effect, record_of)
         try:
             engine.restore(self.journal.read_entries())
             epoch = self.journal.claim_epoch()
@@ -230,11 +233,8 @@ class Simulation:
                 self.points.down_s = fault.number("for")
                 raise SupervisorKilled(fault.text)
 
-        def ask() -> None:
-            self.world.inbox.append(wish_of(fault))
-            self.world.wake()
-
-        return {"stop": stop, "blind": blind, "supervisor_kill": kill, "ask": ask}[fault.kind]
+        deeds = {"stop": stop, "blind": blind, "supervisor_kill": kill, "ask": lambda: self.world.ask(wish_of(fault))}
+        return deeds[fault.kind]
 
 
 def run_scenario(

@@ -62,6 +62,9 @@ class Trouble:
         for fault in due:
             if fault.kind == "unstable":
                 found.append(Hurt(fault.text, fault.options["heals"], unstable=True))
+            if fault.kind == "bit_flip":
+                height = fault.number("height")
+                found.append(Hurt(fault.text, "never", excess=height, lasts=height, rank=int(fault.number("rank"))))
         if self._lasting:
             spike = self.lasting("spike", step, attempt)
             if spike is not None:

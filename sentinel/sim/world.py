@@ -114,6 +114,10 @@ class World:
         """Something was written that inotify would tell a supervisor."""
         self._woken = True
 
+    def ask(self, wish: WishReading) -> None:
+        self.inbox.append(wish)
+        self.wake()
+
     def next_pid(self) -> int:
         self._pids += 1
         return self._pids

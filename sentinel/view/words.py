@@ -29,6 +29,9 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return _of_attempt(fact, at_s, state)
         case f.FindingRecorded() | f.IncidentOpened() | f.RungTaken() | f.RungJudged() | f.IncidentMoved():
             return _of_incident(fact)
+        case f.Diagnosed():
+            found = fact.diagnosis
+            return Line(f"incident {fact.incident} diagnosis: {found.cause}: {found.reason}", "warn")
         case f.Restored() | f.StepsLost() | f.GaveUp():
             return _of_recovery(fact, at_s, state)
         case f.ActionDecided(action=action):
@@ -78,6 +81,8 @@ def action_words(action: a.Action) -> str:
             return f"move checkpoints above step {action.above_step} to quarantine"
         case a.Capture():
             return f"save the evidence of incident {action.incident}"
+        case a.CompareRecords():
+            return f"compare steps {action.first_step}..{action.last_step} with the record of attempt {action.old_attempt}"
         case a.SendPage():
             return f"page a person ({action.severity}): {action.title}"
         case _:
