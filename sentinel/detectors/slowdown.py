@@ -27,8 +27,10 @@ BLOCK = 5
 REFERENCE_BLOCKS = 6
 BLOCKS_MIN = 3  # slow blocks in a row, however coarsely is logged
 CALM_BLOCKS = 2
-OTHER_ROWS = 5  # rows in a row with another interval, or without the better source, before that is taken over
-SOURCES = ("tokens_per_s", "step_time_s", "time_s")
+OTHER_ROWS = 5  # rows of another interval, or without the better source, within one block, before that is taken over
+TOKENS = "tokens_per_s"
+SOURCES = (TOKENS, "step_time_s", "time_s")
+INFINITE = float("inf")
 
 Place = tuple[int, float, float]  # step, trainer's time, supervisor's time
 
@@ -49,6 +51,7 @@ class Slowdown:
         self._odd_gaps = self._odd_sources = 0
         self._paused = False
         self._source = ""
+        self._is_sampled = False
         self._size = 1
         self._first: int | None = None
         self._forget()
@@ -94,27 +97,32 @@ class Slowdown:
     # What a row costs.
 
     def _take(self, reading: StepReading, now_s: float) -> bool:
-        """Learn a row; True when it completed a slow block."""
-        last, self._last = self._last, (reading.step, reading.time_s)
-        paused, self._paused = self._paused or "val_loss" in reading.metrics, False
-        if self._first is None:
-            self._first = reading.step
-        if last is not None and not self._keeps_interval(reading.step - last[0]):
+        """Learn a row; True when it completed a slow block. Called for every row: what is rare is left to others."""
+        step, time_s, last = reading.step, reading.time_s, self._last
+        self._last = (step, time_s)
+        paused, self._paused = self._paused, False
+        if last is None:
+            self._first = step if self._first is None else self._first
+        elif step - last[0] != self._gap and not self._keeps_interval(step - last[0]):
             return False
         source, cost = self._cost(reading, None if paused else last)
-        if not source or not self._keeps_source(source):
+        if not source or (source != self._source and not self._keeps_source(source)):
             return False
-        size = sum(part.end - part.start for part in reading.samples)
-        if source != "tokens_per_s" and bool(size) != self._source.endswith("/sample"):
-            self._source = f"{source}/sample" if size else source
-            self._forget()
-        self._size = size or 1
-        return self._push(cost if source == "tokens_per_s" else cost / self._size, (reading.step, reading.time_s, now_s))
+        if source != TOKENS:
+            size = _samples(reading)
+            if bool(size) != self._is_sampled:
+                self._is_sampled = bool(size)
+                self._forget()
+            self._size = size or 1
+            cost /= self._size
+        part = self._part
+        part.append((cost, (step, time_s, now_s)))
+        return len(part) == BLOCK and self._judge_block()
 
     def _keeps_interval(self, gap: int) -> bool:
-        """False for a row that stands for another number of steps; several of them in a row are a new interval."""
-        if gap == self._gap or not self._gap:
-            self._gap, self._odd_gaps = gap, 0
+        """False for a row that stands for another number of steps; several of them before a block is full are a new interval."""
+        if not self._gap:
+            self._gap = gap
             return True
         self._odd_gaps += 1
         if self._odd_gaps >= OTHER_ROWS:
@@ -124,25 +132,23 @@ class Slowdown:
 
     def _cost(self, reading: StepReading, last: tuple[int, float] | None) -> tuple[str, float]:
         """The best source this row has, and seconds by it; empty when it has none."""
-        rate = reading.metrics.get("tokens_per_s", 0.0)
-        if 0.0 < rate < float("inf"):
-            return "tokens_per_s", 1.0 / rate
-        seconds = reading.metrics.get("step_time_s", 0.0)
-        if 0.0 < seconds < float("inf"):
+        metrics = reading.metrics
+        rate = metrics.get(TOKENS)
+        if rate is not None and 0.0 < rate < INFINITE:
+            return TOKENS, 1.0 / rate
+        seconds = metrics.get("step_time_s")
+        if seconds is not None and 0.0 < seconds < INFINITE:
             return "step_time_s", seconds
-        if last is None or reading.time_s <= 0.0 or last[1] <= 0.0:
+        if last is None or last[1] <= 0.0 or "val_loss" in metrics:
             return "", 0.0
-        seconds = (reading.time_s - last[1]) / max(1, reading.step - last[0])
-        return ("time_s", seconds) if 0.0 < seconds < float("inf") else ("", 0.0)
+        seconds = (reading.time_s - last[1]) / (reading.step - last[0])
+        return ("time_s", seconds) if 0.0 < seconds < INFINITE else ("", 0.0)
 
     def _keeps_source(self, source: str) -> bool:
-        mine = self._source.removesuffix("/sample")
-        if source == mine:
-            self._odd_sources = 0
-            return True
-        better = not mine or SOURCES.index(source) < SOURCES.index(mine)
+        """False for a row without the source in use. A better one is the new source at once; a worse one when several of them within a block are."""
         self._odd_sources += 1
-        if better or self._odd_sources >= OTHER_ROWS:
+        mine = self._source
+        if not mine or SOURCES.index(source) < SOURCES.index(mine) or self._odd_sources >= OTHER_ROWS:
             self._source, self._odd_sources = source, 0
             self._forget()
             return True
@@ -150,14 +156,13 @@ class Slowdown:
 
     # What the blocks say.
 
-    def _push(self, cost: float, place: Place) -> bool:
-        self._part.append((cost, place))
-        if len(self._part) < BLOCK:
-            return False
+    def _judge_block(self) -> bool:
+        """A block is full: True when it is slow."""
         part, self._part = self._part, []
+        self._odd_gaps = self._odd_sources = 0
         middle = sorted(cost for cost, _ in part)[BLOCK // 2]
         self._levels.append(middle)
-        limit = self._settings.factor * max(self._best, self._told or 0.0) if self._best is not None else float("inf")
+        limit = self._settings.factor * max(self._best, self._told or 0.0) if self._best is not None else INFINITE
         is_slow = middle > limit
         slow_rows = [place for cost, place in part if cost > limit]
         if is_slow:
@@ -189,7 +194,7 @@ class Slowdown:
     def _finding(self, step: int, level: float) -> Finding:
         assert self._best is not None
         onset, _, visible_s = self._onset
-        metric = self._source.removesuffix("/sample")
+        metric = self._source
         value, baseline = self._shown(level), self._shown(self._best)
         reason = (
             f"steps take {level / self._best:.2f} times their best pace since step {onset}: "
@@ -202,7 +207,7 @@ class Slowdown:
 
     def _shown(self, cost: float) -> float:
         """In the unit that is logged: tokens a second, or seconds a step of the present size."""
-        return 1.0 / cost if self._source == "tokens_per_s" else cost * self._size
+        return 1.0 / cost if self._source == TOKENS else cost * self._size
 
     def verdict(self) -> tuple[Verdict, str]:
         if not self._settings.enabled:
@@ -214,3 +219,9 @@ class Slowdown:
         now = self._levels[-1] if self._levels else self._best
         stands = f"{now / self._best:.2f} times its best pace by {self._source} (limit {self._settings.factor:g})"
         return (Verdict.HEALTHY if self._told is None else Verdict.BREACHED), stands
+
+
+def _samples(reading: StepReading) -> int:
+    """How many samples the row names."""
+    samples = reading.samples
+    return samples[0].end - samples[0].start if len(samples) == 1 else sum(part.end - part.start for part in samples)

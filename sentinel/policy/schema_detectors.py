@@ -13,12 +13,12 @@ from sentinel.policy.schema_fields import (
     Fraction,
     MetricName,
     Model,
+    Multiple,
     Phase,
     Positive,
     Seconds,
     Steps,
     StepTimes,
-    Widening,
     written,
 )
 from sentinel.policy.schema_slow_detectors import (
@@ -87,7 +87,7 @@ class HangSettings(Model):
     """Never call a shorter silence a hang."""
     phases: Phases = written(PHASE_LIMITS)
     """Longest silence in a phase that is not a step."""
-    standstill: Widening = written("10x")
+    standstill: Multiple = written("10x")
     """Times such a limit that heartbeats may change without a step: a livelock is a hang, too."""
 
 

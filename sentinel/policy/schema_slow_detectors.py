@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sentinel.policy.schema_fields import Count, Flag, Fraction, MetricName, Model, Positive, Seconds, Steps, Widening, written
+from sentinel.policy.schema_fields import Count, Flag, Fraction, MetricName, Model, Multiple, Positive, Seconds, Steps, written
 
 
 class LossScaleSettings(Model):
@@ -107,7 +107,7 @@ class SlowdownSettings(Model):
 
     enabled: Flag = True
     """Whether this detector runs."""
-    factor: Widening = written("1.5x")
+    factor: Multiple = written("1.5x")
     """Times the best pace this run has kept."""
     lasting_steps: Steps = written("50 steps", alias="lasting")
     """For so many steps …"""
@@ -122,7 +122,7 @@ class StragglerSettings(Model):
 
     enabled: Flag = True
     """Whether this detector runs."""
-    factor: Widening = written("1.5x")
+    factor: Multiple = written("1.5x")
     """Times the work of the typical rank …"""
     share: Fraction = 0.1
     """… and more than it by this share of a step."""
@@ -137,7 +137,7 @@ class StaleCheckpointSettings(Model):
 
     enabled: Flag = True
     """Whether this detector runs."""
-    intervals: Widening = written("2.5x", alias="after")
+    intervals: Multiple = written("2.5x", alias="after")
     """Times the run's own interval between checkpoints, in steps and in seconds."""
     max_age_s: Seconds | None = Field(default=None, alias="max_age", validate_default=False)
     """And never older than this, whatever the rhythm; left out: no such limit."""

@@ -14,7 +14,9 @@ from sentinel.model.readings import CheckpointReading, Receipt, TrainerNote
 from tests.unit.detectors.senses_kit import Config, StaleCheckpointConfig, beat, make_senses, row
 
 
-def begun(effective: Mapping[str, Any] | None = None, resume_step: int = 0, settings: StaleCheckpointConfig | None = None) -> Senses:
+def begun(
+    effective: Mapping[str, Any] | None = None, resume_step: int = 0, settings: StaleCheckpointConfig | None = None
+) -> Senses:
     senses = make_senses(begun=False)
     if settings is not None:
         senses = Senses(replace(Config(), stale_checkpoint=settings), {}, {})
@@ -24,7 +26,14 @@ def begun(effective: Mapping[str, Any] | None = None, resume_step: int = 0, sett
 
 
 def train(
-    senses: Senses, last: int, saves: Callable[[int], bool], *, first: int = 1, step_s: float = 1.0, by: str = "note", sees: bool = True
+    senses: Senses,
+    last: int,
+    saves: Callable[[int], bool],
+    *,
+    first: int = 1,
+    step_s: float = 1.0,
+    by: str = "note",
+    sees: bool = True,
 ) -> list[Finding]:
     found: list[Finding] = []
     for step in range(first, last + 1):

@@ -14,13 +14,13 @@ from tests.unit.detectors.senses_kit import Config, StragglerConfig, make_senses
 Busy = Callable[[int, int], float | None]  # (rank, step): seconds of its own work, None when its file was not seen
 
 
-def train(busy: Busy, *, ranks: int = 4, steps: int = 60, first: int = 1, senses: Senses | None = None) -> tuple[Senses, list[Finding]]:
+def train(busy: Busy, *, ranks: int = 4, steps: int = 60, senses: Senses | None = None) -> tuple[Senses, list[Finding]]:
     """Steps of one second each, every rank heard once in each step, by clocks that are a day apart."""
     if senses is None:
         senses = make_senses()
         senses.receipt(receipt(world_size=ranks), 0.0)
     found: list[Finding] = []
-    for step in range(first, first + steps):
+    for step in range(1, 1 + steps):
         for rank in range(ranks):
             took = busy(rank, step)
             if took is not None:

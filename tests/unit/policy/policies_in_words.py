@@ -38,7 +38,7 @@ SMALL: dict[str, Any] = {
         "detectors": {
             "loss_scale": "off", "divergence": "off", "drift": "off", "too_good": "off", "slowdown": "off", "straggler": "off",
             "stale_checkpoint": "off",
-        },  # fmt: skip
+        },
         "rules": [
             {"alert": "Spike", "on": "spike", "playbook": "numeric"},
             {"alert": "NonFinite", "on": "non_finite", "playbook": "numeric"},
