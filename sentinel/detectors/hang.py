@@ -107,7 +107,7 @@ def _all_silent(now_s: float, progress: Progress, limit_s: float, why: str) -> H
     blamed = choose_blamed(progress.beats, progress.ranks_expected)
     total = max(len(progress.beats), progress.ranks_expected)
     who = f"{total}/{total} ranks silent" if total else "silent"
-    where = f"; furthest behind, or first to stop: {describe_places(progress.beats, now_s, blamed)}" if blamed is not None else ""
+    where = f"; {describe_places(progress.beats, now_s, blamed)}" if blamed is not None else ""
     reason = f"{who} for over {limit_s:g} s ({why}){where}"
     return HangVerdict(Verdict.BREACHED, limit_s, now_s - progress.last_s, progress.last_s, blamed, reason)
 

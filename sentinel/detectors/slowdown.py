@@ -3,7 +3,7 @@
 Sees: blocks of five rows whose median costs `factor` times the reference, one after another, for `lasting_steps` steps and
 `lasting_s` seconds. The cost of a row is, best first: one over `tokens_per_s`; `step_time_s`; the time between two rows. The
 last two are counted for each sample where the rows name their samples, so a batch that grows is no slowdown. The reference is
-the lowest level (median of six blocks) of the attempt and of the history it resumed from. Does not see: why; a run that
+the lowest level (median of twelve blocks) of the attempt and of the history it resumed from. Does not see: why; a run that
 was slow from its first step on; who is slow (straggler); a stand-still (hang).
 
 An evaluation, a checkpoint or a compilation is one long row: it is left out where the stream tells of it, and a median of
@@ -24,7 +24,7 @@ from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.model.readings import StepReading
 
 BLOCK = 5
-REFERENCE_BLOCKS = 6
+REFERENCE_BLOCKS = 12  # sixty rows: the lowest of shorter levels lies too low in very noisy runs (LOG.md)
 BLOCKS_MIN = 3  # slow blocks in a row, however coarsely is logged
 CALM_BLOCKS = 2
 OTHER_ROWS = 5  # rows of another interval, or without the better source, within one block, before that is taken over
@@ -145,7 +145,7 @@ class Slowdown:
         return ("time_s", seconds) if 0.0 < seconds < INFINITE else ("", 0.0)
 
     def _keeps_source(self, source: str) -> bool:
-        """False for a row without the source in use. A better one is the new source at once; a worse one when several of them within a block are."""
+        """False for a row without the source in use. A better one is taken at once, a worse one after several within a block."""
         self._odd_sources += 1
         mine = self._source
         if not mine or SOURCES.index(source) < SOURCES.index(mine) or self._odd_sources >= OTHER_ROWS:

@@ -72,12 +72,13 @@ def choose_silent(beats: Mapping[int, Beat], now_s: float, stepped_s: float, lim
 
 
 def describe_places(beats: Mapping[int, Beat], now_s: float, blamed: int) -> str:
-    """Where the blamed rank stands, and where most of the others do."""
+    """Where the blamed rank stands, where most of the others do, and why it is the one."""
     beat = beats.get(blamed)
     others = [other.place for rank, other in beats.items() if rank != blamed]
     names = {order: phase for phase, order in PHASE_ORDER.items()}
     where = "never heard" if beat is None else f"step {beat.step}, {beat.phase}, silent for {now_s - beat.heard_s:.0f} s"
+    why = "stopped first" if beat is not None and beat.place in others else "is furthest behind"
     if not others:
         return f"rank {blamed} ({where})"
     step, order = max(set(others), key=lambda place: (others.count(place), place))
-    return f"rank {blamed} ({where}); {others.count((step, order))} of {len(others)} others at step {step}, {names[order]}"
+    return f"rank {blamed} {why} ({where}); {others.count((step, order))} of {len(others)} others at step {step}, {names[order]}"

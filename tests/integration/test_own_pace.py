@@ -9,6 +9,7 @@ import pytest
 
 from sentinel.policy_file import shipped_policy_path
 from tests.integration.supervised import Supervised, double
+from tests.integration.test_trainer_launch import SIZES, start_of
 
 
 @pytest.fixture
@@ -46,3 +47,12 @@ def test_saves_that_stop_are_told_and_training_goes_on(tmp_path: Path) -> None:
     assert told(run) == [("stale_checkpoint", "exhausted", None)]
     assert "one every 25 steps is this run's rhythm" in json.dumps(run.incidents())
     assert (run.attempts(), run.last_step(1)) == ([1], 200)
+
+
+def test_the_bundled_trainer_names_its_slow_rank(tmp_path: Path, quick_policy: str) -> None:
+    fault = "slow@step=5:rank=1,for=0.1:always"
+    command = [*start_of(2), *SIZES, "--steps", "60", "--checkpoint-every", "20", "--fault", fault]
+    run = Supervised(tmp_path / "run", command, policy=quick_policy).start()
+    assert run.wait() == 0, run.log
+    assert told(run) == [("straggler", "exhausted", 1)]
+    assert (run.attempts(), run.last_step(1)) == ([1], 60)

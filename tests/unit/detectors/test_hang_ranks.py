@@ -30,7 +30,7 @@ def test_a_silent_rank_is_named_while_the_others_live_and_wait() -> None:
     found = living_threads(senses, (0, 1, 3), 21, 90)
     assert [(finding.blamed_rank, finding.visible_s) for finding in found] == [(2, 20.0)]
     assert "1/4 ranks silent for over 30 s" in found[0].reason
-    assert "rank 2 (step 21, forward, silent for 3" in found[0].reason
+    assert "rank 2 is furthest behind (step 21, forward, silent for 3" in found[0].reason
     assert "3 of 3 others at step 21, backward" in found[0].reason
     assert senses.verdicts()[Kind.HANG][0] is Verdict.BREACHED
 
@@ -145,4 +145,4 @@ def test_the_verdict_of_a_silent_run_names_where_everybody_stands() -> None:
     senses = training()
     senses.heartbeat(beat(0, 21, "backward"), 21.0)
     (found,) = hangs(ticks(senses, 60, 60))
-    assert "rank 1 (step 21, forward, silent for 40 s); 1 of 1 others at step 21, backward" in found.reason
+    assert "rank 1 is furthest behind (step 21, forward, silent for 40 s); 1 of 1 others at step 21, backward" in found.reason

@@ -87,8 +87,8 @@ def test_a_slow_creep_is_found_against_the_best_pace() -> None:
 
 @pytest.mark.parametrize("every", [10, 100])
 def test_coarse_rows_are_judged_too(every: int) -> None:
-    (found,) = slow_of(make_senses(), steps(becomes(2.0, 60 * every), 120 * every, every=every))
-    assert found.detected_step <= 60 * every + 21 * every
+    (found,) = slow_of(make_senses(), steps(becomes(2.0, 90 * every), 150 * every, every=every))
+    assert found.detected_step <= 90 * every + 21 * every
 
 
 def test_evaluations_and_checkpoints_are_no_slowdown() -> None:
