@@ -109,7 +109,9 @@ class Senses:
         spikes = self._spike.step(reading, covered, now_s)
         slow = self._slow.step(reading, now_s, spiking=self._spike.is_firing)
         paced = self._own_pace.step(reading, now_s)
-        return (*found, *spikes, *slow, *paced) if found or spikes or slow or paced else ()
+        if paced is not None:
+            slow.append(paced)
+        return (*found, *spikes, *slow) if found or spikes or slow else ()
 
     def heartbeat(self, beat: Heartbeat, now_s: float) -> None:
         if beat.attempt != self._attempt:

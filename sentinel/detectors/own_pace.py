@@ -30,7 +30,7 @@ class OwnPace:
         if receipt.history_world_size == receipt.world_size:
             self._slowdown.seed(history)
 
-    def step(self, reading: StepReading, now_s: float) -> list[Finding]:
+    def step(self, reading: StepReading, now_s: float) -> Finding | None:
         self._stale.step(reading, now_s)
         return self._slowdown.step(reading, now_s)
 

@@ -18,6 +18,7 @@ arXiv 2410.12588); single slow steps are common everywhere: hence a factor that 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 
 from sentinel.detectors.contract import SlowdownSettings
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
@@ -27,7 +28,8 @@ BLOCK = 5
 REFERENCE_BLOCKS = 12  # sixty rows: the lowest of shorter levels lies too low in very noisy runs (LOG.md)
 BLOCKS_MIN = 3  # slow blocks in a row, however coarsely is logged
 CALM_BLOCKS = 2
-OTHER_ROWS = 5  # rows of another interval, or without the better source, within one block, before that is taken over
+OTHER_ROWS = 5  # rows of another interval, before a block is full, are a new interval
+ABSENT_ROWS = 50  # rows without the source in use, before a block is full, and it has stayed away
 TOKENS = "tokens_per_s"
 SOURCES = (TOKENS, "step_time_s", "time_s")
 INFINITE = float("inf")
@@ -40,6 +42,7 @@ class Slowdown:
 
     def __init__(self, settings: SlowdownSettings, severity: Severity) -> None:
         self._settings = settings
+        self._enabled = settings.enabled
         self._severity = severity
         self.begin(0)
 
@@ -49,6 +52,7 @@ class Slowdown:
         self._last: tuple[int, float] | None = None
         self._gap = 0
         self._odd_gaps = self._odd_sources = 0
+        self._left: set[str] = set()
         self._paused = False
         self._source = ""
         self._is_sampled = False
@@ -80,19 +84,19 @@ class Slowdown:
         """The stream told of something slow and legitimate: the running interval says nothing."""
         self._paused = True
 
-    def step(self, reading: StepReading, now_s: float) -> list[Finding]:
-        if not self._settings.enabled or not self._take(reading, now_s):
-            return []
+    def step(self, reading: StepReading, now_s: float) -> Finding | None:
+        if not self._enabled or not self._take(reading, now_s):
+            return None
         step, time_s, _ = self._onset
         lasted_s = reading.time_s - time_s
         is_timed = reading.time_s > 0.0 and time_s > 0.0
         long = reading.step - step >= self._settings.lasting_steps and (not is_timed or lasted_s >= self._settings.lasting_s)
         enough = self._first is not None and step - self._first >= self._settings.min_history_steps
         if len(self._slow) < BLOCKS_MIN or not long or not enough or reading.step <= self._quiet_until:
-            return []
+            return None
         self._told = sorted(self._slow)[len(self._slow) // 2]
         self._slow.clear()
-        return [self._finding(reading.step, self._told)]
+        return self._finding(reading.step, self._told)
 
     # What a row costs.
 
@@ -105,11 +109,18 @@ class Slowdown:
             self._first = step if self._first is None else self._first
         elif step - last[0] != self._gap and not self._keeps_interval(step - last[0]):
             return False
-        source, cost = self._cost(reading, None if paused else last)
-        if not source or (source != self._source and not self._keeps_source(source)):
+        metrics = reading.metrics
+        if TOKENS not in metrics and "step_time_s" not in metrics:  # most logs
+            if last is None or paused or last[1] <= 0.0 or "val_loss" in metrics:
+                return False
+            source, cost = "time_s", (time_s - last[1]) / (step - last[0])
+        else:
+            source, cost = _told_cost(metrics)
+        if not 0.0 < cost < INFINITE or (source != self._source and not self._keeps_source(source)):
             return False
         if source != TOKENS:
-            size = _samples(reading)
+            samples = reading.samples
+            size = samples[0].end - samples[0].start if len(samples) == 1 else sum(part.end - part.start for part in samples)
             if bool(size) != self._is_sampled:
                 self._is_sampled = bool(size)
                 self._forget()
@@ -130,29 +141,21 @@ class Slowdown:
             self._forget()
         return False
 
-    def _cost(self, reading: StepReading, last: tuple[int, float] | None) -> tuple[str, float]:
-        """The best source this row has, and seconds by it; empty when it has none."""
-        metrics = reading.metrics
-        rate = metrics.get(TOKENS)
-        if rate is not None and 0.0 < rate < INFINITE:
-            return TOKENS, 1.0 / rate
-        seconds = metrics.get("step_time_s")
-        if seconds is not None and 0.0 < seconds < INFINITE:
-            return "step_time_s", seconds
-        if last is None or last[1] <= 0.0 or "val_loss" in metrics:
-            return "", 0.0
-        seconds = (reading.time_s - last[1]) / (reading.step - last[0])
-        return ("time_s", seconds) if 0.0 < seconds < INFINITE else ("", 0.0)
-
     def _keeps_source(self, source: str) -> bool:
-        """False for a row without the source in use. A better one is taken at once, a worse one after several within a block."""
-        self._odd_sources += 1
+        """False for a row without the source in use. A better one is taken at once, a worse one when the one in use stays away;
+        what has stayed away is not taken up again."""
         mine = self._source
-        if not mine or SOURCES.index(source) < SOURCES.index(mine) or self._odd_sources >= OTHER_ROWS:
-            self._source, self._odd_sources = source, 0
-            self._forget()
-            return True
-        return False
+        self._odd_sources += 1
+        if not mine or SOURCES.index(source) < SOURCES.index(mine):
+            if source in self._left:
+                return False
+        elif self._odd_sources < ABSENT_ROWS:
+            return False
+        else:
+            self._left.add(mine)
+        self._source, self._odd_sources = source, 0
+        self._forget()
+        return True
 
     # What the blocks say.
 
@@ -221,7 +224,9 @@ class Slowdown:
         return (Verdict.HEALTHY if self._told is None else Verdict.BREACHED), stands
 
 
-def _samples(reading: StepReading) -> int:
-    """How many samples the row names."""
-    samples = reading.samples
-    return samples[0].end - samples[0].start if len(samples) == 1 else sum(part.end - part.start for part in samples)
+def _told_cost(metrics: Mapping[str, float]) -> tuple[str, float]:
+    """What the row itself tells of its cost: seconds a token, or a step; 0 where that is no time."""
+    rate, seconds = metrics.get(TOKENS, 0.0), metrics.get("step_time_s", 0.0)
+    if 0.0 < rate < INFINITE:
+        return TOKENS, 1.0 / rate
+    return "step_time_s", seconds

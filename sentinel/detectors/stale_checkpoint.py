@@ -89,12 +89,14 @@ class StaleCheckpoint:
         self._saving.add(rank)
 
     def step(self, reading: StepReading, now_s: float) -> None:
-        last_s, self._last_time_s = self._last_time_s, reading.time_s
+        step, last_s = reading.step, self._last_time_s
+        self._last_time_s = time_s = reading.time_s
         if last_s is None:
             self._began_s = max(self._began_s, now_s)
-        elif reading.step > self._base:
-            self._age_s += min(max(0.0, reading.time_s - last_s), INTERVAL_S_MAX)
-        self._step = max(self._step, reading.step)
+        elif time_s > last_s and step > self._base:
+            self._age_s += min(time_s - last_s, INTERVAL_S_MAX)
+        if step > self._step:
+            self._step = step
 
     def tick(self, *, can_see: bool) -> Finding | None:
         """`can_see` is False while the checkpoints cannot be listed: what is not seen is not missing."""

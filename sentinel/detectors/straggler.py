@@ -5,7 +5,8 @@ Sees: a rank whose heartbeats say that its own work (`busy_s`: loading, and what
 seconds. Each rank is measured by its own clock and judged by the median of its newest samples, so neither skewed clocks, nor
 late files, nor one slow step, nor a rank that is missing matter. Does not see: anything in a run whose heartbeats carry no
 `busy_s`; ranks that are slow only inside a collective step (FSDP meets its peers in every layer: time spent there looks
-the same on all); a slowdown of all (slowdown); a rank that has stopped (hang).
+the same on all); that ranks have unequal work by design (stages of a pipeline that measure their compute: a group of them is
+named, once); a slowdown of all (slowdown); a rank that has stopped (hang).
 
 The order in which heartbeats are heard is not used: on a shared filesystem a far host's files are always the last.
 

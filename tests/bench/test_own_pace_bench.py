@@ -38,7 +38,8 @@ def tell(what: str, factor: float, noise: float, runs: list[list[Finding]]) -> N
     delays = [found[0].detected_step - ONSET for found in runs if found and found[0].detected_step >= ONSET]
     early = sum(1 for found in runs for finding in found if finding.detected_step < ONSET)
     delay = f"{statistics.median_low(delays):4d}" if delays else "   -"
-    print(f"{what:10s} x {factor:3.1f}  noise {noise:3.1f}  found {len(delays):2d}/{len(runs)}  median delay {delay} steps  early {early}")
+    share = f"found {len(delays):2d}/{len(runs)}"
+    print(f"{what:10s} x {factor:3.1f}  noise {noise:3.1f}  {share}  median delay {delay} steps  early {early}")
 
 
 @pytest.mark.bench

@@ -147,6 +147,18 @@ def test_a_better_source_that_appears_is_learned_anew() -> None:
     assert slow_of(make_senses(), rows) == []
 
 
+@pytest.mark.parametrize("every", [2, 10, 100])
+def test_a_metric_that_is_logged_now_and_then_does_not_confuse(every: int) -> None:
+    """Its own slowdown is found by it, or, where it is too rare, by the times of the rows."""
+    rows = []
+    for reading in steps(lambda n: 2.0 if n > 3000 else 1.0, 4500):
+        rate = {"tokens_per_s": 5e4 if reading.step > 3000 else 1e5} if reading.step % every == 0 else {}
+        rows.append(StepReading(1, reading.step, reading.time_s, reading.samples, {"loss": 2.0, **rate}))
+    (found,) = slow_of(make_senses(), rows)
+    assert found.metric == ("tokens_per_s" if every < 100 else "time_s")
+    assert 2990 < found.onset_step <= 3000 + every
+
+
 def relaunched(senses: Senses, rows: list[StepReading], world_size: int, before: int | None) -> Senses:
     senses.begin_attempt(2, 5000.0)
     told = receipt(2, resume_step=300, world_size=world_size, history=tuple(rows))
