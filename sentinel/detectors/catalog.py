@@ -9,9 +9,11 @@ Nothing here is decided by the wall: `now_s` is the supervisor's session time an
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from sentinel.detectors.contract import DetectorSettings
-from sentinel.detectors.crash import Ended, Ending, judge_exit
+from sentinel.detectors.crash import Ended, Ending, Failed, judge_exit
+from sentinel.detectors.gpu_fault import GpuFault
 from sentinel.detectors.hang import Hang
 from sentinel.detectors.hold import Hold
 from sentinel.detectors.non_finite import NonFinite
@@ -19,7 +21,7 @@ from sentinel.detectors.slow import Slow
 from sentinel.detectors.spike import Spike
 from sentinel.model.attempts import ExitReport, SampleRange
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
-from sentinel.model.readings import Heartbeat, LogTail, Receipt, StepReading, TrainerNote
+from sentinel.model.readings import HardwareReading, Heartbeat, LogTail, Receipt, SourceReading, StepReading, TrainerNote
 from sentinel.streams.baseline import MAD_TO_SIGMA, Level
 from sentinel.streams.pace import Pace
 from sentinel.streams.series import Series
@@ -28,7 +30,10 @@ SLOW_PHASES = ("init", "compile", "eval", "checkpoint")
 BAND_ROWS = 5
 TAILS_KEPT = 64
 BAND_SIGMAS = 3.0
-DEFAULT_SEVERITY: dict[Kind, Severity] = {Kind.SPIKE: "warning", Kind.DRIFT: "warning", Kind.TOO_GOOD: "warning"}
+HARDWARE_SOURCES = ("nvml", "kernel_log")
+DEFAULT_SEVERITY: dict[Kind, Severity] = {
+    Kind.SPIKE: "warning", Kind.DRIFT: "warning", Kind.TOO_GOOD: "warning", Kind.HARDWARE_WARNING: "warning",
+}  # fmt: skip
 
 
 class Senses:
@@ -46,6 +51,7 @@ class Senses:
         self._slow = Slow(settings, severity)
         self._grace_steps = settings.grace_steps
         self._hang = Hang(settings.hang, holds.get(Kind.HANG, Hold()), severity(Kind.HANG))
+        self._gpu_fault = GpuFault(settings.gpu_fault, severity)
         self._attempt: int | None = None
         self._world_size: int | None = None
         self._now_s = float("-inf")
@@ -59,6 +65,7 @@ class Senses:
         self._tails.clear()
         self._cut(0)
         self._hang.begin(attempt, self._clock(now_s))
+        self._gpu_fault.begin(attempt, self._clock(now_s))
 
     def receipt(self, receipt: Receipt, now_s: float) -> None:
         """The trainer's proof: cut, then learn the surviving past, without findings.
@@ -73,6 +80,7 @@ class Senses:
         if self._world_size not in (None, receipt.world_size):
             self._pace.forget()
         self._world_size = self._hang.ranks_expected = receipt.world_size
+        self._gpu_fault.ranks(receipt.world_size)
         history = tuple(reading for reading in receipt.history if reading.step <= receipt.resume_step)
         self._series.seed(history, receipt.resume_step)
         for reading in history:
@@ -119,6 +127,15 @@ class Senses:
         if tail.attempt == self._attempt and (tail.rank in self._tails or len(self._tails) < TAILS_KEPT):
             self._tails[tail.rank] = tail.lines
 
+    def hardware(self, reading: HardwareReading, now_s: float) -> None:
+        """What the machine says of itself; what it means comes with `hardware_tick`."""
+        self._gpu_fault.hear(reading, self._clock(now_s))
+
+    def source(self, reading: SourceReading) -> None:
+        """Who cannot look cannot call anything healthy."""
+        if reading.source in HARDWARE_SOURCES:
+            self._gpu_fault.source(reading.source, reading.ok, reading.reason)
+
     def end_attempt(self) -> None:
         """The attempt's processes are gone: silence is natural from here on."""
         self._hang.end()
@@ -126,7 +143,11 @@ class Senses:
     def tick(self, now_s: float) -> tuple[Finding, ...]:
         """Time passed: is it hanging? At most one finding per silent episode."""
         finding = self._hang.tick(self._clock(now_s), self.newest_step, self.step_time_s, self._series.interval_steps)
-        return () if finding is None else (finding,)
+        return () if finding is None else (self._explained(finding, now_s),)
+
+    def hardware_tick(self, now_s: float) -> tuple[Finding, ...]:
+        """Sick hardware that is certain by now; needs no sight of the trainer."""
+        return self._gpu_fault.tick(self._clock(now_s), self.newest_step)
 
     def exit(self, report: ExitReport, *, finished: bool, stop_requested: bool, now_s: float) -> Ended:
         """Why the attempt ended."""
@@ -135,7 +156,8 @@ class Senses:
         ending = Ending(
             self._attempt, self.newest_step, self._clock(now_s), finished, stop_requested, self._non_finite.onset_step
         )
-        return judge_exit(report, ending, self._severity(Kind.CRASH), self._severity(Kind.NON_FINITE), self._tails)
+        ended = judge_exit(report, ending, self._severity(Kind.CRASH), self._severity(Kind.NON_FINITE), self._tails)
+        return Failed(self._explained(ended.finding, now_s)) if isinstance(ended, Failed) else ended
 
     # How things stand.
 
@@ -184,7 +206,15 @@ class Senses:
 
     def verdicts(self) -> Mapping[Kind, tuple[Verdict, str]]:
         """Every detector's verdict and reason, for status."""
-        return {d.kind: d.verdict() for d in (self._non_finite, self._spike, self._hang, *self._slow.all)}
+        return {d.kind: d.verdict() for d in (self._non_finite, self._spike, self._hang, self._gpu_fault, *self._slow.all)}
+
+    def _explained(self, finding: Finding, now_s: float) -> Finding:
+        """A crash or a hang with what the hardware said just before, and the rank that points at where nobody is blamed."""
+        said, rank = self._gpu_fault.explain(self._clock(now_s))
+        if not said or finding.kind is Kind.NON_FINITE:
+            return finding
+        blamed = finding.blamed_rank if finding.blamed_rank is not None else rank
+        return replace(finding, reason=f"{finding.reason}; just before: {said}", blamed_rank=blamed)
 
     def _cut(self, resume_step: int, quiet_until: int = 0) -> None:
         attempt = self._attempt or 0

@@ -28,6 +28,7 @@ from sentinel.model.incidents import Incident
 from sentinel.model.readings import (
     CheckpointReading,
     EndReading,
+    HardwareReading,
     Heartbeat,
     LauncherReading,
     LogTail,
@@ -107,7 +108,12 @@ class Engine:
                 attempts.on_view(draft, event.view)
             case LogTail():
                 senses.log_tail(event)
+            case HardwareReading():
+                senses.hardware(event, now_s)
+                if event.what == "absent":
+                    draft.note(event.source, event.text)
             case SourceReading():
+                senses.source(event)
                 if (event.source in draft.state.blind) == event.ok:
                     draft.record(f.SourceChanged(event.source, event.ok, event.reason))
             case ActionDone():
@@ -173,6 +179,11 @@ class Engine:
         for finding in () if cannot_see else self.senses.tick(draft.now_s):  # a blind supervisor sees no silence
             if draft.state.stop_by and finding.kind is Kind.HANG:
                 self._hung_while_stopping(draft, finding)
+            else:
+                ladder.consider(draft, finding)
+        for finding in self.senses.hardware_tick(draft.now_s):
+            if draft.state.stop_by or not draft.is_alive:
+                draft.dismiss(finding, "nothing trains on it now, or it is being stopped; a fault that lasts is found again")
             else:
                 ladder.consider(draft, finding)
         stopping.press_on(draft)
