@@ -14,14 +14,14 @@ from pathlib import Path
 
 from sentinel.model.readings import HardwareReading, Reading
 from sentinel.telemetry.gpu_ranks import rank_of_process
-from sentinel.telemetry.kernel_lines import read_kernel_line
+from sentinel.telemetry.kernel_lines import KernelWord, read_kernel_line
 from sentinel.telemetry.source import Sight, describe_os_error
 from sentinel.telemetry.tailed_file import TailedFile
 
 KMSG = "/dev/kmsg"
 RECORD_BYTES = 1 << 14  # the kernel's longest record is half of it
 RECORDS_PER_POLL = 2000
-READINGS_PER_POLL = 200  # a storm of one line a microsecond says nothing more after that
+READINGS_PER_POLL = 200  # different ones; a storm of the same line is one
 REMEDY = "run as root or with CAP_SYSLOG, set sysctl kernel.dmesg_restrict=0, or name a file in detectors.gpu_fault.kernel_log"
 
 
@@ -54,8 +54,9 @@ class KernelLog:
             lines = self._read_file(self._file, now_s, out)
         else:
             lines = self._read_kmsg(out)
-        found = [word for word in map(self._reading, lines) if word is not None]
-        return [*out, *found[:READINGS_PER_POLL]]
+        words = (word for word in map(read_kernel_line, lines) if word is not None)
+        found = list({(word.what, word.device, word.value): word for word in words}.values())
+        return [*out, *map(self._reading, found[:READINGS_PER_POLL])]
 
     def close(self) -> None:
         """Give back the open file."""
@@ -85,9 +86,10 @@ class KernelLog:
             if self._handle is None:
                 self._handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
                 os.lseek(self._handle, 0, os.SEEK_END)
-                self.why_not = ""
-                out += self._sight.regained()
-            return self._records(self._handle)
+            records = self._records(self._handle)
+            self.why_not = ""
+            out += self._sight.regained()
+            return records
         except OSError as error:
             seen_before = self.why_not == ""
             self.close()
@@ -119,10 +121,7 @@ class KernelLog:
         self._has_more = True
         return messages
 
-    def _reading(self, line: str) -> HardwareReading | None:
-        word = read_kernel_line(line)
-        if word is None:
-            return None
+    def _reading(self, word: KernelWord) -> HardwareReading:
         rank = None if word.pid is None or self._run_dir is None else rank_of_process(word.pid, self._run_dir)
         return HardwareReading("kernel_log", word.what, word.text, self._host, word.device, word.value, rank)
 

@@ -161,8 +161,12 @@ def test_a_storm_is_bounded(tmp_path) -> None:
     log = KernelLog(str(path))
     log.poll(0.0)
     append(path, *[XID_79] * 10_000)
-    assert len(told(log)) == kernel_log.READINGS_PER_POLL
+    assert told(log) == [("xid", 79.0)]
     assert log.has_more
+    while log.has_more:
+        log.poll(0.0)
+    append(path, *[f"NVRM: Xid (PCI:0000:3b:00): {number}, x" for number in range(1000)])
+    assert len(told(log)) == kernel_log.READINGS_PER_POLL
     log.close()
 
 
@@ -214,6 +218,14 @@ def test_a_kernel_log_that_breaks_is_blindness_and_comes_back(kmsg) -> None:
     (word,) = log.poll(1.0)
     assert (word.ok, "Input/output error" in word.reason) == (False, True)
     assert log.poll(2.0) == [SourceReading("kernel_log", True, "it can be read")]
+
+
+def test_a_kernel_log_that_opens_but_cannot_be_read_is_absent_and_does_not_flap(kmsg) -> None:
+    log, device = kmsg
+    device.records = [PermissionError(errno.EPERM, "Operation not permitted")]
+    (word,) = log.poll(0.0)
+    assert (word.what, "Operation not permitted" in word.text) == ("absent", True)
+    assert log.poll(1.0) == []
 
 
 def test_a_kernel_log_that_may_not_be_read_is_said_once_with_its_remedy(tmp_path) -> None:
