@@ -131,6 +131,33 @@ def test_a_helper_that_is_killed_comes_back_after_a_pause_that_grows(stub, sourc
         until(source, lambda found: SourceReading("nvml", ok=True, reason="2 GPUs") in found, now_s=now_s)
 
 
+class Unkillable:
+    """A helper in state D: SIGKILL waits with it."""
+
+    pid, is_silent, is_over = 7, False, False
+    kills = 0
+
+    def read_lines(self) -> list[bytes]:
+        return []
+
+    def kill(self) -> None:
+        self.kills += 1
+
+    def close(self) -> None:
+        raise AssertionError("it is still there")
+
+
+def test_beside_a_helper_that_the_kernel_holds_no_other_is_started() -> None:
+    source = NvmlSource(None, ("/no/such/program",), signs=())
+    helper = source._helper = Unkillable()
+    source._heard_s = 0.0
+    assert [word.ok for word in source.poll(SILENT_S + 1.0)] == [False]
+    for now_s in (100.0, 1e4, 1e6):
+        assert source.poll(now_s) == []
+    assert source._helper is helper
+    assert helper.kills == 1
+
+
 def test_a_driver_that_fails_says_so_and_is_asked_again_later(stub, source) -> None:
     stub.set(init=999)
     (word,) = until(source, lambda found: bool(blind(found)))
