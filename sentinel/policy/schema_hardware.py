@@ -6,16 +6,28 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from sentinel.policy.quantities import Malformed, show
 from sentinel.policy.schema_fields import Flag, Model, Seconds, written
 
 
 def _on_or_off(value: Any) -> Any:
     """`on` and `off` are words in YAML 1.2."""
-    return {"on": True, "off": False}.get(value, value) if isinstance(value, str) else value
+    if isinstance(value, bool):
+        return value
+    if value not in ("on", "off"):
+        raise Malformed(f"{show(value)} is neither on nor off", "write on or off")
+    return value == "on"
+
+
+def _path_or_off(value: Any) -> Any:
+    if value != "off" and not (isinstance(value, str) and value.startswith("/")):
+        remedy = "write /dev/kmsg, the whole path of a text file such as /var/log/kern.log, or off"
+        raise Malformed(f"{show(value)} is not where a kernel log can be read", remedy)
+    return value
 
 
 OnOff = Annotated[Flag, BeforeValidator(_on_or_off), WithJsonSchema({"enum": ["on", "off", True, False]})]
-LogPath = Annotated[str, Field(max_length=1000, pattern=r"^(off|/.+)$")]
+LogPath = Annotated[str, BeforeValidator(_path_or_off), Field(max_length=1000)]
 
 
 class GpuFaultSettings(Model):
