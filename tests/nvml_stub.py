@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import subprocess
@@ -30,6 +31,7 @@ def compiled_folder() -> Path:
     if compiler is None:
         pytest.skip("no C compiler: the NVML stub cannot be built (apt-get install gcc libc6-dev)")
     folder = Path(tempfile.mkdtemp(prefix="nvml-stub-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     words = ["-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", str(folder / "libnvidia-ml.so.1"), str(SOURCE)]
     subprocess.run([compiler, *words], check=True, capture_output=True, timeout=60)
     return folder
