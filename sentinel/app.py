@@ -32,6 +32,7 @@ from sentinel.launcher.local import LocalLauncher
 from sentinel.model import actions as a
 from sentinel.model.attempts import Alive, AttemptSpec, Orphaned
 from sentinel.model.events import SupervisorStarted
+from sentinel.model.records import Comparison
 from sentinel.model.state import RunState
 from sentinel.outage import Outage, StopWishes, last_act
 from sentinel.pages import terminal
@@ -39,6 +40,7 @@ from sentinel.policy.schema import Policy
 from sentinel.policy_file import load_policy, policy_digest, shipped_policy_path
 from sentinel.report.summary import write_report
 from sentinel.telemetry.hardware import open_hardware
+from sentinel.telemetry.records import compare_attempts
 from sentinel.telemetry.run_telemetry import RunTelemetry
 from sentinel.telemetry.wake import Wake
 
@@ -165,7 +167,7 @@ def build_handlers(run_dir: Path, launcher: Launcher, lease: Lease, run: RunFile
         pids = view.pids if isinstance(view, (Alive, Orphaned)) else ()
         return capture(run_dir, action.incident, action.attempt, pids)
 
-    handlers: dict[type[a.Action], Callable[[Any], str]] = {
+    handlers: dict[type[a.Action], Callable[[Any], str | Comparison]] = {
         a.StartAttempt: start,
         a.KillAttempt: kill,
         a.SignalRanks: tell,
@@ -175,6 +177,7 @@ def build_handlers(run_dir: Path, launcher: Launcher, lease: Lease, run: RunFile
         a.Quarantine: quarantine,
         a.Capture: save_evidence,
         a.SendPage: lambda action: terminal.send(run_dir, action),
+        a.CompareRecords: lambda c: compare_attempts(run_dir, c.old_attempt, c.new_attempt, c.first_step, c.last_step),
     }
     return cast(Mapping[type[a.Action], Handler], handlers)
 

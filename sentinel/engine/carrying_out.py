@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from sentinel.engine.diagnosing import conclude
 from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import fail_run, finish_giving_up, give_up, page
-from sentinel.engine.ladder import proceed, relaunch
+from sentinel.engine.ladder import fail_rung, proceed, relaunch
 from sentinel.engine.stopping import ask_to_stop
 from sentinel.model import facts as f
 from sentinel.model.actions import (
     Action,
     Capture,
+    CompareRecords,
     KillAttempt,
     Quarantine,
     RequestStop,
@@ -24,6 +26,7 @@ from sentinel.model.actions import (
 from sentinel.model.attempts import ResumePoint
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.incidents import IncidentState
+from sentinel.model.records import Comparison
 from sentinel.plan.remedy import choose_checkpoint
 from sentinel.plan.rollback import Choice, choose_newest
 
@@ -36,6 +39,8 @@ def on_done(draft: Draft, done: ActionDone) -> None:
     if isinstance(action, Quarantine):
         draft.record(f.CheckpointsQuarantined(action.above_step, action.reason))
     draft.record(f.ActionConfirmed(done.key, done.detail))
+    if isinstance(action, CompareRecords):
+        return _compared(draft, action, done.found)
     if plan is None or plan.actions[plan.next].key != done.key:
         return None
     if draft.state.plan is not None:
@@ -44,6 +49,12 @@ def on_done(draft: Draft, done: ActionDone) -> None:
             return draft.record(f.RunEnded("stopped", f"stopped by {draft.state.stop_by} during a recovery"))
         return proceed(draft)
     return _plan_done(draft, plan.incident)
+
+
+def _compared(draft: Draft, action: CompareRecords, found: Comparison | None) -> None:
+    failed = conclude(draft, action, found)
+    if failed is not None:
+        fail_rung(draft, action.incident, failed)
 
 
 def _plan_done(draft: Draft, incident_id: int | None) -> None:
@@ -76,6 +87,9 @@ def on_failed(draft: Draft, failed: ActionFailed) -> None:
             _unable(draft, action, reason)
         case KillAttempt() | Quarantine() | WriteOverrides():
             _unable(draft, action, failed.reason)
+        case CompareRecords():
+            draft.note(f"incident {action.incident}", f"the records could not be compared: {failed.reason}")
+            _compared(draft, action, None)
         case RequestStop() | SignalRanks():
             draft.note("stop", failed.reason)
         case _:

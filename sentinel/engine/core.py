@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from sentinel.detectors.catalog import Senses
-from sentinel.engine import attempts, carrying_out, ladder, stopping
+from sentinel.engine import attempts, carrying_out, ladder, live_changes, operator, stopping
 from sentinel.engine.draft import Draft
 from sentinel.engine.evolve import evolve
 from sentinel.engine.giving_up import finish_giving_up
@@ -36,6 +36,7 @@ from sentinel.model.readings import (
     SourceReading,
     StepReading,
     TrainerNote,
+    WishReading,
 )
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
@@ -99,6 +100,8 @@ class Engine:
                 attempts.on_receipt(draft, event)
             case TrainerNote():
                 senses.note(event, now_s)
+                if (key := live_changes.answered_write(draft, event)) is not None:
+                    carrying_out.on_done(draft, ActionDone(key, "answered by the trainer"))
                 attempts.on_note(draft, event)
             case EndReading():
                 live.end(event)
@@ -109,9 +112,7 @@ class Engine:
             case LogTail():
                 senses.log_tail(event)
             case HardwareReading():
-                senses.hardware(event, now_s)
-                if event.what == "absent":
-                    draft.note(event.source, event.text)
+                self._hear_hardware(draft, event)
             case SourceReading():
                 senses.source(event)
                 if (event.source in draft.state.blind) == event.ok:
@@ -127,12 +128,19 @@ class Engine:
                 draft.note(event.key, f"could not be done yet: {event.reason}; asked for again in {event.retry_in_s:g} s")
             case StopWanted():
                 stopping.on_stop_wanted(draft, event.by)
+            case WishReading():
+                operator.on_wish(draft, event)
             case SupervisorStarted():
                 self._started(draft, event)
             case StepReading():
                 raise AssertionError("steps have their own way")
             case _:
                 assert_never(event)
+
+    def _hear_hardware(self, draft: Draft, reading: HardwareReading) -> None:
+        self.senses.hardware(reading, draft.now_s)
+        if reading.what == "absent":  # nothing to look at is no blindness, and worth a note
+            draft.note(reading.source, reading.text)
 
     def _begin(self, attempt: int, now_s: float) -> None:
         """The attempt lives (or is adopted): its streams will be read from their first line."""
@@ -170,6 +178,8 @@ class Engine:
             assert attempt is not None
             draft.note("adoption", f"attempt {attempt.attempt} was launched by an earlier supervisor: watching it again")
             self._begin(attempt.attempt, draft.now_s)
+        elif draft.state.held or any(i.awaits_approval for i in draft.state.open_incidents):
+            draft.note("adoption", f"nothing is launched: {draft.state.held or 'a rung waits for approval'}")
         elif draft.state.plan is None and not draft.state.giving_up:
             attempts.launch_first_or_next(draft, "started again" if draft.attempt else "first launch")
 
@@ -177,7 +187,7 @@ class Engine:
         blind = draft.state.blind
         cannot_see = "heartbeats" in blind or ("metrics" in blind and not self._live.has_beats)
         for finding in () if cannot_see else self.senses.tick(draft.now_s):  # a blind supervisor sees no silence
-            if draft.state.stop_by and finding.kind is Kind.HANG:
+            if (draft.state.stop_by or draft.state.hold_by) and finding.kind is Kind.HANG:
                 self._hung_while_stopping(draft, finding)
             else:
                 ladder.consider(draft, finding)
@@ -186,6 +196,9 @@ class Engine:
                 draft.dismiss(finding, "nothing trains on it now, or it is being stopped; a fault that lasts is found again")
             else:
                 ladder.consider(draft, finding)
+        for finding in live_changes.judge_unanswered(draft):
+            ladder.consider(draft, finding)
+        operator.press_on(draft)
         stopping.press_on(draft)
 
     def _hung_while_stopping(self, draft: Draft, finding: Finding) -> None:

@@ -20,6 +20,7 @@ from sentinel.model.readings import LauncherReading, Reading
 from sentinel.telemetry.checkpoints import Checkpoints
 from sentinel.telemetry.hardware import Hardware
 from sentinel.telemetry.heartbeats import Heartbeats
+from sentinel.telemetry.inbox import Inbox
 from sentinel.telemetry.launcher_watch import LauncherWatch
 from sentinel.telemetry.log_tail import read_log_tails, read_oom_kills
 from sentinel.telemetry.metrics_jsonl import MetricsStream
@@ -27,7 +28,7 @@ from sentinel.telemetry.source import Sight
 
 
 class RunTelemetry:
-    """A `Source` over the sources of one run. Nothing is seen before `follow` names an attempt."""
+    """A `Source` over the sources of one run. Of attempts nothing is seen before `follow` names one; wishes are."""
 
     def __init__(self, run_dir: Path, launcher: Launcher, hardware: Hardware | None = None) -> None:
         """`hardware` belongs to whoever opened it, and is asked only while an attempt is followed."""
@@ -38,6 +39,7 @@ class RunTelemetry:
         self._sight_of_stream, self._sight_of_beats = Sight("metrics"), Sight("heartbeats")
         self._sight_of_launcher = Sight("launcher")
         self._checkpoints = Checkpoints(self.run_dir)
+        self._inbox = Inbox(self.run_dir)
         self._stream: MetricsStream | None = None
         self._beats: Heartbeats | None = None
         self._watch: LauncherWatch | None = None
@@ -67,10 +69,10 @@ class RunTelemetry:
         self._oom_kills = read_oom_kills()
 
     def poll(self, now_s: float) -> list[Reading]:
-        """What is new, oldest first, a bounded batch: life, receipt, steps, beats, checkpoints, hardware, logs, the exit."""
+        """What is new, oldest first, a bounded batch: wishes, life, receipt, steps, beats, checkpoints, hardware, logs, exit."""
+        out = self._inbox.poll(now_s)
         if self._stream is None or self._beats is None or self._watch is None:
-            return []
-        out: list[Reading] = []
+            return out
         for reading in self._watch.poll(now_s):
             if isinstance(reading, LauncherReading) and isinstance(reading.view, Exited):
                 self._exit = reading.view

@@ -30,7 +30,7 @@ COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ("replay",): ({"--policy", "--format", "--json", "--plot", "--follow"}, ["paths"]),
     ("watch",): ({"--policy", "--format", "--json"}, ["paths"]),
     ("hardware",): ({"--policy", "--json"}, []),
-    ("drill",): ({"--seed", "--until", "--json"}, ["file"]),
+    ("drill",): ({"--seed", "--seeds", "--until", "--json"}, ["file"]),
 }
 STATUS = ("run", "state", "attempt", "step", "goodput", "open_incident")
 STATES = {
