@@ -39,6 +39,7 @@ from sentinel.pages import terminal
 from sentinel.policy.schema import Policy
 from sentinel.policy_file import load_policy, policy_digest, shipped_policy_path
 from sentinel.report.summary import write_report
+from sentinel.telemetry.hardware import open_hardware
 from sentinel.telemetry.records import compare_attempts
 from sentinel.telemetry.run_telemetry import RunTelemetry
 from sentinel.telemetry.wake import Wake
@@ -100,10 +101,11 @@ def _watch(
         wake = Wake(run_dir)
         wishes.wake(wake.event)
         launcher = LocalLauncher(run_dir)
-        telemetry = RunTelemetry(run_dir, launcher)
+        hardware = open_hardware(policy.spec.detectors.gpu_fault, run_dir)
+        telemetry = RunTelemetry(run_dir, launcher, hardware)
         runner = ThreadRunner(build_handlers(run_dir, launcher, session.lease, run_file), wake.event)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
-        with closing(wake), last_act(runner.close):
+        with closing(wake), closing(hardware), last_act(runner.close):
             daemon.start(clock.now_s(), _started(session, run_file, policy, request))
             outage.begin()
             if request.stop_at_once:

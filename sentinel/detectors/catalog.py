@@ -9,9 +9,11 @@ Nothing here is decided by the wall: `now_s` is the supervisor's session time an
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from sentinel.detectors.contract import DetectorSettings
-from sentinel.detectors.crash import Ended, Ending, judge_exit
+from sentinel.detectors.crash import Ended, Ending, Failed, judge_exit
+from sentinel.detectors.gpu_fault import GpuFault
 from sentinel.detectors.hang import Hang
 from sentinel.detectors.hold import Hold
 from sentinel.detectors.non_finite import NonFinite
@@ -21,7 +23,16 @@ from sentinel.detectors.spike import Spike
 from sentinel.detectors.stream_gap import judge_stream_gap
 from sentinel.model.attempts import ExitReport, SampleRange
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
-from sentinel.model.readings import CheckpointReading, Heartbeat, LogTail, Receipt, StepReading, TrainerNote
+from sentinel.model.readings import (
+    CheckpointReading,
+    HardwareReading,
+    Heartbeat,
+    LogTail,
+    Receipt,
+    SourceReading,
+    StepReading,
+    TrainerNote,
+)
 from sentinel.streams.baseline import MAD_TO_SIGMA, Level
 from sentinel.streams.pace import Pace
 from sentinel.streams.series import Series
@@ -30,7 +41,10 @@ SLOW_PHASES = ("init", "compile", "eval", "checkpoint")
 BAND_ROWS = 5
 TAILS_KEPT = 64
 BAND_SIGMAS = 3.0
-WARNED: tuple[Kind, ...] = (Kind.SPIKE, Kind.DRIFT, Kind.TOO_GOOD, Kind.STRAGGLER, Kind.SLOWDOWN, Kind.STALE_CHECKPOINT)
+HARDWARE_SOURCES = ("nvml", "kernel_log")
+WARNED: tuple[Kind, ...] = (
+    Kind.SPIKE, Kind.DRIFT, Kind.TOO_GOOD, Kind.STRAGGLER, Kind.SLOWDOWN, Kind.STALE_CHECKPOINT, Kind.HARDWARE_WARNING,
+)  # fmt: skip
 DEFAULT_SEVERITY: dict[Kind, Severity] = dict.fromkeys(WARNED, "warning")
 
 
@@ -50,6 +64,7 @@ class Senses:
         self._grace_steps = settings.grace_steps
         self._hang = Hang(settings.hang, holds.get(Kind.HANG, Hold()), severity(Kind.HANG))
         self._own_pace = OwnPace(settings, severity)
+        self._gpu_fault = GpuFault(settings.gpu_fault, severity)
         self._line_s = float("-inf")
         self._stream_gap: str | None = None
         self._attempt: int | None = None
@@ -67,6 +82,7 @@ class Senses:
         self._line_s = self._clock(now_s)
         self._stream_gap = None
         self._hang.begin(attempt, self._clock(now_s))
+        self._gpu_fault.begin(attempt, self._clock(now_s))
 
     def receipt(self, receipt: Receipt, now_s: float) -> None:
         """The trainer's proof: cut, then learn the surviving past, without findings.
@@ -81,6 +97,7 @@ class Senses:
         if self._world_size not in (None, receipt.world_size):
             self._pace.forget()
         self._world_size = self._hang.ranks_expected = receipt.world_size
+        self._gpu_fault.ranks(receipt.world_size)
         history = tuple(reading for reading in receipt.history if reading.step <= receipt.resume_step)
         self._series.seed(history, receipt.resume_step)
         for reading in history:
@@ -141,6 +158,15 @@ class Senses:
         if tail.attempt == self._attempt and (tail.rank in self._tails or len(self._tails) < TAILS_KEPT):
             self._tails[tail.rank] = tail.lines
 
+    def hardware(self, reading: HardwareReading, now_s: float) -> None:
+        """What the machine says of itself; what it means comes with `hardware_tick`."""
+        self._gpu_fault.hear(reading, self._clock(now_s))
+
+    def source(self, reading: SourceReading) -> None:
+        """Who cannot look cannot call anything healthy."""
+        if reading.source in HARDWARE_SOURCES:
+            self._gpu_fault.source(reading.source, reading.ok, reading.reason)
+
     def end_attempt(self) -> None:
         """The attempt's processes are gone: silence is natural from here on."""
         self._hang.end()
@@ -157,7 +183,11 @@ class Senses:
         self._stream_gap = judge_stream_gap(self._hang.furthest_step, newest, steps_per_line, quiet_s, limit_s)
         ranks = self._hang.ranks_expected
         paced = self._own_pace.tick(now_s, newest, ranks, step_time_s, sees_checkpoints=sees_checkpoints)
-        return (hanging, *paced) if hanging is not None else (*paced,)
+        return (self._explained(hanging, now_s), *paced) if hanging is not None else (*paced,)
+
+    def hardware_tick(self, now_s: float) -> tuple[Finding, ...]:
+        """Sick hardware that is certain by now; needs no sight of the trainer."""
+        return self._gpu_fault.tick(self._clock(now_s), self.newest_step)
 
     def exit(self, report: ExitReport, *, finished: bool, stop_requested: bool, now_s: float) -> Ended:
         """Why the attempt ended."""
@@ -166,7 +196,8 @@ class Senses:
         ending = Ending(
             self._attempt, self.newest_step, self._clock(now_s), finished, stop_requested, self._non_finite.onset_step
         )
-        return judge_exit(report, ending, self._severity(Kind.CRASH), self._severity(Kind.NON_FINITE), self._tails)
+        ended = judge_exit(report, ending, self._severity(Kind.CRASH), self._severity(Kind.NON_FINITE), self._tails)
+        return Failed(self._explained(ended.finding, now_s)) if isinstance(ended, Failed) else ended
 
     # How things stand.
 
@@ -225,7 +256,15 @@ class Senses:
             unseen = {d.kind: (Verdict.UNKNOWN, f"the stream is quiet: {self._stream_gap}") for d in by_stream}
         else:
             unseen = {d.kind: d.verdict() for d in by_stream}
-        return unseen | {d.kind: d.verdict() for d in (self._hang, *self._own_pace.all)}
+        return unseen | {d.kind: d.verdict() for d in (self._hang, self._gpu_fault, *self._own_pace.all)}
+
+    def _explained(self, finding: Finding, now_s: float) -> Finding:
+        """A crash or a hang with what the hardware said just before, and the rank that points at where nobody is blamed."""
+        said, rank = self._gpu_fault.explain(self._clock(now_s))
+        if not said or finding.kind is Kind.NON_FINITE:
+            return finding
+        blamed = finding.blamed_rank if finding.blamed_rank is not None else rank
+        return replace(finding, reason=f"{finding.reason}; just before: {said}", blamed_rank=blamed)
 
     def _cut(self, resume_step: int, quiet_until: int = 0) -> None:
         attempt = self._attempt or 0

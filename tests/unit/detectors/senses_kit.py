@@ -132,10 +132,17 @@ class StaleCheckpointConfig:
 
 
 @dataclass(frozen=True)
+class GpuFaultConfig:
+    enabled: bool = True
+    throttle_s: float = 300.0
+
+
+@dataclass(frozen=True)
 class Config:
     non_finite: NonFiniteConfig = NonFiniteConfig()
     spike: SpikeConfig = SpikeConfig()
     hang: HangConfig = HangConfig()
+    gpu_fault: GpuFaultConfig = GpuFaultConfig()
     loss_scale: LossScaleConfig = LossScaleConfig()
     divergence: DivergenceConfig = DivergenceConfig()
     drift: DriftConfig = DriftConfig()
