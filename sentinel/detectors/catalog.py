@@ -15,6 +15,7 @@ from sentinel.detectors.crash import Ended, Ending, judge_exit
 from sentinel.detectors.hang import Hang
 from sentinel.detectors.hold import Hold
 from sentinel.detectors.non_finite import NonFinite
+from sentinel.detectors.onset import KEPT, Dated, date_onset
 from sentinel.detectors.slow import Slow
 from sentinel.detectors.spike import Spike
 from sentinel.model.attempts import ExitReport, SampleRange
@@ -39,12 +40,14 @@ class Senses:
             return severities.get(kind, DEFAULT_SEVERITY.get(kind, "critical"))
 
         self._severity = severity
-        self._series = Series(dict.fromkeys((*settings.spike.metrics, "loss", "grad_norm", "val_loss")))
+        self._series = Series(dict.fromkeys((*settings.spike.metrics, *KEPT)))
         self._pace = Pace()
         self._non_finite = NonFinite(settings.non_finite, severity(Kind.NON_FINITE))
         self._spike = Spike(settings.spike, holds.get(Kind.SPIKE, Hold()), severity(Kind.SPIKE))
         self._slow = Slow(settings, severity)
         self._grace_steps = settings.grace_steps
+        self._lookback_steps = settings.onset_lookback_steps
+        self._cut_step = 0
         self._hang = Hang(settings.hang, holds.get(Kind.HANG, Hold()), severity(Kind.HANG))
         self._attempt: int | None = None
         self._world_size: int | None = None
@@ -171,6 +174,10 @@ class Senses:
         watch = self._spike.watches.get(metric)
         return None if watch is None else watch.pre_breach
 
+    def date_onset(self, finding: Finding) -> Dated | None:
+        """Where the finding's trouble began by the earliest co-signal; None where the finding's own onset stands."""
+        return date_onset(self._series, finding, self._lookback_steps, self._cut_step)
+
     def is_above_band(self, metric: str, pre: Level, ratio: float) -> Verdict:
         """Do the newest `BAND_ROWS` readings stand, by their median, above `pre` by more than ratio and its noise?"""
         rows = self._series.newest(metric, BAND_ROWS)
@@ -189,6 +196,7 @@ class Senses:
     def _cut(self, resume_step: int, quiet_until: int = 0) -> None:
         attempt = self._attempt or 0
         self._series.begin(resume_step)
+        self._cut_step = resume_step
         self._pace.begin()
         self._non_finite.begin(attempt)
         self._spike.begin(attempt, quiet_until=quiet_until)

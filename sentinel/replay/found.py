@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from sentinel.model import facts as f
 from sentinel.model.facts import Fact
 from sentinel.model.findings import Severity
-from sentinel.model.incidents import IncidentState, Outcome
+from sentinel.model.incidents import Incident, IncidentState, Outcome
 from sentinel.replay.curves import Bucket
 
 FOUND_MAX = 10_000  # of one log: beyond it findings are only counted
@@ -88,6 +88,8 @@ class Collector:
             match fact:
                 case f.FindingRecorded():
                     touched.append(self._add(fact))
+                case f.IncidentOpened(incident=incident):
+                    self._dated(incident)
                 case f.RungTaken(incident=number, remedy=remedy) if not IDLE_WORDS.issuperset(remedy.words):
                     touched += self._acted(number, "+".join(remedy.words), step)
                 case f.RungJudged(incident=number, outcome=Outcome.OBSERVED):
@@ -113,6 +115,11 @@ class Collector:
         else:
             self.result.dropped += 1
         return found
+
+    def _dated(self, incident: Incident) -> None:
+        """The finding that opened it is shown with the incident's onset, which another signal may have dated back."""
+        for opener in self._members.get(incident.id, [])[:1]:
+            opener.onset_step, opener.reason = incident.onset_step, incident.reason
 
     def _acted(self, number: int, words: str, step: int) -> list[Found]:
         members = self._members.get(number, [])

@@ -95,19 +95,20 @@ class Series:
         samples = self._rows[self._order[-1]][1]
         return sum(part.end - part.start for part in samples) or None
 
-    def level(self, metric: str, after_step: int, up_to_step: int | None = None) -> Level | None:
-        """Median and MAD of the metric over after_step < step <= up_to_step, clean or not; None without any reading."""
-        values = self._values.get(metric)
-        if values is None:
-            return None
+    def entries(self, metric: str, after_step: int, up_to_step: int | None = None) -> list[tuple[int, float]]:
+        """(step, value) of a tracked metric over after_step < step <= up_to_step, clean or not, oldest first."""
         picked: list[tuple[int, float]] = []
-        for entry in reversed(values):
+        for entry in reversed(self._values.get(metric, ())):
             if entry[0] <= after_step:
                 break
             if up_to_step is None or entry[0] <= up_to_step:
                 picked.append(entry)
         picked.reverse()
-        return measure_level(picked)
+        return picked
+
+    def level(self, metric: str, after_step: int, up_to_step: int | None = None) -> Level | None:
+        """Median and MAD of the metric over after_step < step <= up_to_step, clean or not; None without any reading."""
+        return measure_level(self.entries(metric, after_step, up_to_step))
 
     def newest(self, metric: str, count: int) -> list[tuple[int, float]]:
         """The newest `count` (step, value) of a tracked metric, oldest first."""

@@ -118,6 +118,7 @@ class Config:
     generalisation: GeneralisationConfig = GeneralisationConfig()
     precursor: PrecursorConfig = PrecursorConfig()
     grace_steps: int = 50
+    onset_lookback_steps: int = 500
 
 
 SHORT_RUN = SpikeConfig(window_steps=40, level_steps=10, min_history_steps=50)
