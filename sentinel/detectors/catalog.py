@@ -23,6 +23,7 @@ from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.model.readings import Heartbeat, LogTail, Receipt, StepReading, TrainerNote
 from sentinel.streams.baseline import MAD_TO_SIGMA, Level
 from sentinel.streams.pace import Pace
+from sentinel.streams.rate_jumps import RateJumps
 from sentinel.streams.series import Series
 
 SLOW_PHASES = ("init", "compile", "eval", "checkpoint")
@@ -42,6 +43,7 @@ class Senses:
         self._severity = severity
         self._series = Series(dict.fromkeys((*settings.spike.metrics, *KEPT)))
         self._pace = Pace()
+        self._rate = RateJumps()
         self._non_finite = NonFinite(settings.non_finite, severity(Kind.NON_FINITE))
         self._spike = Spike(settings.spike, holds.get(Kind.SPIKE, Hold()), severity(Kind.SPIKE))
         self._slow = Slow(settings, severity)
@@ -80,6 +82,7 @@ class Senses:
         self._series.seed(history, receipt.resume_step)
         for reading in history:
             self._pace.add(reading.step, reading.time_s)
+            self._rate.take(reading.step, reading.metrics.get("lr", 0.0))
         self._pace.begin()
         overrides = receipt.overrides
         changed = overrides.get("lr_scale") not in (None, 1, 1.0) or overrides.get("clip_norm") is not None
@@ -97,6 +100,11 @@ class Senses:
         now_s = self._clock(now_s)
         self._pace.add(reading.step, reading.time_s)
         self._hang.progress(now_s, step_done=True)
+        rate = reading.metrics.get("lr")
+        if rate is not None:
+            jump = self._rate.take(reading.step, rate)
+            if jump != 1.0:
+                self._cut_level(reading.step, risen=jump > 1.0)
         found = self._non_finite.step(reading, now_s)
         spikes = self._spike.step(reading, covered, now_s)
         slow = self._slow.step(reading, now_s, spiking=self._spike.is_firing)
@@ -114,7 +122,7 @@ class Senses:
         if note.attempt != self._attempt:
             return
         if note.event == "override_applied":
-            self._spike.cut_level()
+            self._cut_level(self.newest_step + 1, risen=False)
         self._hang.progress(self._clock(now_s))
 
     def log_tail(self, tail: LogTail) -> None:
@@ -198,9 +206,19 @@ class Senses:
         self._series.begin(resume_step)
         self._cut_step = resume_step
         self._pace.begin()
+        self._rate.begin()
         self._non_finite.begin(attempt)
         self._spike.begin(attempt, quiet_until=quiet_until)
         self._slow.begin(attempt, quiet_until)
+
+    def _cut_level(self, step: int, *, risen: bool) -> None:
+        """Other settings from this step on: the level may jump. A rate that rose excuses a bump and a new, higher best, as a
+        resume does; after one that fell the loss can only be expected to fall, and the past stays a fair measure."""
+        self._cut_step = max(self._cut_step, step - 1)
+        self._spike.cut_level()
+        if risen:
+            self._spike.be_quiet(step + self._grace_steps)
+            self._slow.cut(step + self._grace_steps)
 
     def _clock(self, now_s: float) -> float:
         """Session time that never runs backwards, whatever the caller's clock does."""

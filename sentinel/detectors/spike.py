@@ -202,6 +202,11 @@ class Spike:
         for watch in self._all:
             watch.baseline.cut_level()
 
+    def be_quiet(self, until: int) -> None:
+        """A bump is usual up to this step: a grace."""
+        for watch in self._all:
+            watch.quiet_until = max(watch.quiet_until, until)
+
     def step(self, reading: StepReading, covered: int, now_s: float) -> list[Finding]:
         found: list[Finding] = []
         for watch in self._all:

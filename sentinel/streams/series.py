@@ -28,7 +28,7 @@ class Series:
         self._order: deque[int] = deque()
         self._rows: dict[int, tuple[float, tuple[SampleRange, ...]]] = {}
         self._values: dict[str, deque[tuple[int, float]]] = {name: deque(maxlen=RING_SIZE) for name in metrics}
-        self._tracked = tuple(self._values.items())
+        self._tracked = tuple((name, values.append) for name, values in self._values.items())
         self._gaps: deque[int] = deque(maxlen=GAPS_KEPT)
         self.newest_step = 0
         self.interval_steps = 1
@@ -41,7 +41,7 @@ class Series:
         self._order.clear()
         self._rows.clear()
         self._gaps.clear()
-        for _, values in self._tracked:
+        for values in self._values.values():
             values.clear()
         self.newest_step = resume_step
         self.interval_steps = 1
@@ -68,10 +68,10 @@ class Series:
         if len(self._order) > RING_SIZE:
             del self._rows[self._order.popleft()]
         get = reading.metrics.get
-        for name, values in self._tracked:
+        for name, keep in self._tracked:
             value = get(name)
             if value is not None:
-                values.append((step, value))
+                keep((step, value))
         self.newest_step = step
         return max(1, min(gap, self.interval_steps))
 
