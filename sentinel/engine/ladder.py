@@ -1,12 +1,12 @@
 """The ladder: a finding becomes an incident, an incident takes the next rung, a rung becomes a plan, or a person is called.
 
-Every path ends in exactly one of: a plan adopted, patience (`wait`), an observation, or giving up. Each says why.
-"""
+Every path ends in exactly one of: a plan adopted, patience (`wait`), an observation, or giving up. Each says why."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from sentinel.engine.causes import DEATHS, Explained, link_of, record_meanwhile
 from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import give_up, is_last_resort, page
 from sentinel.engine.opening import open_incident
@@ -32,13 +32,16 @@ def consider(draft: Draft, finding: Finding) -> None:
     if isinstance(match, NoMatch):
         return draft.dismiss(finding, match.reason)
     drop_live_plan(draft, finding.reason)
+    link = link_of(draft, finding)
     if draft.state.plan is not None or draft.state.giving_up or draft.state.ended:
-        return draft.dismiss(finding, "a recovery is already under way")
+        return record_meanwhile(draft, finding, link)
     owner = owner_of(draft, finding)
     if owner is not None:
         draft.record(f.FindingRecorded(finding, owner.id, f"belongs to incident {owner.id}"))
         return strike_again(draft, owner, finding)
-    incident = open_incident(draft, finding, match.rule.alert, match.rule.playbook)
+    if link and link.joins:
+        return join(draft, finding, link)
+    incident = open_incident(draft, finding, match.rule.alert, match.rule.playbook, link.reason if link else "")
     if not incident.playbook:
         draft.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, f"rule {incident.alert} has no playbook"))
         return None
@@ -59,6 +62,14 @@ def owner_of(draft: Draft, finding: Finding) -> Incident | None:
         elif finding.kind == incident.kind and draft.newest_step <= incident.break_step:
             return incident
     return None
+
+
+def join(draft: Draft, finding: Finding, link: Explained) -> None:
+    """A symptom joins its cause. A death is a turn for the worse; any other symptom was to be expected, and is noted."""
+    draft.record(f.FindingRecorded(finding, link.incident.id, link.reason))
+    if finding.kind in DEATHS:
+        return fail_rung(draft, link.incident.id, f"it got worse: {finding.reason}")
+    return draft.note(f"incident {link.incident.id}", f"{link.reason}: {finding.reason}")
 
 
 def strike_again(draft: Draft, incident: Incident, finding: Finding) -> None:

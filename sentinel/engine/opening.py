@@ -13,7 +13,8 @@ from sentinel.model.incidents import Band, Incident, SampleAnchor
 SLOW_KINDS = frozenset({Kind.DIVERGENCE, Kind.DRIFT, Kind.TOO_GOOD})
 
 
-def open_incident(draft: Draft, finding: Finding, alert: str, playbook: str | None) -> Incident:
+def open_incident(draft: Draft, finding: Finding, alert: str, playbook: str | None, link: str = "") -> Incident:
+    """`link`: what the table of causes says of it, said with its reason."""
     band: Band | None = None
     anchor: SampleAnchor | None = None
     onset, reason = finding.onset_step, finding.reason
@@ -23,6 +24,8 @@ def open_incident(draft: Draft, finding: Finding, alert: str, playbook: str | No
             onset, reason = dated.step, f"{finding.reason}; {dated.reason}"
         band = _band_before(draft, finding, onset, dated.signal if dated is not None else None)
         anchor = _anchor(draft, onset, finding.detected_step)
+    if link:
+        reason = f"{reason}; {link}"
     incident = Incident(
         id=draft.state.next_incident,
         kind=finding.kind,
