@@ -194,8 +194,18 @@ class Senses:
         if rows[-1][1] - rows[-1][1] != 0.0:
             return Verdict.BREACHED
         values = sorted(value if value - value == 0.0 else float("inf") for _, value in rows)
-        top = pre.median + max(ratio * abs(pre.median), BAND_SIGMAS * MAD_TO_SIGMA * pre.mad)
-        return Verdict.BREACHED if values[len(values) // 2] > top else Verdict.HEALTHY
+        return Verdict.BREACHED if values[len(values) // 2] > _top(pre.median, pre.mad, ratio) else Verdict.HEALTHY
+
+    def back_since(self, metric: str, median: float, mad: float, ratio: float, from_step: int) -> int | None:
+        """The first step from `from_step` on since when the metric stands in the band, one odd row forgiven; None when the newest
+        rows do not, or none is kept."""
+        rows, top, back = self._series.entries(metric, from_step - 1), _top(median, mad, ratio), None
+        above = [not value <= top for _, value in rows]
+        for index in range(len(rows) - 1, -1, -1):
+            if above[index] and (index == 0 or above[index - 1]):
+                break
+            back = back if above[index] else rows[index][0]
+        return back
 
     def verdicts(self) -> Mapping[Kind, tuple[Verdict, str]]:
         """Every detector's verdict and reason, for status."""
@@ -224,3 +234,8 @@ class Senses:
         """Session time that never runs backwards, whatever the caller's clock does."""
         self._now_s = max(self._now_s, now_s)
         return self._now_s
+
+
+def _top(median: float, mad: float, ratio: float) -> float:
+    """The upper end of a band, for single rows."""
+    return median + max(ratio * abs(median), BAND_SIGMAS * MAD_TO_SIGMA * mad)
