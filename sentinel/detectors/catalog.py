@@ -9,7 +9,9 @@ Nothing here is decided by the wall: `now_s` is the supervisor's session time an
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
+from sentinel.detectors.bands import back_since, judge_newest, top_of_band
 from sentinel.detectors.contract import DetectorSettings
 from sentinel.detectors.crash import Ended, Ending, judge_exit
 from sentinel.detectors.hang import Hang
@@ -18,19 +20,19 @@ from sentinel.detectors.non_finite import NonFinite
 from sentinel.detectors.onset import KEPT, Dated, date_onset
 from sentinel.detectors.slow import Slow
 from sentinel.detectors.spike import Spike
+from sentinel.detectors.standing import Standing, View, judge_standing, needs_of
 from sentinel.model.attempts import ExitReport, SampleRange
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.model.readings import Heartbeat, LogTail, Receipt, StepReading, TrainerNote
-from sentinel.streams.baseline import MAD_TO_SIGMA, Level
+from sentinel.streams.baseline import Level
 from sentinel.streams.pace import Pace
 from sentinel.streams.rate_jumps import RateJumps
 from sentinel.streams.series import Series
 
 SLOW_PHASES = ("init", "compile", "eval", "checkpoint")
-BAND_ROWS = 5
 TAILS_KEPT = 64
-BAND_SIGMAS = 3.0
 DEFAULT_SEVERITY: dict[Kind, Severity] = {Kind.SPIKE: "warning", Kind.DRIFT: "warning", Kind.TOO_GOOD: "warning"}
+NOT_BLIND: Mapping[str, str] = MappingProxyType({})
 
 
 class Senses:
@@ -41,7 +43,7 @@ class Senses:
             return severities.get(kind, DEFAULT_SEVERITY.get(kind, "critical"))
 
         self._severity = severity
-        self._series = Series(dict.fromkeys((*settings.spike.metrics, *KEPT)))
+        self._series = Series(dict.fromkeys((*settings.spike.metrics, *settings.drift.metrics, *KEPT)))
         self._pace = Pace()
         self._rate = RateJumps()
         self._non_finite = NonFinite(settings.non_finite, severity(Kind.NON_FINITE))
@@ -51,6 +53,7 @@ class Senses:
         self._lookback_steps = settings.onset_lookback_steps
         self._cut_step = 0
         self._hang = Hang(settings.hang, holds.get(Kind.HANG, Hold()), severity(Kind.HANG))
+        self._needs = needs_of(settings)
         self._attempt: int | None = None
         self._world_size: int | None = None
         self._now_s = float("-inf")
@@ -187,29 +190,18 @@ class Senses:
         return date_onset(self._series, finding, self._lookback_steps, self._cut_step)
 
     def is_above_band(self, metric: str, pre: Level, ratio: float) -> Verdict:
-        """Do the newest `BAND_ROWS` readings stand, by their median, above `pre` by more than ratio and its noise?"""
-        rows = self._series.newest(metric, BAND_ROWS)
-        if not rows:
-            return Verdict.UNKNOWN
-        if rows[-1][1] - rows[-1][1] != 0.0:
-            return Verdict.BREACHED
-        values = sorted(value if value - value == 0.0 else float("inf") for _, value in rows)
-        return Verdict.BREACHED if values[len(values) // 2] > _top(pre.median, pre.mad, ratio) else Verdict.HEALTHY
+        """Do the newest rows stand, by their median, above `pre` by more than ratio and its noise?"""
+        return judge_newest(self._series, metric, top_of_band(pre.median, pre.mad, ratio))
 
-    def back_since(self, metric: str, median: float, mad: float, ratio: float, from_step: int) -> int | None:
-        """The first step from `from_step` on since when the metric stands in the band, one odd row forgiven; None when the newest
-        rows do not, or none is kept."""
-        rows, top, back = self._series.entries(metric, from_step - 1), _top(median, mad, ratio), None
-        above = [not value <= top for _, value in rows]
-        for index in range(len(rows) - 1, -1, -1):
-            if above[index] and (index == 0 or above[index - 1]):
-                break
-            back = back if above[index] else rows[index][0]
-        return back
+    def back_since(self, metric: str, top: float, from_step: int) -> int | None:
+        """Since when the metric stands below `top` again; None when it does not."""
+        return back_since(self._series, metric, top, from_step)
 
-    def verdicts(self) -> Mapping[Kind, tuple[Verdict, str]]:
-        """Every detector's verdict and reason, for status."""
-        return {d.kind: d.verdict() for d in (self._non_finite, self._spike, self._hang, *self._slow.all)}
+    def verdicts(self, blind: Mapping[str, str] = NOT_BLIND) -> Standing:
+        """Every detector's verdict and reason, for status. `blind`: reason by source that cannot be seen."""
+        hang = self._hang
+        view = View(self._series, blind, hang.is_alive, hang.has_beats, self._slow.quiet_until, self._needs)
+        return judge_standing((self._non_finite, self._spike, hang, *self._slow.all), view)
 
     def _cut(self, resume_step: int, quiet_until: int = 0) -> None:
         attempt = self._attempt or 0
@@ -234,8 +226,3 @@ class Senses:
         """Session time that never runs backwards, whatever the caller's clock does."""
         self._now_s = max(self._now_s, now_s)
         return self._now_s
-
-
-def _top(median: float, mad: float, ratio: float) -> float:
-    """The upper end of a band, for single rows."""
-    return median + max(ratio * abs(median), BAND_SIGMAS * MAD_TO_SIGMA * mad)

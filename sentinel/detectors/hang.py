@@ -170,6 +170,15 @@ class Hang:
             value=round(judged.silent_s, 3), baseline=judged.limit_s, blamed_rank=judged.blamed_rank,
         )  # fmt: skip
 
+    @property
+    def is_alive(self) -> bool:
+        """Does an attempt run, as far as was told?"""
+        return self._alive
+
+    @property
+    def has_beats(self) -> bool:
+        return bool(self._beats)
+
     def verdict(self) -> tuple[Verdict, str]:
         if not self._settings.enabled:
             return Verdict.UNKNOWN, "switched off by policy"

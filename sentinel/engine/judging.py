@@ -6,6 +6,7 @@ steps, so that a restarted supervisor that reads the stream again says the same.
 
 from __future__ import annotations
 
+from sentinel.detectors.bands import top_of_band
 from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import page
 from sentinel.engine.ladder import fail_rung
@@ -132,7 +133,7 @@ def _back_since(draft: Draft, incident: Incident) -> int | None:
     if band is None or onset is None:
         return None
     ratio = draft.policy.spec.probation.recovered_when.ratio
-    return draft.senses.back_since(band.metric, band.median, band.mad, ratio, onset)
+    return draft.senses.back_since(band.metric, top_of_band(band.median, band.mad, ratio), onset)
 
 
 def recover(draft: Draft, incident: Incident, reason: str, benign: bool | None = None, back_step: int | None = None) -> None:

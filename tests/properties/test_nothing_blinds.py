@@ -37,6 +37,7 @@ LATE_STEPS = {  # how much later a disturbance may let it be found; slow detecto
 kinds = pytest.mark.parametrize("kind", list(FAULTS), ids=str)
 seeds = st.integers(0, 500)
 places = st.integers(350, FAULT - 60)
+no_numbers = st.sampled_from([math.nan, math.inf, -math.inf])
 few = settings(max_examples=8, deadline=None, print_blob=True)
 
 
@@ -73,7 +74,7 @@ def with_row(rows: Rows, step: int, **changed: float) -> list[StepReading]:
 
 @kinds
 @few
-@given(seeds, places, st.sampled_from([math.nan, math.inf, -math.inf]), st.sampled_from(["loss", "grad_norm", "loss_scale", "lr"]))
+@given(seeds, places, no_numbers, st.sampled_from(["loss", "grad_norm", "loss_scale", "lr"]))
 def test_one_value_that_is_no_number(kind: Kind, seed: int, place: int, value: float, metric: str) -> None:
     found = feed(make_senses(), with_row(rows_of(kind, seed), place, **{metric: value}))
     judge(kind, seed, found, is_told=kind is Kind.NON_FINITE)
