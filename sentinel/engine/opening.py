@@ -21,7 +21,10 @@ def open_incident(draft: Draft, finding: Finding, alert: str, playbook: str | No
     if finding.kind in NUMERIC_KINDS:
         dated = draft.senses.date_onset(finding)
         if dated is not None:
-            onset, reason = dated.step, f"{finding.reason}; {dated.reason}"
+            onset = _within_reach(draft, finding, dated.step)
+            reason = f"{finding.reason}; {dated.reason}"
+            if onset != dated.step:
+                reason += f"; taken as {onset}, because no checkpoint is older than step {onset - 1}"
         band = _band_before(draft, finding, onset, dated.signal if dated is not None else None)
         anchor = _anchor(draft, onset, finding.detected_step)
     if link:
@@ -47,6 +50,14 @@ def open_incident(draft: Draft, finding: Finding, alert: str, playbook: str | No
     draft.record(f.FindingRecorded(finding, incident.id, f"rule {alert}"))
     draft.record(f.IncidentOpened(incident))
     return incident
+
+
+def _within_reach(draft: Draft, finding: Finding, dated_step: int) -> int:
+    """A date must not cost the run: where the only checkpoints before the alarm's own onset are younger than the date, the
+    oldest of them counts as clean. A start from scratch is for a person to choose."""
+    own = finding.onset_step if finding.onset_step is not None else finding.detected_step
+    clean = [c.step for c in draft.state.checkpoints if not c.condemned and c.step < own]
+    return min(clean) + 1 if clean and min(clean) >= dated_step else dated_step
 
 
 def _visible_s(draft: Draft, finding: Finding) -> float:

@@ -6,13 +6,13 @@ from sentinel.model import facts as f
 from tests.builders import BATCH, Bench
 
 
-def dated() -> Bench:
+def dated(*saved: int) -> Bench:
     """The activation norm doubles at 81, the loss spikes at 101."""
     bench = Bench().launched()
     for step in range(1, 103):
         norm = (2.0 if step >= 81 else 1.0) * (1.0 + 0.01 * (step % 5))
         bench.step(step, 8.0 if step >= 101 else None, activation_norm=norm)
-        if step in (50, 70, 90):
+        if step in (saved or (50, 70, 90)):
             bench.checkpoint(step)
     return bench
 
@@ -37,3 +37,15 @@ def test_the_finding_and_its_key_stay_and_a_restart_finds_nothing_new() -> None:
     bench.die()
     assert bench.of(f.FindingRecorded) == recorded
     assert [i.onset_step for i in bench.state.incidents] == [81]
+
+
+def test_a_date_before_every_checkpoint_does_not_throw_the_run_away() -> None:
+    bench = dated(90, 95)
+    assert bench.incident.onset_step == 91
+    assert bench.incident.reason.endswith("taken as 91, because no checkpoint is older than step 90")
+    bench.steps(103, 110, loss=8.0)
+    assert bench.resumed_from == 90
+
+
+def test_without_any_checkpoint_the_date_stands() -> None:
+    assert dated(102).incident.onset_step == 81
