@@ -230,3 +230,8 @@ class DetectorSettings(Protocol):
     def grace_steps(self) -> int:
         """Steps after a resume in which a bump is usual."""
         ...
+
+    @property
+    def onset_lookback_steps(self) -> int:
+        """How far before an alarm its onset may be dated back by another signal."""
+        ...

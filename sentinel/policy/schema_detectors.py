@@ -138,3 +138,5 @@ class Detectors(Model):
     stale_checkpoint: Annotated[StaleCheckpointSettings, BeforeValidator(_switch)] = _switched("training is not being saved")
     grace_steps: Steps = written("50 steps", alias="grace")
     """Steps after a resume in which a bump is usual: only a tall one is an alarm. Never for values that are no number."""
+    onset_lookback_steps: Steps = written("500 steps", alias="onset_lookback")
+    """How far before an alarm its onset may be dated back by another signal: what is rolled back and skipped grows with it."""

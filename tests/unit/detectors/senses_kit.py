@@ -154,6 +154,7 @@ class Config:
     straggler: StragglerConfig = StragglerConfig()
     stale_checkpoint: StaleCheckpointConfig = StaleCheckpointConfig()
     grace_steps: int = 50
+    onset_lookback_steps: int = 500
 
 
 SHORT_RUN = SpikeConfig(window_steps=40, level_steps=10, min_history_steps=50)
