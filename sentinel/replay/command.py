@@ -17,7 +17,7 @@ from sentinel.replay.follow import follow_logs
 from sentinel.replay.found import Found, Result
 from sentinel.replay.many import Log, find_logs, replay_many
 from sentinel.telemetry.log_formats import FORMATS
-from sentinel.view.replay_table import Progress, describe_found, print_table
+from sentinel.view.replay_table import Progress, count_words, describe_found, print_table, sum_up
 from sentinel.view.run_svg import Mark, draw_run
 
 EXIT_OK, EXIT_UNREADABLE = 0, 1
@@ -81,15 +81,19 @@ def _follow(request: Request, policy: Policy) -> int:
         if request.as_json:
             _print_json(result, unique)
             return
+        bell = "\a" if sys.stdout.isatty() else ""
         for one in unique:
             if one.severity != "info":
-                print(describe_found(one.document(result.file)), flush=True)
+                print(bell + describe_found(one.document(result.file)), flush=True)
 
     def say(sentence: str) -> None:
         print(sentence, file=sys.stderr, flush=True)
 
-    followed = follow_logs(request.paths, policy, request.format, SystemClock(), tell, say)
-    return EXIT_OK if followed else EXIT_UNREADABLE
+    results, followed = follow_logs(request.paths, policy, request.format, SystemClock(), tell, say)
+    if not followed:
+        return EXIT_UNREADABLE
+    (say if request.as_json else print)(sum_up([_summary(result) for result in results if result.rows]))
+    return EXIT_OK
 
 
 def _print_json(result: Result, found: list[Found]) -> None:
@@ -102,6 +106,11 @@ def _print_troubles(result: Result, prefix: str) -> None:
         print(prefix + result.error, file=sys.stderr)
     if result.damaged:
         print(f"{result.file}: {result.damaged} damaged, left out; the first: {result.first_damage}", file=sys.stderr)
+    if result.remark:
+        print(f"{result.file}: {result.remark}", file=sys.stderr)
+    if result.repeated:
+        again = f"{count_words(result.repeated, 'row')} of steps already there (several ranks in one log?)"
+        print(f"{result.file}: {again}: passed over", file=sys.stderr)
     if not result.error and not result.rows:
         print(f"{result.file}: not one step in it", file=sys.stderr)
     if result.dropped:

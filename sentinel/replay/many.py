@@ -36,13 +36,20 @@ def find_logs(paths: Iterable[Path]) -> list[Log]:
     """The logs behind the arguments, in their order, each once."""
     found: dict[Path, Log] = {}
     for path in paths:
-        if not path.is_dir():
+        if not _is_folder(path):
             found.setdefault(path, Log(path, str(path), asked=True))
             continue
         inside = list(_walk(path))
         for one in inside or [path]:
             found.setdefault(one, Log(one, str(one), asked=not inside))
     return list(found.values())
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False  # whoever opens it says why
 
 
 def _walk(root: Path) -> Iterator[Path]:
@@ -53,7 +60,7 @@ def _walk(root: Path) -> Iterator[Path]:
         if event_files(here):
             yield here
         for name in sorted(names):
-            if name.endswith(ENDINGS) or name == "trainer_state.json":
+            if name.removesuffix(".gz").endswith(ENDINGS) or name == "trainer_state.json":
                 yield here / name
                 count += 1
                 if count >= FILES_MAX:

@@ -11,6 +11,7 @@ with the surviving past, as telemetry does for a live run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from sentinel.engine import Engine
@@ -49,7 +50,7 @@ class Replay:
         for reading in self._rewind.follow(readings):
             if isinstance(reading, Receipt):
                 self._now_s = now_s
-                self._tell(reading)
+                self._relaunched(reading)
                 continue
             rows += 1
             time_s = reading.time_s
@@ -62,8 +63,13 @@ class Replay:
             if result.first_step is None:
                 result.first_step = reading.step
             result.last_step = reading.step
-        self._now_s, result.rows = now_s, rows
+        self._now_s, result.rows, result.repeated = now_s, rows, self._rewind.repeated
         return touched
+
+    def _relaunched(self, receipt: Receipt) -> None:
+        """Findings are known by attempt and step, and here all is one attempt: what comes at a step that comes again is new."""
+        self._engine.state = replace(self._engine.state, findings=())
+        self._tell(receipt)
 
     def _tell(self, event: Event) -> None:
         self._confirm(self._engine.handle(self._now_s, event))
@@ -86,7 +92,7 @@ def replay_file(path: Path, policy: Policy, format: str = "auto", file: str | No
         replay = Replay(result, policy)
         readings = read_to_end(reader)
         replay.read(_drawn(readings, result) if draw else readings)
-        result.damaged, result.first_damage = reader.damaged, reader.first_damage
+        result.damaged, result.first_damage, result.remark = reader.damaged, reader.first_damage, reader.remark
     except SentinelError as error:
         result.error = error.message
         result.unrecognised = isinstance(error, UnreadableLog)

@@ -5,7 +5,8 @@
 
 Where a loss is NaN several forks leave the field out: then the metric is absent, which `non_finite` notices, and nothing is
 invented here. `number of skipped iterations` becomes `skipped`, `number of nan iterations` becomes `nan_iterations` and counts as
-skipped as well, for such an update was not applied. Prefixes (ranks, times, log levels) and every other line are passed over.
+skipped as well, for such an update was not applied. Prefixes (times, log levels) and every other line are passed over;
+where ranks stand in front, one rank is listened to.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import re
 from sentinel.model.readings import StepReading
 from sentinel.telemetry.log_reader import ATTEMPT
 from sentinel.telemetry.metric_names import canonical
+from sentinel.telemetry.ranks import Speaker
 from sentinel.telemetry.stream_lines import LARGEST_INT
 
 _ITERATION = re.compile(rb"(?:^|[\s|:\]])iteration:?\s+(\d{1,16})\s*/\s*\d+\s*\|")
 _NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)\b", re.IGNORECASE)
-_NO_METRIC = frozenset({"consumed samples", "consumed tokens", "global batch size"})
+_NO_METRIC = frozenset({"global batch size"})
+_CONSUMED = {"consumed samples": "consumed_samples", "consumed tokens": "consumed_tokens"}
 _ELAPSED = "elapsed time per iteration (ms)"
 NAMES_MAX = 4096
 _SKIPPED = "number of skipped iterations"
@@ -34,12 +37,17 @@ class MegatronLines:
         self._elapsed_s = 0.0
         self._last_step: int | None = None
         self._names: dict[bytes, str] = {}
+        self._speaker = Speaker()
+
+    @property
+    def remark(self) -> str:
+        return "several ranks print into it; the first of them is listened to" if self._speaker.passed_over else ""
 
     def __call__(self, line: bytes) -> StepReading | None:
         if b"iteration" not in line:
             return None
         found = _ITERATION.search(line)
-        if found is None:
+        if found is None or (found.start() > 1 and self._speaker.is_other(line)):
             return None
         step = int(found[1])
         if step >= LARGEST_INT:
@@ -85,7 +93,7 @@ class MegatronLines:
     def _learn_name(self, name: bytes) -> str:
         """Empty for what is no metric."""
         plain = " ".join(name.decode(errors="replace").lower().split())
-        known = "" if plain in _NO_METRIC else canonical(plain)
+        known = "" if plain in _NO_METRIC else _CONSUMED.get(plain) or canonical(plain)
         if len(self._names) < NAMES_MAX:
             self._names[name] = known
         return known

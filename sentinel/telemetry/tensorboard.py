@@ -155,6 +155,7 @@ class EventLog:
         self.path = path
         self.damaged = 0
         self.first_damage = ""
+        self.remark = ""
         self.has_more = False
         self._fast = FastScalars()
         self._files: dict[Path, EventFile] = {}
@@ -168,8 +169,14 @@ class EventLog:
             for path in event_files(self.path):
                 if path not in self._files:
                     self._files[path] = EventFile(path, self._fast)
-        for file in self._files.values():
-            scalars = file.poll()
+        for file in tuple(self._files.values()):
+            try:
+                scalars = file.poll()
+            except FileNotFoundError:
+                if len(self._files) == 1:
+                    raise
+                del self._files[file.path]  # removed by somebody; the others go on
+                continue
             self._note_damage(file)
             self._gather(scalars, out)
             if file.has_more:
