@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sentinel.detectors.behind_reference import BehindReference, Reference
 from sentinel.detectors.contract import DetectorSettings
 from sentinel.detectors.crash import Ended, Ending, judge_exit
 from sentinel.detectors.hang import Hang
@@ -28,13 +29,20 @@ SLOW_PHASES = ("init", "compile", "eval", "checkpoint")
 BAND_ROWS = 5
 TAILS_KEPT = 64
 BAND_SIGMAS = 3.0
-DEFAULT_SEVERITY: dict[Kind, Severity] = {Kind.SPIKE: "warning", Kind.DRIFT: "warning", Kind.TOO_GOOD: "warning"}
+WARNINGS = (Kind.SPIKE, Kind.DRIFT, Kind.TOO_GOOD, Kind.BEHIND_REFERENCE)
+DEFAULT_SEVERITY: dict[Kind, Severity] = dict.fromkeys(WARNINGS, "warning")
 
 
 class Senses:
     """What the engine senses a run with. Pure: the same calls give the same answers."""
 
-    def __init__(self, settings: DetectorSettings, holds: Mapping[Kind, Hold], severities: Mapping[Kind, Severity]) -> None:
+    def __init__(
+        self,
+        settings: DetectorSettings,
+        holds: Mapping[Kind, Hold],
+        severities: Mapping[Kind, Severity],
+        reference: Reference | None = None,
+    ) -> None:
         def severity(kind: Kind) -> Severity:
             return severities.get(kind, DEFAULT_SEVERITY.get(kind, "critical"))
 
@@ -44,6 +52,8 @@ class Senses:
         self._non_finite = NonFinite(settings.non_finite, severity(Kind.NON_FINITE))
         self._spike = Spike(settings.spike, holds.get(Kind.SPIKE, Hold()), severity(Kind.SPIKE))
         self._slow = Slow(settings, severity)
+        self._behind = BehindReference(settings.behind_reference, severity(Kind.BEHIND_REFERENCE), reference)
+        self._compares = reference is not None
         self._grace_steps = settings.grace_steps
         self._hang = Hang(settings.hang, holds.get(Kind.HANG, Hold()), severity(Kind.HANG))
         self._attempt: int | None = None
@@ -82,6 +92,8 @@ class Senses:
         changed = overrides.get("lr_scale") not in (None, 1, 1.0) or overrides.get("clip_norm") is not None
         self._spike.seed(history, settings_changed=changed)
         self._slow.seed(history, receipt.resume_step)
+        self._behind.begin(receipt.attempt, receipt.tokens_per_step)
+        self._behind.seed(history)
         self._hang.progress(self._clock(now_s))
 
     def step(self, reading: StepReading, now_s: float) -> tuple[Finding, ...]:
@@ -97,6 +109,8 @@ class Senses:
         found = self._non_finite.step(reading, now_s)
         spikes = self._spike.step(reading, covered, now_s)
         slow = self._slow.step(reading, now_s, spiking=self._spike.is_firing)
+        if self._compares:
+            slow += self._behind.step(reading, now_s)
         return (*found, *spikes, *slow) if found or spikes or slow else ()
 
     def heartbeat(self, beat: Heartbeat, now_s: float) -> None:
@@ -184,7 +198,7 @@ class Senses:
 
     def verdicts(self) -> Mapping[Kind, tuple[Verdict, str]]:
         """Every detector's verdict and reason, for status."""
-        return {d.kind: d.verdict() for d in (self._non_finite, self._spike, self._hang, *self._slow.all)}
+        return {d.kind: d.verdict() for d in (self._non_finite, self._spike, self._hang, *self._slow.all, self._behind)}
 
     def _cut(self, resume_step: int, quiet_until: int = 0) -> None:
         attempt = self._attempt or 0
@@ -193,6 +207,7 @@ class Senses:
         self._non_finite.begin(attempt)
         self._spike.begin(attempt, quiet_until=quiet_until)
         self._slow.begin(attempt, quiet_until)
+        self._behind.begin(attempt)
 
     def _clock(self, now_s: float) -> float:
         """Session time that never runs backwards, whatever the caller's clock does."""

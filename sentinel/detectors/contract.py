@@ -149,6 +149,17 @@ class PrecursorSettings(Protocol):
     def jump(self) -> float: ...
 
 
+class BehindReferenceSettings(Protocol):
+    @property
+    def enabled(self) -> bool: ...
+    @property
+    def ratio(self) -> float: ...
+    @property
+    def absolute(self) -> float: ...
+    @property
+    def min_history_steps(self) -> int: ...
+
+
 class DetectorSettings(Protocol):
     """`spec.detectors` of a policy."""
 
@@ -172,6 +183,8 @@ class DetectorSettings(Protocol):
     def generalisation(self) -> GeneralisationSettings: ...
     @property
     def precursor(self) -> PrecursorSettings: ...
+    @property
+    def behind_reference(self) -> BehindReferenceSettings: ...
     @property
     def grace_steps(self) -> int:
         """Steps after a resume in which a bump is usual."""

@@ -20,6 +20,7 @@ _DETECTOR_OF: dict[FindingKind, str] = {
     "non_finite": "non_finite", "spike": "spike", "hang": "hang", "crash": "crash", "broken_job": "crash",
     "loss_scale_collapse": "loss_scale", "divergence": "divergence", "drift": "drift", "too_good": "too_good",
     "plateau": "plateau", "generalisation": "generalisation", "precursor": "precursor",
+    "behind_reference": "behind_reference",
 }  # fmt: skip
 _ONLY_TELLS: frozenset[FindingKind] = frozenset({"plateau", "generalisation", "precursor"})  # info, with or without a rule
 _ALWAYS: frozenset[FindingKind] = frozenset({"override_mismatch"})
@@ -85,7 +86,8 @@ def _check_treatment(path: str, rule: Rule, spec: Spec) -> Iterator[Problem]:
 def _check_detectors(spec: Spec) -> Iterator[Problem]:
     ruled = {rule.on for rule in spec.rules}
     for kind, detector in _DETECTOR_OF.items():
-        if getattr(spec.detectors, detector).enabled and kind not in ruled and kind not in _ONLY_TELLS:
+        asked = kind != "behind_reference" or spec.detectors.behind_reference.reference is not None
+        if getattr(spec.detectors, detector).enabled and kind not in ruled and kind not in _ONLY_TELLS and asked:
             message = f"no rule is on '{kind}': what the detector finds is recorded, and nothing is done"
             yield Problem("spec.rules", message, f"add a rule on {kind}, or switch the detector '{detector}' off", "warning")
     spike = spec.detectors.spike

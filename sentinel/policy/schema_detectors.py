@@ -21,6 +21,7 @@ from sentinel.policy.schema_fields import (
     written,
 )
 from sentinel.policy.schema_slow_detectors import (
+    BehindReferenceSettings,
     DivergenceSettings,
     DriftSettings,
     GeneralisationSettings,
@@ -125,5 +126,6 @@ class Detectors(Model):
     plateau: Annotated[PlateauSettings, BeforeValidator(_switch)] = _switched("the loss has stopped falling")
     generalisation: Annotated[GeneralisationSettings, BeforeValidator(_switch)] = _switched("validation loss rises alone")
     precursor: Annotated[PrecursorSettings, BeforeValidator(_switch)] = _switched("what often goes before a spike")
+    behind_reference: Annotated[BehindReferenceSettings, BeforeValidator(_switch)] = _switched("above a recorded run's loss")
     grace_steps: Steps = written("50 steps", alias="grace")
     """Steps after a resume in which a bump is usual: only a tall one is an alarm. Never for values that are no number."""

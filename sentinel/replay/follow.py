@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from sentinel.clock import Clock
+from sentinel.detectors.behind_reference import Reference
 from sentinel.policy.schema import Policy
 from sentinel.replay.found import Found, Result
 from sentinel.replay.many import Log, find_logs
@@ -36,7 +37,7 @@ Say = Callable[[str], None]
 class Followed:
     """One log: opened when there is something in it."""
 
-    def __init__(self, log: Log, policy: Policy, format: str, say: Say) -> None:
+    def __init__(self, log: Log, policy: Policy, format: str, say: Say, reference: Reference | None = None) -> None:
         self.log = log
         self.result = Result(log.file)
         self.is_hopeless = False  # it is there, and no log
@@ -47,7 +48,7 @@ class Followed:
         self._remark = ""
         self._looked: tuple[int, int] | None = None  # size and change of the file that was not recognised
         self._reader: LogReader | None = None
-        self._replay = Replay(self.result, policy)
+        self._replay = Replay(self.result, policy, reference)
 
     def poll(self, now_s: float) -> Iterator[list[Found]]:
         """What is new, batch by batch. Never raises for what stands in the file."""
@@ -106,7 +107,13 @@ class Followed:
 
 
 def follow_logs(
-    paths: tuple[Path, ...], policy: Policy, format: str, clock: Clock, tell: Tell, say: Say
+    paths: tuple[Path, ...],
+    policy: Policy,
+    format: str,
+    clock: Clock,
+    tell: Tell,
+    say: Say,
+    reference: Reference | None = None,
 ) -> tuple[list[Result], bool]:
     """Until SIGINT or SIGTERM. What was followed, and False when there was nothing that could ever be."""
     followed: dict[Path, Followed] = {}
@@ -114,7 +121,7 @@ def follow_logs(
         polls = 0
         while not stop.is_set():
             if polls % LOOK_AROUND_POLLS == 0:
-                _look_around(followed, paths, lambda log: Followed(log, policy, format, say))
+                _look_around(followed, paths, lambda log: Followed(log, policy, format, say, reference))
             polls += 1
             for one in followed.values():
                 for found in one.poll(clock.now_s()):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
+from sentinel.detectors.behind_reference import Reference
 from sentinel.policy.schema import Policy
 from sentinel.replay.found import Result
 from sentinel.replay.one import replay_file
@@ -68,17 +69,25 @@ def _walk(root: Path) -> Iterator[Path]:
 
 
 def replay_many(
-    logs: list[Log], policy: Policy, format: str = "auto", *, draw: bool = False, done: Callable[[], None] = lambda: None
+    logs: list[Log],
+    policy: Policy,
+    format: str = "auto",
+    *,
+    draw: bool = False,
+    reference: Reference | None = None,
+    done: Callable[[], None] = lambda: None,
 ) -> Iterator[Result]:
     """Results in the order of `logs`, each as soon as those before it are there. `done` is called as each is finished."""
     count = min(len(logs), len(os.sched_getaffinity(0)))
     if count <= 1:
         for log in logs:
-            result = replay_file(log.path, policy, format, log.file, draw)
+            result = replay_file(log.path, policy, format, log.file, draw, reference)
             done()
             yield result
         return
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_begin, initargs=(policy, format, draw)) as pool:
+    with ProcessPoolExecutor(
+        count, mp_context=get_context("spawn"), initializer=_begin, initargs=(policy, format, draw, reference)
+    ) as pool:
         futures = [pool.submit(_one, log) for log in logs]
         for future in futures:
             future.add_done_callback(lambda _: done())
@@ -99,15 +108,16 @@ def _result_of(log: Log, future: Future[Result]) -> Result:
 _policy: Policy | None = None
 _format = "auto"
 _draw = False
+_reference: Reference | None = None
 
 
-def _begin(policy: Policy, format: str, draw: bool) -> None:
+def _begin(policy: Policy, format: str, draw: bool, reference: Reference | None) -> None:
     """In the new process: what is the same for every log of it."""
-    global _policy, _format, _draw
+    global _policy, _format, _draw, _reference
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # interrupted: the parent says so, once
-    _policy, _format, _draw = policy, format, draw
+    _policy, _format, _draw, _reference = policy, format, draw, reference
 
 
 def _one(log: Log) -> Result:
     assert _policy is not None, "the process was not begun"
-    return replay_file(log.path, _policy, _format, log.file, _draw)
+    return replay_file(log.path, _policy, _format, log.file, _draw, _reference)

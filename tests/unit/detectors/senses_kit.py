@@ -106,6 +106,14 @@ class PrecursorConfig:
 
 
 @dataclass(frozen=True)
+class BehindReferenceConfig:
+    enabled: bool = True
+    ratio: float = 0.1
+    absolute: float = 0.1
+    min_history_steps: int = 200
+
+
+@dataclass(frozen=True)
 class Config:
     non_finite: NonFiniteConfig = NonFiniteConfig()
     spike: SpikeConfig = SpikeConfig()
@@ -117,6 +125,7 @@ class Config:
     plateau: PlateauConfig = PlateauConfig()
     generalisation: GeneralisationConfig = GeneralisationConfig()
     precursor: PrecursorConfig = PrecursorConfig()
+    behind_reference: BehindReferenceConfig = BehindReferenceConfig()
     grace_steps: int = 50
 
 
