@@ -1,9 +1,10 @@
 """behind_reference: the loss stands above a recorded run's at the same place, and does not catch up.
 
-Sees: a level (median of the last 25 samples) above the reference's by `ratio` and by `absolute` for 100 samples in a row (30 where
-they stand for 500 steps), while the gap does not close by a tenth. Does not see: the first `min_history` steps, and what lies before the reference's first point or
-beyond its last. Places are compared in tokens where both runs tell them, else in samples, else in steps, never one against
-another; which it is stands in every reason. By steps only runs of one batch size can be compared.
+Sees: a level (median of the last 25 samples) above the reference's by `ratio` and by `absolute` for 100 samples in a row (30
+where they stand for 500 steps), while the gap does not close by a tenth. Does not see: the first `min_history` steps, and what
+lies before the reference's first point or beyond its last. Places are compared in tokens where both runs tell them, else in
+samples, else in steps, never one against another; which it is stands in every reason. By steps only runs of one batch size can
+be compared.
 
 Source: BLOOM's 104B stood at 6.3 where the 13B had 4.5 at the same tokens, and nobody was alarmed (BigScience's chronicles, tr8).
 The constants are Sentinel's own judgement: 10 % is a quarter of that gap, and several times what seeds of one model differ by.

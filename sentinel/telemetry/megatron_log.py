@@ -26,6 +26,7 @@ _NO_METRIC = frozenset({"global batch size"})
 _CONSUMED = {"consumed samples": "consumed_samples", "consumed tokens": "consumed_tokens"}
 _ELAPSED = "elapsed time per iteration (ms)"
 NAMES_MAX = 4096
+LAYOUT_BYTES_MAX = 8192
 _SKIPPED = "number of skipped iterations"
 _NAN = "number of nan iterations"
 
@@ -38,6 +39,9 @@ class MegatronLines:
         self._last_step: int | None = None
         self._names: dict[bytes, str] = {}
         self._speaker = Speaker()
+        self._layout: re.Pattern[bytes] | None = None  # of the line before: nearly every line has the same fields
+        self._layout_names: tuple[str, ...] = ()
+        self._shape = b""
 
     @property
     def remark(self) -> str:
@@ -68,27 +72,44 @@ class MegatronLines:
         return StepReading(ATTEMPT, step, self._elapsed_s, (), fields)
 
     def _fields(self, rest: bytes) -> dict[str, float]:
+        same = self._layout.fullmatch(rest) if self._layout is not None else None
+        if same is not None:
+            try:
+                return dict(zip(self._layout_names, map(float, same.groups()), strict=True))
+            except ValueError:
+                pass  # a number with something behind it
+        return self._fields_one_by_one(rest)
+
+    def _fields_one_by_one(self, rest: bytes) -> dict[str, float]:
         fields: dict[str, float] = {}
         names = self._names
+        shape: list[bytes] = []
         for part in rest.split(b"|"):
             name, colon, text = part.rpartition(b":")
-            if not colon:
-                continue
-            known = names.get(name)
+            known = names.get(name) if colon else ""
             if known is None:
                 known = self._learn_name(name)
-            if not known:
+            is_field = bool(known) and known not in fields
+            shape.append(re.escape(name) + (b":([^|:]*)" if is_field else colon + b"[^|:]*"))
+            if not is_field:
                 continue
             try:
                 value = float(text)
             except ValueError:
                 number = _NUMBER.match(text.strip())
                 if number is None:
+                    shape.append(b"$^")  # this field is no number here: the next line may have one
                     continue
                 value = float(number[0])
-            if known not in fields:
-                fields[known] = value
+            fields[known] = value
+        self._learn_layout(b"[|]".join(shape), tuple(fields))
         return fields
+
+    def _learn_layout(self, shape: bytes, names: tuple[str, ...]) -> None:
+        """Two lines of one shape, and the third is read in one go."""
+        if shape == self._shape and len(shape) < LAYOUT_BYTES_MAX:
+            self._layout, self._layout_names = re.compile(shape), names
+        self._shape = shape
 
     def _learn_name(self, name: bytes) -> str:
         """Empty for what is no metric."""

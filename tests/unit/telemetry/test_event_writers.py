@@ -78,6 +78,6 @@ def test_the_files_of_several_writers_in_one_place_are_read_oldest_first(tmp_pat
 def test_pictures_of_megabytes_are_passed_over(tmp_path: Path) -> None:
     picture = record(event(2, part(1, part(1, b"image") + part(4, bytes(3_000_000)))))
     path = tmp_path / "events.out.tfevents.1.host"
-    path.write_bytes(file_version() + scalar(1, "loss", 1.0) + picture + scalar(2, "loss", 2.0) + picture + scalar(3, "loss", 3.0))
+    path.write_bytes(file_version() + b"".join(scalar(step, "loss", float(step)) + picture for step in (1, 2, 3)))
     rows, reader = read(path)
     assert (reader.damaged, [row.metrics["loss"] for row in rows]) == (0, [1.0, 2.0, 3.0])

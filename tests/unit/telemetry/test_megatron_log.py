@@ -59,6 +59,27 @@ def test_of_several_ranks_one_is_listened_to(rank: bytes) -> None:
     assert "several ranks" in parse.remark
 
 
+def test_lines_read_in_one_go_say_what_lines_read_field_by_field_say() -> None:
+    """The layout of one line is used for the next: fields that come, go, repeat, or are no number must not be mixed up."""
+    head = b" iteration %d/ 99 | "
+    rests = [
+        b"lm loss: 2.5 | grad norm: 0.5 | x: ok |",
+        b"lm loss: 2.5 | grad norm: 0.5 | x: 7 |",
+        b"lm loss: nan | grad norm: 0.6 (big) | x: 7 |",
+        b"grad norm: 0.5 | lm loss: 2.5 | x: 7 |",
+        b"grad norm: 0.5 | x: 7 |",
+        b"lm loss: 2.5 | lm loss: 9.5 | grad norm: 0.5 |",
+        b"lm loss: 2.5 | grad norm: 0.5 | x: 7 | and: so on",
+        b"lm loss: 2.5 | grad no",
+    ]
+    parse = MegatronLines()
+    for step, rest in enumerate([rest for order in (rests, rests[::-1]) for rest in order for _ in range(4)], 1):
+        alone, among = MegatronLines()(head % step + rest), parse(head % step + rest)
+        assert alone is not None
+        assert among is not None
+        assert repr(sorted(among.metrics.items())) == repr(sorted(alone.metrics.items())), rest
+
+
 def test_when_the_rank_falls_silent_another_is_listened_to() -> None:
     parse = MegatronLines()
     assert parse(b"[rank3]: iteration 1/ 9 | lm loss: 1.5 |") is not None
