@@ -103,7 +103,8 @@ class EventFile:
             if known is None:
                 self._slowly(data, footer(block, stop)[0], place, out)
             elif known[2] == footer(block, stop)[0]:
-                out.append((known[0], DOUBLE.unpack_from(data, 1)[0], known[1], FLOAT.unpack_from(data, size - 4)[0]))
+                if known[1]:
+                    out.append((known[0], DOUBLE.unpack_from(data, 1)[0], known[1], FLOAT.unpack_from(data, size - 4)[0]))
             else:
                 self._note(place, "its checksum is wrong")
             place = stop + 4
@@ -140,7 +141,8 @@ class EventFile:
         except (ValueError, IndexError) as error:
             return self._note(place, f"it is no event ({error})")
         if len(scalars) == 1:
-            self._fast.learn(data, scalars[0][2])
+            tag = scalars[0][2]
+            self._fast.learn(data, tag, "" if tag.endswith(VS_SAMPLES) else tag)
         out += scalars
         return None
 

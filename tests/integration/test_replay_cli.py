@@ -209,6 +209,24 @@ def test_exit_codes(tmp_path: Path) -> None:
         assert (done.returncode, "Traceback" in done.stderr) == (2, False), words
 
 
+def test_a_run_is_compared_with_another(tmp_path: Path) -> None:
+    known = write_csv(tmp_path / "known.csv")
+    log = tmp_path / "log.csv"
+    log.write_text("step,loss\n" + "".join(f"{n},{loss + 1.8}\n" for n, loss in rows(1200, seed=2)))
+    done = sentinel("replay", "--json", "--reference", known, log, log)
+    assert [one["kind"] for one in findings(done)] == ["behind_reference"]
+    assert "known.csv had 2" in findings(done)[0]["reason"]
+    assert findings(sentinel("replay", "--json", "--reference", log, known)) == []
+    done = sentinel("replay", "--reference", tmp_path / "gone.csv", log)
+    assert (done.returncode, "gone.csv: No such file" in done.stderr) == (2, True)
+    policy = tmp_path / "mine.yaml"
+    text = (Path(__file__).parents[2] / "policies" / "default.yaml").read_text()
+    policy.write_text(text.replace("behind_reference: {", "behind_reference: {reference: gone.csv, "))
+    for words in (["policy", "check", policy], ["replay", "--policy", policy, log], ["run", "--policy", policy, "--", "true"]):
+        done = sentinel(*words)
+        assert (done.returncode, "gone.csv: No such file" in done.stderr) == (2, True), (words, done.stderr)
+
+
 def test_damage_inside_a_log_is_said_and_costs_no_more_than_itself(tmp_path: Path) -> None:
     log = write_csv(tmp_path / "log.csv", spike=900)
     lines = log.read_bytes().split(b"\n")
