@@ -20,10 +20,10 @@ from sentinel.telemetry.ranks import Speaker
 from sentinel.telemetry.stream_lines import LARGEST_INT
 
 _STEP = re.compile(
-    rb"(?:^|[\s\[(|,])(?:global[ _]step|step|iteration|iter|num_updates|s) ?[:= ] *(\d{1,16})(?=[\s:/,|\])]|$)", re.IGNORECASE
+    rb"(?:^|[\s\[(|,])(?:global[ _]step|step|iteration|iter|num_updates|s) ?[:= ] ?(\d{1,16})(?=[\s:/,|\])]|$)", re.IGNORECASE
 )
 _PAIR = re.compile(
-    rb"([A-Za-z][\w/.\-]{0,99}(?: (?:loss|norm|rate))?) *[:= ] *"
+    rb"(?<![\w/.\-])([A-Za-z][\w/.\-]{0,99}(?: (?:loss|norm|rate))?) ?[:= ] ?"
     rb"([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?))(?![\w.])",
     re.IGNORECASE,
 )
@@ -31,7 +31,7 @@ _COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 _QUOTES = bytes.maketrans(b"\"'{}", b"    ")
 _ALIASES = {"trl": "loss", "tel": "val_loss", "norm": "grad_norm", "gnorm": "grad_norm", "step_loss": "loss"}
 _NO_METRIC = frozenset({"step", "time_s", "s"})
-LINE_MAX = 16_384  # a longer line is no progress line
+LINE_MAX = 4096  # a longer line is no progress line
 NAMES_MAX = 4096
 
 
@@ -49,7 +49,7 @@ class PrintedLines:
             return None
         if b"\x1b" in line:
             line = _COLOUR.sub(b"", line)
-        plain = line.rstrip(b"\r").rpartition(b"\r")[2].translate(_QUOTES)
+        plain = b" ".join(line.rstrip(b"\r").rpartition(b"\r")[2].translate(_QUOTES).split())
         found = _STEP.search(plain)
         if found is None and not _is_trainer_print(line):
             return None
