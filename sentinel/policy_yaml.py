@@ -7,6 +7,7 @@ of policies.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from yaml.reader import ReaderError
 from yamlcore import CoreLoader
 
 from sentinel.errors import Problem
-from sentinel.policy.problems import Location, path_text
+from sentinel.policy.problems import LINE_ENDS, Location, location_of, path_text
 
 try:  # libyaml reads ten times faster; both give the same events and marks
     from yamlcore import CCoreLoader as Loader
@@ -35,28 +36,59 @@ class _Stop(Exception):
 
 @dataclass
 class YamlText:
-    """What was read: `value`, or `problems` that keep it from being used; `places` (line, column) by path."""
+    """What was read: `value`, or `problems` that keep it from being used; `places` (line, column) by path, of a key with a value
+    the key's; `texts` those where a value that is text begins."""
 
     value: object = None
     problems: list[Problem] = field(default_factory=list)
     places: dict[str, Place] = field(default_factory=dict)
+    source: str = ""
+    texts: dict[str, Place] = field(default_factory=dict)
 
     def add(self, place: Place, path: str, message: str, remedy: str) -> None:
         """Record a problem."""
         self.problems.append(Problem(path, message, remedy, "error", *place))
 
     def locate(self, problem: Problem) -> Problem:
-        """The problem with the line of its path, or of the nearest path around it that stands in the text."""
+        """The problem with the line of its path, or of the nearest path around it that stands in the text; with the very
+        character, where it is told inside a value that is text."""
         path = problem.path
+        if problem.at is not None and path in self.texts and not problem.line:
+            line, column = self._inside(path, problem.at)
+            return replace(problem, line=line, column=column)
         while path and path not in self.places:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
         line, column = self.places.get(path or "document", START)
         return problem if problem.line else replace(problem, line=line, column=column)
 
+    def _inside(self, path: str, at: int) -> Place:
+        """Where character `at` of a text value stands in the file. Folding and quoting change blanks and marks around a text,
+        never the order of its other characters: so these are looked for one after another."""
+        value: object = self.value
+        for part in location_of(path):
+            value = value[part]  # type: ignore[index]  # the path was built while these were read
+        line, column = self.texts[path]
+        starts = [0, *(end.end() for end in LINE_ENDS.finditer(self.source))]
+        here = starts[line - 1] + column - 1
+        if self.source[here : here + 1] in ("|", ">"):
+            here = starts[line] if line < len(starts) else here
+        place = here
+        for char in str(value)[: at + 1]:
+            if char.isspace():
+                continue
+            found = self.source.find(char, here)
+            if found < 0:
+                break
+            place, here = found, found + 1
+        at_end = at >= len(str(value).rstrip())
+        place += at_end
+        line = bisect_right(starts, place)
+        return line, place - starts[line - 1] + 1
+
 
 def read_yaml(text: str) -> YamlText:
     """Read one document. Never raises for what a person wrote: look at `problems`."""
-    read = YamlText()
+    read = YamlText(source=text)
     loader: Any = None
     try:
         loader = Loader(text)
@@ -171,6 +203,8 @@ class _Reader:
         return values
 
     def _scalar(self, event: Any, place: Place, path: str) -> object:
+        if path not in self._read.texts:
+            self._read.texts[path] = place
         tag = self._loader.resolve(yaml.ScalarNode, event.value, event.implicit)
         node = yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark)
         try:

@@ -1,7 +1,7 @@
 """Senses: every detector of a run behind one object. The engine tells it what was read, and asks how things stand.
 
 Order of a step: the series decides whether it is new, the pace learns, non-finite values are judged first, then spikes, then
-what is slow.
+what is slow, then what the policy's own expressions say.
 Readings of another attempt than the current one are ignored: they come from a past that was abandoned.
 Nothing here is decided by the wall: `now_s` is the supervisor's session time and never runs backwards inside.
 """
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from sentinel.detectors.contract import DetectorSettings
 from sentinel.detectors.crash import Ended, Ending, judge_exit
+from sentinel.detectors.expression import Expressions
 from sentinel.detectors.hang import Hang
 from sentinel.detectors.hold import Hold
 from sentinel.detectors.non_finite import NonFinite
@@ -34,7 +35,13 @@ DEFAULT_SEVERITY: dict[Kind, Severity] = {Kind.SPIKE: "warning", Kind.DRIFT: "wa
 class Senses:
     """What the engine senses a run with. Pure: the same calls give the same answers."""
 
-    def __init__(self, settings: DetectorSettings, holds: Mapping[Kind, Hold], severities: Mapping[Kind, Severity]) -> None:
+    def __init__(
+        self,
+        settings: DetectorSettings,
+        holds: Mapping[Kind, Hold],
+        severities: Mapping[Kind, Severity],
+        expressions: Expressions | None = None,
+    ) -> None:
         def severity(kind: Kind) -> Severity:
             return severities.get(kind, DEFAULT_SEVERITY.get(kind, "critical"))
 
@@ -44,6 +51,7 @@ class Senses:
         self._non_finite = NonFinite(settings.non_finite, severity(Kind.NON_FINITE))
         self._spike = Spike(settings.spike, holds.get(Kind.SPIKE, Hold()), severity(Kind.SPIKE))
         self._slow = Slow(settings, severity)
+        self._expressions = expressions  # None: no rule is on an expression
         self._grace_steps = settings.grace_steps
         self._hang = Hang(settings.hang, holds.get(Kind.HANG, Hold()), severity(Kind.HANG))
         self._attempt: int | None = None
@@ -82,6 +90,8 @@ class Senses:
         changed = overrides.get("lr_scale") not in (None, 1, 1.0) or overrides.get("clip_norm") is not None
         self._spike.seed(history, settings_changed=changed)
         self._slow.seed(history, receipt.resume_step)
+        if self._expressions is not None:
+            self._expressions.seed(receipt, history)
         self._hang.progress(self._clock(now_s))
 
     def step(self, reading: StepReading, now_s: float) -> tuple[Finding, ...]:
@@ -97,6 +107,8 @@ class Senses:
         found = self._non_finite.step(reading, now_s)
         spikes = self._spike.step(reading, covered, now_s)
         slow = self._slow.step(reading, now_s, spiking=self._spike.is_firing)
+        if self._expressions is not None:
+            slow += self._expressions.step(reading, covered, now_s)
         return (*found, *spikes, *slow) if found or spikes or slow else ()
 
     def heartbeat(self, beat: Heartbeat, now_s: float) -> None:
@@ -182,9 +194,14 @@ class Senses:
         top = pre.median + max(ratio * abs(pre.median), BAND_SIGMAS * MAD_TO_SIGMA * pre.mad)
         return Verdict.BREACHED if values[len(values) // 2] > top else Verdict.HEALTHY
 
+    def still_true(self, alert: str) -> str:
+        """Why an alert on an expression cannot have healed; empty when its condition is false now, or not known."""
+        return "" if self._expressions is None else self._expressions.still_true(alert)
+
     def verdicts(self) -> Mapping[Kind, tuple[Verdict, str]]:
         """Every detector's verdict and reason, for status."""
-        return {d.kind: d.verdict() for d in (self._non_finite, self._spike, self._hang, *self._slow.all)}
+        written = () if self._expressions is None else (self._expressions,)
+        return {d.kind: d.verdict() for d in (self._non_finite, self._spike, self._hang, *self._slow.all, *written)}
 
     def _cut(self, resume_step: int, quiet_until: int = 0) -> None:
         attempt = self._attempt or 0
@@ -193,6 +210,8 @@ class Senses:
         self._non_finite.begin(attempt)
         self._spike.begin(attempt, quiet_until=quiet_until)
         self._slow.begin(attempt, quiet_until)
+        if self._expressions is not None:
+            self._expressions.begin(attempt, quiet_until=quiet_until)
 
     def _clock(self, now_s: float) -> float:
         """Session time that never runs backwards, whatever the caller's clock does."""

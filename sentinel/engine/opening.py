@@ -9,7 +9,7 @@ from sentinel.model import facts as f
 from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
 from sentinel.model.incidents import Band, Incident, SampleAnchor
 
-SLOW_KINDS = frozenset({Kind.DIVERGENCE, Kind.DRIFT, Kind.TOO_GOOD})
+SLOW_KINDS = frozenset({Kind.DIVERGENCE, Kind.DRIFT, Kind.TOO_GOOD, Kind.EXPRESSION})
 
 
 def open_incident(draft: Draft, finding: Finding, alert: str, playbook: str | None) -> Incident:

@@ -32,7 +32,7 @@ class Receipt:
 
     `history` is the end of the surviving lineage before `resume_step` (oldest first, bounded), which telemetry reads
     from the parents' streams so that a relaunched run is judged against its own past and not against nothing. `cursor` is the
-    next sample index, None where the trainer does not say.
+    next sample index, `tokens_per_step` what one step trains on; each None where the trainer does not say.
     """
 
     attempt: int
@@ -44,6 +44,7 @@ class Receipt:
     effective: Mapping[str, Any]
     history: tuple[StepReading, ...] = ()
     cursor: int | None = None
+    tokens_per_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
