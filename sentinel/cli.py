@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from sentinel.cli_policy import policy_app
 from sentinel.errors import SentinelError, UsageError, WatchLost
 
 app = typer.Typer(
@@ -19,7 +20,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Watches a long pretraining run from outside, repairs it, proves the repair, and pages a person last.",
 )
-policy_app = typer.Typer(no_args_is_help=True, help="Remediation policies.")
 app.add_typer(policy_app, name="policy")
 
 RunDir = Annotated[Path, typer.Argument(help="The run's directory.", metavar="RUN_DIR")]
@@ -118,7 +118,13 @@ def drill(
 
     if (file is None) == (seed is None):
         raise UsageError("drill needs one of FILE and --seed N, as in: sentinel drill policies/drills/kill.yaml")
+    from sentinel.sim.cases import is_case_file, run_case_files
+
     until_s = None if until is None else read_until(until)
+    if file is not None and is_case_file(file):
+        cases = run_case_files([file], None, until_s)
+        print(_dump(cases.document) if as_json else cases.text)
+        raise typer.Exit(0 if cases.ok else 1)
     report = drill_file(file, until_s) if file is not None else drill_seed(seed or 0, until_s, policy)
     print(_dump(report.document) if as_json else report.text)
     raise typer.Exit(0 if report.ok else 1)
@@ -153,16 +159,6 @@ def watch(
     from sentinel.replay.command import Request, replay_command
 
     raise typer.Exit(replay_command(Request(tuple(paths), policy, format, as_json, None, True)))
-
-
-@policy_app.command("check")
-def policy_check(
-    file: Annotated[str, typer.Argument(help="A policy file, or the name of a shipped one.", metavar="FILE")],
-) -> None:
-    """Refuse what cannot work, with the line, a caret and the remedy. Exit code 2 when there is anything to mend."""
-    from sentinel.policy_file import check_file
-
-    print(check_file(file))
 
 
 def _dump(document: object) -> str:

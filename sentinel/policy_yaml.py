@@ -16,7 +16,7 @@ from yaml.reader import ReaderError
 from yamlcore import CoreLoader
 
 from sentinel.errors import Problem
-from sentinel.policy.problems import LINE_ENDS, Location, location_of, path_text
+from sentinel.policy.problems import LINE_ENDS, location_of
 
 try:  # libyaml reads ten times faster; both give the same events and marks
     from yamlcore import CCoreLoader as Loader
@@ -28,6 +28,7 @@ DEPTH_MAX = 32
 
 Place = tuple[int, int]
 START: Place = (1, 1)
+TEXT = "tag:yaml.org,2002:str"
 
 
 class _Stop(Exception):
@@ -129,7 +130,7 @@ class _Reader:
             self._stop(START, "document", "the file holds only comments", "write the document below them")
         self._loader.get_event()  # the document starts
         self._read.places["document"] = _place(self._loader.peek_event().start_mark)
-        value = self._value(())
+        value = self._value("", 0)
         self._loader.get_event()  # the document ends
         if not self._loader.check_event(yaml.StreamEndEvent):
             place = _place(self._loader.peek_event().start_mark)
@@ -140,75 +141,81 @@ class _Reader:
         self._read.add(place, path, message, remedy)
         raise _Stop
 
-    def _value(self, location: Location) -> object:
+    def _value(self, path: str, depth: int) -> object:
+        """The next node, at `path` (empty for the document). Paths grow with the descent: a policy of 200 rules has thousands."""
         event = self._loader.get_event()
-        place, path = _place(event.start_mark), path_text(location)
-        self._bound(place, path, len(location))
+        place = _place(event.start_mark)
+        self._bound(place, path, depth)
+        if isinstance(event, yaml.ScalarEvent):
+            self._refuse_marks(event, place, path)
+            return self._scalar(event, place, path)
         if isinstance(event, yaml.AliasEvent):
-            self._read.add(place, path, f"'*{event.anchor}' is an alias", "write the value out; aliases are not allowed")
+            message = f"'*{event.anchor}' is an alias"
+            self._read.add(place, path or "document", message, "write the value out; aliases are not allowed")
             return None
+        self._refuse_marks(event, place, path)
+        return self._mapping(path, depth) if isinstance(event, yaml.MappingStartEvent) else self._sequence(path, depth)
+
+    def _refuse_marks(self, event: Any, place: Place, path: str) -> None:
         if event.anchor is not None:
-            self._read.add(place, path, f"'&{event.anchor}' is an anchor", "remove it; anchors and aliases are not allowed")
+            remedy = "remove it; anchors and aliases are not allowed"
+            self._read.add(place, path or "document", f"'&{event.anchor}' is an anchor", remedy)
         if event.tag is not None:
-            self._read.add(place, path, f"'{event.tag}' is a tag", "remove it; tags are not allowed")
-        if isinstance(event, yaml.MappingStartEvent):
-            return self._mapping(location)
-        if isinstance(event, yaml.SequenceStartEvent):
-            return self._sequence(location)
-        return self._scalar(event, place, path)
+            self._read.add(place, path or "document", f"'{event.tag}' is a tag", "remove it; tags are not allowed")
 
     def _bound(self, place: Place, path: str, depth: int) -> None:
         self._nodes += 1
         if self._nodes > NODES_MAX:
-            self._stop(place, path, f"more than {NODES_MAX} values in one file", "split the policy")
+            self._stop(place, path or "document", f"more than {NODES_MAX} values in one file", "split the policy")
         if depth > DEPTH_MAX:
-            self._stop(place, path, f"nested deeper than {DEPTH_MAX} levels", "check the indentation and brackets")
+            self._stop(place, path or "document", f"nested deeper than {DEPTH_MAX} levels", "check the indentation and brackets")
 
-    def _mapping(self, location: Location) -> dict[str, object]:
+    def _mapping(self, around: str, depth: int) -> dict[str, object]:
         values: dict[str, object] = {}
         while not self._loader.check_event(yaml.MappingEndEvent):
             event = self._loader.peek_event()
             place = _place(event.start_mark)
             if not isinstance(event, yaml.ScalarEvent):
-                self._stop(place, path_text(location), "a key must be a plain word", "write 'key: value'")
-            key = self._value(())
+                self._stop(place, around or "document", "a key must be a plain word", "write 'key: value'")
+            key = self._value("", 0)
             if not isinstance(key, str):
-                self._read.add(place, path_text(location), f"the key {event.value!r} is not text", "put it in quotes")
+                self._read.add(place, around or "document", f"the key {event.value!r} is not text", "put it in quotes")
                 key = str(event.value)
-            here = (*location, key)
-            path = path_text(here)
+            path = f"{around}.{key}" if around else key
             if key in values:
                 line = self._read.places[path][0]
                 self._read.add(place, path, f"'{key}' is written twice", f"it stands on line {line} already; keep one")
             else:
                 self._read.places[path] = place
-            value = self._value(here)
+            value = self._value(path, depth + 1)
             if value is None and not self._read.problems:
                 self._read.add(place, path, f"'{key}' has no value", "write a value, or remove the line")
             values[key] = value
         self._loader.get_event()
         return values
 
-    def _sequence(self, location: Location) -> list[object]:
+    def _sequence(self, around: str, depth: int) -> list[object]:
         values: list[object] = []
         while not self._loader.check_event(yaml.SequenceEndEvent):
-            here = (*location, len(values))
+            path = f"{around}[{len(values)}]"
             place = _place(self._loader.peek_event().start_mark)
-            self._read.places[path_text(here)] = place
-            value = self._value(here)
+            self._read.places[path] = place
+            value = self._value(path, depth + 1)
             if value is None and not self._read.problems:
-                self._read.add(place, path_text(here), "this item has no value", "write a value, or remove the line")
+                self._read.add(place, path, "this item has no value", "write a value, or remove the line")
             values.append(value)
         self._loader.get_event()
         return values
 
     def _scalar(self, event: Any, place: Place, path: str) -> object:
-        if path not in self._read.texts:
+        if path and path not in self._read.texts:
             self._read.texts[path] = place
         tag = self._loader.resolve(yaml.ScalarNode, event.value, event.implicit)
+        if tag == TEXT:
+            return event.value
         node = yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark)
         try:
             return self._loader.construct_object(node)
         except ValueError:
-            self._read.add(place, path, f"a number of {len(event.value)} characters", "write a shorter one")
+            self._read.add(place, path or "document", f"a number of {len(event.value)} characters", "write a shorter one")
             return ""

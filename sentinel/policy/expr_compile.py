@@ -93,7 +93,7 @@ class _Writer:
                 return name
             case Metric(name):
                 row = self._row(name)
-                return self._value(f"nan if {row} is None else {row}")
+                return self._value(f"{row} if {row} is not None and {row} - {row} == 0.0 else nan")
             case Measured():
                 return self._measured(node)
             case Unary("-", operand):
@@ -106,7 +106,8 @@ class _Writer:
 
     def _joined(self, operator: str, left: str, right: str, nodes: tuple[Node, Node]) -> str:
         if operator == "/":
-            return self._value(f"{left} / {right} if {right} != 0.0 else nan")
+            bounded = "" if _is_finite(nodes[1]) else f" and {right} - {right} == 0.0"  # 1 / inf would be known again
+            return self._value(f"{left} / {right} if {right} != 0.0{bounded} else nan")
         if operator in ARITHMETIC:
             return self._value(f"{left} {operator} {right}")
         if operator in COMPARISONS:

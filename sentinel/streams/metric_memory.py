@@ -80,9 +80,7 @@ class MetricMemory:
             for misses in track.misses.values():
                 misses.feed(step, time_s, is_miss)
 
-    def measure(
-        self, function: str, metric: str, steps: int = 0, seconds: float = 0.0, quantile: float | None = None
-    ) -> Measure:
+    def measure(self, function: str, metric: str, steps: int = 0, seconds: float = 0.0, quantile: float | None = None) -> Measure:
         """A function of no arguments that says what the window holds now; NaN while it is unknown."""
         track = self._tracks.setdefault(metric, _Track(metric))
         if function == "age":

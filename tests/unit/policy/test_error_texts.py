@@ -43,7 +43,7 @@ x.yaml:10:5: spec.rules[0].for: '2 stepz' is not a number of steps or a duration
 x.yaml:12:5: spec.rules[0].playbok: unknown key 'playbok'
       playbok: numeric
       ^
-  remedy: did you mean 'playbook'? known here: alert, on, expr, for, keep_firing_for, on_nonfinite, labels, annotations, playbook""",
+  remedy: did you mean 'playbook'? known here: alert, on, expr, for, keep_firing_for, on_nonfinite, labels, annotations, playbook""",  # noqa: E501 - as printed
         ),
         (
             "- alert: Spike", "- alart: Spike",
