@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 TEST_WORKERS ?= 2
 
-.PHONY: help install demo test lint types contracts unit accept bench bench-detect clean
+.PHONY: help install demo test lint types contracts unit accept bench bench-detect bench-policy clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
 
@@ -41,6 +41,9 @@ bench: $(STAMP)  ## measurements: start-up, memory, decision latency, overhead
 
 bench-detect: $(STAMP) ## nine synthetic faults beside the published rules, and the labelled real logs
 	$(BIN)/python -m pytest -m bench -s tests/bench/test_detect_bench.py
+
+bench-policy: $(STAMP) ## an expression per row beside the naive way, 200 rules loaded
+	$(BIN)/python -m pytest -m bench -s tests/bench/test_policy_bench.py
 
 clean:           ## remove build products (not runs/)
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -4,7 +4,7 @@
       every: 1 step                     # distance of rows; default 1 step
       step_time: 1s
       checkpoint_every: 100 steps
-      noise: 0.01                       # relative and gaussian, drawn from the case's `seed`; default none
+      noise: 0.01                       # relative and gaussian, drawn from the case's `seed`; not on settings and counts
       run: {warmup_steps: 100}          # what the trainer's receipt would say
       metrics:
         loss: 3x1000 3+0.1x50 _x3 NaN 9x100
@@ -32,6 +32,7 @@ from sentinel.policy.schema import Policy
 
 ROWS_MAX = 100_000
 BATCH = 16
+NOISELESS = frozenset({"loss_scale", "overflow", "skipped", "nonfinite_count", "lr", "weight_decay"})
 _NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _WORD = re.compile(rf"(?P<first>{_NUMBER}|NaN|[+-]?Inf|_)(?P<each>[+-][0-9.]+(?:[eE][+-]?[0-9]+)?)?(?:x(?P<times>[0-9]{{1,6}}))?")
 
