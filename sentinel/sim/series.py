@@ -104,9 +104,8 @@ def run_series(series: Series, policy: Policy, seed: int) -> Outcome:
     for index in range(series.rows):
         step = (index + 1) * series.every
         now_s = step * series.step_s
-        metrics = {
-            name: _noisy(values[index], series.noise, dice) for name, values in series.metrics.items() if index < len(values)
-        }
+        given = ((name, values[index]) for name, values in series.metrics.items() if index < len(values))
+        metrics = {name: value if name in NOISELESS else _noisy(value, series.noise, dice) for name, value in given}
         samples = (SampleRange((step - series.every) * BATCH, step * BATCH),)
         tell(StepReading(1, step, now_s, samples, {name: value for name, value in metrics.items() if value is not None}))
         if step // series.checkpoint_every > (step - series.every) // series.checkpoint_every:
