@@ -15,7 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.detectors.expression import ExpressionRule, Expressions, RunFacts
+from sentinel.detectors.hold import Hold
 from sentinel.engine.senses import build_senses
+from sentinel.model.readings import StepReading
 from sentinel.policy.expr import parse_expression
 from sentinel.policy.expr_compile import compile_expression
 from sentinel.policy_file import read_policy_file, shipped_policy_path
@@ -93,6 +96,19 @@ def test_kept_windows_beside_windows_computed_anew() -> None:
         print(f"  {fast:6.0f}   {slow:8.0f}   {name} over {steps} steps, {slow / fast:.0f} times")
 
 
+def test_the_whole_detector_with_twenty_rules() -> None:
+    """As the senses call it: windows, conditions, holds. The rules share their two windows."""
+    given = rows()
+    text = "median(loss, 50 steps) > {} && median(activation_norm, 200 steps) > 2"
+    memory = MetricMemory()
+    written = [compile_expression(parse_expression(text.format(3 + n / 100)), memory) for n in range(20)]
+    rules = [ExpressionRule(f"R{n}", condition, Hold(2), Hold(), "warning") for n, condition in enumerate(written)]
+    detector = Expressions(rules, memory, RunFacts())
+    readings = [StepReading(0, index, float(index), (), metrics) for index, metrics in enumerate(given)]
+    cost = best_ns(lambda index: detector.step(readings[index], 1, 0.0))
+    print(f"\n  20 rules on two shared windows: {cost:.0f} ns a row, {cost / 20:.0f} ns a rule")
+
+
 def policy_of(count: int, written: Callable[[int], str]) -> str:
     text = shipped_policy_path("default").read_text(encoding="utf-8")
     rules = "".join(
@@ -111,17 +127,17 @@ def test_two_hundred_rules_load(tmp_path: Path) -> None:
         windows = DESIGN.removesuffix(" && step > 2 * warmup_steps")
         return policy_of(200, lambda index: f"expr: {windows.replace('1.3', f'1.{run:02}{index:03}')}")
 
-    took, built = [], []
+    took, spent, built = [], [], []
     for run in range(10):
         path = tmp_path / f"{run}.yaml"
         path.write_text(text(run), encoding="utf-8")
-        began = time.perf_counter()
+        began, began_cpu = time.perf_counter(), time.process_time()
         read = read_policy_file(path)
         took.append(time.perf_counter() - began)
+        spent.append(time.process_time() - began_cpu)
         assert sum(rule.expr is not None for rule in read.policy.spec.rules) == 200
-        began = time.perf_counter()
+        began_cpu = time.process_time()
         build_senses(read.policy)
-        built.append(time.perf_counter() - began)
-    print(f"\n  200 rules on expressions: loaded and checked in {min(took) * 1e3:.0f} ms")
-    print(f"  (median of ten {statistics.median(took) * 1e3:.0f} ms)")
-    print(f"  compiled into detectors in {min(built) * 1e3:.0f} ms (median {statistics.median(built) * 1e3:.0f} ms)")
+        built.append(time.process_time() - began_cpu)
+    print(f"\n  200 rules on expressions: loaded in {min(spent) * 1e3:.0f} ms of processor, {min(took) * 1e3:.0f} ms of wall")
+    print(f"  compiled into detectors in {min(built) * 1e3:.0f} ms of processor")
