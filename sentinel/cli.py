@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from sentinel.cli_operator import register as register_operator
 from sentinel.cli_policy import policy_app
 from sentinel.errors import SentinelError, UsageError, WatchLost
 
@@ -92,6 +93,17 @@ def incidents(run_dir: RunDir, as_json: Json = False) -> None:
 
 
 @app.command()
+def lineage(run_dir: RunDir, as_json: Json = False) -> None:
+    """Every attempt: from which step of which other, with which settings, why, how it ended, and what of it survives."""
+    from sentinel.report.lineage import lineage_text, read_lineage
+    from sentinel.stream_file import read_newest_step
+
+    branches = read_lineage(run_dir)
+    newest = read_newest_step(run_dir, branches[-1]["attempt"]) if branches else None
+    print(_dump(branches) if as_json else lineage_text(branches, newest))
+
+
+@app.command()
 def stop(
     run_dir: RunDir,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the run to stop.", min=0.0)] = 900.0,
@@ -159,6 +171,9 @@ def watch(
     from sentinel.replay.command import Request, replay_command
 
     raise typer.Exit(replay_command(Request(tuple(paths), policy, format, as_json, None, True)))
+
+
+register_operator(app)
 
 
 def _dump(document: object) -> str:

@@ -174,7 +174,14 @@ def _climb(policy: Policy, rungs: tuple[Rung, ...], incident: Incident, every: i
             in_force = treatment.overrides
             how = "" if treatment.relaunch else "; live, without a relaunch"
             also = f"; and a {rung.page.severity} page" if rung.page else ""
-            yield rung.title, f"{treatment.remedy.reason}{how}{also}"
+            yield rung.title, f"{_asked(rung)}{treatment.remedy.reason}{how}{also}"
+
+
+def _asked(rung: Rung) -> str:
+    if rung.approval is None:
+        return ""
+    without = "this rung is taken" if rung.approval.otherwise == "approve" else "the next is taken"
+    return f"a person is asked, and without an answer in {show_duration(rung.approval.within_s)} {without}: "
 
 
 def _after(policy: Policy, rungs: tuple[Rung, ...]) -> Iterator[str]:

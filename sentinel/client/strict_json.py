@@ -27,8 +27,11 @@ def dumps(obj: object) -> str:
 
 
 def loads(text: str | bytes) -> Any:
-    """Parse strict JSON; ValueError for anything else, the bare words NaN and Infinity included."""
-    return json.loads(text, parse_constant=_refuse_constant)
+    """Parse strict JSON; ValueError for anything else, the bare words NaN and Infinity and bottomless nesting included."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def as_float(value: object) -> float:

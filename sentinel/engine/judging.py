@@ -71,6 +71,8 @@ def _judge_patience(draft: Draft, incident: Incident, step: int) -> None:
     judged = verdict is not None or incident.kind is Kind.EXPRESSION
     if healed and since >= max(window, HEALED_AFTER_STEPS) and judged:
         recover(draft, incident, f"healed by itself: {reason}", benign=True)
+    elif incident.awaits_approval:
+        return
     elif observed:
         _judge_observed(draft, incident, since, reason)
     elif wait is None:
@@ -102,8 +104,8 @@ def _judge_observed(draft: Draft, incident: Incident, since: int, reason: str) -
     more of the same. After a probation's length, and NEW_NORMAL_ROWS rows, it is closed, a person is told, and watching
     goes on from there."""
     probation = draft.policy.spec.probation.steps
-    if not draft.observes_only or since < probation:
-        return
+    if not draft.observes_only or draft.state.paused or since < probation:
+        return  # during a pause a person is at it, and the rung is taken up when it ends
     level = draft.senses.level(incident.band.metric, draft.newest_step - since) if incident.band is not None else None
     if level is None or level.count >= NEW_NORMAL_ROWS or since >= ROWS_LIMIT * probation:
         told = f"observe only: {since} steps after the remedy that was not carried out, taken as the new normal: {reason}"
@@ -117,7 +119,7 @@ def settle_at_finish(draft: Draft) -> bool:
         verdict = _band_verdict(draft, incident, _since(incident)) if incident.is_numeric else None
         if verdict is not None and not verdict.is_within:
             fail_rung(draft, incident.id, f"the run finished above its band: {verdict.reason}")
-            if draft.state.plan is not None or draft.state.giving_up:
+            if draft.state.plan is not None or draft.state.giving_up or draft.state.paused:
                 return False
             continue
         recover(draft, draft.state.incident(incident.id), CLOSED_EARLY if incident.tries else "the run finished healthy")

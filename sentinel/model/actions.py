@@ -54,11 +54,15 @@ class SignalRanks:
 
 @dataclass(frozen=True, slots=True)
 class WriteOverrides:
-    """Change settings of the living attempt. The trainer's `override_applied` is the proof, not this action's success."""
+    """Change settings of the living attempt. The trainer's `override_applied` is the proof, not this action's success.
+
+    step: the newest step when it was decided; an answer is due some steps later.
+    """
 
     key: str
     attempt: int
     overrides: Overrides
+    step: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,11 +32,13 @@ from sentinel.model.facts_of_incidents import (
     RungTaken,
     StepsLost,
 )
+from sentinel.model.facts_of_wishes import ApprovalAsked, OverridesAnswered, WishAnswered
 
 __all__ = [
     "ActionAbandoned",
     "ActionConfirmed",
     "ActionDecided",
+    "ApprovalAsked",
     "AttemptEnded",
     "AttemptLaunched",
     "AttemptStopping",
@@ -53,6 +55,7 @@ __all__ = [
     "IncidentMoved",
     "IncidentOpened",
     "Noted",
+    "OverridesAnswered",
     "PlanAdopted",
     "PlanDropped",
     "ReceiptSeen",
@@ -65,6 +68,7 @@ __all__ = [
     "StepsLost",
     "StopAsked",
     "SupervisorTookOver",
+    "WishAnswered",
 ]
 
 
@@ -180,6 +184,9 @@ Fact = (
     | BudgetRefilled
     | GaveUp
     | RunEnded
+    | WishAnswered
+    | ApprovalAsked
+    | OverridesAnswered
 )
 
 

@@ -71,6 +71,9 @@ def _check_combination(place: str, rung: Rung) -> Iterator[Problem]:
         yield Problem(f"{place}.hold", f"hold pauses training, and {others} goes on with it", "give the hold a rung of its own")
     if rung.loss_scale is not None and rung.precision in ("bf16", "fp32"):
         yield Problem(f"{place}.loss_scale", f"{rung.precision} has no loss scale", "remove loss_scale or precision")
+    if rung.approval is not None and (rung.wait is not None or rung.hold or not acts):
+        message = "nothing is done here that a person could allow or refuse"
+        yield Problem(f"{place}.approval", message, "move approval to a rung that acts, such as a rollback")
     if rung.then is not None and rung.page is None:
         message = "'then' says what follows a page, and this rung pages nobody"
         yield Problem(f"{place}.then", message, "add page: {severity: critical}")

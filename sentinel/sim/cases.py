@@ -104,7 +104,7 @@ def _told(incident: Incident) -> str:
 
 def remedies_of(incident: Incident) -> tuple[str, ...]:
     """Titles of the rungs taken, in order."""
-    return tuple(" + ".join(word for word in t.remedy.words if word not in ("then", "until")) for t in incident.tries)
+    return tuple(" + ".join(word for word in t.remedy.words if word not in ("then", "until", "approval")) for t in incident.tries)
 
 
 def _differing(case: SeriesCase, outcome: Outcome) -> Iterator[str]:

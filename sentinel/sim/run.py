@@ -18,9 +18,11 @@ from sentinel.model.facts import Entry
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
 from sentinel.sim.actions import Failures, SimRunner
+from sentinel.sim.asked import wish_of
+from sentinel.sim.broken import InvariantBroken
 from sentinel.sim.ending import judge_ending
 from sentinel.sim.faults import EFFECT, JOURNAL, TIME, Fault
-from sentinel.sim.invariants import Inspector, InvariantBroken
+from sentinel.sim.invariants import Inspector
 from sentinel.sim.launcher import SimLauncher
 from sentinel.sim.memory_journal import MemoryJournal
 from sentinel.sim.processes import Job
@@ -228,7 +230,11 @@ class Simulation:
                 self.points.down_s = fault.number("for")
                 raise SupervisorKilled(fault.text)
 
-        return {"stop": stop, "blind": blind, "supervisor_kill": kill}[fault.kind]
+        def ask() -> None:
+            self.world.inbox.append(wish_of(fault))
+            self.world.wake()
+
+        return {"stop": stop, "blind": blind, "supervisor_kill": kill, "ask": ask}[fault.kind]
 
 
 def run_scenario(

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sentinel.model.readings import WishReading
 from sentinel.sim.store import Store
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class World:
         living: attempts of which a process lives.
         blind: sources that cannot be read now.
         lease_attempt: the attempt named in lease.json.
+        inbox: what people ask; a supervisor that has answered removes it.
         deeds: what was changed, by whom: the truth that invariants are checked against.
     """
 
@@ -75,6 +77,7 @@ class World:
     deeds: list[Deed] = field(default_factory=list)
     pages: list[Deed] = field(default_factory=list)
     happened: int = 0
+    inbox: list[WishReading] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)

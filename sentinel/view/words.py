@@ -6,12 +6,13 @@ from typing import Literal, NamedTuple, assert_never
 
 from sentinel.model import actions as a
 from sentinel.model import facts as f
+from sentinel.model import wishes as w
 from sentinel.model.incidents import IncidentState, Outcome
 from sentinel.model.state import RunState
 
 Tone = Literal["plain", "quiet", "good", "warn", "bad"]
 
-_NOTES_TOLD = ("adoption", "resume", "launcher", "rollback", "stop")  # other notes are for the journal
+_NOTES_TOLD = ("adoption", "resume", "launcher", "rollback", "stop", "wish")  # other notes are for the journal
 
 
 class Line(NamedTuple):
@@ -36,6 +37,8 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return Line(f"  - given up: {fact.key}: {fact.reason}", "bad")
         case f.PlanDropped():
             return Line(f"  - plan dropped: {fact.reason}", "warn")
+        case f.WishAnswered() | f.ApprovalAsked() | f.OverridesAnswered():
+            return _of_wish(fact)
         case f.SourceChanged():
             word = "sees again" if fact.ok else "is blind"
             return Line(f"{fact.source} {word}{': ' + fact.reason if fact.reason else ''}", "plain" if fact.ok else "warn")
@@ -161,6 +164,34 @@ def _of_recovery(fact: f.Restored | f.StepsLost | f.GaveUp, at_s: float, state: 
         case f.GaveUp():
             then = {"stop_now": "training stops", "hold": "training is held", "keep_training": "training goes on"}
             return Line(f"incident {fact.incident}: out of remedies ({fact.reason}); {then.get(fact.then, fact.then)}", "bad")
+
+
+def _of_wish(fact: f.WishAnswered | f.ApprovalAsked | f.OverridesAnswered) -> Line | None:
+    match fact:
+        case f.WishAnswered():
+            word = "granted" if fact.granted else "refused"
+            return Line(f"{fact.by} asked to {wish_words(fact.wish)}: {word}: {fact.answer}", "warn" if fact.granted else "quiet")
+        case f.ApprovalAsked():
+            return Line(f"incident {fact.incident} WAITS for a person: rung {fact.rung + 1} would: {fact.reason}", "bad")
+        case f.OverridesAnswered():
+            return Line(f"  - settings {fact.id} are in force from step {fact.step}", "quiet") if not fact.not_in_force else None
+
+
+def wish_words(wish: w.Wish) -> str:
+    """What was asked, as in 'asked to …'."""
+    match wish:
+        case w.Pause() | w.Resume() | w.Hold():
+            return type(wish).__name__.lower()
+        case w.RollBack():
+            return f"roll back to step {wish.to_step}"
+        case w.LeaveOut():
+            return f"leave out samples {wish.samples.start}..{wish.samples.end}"
+        case w.Change():
+            return f"change {', '.join(wish.keys)}"
+        case w.Approve() | w.Deny() | w.Acknowledge():
+            return f"{type(wish).__name__.lower()} incident {wish.incident}"
+        case _:
+            assert_never(wish)
 
 
 def clock_words(seconds: float) -> str:

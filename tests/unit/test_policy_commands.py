@@ -17,6 +17,7 @@ from sentinel.policy_file import load_policy, shipped_policies, shipped_policy_p
 from sentinel.sim.case_file import read_cases
 from sentinel.sim.cases import is_case_file, run_case_files
 from sentinel.sim.series import parse_values
+from tests.unit.policy.policies_in_words import numeric
 
 MISTAKES = Path(__file__).parent / "policy" / "mistakes"
 CASES = """\
@@ -113,6 +114,12 @@ def test_explain_by_alert_live_changes_and_deaths():
     assert "no rule is on gpu_fault" in explain(default, "gpu_fault", Assumed()).before[0]
     near = explain(default, "spike", Assumed(onset_step=100, checkpoint_every=60))
     assert "start from scratch" in near.rungs[1][1]
+
+
+def test_explain_says_who_is_asked_first():
+    asked = numeric({"rollback": {"before_onset": "100 steps"}, "approval": {"within": "30m", "otherwise": "approve"}})
+    told = explain(asked, "spike", Assumed()).rungs[0][1]
+    assert told.startswith("a person is asked, and without an answer in 30m this rung is taken: roll back to")
 
 
 def test_explain_refuses_what_is_neither_a_kind_nor_an_alert():
