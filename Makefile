@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 TEST_WORKERS ?= 2
 
-.PHONY: help install demo test lint types contracts unit accept drills bench bench-detect bench-replay leave-one-out clean
+.PHONY: help install demo test lint types contracts unit accept drills bench bench-detect bench-policy bench-replay leave-one-out clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
 
@@ -50,6 +50,9 @@ leave-one-out: $(STAMP) ## every detector constant chosen without one source of 
 
 bench-replay: $(STAMP) ## recorded logs: rows a second, and 100 MB of each format in bounded memory
 	$(BIN)/python -m pytest -m bench -s tests/bench/test_replay_speed.py tests/bench/test_replay_memory.py
+
+bench-policy: $(STAMP) ## an expression per row beside the naive way, 200 rules loaded
+	$(BIN)/python -m pytest -m bench -s tests/bench/test_policy_bench.py
 
 clean:           ## remove build products (not runs/)
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from sentinel.cli_operator import register as register_operator
+from sentinel.cli_policy import policy_app
 from sentinel.errors import SentinelError, UsageError, WatchLost
 
 app = typer.Typer(
@@ -20,7 +21,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Watches a long pretraining run from outside, repairs it, proves the repair, and pages a person last.",
 )
-policy_app = typer.Typer(no_args_is_help=True, help="Remediation policies.")
 app.add_typer(policy_app, name="policy")
 
 RunDir = Annotated[Path, typer.Argument(help="The run's directory.", metavar="RUN_DIR")]
@@ -131,9 +131,16 @@ def drill(
 
     Exit codes: 0 as expected and every invariant held, 1 not so, 2 a bad drill file.
     """
+    from sentinel.sim.cases import is_case_file, run_case_files
     from sentinel.sim.drill import DrillReport, SeedsReport, drill_file, drill_seed, drill_seeds, read_until
 
     until_s = None if until is None else read_until(until)
+    if file is not None and is_case_file(file):
+        if seed is not None or seeds is not None:
+            raise UsageError(f"{file}: cases of input series have no faults to draw from a seed; leave --seed and --seeds out")
+        cases = run_case_files([file], None, until_s)
+        print(_dump(cases.document) if as_json else cases.text)
+        raise typer.Exit(0 if cases.ok else 1)
     report: DrillReport | SeedsReport
     if seeds is not None:
         report = drill_seeds(file, 1 if seed is None else seed, seeds, until_s, policy)
@@ -198,19 +205,6 @@ def hardware(
     document, code = look_at_hardware(policy)
     print(_dump(document) if as_json else hardware_text(document))
     raise typer.Exit(code)
-
-
-@policy_app.command("check")
-def policy_check(
-    file: Annotated[str, typer.Argument(help="A policy file, or the name of a shipped one.", metavar="FILE")],
-) -> None:
-    """Refuse what cannot work, with the line, a caret and the remedy. Exit code 2 when there is anything to mend."""
-    from sentinel.policy_file import check_file, load_policy, shipped_policy_path
-    from sentinel.telemetry.reference import load_reference
-
-    said, path = check_file(file), shipped_policy_path(file)
-    load_reference(load_policy(path), path)
-    print(said)
 
 
 register_operator(app)

@@ -11,7 +11,8 @@ class Problem:
     """One thing wrong with something a person wrote: what, where, and what to write instead.
 
     `path` is the place inside the document (`spec.rules[2].for`); `line` and `column` count from 1 and are 0 where no
-    text stands behind the value.
+    text stands behind the value. `at` is a place inside the value (a character, from 0), where the value is a text with a
+    grammar of its own: an expression.
     """
 
     path: str
@@ -20,6 +21,7 @@ class Problem:
     severity: Literal["error", "warning"] = "error"
     line: int = 0
     column: int = 0
+    at: int | None = None
 
 
 class SentinelError(Exception):

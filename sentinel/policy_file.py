@@ -115,15 +115,3 @@ def _decoded(raw: bytes, path: str) -> str:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise _refuse(Path(path), f"line {line} is not UTF-8 text (byte {error.start})", "save the file as UTF-8") from None
-
-
-def check_file(path: str | Path) -> str:
-    """What `sentinel policy check` prints for a policy that may act: its warnings, then one line of what it holds.
-
-    Raises `PolicyError` for one that may not.
-    """
-    read = read_policy_file(shipped_policy_path(path))
-    spec = read.policy.spec
-    playbooks = ", ".join(f"{name} ({len(rungs)} rungs)" for name, rungs in spec.playbooks.items())
-    summary = f"{path}: fine. {len(spec.rules)} rules; playbooks {playbooks or 'none'}; mode {spec.mode}"
-    return "\n".join(part for part in (read.print_warnings(), summary) if part)

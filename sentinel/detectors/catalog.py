@@ -15,6 +15,7 @@ from sentinel.detectors.bands import back_since, judge_newest, top_of_band
 from sentinel.detectors.behind_reference import Reference
 from sentinel.detectors.contract import DetectorSettings
 from sentinel.detectors.crash import Ended, Ending, Failed, judge_exit
+from sentinel.detectors.expression import Expressions
 from sentinel.detectors.gpu_fault import GpuFault
 from sentinel.detectors.hold import Hold
 from sentinel.detectors.liveness import Liveness
@@ -55,12 +56,13 @@ class Senses:
         holds: Mapping[Kind, Hold],
         severities: Mapping[Kind, Severity],
         reference: Reference | None = None,
+        expressions: Expressions | None = None,
     ) -> None:
         def severity(kind: Kind) -> Severity:
             return severities.get(kind, DEFAULT_SEVERITY.get(kind, "critical"))
 
         self._severity = severity
-        self._numbers = Numbers(settings, holds.get(Kind.SPIKE, Hold()), severity, reference)
+        self._numbers = Numbers(settings, holds.get(Kind.SPIKE, Hold()), severity, reference, expressions)
         self._series = self._numbers.series
         self._liveness = Liveness(settings, holds.get(Kind.HANG, Hold()), severity)
         self._gpu_fault = GpuFault(settings.gpu_fault, severity)
@@ -200,6 +202,10 @@ class Senses:
     def date_onset(self, finding: Finding) -> Dated | None:
         """Where the finding's trouble began by the earliest co-signal; None where the finding's own onset stands."""
         return self._numbers.date_onset(finding)
+
+    def still_true(self, alert: str) -> str:
+        """Why an alert on an expression cannot have healed; empty when its condition is false now, or not known."""
+        return self._numbers.still_true(alert)
 
     def is_above_band(self, metric: str, pre: Level, ratio: float) -> Verdict:
         """Do the newest rows stand, by their median, above `pre` by more than ratio and its noise?"""

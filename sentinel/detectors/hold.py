@@ -40,11 +40,14 @@ class Change(StrEnum):
 class Holding:
     """One breach's life. `rows_min` adds a number of samples that must agree, whatever steps they stand for."""
 
-    __slots__ = ("_calm_steps", "_hold", "_quiet_steps", "_rows_min", "_since_s", "_steps", "rows", "state")
+    __slots__ = (
+        "_calm_s", "_calm_steps", "_hold", "_quiet_since_s", "_quiet_steps", "_rows_min", "_since_s", "_steps", "rows", "state",
+    )  # fmt: skip
 
-    def __init__(self, hold: Hold, *, calm_steps: int, rows_min: int = 1) -> None:
+    def __init__(self, hold: Hold, *, calm_steps: int, calm_s: float = 0.0, rows_min: int = 1) -> None:
         self._hold = hold
         self._calm_steps = calm_steps
+        self._calm_s = calm_s
         self._rows_min = rows_min
         self.reset()
 
@@ -54,10 +57,11 @@ class Holding:
         self._steps = 0
         self._since_s = 0.0
         self._quiet_steps = 0
+        self._quiet_since_s: float | None = None
 
     def breach(self, covered: int, time_s: float, *, convincing: bool = True) -> Change:
         """A breached sample that stands for `covered` steps. Fires when it has lasted and is convincing."""
-        self._quiet_steps = 0
+        self._quiet_steps, self._quiet_since_s = 0, None
         if self.state is State.FIRING:
             return Change.NONE
         began = self.state is State.IDLE
@@ -72,14 +76,15 @@ class Holding:
             return Change.FIRED
         return Change.PENDING if began else Change.NONE
 
-    def clean(self, covered: int) -> Change:
-        """A clean sample: ends what was pending at once, resolves what fires after `calm_steps` of calm."""
+    def clean(self, covered: int, time_s: float = 0.0) -> Change:
+        """A clean sample: ends what was pending at once, resolves what fires after `calm_steps` and `calm_s` of calm."""
         if self.state is State.PENDING:
             self.reset()
             return Change.ENDED
         if self.state is State.FIRING:
             self._quiet_steps += covered
-            if self._quiet_steps >= self._calm_steps:
+            self._quiet_since_s = time_s if self._quiet_since_s is None else self._quiet_since_s
+            if self._quiet_steps >= self._calm_steps and time_s - self._quiet_since_s >= self._calm_s:
                 self.reset()
                 return Change.RESOLVED
         return Change.NONE

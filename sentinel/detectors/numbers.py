@@ -1,7 +1,7 @@
 """What is judged row by row: every detector of the stream's numbers, and the windows they share, as one.
 
 Order of a row: the series decides whether it is new, pace and learning rate are noted, non-finite values are judged first,
-then spikes, then what is slow, then the run it is compared with.
+then spikes, then what is slow, then the run it is compared with, then what the policy's own expressions say.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from sentinel.detectors.behind_reference import BehindReference, Reference
 from sentinel.detectors.contract import Detector, DetectorSettings
+from sentinel.detectors.expression import Expressions
 from sentinel.detectors.hold import Hold
 from sentinel.detectors.non_finite import NonFinite
 from sentinel.detectors.onset import KEPT, Dated, date_onset
@@ -26,7 +27,12 @@ class Numbers:
     """Attributes: `series` and `pace`, which others read; `spike`, whose watches hold the bands before a breach."""
 
     def __init__(
-        self, settings: DetectorSettings, hold: Hold, severity: Callable[[Kind], Severity], reference: Reference | None
+        self,
+        settings: DetectorSettings,
+        hold: Hold,
+        severity: Callable[[Kind], Severity],
+        reference: Reference | None,
+        expressions: Expressions | None,
     ) -> None:
         self.series = Series(dict.fromkeys((*settings.spike.metrics, *settings.drift.metrics, *KEPT)))
         self.pace = Pace()
@@ -36,6 +42,7 @@ class Numbers:
         self._slow = Slow(settings, severity)
         self._behind = BehindReference(settings.behind_reference, severity(Kind.BEHIND_REFERENCE), reference)
         self._compares = reference is not None
+        self._expressions = expressions  # None: no rule is on an expression, and nobody pays for one
         self._grace_steps = settings.grace_steps
         self._lookback_steps = settings.onset_lookback_steps
         self._cut_step = 0
@@ -44,7 +51,8 @@ class Numbers:
 
     @property
     def all(self) -> tuple[Detector, ...]:
-        return (self.non_finite, self.spike, *self._slow.all, self._behind)
+        written = () if self._expressions is None else (self._expressions,)
+        return (self.non_finite, self.spike, *self._slow.all, self._behind, *written)
 
     @property
     def quiet_until(self) -> int:
@@ -62,6 +70,8 @@ class Numbers:
         self.non_finite.begin(attempt)
         self.spike.begin(attempt, quiet_until=quiet_until)
         self._slow.begin(attempt, quiet_until)
+        if self._expressions is not None:
+            self._expressions.begin(attempt, quiet_until=quiet_until)
         return quiet_until
 
     def seed(self, receipt: Receipt, history: tuple[StepReading, ...]) -> None:
@@ -81,6 +91,8 @@ class Numbers:
         self._slow.seed(history, receipt.resume_step)
         self._behind.begin(receipt.attempt, receipt.tokens_per_step)
         self._behind.seed(history)
+        if self._expressions is not None:
+            self._expressions.seed(receipt, history)
 
     def step(self, reading: StepReading, covered: int, now_s: float) -> list[Finding]:
         """A row that is new; `covered` is how many steps it stands for."""
@@ -95,6 +107,8 @@ class Numbers:
         slow = self._slow.step(reading, now_s, spiking=self.spike.is_firing)
         if self._compares:
             slow += self._behind.step(reading, now_s)
+        if self._expressions is not None:
+            slow += self._expressions.step(reading, covered, now_s)
         return [*found, *spikes, *slow] if found or spikes else slow
 
     def cut_level(self, step: int, *, risen: bool) -> None:
@@ -105,6 +119,10 @@ class Numbers:
         if risen:
             self.spike.be_quiet(step + self._grace_steps)
             self._slow.cut(step + self._grace_steps)
+
+    def still_true(self, alert: str) -> str:
+        """Why an alert on an expression cannot have healed; empty when its condition is false now, or not known."""
+        return "" if self._expressions is None else self._expressions.still_true(alert)
 
     def date_onset(self, finding: Finding) -> Dated | None:
         """Where the finding's trouble began by the earliest co-signal; None where the finding's own onset stands."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
-from sentinel.detectors.contract import Detector, DetectorSettings
+from sentinel.detectors.contract import DetectorSettings
 from sentinel.model.findings import Kind, Verdict
 from sentinel.streams.series import Series
 
@@ -21,6 +22,14 @@ SOURCE_OF: Mapping[Kind, str] = {  # what else than the stream a kind is judged 
 }  # fmt: skip
 
 Standing = Mapping[Kind, tuple[Verdict, str]]
+
+
+class Judged(Protocol):
+    """Whatever can say how it stands."""
+
+    @property
+    def kind(self) -> Kind: ...
+    def verdict(self) -> tuple[Verdict, str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +50,7 @@ def needs_of(settings: DetectorSettings) -> Mapping[Kind, frozenset[str]]:
     return {Kind.SPIKE: spike, Kind.DRIFT: drift, Kind.DIVERGENCE: loss, Kind.TOO_GOOD: loss, Kind.PLATEAU: loss}
 
 
-def judge_standing(detectors: Iterable[Detector], view: View) -> Standing:
+def judge_standing(detectors: Iterable[Judged], view: View) -> Standing:
     """Every detector's verdict and reason."""
     standing: dict[Kind, tuple[Verdict, str]] = {}
     for detector in detectors:

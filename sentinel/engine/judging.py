@@ -12,6 +12,7 @@ from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import page
 from sentinel.engine.ladder import fail_rung
 from sentinel.model import facts as f
+from sentinel.model.findings import Kind
 from sentinel.model.incidents import Band, Incident, IncidentState, Outcome
 from sentinel.plan.verdict import BandVerdict, judge_band
 
@@ -66,10 +67,12 @@ def _judge_patience(draft: Draft, incident: Incident, step: int) -> None:
     if span is None:
         return
     verdict = _band_verdict(draft, incident, step - span)
-    healed = verdict is None or verdict.is_within
-    reason = verdict.reason if verdict else "no level before the incident to judge by"
+    still = draft.senses.still_true(incident.alert) if incident.kind is Kind.EXPRESSION else ""
+    healed = (verdict is None or verdict.is_within) and not still
+    reason = still or (verdict.reason if verdict else "no level before the incident to judge by")
     observed = last is not None and last.outcome is Outcome.OBSERVED
-    if healed and since >= max(window, HEALED_AFTER_STEPS) and verdict is not None:
+    judged = verdict is not None or incident.kind is Kind.EXPRESSION
+    if healed and since >= max(window, HEALED_AFTER_STEPS) and judged:
         recover(draft, incident, f"healed by itself: {reason}", _is_untouched(incident), _back_since(draft, incident))
     elif incident.awaits_approval:
         return

@@ -30,7 +30,7 @@ def consider(draft: Draft, finding: Finding) -> None:
     """What a new finding means: nothing, more of an incident we have, or a new incident."""
     if finding.key in draft.state.findings:
         return None
-    match = match_rule(draft.policy, finding.kind)
+    match = match_rule(draft.policy, finding.kind, finding.alert)
     if finding.severity == "info":
         return draft.dismiss(finding, "severity info: recorded, no incident")
     if isinstance(match, NoMatch):

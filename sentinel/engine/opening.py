@@ -10,7 +10,7 @@ from sentinel.model import facts as f
 from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
 from sentinel.model.incidents import Band, Incident, SampleAnchor
 
-SLOW_KINDS = frozenset({Kind.DIVERGENCE, Kind.DRIFT, Kind.TOO_GOOD})
+SLOW_KINDS = frozenset({Kind.DIVERGENCE, Kind.DRIFT, Kind.TOO_GOOD, Kind.EXPRESSION})
 STANDING_KINDS = frozenset({Kind.STRAGGLER, Kind.SLOWDOWN, Kind.STALE_CHECKPOINT})  # they tell, and overtake no repair
 FOUND_AGAIN_S = 3600.0  # after a supervisor began
 

@@ -39,10 +39,11 @@ class Kind(StrEnum):
     HARDWARE_WARNING = "hardware_warning"
     STALE_CHECKPOINT = "stale_checkpoint"
     OVERRIDE_MISMATCH = "override_mismatch"
+    EXPRESSION = "expression"
 
 
 NUMERIC_KINDS = frozenset(
-    {Kind.NON_FINITE, Kind.SPIKE, Kind.DIVERGENCE, Kind.DRIFT, Kind.LOSS_SCALE_COLLAPSE, Kind.TOO_GOOD}
+    {Kind.NON_FINITE, Kind.SPIKE, Kind.DIVERGENCE, Kind.DRIFT, Kind.LOSS_SCALE_COLLAPSE, Kind.TOO_GOOD, Kind.EXPRESSION}
 )
 """Kinds that say the *state* of the model may be damaged from the onset on: a checkpoint at or after it is suspect."""
 
@@ -60,6 +61,7 @@ class Finding:
         metric, value, baseline: the evidence, where the kind has one.
         blamed_rank: the rank the evidence points at.
         retryable: False where a relaunch cannot help (exit 3: configuration error).
+        alert: the rule that made it, for a rule on an expression; None where a detector did.
     """
 
     kind: Kind
@@ -74,9 +76,10 @@ class Finding:
     baseline: float | None = None
     blamed_rank: int | None = None
     retryable: bool = True
+    alert: str | None = None
 
     @property
     def key(self) -> str:
         """Identity across a restart of the supervisor: re-reading the same stream gives the same key."""
         step = self.onset_step if self.onset_step is not None else self.detected_step
-        return f"{self.attempt}/{self.kind}/{self.metric or '-'}/{step}"
+        return f"{self.attempt}/{self.kind}/{self.alert or self.metric or '-'}/{step}"

@@ -1,6 +1,7 @@
 """Whether a policy that reads well can also work. Refuses at the desk what would otherwise fail at 3 a.m.
 
-Rules, budget, probation and paging are judged here; playbooks, rung by rung, in `sentinel.policy.checks_playbooks`.
+Rules, budget, probation and paging are judged here; playbooks, rung by rung, in `sentinel.policy.checks_playbooks`, expressions
+and what is known of the run in `sentinel.policy.checks_expressions`.
 An *error* means the policy may not act; a *warning* is a question to its author.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 
 from sentinel.errors import Problem
+from sentinel.policy.checks_expressions import check_depth, check_expression
 from sentinel.policy.checks_playbooks import check_playbook
 from sentinel.policy.problems import did_you_mean
 from sentinel.policy.schema import Budget, Detectors, FindingKind, Policy, Rule, Spec
@@ -24,7 +26,8 @@ _DETECTOR_OF: dict[FindingKind, str] = {
     "behind_reference": "behind_reference",
 }  # fmt: skip
 _ONLY_TELLS: frozenset[FindingKind] = frozenset({"plateau", "generalisation", "precursor"})  # info, with or without a rule
-_MAY_BE_UNRULED = _ONLY_TELLS | {"gpu_fault", "hardware_warning"}  # what broken hardware does shows as a crash or a hang as well
+# What these find is recorded all the same; what broken hardware does shows as a crash or a hang as well.
+_MAY_BE_UNRULED = _ONLY_TELLS | {"gpu_fault", "hardware_warning", "slowdown", "straggler", "stale_checkpoint"}
 _ALWAYS: frozenset[FindingKind] = frozenset({"override_mismatch"})
 
 
@@ -38,7 +41,7 @@ def check_policy(policy: Policy, capabilities: Set[str] | None = None) -> tuple[
     found = [*_check_rules(spec), *_check_detectors(spec)]
     for name, playbook in spec.playbooks.items():
         found += check_playbook(f"spec.playbooks.{name}", playbook, spec.probation.steps, capabilities)
-    found += [*_check_used(spec), *_check_budget(spec.budget, spec.probation.steps)]
+    found += [*check_depth(spec), *_check_used(spec), *_check_budget(spec.budget, spec.probation.steps)]
     if not spec.paging.routes:
         found.append(Problem("spec.paging.routes", "a page would reach nobody", "write [{terminal: {}}]"))
     return tuple(found)
@@ -52,22 +55,24 @@ def _check_rules(spec: Spec) -> Iterator[Problem]:
         if rule.alert in alerts:
             message = f"the alert '{rule.alert}' is also spec.rules[{alerts[rule.alert]}]"
             yield Problem(f"{path}.alert", message, "give each alert its own name")
-        if rule.on in kinds:
+        if rule.on is not None and rule.on in kinds:
             message = f"never reached: spec.rules[{kinds[rule.on]}] already takes every '{rule.on}', and the first match wins"
             yield Problem(f"{path}.on", message, "keep one rule for each finding")
         alerts.setdefault(rule.alert, index)
-        kinds.setdefault(rule.on, index)
-        yield from _check_maker(path, rule, spec.detectors)
+        if rule.on is not None:
+            kinds.setdefault(rule.on, index)
+            yield from _check_maker(path, rule.on, spec.detectors)
+        yield from check_expression(path, rule, spec.run)
         yield from _check_treatment(path, rule, spec)
 
 
-def _check_maker(path: str, rule: Rule, detectors: Detectors) -> Iterator[Problem]:
-    detector = _DETECTOR_OF.get(rule.on)
-    if detector is None and rule.on not in _ALWAYS:
+def _check_maker(path: str, kind: FindingKind, detectors: Detectors) -> Iterator[Problem]:
+    detector = _DETECTOR_OF.get(kind)
+    if detector is None and kind not in _ALWAYS:
         made = ", ".join(sorted({*_DETECTOR_OF, *_ALWAYS}))
-        yield Problem(f"{path}.on", f"no detector of this version finds '{rule.on}'", f"remove the rule, or use one of: {made}")
+        yield Problem(f"{path}.on", f"no detector of this version finds '{kind}'", f"remove the rule, or use one of: {made}")
     elif detector is not None and not getattr(detectors, detector).enabled:
-        message = f"'{rule.on}' is never found, because the detector '{detector}' is switched off"
+        message = f"'{kind}' is never found, because the detector '{detector}' is switched off"
         yield Problem(f"{path}.on", message, f"remove the rule, or switch on spec.detectors.{detector}", "warning")
 
 

@@ -12,7 +12,7 @@ SHOWN_MAX = 20
 LINE_WIDTH_MAX = 110
 
 # What ends a line for YAML; str.splitlines knows more, and would count wrong.
-_LINE_ENDS = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+LINE_ENDS = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
 Location = tuple[str | int, ...]
 
@@ -23,6 +23,16 @@ def path_text(location: Location) -> str:
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text or "document"
+
+
+def location_of(path: str) -> Location:
+    """The parts of a path again; keys with dots or brackets are not told apart from paths."""
+    found: list[str | int] = []
+    for part in path.split("."):
+        name, *indices = part.split("[")
+        found.append(name)
+        found += [int(index.rstrip("]")) for index in indices]
+    return tuple(found)
 
 
 def nearest(word: str, known: tuple[str, ...]) -> str | None:
@@ -40,7 +50,7 @@ def did_you_mean(word: str, known: tuple[str, ...], noun: str) -> str:
 
 def print_problems(file: str, text: str, problems: Sequence[Problem]) -> str:
     """All problems, in the order given; after the first twenty only their number."""
-    lines = _LINE_ENDS.split(text)
+    lines = LINE_ENDS.split(text)
     shown = [_print_one(file, lines, problem) for problem in problems[:SHOWN_MAX]]
     if len(problems) > SHOWN_MAX:
         shown.append(f"{file}: and {len(problems) - SHOWN_MAX} more")

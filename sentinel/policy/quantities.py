@@ -35,11 +35,12 @@ ABOVE_BAND_PATTERN = rf"^above band for {_STEPS}$"
 
 
 class Malformed(ValueError):
-    """A value that cannot be read; `remedy` says how to write it."""
+    """A value that cannot be read; `remedy` says how to write it, `at` where in a longer text (from 0) it goes wrong."""
 
-    def __init__(self, message: str, remedy: str) -> None:
+    def __init__(self, message: str, remedy: str, at: int | None = None) -> None:
         super().__init__(message)
         self.remedy = remedy
+        self.at = at
 
 
 @dataclass(frozen=True, slots=True)

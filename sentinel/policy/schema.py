@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from sentinel.policy.quantities import Malformed
 from sentinel.policy.schema_detectors import (
@@ -19,6 +19,7 @@ from sentinel.policy.schema_detectors import (
     SpikeSettings,
 )
 from sentinel.policy.schema_fields import (
+    Condition,
     Count,
     FindingKind,
     HoldFor,
@@ -41,12 +42,12 @@ from sentinel.policy.schema_rungs import Exclude, Page, Resume, Rollback, Rung, 
 __all__ = [
     "Annotations", "Budget", "CrashSettings", "Detectors", "Exclude", "FindingKind", "HangSettings", "Labels", "Metadata",
     "NonFiniteSettings", "Page", "Paging", "Phase", "Policy", "Precision", "Probation", "Resume", "Rollback", "Route", "Rule",
-    "Rung", "Severity", "Skip", "Spec", "SpikeSettings", "TerminalRoute", "Then", "Wait",
+    "RunFacts", "Rung", "Severity", "Skip", "Spec", "SpikeSettings", "TerminalRoute", "Then", "Wait",
 ]  # fmt: skip
 
 
-def _refuse_expr(_: Any) -> None:
-    raise Malformed("rules on expressions are not available in this version", "use on: <finding>")
+def _without_default(schema: dict[str, Any]) -> None:
+    schema.pop("default", None)
 
 
 def _known_channel(value: Any) -> Any:
@@ -88,24 +89,36 @@ class Annotations(Model):
 
 
 class Rule(Model):
-    """When a detector finds `on`, the incident is treated by `playbook`."""
+    """When a detector finds `on`, or when `expr` is true, the incident is treated by `playbook`."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["on"]}, {"required": ["expr"]}]})
 
     alert: Name
     """The alert's name, unique in this file."""
-    on: FindingKind
-    """The finding this rule is about."""
-    expr: Annotated[None, PlainValidator(_refuse_expr), WithJsonSchema({"not": {}})] = Field(default=None, validate_default=False)
-    """Not available in this version."""
+    on: FindingKind | None = None
+    """The finding this rule is about. Write this or `expr`."""
+    expr: Condition = Field(default=None, json_schema_extra=_without_default)
+    """A condition over metrics, judged on every step. Write this or `on`."""
     for_: HoldFor = written("0s", alias="for")
-    """How long the finding must last before the alert fires."""
+    """How long the finding must last, or the expression be true, before the alert fires."""
     keep_firing_for: HoldFor = written("0s")
     """How long the alert goes on after the finding has gone, so that flapping is one incident."""
+    on_nonfinite: Literal["unknown", "fire"] = "unknown"
+    """With `expr`: what a value that is no number means. unknown neither fires nor resolves."""
     labels: Labels = written({})
     """Severity and free labels."""
     annotations: Annotations = Field(default_factory=Annotations)
     """Summary, description, runbook_url."""
     playbook: Name | None = None
     """The playbook to climb; without one the finding is only recorded."""
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Rule:
+        if (self.on is None) == (self.expr is None):
+            which = "neither 'on' nor 'expr'" if self.on is None else "both 'on' and 'expr'"
+            remedy = "write on: <finding>, or expr: <condition over metrics>; two rules where you want both"
+            raise Malformed(f"the rule has {which}", remedy)
+        return self
 
 
 class Budget(Model):
@@ -156,11 +169,26 @@ class Paging(Model):
     """A page must be out this soon after it is due."""
 
 
+class RunFacts(Model):
+    """What the author knows of the run. Nothing is changed by it: expressions read it, and the checker judges by it."""
+
+    warmup_steps: Steps | None = Field(default=None)
+    """Steps of the learning rate's warm-up, where the trainer's receipt does not say."""
+    tokens_per_step: Count | None = None
+    """Tokens one optimizer step trains on, where the trainer's receipt does not say."""
+    checkpoint_every_steps: Steps | None = Field(default=None, alias="checkpoint_every")
+    """How often the trainer saves."""
+    checkpoints_kept: Count | None = None
+    """How many checkpoints are kept: what is older cannot be rolled back to."""
+
+
 class Spec(Model):
     """What is watched, what is done, and how much of it."""
 
     mode: Literal["act", "observe"] = "act"
     """observe: decide and record as usual, and change nothing."""
+    run: RunFacts = Field(default_factory=RunFacts)
+    """What the author knows of the run."""
     detectors: Detectors = Field(default_factory=Detectors)
     """Settings of the built-in detectors."""
     rules: tuple[Rule, ...]

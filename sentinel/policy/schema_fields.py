@@ -7,7 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from sentinel.policy import quantities as q
+from sentinel.policy.expr import parse_expression
+from sentinel.policy.expr_tree import LENGTH_MAX, Expression
 
+# What a detector can find: every kind of the model but `expression`, whose rules say `expr` instead of `on`.
 FindingKind = Literal[
     "non_finite", "spike", "divergence", "drift", "loss_scale_collapse", "plateau", "too_good", "behind_reference",
     "generalisation", "precursor", "hang", "straggler", "slowdown", "crash", "broken_job", "gpu_fault", "stale_checkpoint",
@@ -48,6 +51,29 @@ Recovery = Annotated[
     q.RecoveredWhen, PlainValidator(q.parse_recovered_when), _text(q.RECOVERED_PATTERN, "loss within 2% of pre_incident")
 ]
 AboveBand = Annotated[int, PlainValidator(q.parse_above_band), _text(q.ABOVE_BAND_PATTERN, "above band for 20 steps")]
+
+
+def _expression(value: Any) -> Expression | None:
+    """The text, parsed; its errors carry their place inside the text."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise q.Malformed(f"{q.show(value)} is not an expression", "write a condition, such as 'loss > 3 && step > 100'")
+    return parse_expression(value)
+
+
+Condition = Annotated[
+    Expression | None,
+    PlainValidator(_expression),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": LENGTH_MAX,
+            "examples": ["median(activation_norm, 50 steps) > 1.3 * quantile(activation_norm, 0.1, 2000 steps)"],
+        }
+    ),
+]
 
 Count = Annotated[int, Field(strict=True, ge=1, le=10**9)]
 Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]

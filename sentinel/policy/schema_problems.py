@@ -35,12 +35,12 @@ def validate_rung(data: object) -> tuple[Rung | None, tuple[Problem, ...]]:
 
 
 def _is_explained(item: ErrorDetails, details: list[ErrorDetails]) -> bool:
-    """A missing key that stands there misspelt, or an `on` missing beside an `expr`: one mistake, one problem."""
+    """A missing key that stands there misspelt: one mistake, one problem."""
     if item["type"] != "missing":
         return False
     beside = [str(other["loc"][-1]) for other in details if other is not item and other["loc"][:-1] == item["loc"][:-1]]
     key = str(item["loc"][-1])
-    return (key == "on" and "expr" in beside) or nearest(key, tuple(beside)) is not None
+    return nearest(key, tuple(beside)) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def _problem(item: ErrorDetails, schema: dict[str, Any]) -> Problem:
     location: Location = tuple(part for part in item["loc"] if part != "[key]")
     raised = item.get("ctx", {}).get("error")
     if isinstance(raised, Malformed):
-        return Problem(path_text(location), str(raised), raised.remedy)
+        return Problem(path_text(location), str(raised), raised.remedy, at=raised.at)
     message, remedy = _SENTENCES.get(item["type"], _other)(_Seen(item, location, schema))
     return Problem(path_text(location), message, remedy)
 

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from sentinel.model.findings import Kind
+from sentinel.policy.expr import parse_expression
+from sentinel.policy.expr_tree import FUNCTIONS, METRICS, VARIABLES
 from sentinel.policy_file import load_policy, shipped_policies, shipped_policy_path
+from sentinel.sim.cases import run_case_files
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "deploy/RUNBOOK.md", "policies/README.md")
@@ -27,8 +30,9 @@ def test_every_link_of_a_page_leads_somewhere(page: str) -> None:
 def test_every_alert_of_a_shipped_policy_has_its_section_in_the_runbook(name: str) -> None:
     sections = set(re.findall(r"^## (\w+)$", (ROOT / "deploy/RUNBOOK.md").read_text(encoding="utf-8"), re.MULTILINE))
     for rule in load_policy(shipped_policy_path(name)).spec.rules:
-        assert rule.annotations.runbook_url == f"RUNBOOK.md#{rule.on}"
-        assert rule.on in sections
+        section = rule.on or "expression"
+        assert rule.annotations.runbook_url == f"RUNBOOK.md#{section}"
+        assert section in sections
 
 
 def test_the_make_verbs_of_the_readme_exist() -> None:
@@ -53,3 +57,38 @@ def test_architecture_names_every_room_and_every_failure_word() -> None:
         assert re.search(rf"\b{re.escape(room)}", text), f"ARCHITECTURE.md does not mention sentinel/{room}"
     for kind in Kind:
         assert kind in text, f"ARCHITECTURE.md does not define {kind}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_expression_of_a_page_can_be_read(page: str) -> None:
+    for text in re.findall(r"^ +expr: (.+)$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE):
+        assert parse_expression(text)
+
+
+def test_the_page_of_the_language_names_every_function_and_variable() -> None:
+    text = (ROOT / "policies/README.md").read_text(encoding="utf-8")
+    for word in (*FUNCTIONS, *VARIABLES):
+        assert re.search(rf"`{word}[`(]", text), word
+
+
+def test_expressions_know_every_metric_that_the_detectors_read() -> None:
+    """The checker warns about names it does not know."""
+    detectors = load_policy(shipped_policy_path("default")).spec.detectors
+    others = ("val_loss", "loss_scale", "overflow")
+    for names in (detectors.spike.metrics, detectors.drift.metrics, detectors.precursor.metrics, others):
+        assert set(names) <= set(METRICS)
+
+
+def test_the_case_file_on_the_page_of_the_language_passes(tmp_path: Path) -> None:
+    text = (ROOT / "policies/README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^    policy: opt-175b .*\n(?:    .*\n)+", text, re.MULTILINE)
+    path = tmp_path / "cases.yaml"
+    path.write_text("\n".join(line[4:] for line in block.splitlines()), encoding="utf-8")
+    report = run_case_files([path])
+    assert report.ok, report.text
+
+
+def test_the_shipped_cases_pass() -> None:
+    """What the histories say to runs like those they were written after."""
+    report = run_case_files(sorted((ROOT / "policies/cases").glob("*.yaml")))
+    assert report.ok, report.text

@@ -78,7 +78,7 @@ def test_no_file_a_directory_and_a_device(tmp_path):
     for path, sentence in said.items():
         with pytest.raises(PolicyError, match=sentence):
             load_policy(tmp_path / path)
-    with pytest.raises(PolicyError, match="shipped policies: default, demo, observe_only"):
+    with pytest.raises(PolicyError, match="shipped policies: bloom-104b, cautious, default, demo, observe_only"):
         load_policy(tmp_path / "no.yaml")
 
 

@@ -8,6 +8,8 @@ from typing import Any
 from sentinel.errors import Problem
 from sentinel.policy.checks import check_policy
 from sentinel.policy.schema import Policy
+from sentinel.policy.schema_problems import validate_policy
+from sentinel.policy_yaml import read_yaml
 
 # A file a mistake can be planted in.
 GOOD = """\
@@ -82,3 +84,9 @@ def said(policy: Policy, capabilities: set[str] | None = None) -> list[tuple[str
     problems: tuple[Problem, ...] = check_policy(policy, capabilities)
     assert all(problem.remedy for problem in problems), "every problem comes with a remedy"
     return [(problem.severity, problem.path, problem.message) for problem in problems]
+
+
+def located(text: str) -> list[Problem]:
+    """What is wrong with the file of this text, each problem with its line and column."""
+    read = read_yaml(text)
+    return [read.locate(problem) for problem in (*read.problems, *validate_policy(read.value)[1])]

@@ -43,7 +43,7 @@ x.yaml:10:5: spec.rules[0].for: '2 stepz' is not a number of steps or a duration
 x.yaml:12:5: spec.rules[0].playbok: unknown key 'playbok'
       playbok: numeric
       ^
-  remedy: did you mean 'playbook'? known here: alert, on, for, keep_firing_for, labels, annotations, playbook""",
+  remedy: did you mean 'playbook'? known here: alert, on, expr, for, keep_firing_for, on_nonfinite, labels, annotations, playbook""",  # noqa: E501 - as printed
         ),
         (
             "- alert: Spike", "- alart: Spike",
@@ -51,7 +51,7 @@ x.yaml:12:5: spec.rules[0].playbok: unknown key 'playbok'
 x.yaml:8:5: spec.rules[0].alart: unknown key 'alart'
     - alart: Spike
       ^
-  remedy: did you mean 'alert'? known here: alert, on, for, keep_firing_for, labels, annotations, playbook""",
+  remedy: did you mean 'alert'? known here: alert, on, expr, for, keep_firing_for, on_nonfinite, labels, annotations, playbook""",
         ),
         (
             "{z: 8}", "{z: '8'}",
@@ -134,12 +134,20 @@ x.yaml:15:18: spec.playbooks.numeric[0].rollback.before_onset: 100 has no unit; 
   remedy: write it as '200 steps'""",
         ),
         (
-            "    on: spike\n", "    expr: loss > 3\n",
+            "    on: spike\n", "    expr: loss = 3\n",
             """\
-x.yaml:9:5: spec.rules[0].expr: rules on expressions are not available in this version
-      expr: loss > 3
+x.yaml:9:16: spec.rules[0].expr: '=' is no sign of expressions
+      expr: loss = 3
+                 ^
+  remedy: write '==' to compare""",
+        ),
+        (
+            "    on: spike\n", "    on: spike\n    expr: loss > 3\n",
+            """\
+x.yaml:8:5: spec.rules[0]: the rule has both 'on' and 'expr'
+    - alert: Spike
       ^
-  remedy: use on: <finding>""",
+  remedy: write on: <finding>, or expr: <condition over metrics>; two rules where you want both""",
         ),
         (
             "playbook: numeric", "playbook: numerical",

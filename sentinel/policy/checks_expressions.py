@@ -1,0 +1,95 @@
+"""Whether a rule on an expression can ever say something, and whether what the policy says of its run fits what it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sentinel.errors import Problem
+from sentinel.policy.expr_tree import LAYERED, METRICS, Expression, Measured, Variable
+from sentinel.policy.problems import nearest
+from sentinel.policy.schema import Rule, RunFacts, Rung, Spec
+
+# What an expression may read that neither a row nor the clock tells, and where it comes from.
+_TOLD: dict[Variable, tuple[str, str]] = {
+    "warmup_steps": ("the trainer's receipt has no warmup_steps", "warmup_steps: 2000 steps"),
+    "tokens": ("the trainer's receipt has no tokens_per_step", "tokens_per_step: 524288"),
+}
+
+
+def check_expression(path: str, rule: Rule, run: RunFacts) -> Iterator[Problem]:
+    """Problems of one rule's `expr` and of what goes with it."""
+    if rule.expr is None:
+        if rule.on_nonfinite == "fire":
+            message = "on_nonfinite belongs to expr; detectors judge values that are no number by themselves"
+            yield Problem(f"{path}.on_nonfinite", message, "remove it; non_finite is a detector of its own")
+        return
+    expression = rule.expr
+    if not expression.metrics:
+        message = "the expression reads no metric: once true, it is true whatever the run does"
+        yield Problem(f"{path}.expr", message, "compare a metric, such as 'loss > 3'", "warning", at=0)
+    for name, at in expression.metrics.items():
+        if not _is_known(name):
+            message = f"'{name}' is no metric that trainers are known to write: without it the rule is unknown for ever"
+            yield Problem(f"{path}.expr", message, _meant(expression, name), "warning", at=at)
+    yield from _check_told(path, expression, run)
+    for measured in expression.windows:
+        yield from _check_window(path, measured, rule)
+
+
+def _is_known(name: str) -> bool:
+    return name in METRICS or name.partition("/")[0] in LAYERED
+
+
+def _meant(expression: Expression, name: str) -> str:
+    for layered in LAYERED:
+        if f"{layered}/{name}" in "".join(expression.text.split()):
+            return f"one metric of that name is written in backquotes: `{layered}/{name}`; '/' alone divides"
+    near = nearest(name, METRICS)
+    listed = f"known: {', '.join(METRICS)}; fine, if your trainer writes it"
+    return f"did you mean '{near}'? {listed}" if near else listed
+
+
+def _check_told(path: str, expression: Expression, run: RunFacts) -> Iterator[Problem]:
+    said: dict[Variable, int | None] = {"warmup_steps": run.warmup_steps, "tokens": run.tokens_per_step}
+    for name, (absent, example) in _TOLD.items():
+        if expression.reads(name) and said[name] is None:
+            message = f"'{name}' is unknown where {absent}, and the rule with it"
+            at = expression.text.find(name)
+            yield Problem(f"{path}.expr", message, f"write spec.run: {{{example}}}", "warning", at=at)
+
+
+def _check_window(path: str, measured: Measured, rule: Rule) -> Iterator[Problem]:
+    """A pulse that the window forgets cannot outlast a longer `for`."""
+    window, hold = measured.window, rule.for_
+    if window is None or measured.function not in ("max", "min", "nonfinite", "count"):
+        return
+    if (window.steps and hold.steps > window.steps) or (window.seconds and hold.seconds > window.seconds):
+        message = f"'{measured.function}' forgets after {window.text}, and the alert waits longer than that"
+        remedy = "shorten 'for', or lengthen the window"
+        yield Problem(f"{path}.for", message, remedy, "warning")
+
+
+def check_depth(spec: Spec) -> Iterator[Problem]:
+    """No rung may go back further than checkpoints are kept, where the policy says how many are."""
+    every, kept = spec.run.checkpoint_every_steps, spec.run.checkpoints_kept
+    if every is None or kept is None:
+        return
+    reach = (kept - 1) * every
+    for name, playbook in spec.playbooks.items():
+        for index, steps in _depths(playbook):
+            if steps > reach:
+                key = "before_onset" if playbook[index].rollback.before_onset_steps else "further"  # type: ignore[union-attr]
+                message = f"goes back {steps} steps, and {kept} checkpoints of every {every} steps reach back only {reach}"
+                remedy = f"keep {-(-steps // every) + 1} checkpoints (spec.run.checkpoints_kept), or go back less"
+                yield Problem(f"spec.playbooks.{name}[{index}].rollback.{key}", message, remedy)
+
+
+def _depths(playbook: tuple[Rung, ...]) -> Iterator[tuple[int, int]]:
+    """Index and steps before the onset of every rung that rolls back."""
+    steps = 1.0
+    for index, rung in enumerate(playbook):
+        if rung.rollback is None:
+            continue
+        before = rung.rollback.before_onset_steps
+        steps = float(before) if before is not None else steps * (rung.rollback.further or 1.0)
+        yield index, round(steps)

@@ -1,0 +1,202 @@
+"""`sentinel policy explain`: what a policy would do about a finding, rung by rung, in an assumed run. Nothing is run.
+
+    print(explain_text(explain(load_policy(shipped_policy_path("default")), "spike", Assumed())))
+
+Every rung is made absolute by the very code that makes it absolute in a real run (`sentinel.plan.remedy`), one after the other as
+if each had failed. What the run assumes is printed with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from sentinel.errors import UsageError
+from sentinel.model.attempts import Overrides
+from sentinel.model.findings import NUMERIC_KINDS, Kind
+from sentinel.model.incidents import Incident, SampleAnchor
+from sentinel.model.state import Checkpoint
+from sentinel.plan.remedy import build_treatment
+from sentinel.policy.match import Match, match_rule
+from sentinel.policy.problems import did_you_mean
+from sentinel.policy.quantities import Hold, show_duration
+from sentinel.policy.schema import Policy, Rule, Rung
+
+_THEN = {
+    "stop_now": "training is stopped at once, without a checkpoint",
+    "hold": "training is stopped and the run is held for a person",
+    "keep_training": "training goes on meanwhile",
+}
+_DEAD = (Kind.CRASH, Kind.BROKEN_JOB)
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """The run that is assumed. `detected_step` None: as soon as the rule's `for` allows. `checkpoint_every` None: what the policy
+    says of its run, else 250."""
+
+    onset_step: int = 1000
+    detected_step: int | None = None
+    checkpoint_every: int | None = None
+    samples_per_step: int = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """What would happen: sentences before the rungs, (title, sentence) of each rung, sentences after them."""
+
+    finding: str
+    policy: str
+    before: tuple[str, ...]
+    rungs: tuple[tuple[str, str], ...] = ()
+    after: tuple[str, ...] = ()
+    assumed: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return {
+            "policy": self.policy,
+            "finding": self.finding,
+            "assumed": self.assumed,
+            "before": list(self.before),
+            "rungs": [{"rung": title, "what": sentence} for title, sentence in self.rungs],
+            "after": list(self.after),
+        }
+
+
+def explain(policy: Policy, finding: str, assumed: Assumed) -> Explained:
+    """`finding`: a kind of finding, or the name of an alert. Raises UsageError for a word that is neither."""
+    kind, match = _matched(policy, finding)
+    name = policy.metadata.name
+    if match is None:
+        return Explained(finding, name, (f"no rule is on {finding}: it is recorded, and nothing is done",))
+    rule = match.rule
+    condition = f": {rule.expr.text}" if rule.expr else ""
+    before = [f"rule {rule.alert} (spec.rules[{match.index}]) takes it{condition}", _firing(rule)]
+    if rule.labels.severity == "info" or rule.playbook is None:
+        return Explained(finding, name, (*before, "it is recorded, and nothing is done"))
+    if policy.spec.mode == "observe":
+        before.append("mode observe: all of this is recorded, and nothing is done")
+    every = assumed.checkpoint_every or policy.spec.run.checkpoint_every_steps or 250
+    detected = assumed.detected_step or assumed.onset_step + max(rule.for_.steps - 1, 0)
+    if detected < assumed.onset_step:
+        raise UsageError(
+            f"it cannot be detected at step {detected}, before its onset at step {assumed.onset_step}; give --detected later"
+        )
+    incident = _incident(kind, rule, assumed, detected)
+    rungs = policy.spec.playbooks[rule.playbook]
+    told = {"onset_step": assumed.onset_step, "detected_step": detected, "checkpoint_every": every}
+    told["samples_per_step"] = assumed.samples_per_step
+    climbed = tuple(_climb(policy, rungs, incident, every))
+    return Explained(finding, name, tuple(before), climbed, tuple(_after(policy, rungs)), told)
+
+
+def explain_rules(policy: Policy) -> str:
+    """One line a rule: what it is on, and the titles of its rungs."""
+    lines = [f"policy {policy.metadata.name}: {policy.metadata.description or 'no description'}; mode {policy.spec.mode}"]
+    for rule in policy.spec.rules:
+        rungs = policy.spec.playbooks.get(rule.playbook or "", ())
+        does = " → ".join(rung.title for rung in rungs) or "recorded only"
+        about = rule.on or "an expression"
+        lines.append(f"  {rule.alert} ({rule.labels.severity}, on {about}): {does}")
+    return "\n".join([*lines, "more with --finding KIND or --finding ALERT"])
+
+
+def explain_text(told: Explained) -> str:
+    """As a person reads it."""
+    lines = [f"policy {told.policy}, finding {told.finding}", *(f"  {sentence}" for sentence in told.before)]
+    if told.rungs:
+        assumed = told.assumed
+        lines.append(
+            f"assumed: onset at step {assumed['onset_step']}, believed at step {assumed['detected_step']}, a checkpoint every "
+            f"{assumed['checkpoint_every']} steps, {assumed['samples_per_step']} samples a step; every rung fails"
+        )
+        width = max(len(title) for title, _ in told.rungs)
+        lines += [f"  {number}. {title:<{width}}  {what}" for number, (title, what) in enumerate(told.rungs, start=1)]
+    return "\n".join([*lines, *told.after])
+
+
+def _matched(policy: Policy, finding: str) -> tuple[Kind, Match | None]:
+    rule = next((rule for rule in policy.spec.rules if rule.alert == finding), None)
+    kinds = tuple(str(kind) for kind in Kind if kind is not Kind.EXPRESSION)
+    if rule is None and finding not in kinds:
+        alerts = tuple(rule.alert for rule in policy.spec.rules)
+        raise UsageError(
+            f"--finding {finding}: neither a kind of finding nor an alert; {did_you_mean(finding, (*kinds, *alerts), 'known')}"
+        )
+    if rule is not None and rule.expr is not None:
+        found = match_rule(policy, Kind.EXPRESSION, rule.alert)
+        return Kind.EXPRESSION, found if isinstance(found, Match) else None
+    kind = Kind(rule.on if rule is not None and rule.on is not None else finding)
+    found = match_rule(policy, kind)
+    return kind, found if isinstance(found, Match) else None
+
+
+def _firing(rule: Rule) -> str:
+    waits = "fires at once" if rule.for_ == Hold() else f"fires when it has lasted {_hold(rule.for_)}"
+    keeps = "" if rule.keep_firing_for == Hold() else f", and is over {_hold(rule.keep_firing_for)} after it has gone"
+    return f"{rule.labels.severity}; {waits}{keeps}; playbook {rule.playbook or 'none'}"
+
+
+def _hold(hold: Hold) -> str:
+    return f"{hold.steps} steps" if hold.steps else show_duration(hold.seconds)
+
+
+def _incident(kind: Kind, rule: Rule, assumed: Assumed, detected: int) -> Incident:
+    numeric, per_step = kind in NUMERIC_KINDS, assumed.samples_per_step
+    anchor = SampleAnchor((assumed.onset_step - 1) * per_step, detected * per_step, per_step) if numeric else None
+    onset = assumed.onset_step if numeric else None
+    who = (1, kind, rule.labels.severity, rule.alert, rule.playbook or "", 1)
+    return Incident(*who, onset, detected, detected, 0.0, 0.0, "assumed", samples=anchor)
+
+
+def _climb(policy: Policy, rungs: tuple[Rung, ...], incident: Incident, every: int) -> Iterator[tuple[str, str]]:
+    marks = range(every, incident.break_step + 1, every)
+    kept = policy.spec.run.checkpoints_kept
+    per_step = incident.samples.per_step if incident.samples else 1
+    every_one = [Checkpoint(step, f"checkpoints/step-{step:08d}", 1, step * per_step) for step in marks]
+    checkpoints = every_one[-kept:] if kept else every_one
+    in_force, alive = Overrides(), incident.kind not in _DEAD
+    for index, rung in enumerate(rungs):
+        if rung.wait is not None:
+            heals = rung.wait.unless_above_band_steps
+            unless = f", given up after {heals} steps above its band" if heals else ""
+            nothing = "" if incident.is_numeric and alive else "; passed over: no step can heal this"
+            yield rung.title, f"watch for up to {rung.wait.for_steps} steps{unless}{nothing}"
+        elif rung.hold:
+            yield rung.title, _THEN["hold"]
+        elif rung.parts == ("page",) and rung.page is not None:
+            after = _THEN[rung.then] if rung.then else _THEN["stop_now"] if index == len(rungs) - 1 else "the playbook goes on"
+            yield rung.title, f"a {rung.page.severity} page; {after}"
+        else:
+            treatment = build_treatment(rungs, index, incident, checkpoints, (), in_force, alive)
+            in_force = treatment.overrides
+            how = "" if treatment.relaunch else "; live, without a relaunch"
+            also = f"; and a {rung.page.severity} page" if rung.page else ""
+            yield rung.title, f"{_asked(rung)}{treatment.remedy.reason}{how}{also}"
+
+
+def _asked(rung: Rung) -> str:
+    if rung.approval is None:
+        return ""
+    without = "this rung is taken" if rung.approval.otherwise == "approve" else "the next is taken"
+    return f"a person is asked, and without an answer in {show_duration(rung.approval.within_s)} {without}: "
+
+
+def _after(policy: Policy, rungs: tuple[Rung, ...]) -> Iterator[str]:
+    probation, budget, paging = policy.spec.probation, policy.spec.budget, policy.spec.paging
+    recovered = probation.recovered_when
+    yield (
+        f"a rung has worked when {recovered.metric} is within {recovered.ratio * 100:g}% of its level before, {probation.steps} "
+        "steps past the step where it broke; the same finding before that is its failure, and the next rung is taken"
+    )
+    acting = sum(not (rung.wait or rung.hold or rung.parts == ("page",)) for rung in rungs)
+    tries, starts = budget.interventions, budget.restarts
+    yield (
+        f"budget: {tries.count} interventions in {show_duration(tries.period_s)}, of which this playbook takes up to {acting}; "
+        f"{starts.count} restarts in {show_duration(starts.period_s)}, {budget.without_progress} without progress; then a page"
+    )
+    channels = ", ".join(key for route in paging.routes for key in route.model_fields_set) or "nobody"
+    every = show_duration(paging.repeat_every_s)
+    yield f"pages go to: {channels}; within {show_duration(paging.deadline_s)}, again every {every}"
