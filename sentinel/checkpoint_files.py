@@ -10,6 +10,7 @@ checkpoint.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -27,6 +28,7 @@ MANIFEST = "manifest.json"
 ENTRIES_MAX = 100_000
 MANIFEST_BYTES_MAX = 64 << 20
 COLLISIONS_MAX = 10_000
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)  # any other says only that it cannot be seen now
 _NAME = re.compile(r"step-(\d{1,15})")
 _ASIDE = re.compile(r"\..*|.*(tmp|temp|partial).*", re.IGNORECASE)  # never a checkpoint, whatever it holds
 _CURSOR_KEYS = ("samples_end", "cursor", "data_cursor", "samples", "samples_consumed")
@@ -93,10 +95,16 @@ def read_checkpoint(run_dir: Path, name: str) -> CheckpointFound | None:
 
 
 def verify_checkpoint(path: Path) -> Verification:
-    """Compare size and sha256 of every file with the manifest. Reads all of it: seconds per gigabyte. Never raises."""
+    """Compare size and sha256 of every file with the manifest. Reads all of it: seconds per gigabyte.
+
+    Raises OSError for what cannot be read now (a stale handle, an I/O error, no rights, too many open files): that says
+    nothing about the checkpoint. A file that is absent, of another size, or of another digest is damage.
+    """
     try:
         manifest, digest = _read_manifest(path)
     except OSError as error:
+        if error.errno not in _ABSENT:
+            raise
         return Verification(False, f"{path / MANIFEST}: cannot be read ({error.strerror})", None)
     except ValueError as error:
         return Verification(False, f"{path / MANIFEST}: is not a manifest ({error})", None)
@@ -150,7 +158,18 @@ def _is_above_or_unfinished(run_dir: Path, name: str, step: int) -> bool:
     if named is None and _ASIDE.fullmatch(name):
         return True
     is_ours = name.startswith("step-")  # anything else in there is somebody's own and stays
-    return is_ours and not os.path.lexists(run_dir / CHECKPOINTS / name / MANIFEST)
+    return is_ours and not _is_there(run_dir / CHECKPOINTS / name / MANIFEST)
+
+
+def _is_there(path: Path) -> bool:
+    """As os.path.lexists, but a look that failed is no answer: OSError. A good checkpoint is not moved for a stale handle."""
+    try:
+        os.lstat(path)
+    except OSError as error:
+        if error.errno not in _ABSENT:
+            raise
+        return False
+    return True
 
 
 def _free_place(folder: Path, name: str) -> Path:
@@ -200,6 +219,8 @@ def _check_file(path: Path, name: str, size: int, sha256: str) -> str:
                 return f"{path / name}: {actual} bytes, the manifest says {size}"
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
+        if error.errno not in _ABSENT:
+            raise
         return f"{path / name}: cannot be read ({error.strerror})"
     return "" if digest == sha256.lower() else f"{path / name}: sha256 is {digest[:12]}…, the manifest says {sha256[:12]}…"
 

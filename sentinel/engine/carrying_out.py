@@ -27,6 +27,10 @@ from sentinel.model.incidents import IncidentState
 from sentinel.plan.remedy import choose_checkpoint
 from sentinel.plan.rollback import Choice, choose_newest
 
+NOT_FROM_SCRATCH = (
+    "sentinel does not start from scratch for that: restore one and start the run again, or begin a new run directory"
+)
+
 
 def on_done(draft: Draft, done: ActionDone) -> None:
     action = draft.state.pending.get(done.key)
@@ -61,9 +65,11 @@ def on_failed(draft: Draft, failed: ActionFailed) -> None:
         return
     draft.record(f.ActionAbandoned(failed.key, failed.reason))
     match action:
+        case VerifyCheckpoint() if failed.retry_in_s is not None:  # it could not be read for long: that condemns nothing
+            _unable(draft, action, f"checkpoint of step {action.step} cannot be read: {failed.reason}")
         case VerifyCheckpoint():
-            draft.record(f.CheckpointCondemned(action.step, failed.reason))
-            _again_without(draft, action)
+            draft.record(f.CheckpointCondemned(action.step, failed.reason, damaged=True))
+            _again_without(draft, action, failed.reason)
         case Capture():
             draft.note(f"incident {action.incident}", f"evidence could not be saved: {failed.reason}")
             draft.record(f.ActionConfirmed(action.key, "failed"))
@@ -82,18 +88,23 @@ def on_failed(draft: Draft, failed: ActionFailed) -> None:
             assert_never(action)
 
 
-def _again_without(draft: Draft, action: VerifyCheckpoint) -> None:
-    """The checkpoint is damaged: the same rung again, from the next older one."""
+def _again_without(draft: Draft, action: VerifyCheckpoint, damage: str) -> None:
+    """The checkpoint is damaged: the same rung again, from the next older one. Never from scratch because none is whole: that
+    would throw the run away, and a person may still mend or restore one."""
     plan = draft.state.plan
     if plan is None:
-        return
+        return None
     start = next(a for a in plan.actions if isinstance(a, StartAttempt))
     choice = _next_older(draft, plan.incident)
+    if choice.checkpoint is None:
+        return _unable(
+            draft, action, f"no checkpoint is left to go back to, the last one is damaged ({damage}); {NOT_FROM_SCRATCH}"
+        )
     wait_s = max(0.0, start.not_before_s - draft.now_s)
-    resume = ResumePoint(choice.checkpoint.step, choice.checkpoint.path, choice.checkpoint.digest) if choice.checkpoint else None
+    resume = ResumePoint(choice.checkpoint.step, choice.checkpoint.path, choice.checkpoint.digest)
     draft.record(f.PlanDropped(f"checkpoint of step {action.step} is damaged"))
     draft.note("rollback", f"checkpoint of step {action.step} is damaged; instead: {choice.reason}")
-    relaunch(draft, plan.incident, resume, start.overrides, wait_s, choice.reason)
+    return relaunch(draft, plan.incident, resume, start.overrides, wait_s, choice.reason)
 
 
 def _next_older(draft: Draft, incident_id: int | None) -> Choice:
@@ -110,14 +121,16 @@ def _unable(draft: Draft, action: Action, reason: str) -> None:
     plan = draft.state.plan
     draft.record(f.PlanDropped(f"unable to act: {reason}"))
     if plan is not None and plan.incident is not None and not draft.state.incident(plan.incident).is_closed:
-        return give_up(draft, plan.incident, f"unable to act: {reason}")
+        give_up(draft, plan.incident, f"unable to act: {reason}")
+        if not (draft.is_alive or draft.state.giving_up or draft.state.ended):  # `keep_training`, and nothing is there to train
+            fail_run(draft, f"unable to act: {reason}")
+        return
     if draft.state.incidents:
         page(draft, draft.state.incidents[-1].id, "critical", f"unable to act: {reason}")
     if draft.state.giving_up and isinstance(action, KillAttempt):
-        return None  # the attempt still lives: the page says so, and its end will be seen when it comes
+        return  # the attempt still lives: the page says so, and its end will be seen when it comes
     if draft.is_alive:
-        return None
+        return
     finish_giving_up(draft)
     if not draft.state.ended and not draft.state.held:
         fail_run(draft, f"unable to act: {reason}")
-    return None

@@ -55,6 +55,7 @@ def _took_over(state: RunState, at_s: float, fact: f.SupervisorTookOver) -> RunS
     """A new session. A person who starts an ended run again has answered its page: the end and the hold are lifted. A hold, or
     giving up, during which the supervisor died goes on: whoever restarted it need not be a person."""
     answered = bool(state.ended) and fact.answers
+    state = of_attempts.pardoned(state) if answered else state
     return replace(
         state,
         epoch=fact.epoch,

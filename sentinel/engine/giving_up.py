@@ -37,7 +37,7 @@ def _condemn_after(draft: Draft, incident: Incident) -> None:
     limit = incident.limit_step
     if limit is not None:
         for checkpoint in draft.state.checkpoints:
-            if checkpoint.step >= limit and not checkpoint.condemned:
+            if checkpoint.step >= limit and (not checkpoint.condemned or checkpoint.damaged):
                 suspect = f"at or after the onset of incident {incident.id}, which was never repaired"
                 draft.record(f.CheckpointCondemned(checkpoint.step, suspect))
 

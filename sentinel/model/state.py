@@ -31,7 +31,8 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A committed checkpoint. `condemned` says why it must not be resumed from; empty means it may."""
+    """A committed checkpoint. `condemned` says why it must not be resumed from; empty means it may. `damaged`: condemned for
+    its bytes, which a person may mend; what lies after an onset stays condemned."""
 
     step: int
     path: str
@@ -39,6 +40,7 @@ class Checkpoint:
     samples_end: int
     digest: str | None = None
     condemned: str = ""
+    damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

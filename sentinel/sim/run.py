@@ -223,12 +223,16 @@ class Simulation:
             self.world.blind.add(source)
             self.world.after(fault.number("for"), lambda: self.world.blind.discard(source))
 
+        def outage() -> None:
+            self.world.store.fail_reads(1)
+            self.world.after(fault.number("for"), lambda: self.world.store.fail_reads(-1))
+
         def kill() -> None:
             if self._daemon is not None:
                 self.points.down_s = fault.number("for")
                 raise SupervisorKilled(fault.text)
 
-        return {"stop": stop, "blind": blind, "supervisor_kill": kill}[fault.kind]
+        return {"stop": stop, "blind": blind, "unreadable": outage, "supervisor_kill": kill}[fault.kind]
 
 
 def run_scenario(

@@ -1,6 +1,9 @@
+import errno
 import hashlib
 import json
+import os
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -132,6 +135,36 @@ def test_no_readable_manifest_is_a_reason_and_no_exception(tmp_path: Path, conte
     ok, reason, digest = verify_checkpoint(folder)
     assert (ok, digest) == (False, None)
     assert str(folder / "manifest.json") in reason
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EMFILE, errno.EACCES, errno.EIO])
+@pytest.mark.parametrize("file", ["manifest.json", "__0_0.distcp"])
+def test_what_cannot_be_read_now_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, number: int) -> None:
+    folder = save(tmp_path, 5)
+
+    def fails(path: Path, mode: str) -> BinaryIO:
+        if path.name == file:
+            raise OSError(number, os.strerror(number), str(path))
+        return open(path, "rb")
+
+    monkeypatch.setattr(checkpoint_files, "open", fails, raising=False)
+    with pytest.raises(OSError, match=r"manifest|distcp"):
+        verify_checkpoint(folder)
+
+
+def test_a_good_checkpoint_is_not_moved_aside_because_it_cannot_be_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, 5)
+
+    def stale(path: Path) -> None:
+        raise OSError(errno.ESTALE, "Stale file handle", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "lstat", stale)
+        with pytest.raises(OSError, match="Stale"):
+            quarantine_above(tmp_path, 5, attempt=2)
+    assert names(tmp_path / "checkpoints") == ["step-00000005"]
 
 
 # -- moving aside ------------------------------------------------------------------------------------------------------
