@@ -24,8 +24,8 @@ from sentinel.model.actions import (
 from sentinel.model.attempts import ResumePoint
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.incidents import IncidentState
-from sentinel.plan.remedy import choose_checkpoint
-from sentinel.plan.rollback import Choice, choose_newest
+from sentinel.plan.remedy import build_treatment
+from sentinel.plan.rollback import choose_newest
 
 NOT_FROM_SCRATCH = (
     "sentinel does not start from scratch for that: restore one and start the run again, or begin a new run directory"
@@ -95,25 +95,30 @@ def _again_without(draft: Draft, action: VerifyCheckpoint, damage: str) -> None:
     if plan is None:
         return None
     start = next(a for a in plan.actions if isinstance(a, StartAttempt))
-    choice = _next_older(draft, plan.incident)
-    if choice.checkpoint is None:
-        return _unable(
-            draft, action, f"no checkpoint is left to go back to, the last one is damaged ({damage}); {NOT_FROM_SCRATCH}"
-        )
+    resume, reason = _next_older(draft, plan.incident)
+    if resume is None:
+        none_left = f"no checkpoint is left to go back to, the last one is damaged ({damage}); {NOT_FROM_SCRATCH}"
+        return _unable(draft, action, none_left)
+    passed_over = f"the checkpoint of step {action.step} is damaged"
+    draft.record(f.PlanDropped(passed_over))
+    draft.note("rollback", f"{passed_over}; instead: {reason}")
     wait_s = max(0.0, start.not_before_s - draft.now_s)
-    resume = ResumePoint(choice.checkpoint.step, choice.checkpoint.path, choice.checkpoint.digest)
-    draft.record(f.PlanDropped(f"checkpoint of step {action.step} is damaged"))
-    draft.note("rollback", f"checkpoint of step {action.step} is damaged; instead: {choice.reason}")
-    return relaunch(draft, plan.incident, resume, start.overrides, wait_s, choice.reason)
+    return relaunch(draft, plan.incident, resume, start.overrides, wait_s, f"{reason}; {passed_over}")
 
 
-def _next_older(draft: Draft, incident_id: int | None) -> Choice:
+def _next_older(draft: Draft, incident_id: int | None) -> tuple[ResumePoint | None, str]:
+    """What the rung, or the launch, comes to without the checkpoint just condemned: where from, and why."""
     state = draft.state
-    if incident_id is not None:
-        incident = state.incident(incident_id)
-        rungs = draft.rungs_of(incident)
-        return choose_checkpoint(rungs, incident.rung, incident, state.checkpoints, state.open_incidents)
-    return choose_newest(state.checkpoints, state.open_incidents)
+    incident = state.incident(incident_id) if incident_id is not None else None
+    rungs = draft.rungs_of(incident) if incident is not None else ()
+    if incident is None or not 0 <= incident.rung < len(rungs):
+        choice = choose_newest(state.checkpoints, state.open_incidents)
+        found = choice.checkpoint
+        return ResumePoint(found.step, found.path, found.digest) if found else None, choice.reason
+    built = build_treatment(
+        rungs, incident.rung, incident, state.checkpoints, state.open_incidents, state.overrides, is_alive=False
+    )
+    return built.resume, built.remedy.reason
 
 
 def _unable(draft: Draft, action: Action, reason: str) -> None:

@@ -111,7 +111,7 @@ def _abandoned(state: RunState, at_s: float, fact: f.ActionAbandoned) -> RunStat
 
 def _plan(state: RunState, at_s: float, fact: f.PlanAdopted) -> RunState:
     del at_s
-    state = replace(state, plan=PlanInProgress(fact.incident, fact.actions))
+    state = replace(state, plan=PlanInProgress(fact.incident, fact.actions, reason=fact.reason))
     started = next((a for a in fact.actions if isinstance(a, StartAttempt)), None)
     if fact.incident is None or started is None:
         return state
@@ -120,7 +120,8 @@ def _plan(state: RunState, at_s: float, fact: f.PlanAdopted) -> RunState:
         if not i.tries:
             return i
         last = i.tries[-1]
-        remedy = replace(last.remedy, rollback_to_step=started.resume.step if started.resume else 0)
+        step = started.resume.step if started.resume else 0
+        remedy = replace(last.remedy, rollback_to_step=step, reason=fact.reason or last.remedy.reason)
         return replace(i, tries=(*i.tries[:-1], replace(last, remedy=remedy, attempt=started.attempt)))
 
     return change_incident(state, fact.incident, planned)

@@ -89,11 +89,12 @@ class Archive:
 
 @dataclass(frozen=True, slots=True)
 class PlanInProgress:
-    """`actions[next]` is the one decided and not yet confirmed."""
+    """`actions[next]` is the one decided and not yet confirmed; `reason` is why the attempt it ends in is launched."""
 
     incident: int | None
     actions: tuple[Action, ...]
     next: int = 0
+    reason: str = ""
 
     @property
     def is_live(self) -> bool:

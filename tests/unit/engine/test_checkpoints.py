@@ -64,7 +64,10 @@ def test_a_damaged_one_is_condemned_and_the_next_older_is_taken_with_everything_
     bench.launched()
     assert bench.resumed_from == 20
     assert bench.decided(a.Quarantine)[-1].above_step == 20
-    assert bench.incident.tries[-1].remedy.rollback_to_step == 20
+    remedy = bench.incident.tries[-1].remedy
+    assert remedy.rollback_to_step == 20
+    assert remedy.reason == "resume from the checkpoint of step 20, the newest; the checkpoint of step 40 is damaged"
+    assert bench.state.attempts[-1].why == remedy.reason
     assert bench.incident.steps_lost == 40
     assert len(bench.incident.tries) == 1
 
