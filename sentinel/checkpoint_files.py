@@ -26,6 +26,7 @@ CHECKPOINTS = "checkpoints"
 QUARANTINE = "quarantine"
 MANIFEST = "manifest.json"
 ENTRIES_MAX = 100_000
+LARGEST_INT = 2**53  # beyond it JSON numbers are not whole in every language
 MANIFEST_BYTES_MAX = 64 << 20
 COLLISIONS_MAX = 10_000
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)  # any other says only that it cannot be seen now
@@ -185,10 +186,7 @@ def _read_manifest(path: Path) -> tuple[dict[str, Any], str]:
     """The manifest and its sha256. Raises OSError, or ValueError for what is no JSON object."""
     with open(path / MANIFEST, "rb") as file:
         data = file.read(MANIFEST_BYTES_MAX)
-    try:
-        manifest = loads(data)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    manifest = loads(data)
     if not isinstance(manifest, dict):
         raise ValueError("not a JSON object")
     return manifest, hashlib.sha256(data).hexdigest()
@@ -237,4 +235,4 @@ def _cursor(manifest: Mapping[str, Any]) -> int:
 
 
 def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST_INT else None
