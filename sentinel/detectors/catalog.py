@@ -128,13 +128,14 @@ class Senses:
         finding = self._hang.tick(self._clock(now_s), self.newest_step, self.step_time_s, self._series.interval_steps)
         return () if finding is None else (finding,)
 
-    def exit(self, report: ExitReport, *, finished: bool, stop_requested: bool, now_s: float) -> Ended:
-        """Why the attempt ended."""
+    def exit(
+        self, report: ExitReport, *, finished: bool, stop_requested: bool, now_s: float, has_trained: bool = False
+    ) -> Ended:
+        """Why the attempt ended. `has_trained`: the run has made a step before, in whatever attempt."""
         assert self._attempt is not None, "no attempt was begun"
         self._hang.end()
-        ending = Ending(
-            self._attempt, self.newest_step, self._clock(now_s), finished, stop_requested, self._non_finite.onset_step
-        )
+        newest, now_s, onset = self.newest_step, self._clock(now_s), self._non_finite.onset_step
+        ending = Ending(self._attempt, newest, now_s, finished, stop_requested, onset, has_trained)
         return judge_exit(report, ending, self._severity(Kind.CRASH), self._severity(Kind.NON_FINITE), self._tails)
 
     # How things stand.

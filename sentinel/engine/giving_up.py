@@ -12,13 +12,13 @@ from sentinel.policy.schema import Rung
 
 
 def give_up(draft: Draft, incident_id: int, reason: str, page_rung: int | None = None, then: str | None = None) -> None:
-    """Exhaust the incident. The page rung that applies is the playbook's next one from here; without any, stop and page."""
+    """Exhaust the incident. The rung that applies is the next one that ends the playbook; without any, stop and page."""
     incident = draft.state.incident(incident_id)
     rungs = draft.rungs_of(incident)
-    index = page_rung if page_rung is not None else _next_page(rungs, incident.rung + 1)
+    index = page_rung if page_rung is not None else _next_end(rungs, incident.rung + 1)
     rung = rungs[index] if index is not None else None
     severity: Severity = rung.page.severity if rung is not None and rung.page is not None else "critical"
-    after = then or (rung.then if rung is not None and rung.then else "stop_now")
+    after = then or ("hold" if rung is not None and rung.hold else rung.then if rung is not None and rung.then else "stop_now")
     if draft.observes_only:
         after = "keep_training"
     words = rung.keys if rung is not None else ("page",)
@@ -87,5 +87,5 @@ def is_last_resort(rungs: tuple[Rung, ...], index: int) -> bool:
     return rungs[index].page is not None and (rungs[index].then is not None or index == len(rungs) - 1)
 
 
-def _next_page(rungs: tuple[Rung, ...], start: int) -> int | None:
-    return next((i for i in range(start, len(rungs)) if is_last_resort(rungs, i)), None)
+def _next_end(rungs: tuple[Rung, ...], start: int) -> int | None:
+    return next((i for i in range(start, len(rungs)) if rungs[i].hold or is_last_resort(rungs, i)), None)

@@ -9,6 +9,7 @@ import pytest
 
 from sentinel.model import actions as a
 from sentinel.model import facts as f
+from sentinel.model.attempts import Exited, ExitReport, RankExit
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Band, Incident, IncidentState
 from tests.builders import Bench, build_policy
@@ -131,6 +132,19 @@ def test_a_configuration_or_data_error_is_never_relaunched(code: int) -> None:
     assert bench.incident.kind == "broken_job"
     assert len(bench.state.attempts) == 1
     assert bench.decided(a.SendPage)
+
+
+def test_an_import_error_after_thousands_of_steps_is_a_crash_like_others_with_its_class_named() -> None:
+    """The library was there when training began: a stale file handle passes."""
+    lost = "ImportError: libfoo.so: cannot open shared object file: Stale file handle"
+    bench = Bench().launched()
+    bench.steps(1, 20).checkpoint(20)
+    for _ in range(2):  # while it trains, and while the next attempt comes up
+        bench.seen(Exited(bench.number, ExitReport(1, (RankExit(0, 1, None, "record", lost),), 0)))
+        assert bench.incident.kind == "crash"
+        assert "import or configuration error" in bench.incident.reason
+        bench.launched(receipt=False)
+    assert bench.resumed_from == 20
 
 
 def test_without_a_rule_for_it_a_broken_job_ends_the_run_with_its_reason() -> None:
