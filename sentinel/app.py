@@ -23,7 +23,7 @@ from sentinel.checkpoint_files import quarantine_above, verify_checkpoint
 from sentinel.clock import SystemClock
 from sentinel.daemon import Daemon, Narrator, run_until_over
 from sentinel.engine import Engine
-from sentinel.errors import Fenced, GiveUp, JournalBlocked, JournalError, RetryLater, UsageError
+from sentinel.errors import AlreadySupervised, Fenced, GiveUp, JournalBlocked, JournalError, RetryLater, UsageError
 from sentinel.journal.lease import Lease
 from sentinel.journal.run_file import PolicyReference, RunFile, ensure_run_dir, find_run_file, write_run_file
 from sentinel.journal.session import RunSession, refuse_lost_journal, take_run
@@ -75,7 +75,9 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
         while True:
             try:
                 return _watch(request, run_dir, run_file, policy, narrator, outage)
-            except (JournalBlocked, RetryLater) as error:
+            except AlreadySupervised as error:
+                raise outage.fenced(error) from None
+            except (JournalBlocked, RetryLater, UsageError) as error:  # UsageError: the run directory itself is out of reach
                 outage.wait_out(error)
             except JournalError as error:
                 raise outage.lost(error) from error
@@ -94,7 +96,8 @@ def _watch(
         if engine.state.ended == "finished":
             print(f"{run_dir}: this run has finished; choose another --run-dir to train again")
             return EXIT_OK
-        write_run_file(run_dir, run_file)
+        if not outage.has_begun:
+            write_run_file(run_dir, run_file)
         wake = Wake(run_dir)
         wishes.wake(wake.event)
         launcher = LocalLauncher(run_dir)

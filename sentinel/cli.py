@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from sentinel.errors import SentinelError, UsageError, WatchLost
+from sentinel.errors import PolicyError, SentinelError, UsageError
 
 app = typer.Typer(
     name="sentinel",
@@ -172,15 +172,13 @@ def _dump(document: object) -> str:
 
 
 def main() -> None:
-    """Entry point: what a person can cause ends in a sentence and exit code 2, never in a traceback."""
+    """Entry point: what a person can cause ends in a sentence, never in a traceback: exit code 2 for usage and policy, where
+    nothing was started; 1 for everything else that sentinel cannot do."""
     try:
         app()
-    except WatchLost as error:  # neither usage nor policy: something was started, and sentinel can do no more for it
-        print(str(error), file=sys.stderr)
-        sys.exit(1)
     except SentinelError as error:
         print(str(error), file=sys.stderr)
-        sys.exit(2)
+        sys.exit(2 if isinstance(error, (UsageError, PolicyError)) else 1)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
