@@ -22,7 +22,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
 
-from sentinel.client import Resume, dumps, fsync_directory, loads, write_atomically
+from sentinel.client import Resume, dumps, ensure_directory, fsync_directory, loads, write_atomically
 from trainer.exits import DataError, LeaseLostError
 from trainer.parallel import World
 
@@ -126,7 +126,7 @@ def save(
     aside: list[Any] = [None]
     if world.rank == 0:
         aside[0] = str(folder / f".{name_of(step)}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
-        Path(aside[0]).mkdir(parents=True)
+        ensure_directory(Path(aside[0]))
     dist.broadcast_object_list(aside, src=0, group=world.storage)
     here = Path(aside[0])
     dcp.save(state, storage_writer=FileSystemWriter(here, sync_files=True), process_group=world.storage)

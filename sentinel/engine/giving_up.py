@@ -27,7 +27,11 @@ def give_up(draft: Draft, incident_id: int, reason: str, page_rung: int | None =
     draft.record(f.RungJudged(incident_id, Outcome.OBSERVED if draft.observes_only else Outcome.PAGED, reason))
     draft.record(f.IncidentMoved(incident_id, IncidentState.EXHAUSTED, reason))
     draft.record(f.GaveUp(incident_id, after, reason))
-    _condemn_after(draft, incident)
+    if after != "keep_training":
+        _condemn_after(draft, incident)
+    elif incident.limit_step is not None:
+        suspect = f"checkpoints from step {incident.limit_step} on are suspect, and are used all the same"
+        draft.note(f"incident {incident.id}", f"{suspect}: training goes on from what they hold ({reason})")
     page(draft, incident_id, severity, reason)
     finish_giving_up(draft)
 

@@ -139,8 +139,6 @@ class Inspector:
             case f.AttemptLaunched(attempt=attempt, resume=resume):
                 self._judge_launch(attempt, resume.step if resume else 0)
                 self._spoil()
-            case _:
-                pass
 
     def _judge_launch(self, attempt: int, step: int) -> None:
         for number, onset in self._open.items():

@@ -55,6 +55,21 @@ def test_keep_training_touches_nothing() -> None:
     assert bench.state.ended == "finished"
 
 
+def test_what_was_kept_training_is_resumed_from_whether_saved_before_the_verdict_or_after() -> None:
+    """To go back before the onset would be the rollback that the playbook did not ask for."""
+    for saved_after in (False, True):
+        bench = given_up("keep_training")
+        assert not any(c.condemned for c in bench.state.checkpoints)
+        assert any("suspect" in fact.reason for fact in bench.of(f.Noted))
+        bench.steps(62, 70)
+        if saved_after:
+            bench.checkpoint(70)
+        bench.exits(signal=9)
+        assert bench.state.ended == "failed"  # this bench's playbook for a crash has no relaunch
+        bench.done("page/2").done("page/1").die()
+        assert bench.resumed_from == (70 if saved_after else 60)
+
+
 def test_keep_training_cannot_keep_a_dead_attempt() -> None:
     assert given_up("keep_training", alive=False).state.ended == "failed"
 
