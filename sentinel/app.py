@@ -19,7 +19,8 @@ from typing import Any, cast
 from sentinel.actions.capture import capture
 from sentinel.actions.control_file import write_overrides, write_request
 from sentinel.actions.runner import Handler, ThreadRunner
-from sentinel.checkpoint_files import quarantine_above, verify_checkpoint
+from sentinel.checkpoint_files import verify_checkpoint
+from sentinel.checkpoint_quarantine import quarantine_above
 from sentinel.clock import SystemClock
 from sentinel.daemon import Daemon, Narrator, run_until_over
 from sentinel.engine import Engine

@@ -7,6 +7,7 @@ valid manifest is not a checkpoint. Reading verifies first and falls back to old
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -180,8 +181,16 @@ def _move_aside(target: Path) -> None:
         attempt = int(loads((target / "manifest.json").read_bytes())["attempt"])
     except (OSError, ValueError, KeyError, TypeError):
         attempt = 0
-    folder = target.parent.parent / "quarantine" / f"attempt-{attempt:04d}"
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        _move(target, target.parent.parent / "quarantine" / f"attempt-{attempt:04d}")
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _move(target, target.parent / ".quarantine" / f"attempt-{attempt:04d}")  # checkpoints/ is a link to another filesystem
+
+
+def _move(target: Path, folder: Path) -> None:
+    ensure_directory(folder)
     place, number = folder / target.name, 1
     while place.exists():
         number += 1
