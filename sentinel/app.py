@@ -12,7 +12,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -56,6 +56,7 @@ class RunRequest:
     cwd: str
     observe_only: bool = False
     stop_at_once: bool = False  # take the run over only to stop it
+    without: tuple[str, ...] = ()  # capabilities this trainer does not have
 
 
 def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
@@ -65,9 +66,12 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
         UsageError, PolicyError: nothing was started.
     """
     policy_path = shipped_policy_path(request.policy)
-    policy = load_policy(policy_path)
     run_dir = request.run_dir.absolute()
-    run_file = _describe(run_dir, request, policy, policy_path)
+    known = find_run_file(run_dir)
+    capabilities = _capabilities(known, request.without)
+    acts = not (request.stop_at_once or request.observe_only)
+    policy = load_policy(policy_path, frozenset(capabilities) if acts else None)
+    run_file = replace(_describe(run_dir, known, request, policy, policy_path), capabilities=capabilities)
     if not request.stop_at_once:
         check_command(run_file.command, run_file.cwd)
     ensure_run_dir(run_dir)
@@ -181,21 +185,28 @@ def build_handlers(run_dir: Path, launcher: Launcher, lease: Lease, run: RunFile
     return cast(Mapping[type[a.Action], Handler], handlers)
 
 
-def _describe(run_dir: Path, request: RunRequest, policy: Policy, policy_path: Path) -> RunFile:
+def _capabilities(known: RunFile | None, without: tuple[str, ...]) -> tuple[str, ...]:
+    """What the trainer declares, as run.json has it, less what the command says it lacks. A policy that needs more is refused."""
+    for word in without:
+        if word not in CAPABILITIES:
+            raise UsageError(f"--without {word}: no such capability; use one of {', '.join(CAPABILITIES)}")
+    declared = known.capabilities if known is not None and known.capabilities is not None else CAPABILITIES
+    return tuple(word for word in declared if word not in without)
+
+
+def _describe(run_dir: Path, known: RunFile | None, request: RunRequest, policy: Policy, policy_path: Path) -> RunFile:
     """run.json: as it is for a run that exists, from the request for a new one. A changed command is refused."""
-    known = find_run_file(run_dir)
     reference = PolicyReference(str(policy_path), policy_digest(policy_path), policy.metadata.name)
     if known is None:
         created = _iso(SystemClock().wall_s())
         run_id = run_dir.name
-        return RunFile(run_id, request.command, request.cwd, reference, "local", created, CAPABILITIES)
+        return RunFile(run_id, request.command, request.cwd, reference, "local", created)
     if request.command and request.command != known.command:
         raise UsageError(
             f"{run_dir}: is the directory of another command ({' '.join(known.command)}); "
             "choose another --run-dir, or repeat that command to go on with this run"
         )
-    capabilities = known.capabilities or CAPABILITIES
-    return RunFile(known.id, known.command, known.cwd, reference, known.launcher, known.created, capabilities)
+    return RunFile(known.id, known.command, known.cwd, reference, known.launcher, known.created)
 
 
 def _started(session: RunSession, run: RunFile, policy: Policy, request: RunRequest) -> SupervisorStarted:
@@ -209,7 +220,7 @@ def _started(session: RunSession, run: RunFile, policy: Policy, request: RunRequ
         policy_name=policy.metadata.name,
         policy_digest=run.policy.digest,
         observe_only=request.observe_only or policy.spec.mode == "observe",
-        capabilities=run.capabilities,
+        capabilities=run.capabilities or (),
     )
 
 

@@ -32,6 +32,7 @@ def run(
     policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
     run_dir: Annotated[Path | None, typer.Option(help="Where the run lives; default runs/<program name>.")] = None,
     observe_only: Annotated[bool, typer.Option("--observe-only", help="Decide and record, change nothing.")] = False,
+    without: Annotated[str, typer.Option(help="What the trainer cannot do: skip, live_overrides, or both with a comma.")] = "",
 ) -> None:
     """Launch a training command, or adopt the one that is running; watch it; repair it.
 
@@ -44,7 +45,8 @@ def run(
     words = tuple(command or ())
     place = run_dir or Path("runs") / (Path(words[0]).stem if words else "run")
     with closing(choose_narrator(place)) as narrator:
-        code = supervise(RunRequest(place, policy, words, os.getcwd(), observe_only), narrator)
+        lacks = tuple(word.strip() for word in without.split(",") if word.strip())
+        code = supervise(RunRequest(place, policy, words, os.getcwd(), observe_only, without=lacks), narrator)
     raise typer.Exit(code)
 
 

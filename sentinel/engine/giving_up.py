@@ -3,6 +3,7 @@ the training meanwhile. Never a checkpoint after an unresolved onset, so the att
 
 from __future__ import annotations
 
+from sentinel.engine.annotations import annotate
 from sentinel.engine.draft import Draft
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt, SendPage
@@ -79,7 +80,7 @@ def page(draft: Draft, incident_id: int, severity: Severity, reason: str) -> Non
     """Decide one page. Its text is the case: what broke, what was tried, why nobody else can go on."""
     incident = draft.state.incident(incident_id)
     where = f" since step {incident.onset_step}" if incident.onset_step is not None else f" at step {incident.break_step}"
-    lines = [f"{incident.alert}: {incident.reason}"]
+    lines = [f"{incident.alert}: {incident.reason}", *annotate(draft.policy, incident)]
     lines += [f"tried: {t.remedy.reason} -> {t.outcome}{': ' + t.reason if t.reason else ''}" for t in incident.tries[:-1]]
     lines.append(f"now: {reason}")
     title = f"{draft.state.run_id}: {incident.kind}{where}"

@@ -6,6 +6,7 @@ steps, so that a restarted supervisor that reads the stream again says the same.
 
 from __future__ import annotations
 
+from sentinel.engine.annotations import rule_of
 from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import page
 from sentinel.engine.ladder import fail_rung
@@ -37,7 +38,7 @@ def _judge_probation(draft: Draft, incident: Incident, step: int) -> None:
     """A remedy has worked when the metric is back, for N steps, past the step where it broke."""
     needed = draft.policy.spec.probation.steps
     past = step - incident.break_step
-    if past < needed:
+    if past < needed or _keeps_firing(draft, incident, step):
         return
     verdict = _band_verdict(draft, incident, incident.break_step)
     if verdict is None:
@@ -66,6 +67,8 @@ def _judge_patience(draft: Draft, incident: Incident, step: int) -> None:
     healed = verdict is None or verdict.is_within
     reason = verdict.reason if verdict else "no level before the incident to judge by"
     observed = last is not None and last.outcome is Outcome.OBSERVED
+    if healed and verdict is not None and _keeps_firing(draft, incident, step):
+        return
     if healed and since >= max(window, HEALED_AFTER_STEPS) and verdict is not None:
         recover(draft, incident, f"healed by itself: {reason}", benign=True)
     elif observed:
@@ -76,6 +79,18 @@ def _judge_patience(draft: Draft, incident: Incident, step: int) -> None:
         fail_rung(draft, incident.id, f"above its band for {window} steps: {reason}")
     elif since >= wait.for_steps:
         fail_rung(draft, incident.id, f"not healed within {wait.for_steps} steps: {reason}")
+
+
+def _keeps_firing(draft: Draft, incident: Incident, step: int) -> bool:
+    """`keep_firing_for`: so long after it was last seen, or broke, it is not called healed, so that what comes and goes is one
+    incident. The end of the run does not wait for it."""
+    rule = rule_of(draft.policy, incident)
+    if rule is None:
+        return False
+    last_step = max(incident.break_step, incident.detected_step, incident.again_step or 0)
+    last_s = max(incident.detected_s, incident.again_s or 0.0)
+    keep = rule.keep_firing_for
+    return step - last_step < keep.steps or draft.now_s - last_s < keep.seconds
 
 
 def _span_with_rows(draft: Draft, incident: Incident, step: int, window: int, since: int) -> int | None:

@@ -25,7 +25,8 @@ class PolicyReference:
 
 @dataclass(frozen=True, slots=True)
 class RunFile:
-    """`created` is wall time in ISO 8601, for people; `capabilities` is what the trainer supports (skip, overrides, …)."""
+    """`created` is wall time in ISO 8601, for people; `capabilities` is what the trainer supports (skip, live_overrides), None
+    where the file does not say."""
 
     id: str
     command: tuple[str, ...]
@@ -33,7 +34,7 @@ class RunFile:
     policy: PolicyReference
     launcher: str
     created: str
-    capabilities: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] | None = None
 
 
 def ensure_run_dir(run_dir: Path) -> Path:
@@ -86,7 +87,7 @@ def find_run_file(run_dir: Path) -> RunFile | None:
         policy=PolicyReference(*(_field(path, policy, key, str, "policy.") for key in ("path", "digest", "name"))),
         launcher=_field(path, plain, "launcher", str),
         created=_field(path, plain, "created", str),
-        capabilities=_words(path, plain, "capabilities") if "capabilities" in plain else (),
+        capabilities=_words(path, plain, "capabilities") if plain.get("capabilities") is not None else None,
     )
 
 

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from sentinel.errors import (
     UsageError,
     WatchLost,
 )
+from sentinel.journal.run_file import RunFile, write_run_file
 from sentinel.journal.session import refuse_lost_journal
 from sentinel.journal.trouble import told
 from sentinel.model.actions import KillAttempt
@@ -183,3 +185,29 @@ def test_two_is_for_usage_and_policy_alone(error: Exception, code: int, monkeypa
     with pytest.raises(SystemExit) as left:
         cli.main()
     assert left.value.code == code
+
+
+def test_a_policy_that_needs_what_the_trainer_lacks_is_refused_before_there_is_a_run(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    with pytest.raises(PolicyError, match=r"cannot skip samples \(capability 'skip'\)"):
+        app.supervise(app.RunRequest(run_dir, "demo", ("true",), "/", without=("skip",)))
+    with pytest.raises(UsageError, match="--without fly: no such capability"):
+        app.supervise(app.RunRequest(run_dir, "demo", ("true",), "/", without=("fly",)))
+    assert not run_dir.exists()
+
+
+def test_what_a_run_lacks_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def watch(request: app.RunRequest, run_dir: Path, run_file: RunFile, *_: object) -> int:
+        seen.append(run_file)
+        write_run_file(run_dir, run_file)
+        return 0
+
+    monkeypatch.setattr(app, "_watch", watch)
+    request = app.RunRequest(tmp_path / "run", "observe_only", ("true",), "/", observe_only=True)
+    for without in (("skip", "live_overrides"), ()):
+        app.supervise(replace(request, without=without))
+    assert [run_file.capabilities for run_file in seen] == [(), ()]
+    with pytest.raises(PolicyError, match="capability 'skip'"):
+        app.supervise(replace(request, policy="demo", observe_only=False))

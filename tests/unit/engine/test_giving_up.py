@@ -82,6 +82,22 @@ def test_the_page_tells_the_case_once() -> None:
     assert bench.incident.pages == (page.key,)
 
 
+def test_the_page_has_the_words_of_the_policys_author_with_the_incidents_values() -> None:
+    words = {"summary": "{{ value }} at {{step}}, was {{ baseline }}, {{ colour }}", "runbook_url": "RUNBOOK.md#x"}
+    page: dict[str, Any] = {"page": {"severity": "critical"}, "then": "stop_now"}
+    rules = [
+        {"alert": kind, "on": kind, "labels": {"severity": "critical"}, "annotations": words, "playbook": "restart"}
+        for kind in ("spike", "crash")
+    ]
+    texts = []
+    for ends in (lambda b: b.steps(71, 72, loss=8.0), lambda b: b.exits(signal=9)):
+        bench = Bench(build_policy(rules=rules, playbooks={"restart": [page]})).launched().steps(1, 70)
+        ends(bench)
+        texts.append(bench.decided(a.SendPage)[-1].text)
+    assert "8 at 71, was 2.004, unknown\nrunbook: RUNBOOK.md#x" in texts[0]
+    assert "unknown at 70, was unknown, unknown" in texts[1]
+
+
 def test_checkpoints_that_may_carry_the_damage_are_condemned() -> None:
     bench = given_up("stop_now")
     assert {c.step: bool(c.condemned) for c in bench.state.checkpoints} == {50: False, 60: True}
