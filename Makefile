@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 TEST_WORKERS ?= 2
 
-.PHONY: help install demo test lint types contracts unit accept bench bench-detect clean
+.PHONY: help install demo test lint types contracts unit accept drills bench bench-detect leave-one-out clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
 
@@ -36,11 +36,17 @@ unit: $(STAMP)   ## the test suite alone
 accept: $(STAMP) ## the demonstration with faults drawn from five printed seeds (about 15 minutes)
 	$(BIN)/python -m pytest -m slow -s tests/accept
 
+drills: $(STAMP) ## every shipped drill with its faults drawn from three hundred printed seeds (about two minutes)
+	$(BIN)/python -m pytest -m slow -s tests/sim/test_varied_drills.py
+
 bench: $(STAMP)  ## measurements: start-up, memory, decision latency, overhead
 	$(BIN)/python -m pytest -m bench -s tests/bench
 
 bench-detect: $(STAMP) ## nine synthetic faults beside the published rules, and the labelled real logs
 	$(BIN)/python -m pytest -m bench -s tests/bench/test_detect_bench.py
+
+leave-one-out: $(STAMP) ## every detector constant chosen without one source of the labelled logs (six CPU minutes; SENTINEL_LOGS=DIR)
+	$(BIN)/python tests/bench/leave_one_out.py
 
 clean:           ## remove build products (not runs/)
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

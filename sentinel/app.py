@@ -26,23 +26,31 @@ from sentinel.daemon import Daemon, Narrator, run_until_over
 from sentinel.engine import Engine
 from sentinel.errors import AlreadySupervised, Fenced, GiveUp, JournalBlocked, JournalError, RetryLater, UsageError
 from sentinel.journal.lease import Lease
-from sentinel.journal.run_file import PolicyReference, RunFile, ensure_run_dir, find_run_file, write_run_file
+from sentinel.journal.run_file import (
+    PolicyReference,
+    RunFile,
+    declared_capabilities,
+    ensure_run_dir,
+    find_run_file,
+    write_run_file,
+)
 from sentinel.journal.session import RunSession, refuse_lost_journal, take_run
 from sentinel.launcher.contract import Launcher
 from sentinel.launcher.local import LocalLauncher
 from sentinel.model import actions as a
 from sentinel.model.attempts import Alive, AttemptSpec, Orphaned
 from sentinel.model.events import SupervisorStarted
+from sentinel.model.records import Comparison
 from sentinel.model.state import RunState
 from sentinel.outage import Outage, StopWishes, last_act
 from sentinel.pages import terminal
 from sentinel.policy.schema import Policy
 from sentinel.policy_file import load_policy, policy_digest, shipped_policy_path
 from sentinel.report.summary import write_report
+from sentinel.telemetry.records import compare_attempts
 from sentinel.telemetry.run_telemetry import RunTelemetry
 from sentinel.telemetry.wake import Wake
 
-CAPABILITIES = ("skip", "live_overrides")  # what PROTOCOL.md gives every trainer that honours it
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_STOPPED = 0, 1, 2, 130
 
 
@@ -68,7 +76,7 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
     policy_path = shipped_policy_path(request.policy)
     run_dir = request.run_dir.absolute()
     known = find_run_file(run_dir)
-    capabilities = _capabilities(known, request.without)
+    capabilities = declared_capabilities(known, request.without)
     acts = not (request.stop_at_once or request.observe_only)
     policy = load_policy(policy_path, frozenset(capabilities) if acts else None)
     run_file = replace(_describe(run_dir, known, request, policy, policy_path), capabilities=capabilities)
@@ -171,7 +179,7 @@ def build_handlers(run_dir: Path, launcher: Launcher, lease: Lease, run: RunFile
         pids = view.pids if isinstance(view, (Alive, Orphaned)) else ()
         return capture(run_dir, action.incident, action.attempt, pids)
 
-    handlers: dict[type[a.Action], Callable[[Any], str]] = {
+    handlers: dict[type[a.Action], Callable[[Any], str | Comparison]] = {
         a.StartAttempt: start,
         a.KillAttempt: kill,
         a.SignalRanks: tell,
@@ -181,17 +189,9 @@ def build_handlers(run_dir: Path, launcher: Launcher, lease: Lease, run: RunFile
         a.Quarantine: quarantine,
         a.Capture: save_evidence,
         a.SendPage: lambda action: terminal.send(run_dir, action),
+        a.CompareRecords: lambda c: compare_attempts(run_dir, c.old_attempt, c.new_attempt, c.first_step, c.last_step),
     }
     return cast(Mapping[type[a.Action], Handler], handlers)
-
-
-def _capabilities(known: RunFile | None, without: tuple[str, ...]) -> tuple[str, ...]:
-    """What the trainer declares, as run.json has it, less what the command says it lacks. A policy that needs more is refused."""
-    for word in without:
-        if word not in CAPABILITIES:
-            raise UsageError(f"--without {word}: no such capability; use one of {', '.join(CAPABILITIES)}")
-    declared = known.capabilities if known is not None and known.capabilities is not None else CAPABILITIES
-    return tuple(word for word in declared if word not in without)
 
 
 def _describe(run_dir: Path, known: RunFile | None, request: RunRequest, policy: Policy, policy_path: Path) -> RunFile:

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from sentinel.cli_operator import register as register_operator
 from sentinel.errors import PolicyError, SentinelError, UsageError
 
 app = typer.Typer(
@@ -94,6 +95,17 @@ def incidents(run_dir: RunDir, as_json: Json = False) -> None:
 
 
 @app.command()
+def lineage(run_dir: RunDir, as_json: Json = False) -> None:
+    """Every attempt: from which step of which other, with which settings, why, how it ended, and what of it survives."""
+    from sentinel.report.lineage import lineage_text, read_lineage
+    from sentinel.stream_file import read_newest_step
+
+    branches = read_lineage(run_dir)
+    newest = read_newest_step(run_dir, branches[-1]["attempt"]) if branches else None
+    print(_dump(branches) if as_json else lineage_text(branches, newest))
+
+
+@app.command()
 def stop(
     run_dir: RunDir,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the run to stop.", min=0.0)] = 900.0,
@@ -107,21 +119,32 @@ def stop(
 @app.command()
 def drill(
     file: Annotated[Path | None, typer.Argument(help="A drill file, or the name of a shipped drill.", metavar="FILE")] = None,
-    seed: Annotated[int | None, typer.Option(help="Draw run and faults from this number instead.", min=0)] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Draw from this number: where, how long and how strong FILE's faults are; or all.", min=0)
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="So many seeds, from --seed (or 1) on; one line each.", min=1)] = None,
     until: Annotated[str | None, typer.Option(help="Simulate at most so long, as in 4h.")] = None,
     policy: Annotated[str, typer.Option(help="With --seed: a policy file, or the name of a shipped one.")] = "demo",
     as_json: Json = False,
 ) -> None:
     """Rehearse a policy in a simulated run, without a trainer: what would break, what would be done, was it right.
 
+    FILE --seeds 20 runs it as written, and then with its faults elsewhere, of other length and strength, drawn from each seed.
+
     Exit codes: 0 as expected and every invariant held, 1 not so, 2 a bad drill file.
     """
-    from sentinel.sim.drill import drill_file, drill_seed, read_until
+    from sentinel.sim.drill import DrillReport, SeedsReport, drill_file, drill_seed, drill_seeds, read_until
 
-    if (file is None) == (seed is None):
-        raise UsageError("drill needs one of FILE and --seed N, as in: sentinel drill policies/drills/kill.yaml")
     until_s = None if until is None else read_until(until)
-    report = drill_file(file, until_s) if file is not None else drill_seed(seed or 0, until_s, policy)
+    report: DrillReport | SeedsReport
+    if seeds is not None:
+        report = drill_seeds(file, 1 if seed is None else seed, seeds, until_s, policy)
+    elif file is not None:
+        report = drill_file(file, until_s, seed)
+    elif seed is not None:
+        report = drill_seed(seed, until_s, policy)
+    else:
+        raise UsageError("drill needs FILE, --seed N or --seeds N, as in: sentinel drill policies/drills/kill.yaml --seeds 20")
     print(_dump(report.document) if as_json else report.text)
     raise typer.Exit(0 if report.ok else 1)
 
@@ -165,6 +188,9 @@ def policy_check(
     from sentinel.policy_file import check_file
 
     print(check_file(file))
+
+
+register_operator(app)
 
 
 def _dump(document: object) -> str:

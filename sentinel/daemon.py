@@ -105,7 +105,7 @@ class Daemon:
         if switched:
             self._followed = self.engine.watched
             self._telemetry.follow(self._followed)
-        for reading in self._telemetry.poll(now_s) if self._followed else ():
+        for reading in self._telemetry.poll(now_s):
             self._handle(now_s, reading)
         if not self._telemetry.has_more:
             self._handle(now_s, Tick())

@@ -29,8 +29,10 @@ from sentinel.model.readings import (
     Receipt,
     StepReading,
     TrainerNote,
+    WishReading,
 )
 from sentinel.model.state import RunState
+from sentinel.model.wishes import Wish
 from sentinel.policy.schema import Policy
 
 F = TypeVar("F")
@@ -123,7 +125,7 @@ class Bench:
         self.stream: list[Reading] = []
         self.directories: dict[int, CheckpointReading] = {}
         self.folded = RunState()
-        self.told, self.dies_after = 0, dies_after
+        self.told, self.dies_after, self.asked = 0, dies_after, 0
         self.start()
 
     # The supervisor.
@@ -176,6 +178,12 @@ class Bench:
 
     def wants_stop(self, by: str = "SIGTERM") -> tuple[f.Fact, ...]:
         return self.tell(StopWanted(by))
+
+    def asks(self, wish: Wish, name: str = "", by: str = "ada@desk") -> f.WishAnswered:
+        """A person asks; the answer. `name` is the wish's id, else a new one."""
+        self.asked += 1
+        self.tell(WishReading(name or f"wish-{self.asked}", by, wish))
+        return self.of(f.WishAnswered)[-1]
 
     # What became of its actions.
 

@@ -3,6 +3,7 @@
     bad_data@sample=6400-6800     these sequences become seeded random bytes, whenever they are trained on
     bad_data@sample=A-B:share=0.3 only this share of their bytes, spread evenly: a milder poison
     kill@step=300:rank=1          SIGKILL to itself                    hang@step=450:rank=1     SIGSTOP to itself
+    bit_flip@step=90:rank=1       a bit of one parameter of that rank's shard flips, once
     nan_grad@step=90              one gradient element becomes NaN     crash@step=120           raises
     …:always                      from that step on, in every attempt
 
@@ -22,7 +23,7 @@ from pathlib import Path
 from sentinel.client import dumps, write_atomically
 from trainer.exits import ConfigError
 
-STEP_KINDS = ("kill", "hang", "nan_grad", "crash")
+STEP_KINDS = ("kill", "hang", "nan_grad", "bit_flip", "crash")
 KINDS = ("bad_data", *STEP_KINDS)
 
 
@@ -89,7 +90,7 @@ def due_faults(faults: tuple[Fault, ...], step: int, rank: int, run_dir: Path) -
 
 
 def strike(fault: Fault, step: int) -> None:
-    """Kill, stop or crash this process. A nan_grad does nothing here: its harm is done to the gradients."""
+    """Kill, stop or crash this process. nan_grad and bit_flip do nothing here: theirs is done to tensors."""
     if fault.kind == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif fault.kind == "hang":

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor
 
+RANKS_TOLD = 64  # beyond so many ranks a step line does not carry a number for each
 CLIP_GUARD = 1e-6  # keeps the division finite for a gradient of zero, as torch's clip_grad_norm_ does
 
 
@@ -41,6 +42,7 @@ class UpdateStatistics:
     overflow: torch.Tensor  # float32, exactly 0 or 1: a gradient or the loss was not finite
     skipped: torch.Tensor  # the same where the gate is on
     loss_scale: torch.Tensor  # in force during this step
+    rank_param_norms: torch.Tensor  # float64[ranks], each rank's own shard; empty beyond RANKS_TOLD ranks
 
 
 class ShardedAdamW:
@@ -60,6 +62,9 @@ class ShardedAdamW:
         self._moments: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         for name, local in self._local.items():
             self._moments[name] = (torch.zeros_like(local), torch.zeros_like(local))
+        ranks = dist.get_world_size()
+        self._own_slot = torch.zeros(ranks, dtype=torch.float64, device=self.device)  # this rank's place in the reduction
+        self._own_slot[dist.get_rank()] = 1.0
         self._steps = {name: torch.zeros((), device=self.device) for name in filled}
         for name, local in filled.items():
             first, second = self._moments[name]
@@ -85,6 +90,16 @@ class ShardedAdamW:
         """Forget both moments and the count."""
         for tensor in (*(moment for pair in self._moments.values() for moment in pair), *self._steps.values()):
             tensor.zero_()
+
+    @torch.no_grad()
+    def flip_bit(self) -> None:
+        """Flip the highest exponent bit of one weight in this rank's own shard (bit_flip): what a particle does. A weight of a
+        block, through which every token passes; one of the embedding may belong to a byte that never comes."""
+        local = max((p for name, p in self._local.items() if "blocks" in name and p.numel()), key=torch.Tensor.numel)
+        flat = local.view(-1)
+        place = int(flat.abs().argmax())
+        whole = {2: torch.int16, 4: torch.int32, 8: torch.int64}[flat.element_size()]
+        flat[place : place + 1].view(whole).bitwise_xor_(1 << (8 * flat.element_size() - 2))  # next to the sign
 
     @torch.no_grad()
     def poison_gradient(self) -> None:
@@ -113,10 +128,12 @@ class ShardedAdamW:
         for sharded in self._sharded.values():
             sharded.grad = None
         norms = packed[3].sqrt(), packed[4].sqrt()
-        return UpdateStatistics(packed[2], grad_norm, packed[1], *norms, clip_coef, unusable, self.adamw.found_inf, scale)
+        rest = clip_coef, unusable, self.adamw.found_inf, scale, packed[5:].sqrt()
+        return UpdateStatistics(packed[2], grad_norm, packed[1], *norms, *rest)
 
     def _reduce(self, gradients: list[torch.Tensor], loss: torch.Tensor, mean_square: torch.Tensor) -> torch.Tensor:
-        """[gradient sum of squares, non-finite elements, loss, activation mean square, parameter sum of squares] over all ranks.
+        """[gradient sum of squares, non-finite elements, loss, activation mean square, parameter sum of squares] over all ranks,
+        then the parameter sum of squares of each rank alone: whose shard a flipped bit is in shows there.
 
         Norms in float64: a sum of float32 squares overflows while every element is finite. Non-finite ones are counted apart.
         """
@@ -130,6 +147,8 @@ class ShardedAdamW:
             weights = torch.stack(torch._foreach_norm(own, 2, torch.float64)).square().sum()
         ranks = dist.get_world_size()
         packed = torch.stack([squares, counted, loss.double() / ranks, mean_square.double() / ranks, weights])
+        if 1 < ranks <= RANKS_TOLD:
+            packed = torch.cat([packed, self._own_slot * weights])
         dist.all_reduce(packed)
         return packed
 

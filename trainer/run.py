@@ -132,6 +132,7 @@ def effective(run: Run) -> dict[str, Any]:
         "checkpoint_interval": run.settings.checkpoint_interval,
         "skip": run.position.skipped_ahead(),
         "until": dict(run.settings.until),
+        "deterministic": run.world.device.type == "cpu" or torch.are_deterministic_algorithms_enabled(),
     }
 
 

@@ -67,8 +67,10 @@ class Telemetry:
 
 def metrics_of(statistics: UpdateStatistics, fp16: bool) -> dict[str, Any]:
     """The step line's numbers that come from the update: the one place of a step where the host waits for the device."""
-    names = [item.name for item in fields(statistics)]
-    values = torch.stack([getattr(statistics, name).double() for name in names]).tolist()
+    names = [item.name for item in fields(statistics) if item.name != "rank_param_norms"]
+    ranks = statistics.rank_param_norms
+    values = torch.cat([torch.stack([getattr(statistics, name).double() for name in names]), ranks]).tolist()
+    names += [f"param_norm/rank-{rank}" for rank in range(len(ranks))]
     metrics: dict[str, Any] = dict(zip(names, values, strict=True))
     metrics |= {name: int(metrics[name]) for name in ("skipped", "overflow", "nonfinite_count")}
     if not fp16:

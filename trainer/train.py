@@ -57,6 +57,8 @@ def _train_one(run: Run, control: Control) -> None:
     faults = due_faults(run.config.faults, step, run.world.rank, run.root)
     for fault in faults:
         strike(fault, step)
+        if fault.kind == "bit_flip":
+            run.optimizer.flip_bit()
     indices, behind = run.position.take(run.config.batch_size)
     batch = run.loader.batch(indices, run.position, run.world.rank, run.world.size)
     data_time_s = telemetry.clock() - began_s

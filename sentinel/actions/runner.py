@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from sentinel.errors import GiveUp, RetryLater
 from sentinel.model.actions import Action, SendPage
 from sentinel.model.events import ActionDone, ActionFailed
+from sentinel.model.records import Comparison
 
-Handler = Callable[[Action], str]
+Handler = Callable[[Action], str | Comparison]
 OS_RETRY_S = 5.0  # the operating system said no (full disk, no processes left): that may pass
 
 
 class ThreadRunner:
-    """`handlers` maps an action's type to the function that carries it out and returns a detail for the record."""
+    """`handlers` maps an action's type to the function that carries it out and returns a detail or what it found."""
 
     def __init__(self, handlers: Mapping[type[Action], Handler], wake: threading.Event) -> None:
         self._handlers = handlers
@@ -48,7 +49,8 @@ class ThreadRunner:
 def carry_out(handlers: Mapping[type[Action], Handler], action: Action) -> ActionDone | ActionFailed:
     """Do one action; never raises."""
     try:
-        return ActionDone(action.key, handlers[type(action)](action))
+        result = handlers[type(action)](action)
+        return ActionDone(action.key, result) if isinstance(result, str) else ActionDone(action.key, "", result)
     except RetryLater as later:
         return ActionFailed(action.key, str(later), later.retry_in_s)
     except GiveUp as final:

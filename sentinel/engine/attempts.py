@@ -10,6 +10,7 @@ from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import fail_run, finish_giving_up
 from sentinel.engine.judging import judge_open_incidents, settle_at_finish
 from sentinel.engine.ladder import consider, drop_live_plan, relaunch, take_up_again
+from sentinel.engine.live_changes import mismatch, on_answer
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt
 from sentinel.model.attempts import Alive, AttemptView, Exited, ExitReport, NotStarted, Orphaned, ResumePoint, Unseen
@@ -39,14 +40,15 @@ def on_receipt(draft: Draft, receipt: Receipt) -> None:
     attempt = draft.attempt
     if attempt is None or receipt.attempt != attempt.attempt or attempt.receipt_s is not None:
         return
-    draft.record(f.ReceiptSeen(receipt.attempt, receipt.resume_step, receipt.world_size))
+    deterministic = receipt.effective.get("deterministic") is True
+    draft.record(f.ReceiptSeen(receipt.attempt, receipt.resume_step, receipt.world_size, deterministic))
     asked = attempt.resume.step if attempt.resume else 0
     if receipt.resume_step < asked:
         draft.note("resume", f"resumed at step {receipt.resume_step}, not {asked}: a newer checkpoint was passed over")
         _lost_more(draft, attempt, asked - receipt.resume_step)
     wrong = judge_receipt(attempt.overrides, attempt.resume, receipt)
     if wrong:
-        consider(draft, _mismatch(draft, receipt.attempt, receipt.resume_step, "; ".join(wrong)))
+        consider(draft, mismatch(draft, receipt.resume_step, "; ".join(wrong)))
 
 
 def _lost_more(draft: Draft, attempt: Attempt, steps: int) -> None:
@@ -54,12 +56,6 @@ def _lost_more(draft: Draft, attempt: Attempt, steps: int) -> None:
     for incident in draft.state.open_incidents:
         if incident.last_try is not None and incident.last_try.attempt == attempt.attempt:
             draft.record(f.StepsLost(incident.id, steps))
-
-
-def _mismatch(draft: Draft, attempt: int, step: int, reason: str) -> Finding:
-    return Finding(
-        Kind.OVERRIDE_MISMATCH, "critical", attempt, None, step, draft.now_s, f"the trainer does not run as asked: {reason}"
-    )
 
 
 def on_step(draft: Draft, reading: StepReading, findings: tuple[Finding, ...]) -> None:
@@ -82,9 +78,9 @@ def on_note(draft: Draft, note: TrainerNote) -> None:
         return
     if note.event == "checkpoint_committed":
         _save_told(draft, attempt, note)
-    elif note.event == "override_refused" and note.data.get("id") == attempt.overrides.id:
-        reason = str(note.data.get("reason", "no reason given"))
-        consider(draft, _mismatch(draft, note.attempt, note.step, f"override refused: {reason}"))
+    elif note.event in ("override_applied", "override_refused"):
+        for finding in on_answer(draft, note):
+            consider(draft, finding)
 
 
 def _save_told(draft: Draft, attempt: Attempt, note: TrainerNote) -> None:
@@ -95,9 +91,7 @@ def _save_told(draft: Draft, attempt: Attempt, note: TrainerNote) -> None:
     draft.live.saved(note.step, float(save_s))
     known = next((c for c in draft.state.checkpoints if c.step == note.step and c.attempt == note.attempt), None)
     if known is not None and any(m.step == note.step and m.save_s == 0.0 for m in attempt.marks):
-        draft.record(
-            f.CheckpointCommitted(note.attempt, note.step, known.path, known.samples_end, known.digest, float(save_s))
-        )
+        draft.record(f.CheckpointCommitted(note.attempt, note.step, known.path, known.samples_end, known.digest, float(save_s)))
 
 
 def on_checkpoint(draft: Draft, reading: CheckpointReading) -> None:
@@ -153,6 +147,8 @@ def on_exit(draft: Draft, report: ExitReport) -> None:
         return None
     if draft.state.giving_up:
         return finish_giving_up(draft)
+    if draft.state.hold_by and not isinstance(ended, Finished):
+        return draft.record(f.Held(f"held by {draft.state.hold_by}: {reason}"))
     match ended:
         case Finished() if _is_untrained(draft, attempt):
             return consider_untrained(draft, reason)
@@ -214,10 +210,17 @@ def consider_untrained(draft: Draft, reason: str) -> None:
 def finish(draft: Draft) -> None:
     if settle_at_finish(draft):
         draft.record(f.RunEnded("finished", f"the trainer finished at step {draft.newest_step}"))
+    elif draft.state.paused and draft.state.plan is None and not draft.state.giving_up:
+        draft.record(f.Held(f"paused by {draft.state.paused}, and the trainer finished with an incident open"))
 
 
 def _nothing_follows(draft: Draft, reason: str) -> None:
     """A dead attempt that nothing will relaunch (no rule, observe only) is a failed run, said plainly."""
     state = draft.state
-    if state.plan is None and not state.ended and not state.held and not state.giving_up:
+    waits = any(i.awaits_approval for i in state.open_incidents)
+    if state.plan is not None or state.ended or state.held or state.giving_up or waits:
+        return
+    if state.paused:
+        draft.record(f.Held(f"paused by {state.paused}, and the attempt has ended: {reason}"))
+    else:
         fail_run(draft, f"{reason}; nothing is to be relaunched")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from sentinel.engine.diagnosing import conclude
 from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import fail_run, finish_giving_up, give_up, page
-from sentinel.engine.ladder import proceed, relaunch
+from sentinel.engine.ladder import fail_rung, proceed, relaunch
 from sentinel.engine.stopping import ask_to_stop
 from sentinel.model import facts as f
 from sentinel.model.actions import (
     Action,
     Capture,
+    CompareRecords,
     KillAttempt,
     Quarantine,
     RequestStop,
@@ -24,6 +26,7 @@ from sentinel.model.actions import (
 from sentinel.model.attempts import ResumePoint
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.incidents import IncidentState
+from sentinel.model.records import Comparison
 from sentinel.plan.remedy import build_treatment
 from sentinel.plan.rollback import choose_newest
 
@@ -40,6 +43,8 @@ def on_done(draft: Draft, done: ActionDone) -> None:
     if isinstance(action, Quarantine):
         draft.record(f.CheckpointsQuarantined(action.above_step, action.reason))
     draft.record(f.ActionConfirmed(done.key, done.detail))
+    if isinstance(action, CompareRecords):
+        return _compared(draft, action, done.found)
     if plan is None or plan.actions[plan.next].key != done.key:
         return None
     if draft.state.plan is not None:
@@ -48,6 +53,12 @@ def on_done(draft: Draft, done: ActionDone) -> None:
             return draft.record(f.RunEnded("stopped", f"stopped by {draft.state.stop_by} during a recovery"))
         return proceed(draft)
     return _plan_done(draft, plan.incident)
+
+
+def _compared(draft: Draft, action: CompareRecords, found: Comparison | None) -> None:
+    failed = conclude(draft, action, found)
+    if failed is not None:
+        fail_rung(draft, action.incident, failed)
 
 
 def _plan_done(draft: Draft, incident_id: int | None) -> None:
@@ -82,6 +93,9 @@ def on_failed(draft: Draft, failed: ActionFailed) -> None:
             _unable(draft, action, reason)
         case KillAttempt() | Quarantine() | WriteOverrides():
             _unable(draft, action, failed.reason)
+        case CompareRecords():
+            draft.note(f"incident {action.incident}", f"the records could not be compared: {failed.reason}")
+            _compared(draft, action, None)
         case RequestStop() | SignalRanks():
             draft.note("stop", failed.reason)
         case _:
@@ -95,7 +109,7 @@ def _again_without(draft: Draft, action: VerifyCheckpoint, damage: str) -> None:
     if plan is None:
         return None
     start = next(a for a in plan.actions if isinstance(a, StartAttempt))
-    resume, reason = _next_older(draft, plan.incident)
+    resume, reason = _next_older(draft, plan.incident, action.step)
     if resume is None:
         none_left = f"no checkpoint is left to go back to, the last one is damaged ({damage}); {NOT_FROM_SCRATCH}"
         return _unable(draft, action, none_left)
@@ -106,13 +120,14 @@ def _again_without(draft: Draft, action: VerifyCheckpoint, damage: str) -> None:
     return relaunch(draft, plan.incident, resume, start.overrides, wait_s, f"{reason}; {passed_over}")
 
 
-def _next_older(draft: Draft, incident_id: int | None) -> tuple[ResumePoint | None, str]:
+def _next_older(draft: Draft, incident_id: int | None, damaged_step: int) -> tuple[ResumePoint | None, str]:
     """What the rung, or the launch, comes to without the checkpoint just condemned: where from, and why."""
     state = draft.state
     incident = state.incident(incident_id) if incident_id is not None else None
     rungs = draft.rungs_of(incident) if incident is not None else ()
     if incident is None or not 0 <= incident.rung < len(rungs):
-        choice = choose_newest(state.checkpoints, state.open_incidents)
+        older = (c for c in state.checkpoints if c.step < damaged_step)  # a person may have asked for an older one to begin with
+        choice = choose_newest(older, state.open_incidents)
         found = choice.checkpoint
         return ResumePoint(found.step, found.path, found.digest) if found else None, choice.reason
     built = build_treatment(

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from sentinel.detectors.catalog import Senses
-from sentinel.engine import attempts, carrying_out, ladder, stopping
+from sentinel.engine import attempts, carrying_out, ladder, live_changes, operator, stopping
 from sentinel.engine.draft import Draft
 from sentinel.engine.evolve import evolve
 from sentinel.engine.giving_up import finish_giving_up
@@ -35,6 +35,7 @@ from sentinel.model.readings import (
     SourceReading,
     StepReading,
     TrainerNote,
+    WishReading,
 )
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
@@ -98,6 +99,8 @@ class Engine:
                 attempts.on_receipt(draft, event)
             case TrainerNote():
                 senses.note(event, now_s)
+                if (key := live_changes.answered_write(draft, event)) is not None:
+                    carrying_out.on_done(draft, ActionDone(key, "answered by the trainer"))
                 attempts.on_note(draft, event)
             case EndReading():
                 live.end(event)
@@ -121,6 +124,8 @@ class Engine:
                 draft.note(event.key, f"could not be done yet: {event.reason}; asked for again in {event.retry_in_s:g} s")
             case StopWanted():
                 stopping.on_stop_wanted(draft, event.by)
+            case WishReading():
+                operator.on_wish(draft, event)
             case SupervisorStarted():
                 self._started(draft, event)
             case StepReading():
@@ -164,6 +169,8 @@ class Engine:
             assert attempt is not None
             draft.note("adoption", f"attempt {attempt.attempt} was launched by an earlier supervisor: watching it again")
             self._begin(attempt.attempt, draft.now_s)
+        elif draft.state.held or any(i.awaits_approval for i in draft.state.open_incidents):
+            draft.note("adoption", f"nothing is launched: {draft.state.held or 'a rung waits for approval'}")
         elif draft.state.plan is None and not draft.state.giving_up:
             attempts.launch_first_or_next(draft, "started again" if draft.attempt else "first launch")
 
@@ -171,10 +178,13 @@ class Engine:
         blind = draft.state.blind
         cannot_see = "heartbeats" in blind or ("metrics" in blind and not self._live.has_beats)
         for finding in () if cannot_see else self.senses.tick(draft.now_s):  # a blind supervisor sees no silence
-            if draft.state.stop_by and finding.kind is Kind.HANG:
+            if (draft.state.stop_by or draft.state.hold_by) and finding.kind is Kind.HANG:
                 self._hung_while_stopping(draft, finding)
             else:
                 ladder.consider(draft, finding)
+        for finding in live_changes.judge_unanswered(draft):
+            ladder.consider(draft, finding)
+        operator.press_on(draft)
         stopping.press_on(draft)
 
     def _hung_while_stopping(self, draft: Draft, finding: Finding) -> None:

@@ -77,4 +77,10 @@ class Draft:
 
     @property
     def observes_only(self) -> bool:
+        """Remedies are recorded and not carried out."""
+        return self.is_observed_run or bool(self.state.paused)
+
+    @property
+    def is_observed_run(self) -> bool:
+        """Sentinel may change nothing in it, for anybody; a pause is lifted by a person."""
         return self.state.observe_only or self.policy.spec.mode == "observe"

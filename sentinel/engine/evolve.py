@@ -1,18 +1,20 @@
 """`evolve(state, at_s, fact) -> state`: the fold of facts, the only place that changes what Sentinel believes.
 
-One function per fact, looked up in a table (those of attempts and incidents are in the two files beside this one); none of
-them decides anything. An upgrade must not rewrite history, so these may only read what the fact says.
+One function per fact, looked up in a table (those of attempts, incidents and wishes are in the three files beside this one);
+none of them decides anything. An upgrade must not rewrite history, so these may only read what the fact says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from sentinel.engine import evolve_attempts as of_attempts
 from sentinel.engine import evolve_incidents as of_incidents
+from sentinel.engine import evolve_wishes as of_wishes
 from sentinel.engine.evolve_attempts import change_attempt
 from sentinel.engine.evolve_incidents import change_incident
 from sentinel.model import facts as f
@@ -91,12 +93,13 @@ def _decided(state: RunState, at_s: float, fact: f.ActionDecided) -> RunState:
 
 
 def _confirmed(state: RunState, at_s: float, fact: f.ActionConfirmed) -> RunState:
-    del at_s
     action = state.pending.get(fact.key)
     state = replace(state, pending=_without(state.pending, fact.key))
     if isinstance(action, WriteOverrides):
         written = action.overrides
-        state = replace(change_attempt(state, action.attempt, lambda a: replace(a, overrides=written)), overrides=written)
+        at_step = action.step
+        change = partial(replace, overrides=written, written_s=at_s, written_step=at_step)
+        state = replace(change_attempt(state, action.attempt, change), overrides=written)
     plan = state.plan
     if plan is None or plan.actions[plan.next].key != fact.key:
         return state
@@ -151,7 +154,7 @@ def _noted(state: RunState, at_s: float, fact: f.Noted) -> RunState:
 
 
 def _held(state: RunState, at_s: float, fact: f.Held) -> RunState:
-    return replace(_idle(state, at_s), held=fact.reason)
+    return replace(_idle(state, at_s), held=fact.reason, hold_by="")
 
 
 def _idle(state: RunState, at_s: float) -> RunState:
@@ -195,6 +198,7 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.RungJudged: of_incidents.judged,
     f.IncidentMoved: of_incidents.moved,
     f.Restored: of_incidents.restored,
+    f.Diagnosed: of_incidents.diagnosed,
     f.StepsLost: of_incidents.lost,
     f.PlanAdopted: _plan,
     f.PlanDropped: _dropped,
@@ -205,4 +209,7 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.BudgetRefilled: _refilled,
     f.GaveUp: _gave_up,
     f.RunEnded: _run_ended,
+    f.WishAnswered: of_wishes.answered,
+    f.ApprovalAsked: of_wishes.approval_asked,
+    f.OverridesAnswered: of_wishes.overrides_answered,
 }

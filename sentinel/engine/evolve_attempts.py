@@ -37,7 +37,10 @@ def launched(state: RunState, at_s: float, fact: f.AttemptLaunched) -> RunState:
 
 
 def receipt(state: RunState, at_s: float, fact: f.ReceiptSeen) -> RunState:
-    return change_attempt(state, fact.attempt, lambda a: replace(a, receipt_s=at_s, resumed_step=fact.resumed_step))
+    def said(a: Attempt) -> Attempt:
+        return replace(a, receipt_s=at_s, resumed_step=fact.resumed_step, deterministic=fact.deterministic)
+
+    return change_attempt(state, fact.attempt, said)
 
 
 def first_step(state: RunState, at_s: float, fact: f.FirstStep) -> RunState:

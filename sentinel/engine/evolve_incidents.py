@@ -52,7 +52,9 @@ def rung(state: RunState, at_s: float, fact: f.RungTaken) -> RunState:
         state = replace(state, interventions_s=stamps, intervention_step=fact.step)
 
     def climbed(i: Incident) -> Incident:
-        return replace(i, rung=fact.remedy.rung, break_step=max(i.break_step, fact.step), tries=(*i.tries, taken)[-TRIES_KEPT:])
+        again = None if "diagnose" in fact.remedy.words else i.diagnosis
+        tries = (*i.tries, taken)[-TRIES_KEPT:]
+        return replace(i, rung=fact.remedy.rung, break_step=max(i.break_step, fact.step), tries=tries, diagnosis=again)
 
     return change_incident(state, fact.incident, climbed)
 
@@ -77,6 +79,16 @@ def moved(state: RunState, at_s: float, fact: f.IncidentMoved) -> RunState:
         return replace(i, state=fact.to, verdict=fact.reason, closed_s=closed, benign=benign)
 
     return change_incident(state, fact.incident, in_state)
+
+
+def diagnosed(state: RunState, at_s: float, fact: f.Diagnosed) -> RunState:
+    del at_s
+    ranks = fact.diagnosis.ranks
+
+    def told(i: Incident) -> Incident:
+        return replace(i, diagnosis=fact.diagnosis, blamed_rank=ranks[0] if len(ranks) == 1 else i.blamed_rank)
+
+    return change_incident(state, fact.incident, told)
 
 
 def restored(state: RunState, at_s: float, fact: f.Restored) -> RunState:

@@ -7,6 +7,7 @@ steps, so that a restarted supervisor that reads the stream again says the same.
 from __future__ import annotations
 
 from sentinel.engine.annotations import rule_of
+from sentinel.engine.diagnosing import is_diagnosing, look_past_break
 from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import page
 from sentinel.engine.ladder import fail_rung
@@ -29,6 +30,7 @@ def judge_open_incidents(draft: Draft, step: int) -> None:
         if incident.state is IncidentState.PROBATION:
             if incident.restored_s is None and step > incident.break_step:
                 draft.record(f.Restored(incident.id, step))
+            look_past_break(draft, incident, step)
             _judge_probation(draft, draft.state.incident(incident.id), step)
         elif incident.is_numeric:
             _judge_patience(draft, incident, step)
@@ -38,7 +40,7 @@ def _judge_probation(draft: Draft, incident: Incident, step: int) -> None:
     """A remedy has worked when the metric is back, for N steps, past the step where it broke."""
     needed = draft.policy.spec.probation.steps
     past = step - incident.break_step
-    if past < needed or _keeps_firing(draft, incident, step):
+    if past < needed or is_diagnosing(incident) or _keeps_firing(draft, incident, step):
         return
     verdict = _band_verdict(draft, incident, incident.break_step)
     if verdict is None:
@@ -71,6 +73,8 @@ def _judge_patience(draft: Draft, incident: Incident, step: int) -> None:
         return
     if healed and since >= max(window, HEALED_AFTER_STEPS) and verdict is not None:
         recover(draft, incident, f"healed by itself: {reason}", benign=True)
+    elif incident.awaits_approval:
+        return
     elif observed:
         _judge_observed(draft, incident, since, reason)
     elif wait is None:
@@ -114,8 +118,8 @@ def _judge_observed(draft: Draft, incident: Incident, since: int, reason: str) -
     more of the same. After a probation's length, and NEW_NORMAL_ROWS rows, it is closed, a person is told, and watching
     goes on from there."""
     probation = draft.policy.spec.probation.steps
-    if not draft.observes_only or since < probation:
-        return
+    if not draft.observes_only or draft.state.paused or since < probation:
+        return  # during a pause a person is at it, and the rung is taken up when it ends
     level = draft.senses.level(incident.band.metric, draft.newest_step - since) if incident.band is not None else None
     if level is None or level.count >= NEW_NORMAL_ROWS or since >= ROWS_LIMIT * probation:
         told = f"observe only: {since} steps after the remedy that was not carried out, taken as the new normal: {reason}"
@@ -129,7 +133,7 @@ def settle_at_finish(draft: Draft) -> bool:
         verdict = _band_verdict(draft, incident, _since(incident)) if incident.is_numeric else None
         if verdict is not None and not verdict.is_within:
             fail_rung(draft, incident.id, f"the run finished above its band: {verdict.reason}")
-            if draft.state.plan is not None or draft.state.giving_up:
+            if draft.state.plan is not None or draft.state.giving_up or draft.state.paused:
                 return False
             continue
         recover(draft, draft.state.incident(incident.id), CLOSED_EARLY if incident.tries else "the run finished healthy")

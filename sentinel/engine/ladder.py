@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sentinel.engine import approval
+from sentinel.engine.diagnosing import ask_for_comparison, is_diagnosing
 from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import give_up, is_last_resort, page
+from sentinel.engine.live_changes import write_live
 from sentinel.engine.opening import open_incident
 from sentinel.model import facts as f
 from sentinel.model.actions import StartAttempt
 from sentinel.model.attempts import Overrides, ResumePoint
 from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
-from sentinel.plan.build import build_live_change, build_relaunch
-from sentinel.plan.remedy import Treatment, build_treatment
+from sentinel.plan.build import build_relaunch
+from sentinel.plan.overrides import done_once_at
+from sentinel.plan.remedy import build_treatment
 from sentinel.policy.budget import judge_budget
 from sentinel.policy.match import NoMatch, match_rule
 from sentinel.policy.schema import Rung
@@ -64,6 +68,8 @@ def owner_of(draft: Draft, finding: Finding) -> Incident | None:
 def strike_again(draft: Draft, incident: Incident, finding: Finding) -> None:
     """A finding of an incident that is being treated: the remedy failed. Patience ends at once when values turn non-finite,
     and when the attempt has died: no step will come to heal in."""
+    if is_diagnosing(incident):
+        return ask_for_comparison(draft, incident, struck_again=True)
     if incident.state is IncidentState.PROBATION:
         return fail_rung(draft, incident.id, f"the same again: {finding.reason}")
     turned = finding.kind is Kind.NON_FINITE and incident.kind is not Kind.NON_FINITE
@@ -105,7 +111,7 @@ def take_next_rung(draft: Draft, incident_id: int) -> None:
         return fail_rung(draft, incident_id, "nothing to wait for: no step can heal this")
     if rung.parts == ("page",):
         return _tell(draft, incident_id, rung, index)
-    return _act(draft, incident, rungs, index)
+    return take_rung(draft, incident_id, index)
 
 
 def _tell(draft: Draft, incident_id: int, rung: Rung, index: int) -> None:
@@ -117,14 +123,17 @@ def _tell(draft: Draft, incident_id: int, rung: Rung, index: int) -> None:
     take_next_rung(draft, incident_id)
 
 
-def _act(draft: Draft, incident: Incident, rungs: tuple[Rung, ...], index: int) -> None:
-    state = draft.state
-    treatment = build_treatment(
-        rungs, index, incident, state.checkpoints, state.open_incidents, state.overrides, draft.is_alive
-    )
+def take_rung(draft: Draft, incident_id: int, index: int) -> None:
+    """Carry out a rung that acts: within the budget, and with a person's approval where the policy asks for it."""
+    state, incident = draft.state, draft.state.incident(incident_id)
+    rungs = draft.rungs_of(incident)
+    treatment = build_treatment(rungs, index, incident, state.checkpoints, state.open_incidents, state.overrides, draft.is_alive)
     if draft.observes_only:
+        why = "observe only" if draft.is_observed_run else f"paused by {state.paused}"
         draft.record(f.RungTaken(incident.id, treatment.remedy, False, draft.newest_step))
-        return draft.record(f.RungJudged(incident.id, Outcome.OBSERVED, f"observe only, nothing done: {treatment.remedy.reason}"))
+        return draft.record(f.RungJudged(incident.id, Outcome.OBSERVED, f"{why}, nothing done: {treatment.remedy.reason}"))
+    if not approval.is_granted(incident, rungs[index], index):
+        return approval.ask(draft, incident, rungs[index], index, treatment.remedy.reason)
     _refill(draft)
     state = draft.state
     budget = draft.policy.spec.budget
@@ -137,7 +146,8 @@ def _act(draft: Draft, incident: Incident, rungs: tuple[Rung, ...], index: int) 
         page(draft, incident.id, told.severity, treatment.remedy.reason)
     if treatment.relaunch:
         return relaunch(draft, incident.id, treatment.resume, treatment.overrides, verdict.wait_s, treatment.remedy.reason)
-    return _change_live(draft, incident.id, treatment)
+    number = sum(len(i.tries) for i in draft.state.incidents)
+    return write_live(draft, incident.id, str(number), treatment.overrides)
 
 
 def take_up_again(draft: Draft, incident: Incident) -> bool:
@@ -172,7 +182,7 @@ def relaunch(
 ) -> None:
     """Adopt the plan that ends in a new attempt, and decide its first action."""
     attempt, number = draft.attempt, draft.state.next_attempt
-    named = replace(overrides, id=f"ov-{number}")
+    named = done_once_at(replace(overrides, id=f"ov-{number}"), resume.step if resume else 0)
     actions = build_relaunch(
         incident=incident_id,
         old_attempt=attempt.attempt if attempt else None,
@@ -227,12 +237,3 @@ def drop_live_plan(draft: Draft, reason: str) -> None:
     plan = draft.state.plan
     if plan is not None and plan.is_live:
         draft.record(f.PlanDropped(f"overtaken before it was confirmed: {reason}"))
-
-
-def _change_live(draft: Draft, incident_id: int, treatment: Treatment) -> None:
-    attempt = draft.attempt
-    assert attempt is not None
-    number = sum(len(i.tries) for i in draft.state.incidents)
-    named = replace(treatment.overrides, id=f"ov-{attempt.attempt}.{number}")
-    draft.record(f.PlanAdopted(incident_id, build_live_change(attempt.attempt, named)))
-    proceed(draft)

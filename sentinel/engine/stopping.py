@@ -36,9 +36,7 @@ def on_stop_wanted(draft: Draft, by: str) -> None:
         not_before = getattr(waits, "not_before_s", 0.0)
         if not_before > draft.now_s and draft.attempt is not None:
             draft.record(f.PlanDropped(f"stopped by {by} while waiting to relaunch"))
-            draft.record(
-                f.AttemptEnded(draft.attempt.attempt, "stopped", "never started", draft.newest_step, draft.now_s)
-            )
+            draft.record(f.AttemptEnded(draft.attempt.attempt, "stopped", "never started", draft.newest_step, draft.now_s))
             draft.record(f.RunEnded("stopped", f"stopped by {by}"))
         return  # otherwise the action under way is finished first; `carrying_out` stops after it
     if draft.is_alive:
@@ -53,7 +51,8 @@ def ask_to_stop(draft: Draft) -> None:
     if attempt is None or attempt.is_over:
         return
     request: Request = "stop_now" if _is_unresolved(draft) else "stop_after_checkpoint"
-    draft.record(f.AttemptStopping(attempt.attempt, f"stopped by {draft.state.stop_by}"))
+    by = f"stopped by {draft.state.stop_by}" if draft.state.stop_by else f"held by {draft.state.hold_by}"
+    draft.record(f.AttemptStopping(attempt.attempt, by))
     overrides = replace(attempt.overrides, id=f"ov-{attempt.attempt}.stop")
     draft.decide(RequestStop(f"stop/{attempt.attempt}", attempt.attempt, overrides, request))
 
@@ -65,7 +64,8 @@ def _is_unresolved(draft: Draft) -> bool:
 def press_on(draft: Draft) -> None:
     """On every tick while a stop is under way: the next harder word once a deadline has passed."""
     attempt = draft.attempt
-    if not draft.state.stop_by or attempt is None or attempt.is_over or attempt.stopping_s is None or draft.state.plan:
+    wanted = draft.state.stop_by or draft.state.hold_by
+    if not wanted or attempt is None or attempt.is_over or attempt.stopping_s is None or draft.state.plan:
         return
     step_s = STEPS_TO_ANSWER * (draft.senses.step_time_s or 0.0)
     checkpoint_s = draft.policy.spec.detectors.hang.phases.get("checkpoint", 600.0) if draft.live.is_checkpointing else 0.0

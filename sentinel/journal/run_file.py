@@ -12,6 +12,7 @@ from sentinel.client.strict_json import dumps, loads
 from sentinel.errors import UsageError
 
 RUN_FILE_NAME = "run.json"
+CAPABILITIES = ("skip", "live_overrides")  # what PROTOCOL.md gives every trainer that honours it
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,19 @@ def find_run_file(run_dir: Path) -> RunFile | None:
         created=_field(path, plain, "created", str),
         capabilities=_words(path, plain, "capabilities") if plain.get("capabilities") is not None else None,
     )
+
+
+def declared_capabilities(known: RunFile | None, without: tuple[str, ...]) -> tuple[str, ...]:
+    """What the trainer declares, as run.json has it, less what the command says it lacks. A policy that needs more is refused.
+
+    Raises:
+        UsageError: `without` names no capability.
+    """
+    for word in without:
+        if word not in CAPABILITIES:
+            raise UsageError(f"--without {word}: no such capability; use one of {', '.join(CAPABILITIES)}")
+    declared = known.capabilities if known is not None and known.capabilities is not None else CAPABILITIES
+    return tuple(word for word in declared if word not in without)
 
 
 def read_run_file(run_dir: Path) -> RunFile:

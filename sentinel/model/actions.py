@@ -54,11 +54,15 @@ class SignalRanks:
 
 @dataclass(frozen=True, slots=True)
 class WriteOverrides:
-    """Change settings of the living attempt. The trainer's `override_applied` is the proof, not this action's success."""
+    """Change settings of the living attempt. The trainer's `override_applied` is the proof, not this action's success.
+
+    step: the newest step when it was decided; an answer is due some steps later.
+    """
 
     key: str
     attempt: int
     overrides: Overrides
+    step: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,28 @@ class SendPage:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class CompareRecords:
+    """Compare what two attempts recorded of first..last; `struck_again` goes with the question and comes back with the answer."""
+
+    key: str
+    incident: int
+    old_attempt: int
+    new_attempt: int
+    first_step: int
+    last_step: int
+    struck_again: bool
+
+
 Action = (
-    StartAttempt | KillAttempt | RequestStop | SignalRanks | WriteOverrides | VerifyCheckpoint | Quarantine | Capture | SendPage
+    StartAttempt
+    | KillAttempt
+    | RequestStop
+    | SignalRanks
+    | WriteOverrides
+    | VerifyCheckpoint
+    | Quarantine
+    | Capture
+    | SendPage
+    | CompareRecords
 )

@@ -30,12 +30,17 @@ class SampleRange:
         assert 0 <= self.start < self.end, f"empty or negative sample range {self.start}..{self.end}"
 
 
+PERSON = 0  # who owns a setting that a person asked for; incidents count from 1
+
+
 @dataclass(frozen=True, slots=True)
 class Overrides:
     """Settings in force over the trainer's own; None means 'the schedule decides'. PROTOCOL 'overrides.json'.
 
     `lr_scale` multiplies the schedule, `clip_norm` replaces it; both are absolute. `until` gives, per key, the
-    first step at which it no longer holds. `skip` is merged, sorted and only grows during a run.
+    first step at which it no longer holds. `skip` is merged, sorted and only grows during a run. `owners`: per key, the
+    incident whose remedy set it, or PERSON; a remedy takes back only what its own incident set.
+    `once_step`: where what is done once (optimizer reset, loss scale) was done; a relaunch from there or before does it again.
     """
 
     id: str = "ov-0"
@@ -52,6 +57,8 @@ class Overrides:
     precision: str | None = None
     checkpoint_interval: int | None = None
     until: tuple[tuple[str, int], ...] = ()
+    owners: tuple[tuple[str, int], ...] = ()
+    once_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

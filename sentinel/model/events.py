@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sentinel.model.readings import Reading
+from sentinel.model.records import Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +31,11 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class ActionDone:
-    """An action took effect. `detail` is for the record (a digest, a count of moved checkpoints)."""
+    """An action took effect. `detail` is for the record (a digest, a count of moved checkpoints), `found` what it was to find."""
 
     key: str
     detail: str = ""
+    found: Comparison | None = None
 
 
 @dataclass(frozen=True, slots=True)

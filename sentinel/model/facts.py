@@ -21,6 +21,7 @@ from sentinel.model.facts_of_attempts import (
 )
 from sentinel.model.facts_of_incidents import (
     BudgetRefilled,
+    Diagnosed,
     FindingRecorded,
     GaveUp,
     IncidentMoved,
@@ -32,11 +33,13 @@ from sentinel.model.facts_of_incidents import (
     RungTaken,
     StepsLost,
 )
+from sentinel.model.facts_of_wishes import ApprovalAsked, OverridesAnswered, WishAnswered
 
 __all__ = [
     "ActionAbandoned",
     "ActionConfirmed",
     "ActionDecided",
+    "ApprovalAsked",
     "AttemptEnded",
     "AttemptLaunched",
     "AttemptStopping",
@@ -44,6 +47,7 @@ __all__ = [
     "CheckpointCommitted",
     "CheckpointCondemned",
     "CheckpointsQuarantined",
+    "Diagnosed",
     "Entry",
     "Fact",
     "FindingRecorded",
@@ -53,6 +57,7 @@ __all__ = [
     "IncidentMoved",
     "IncidentOpened",
     "Noted",
+    "OverridesAnswered",
     "PlanAdopted",
     "PlanDropped",
     "ReceiptSeen",
@@ -65,6 +70,7 @@ __all__ = [
     "StepsLost",
     "StopAsked",
     "SupervisorTookOver",
+    "WishAnswered",
 ]
 
 
@@ -180,6 +186,10 @@ Fact = (
     | BudgetRefilled
     | GaveUp
     | RunEnded
+    | WishAnswered
+    | ApprovalAsked
+    | OverridesAnswered
+    | Diagnosed
 )
 
 

@@ -19,11 +19,13 @@ class AttemptLaunched:
 
 @dataclass(frozen=True, slots=True)
 class ReceiptSeen:
-    """The trainer said what is in force. `resumed_step` is where it really resumed."""
+    """The trainer said what is in force. `resumed_step` is where it really resumed; `deterministic`: it claims to compute the
+    same numbers to the bit from the same checkpoint and data."""
 
     attempt: int
     resumed_step: int
     world_size: int
+    deterministic: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sentinel.model.actions import Action
 from sentinel.model.findings import Finding
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
+from sentinel.model.records import Diagnosis
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,14 @@ class IncidentMoved:
     to: IncidentState
     reason: str
     benign: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosed:
+    """What repeating the failed stretch unchanged has proved."""
+
+    incident: int
+    diagnosis: Diagnosis
 
 
 @dataclass(frozen=True, slots=True)

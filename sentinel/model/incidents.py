@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 from sentinel.model.attempts import SampleRange
 from sentinel.model.findings import NUMERIC_KINDS, Kind, Severity
+from sentinel.model.records import Diagnosis
 
 
 class IncidentState(StrEnum):
@@ -39,6 +41,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
     OBSERVED = "observed"  # observe only: what would have been done; nothing was
     PAGED = "paged"
+    DENIED = "denied"  # a person, or a deadline, said no: nothing was done
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,16 @@ class Try:
 
 
 @dataclass(frozen=True, slots=True)
+class Approval:
+    """A rung that waits, or waited, for a person. `answer`: approve | deny once it is given, by whom stands in the journal."""
+
+    rung: int
+    deadline_s: float
+    otherwise: Literal["approve", "deny"]
+    answer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Incident:
     """Attributes:
     onset_step: first step that may be bad; None when the failure has none (a crash, a hang).
@@ -129,6 +142,9 @@ class Incident:
     baseline: str = ""
     again_step: int | None = None  # newest step, and supervisor time, when it was last found again
     again_s: float | None = None
+    approval: Approval | None = None  # of the newest rung that needed one
+    acknowledged_by: str = ""
+    diagnosis: Diagnosis | None = None  # of its present or last diagnosing rung
 
     @property
     def is_numeric(self) -> bool:
@@ -151,6 +167,11 @@ class Incident:
         """Patience is its present rung."""
         last = self.last_try
         return last is not None and last.outcome is Outcome.PENDING and "wait" in last.remedy.words
+
+    @property
+    def awaits_approval(self) -> bool:
+        """A rung waits for a person."""
+        return not self.is_closed and self.approval is not None and not self.approval.answer
 
     @property
     def is_closed(self) -> bool:

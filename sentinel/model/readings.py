@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sentinel.model.attempts import AttemptView, SampleRange
+from sentinel.model.wishes import Wish
 
 Phase = Literal["init", "compile", "data", "forward", "backward", "optimizer", "eval", "checkpoint", "idle"]
 
@@ -113,6 +114,15 @@ class SourceReading:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class WishReading:
+    """A person asks something of the run. The same `id` is told again by a supervisor that starts anew, and answered once."""
+
+    id: str
+    by: str
+    wish: Wish
+
+
 Reading = (
     StepReading
     | Receipt
@@ -123,4 +133,5 @@ Reading = (
     | LauncherReading
     | LogTail
     | SourceReading
+    | WishReading
 )

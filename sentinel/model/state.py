@@ -18,6 +18,7 @@ ATTEMPTS_KEPT = 512  # whole attempts kept for the ledger and the lineage; older
 MARKS_KEPT = 256  # checkpoint marks per attempt kept for the ledger; older ones are folded into the oldest kept
 INCIDENTS_KEPT = 512
 STAMPS_KEPT = 1024
+WISHES_KEPT = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Attempt:
 
     not_before_s: the end of the backoff it was launched under, 0 without one. signalled_s: when SIGTERM was decided.
     idle_s: when, after its end, the run was ended or held: what follows until the next launch is nobody's repair.
+    answered, written_s, written_step: the live change it last answered; when, and at which step, `overrides` was written to it.
     """
 
     attempt: int
@@ -72,6 +74,10 @@ class Attempt:
     ranks: tuple[RankExit, ...] = ()
     not_before_s: float = 0.0
     idle_s: float | None = None
+    answered: str = ""
+    written_s: float | None = None
+    written_step: int = 0
+    deterministic: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -132,6 +138,9 @@ class RunState:
     blind: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     stop_by: str = ""
     held: str = ""
+    hold_by: str = ""  # who asked for a hold that is still being carried out
+    paused: str = ""  # who asked that nothing be carried out
+    wishes: tuple[str, ...] = ()  # ids answered, the newest last
     giving_up: str = ""  # stop_now | hold: what follows when the living attempt has ended
     giving_up_reason: str = ""
     ended: str = ""  # finished | failed | stopped
@@ -158,6 +167,8 @@ class RunState:
             return self.ended
         if self.held:
             return "held"
+        if self.paused:
+            return "paused"
         attempt = self.attempt
         if self.plan is not None:
             return "recovering" if self.plan.incident is not None else "starting"

@@ -6,53 +6,83 @@ The receipt is compared because a real 175B run silently reloaded old Adam betas
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sentinel.model.attempts import Overrides, ResumePoint, SampleRange
+from sentinel.model.attempts import PERSON, Overrides, ResumePoint, SampleRange
 from sentinel.model.readings import Receipt
 from sentinel.plan.skip import bounded, covers, merge
 from sentinel.policy.schema import Rung
 
 EFFECTIVE = ("clip_norm", "weight_decay", "eps")  # scalars the receipt reads back under the same name
 LAPSING = ("lr_scale", "clip_norm", "weight_decay", "betas", "eps", "checkpoint_interval")  # what may lapse (`until`)
+ONCE = ("reset_optimizer", "loss_scale")  # done once, at a step; then they are in the checkpoints
+SETTINGS = (*LAPSING, *ONCE, "precision")
 CLOSE = 1e-6  # relative: float32 round trips
 
 
 def for_relaunch(now: Overrides, resume_step: int, incident: int | None) -> Overrides:
     """What stays in force across a relaunch at `resume_step`: every skip, and settings that have not lapsed.
 
-    Settings this same incident's earlier rungs made are dropped: each rung is absolute, counted from the schedule.
+    What this same incident's earlier rungs set is dropped: each rung is absolute, counted from the schedule. What another
+    incident's remedy or a person set stays until it lapses, or a rung sets the same key.
     """
-    if incident is not None and now.incident == incident:
-        return Overrides(skip=now.skip)
-    lapsed = {key for key, until in now.until if until <= resume_step + 1}
-    left: dict[str, Any] = dict.fromkeys(sorted(lapsed))
-    return replace(now, reset_optimizer=False, until=tuple(u for u in now.until if u[0] not in lapsed), **left)
+    gone = {key for key, until in now.until if until <= resume_step + 1}
+    gone |= {key for key, owner in now.owners if owner == incident}
+    if now.once_step is None or resume_step > now.once_step:
+        gone |= {*ONCE, "once_step"}  # the checkpoint has it in it
+    return without(now, gone)
+
+
+def without(now: Overrides, gone: Collection[str]) -> Overrides:
+    """`now` less some settings: as the trainer's own configuration has them."""
+    left: dict[str, Any] = {key: False if key == "reset_optimizer" else None for key in sorted(gone)}
+    owners = tuple(o for o in now.owners if o[0] not in gone)
+    until = tuple(u for u in now.until if u[0] not in gone)
+    held_by = [owner for _, owner in owners if owner != PERSON]
+    return replace(now, incident=held_by[-1] if held_by else None, until=until, owners=owners, **left)
+
+
+def done_once_at(wanted: Overrides, step: int) -> Overrides:
+    """Settings as they are launched, or written, at `step`: what is done once is known to be done there."""
+    once = wanted.reset_optimizer or wanted.loss_scale is not None
+    return replace(wanted, once_step=step) if once and wanted.once_step is None else wanted
 
 
 def with_rung(now: Overrides, rung: Rung, incident: int, until_step: int | None, skip: tuple[SampleRange, ...]) -> Overrides:
     """`now` with the rung's own settings laid over it."""
-    changes: dict[str, Any] = {
-        "lr_scale": rung.lr,
-        "clip_norm": rung.clip_norm,
-        "weight_decay": rung.weight_decay,
-        "betas": rung.betas,
-        "eps": rung.eps,
-        "loss_scale": rung.loss_scale,
-        "precision": rung.precision,
-        "checkpoint_interval": rung.checkpoint_every_steps,
-    }
-    changes = {key: value for key, value in changes.items() if value is not None}
-    if rung.reset_optimizer:
-        changes["reset_optimizer"] = True
-    lapses = tuple(u for u in now.until if u[0] not in changes)
-    if until_step is not None:
-        lapses += tuple((key, until_step) for key in changes if key in LAPSING)
-    skips = bounded(merge((*now.skip, *skip)))
-    owner = incident if changes else now.incident
-    return replace(now, incident=owner, skip=skips, until=lapses, **changes)
+    wanted = Overrides(
+        lr_scale=rung.lr,
+        clip_norm=rung.clip_norm,
+        weight_decay=rung.weight_decay,
+        betas=rung.betas,
+        eps=rung.eps,
+        loss_scale=rung.loss_scale,
+        reset_optimizer=rung.reset_optimizer,
+        precision=rung.precision,
+        checkpoint_interval=rung.checkpoint_every_steps,
+        skip=skip,
+    )
+    return laid_over(now, wanted, [key for key in SETTINGS if getattr(wanted, key) not in (None, False)], incident, until_step)
+
+
+def laid_over(now: Overrides, wanted: Overrides, keys: Collection[str], owner: int, until_step: int | None) -> Overrides:
+    """`now` with `keys` of `wanted` (None: as configured) and its skip list laid over it, for an incident or a PERSON."""
+    values: dict[str, Any] = {key: getattr(wanted, key) for key in keys}
+    now = without(now, keys)
+    set_now = [key for key, value in values.items() if value not in (None, False)]
+    until = tuple((key, until_step) for key in set_now if key in LAPSING and until_step is not None)
+    if any(key in ONCE for key in set_now):
+        values["once_step"] = None
+    return replace(
+        now,
+        incident=now.incident if owner == PERSON or not set_now else owner,
+        skip=bounded(merge((*now.skip, *wanted.skip))),
+        until=(*now.until, *until),
+        owners=(*now.owners, *((key, owner) for key in set_now)),
+        **values,
+    )
 
 
 def judge_receipt(asked: Overrides, resume: ResumePoint | None, receipt: Receipt) -> tuple[str, ...]:
@@ -68,17 +98,32 @@ def judge_receipt(asked: Overrides, resume: ResumePoint | None, receipt: Receipt
     if receipt.resume_step == resume_step and None not in digests and digests[0] != digests[1]:
         wrong.append(f"resumed from a checkpoint of step {resume_step} with digest {digests[1]}, asked for {digests[0]}")
     said = {**receipt.overrides, **receipt.effective}  # what is read back outranks what is only repeated
-    for key in EFFECTIVE:
-        want = getattr(asked, key)
-        if want is not None and not _close(receipt.effective.get(key), want):
-            wrong.append(f"{key} is {receipt.effective.get(key)!r}, asked for {want!r}")
-    if asked.betas is not None:
-        got = receipt.effective.get("betas")
-        if not (isinstance(got, (list, tuple)) and len(got) == 2 and all(map(_close, got, asked.betas))):
-            wrong.append(f"betas are {got!r}, asked for {list(asked.betas)!r}")
+    wrong += _judge_scalars(asked, receipt.effective)
     if asked.lr_scale is not None and not _close(said.get("lr_scale"), asked.lr_scale):
         wrong.append(f"lr_scale is {said.get('lr_scale')!r}, asked for {asked.lr_scale!r}")
     return (*wrong, *_judge_skip(asked, said, receipt.cursor or 0))
+
+
+def judge_effective(asked: Overrides, effective: Mapping[str, Any]) -> tuple[str, ...]:
+    """The same for the answer to a live change. A key the trainer does not read back is not held against it here."""
+    unsaid: dict[str, Any] = {key: None for key in (*EFFECTIVE, "betas") if key not in effective}
+    wrong = _judge_scalars(replace(asked, **unsaid), effective)
+    if asked.lr_scale is not None and "lr_scale" in effective and not _close(effective["lr_scale"], asked.lr_scale):
+        wrong.append(f"lr_scale is {effective['lr_scale']!r}, asked for {asked.lr_scale!r}")
+    return tuple(wrong)
+
+
+def _judge_scalars(asked: Overrides, effective: Mapping[str, Any]) -> list[str]:
+    wrong: list[str] = []
+    for key in EFFECTIVE:
+        want = getattr(asked, key)
+        if want is not None and not _close(effective.get(key), want):
+            wrong.append(f"{key} is {effective.get(key)!r}, asked for {want!r}")
+    if asked.betas is not None:
+        got = effective.get("betas")
+        if not (isinstance(got, (list, tuple)) and len(got) == 2 and all(map(_close, got, asked.betas))):
+            wrong.append(f"betas are {got!r}, asked for {list(asked.betas)!r}")
+    return wrong
 
 
 def _judge_skip(asked: Overrides, said: Mapping[str, Any], floor: int) -> tuple[str, ...]:

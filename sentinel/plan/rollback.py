@@ -39,9 +39,20 @@ def choose_newest(checkpoints: Iterable[Checkpoint], open_incidents: Iterable[In
     return Choice(newest, f"checkpoint of step {newest.step}{why}")
 
 
-def choose_before(
-    checkpoints: Iterable[Checkpoint], onset_step: int, margin_steps: int, limit_step: int | None = None
-) -> Choice:
+def choose_at_or_below(checkpoints: Iterable[Checkpoint], open_incidents: Iterable[Incident], step: int) -> Choice:
+    """What a person asks for: the newest good checkpoint at or below `step`, and before every open numeric incident's onset."""
+    choice = choose_newest((c for c in checkpoints if c.step <= step), open_incidents)
+    if choice.checkpoint is None:
+        return Choice(None, f"no good checkpoint at or below step {step}: start from scratch")
+    return Choice(choice.checkpoint, f"{choice.reason} at or below step {step}")
+
+
+def choose_by_samples(checkpoints: Iterable[Checkpoint], open_incidents: Iterable[Incident], sample: int) -> Choice:
+    """The newest good checkpoint whose data cursor has not passed `sample`."""
+    return choose_newest((c for c in checkpoints if c.samples_end <= sample), open_incidents)
+
+
+def choose_before(checkpoints: Iterable[Checkpoint], onset_step: int, margin_steps: int, limit_step: int | None = None) -> Choice:
     """The newest clean checkpoint at least `margin_steps` before the onset, and before `limit_step` where that is earlier.
 
     Where every clean checkpoint is nearer than that, the oldest clean one; where there is none, a start from scratch.

@@ -8,7 +8,7 @@ from sentinel.errors import Problem
 from sentinel.policy.schema import Rung
 
 # In the language, but nothing carries them out yet.
-_LATER = ("exclude", "diagnose", "reseed_data")
+_LATER = ("exclude", "reseed_data")
 # Settings that go back to the schedule at `until`.
 _SETTINGS = ("lr", "clip_norm", "weight_decay", "betas", "eps", "loss_scale", "precision", "checkpoint_every")
 # What only a relaunch can change.
@@ -60,6 +60,9 @@ def _check_combination(place: str, rung: Rung) -> Iterator[Problem]:
     if rung.resume is not None and rung.rollback is not None:
         message = "resume goes on from the newest checkpoint, rollback from an older one: a rung can do only one"
         yield Problem(f"{place}.resume", message, "remove one of the two")
+    if rung.diagnose and (rung.rollback is None or any(part not in ("rollback", "diagnose", "page") for part in parts)):
+        message = "a diagnosis repeats the failed stretch unchanged: it needs a rollback, and nothing else beside it"
+        yield Problem(f"{place}.diagnose", message, "write rollback: {before_onset: 100 steps} and diagnose: true alone")
     if rung.skip is not None and rung.rollback is None:
         message = "a skip without a rollback leaves out samples that have already been trained on"
         yield Problem(f"{place}.skip", message, "add rollback: {before_onset: 100 steps}")
@@ -71,6 +74,9 @@ def _check_combination(place: str, rung: Rung) -> Iterator[Problem]:
         yield Problem(f"{place}.hold", f"hold pauses training, and {others} goes on with it", "give the hold a rung of its own")
     if rung.loss_scale is not None and rung.precision in ("bf16", "fp32"):
         yield Problem(f"{place}.loss_scale", f"{rung.precision} has no loss scale", "remove loss_scale or precision")
+    if rung.approval is not None and (rung.wait is not None or rung.hold or not acts):
+        message = "nothing is done here that a person could allow or refuse"
+        yield Problem(f"{place}.approval", message, "move approval to a rung that acts, such as a rollback")
     if rung.then is not None and rung.page is None:
         message = "'then' says what follows a page, and this rung pages nobody"
         yield Problem(f"{place}.then", message, "add page: {severity: critical}")

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 from sentinel.errors import Problem
 from sentinel.policy.problems import Location, did_you_mean, nearest, path_text
 from sentinel.policy.quantities import Malformed, show
-from sentinel.policy.schema import Policy
+from sentinel.policy.schema import Policy, Rung
 
 
 def validate_policy(data: object) -> tuple[Policy | None, tuple[Problem, ...]]:
@@ -23,6 +23,15 @@ def validate_policy(data: object) -> tuple[Policy | None, tuple[Problem, ...]]:
         details = error.errors(include_url=False)
     schema = Policy.model_json_schema(by_alias=True)
     return None, tuple(_problem(item, schema) for item in details if not _is_explained(item, details))
+
+
+def validate_rung(data: object) -> tuple[Rung | None, tuple[Problem, ...]]:
+    """The same for one rung alone, as a person types it on the command line."""
+    try:
+        return Rung.model_validate(data), ()
+    except ValidationError as error:
+        schema = Rung.model_json_schema(by_alias=True)
+        return None, tuple(_problem(item, schema) for item in error.errors(include_url=False))
 
 
 def _is_explained(item: ErrorDetails, details: list[ErrorDetails]) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from sentinel.policy.quantities import Malformed
 from sentinel.policy.schema_fields import (
@@ -16,16 +16,32 @@ from sentinel.policy.schema_fields import (
     NotNegative,
     Positive,
     Precision,
+    Seconds,
     Severity,
     Steps,
     Then,
     Widening,
+    written,
 )
 
 Beta = Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False)]
 
+_APPROVAL_SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        {"const": "required"},
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "within": {"type": "string", "examples": ["30m"]},
+                "otherwise": {"enum": ["deny", "approve"]},
+            },
+        },
+    ]
+}
+
 # Words that say how a rung ends, not what it does.
-_ENDINGS = ("then", "until")
+_ENDINGS = ("then", "until", "approval")
 
 
 class Wait(Model):
@@ -95,6 +111,23 @@ class Page(Model):
     """How loud."""
 
 
+class Approval(Model):
+    """Who may decide, and what holds when nobody does. `approval: required` stands for the defaults."""
+
+    within_s: Seconds = written("30m", alias="within")
+    """A person has so long."""
+    otherwise: Literal["deny", "approve"] = "deny"
+    """What holds without an answer: deny takes the next rung, approve takes this one."""
+
+
+def _required(value: Any) -> Any:
+    if value == "required":
+        return {}
+    if isinstance(value, dict):
+        return value
+    raise Malformed(f"{value!r} says nothing about approval", "write 'required', or {within: 30m, otherwise: deny}")
+
+
 class Rung(Model):
     """What one try consists of. Combinations that contradict each other are refused by the checker."""
 
@@ -136,6 +169,10 @@ class Rung(Model):
     """Call a person."""
     then: Then | None = None
     """After a page: what the run does while the person is on the way."""
+    approval: Annotated[Approval | None, BeforeValidator(_required), WithJsonSchema(_APPROVAL_SCHEMA)] = Field(
+        default=None, validate_default=False
+    )
+    """The rung waits for a person: `sentinel approve N RUN_DIR`, or deny."""
     until_steps: Steps | None = Field(default=None, alias="until")
     """So many steps later the changed settings go back to the schedule."""
 

@@ -31,7 +31,7 @@ def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str
     return {
         "run": state.run_id,
         "state": state.label,
-        "reason": state.end_reason or state.held or "",
+        "reason": state.end_reason or state.held or (f"by {state.paused}" if state.paused else ""),
         "attempt": attempt.attempt if attempt else None,
         "step": outside.step if outside.step is not None else known,
         "total_steps": outside.total_steps,
@@ -51,7 +51,7 @@ def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str
 
 def incident_document(incident: Incident) -> dict[str, Any]:
     """Both times count from the moment the fault was first visible in what the trainer wrote."""
-    restored = incident.restored_s
+    restored, found = incident.restored_s, incident.diagnosis
     return {
         "id": incident.id,
         "kind": str(incident.kind),
@@ -67,6 +67,9 @@ def incident_document(incident: Incident) -> dict[str, Any]:
         "alert": incident.alert,
         "benign": incident.benign,
         "blamed_rank": incident.blamed_rank,
+        "awaits_approval": incident.approval.rung if incident.awaits_approval and incident.approval else None,
+        "acknowledged_by": incident.acknowledged_by,
+        "diagnosis": {"cause": found.cause, "reason": found.reason, "ranks": list(found.ranks)} if found else None,
         "remedies": [_try_document(t) for t in incident.tries],
         "pages": list(incident.pages),
     }

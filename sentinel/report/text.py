@@ -8,7 +8,7 @@ from typing import Any
 from sentinel.report.tables import cell, rounded_parts, text_table
 
 INCIDENT_HEADER = ("incident", "onset", "detected", "remedy", "outcome", "steps lost", "s lost")  # fits 80 columns
-CONDITIONS = ("then", "until")  # keys of a rung that say when, not what
+CONDITIONS = ("then", "until", "approval")  # keys of a rung that say when, not what
 
 
 def status_text(status: Mapping[str, Any]) -> str:
@@ -29,6 +29,9 @@ def status_text(status: Mapping[str, Any]) -> str:
     incident = status["open_incident"]
     if incident:
         rows.append(("open", f"incident {incident['id']}, {incident['kind']}, {incident['state']}: {incident['reason']}"))
+        if incident["awaits_approval"] is not None:
+            n, rung = incident["id"], incident["awaits_approval"]
+            rows.append(("waits", f"rung {rung + 1} needs a person: sentinel approve {n} RUN_DIR, or sentinel deny {n} RUN_DIR"))
         if incident["remedies"]:
             last = incident["remedies"][-1]
             rows.append(("remedy", f"rung {last['rung'] + 1}, {last['outcome']}: {last['reason']}"))
@@ -69,6 +72,10 @@ def incident_story(incident: Mapping[str, Any]) -> list[str]:
         launched = f", attempt {remedy['attempt']}" if remedy["attempt"] is not None else ""
         lines.append(f"  rung {remedy['rung'] + 1} ({rung_words(remedy)}{launched}): {remedy['chosen']}")
         lines.append(f"    {remedy['outcome']}" + (f": {remedy['verdict']}" if remedy["verdict"] else ""))
+    if incident["diagnosis"]:
+        lines.append(f"  diagnosis: {incident['diagnosis']['cause']}: {incident['diagnosis']['reason']}")
+    if incident["acknowledged_by"]:
+        lines.append(f"  acknowledged by {incident['acknowledged_by']}")
     if incident["pages"]:
         times = f" {len(incident['pages'])} times" if len(incident["pages"]) > 1 else ""
         lines.append(f"  a person was paged{times}: incidents/{incident['id']:04d}/page.json")

@@ -15,6 +15,9 @@ from sentinel.launcher.spec_file import overrides_to_json
 from sentinel.model import actions as a
 from sentinel.model.attempts import AttemptSpec
 from sentinel.model.events import ActionDone, ActionFailed
+from sentinel.model.readings import StepReading
+from sentinel.model.records import Comparison
+from sentinel.plan.diagnosis import compare
 from sentinel.sim.faults import Fault
 from sentinel.sim.launcher import SimLauncher
 from sentinel.sim.world import Deed, Happening, World
@@ -26,6 +29,7 @@ TAKES_S: dict[type[a.Action], float] = {
 QUICK_S = 0.05
 
 AtEffect = Callable[[str], None]
+RecordOf = Callable[[int], Mapping[int, StepReading]]
 
 
 class Failures:
@@ -49,9 +53,16 @@ class SimRunner:
     """`at_effect(side)` is called before and after every effect, and may kill the supervisor there."""
 
     def __init__(
-        self, world: World, launcher: SimLauncher, command: tuple[str, ...], failures: Failures, at_effect: AtEffect
+        self,
+        world: World,
+        launcher: SimLauncher,
+        command: tuple[str, ...],
+        failures: Failures,
+        at_effect: AtEffect,
+        record: RecordOf,
     ) -> None:
         self._world = world
+        self._record = record
         self._launcher = launcher
         self._command = command
         self._failures = failures
@@ -59,7 +70,7 @@ class SimRunner:
         self._lane_free_s = {"acts": 0.0, "pages": 0.0}
         self._under_way: list[Happening] = []
         self._outcomes: list[ActionDone | ActionFailed] = []
-        handlers: dict[type[a.Action], Callable[[Any], str]] = {
+        handlers: dict[type[a.Action], Callable[[Any], str | Comparison]] = {
             a.StartAttempt: self._start,
             a.KillAttempt: self._kill,
             a.SignalRanks: self._signal,
@@ -69,6 +80,7 @@ class SimRunner:
             a.Quarantine: self._quarantine,
             a.Capture: lambda action: f"evidence of attempt {action.attempt}",
             a.SendPage: self._page,
+            a.CompareRecords: self._compare,
         }
         self._handlers = cast(Mapping[type[a.Action], Handler], handlers)
 
@@ -141,6 +153,11 @@ class SimRunner:
             self._at_effect("between")
         swept = self._world.store.sweep_unfinished()
         return f"{len(doomed) + swept} moved to quarantine"
+
+    def _compare(self, action: a.CompareRecords) -> Comparison:
+        self._failures.check(action)
+        span = (action.first_step, action.last_step)
+        return compare(self._record(action.old_attempt), self._record(action.new_attempt), *span)
 
     def _page(self, action: a.SendPage) -> str:
         self._failures.check(action)

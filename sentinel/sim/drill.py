@@ -1,7 +1,9 @@
 """`sentinel drill`: rehearse a policy against a drill file or a seed, and say what happened and whether it was right.
 
-    report = drill_file(Path("policies/drills/kill.yaml"))
-    print(report.text); raise SystemExit(0 if report.ok else 1)
+report = drill_file(Path("policies/drills/kill.yaml"))              # as written
+report = drill_file(Path("policies/drills/kill.yaml"), seed=7)      # its faults elsewhere, of other length and strength
+report = drill_seeds(Path("policies/drills/kill.yaml"), 1, 20)      # as written, and drawn from seeds 1 to 20
+print(report.text); raise SystemExit(0 if report.ok else 1)
 """
 
 from __future__ import annotations
@@ -14,13 +16,14 @@ from typing import Any
 
 from sentinel.engine import evolve
 from sentinel.errors import UsageError
-from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
 from sentinel.policy.quantities import Malformed, parse_duration
 from sentinel.policy_file import load_policy, shipped_policy_path
 from sentinel.report.documents import incident_document
-from sentinel.sim.drill_file import UNTIL_S, Drill, Expected, ExpectedIncident, read_drill
+from sentinel.sim.drill_file import UNTIL_S, Drill, read_drill
+from sentinel.sim.expected import differences
 from sentinel.sim.run import Result, run_scenario, run_seed
+from sentinel.sim.variation import vary_scenario
 from sentinel.sim.world import EPOCH_S
 from sentinel.view.words import clock_words, describe
 
@@ -59,6 +62,15 @@ class DrillReport:
         yield f"{'passed' if self.ok else 'FAILED'}; again with: {self.reproduce}"
 
     @property
+    def line(self) -> str:
+        """One line: what was drawn and how it ended; when it failed, why, and what runs it again."""
+        result = self.result
+        if self.ok:
+            return f"{self.title}: passed, {result.outcome}, {len(result.state.incidents)} incident(s); {result.scenario}"
+        why = "; ".join((*([f"broken: {result.broken}"] if result.broken else []), *self.differing))
+        return f"{self.title}: FAILED: {why}; {result.scenario}; again with: {self.reproduce}"
+
+    @property
     def document(self) -> dict[str, Any]:
         result = self.result
         return {
@@ -94,15 +106,41 @@ def read_until(text: str) -> float:
         raise UsageError(f"--until {text}: {malformed}; {malformed.remedy}") from None
 
 
-def drill_file(path: Path, until_s: float | None = None) -> DrillReport:
-    """Run a drill file, or the shipped drill of that name. Raises UsageError or PolicyError for what is no drill."""
+@dataclass(frozen=True)
+class SeedsReport:
+    """Several runs, and what failed of them."""
+
+    reports: tuple[DrillReport, ...]
+
+    @property
+    def ok(self) -> bool:
+        return all(report.ok for report in self.reports)
+
+    @property
+    def text(self) -> str:
+        passed = sum(report.ok for report in self.reports)
+        return "\n".join((*(report.line for report in self.reports), f"{passed} of {len(self.reports)} passed"))
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return {"ok": self.ok, "drills": [report.document for report in self.reports]}
+
+
+def drill_file(path: Path, until_s: float | None = None, seed: int | None = None) -> DrillReport:
+    """Run a drill file, or the shipped drill of that name; with `seed`, its faults drawn. Raises UsageError or PolicyError for
+    what is no drill."""
     place = path
     if not path.exists() and path.stem in shipped_drills():
         place = Path(str(importlib.resources.files("policies").joinpath("drills", f"{path.stem}.yaml")))
     drill: Drill = read_drill(place)
     policy = load_policy(shipped_policy_path(drill.policy))
-    result = run_scenario(drill.scenario, policy, drill.until_s if until_s is None else until_s)
-    return DrillReport(drill.name, drill.policy, result, differences(drill.expected, result), f"sentinel drill {path}")
+    title, again, scenario = drill.name, f"sentinel drill {path}", drill.scenario
+    if seed is not None:
+        title, again = f"{title} seed {seed}", f"{again} --seed {seed}"
+        scenario = vary_scenario(scenario, drill.vary, policy, seed)
+    again += f" --until {until_s:g}s" if until_s is not None else ""
+    result = run_scenario(scenario, policy, drill.until_s if until_s is None else until_s)
+    return DrillReport(title, drill.policy, result, differences(drill.expected, result, varied=seed is not None), again)
 
 
 def drill_seed(seed: int, until_s: float | None = None, policy_name: str = "demo") -> DrillReport:
@@ -115,27 +153,11 @@ def drill_seed(seed: int, until_s: float | None = None, policy_name: str = "demo
     return DrillReport(f"seed {seed}", policy_name, result, (), " ".join(words))
 
 
-def differences(expected: Expected, result: Result) -> tuple[str, ...]:
-    """Where what happened is not what was expected."""
-    found = []
-    counts = (("pages", expected.pages, len(result.pages)), ("attempts", expected.attempts, len(result.state.attempts)))
-    if expected.outcome is not None and expected.outcome != result.outcome:
-        found.append(f"the run {result.outcome}, expected {expected.outcome}")
-    found += [f"{got} {name}, expected {want}" for name, want, got in counts if want is not None and want != got]
-    if expected.incidents is not None:
-        happened = result.state.incidents
-        if len(happened) != len(expected.incidents):
-            kinds = ", ".join(incident.kind for incident in happened) or "none"
-            found.append(f"{len(happened)} incidents ({kinds}), expected {len(expected.incidents)}")
-        pairs = zip(expected.incidents, happened, strict=False)
-        found += [sentence for want, incident in pairs for sentence in _differing(want, incident)]
-    return tuple(found)
-
-
-def _differing(want: ExpectedIncident, incident: Incident) -> Iterator[str]:
-    remedies = tuple(" + ".join(word for word in t.remedy.words if word not in ("then", "until")) for t in incident.tries)
-    pairs = (("kind", want.kind, incident.kind), ("state", want.state, incident.state), ("remedies", want.remedies, remedies))
-    for name, expected, got in pairs:
-        if expected is not None and expected != got:
-            shown = [", ".join(value) if isinstance(value, tuple) else str(value) for value in (got, expected)]
-            yield f"incident {incident.id}: {name} {shown[0]}, expected {shown[1]}"
+def drill_seeds(
+    path: Path | None, first: int, count: int, until_s: float | None = None, policy_name: str = "demo"
+) -> SeedsReport:
+    """A file as it is written and then drawn from each seed; without a file, what each seed draws. Raises as `drill_file`."""
+    seeds = range(first, first + count)
+    if path is None:
+        return SeedsReport(tuple(drill_seed(seed, until_s, policy_name) for seed in seeds))
+    return SeedsReport((drill_file(path, until_s), *(drill_file(path, until_s, seed) for seed in seeds)))

@@ -1,15 +1,16 @@
 """Drill files: a run, the faults that strike it, and the decisions that are expected. Every error has its line and a remedy.
 
-    name: poisoned-data
-    policy: demo
-    run: {steps: 300, ranks: 2, step: 0.5s, checkpoint_every: 25 steps}
-    faults:
-      - bad_data@sample=1600-2000          # the grammar of sentinel.sim.faults
-    expect:
-      outcome: finished
-      pages: 0
-      incidents:
-        - {kind: spike, state: recovered, remedies: [wait, rollback + skip]}
+name: poisoned-data
+policy: demo
+run: {steps: 300, ranks: 2, step: 0.5s, checkpoint_every: 25 steps}
+faults:
+  - bad_data@sample=1600-2000          # the grammar of sentinel.sim.faults
+vary: {position: 60..200 steps, length: 0.5x..1.5x, magnitude: 1x..1x}     # with --seed or --seeds; each may be left out
+expect:
+  outcome: finished
+  pages: 0
+  incidents:
+    - {kind: spike, state: recovered, remedies: [wait, rollback + skip], onset: 101}   # a step: not asked of a drawn run
 """
 
 from __future__ import annotations
@@ -17,42 +18,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sentinel.errors import PolicyError, Problem, UsageError
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import IncidentState
 from sentinel.policy.problems import did_you_mean, print_problems
-from sentinel.policy.quantities import Malformed, parse_duration, parse_positive_steps
+from sentinel.policy.quantities import Malformed, parse_duration, parse_positive_steps, parse_steps
 from sentinel.policy_yaml import read_yaml
+from sentinel.sim.expected import Expected, ExpectedIncident
 from sentinel.sim.faults import Fault, parse_fault
 from sentinel.sim.learning import Curve
 from sentinel.sim.scenarios import Scenario
 from sentinel.sim.shape import Shape
+from sentinel.sim.variation import Vary, parse_factors, parse_span
 
 OUTCOMES = ("finished", "failed", "stopped", "held", "unfinished")
-KEYS = ("name", "description", "policy", "seed", "until", "observe_only", "run", "faults", "expect")
+KEYS = ("name", "description", "policy", "seed", "until", "observe_only", "run", "faults", "vary", "expect")
 RUN_KEYS = ("steps", "batch", "ranks", "step", "startup", "checkpoint_every", "save")
 EXPECT_KEYS = ("outcome", "pages", "attempts", "incidents")
-INCIDENT_KEYS = ("kind", "state", "remedies")
+INCIDENT_KEYS = ("kind", "state", "remedies", "onset", "resumed_from", "steps_lost_max")
+VARY_KEYS = ("position", "length", "magnitude")
 UNTIL_S = 4 * 3600.0
 
-
-@dataclass(frozen=True)
-class ExpectedIncident:
-    """None: not asked about. `remedies` are the rungs' titles in the order they were taken."""
-
-    kind: str
-    state: str | None = None
-    remedies: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True)
-class Expected:
-    outcome: str | None = None
-    pages: int | None = None
-    attempts: int | None = None
-    incidents: tuple[ExpectedIncident, ...] | None = None
+Parsed = TypeVar("Parsed")
+Default = TypeVar("Default")
 
 
 @dataclass(frozen=True)
@@ -64,6 +54,7 @@ class Drill:
     scenario: Scenario
     until_s: float
     expected: Expected
+    vary: Vary
 
 
 def read_drill(path: Path) -> Drill:
@@ -98,6 +89,7 @@ class _Reader:
             scenario=scenario,
             until_s=self._quantity(top, "", "until", parse_duration, UNTIL_S),
             expected=self._expected(top.get("expect", {})),
+            vary=self._vary(top.get("vary", {}), scenario.shape),
         )
 
     def _shape(self, top: Mapping[str, Any], seed: int) -> Shape:
@@ -124,6 +116,14 @@ class _Reader:
                 self._add(f"faults[{index}]", what, remedy)
         return found
 
+    def _vary(self, raw: object, shape: Shape) -> Vary:
+        given = self._mapping(raw, "vary", VARY_KEYS)
+        position = self._quantity(given, "vary", "position", parse_span, None)
+        if position is not None and position[1] > shape.steps:
+            self._add("vary.position", f"the run ends at step {shape.steps}", f"write a last step of at most {shape.steps}")
+        factors = [self._quantity(given, "vary", key, parse_factors, None) for key in VARY_KEYS[1:]]
+        return Vary(position, factors[0], factors[1])
+
     def _expected(self, raw: object) -> Expected:
         expect = self._mapping(raw, "expect", EXPECT_KEYS)
         incidents = None
@@ -145,7 +145,10 @@ class _Reader:
         remedies = None
         if "remedies" in fields:
             remedies = tuple(map(str, self._list(fields["remedies"], f"{path}.remedies")))
-        return ExpectedIncident(kind or "", self._word(fields, path, "state", tuple(map(str, IncidentState))), remedies)
+        lost = self._quantity(fields, path, "steps_lost_max", parse_steps, None)
+        onset, resumed = (self._number(fields, path, key, 0, floor=0) if key in fields else None for key in INCIDENT_KEYS[3:5])
+        state = self._word(fields, path, "state", tuple(map(str, IncidentState)))
+        return ExpectedIncident(kind or "", state, remedies, onset, resumed, lost)
 
     # Values of one type each, at a path.
 
@@ -175,8 +178,8 @@ class _Reader:
         return default
 
     def _quantity(
-        self, fields: Mapping[str, Any], path: str, key: str, parse: Callable[[object], float], default: float
-    ) -> float:
+        self, fields: Mapping[str, Any], path: str, key: str, parse: Callable[[object], Parsed], default: Default
+    ) -> Parsed | Default:
         if key not in fields:
             return default
         try:
@@ -191,4 +194,3 @@ class _Reader:
             self._add(f"{path}.{key}", f"{value!r} is not known", did_you_mean(str(value), words, "known"))
             return None
         return value
-

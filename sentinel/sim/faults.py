@@ -2,11 +2,13 @@
 
     kill@step=120:rank=1           SIGKILL to a rank             hang@step=90:rank=1        SIGSTOP to a rank
     crash@step=80                  the rank raises               exit@step=80:code=3        it leaves with a code of PROTOCOL.md
-    bad_data@sample=1600-2000      random bytes, whenever trained on; heals=fast|slow|never says how the weights take it
+    bad_data@sample=1600-2000      random bytes, whenever trained on; heals=fast|slow|never says how the weights take it,
+                                   and loss=6.2 what a model that has learned text makes of them, in nats
     nan_grad@step=90:length=1      so many gradients are NaN and gated          nan_state@step=90   every parameter becomes NaN
     spike@step=90:length=6,height=2   a transient that leaves no wound          unstable@step=90  diverges unless the rate is low
     slow@step=60:for=4             one slow step (seconds)       damaged_line@step=70       the step's line cannot be read
     bit_rot@step=100               that checkpoint rots          keeper_kill@step=40        the keeper dies, its ranks live on
+    bit_flip@step=90:rank=1,height=2   a bit of that rank's weights flips, once: the loss rises for good
     deaf@step=0                    the trainer ignores overrides, and its receipt says so
     blind@time=60:source=metrics,for=30   a source cannot be read    term@step=50           SIGTERM to the command from outside
     unreadable@time=60:for=30      for so long no checkpoint can be read (a stale file handle), though every one is whole
@@ -14,6 +16,7 @@
                                    @effect=N:side=before|after, at the Nth append to the journal or effect on the world
     fails@action=StartAttempt:times=2,retry=5   an action fails so often (retry=0: for good)
     stop@time=90                   a person stops the run        again@time=0:for=60        a person starts an ended run again
+    ask@time=60:what=rollback,to=100   a person asks: pause, resume, hold, rollback, set (half the rate), skip (length=N at `to`)
 
 A step fault strikes before its step's forward, once per run unless it ends in `:always` (then from that step on); with
 `attempt=N` it waits for that attempt. Step 0 is before the first step of an attempt. Times count from the run's first launch.
@@ -34,12 +37,13 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "hang": ((STEP,), {"rank": "0"}),
     "crash": ((STEP,), {"rank": "0"}),
     "exit": ((STEP,), {"code": "1"}),
-    "bad_data": ((SAMPLE,), {"heals": "slow"}),
+    "bad_data": ((SAMPLE,), {"heals": "slow", "loss": "6.2"}),
     "nan_grad": ((STEP,), {"length": "1"}),
     "nan_state": ((STEP,), {}),
     "spike": ((STEP,), {"length": "6", "height": "2"}),
     "unstable": ((STEP,), {"heals": "slow"}),
     "slow": ((STEP,), {"for": "4"}),
+    "bit_flip": ((STEP,), {"rank": "0", "height": "2"}),
     "damaged_line": ((STEP,), {"length": "1"}),
     "bit_rot": ((STEP,), {}),
     "keeper_kill": ((STEP,), {}),
@@ -51,13 +55,15 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "fails": ((ACTION,), {"times": "1", "retry": "2"}),
     "stop": ((TIME,), {}),
     "again": ((TIME,), {"for": "60"}),
+    "ask": ((TIME,), {"what": "pause", "to": "0", "length": "32"}),
 }
 SOURCES = ("metrics", "heartbeats", "checkpoints", "launcher")
 ACTIONS = (
     "StartAttempt", "KillAttempt", "RequestStop", "SignalRanks", "WriteOverrides", "VerifyCheckpoint", "Quarantine", "Capture",
     "SendPage",
 )  # fmt: skip
-WORDS: dict[str, tuple[str, ...]] = {"heals": tuple(HEALING), "source": SOURCES, "side": ("before", "after")}
+ASKED = ("pause", "resume", "hold", "rollback", "set", "skip")
+WORDS: dict[str, tuple[str, ...]] = {"heals": tuple(HEALING), "source": SOURCES, "side": ("before", "after"), "what": ASKED}
 ATTEMPTED = (STEP,)
 
 

@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 
 from sentinel.engine import Engine, evolve
 from sentinel.model import facts as f
+from sentinel.model import wishes as w
 from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
 from sentinel.model.incidents import IncidentState
-from sentinel.model.state import INCIDENTS_KEPT, STAMPS_KEPT, RunState
+from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
+from sentinel.sim.broken import InvariantBroken, judge_caps
 from sentinel.sim.from_scratch import find_spared
 from sentinel.sim.store import SimCheckpoint
 from sentinel.sim.trainer import SimTrainer
@@ -24,17 +26,8 @@ SEEN_STEPS, GROWN_STEPS = 3, 12  # harm that began earlier began unseen; what gr
 BLIND_TOLD_S = 5.0
 STUCK_S = 900.0  # longest silence of a whole supervised run: a compile limit, a backoff and an action's retries
 ENTRIES_PER_HOUR_MAX = 6000
-ATTEMPTS_MAX, CHECKPOINTS_MAX, FINDINGS_MAX = 512, 4096, 256
 ACTS = ("kill", "quarantine", "override", "request", "signal")
 ONCE = ("start", "kill", "quarantine")
-
-
-class InvariantBroken(BaseException):
-    """`name` is the invariant, the message what was seen. No handler of errors in what is tested may swallow it."""
-
-    def __init__(self, name: str, sentence: str) -> None:
-        super().__init__(f"{name}: {sentence}")
-        self.name = name
 
 
 class Inspector:
@@ -136,6 +129,8 @@ class Inspector:
                     self._page_due[number] = self.world.now_s + self._policy.spec.paging.deadline_s
             case f.PlanAdopted() if (spared := find_spared(fact, self.state, self._policy, self.world.store)) is not None:
                 raise InvariantBroken("never from scratch for nothing", f"the checkpoint of step {spared.step} is whole")
+            case f.WishAnswered(granted=True, wish=w.RollBack() | w.LeaveOut() | w.Resume()):
+                self.by_person.add(self.state.next_attempt)
             case f.AttemptLaunched(attempt=attempt, resume=resume):
                 self._judge_launch(attempt, resume.step if resume else 0)
                 self._spoil()
@@ -189,7 +184,7 @@ class Inspector:
         if self.world.blind or self._blind_since:
             self._judge_blindness(engine, now_s)
         state = engine.state
-        if state.ended or state.held or self.world.blind or self.observe_only:
+        if state.ended or state.held or state.paused or self.world.blind or self.observe_only:
             self._moved_s = now_s
         elif now_s - self._moved_s > STUCK_S:
             raise InvariantBroken("the run goes on, ends, or pages", f"nothing happened for {STUCK_S:g} s: {state.label}")
@@ -235,15 +230,4 @@ class Inspector:
         if engine.state != self.state:
             differing = [name for name in RunState.__slots__ if getattr(engine.state, name) != getattr(self.state, name)]
             raise InvariantBroken("same journal, same state", f"the fold differs in {', '.join(differing)}")
-        state = self.state
-        sizes = {
-            "attempts": (len(state.attempts), ATTEMPTS_MAX),
-            "checkpoints": (len(state.checkpoints), CHECKPOINTS_MAX),
-            "incidents": (len(state.incidents), INCIDENTS_KEPT),
-            "findings": (len(state.findings), FINDINGS_MAX),
-            "stamps": (max(len(state.restarts_s), len(state.interventions_s)), STAMPS_KEPT),
-            "pending": (len(state.pending), 32),
-        }
-        for name, (size, cap) in sizes.items():
-            if size > cap:
-                raise InvariantBroken("state stays under its cap", f"{size} {name}, {cap} at most")
+        judge_caps(self.state)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 NOISE_SIZE = 1 << 14
-RANDOM_BYTES_LOSS = 6.2  # nats per byte of a model that has learned text and is shown random bytes
 MATERIAL = 0.02  # a wound below this (in nats) is within any noise; checkpoints with less count as clean
 WOUND_GONE = 0.002
 WOUND_MAX = 4.0
@@ -29,12 +29,13 @@ def noise(seed: int, index: int) -> float:
 
 
 class Wound(NamedTuple):
-    """Excess loss that one fault left in the weights. `first_step` is the update that began it."""
+    """Excess loss that one fault left in the weights. `first_step`: the update that began it; `rank`: whose shard it is in."""
 
     fault: str
     nats: float
     heals: str
     first_step: int
+    rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,18 @@ class Weights:
 HEALTHY = Weights()
 
 
+def shard_norms(weights: Weights, hurts: Sequence[Hurt], step: int, ranks: int) -> dict[str, float]:
+    """Each rank's own parameter norm before the update, as the bundled trainer writes it: its own shard's damage is in it."""
+    norms = {f"param_norm/rank-{rank}": 30.0 + 0.01 * step for rank in range(ranks)}
+    for damage, rank in ((w.nats, w.rank) for w in weights.wounds):
+        if rank is not None:
+            norms[f"param_norm/rank-{rank % ranks}"] += damage
+    for hurt in hurts:
+        if hurt.rank is not None:
+            norms[f"param_norm/rank-{hurt.rank % ranks}"] += hurt.lasts
+    return norms
+
+
 @dataclass(frozen=True, slots=True)
 class Curve:
     """How loss and gradient norm run without any fault; noise is relative."""
@@ -85,13 +98,16 @@ class Curve:
 
 
 class Hurt(NamedTuple):
-    """What a fault does to one update: `share` of the batch is bad, so much `excess` for this step alone."""
+    """What a fault does to one update: `share` of the batch is bad and has this `loss`; so much `excess` now, so much `lasts`."""
 
     fault: str
     heals: str
     share: float = 0.0
+    loss: float = 0.0
     excess: float = 0.0
     unstable: bool = False
+    lasts: float = 0.0
+    rank: int | None = None
 
 
 class Update(NamedTuple):
@@ -108,7 +124,7 @@ def update(curve: Curve, weights: Weights, step: int, cursor: int, hurts: list[H
     if weights.ruined_by:
         return Update(math.nan, math.nan, weights)
     excess = weights.excess
-    burden = sum(hurt.share * max(0.0, RANDOM_BYTES_LOSS - loss) + hurt.excess for hurt in hurts)
+    burden = sum(hurt.share * max(0.0, hurt.loss - loss) + hurt.excess for hurt in hurts)
     loss, norm = loss + excess + burden, norm * (1.0 + 3.0 * min(excess, 2.0) + 4.0 * burden)
     return Update(loss, norm, _wounded(weights, step, hurts, lr_scale, clip))
 
@@ -123,6 +139,8 @@ def _wounded(weights: Weights, step: int, hurts: list[Hurt], lr_scale: float, cl
             nats = min(WOUND_MAX, max(old.nats, 0.02) * 1.2)
         elif hurt.share > 0.0:
             nats = min(WOUND_MAX, old.nats + 0.12 * hurt.share * force)
+        elif hurt.lasts > 0.0:
+            nats, old = hurt.lasts, old._replace(rank=hurt.rank)
         else:
             continue
         grown.add(hurt.fault)

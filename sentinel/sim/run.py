@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from sentinel.daemon import Daemon
 from sentinel.engine import Engine
@@ -18,12 +19,15 @@ from sentinel.model.facts import Entry
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
 from sentinel.sim.actions import Failures, SimRunner
+from sentinel.sim.asked import wish_of
+from sentinel.sim.broken import InvariantBroken
 from sentinel.sim.ending import judge_ending
 from sentinel.sim.faults import EFFECT, JOURNAL, TIME, Fault
-from sentinel.sim.invariants import Inspector, InvariantBroken
+from sentinel.sim.invariants import Inspector
 from sentinel.sim.launcher import SimLauncher
 from sentinel.sim.memory_journal import MemoryJournal
 from sentinel.sim.processes import Job
+from sentinel.sim.records import read_record
 from sentinel.sim.scenarios import Scenario, draw_scenario
 from sentinel.sim.telemetry import SimTelemetry
 from sentinel.sim.trainer import SimTrainer
@@ -155,7 +159,8 @@ class Simulation:
         """From start to its end or death; True when no other supervisor follows."""
         world = self.world
         self.points.down_s = 0.0
-        runner = SimRunner(world, self.launcher, COMMAND, self.failures, self.points.at_effect)
+        record_of = partial(read_record, self.trainers.get)
+        runner = SimRunner(world, self.launcher, COMMAND, self.failures, self.points.at_effect, record_of)
         try:
             engine.restore(self.journal.read_entries())
             epoch = self.journal.claim_epoch()
@@ -223,16 +228,13 @@ class Simulation:
             self.world.blind.add(source)
             self.world.after(fault.number("for"), lambda: self.world.blind.discard(source))
 
-        def outage() -> None:
-            self.world.store.fail_reads(1)
-            self.world.after(fault.number("for"), lambda: self.world.store.fail_reads(-1))
-
         def kill() -> None:
             if self._daemon is not None:
                 self.points.down_s = fault.number("for")
                 raise SupervisorKilled(fault.text)
 
-        return {"stop": stop, "blind": blind, "unreadable": outage, "supervisor_kill": kill}[fault.kind]
+        deeds = {"stop": stop, "blind": blind, "supervisor_kill": kill, "ask": lambda: self.world.ask(wish_of(fault))}
+        return {**deeds, "unreadable": lambda: self.world.hide_checkpoints(fault.number("for"))}[fault.kind]
 
 
 def run_scenario(

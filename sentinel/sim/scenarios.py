@@ -10,7 +10,7 @@ import random
 import re
 from dataclasses import dataclass
 
-from sentinel.sim.faults import SOURCES, Fault, parse_fault
+from sentinel.sim.faults import ASKED, SOURCES, Fault, parse_fault
 from sentinel.sim.learning import Curve
 from sentinel.sim.shape import Shape
 
@@ -97,6 +97,7 @@ def draw_scenario(seed: int, long_history: bool = False) -> Scenario:
         texts.append(f"blind@time={dice.randrange(1, 150)}:source={source},for={seconds}")
     if dice.random() < 0.1:
         texts.append(f"fails@action={dice.choice(RETRIED)}:times={dice.randrange(1, 4)},retry={dice.choice((1, 4))}")
+    texts += _draw_wishes(random.Random(f"wishes {seed}"), shape)  # dice of its own: the faults of a seed stay what they were
     if plan == "chaos" and dice.random() < 0.2:
         texts.append(f"stop@time={dice.randrange(5, 200)}")
     if plan == "chaos" and dice.random() < 0.15:  # never a page: with one channel only, nothing could be done about that
@@ -152,6 +153,18 @@ def _fill(dice: random.Random, shape: Shape, template: str, step: int) -> str:
         "samples": f"{start}-{start + dice.randrange(40, 400)}",
     }
     return re.sub(r"\{([^}]*)\}", lambda found: drawn.get(found[1]) or dice.choice(found[1].split("|")), template)
+
+
+def _draw_wishes(dice: random.Random, shape: Shape) -> list[str]:
+    """What people ask meanwhile. Whoever pauses or holds also resumes, and asks twice: the first may come too early."""
+    texts: list[str] = []
+    while dice.random() < 0.2:
+        at_s, what = dice.randrange(1, 200), dice.choice(ASKED)
+        to = dice.randrange(shape.steps * (shape.batch if what == "skip" else 1))
+        texts.append(f"ask@time={at_s}:what={what},to={to}")
+        if what in ("pause", "hold"):
+            texts += [f"ask@time={at_s + later}:what=resume" for later in (dice.randrange(1, 60), 120)]
+    return texts
 
 
 def _draw_supervisor_deaths(dice: random.Random) -> list[str]:

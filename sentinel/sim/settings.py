@@ -53,7 +53,8 @@ class Settings:
 
     def effective(self, cursor: int) -> dict[str, Any]:
         ahead = [[max(start, cursor), end] for start, end in self.skip if end > cursor]
-        return {**self._values, "checkpoint_interval": self.interval, "skip": ahead, "until": dict(self._until)}
+        said = {"checkpoint_interval": self.interval, "skip": ahead, "until": dict(self._until), "deterministic": True}
+        return self._values | said
 
 
 def in_force(given: Mapping[str, Any]) -> dict[str, Any]:

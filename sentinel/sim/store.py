@@ -80,9 +80,6 @@ class Store:
             return False, f"{found.path}/shard-0: sha256 is 0bad0bad0bad…, the manifest says otherwise"
         return True, found.digest
 
-    def fail_reads(self, more: int) -> None:
-        self.outages += more
-
     def above(self, step: int) -> tuple[int, ...]:
         return tuple(sorted(known for known in self.committed if known > step))
 

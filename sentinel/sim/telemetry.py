@@ -34,6 +34,7 @@ class SimTelemetry:
         self._sights = {name: Sight(name) for name in ("launcher", "metrics", "heartbeats", "checkpoints")}
         self._known: dict[int, str] = {}
         self._store_version = -1
+        self._told: set[str] = set()
         self.has_more = False
 
     def follow(self, attempt: int) -> None:
@@ -52,7 +53,9 @@ class SimTelemetry:
         self.has_more = False
 
     def poll(self, now_s: float) -> list[Reading]:
-        out: list[Reading] = []
+        out = self._read_inbox()
+        if not self._attempt:
+            return out
         self._look(now_s, out)
         trainer = self._trainer_of(self._attempt)
         if self._sees("metrics", out) and trainer is not None:
@@ -67,6 +70,13 @@ class SimTelemetry:
             out.append(self._exit)
             self._exit = None
         return out
+
+    def _read_inbox(self) -> list[Reading]:
+        """Each wish once; removed at the next look, when it has been answered on disk."""
+        inbox = self._world.inbox
+        inbox[:] = [wish for wish in inbox if wish.id not in self._told]
+        self._told = {wish.id for wish in inbox}
+        return list(inbox)
 
     def _sees(self, source: str, out: list[Reading]) -> bool:
         sight = self._sights[source]

@@ -24,7 +24,7 @@ class Trouble:
         self._once: dict[int, list[Fault]] = {}
         self._always: list[Fault] = []
         for fault in self.faults:
-            if fault.place != STEP:
+            if fault.place != STEP or fault.kind == "bit_rot":  # that one strikes a checkpoint (`rots`), not a step
                 continue
             if fault.always or fault.kind == "unstable":
                 self._always.append(fault)
@@ -58,10 +58,13 @@ class Trouble:
             if spans[0][0] < fault.behind and spans[-1][1] > fault.at:
                 share = overlap(spans, int(fault.at), fault.behind) / batch
                 if share > 0.0:
-                    found.append(Hurt(fault.text, fault.options["heals"], share=share))
+                    found.append(Hurt(fault.text, fault.options["heals"], share, fault.number("loss")))
         for fault in due:
             if fault.kind == "unstable":
                 found.append(Hurt(fault.text, fault.options["heals"], unstable=True))
+            if fault.kind == "bit_flip":
+                height = fault.number("height")
+                found.append(Hurt(fault.text, "never", excess=height, lasts=height, rank=int(fault.number("rank"))))
         if self._lasting:
             spike = self.lasting("spike", step, attempt)
             if spike is not None:

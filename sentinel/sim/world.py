@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sentinel.model.readings import WishReading
 from sentinel.sim.store import Store
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class World:
         living: attempts of which a process lives.
         blind: sources that cannot be read now.
         lease_attempt: the attempt named in lease.json.
+        inbox: what people ask; a supervisor that has answered removes it.
         deeds: what was changed, by whom: the truth that invariants are checked against.
     """
 
@@ -75,6 +77,7 @@ class World:
     deeds: list[Deed] = field(default_factory=list)
     pages: list[Deed] = field(default_factory=list)
     happened: int = 0
+    inbox: list[WishReading] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
@@ -111,9 +114,21 @@ class World:
         """Something was written that inotify would tell a supervisor."""
         self._woken = True
 
+    def ask(self, wish: WishReading) -> None:
+        self.inbox.append(wish)
+        self.wake()
+
     def next_pid(self) -> int:
         self._pids += 1
         return self._pids
+
+    def hide_checkpoints(self, seconds: float) -> None:
+        """For so long no file in checkpoints/ can be read."""
+        self.store.outages += 1
+        self.after(seconds, self._show_checkpoints)
+
+    def _show_checkpoints(self) -> None:
+        self.store.outages -= 1
 
     def did(self, what: str, to: str, key: str = "") -> None:
         self.deeds.append(Deed(self.now_s, what, to, key))

@@ -49,6 +49,18 @@ def read_history(run_dir: Path, attempt: int, resume_step: int, limit: int = HIS
     return tuple(reversed(found))
 
 
+def read_own(run_dir: Path, attempt: int, last_step: int, limit: int) -> tuple[int, tuple[StepReading, ...]]:
+    """Where the attempt began, and the last `limit` steps at or below `last_step` that it trained itself, oldest first."""
+    start = _resume_step_of(run_dir, attempt)
+    found: list[StepReading] = []
+    newest, bytes_left = last_step, BYTES_MAX
+    for block in _blocks_backwards(_stream_path(run_dir, attempt), bytes_left):
+        newest, is_done = _take_block(block, attempt, start, newest, limit, found)
+        if is_done:
+            break
+    return start, tuple(reversed(found))
+
+
 def _find_parent(run_dir: Path, child: int, bound: int) -> int | None:
     """The attempt whose checkpoint at step `bound` the child resumed from; None when no stream can be it."""
     named = _attempt_of_checkpoint(run_dir, bound)

@@ -19,6 +19,7 @@ from sentinel.model.attempts import Exited
 from sentinel.model.readings import LauncherReading, Reading
 from sentinel.telemetry.checkpoints import Checkpoints
 from sentinel.telemetry.heartbeats import Heartbeats
+from sentinel.telemetry.inbox import Inbox
 from sentinel.telemetry.launcher_watch import LauncherWatch
 from sentinel.telemetry.log_tail import read_log_tails, read_oom_kills
 from sentinel.telemetry.metrics_jsonl import MetricsStream
@@ -26,7 +27,7 @@ from sentinel.telemetry.source import Sight
 
 
 class RunTelemetry:
-    """A `Source` over the sources of one run. Nothing is seen before `follow` names an attempt."""
+    """A `Source` over the sources of one run. Of attempts nothing is seen before `follow` names one; wishes are."""
 
     def __init__(self, run_dir: Path, launcher: Launcher) -> None:
         self.run_dir = Path(os.path.realpath(run_dir))
@@ -35,6 +36,7 @@ class RunTelemetry:
         self._sight_of_stream, self._sight_of_beats = Sight("metrics"), Sight("heartbeats")
         self._sight_of_launcher = Sight("launcher")
         self._checkpoints = Checkpoints(self.run_dir)
+        self._inbox = Inbox(self.run_dir)
         self._stream: MetricsStream | None = None
         self._beats: Heartbeats | None = None
         self._watch: LauncherWatch | None = None
@@ -64,10 +66,10 @@ class RunTelemetry:
         self._oom_kills = read_oom_kills()
 
     def poll(self, now_s: float) -> list[Reading]:
-        """What is new, oldest first, a bounded batch: life, receipt, steps, beats, checkpoints, log tails, the exit last."""
+        """What is new, oldest first, a bounded batch: wishes, life, receipt, steps, beats, checkpoints, log tails, exit."""
+        out = self._inbox.poll(now_s)
         if self._stream is None or self._beats is None or self._watch is None:
-            return []
-        out: list[Reading] = []
+            return out
         for reading in self._watch.poll(now_s):
             if isinstance(reading, LauncherReading) and isinstance(reading.view, Exited):
                 self._exit = reading.view

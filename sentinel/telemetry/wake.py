@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentinel.filesystem import filesystem_of
+from sentinel.telemetry.inbox import INBOX
 from sentinel.telemetry.source import describe_os_error
 
 if TYPE_CHECKING:
@@ -33,9 +34,10 @@ NETWORK_FILESYSTEMS = re.compile(
     "vboxsf|virtiofs|wekafs"
 )
 BEATING_RANKS_MAX = 16  # an event costs about 0.15 ms of processor time, writer included (measured)
-_IN_RUN_DIR = re.compile(r"overrides\.json|attempts|checkpoints")
+_IN_RUN_DIR = re.compile(r"overrides\.json|attempts|checkpoints|inbox")
 _IN_ATTEMPT = re.compile(r"metrics\.jsonl|exit\.json|keeper\.json|heartbeats")
 _IN_HEARTBEATS = re.compile(r"rank-\d+\.json")
+_IN_INBOX = re.compile(r"\d+-[0-9a-f]+\.json")
 _IN_CHECKPOINTS = re.compile(r"step-\d+")
 
 
@@ -67,6 +69,7 @@ class Wake:
             folder: _IN_ATTEMPT,
             self._beats: _IN_HEARTBEATS,
             self._run_dir / "checkpoints": _IN_CHECKPOINTS,
+            self._run_dir / INBOX: _IN_INBOX,
         }
 
     def rearm(self) -> None:
@@ -94,7 +97,6 @@ class Wake:
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.close()
-
 
 
 def _count_entries(folder: Path) -> int:

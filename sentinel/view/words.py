@@ -6,12 +6,13 @@ from typing import Literal, NamedTuple, assert_never
 
 from sentinel.model import actions as a
 from sentinel.model import facts as f
+from sentinel.model import wishes as w
 from sentinel.model.incidents import IncidentState, Outcome
 from sentinel.model.state import RunState
 
 Tone = Literal["plain", "quiet", "good", "warn", "bad"]
 
-_NOTES_TOLD = ("adoption", "resume", "launcher", "rollback", "stop")  # other notes are for the journal
+_NOTES_TOLD = ("adoption", "resume", "launcher", "rollback", "stop", "wish")  # other notes are for the journal
 
 
 class Line(NamedTuple):
@@ -28,6 +29,9 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return _of_attempt(fact, at_s, state)
         case f.FindingRecorded() | f.IncidentOpened() | f.RungTaken() | f.RungJudged() | f.IncidentMoved():
             return _of_incident(fact)
+        case f.Diagnosed():
+            found = fact.diagnosis
+            return Line(f"incident {fact.incident} diagnosis: {found.cause}: {found.reason}", "warn")
         case f.Restored() | f.StepsLost() | f.GaveUp():
             return _of_recovery(fact, at_s, state)
         case f.ActionDecided(action=action):
@@ -36,6 +40,8 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return Line(f"  - given up: {fact.key}: {fact.reason}", "bad")
         case f.PlanDropped():
             return Line(f"  - plan dropped: {fact.reason}", "warn")
+        case f.WishAnswered() | f.ApprovalAsked() | f.OverridesAnswered():
+            return _of_wish(fact)
         case f.SourceChanged():
             word = "sees again" if fact.ok else "is blind"
             return Line(f"{fact.source} {word}{': ' + fact.reason if fact.reason else ''}", "plain" if fact.ok else "warn")
@@ -75,6 +81,8 @@ def action_words(action: a.Action) -> str:
             return f"move checkpoints above step {action.above_step} to quarantine"
         case a.Capture():
             return f"save the evidence of incident {action.incident}"
+        case a.CompareRecords():
+            return f"compare steps {action.first_step}..{action.last_step} with the record of attempt {action.old_attempt}"
         case a.SendPage():
             return f"page a person ({action.severity}): {action.title}"
         case _:
@@ -161,6 +169,34 @@ def _of_recovery(fact: f.Restored | f.StepsLost | f.GaveUp, at_s: float, state: 
         case f.GaveUp():
             then = {"stop_now": "training stops", "hold": "training is held", "keep_training": "training goes on"}
             return Line(f"incident {fact.incident}: out of remedies ({fact.reason}); {then.get(fact.then, fact.then)}", "bad")
+
+
+def _of_wish(fact: f.WishAnswered | f.ApprovalAsked | f.OverridesAnswered) -> Line | None:
+    match fact:
+        case f.WishAnswered():
+            word = "granted" if fact.granted else "refused"
+            return Line(f"{fact.by} asked to {wish_words(fact.wish)}: {word}: {fact.answer}", "warn" if fact.granted else "quiet")
+        case f.ApprovalAsked():
+            return Line(f"incident {fact.incident} WAITS for a person: rung {fact.rung + 1} would: {fact.reason}", "bad")
+        case f.OverridesAnswered():
+            return Line(f"  - settings {fact.id} are in force from step {fact.step}", "quiet") if not fact.not_in_force else None
+
+
+def wish_words(wish: w.Wish) -> str:
+    """What was asked, as in 'asked to …'."""
+    match wish:
+        case w.Pause() | w.Resume() | w.Hold():
+            return type(wish).__name__.lower()
+        case w.RollBack():
+            return f"roll back to step {wish.to_step}"
+        case w.LeaveOut():
+            return f"leave out samples {wish.samples.start}..{wish.samples.end}"
+        case w.Change():
+            return f"change {', '.join(wish.keys)}"
+        case w.Approve() | w.Deny() | w.Acknowledge():
+            return f"{type(wish).__name__.lower()} incident {wish.incident}"
+        case _:
+            assert_never(wish)
 
 
 def clock_words(seconds: float) -> str:

@@ -1,7 +1,8 @@
 """Nine synthetic faults (one in two lengths) × two kinds of noise × 20 seeds, our detectors beside the published rules, and the
 labelled real logs.
 
-    make bench-detect            prints both tables of sentinel/detectors/README.md
+    make bench-detect                      prints both tables of sentinel/detectors/README.md
+    SENTINEL_LOGS=DIR make bench-detect    where the labelled logs do not lie in ../shared/data/logs
 
 Position, length and magnitude are drawn from the seed. A fault is found when an alarm is raised between its first step and its
 deadline. False alarms are counted on clean t4 noise, alarms within 50 steps being one. Loss 3.3 falling slowly, noise 0.05 nats
@@ -13,16 +14,15 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from tests.bench.published_rules import RULES, Rule
+from tests.labelled_logs import ABSENT, labelled_logs
 from tests.unit.detectors.score_logs import print_score, score
 from tests.unit.detectors.senses_kit import SpikeConfig
 
-LOGS = Path(__file__).parents[3] / "shared/data/logs"
 SEEDS = range(20261120, 20261140)
 STEPS = 1_400
 CLEAN_STEPS = 100_000
@@ -114,10 +114,13 @@ def test_nine_faults_beside_the_published_rules() -> None:
 
 
 @pytest.mark.bench
-@pytest.mark.skipif(not LOGS.exists(), reason="labelled logs are test data beside the project, not part of it")
 def test_labelled_real_logs() -> None:
-    print()
-    result = score(LOGS, SpikeConfig())
+    logs = labelled_logs()
+    if logs is None:
+        print(f"\n{ABSENT}")
+        pytest.skip(ABSENT)
+    print(f"\nlabelled logs: {logs}")
+    result = score(logs, SpikeConfig())
     print_score(result)
     found, events = result.recall("strong")
     assert found >= 0.95 * events

@@ -106,9 +106,10 @@ def main() -> int:
     if resume is not None:
         state = loads((session.run_dir / resume.path / "state.json").read_bytes())
     skip = [(a, b) for a, b, *_ in session.spec.overrides.skip]
+    lr = session.spec.overrides.lr_scale or 1.0
     session.start(
         resume_step=int(state["step"]), resume_digest=resume.digest if resume else None, world_size=1, params=1,
-        tokens_per_step=BATCH, effective={"lr": 1.0, "clip_norm": session.spec.overrides.clip_norm or 1.0},
+        tokens_per_step=BATCH, effective={"lr": lr, "lr_scale": lr, "clip_norm": session.spec.overrides.clip_norm or 1.0},
     )  # fmt: skip
     tick = threading.Event()
     for step in range(int(state["step"]) + 1, options.steps + 1):
@@ -129,9 +130,13 @@ def main() -> int:
         session.heartbeat(step, "optimizer")
         tick.wait(options.step_s)
         state = {"step": step, "cursor": cursor, "damage": damage}
-        session.step(step, samples=ranges, loss=loss, grad_norm=1.0 + 0.1 * noise(-step) + damage)
+        session.step(step, samples=ranges, loss=loss, grad_norm=1.0 + 0.1 * noise(-step) + damage, lr=lr)
         request = session.poll_overrides()
         stop = request.request if request is not None and request.request else None
+        if request is not None:
+            skip += [(a, b) for a, b, *_ in request.skip]
+            lr = request.lr_scale if request.lr_scale is not None else 1.0 if "lr_scale" in request.given else lr
+            session.event("override_applied", step=step + 1, id=request.id, effective={"lr": lr, "lr_scale": lr})
         if asked_to_stop.is_set():
             stop = "stop_after_checkpoint"
         is_due = step % SAVE_EVERY == 0 or step == options.steps or stop == "stop_after_checkpoint"

@@ -29,6 +29,8 @@ EPISODE_ROWS = 50
 HISTORY_ROWS = 128
 METRICS = ("loss", "grad_norm", "loss_scale", "lr")
 
+Label = dict[str, str]
+
 
 @dataclass
 class Group:
@@ -65,7 +67,7 @@ def read_log(path: Path) -> list[StepReading]:
     ]
 
 
-def group_of(label: dict[str, str]) -> str:
+def group_of(label: Label) -> str:
     source, cadence = label["source"], float(label["cadence"] or 1)
     if source.startswith(("modded-nanogpt", "Hector")):
         return "A1 per step, with grad norm" if label["has_grad_norm"] == "1" else "A2 per step, noisy loss"
@@ -84,38 +86,48 @@ def findings_of(rows: list[StepReading], spike: SpikeConfig, hold_steps: int) ->
     return found
 
 
-def score(folder: Path, spike: SpikeConfig, hold_steps: int = 2, *, per_run: bool = False) -> Score:
-    labels: dict[str, list[dict[str, str]]] = defaultdict(list)
+def read_labels(folder: Path) -> dict[str, list[Label]]:
+    """Lines of `labels.csv` by log: one for a run without events, else one for each event."""
+    labels: dict[str, list[Label]] = defaultdict(list)
     with (folder / "labels.csv").open() as handle:
         for label in csv.DictReader(handle):
             labels[label["csv"]].append(label)
+    return labels
+
+
+def is_scored(label: Label) -> bool:
+    return label["label"] == "nan" or (label["label"] in ("healthy", "spiky") and int(label["n"]) >= 200)
+
+
+def judge_run(group: Group, name: str, labels: list[Label], rows: list[StepReading], found: list[Finding], per_run: bool) -> None:
+    """Add one run's alarms to its group: false episodes of a healthy run, hits and misses of another."""
+    steps = [reading.step for reading in rows]
+    at = sorted(bisect.bisect_left(steps, finding.detected_step) for finding in found)
+    if labels[0]["label"] != "healthy":
+        match_events(group, name, labels, steps, at, per_run=per_run)
+        return
+    episodes = sum(1 for i, x in enumerate(at) if i == 0 or x - at[i - 1] > EPISODE_ROWS)
+    group.rows, group.runs, group.episodes = group.rows + len(rows), group.runs + 1, group.episodes + episodes
+    if per_run and episodes:
+        print(f"  false  {name}: {[(f.detected_step, f.reason) for f in found[:4]]}")
+
+
+def score(folder: Path, spike: SpikeConfig, hold_steps: int = 2, *, per_run: bool = False) -> Score:
     groups: dict[str, Group] = defaultdict(Group)
     seconds, total = 0.0, 0
-    for name, events in labels.items():
-        kind = events[0]["label"]
-        if kind not in ("healthy", "spiky", "nan") or (kind != "nan" and int(events[0]["n"]) < 200):
+    for name, labels in read_labels(folder).items():
+        if not is_scored(labels[0]):
             continue
         rows = read_log(folder / name)
         began = time.perf_counter()
         found = alarms(findings_of(rows, spike, hold_steps))
         seconds += time.perf_counter() - began
         total += len(rows)
-        steps = [reading.step for reading in rows]
-        at = sorted(bisect.bisect_left(steps, finding.detected_step) for finding in found)
-        group = groups[group_of(events[0])]
-        if kind == "healthy":
-            episodes = sum(1 for i, x in enumerate(at) if i == 0 or x - at[i - 1] > EPISODE_ROWS)
-            group.rows, group.runs, group.episodes = group.rows + len(rows), group.runs + 1, group.episodes + episodes
-            if per_run and episodes:
-                print(f"  false  {name}: {[(f.detected_step, f.reason) for f in found[:4]]}")
-        else:
-            match_events(group, name, events, steps, at, per_run=per_run)
+        judge_run(groups[group_of(labels[0])], name, labels, rows, found, per_run)
     return Score(dict(sorted(groups.items())), total / max(seconds, 1e-9))
 
 
-def match_events(
-    group: Group, name: str, events: list[dict[str, str]], steps: list[int], at: list[int], *, per_run: bool
-) -> None:
+def match_events(group: Group, name: str, events: list[Label], steps: list[int], at: list[int], *, per_run: bool) -> None:
     inside: list[int] = []
     for event in events:
         kind = event["event_kind"]

@@ -36,7 +36,7 @@ def test_evidence_first_then_the_kill_then_what_is_resumed_from(
 
 
 def test_a_live_change_is_one_write_under_the_name_of_its_settings() -> None:
-    (write,) = build_live_change(3, Overrides("ov-3.2"))
+    (write,) = build_live_change(3, Overrides("ov-3.2"), 40)
     assert (write.key, write.attempt) == ("override/ov-3.2", 3)  # type: ignore[union-attr]
 
 

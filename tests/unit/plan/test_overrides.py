@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sentinel.model.attempts import Overrides, ResumePoint, SampleRange
+from sentinel.model.attempts import PERSON, Overrides, ResumePoint, SampleRange
 from sentinel.model.readings import Receipt
 from sentinel.plan.overrides import for_relaunch, judge_receipt, with_rung
 from sentinel.policy.schema import Rung
@@ -30,8 +30,10 @@ def test_the_optimizer_is_reset_once() -> None:
 
 
 def test_an_incidents_own_settings_are_dropped_and_anothers_are_kept() -> None:
-    now = Overrides("ov-1", 1, lr_scale=0.5, skip=(SampleRange(0, 5),))
-    assert for_relaunch(now, 100, 1) == Overrides(skip=now.skip)
+    owned = (("lr_scale", 1), ("clip_norm", 2), ("eps", PERSON))
+    now = Overrides("ov-1", 2, lr_scale=0.5, clip_norm=0.3, eps=1e-6, skip=(SampleRange(0, 5),), owners=owned)
+    assert for_relaunch(now, 100, 1) == replace(now, lr_scale=None, owners=owned[1:])
+    assert for_relaunch(now, 100, 2) == replace(now, clip_norm=None, incident=1, owners=(owned[0], owned[2]))
     assert for_relaunch(now, 100, 2).lr_scale == 0.5
 
 

@@ -63,7 +63,7 @@ def test_settings_last_until_so_many_steps_past_the_break() -> None:
 
 
 def test_skips_grow_and_other_settings_of_this_incident_start_again() -> None:
-    now = Overrides("ov-2", incident=1, lr_scale=0.5, skip=(SampleRange(0, 5), SampleRange(790, 800)))
+    now = Overrides("ov-2", incident=1, lr_scale=0.5, skip=(SampleRange(0, 5), SampleRange(790, 800)), owners=(("lr_scale", 1),))
     treatment = build_treatment(LADDER, 2, spike(), KEPT, [spike()], now, True)
     assert treatment.overrides.lr_scale is None
     assert treatment.overrides.skip == (SampleRange(0, 5), SampleRange(760, 910))

@@ -1,0 +1,143 @@
+"""What the operator's commands do: ask the supervisor of a run, and wait for its answer.
+
+The wish goes into the run directory's inbox; the answer is a fact in its journal, which is read and not written here. So it works
+from any machine that sees the run directory, and what was asked is on record whether or not somebody waits for the answer.
+"""
+
+from __future__ import annotations
+
+import getpass
+import re
+import socket
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sentinel.clock import SystemClock
+from sentinel.errors import RetryLater, UsageError
+from sentinel.journal.store import JOURNAL_NAME, Journal
+from sentinel.model.attempts import Overrides, SampleRange
+from sentinel.model.facts import WishAnswered
+from sentinel.model.wishes import Wish
+from sentinel.plan.overrides import with_rung
+from sentinel.policy.schema import Rung
+from sentinel.policy.schema_problems import validate_rung
+from sentinel.report.reading import check_run_dir, read_supervisor
+from sentinel.telemetry.inbox import post, withdraw
+
+ANSWER_S = 30.0  # a supervisor looks at least once a second; on a busy shared filesystem it may take longer
+LOOK_S = 0.1
+SETTINGS = {
+    "lr": "lr_scale", "clip_norm": "clip_norm", "weight_decay": "weight_decay", "betas": "betas", "eps": "eps",
+    "loss_scale": "loss_scale", "checkpoint_every": "checkpoint_interval", "reset_optimizer": "reset_optimizer",
+    "precision": "precision",
+}  # fmt: skip
+LIVE = ("lr", "clip_norm", "weight_decay", "betas", "eps", "loss_scale", "checkpoint_every")
+AS_CONFIGURED = "configured"
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    granted: bool
+    words: str
+
+
+def ask(run_dir: Path, wish: Wish, timeout_s: float = ANSWER_S) -> Answered:
+    """Post the wish and wait for the supervisor's answer.
+
+    Raises:
+        UsageError: not the directory of a run, or nobody supervises it.
+        RetryLater: no answer within `timeout_s`; the wish was taken back.
+    """
+    check_run_dir(run_dir)
+    if read_supervisor(run_dir) != "alive":
+        raise UsageError(
+            f"{run_dir}: nobody supervises this run and could answer; `sentinel run --run-dir {run_dir}` goes on with it"
+        )
+    by = f"{getpass.getuser()}@{socket.gethostname()}"
+    clock = SystemClock()
+    try:
+        number = post(run_dir, by, wish, round(clock.wall_s() * 1e9))
+    except OSError as error:
+        raise UsageError(f"{run_dir}: the wish cannot be written: {error.strerror}; ask as the user who owns the run") from error
+    waiting, end_s = threading.Event(), clock.now_s() + timeout_s
+    seen = 0
+    while clock.now_s() < end_s:
+        seen, answer = _look(run_dir, number, seen)
+        if answer is not None:
+            return answer
+        clock.wait(waiting, LOOK_S)
+    if not withdraw(run_dir, number):
+        _, answer = _look(run_dir, number, 0)
+        if answer is not None:
+            return answer
+    raise RetryLater(f"{run_dir}: the supervisor has not answered within {timeout_s:g} s; the wish was taken back", timeout_s)
+
+
+def _look(run_dir: Path, number: str, after: int) -> tuple[int, Answered | None]:
+    """The answer among the journal's entries behind `after`, and the last entry looked at."""
+    with Journal.open(run_dir / JOURNAL_NAME, read_only=True) as journal:
+        for entry in journal.read_entries(after):
+            after = entry.seq
+            if isinstance(entry.fact, WishAnswered) and entry.fact.id == number:
+                return after, Answered(entry.fact.granted, entry.fact.answer)
+    return after, None
+
+
+def read_range(text: str) -> SampleRange:
+    """`51200-53760`, half open. Raises UsageError."""
+    match = re.fullmatch(r"\s*(\d{1,18})\s*-\s*(\d{1,18})\s*", text)
+    if match is None or int(match[1]) >= int(match[2]):
+        raise UsageError(f"{text}: is not a range of sample indices; write first-end, as in 51200-53760 (the end is not skipped)")
+    return SampleRange(int(match[1]), int(match[2]))
+
+
+def read_settings(words: Sequence[str], live: bool) -> tuple[Overrides, tuple[str, ...], int | None]:
+    """`lr=0.5x clip_norm=0.3 until='2000 steps'` in the policy's own words; `lr=configured` gives the schedule back.
+
+    Returns the settings, their keys, and `until` in steps. Raises UsageError with the word, what is wrong, and what to write.
+    """
+    given: dict[str, object] = {}
+    back: list[str] = []
+    for word in words:
+        key, sign, value = word.partition("=")
+        if not sign or key not in (*SETTINGS, "until"):
+            raise UsageError(f"{word}: is no setting; write KEY=VALUE with one of: {', '.join((*SETTINGS, 'until'))}")
+        if key in given or key in back:
+            raise UsageError(f"{word}: {key} is given twice; give it once")
+        if live and key not in (*LIVE, "until"):
+            raise UsageError(f"{word}: takes effect only at a relaunch; use `sentinel rollback --to STEP --set {word}`")
+        if value == AS_CONFIGURED and key != "until":
+            back.append(key)
+        else:
+            given[key] = _plain(value)
+    if not back and not set(given) - {"until"}:
+        raise UsageError("no setting is named; write KEY=VALUE, as in lr=0.5x")
+    overrides, until = Overrides(), None
+    if given.keys() - {"until"}:
+        rung = _checked(given)
+        overrides, until = with_rung(overrides, rung, 0, None, ()), rung.until_steps
+    return overrides, tuple(SETTINGS[key] for key in (*(k for k in given if k != "until"), *back)), until
+
+
+def _checked(given: dict[str, object]) -> Rung:
+    rung, problems = validate_rung(given)
+    if rung is None:
+        raise UsageError(
+            "; ".join(f"{p.path}: {p.message}; {p.remedy}" if p.remedy else f"{p.path}: {p.message}" for p in problems)
+        )
+    return rung
+
+
+def _plain(value: str) -> object:
+    """A number where it is one, a list for betas, else the text (`0.5x`, `2000 steps`, `bf16`)."""
+    text = value.strip()
+    if text in ("true", "false"):
+        return text == "true"
+    if "," in text:
+        return [_plain(part) for part in text.strip("[]").split(",")]
+    try:
+        return int(text) if text.isdecimal() else float(text)
+    except ValueError:
+        return text

@@ -1,0 +1,56 @@
+"""The rung `diagnose`: repeat the failed stretch unchanged, have both records compared, and go on from what that proves.
+
+The comparison is asked for when the failure strikes again, or when the run is some steps past where it broke. Data and state: the
+rung has failed and the next one (a skip) is taken. Hardware: a person is told whom the evidence blames; a run that passed the
+place goes on under probation, and one that failed again takes the next rung. Nothing proved: as without a diagnosis.
+"""
+
+from __future__ import annotations
+
+from sentinel.engine.draft import Draft
+from sentinel.engine.giving_up import page
+from sentinel.model import facts as f
+from sentinel.model.actions import CompareRecords
+from sentinel.model.incidents import Incident, IncidentState, Outcome
+from sentinel.model.records import Comparison
+from sentinel.plan.diagnosis import judge_diagnosis
+
+PAST_STEPS = 10  # past the break before the records are compared: what failed once has had its chance to fail again
+
+
+def is_diagnosing(incident: Incident) -> bool:
+    """Its present rung is a diagnosis that has not been told yet."""
+    last = incident.last_try
+    pending = last is not None and last.outcome is Outcome.PENDING and "diagnose" in last.remedy.words
+    return incident.state is IncidentState.PROBATION and pending and incident.diagnosis is None
+
+
+def ask_for_comparison(draft: Draft, incident: Incident, struck_again: bool) -> None:
+    """Decide the comparison once; a second finding meanwhile changes nothing."""
+    attempt, last = draft.attempt, incident.last_try
+    assert attempt is not None
+    assert last is not None
+    key = f"compare/{incident.id}/{attempt.attempt}"
+    first = attempt.resumed_step + 1
+    until = max(incident.break_step, draft.newest_step) if struck_again else incident.break_step
+    draft.decide(CompareRecords(key, incident.id, incident.attempt, attempt.attempt, first, until, struck_again))
+
+
+def look_past_break(draft: Draft, incident: Incident, step: int) -> None:
+    """On every step of a probation."""
+    if is_diagnosing(incident) and step > incident.break_step + PAST_STEPS:
+        ask_for_comparison(draft, incident, struck_again=False)
+
+
+def conclude(draft: Draft, action: CompareRecords, found: Comparison | None) -> str | None:
+    """Write down what is proved. The reason why the rung has failed; None while its probation goes on."""
+    incident = next((i for i in draft.state.open_incidents if i.id == action.incident), None)
+    attempt = draft.attempt
+    if incident is None or attempt is None or not is_diagnosing(incident):
+        return None
+    onset = incident.onset_step if incident.onset_step is not None else incident.break_step
+    diagnosis = judge_diagnosis(found, onset, action.struck_again, attempt.deterministic)
+    draft.record(f.Diagnosed(incident.id, diagnosis))
+    if diagnosis.cause == "hardware":
+        page(draft, incident.id, "critical", f"diagnosis: hardware: {diagnosis.reason}")
+    return f"diagnosis: {diagnosis.cause}: {diagnosis.reason}" if action.struck_again else None

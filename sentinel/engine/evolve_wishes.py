@@ -1,0 +1,61 @@
+"""The rules of `evolve` about what people ask. None of them decides anything; each reads only what its fact says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sentinel.engine.evolve_attempts import change_attempt
+from sentinel.engine.evolve_incidents import change_incident
+from sentinel.model import facts as f
+from sentinel.model import wishes as w
+from sentinel.model.incidents import Approval, Incident
+from sentinel.model.state import WISHES_KEPT, RunState
+from sentinel.plan.overrides import without
+
+
+def answered(state: RunState, at_s: float, fact: f.WishAnswered) -> RunState:
+    del at_s
+    state = replace(state, wishes=(*state.wishes, fact.id)[-WISHES_KEPT:])
+    if not fact.granted:
+        return state
+    match fact.wish:
+        case w.Pause():
+            return replace(state, paused=fact.by)
+        case w.Resume():
+            return _lifted(replace(state, paused=""))
+        case w.Hold():
+            return replace(state, hold_by=fact.by)
+        case w.RollBack():
+            return _lifted(state)
+        case w.Approve(incident=number):
+            return change_incident(state, number, lambda i: _with_answer(i, "approve"))
+        case w.Deny(incident=number):
+            return change_incident(state, number, lambda i: _with_answer(i, "deny"))
+        case w.Acknowledge(incident=number):
+            return change_incident(state, number, lambda i: replace(i, acknowledged_by=fact.by))
+        case w.LeaveOut() | w.Change():
+            return state  # what follows from them are facts of their own
+
+
+def _lifted(state: RunState) -> RunState:
+    """A hold is over, whoever it was by, and so is the giving up that led to it."""
+    return replace(state, held="", hold_by="", giving_up="", giving_up_reason="", without_progress=0)
+
+
+def _with_answer(incident: Incident, answer: str) -> Incident:
+    return replace(incident, approval=replace(incident.approval, answer=answer)) if incident.approval else incident
+
+
+def approval_asked(state: RunState, at_s: float, fact: f.ApprovalAsked) -> RunState:
+    del at_s
+    asked = Approval(fact.rung, fact.deadline_s, fact.otherwise)
+    return change_incident(state, fact.incident, lambda i: replace(i, approval=asked))
+
+
+def overrides_answered(state: RunState, at_s: float, fact: f.OverridesAnswered) -> RunState:
+    """What the trainer could not obey is not in force, and a relaunch does not ask for it again."""
+    del at_s
+    state = change_attempt(
+        state, fact.attempt, lambda a: replace(a, answered=fact.id, overrides=without(a.overrides, fact.not_in_force))
+    )
+    return replace(state, overrides=without(state.overrides, fact.not_in_force))

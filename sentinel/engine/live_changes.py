@@ -1,0 +1,94 @@
+"""Settings changed while the trainer runs: the request, the trainer's answer, and what it means when none comes.
+
+Writing overrides.json proves nothing. The answer (`override_applied`, `override_refused`) is compared with the request as a
+receipt is; a difference, a refusal of what a remedy asked for, or no answer at all is an incident. Where a person asked, a
+refusal is told to them and changes nothing else: the run goes on as it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sentinel.engine.draft import Draft
+from sentinel.model import facts as f
+from sentinel.model.actions import WriteOverrides
+from sentinel.model.attempts import PERSON, Overrides
+from sentinel.model.findings import Finding, Kind
+from sentinel.model.readings import TrainerNote
+from sentinel.plan.build import build_live_change
+from sentinel.plan.overrides import done_once_at, for_relaunch, judge_effective
+
+ANSWER_S = 60.0  # with both gone by, a trainer that trains on has not heard: it looks for a change once a step
+ANSWER_STEPS = 20
+BY_PERSON = "wish-"  # how the name of a request begins that a person made
+
+
+def write_live(draft: Draft, incident: int | None, name: str, overrides: Overrides) -> None:
+    """Ask the living attempt for other settings. `name` makes the request's id, which the answer repeats."""
+    attempt = draft.attempt
+    assert attempt is not None
+    named = done_once_at(replace(overrides, id=f"ov-{attempt.attempt}.{name}"), draft.newest_step)
+    draft.record(f.PlanAdopted(incident, build_live_change(attempt.attempt, named, draft.newest_step)))
+    plan = draft.state.plan
+    assert plan is not None
+    draft.decide(plan.actions[plan.next])
+
+
+def answered_write(draft: Draft, note: TrainerNote) -> str | None:
+    """The key of a write that the trainer answers before its own success was heard; then it has succeeded."""
+    if note.event not in ("override_applied", "override_refused"):
+        return None
+    found = (a for a in draft.state.pending.values() if isinstance(a, WriteOverrides))
+    return next((a.key for a in found if a.attempt == note.attempt and a.overrides.id == note.data.get("id")), None)
+
+
+def on_answer(draft: Draft, note: TrainerNote) -> tuple[Finding, ...]:
+    """`override_applied` or `override_refused` with the id asked for: what is wrong with it. A file that the trainer could not
+    read at all it refuses without an id: that is an answer to the change it has not answered yet."""
+    attempt = draft.attempt
+    if attempt is None:
+        return ()
+    asked, said = attempt.overrides, note.data.get("id")
+    is_refusal = note.event == "override_refused"
+    is_waiting = attempt.written_s is not None and attempt.answered != asked.id
+    if said != asked.id and not (is_refusal and said is None and is_waiting):
+        return ()
+    reason = str(note.data.get("reason", "no reason given"))
+    if attempt.written_s is None:  # the settings of the launch: the receipt has answered for them
+        return (mismatch(draft, note.step, f"override refused: {reason}"),) if is_refusal else ()
+    keys = note.data.get("keys") if is_refusal else ()
+    own = tuple(key for key, owner in asked.owners if owner == PERSON)
+    if is_refusal and f".{BY_PERSON}" in asked.id:
+        lost = tuple(key for key in own if key in keys) if isinstance(keys, list) and keys else own
+        draft.record(f.OverridesAnswered(attempt.attempt, asked.id, note.step, lost))
+        draft.note("wish", f"the trainer refused {', '.join(lost) or 'the change'}: {reason}")
+        return ()
+    if is_waiting:
+        draft.record(f.OverridesAnswered(attempt.attempt, asked.id, note.step))
+    if is_refusal:
+        return (mismatch(draft, note.step, f"override refused: {reason}"),)
+    effective = note.data.get("effective")
+    in_force = for_relaunch(asked, note.step, None)  # less what has lapsed by then
+    wrong = judge_effective(in_force, effective) if isinstance(effective, dict) else ()
+    return (mismatch(draft, note.step, "; ".join(wrong)),) if wrong else ()
+
+
+def judge_unanswered(draft: Draft) -> tuple[Finding, ...]:
+    """On every tick: a change that was written, trained past, and never answered."""
+    attempt = draft.attempt
+    if attempt is None or attempt.is_over or attempt.stopping or attempt.written_s is None:
+        return ()
+    if attempt.answered == attempt.overrides.id or "metrics" in draft.state.blind:
+        return ()
+    waited_s, steps = draft.now_s - attempt.written_s, draft.newest_step - attempt.written_step
+    if waited_s <= ANSWER_S or steps <= ANSWER_STEPS:
+        return ()
+    asked = f"settings {attempt.overrides.id} were written at step {attempt.written_step}"
+    return (mismatch(draft, attempt.written_step, f"{asked} and never answered, {steps} steps and {waited_s:.0f} s ago"),)
+
+
+def mismatch(draft: Draft, step: int, reason: str) -> Finding:
+    attempt = draft.attempt
+    assert attempt is not None
+    words = f"the trainer does not run as asked: {reason}"
+    return Finding(Kind.OVERRIDE_MISMATCH, "critical", attempt.attempt, None, step, draft.now_s, words)

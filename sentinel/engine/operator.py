@@ -1,0 +1,234 @@
+"""What people ask while a run is live. Each wish is answered once: granted or refused, with the sentence they read.
+
+A refused wish changes nothing. What a person asks costs no budget and climbs no playbook, but the house rules hold for them too:
+nothing is resumed from at or after an onset that is not resolved, nothing is done twice, everything is on record first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sentinel.engine import approval
+from sentinel.engine.attempts import launch_first_or_next
+from sentinel.engine.draft import Draft
+from sentinel.engine.ladder import relaunch, take_next_rung, take_rung
+from sentinel.engine.live_changes import BY_PERSON, write_live
+from sentinel.engine.stopping import ask_to_stop
+from sentinel.model import facts as f
+from sentinel.model import wishes as w
+from sentinel.model.attempts import PERSON, Overrides, ResumePoint
+from sentinel.model.incidents import Outcome
+from sentinel.model.readings import WishReading
+from sentinel.plan.overrides import for_relaunch, laid_over
+from sentinel.plan.rollback import choose_at_or_below, choose_by_samples
+
+
+class Answer(NamedTuple):
+    """`then` carries out what was granted; None: refused."""
+
+    words: str
+    then: Callable[[], None] | None
+
+
+def refuse(words: str) -> Answer:
+    return Answer(words, None)
+
+
+def nothing_more() -> None:
+    """Granted, and the fact itself was all there was to do."""
+
+
+def on_wish(draft: Draft, asked: WishReading) -> None:
+    """Answer a wish; one already answered is an old file read again."""
+    if asked.id in draft.state.wishes:
+        return
+    answer = _answer(draft, asked)
+    draft.record(f.WishAnswered(asked.id, asked.by, asked.wish, answer.then is not None, answer.words))
+    if answer.then is not None:
+        answer.then()
+
+
+def press_on(draft: Draft) -> None:
+    """On every tick: an approval whose deadline has passed is answered by the policy's default."""
+    for incident in draft.state.open_incidents:
+        waits = incident.approval
+        if not incident.awaits_approval or waits is None or draft.now_s < waits.deadline_s:
+            continue
+        wish = w.Approve(incident.id) if waits.otherwise == "approve" else w.Deny(incident.id)
+        on_wish(draft, WishReading(f"deadline/{incident.id}/{waits.rung}", "the deadline (nobody answered)", wish))
+
+
+def _answer(draft: Draft, asked: WishReading) -> Answer:
+    state, wish = draft.state, asked.wish
+    if state.ended:
+        return refuse(f"the run has {state.ended}: {state.end_reason}")
+    if isinstance(wish, w.Acknowledge):
+        return _acknowledge(draft, wish.incident, asked.by)
+    if state.stop_by:
+        return refuse(f"the run is being stopped, by {state.stop_by}")
+    if draft.is_observed_run:
+        return refuse("this run is only observed (mode observe): sentinel changes nothing in it")
+    match wish:
+        case w.Pause():
+            return _pause(draft)
+        case w.Resume():
+            return _resume(draft, asked.by)
+        case w.Approve(incident=number):
+            return _decide_rung(draft, number, asked.by, is_approved=True)
+        case w.Deny(incident=number):
+            return _decide_rung(draft, number, asked.by, is_approved=False)
+        case w.Hold() | w.RollBack() | w.LeaveOut() | w.Change():
+            return _change_training(draft, wish, asked)
+
+
+def _change_training(draft: Draft, wish: w.Hold | w.RollBack | w.LeaveOut | w.Change, asked: WishReading) -> Answer:
+    state = draft.state
+    if state.plan is not None:
+        return refuse("a recovery is under way; ask again when the new attempt trains, or use `sentinel stop`")
+    if state.hold_by:
+        return refuse(f"the run is being held, by {state.hold_by}")
+    if state.giving_up and not state.held:
+        return refuse(f"the attempt is being ended: {state.giving_up_reason}")
+    match wish:
+        case w.Hold():
+            return _hold(draft, asked.by)
+        case w.RollBack():
+            return _roll_back(draft, wish, asked.by)
+        case w.LeaveOut():
+            return _leave_out(draft, wish, asked)
+        case w.Change():
+            return _change(draft, wish, asked)
+
+
+# Who acts: sentinel, a person, or nobody.
+
+
+def _pause(draft: Draft) -> Answer:
+    if draft.state.paused:
+        return refuse(f"already paused by {draft.state.paused}")
+    under_way = "; the recovery under way is carried out to its end" if draft.state.plan is not None else ""
+    return Answer(f"paused: watching goes on, remedies wait for `sentinel resume`{under_way}", nothing_more)
+
+
+def _resume(draft: Draft, by: str) -> Answer:
+    state = draft.state
+    if not (state.paused or state.held or state.hold_by):
+        return refuse("neither paused nor held: there is nothing to resume")
+    if state.hold_by and not state.held:
+        return refuse(f"the hold asked for by {state.hold_by} is still being carried out; ask again when the run is held")
+    what = " and ".join(word for word, is_so in (("the pause", state.paused), ("the hold", state.held)) if is_so)
+    return Answer(f"{what} is over: remedies are carried out again", lambda: _go_on(draft, by))
+
+
+def _go_on(draft: Draft, by: str) -> None:
+    """What was only observed during a pause is taken up now; a run without a living attempt is launched again."""
+    for incident in reversed(draft.state.open_incidents):
+        last = incident.last_try
+        if last is not None and last.outcome is Outcome.OBSERVED and draft.state.plan is None:
+            take_rung(draft, incident.id, incident.rung)
+    waits = any(i.awaits_approval for i in draft.state.open_incidents)
+    if draft.state.plan is None and not draft.is_alive and not draft.state.giving_up and not waits:
+        launch_first_or_next(draft, f"resumed by {by}")
+
+
+def _hold(draft: Draft, by: str) -> Answer:
+    if draft.state.held:
+        return refuse(f"already held: {draft.state.held}")
+    if not draft.is_alive:
+        return refuse("no attempt lives: there is nothing to hold")
+    del by
+    return Answer("training stops after a checkpoint and waits for `sentinel resume`", lambda: ask_to_stop(draft))
+
+
+def _decide_rung(draft: Draft, number: int, by: str, is_approved: bool) -> Answer:
+    incident = next((i for i in draft.state.open_incidents if i.id == number and i.awaits_approval), None)
+    if incident is None or incident.approval is None:
+        waiting = ", ".join(str(i.id) for i in draft.state.open_incidents if i.awaits_approval) or "none"
+        return refuse(f"incident {number} waits for no approval (waiting: {waiting})")
+    index = incident.approval.rung
+    rungs = draft.rungs_of(incident)
+    if index >= len(rungs):
+        return refuse(f"rung {index + 1} is no longer in playbook {incident.playbook}")
+    if is_approved:
+        return Answer(f"rung {index + 1} of incident {number} is taken", lambda: take_rung(draft, number, index))
+
+    def deny() -> None:
+        approval.pass_over(draft, draft.state.incident(number), rungs[index], index, f"denied by {by}")
+        take_next_rung(draft, number)
+
+    return Answer(f"rung {index + 1} of incident {number} is passed over", deny)
+
+
+def _acknowledge(draft: Draft, number: int, by: str) -> Answer:
+    incident = next((i for i in draft.state.incidents if i.id == number), None)
+    if incident is None:
+        known = ", ".join(str(i.id) for i in draft.state.incidents[-8:]) or "none"
+        return refuse(f"there is no incident {number} (newest: {known})")
+    if incident.acknowledged_by:
+        return refuse(f"incident {number} was already acknowledged by {incident.acknowledged_by}")
+    return Answer(f"incident {number} is acknowledged by {by}", nothing_more)
+
+
+# What is trained, and with which settings.
+
+
+def _roll_back(draft: Draft, wish: w.RollBack, by: str) -> Answer:
+    state = draft.state
+    if wish.to_step > draft.newest_step:
+        return refuse(f"step {wish.to_step} lies ahead: the run stands at step {draft.newest_step}")
+    if wish.settings.skip and "skip" not in state.capabilities:
+        return refuse("the trainer cannot skip samples (capability 'skip')")
+    choice = choose_at_or_below(state.checkpoints, state.open_incidents, wish.to_step)
+    if choice.checkpoint is None and wish.to_step > 0:
+        steps = ", ".join(str(c.step) for c in state.checkpoints[:8]) or "none"
+        return refuse(f"{choice.reason} (checkpoints: {steps}); --to 0 starts from scratch")
+    overrides = laid_over(for_relaunch(state.overrides, choice.step, None), wish.settings, wish.keys, PERSON, None)
+    found = choice.checkpoint
+    resume = ResumePoint(found.step, found.path, found.digest) if found else None
+    reason = f"rolled back by {by}: {choice.reason}"
+    return Answer(choice.reason, lambda: relaunch(draft, None, resume, overrides, 0.0, reason))
+
+
+def _leave_out(draft: Draft, wish: w.LeaveOut, asked: WishReading) -> Answer:
+    """Ahead of the data cursor a living trainer is told; what was trained on already takes going back to before it."""
+    state, start = draft.state, wish.samples.start
+    if "skip" not in state.capabilities:
+        return refuse("the trainer cannot skip samples (capability 'skip')")
+    seen = draft.senses.samples_of(draft.newest_step)
+    wanted = Overrides(skip=(wish.samples,))
+    if draft.is_alive and seen and seen[-1].end <= start and "live_overrides" in state.capabilities:
+        words = f"samples {start}..{wish.samples.end} will be left out (training stands at sample {seen[-1].end})"
+        return Answer(words, lambda: _write(draft, asked, wanted, (), None))
+    choice = choose_by_samples(state.checkpoints, state.open_incidents, start)
+    overrides = laid_over(for_relaunch(state.overrides, choice.step, None), wanted, (), PERSON, None)
+    found = choice.checkpoint
+    resume = ResumePoint(found.step, found.path, found.digest) if found else None
+    reason = f"samples {start}..{wish.samples.end} left out by {asked.by}: {choice.reason}"
+    return Answer(
+        f"already trained on, or not known: {choice.reason}", lambda: relaunch(draft, None, resume, overrides, 0.0, reason)
+    )
+
+
+def _change(draft: Draft, wish: w.Change, asked: WishReading) -> Answer:
+    attempt = draft.attempt
+    if attempt is None or attempt.is_over:
+        return refuse("no attempt lives; `sentinel rollback --to STEP --set …` relaunches with other settings")
+    if attempt.first_step is None:
+        return refuse("the attempt has not made its first step yet; ask again when it trains")
+    if "live_overrides" not in draft.state.capabilities:
+        return refuse("the trainer cannot change settings while it runs (capability 'live_overrides')")
+    words = ", ".join(
+        f"{key} {getattr(wish.settings, key) if getattr(wish.settings, key) is not None else 'as configured'}"
+        for key in wish.keys
+    )
+    until = f" until step {draft.newest_step + wish.until_steps}" if wish.until_steps is not None else ""
+    return Answer(
+        f"asked of the trainer: {words}{until}", lambda: _write(draft, asked, wish.settings, wish.keys, wish.until_steps)
+    )
+
+
+def _write(draft: Draft, asked: WishReading, wanted: Overrides, keys: tuple[str, ...], until_steps: int | None) -> None:
+    until = draft.newest_step + until_steps if until_steps is not None else None
+    now = for_relaunch(draft.state.overrides, draft.newest_step, None)
+    write_live(draft, None, f"{BY_PERSON}{asked.id}", laid_over(now, wanted, keys, PERSON, until))

@@ -1,0 +1,72 @@
+"""What a person may ask of a run that is watched: a closed union. Each wish has an id and is answered once, by a fact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sentinel.model.attempts import Overrides, SampleRange
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Watch on, and carry nothing out until `Resume`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """End a pause or a hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Stop training after a checkpoint and wait for a person; the supervisor stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class RollBack:
+    """Relaunch from the newest good checkpoint at or below `to_step`; 0 starts from scratch. `settings` are laid over those in
+    force, its skip list too; `keys` are the settings meant (one of them None: as configured)."""
+
+    to_step: int
+    settings: Overrides = field(default_factory=Overrides)
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveOut:
+    """Never train on these samples."""
+
+    samples: SampleRange
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Other settings, while it runs. `until_steps`: so many steps from now they go back; None: until changed again."""
+
+    settings: Overrides
+    keys: tuple[str, ...]
+    until_steps: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Approve:
+    """The rung that waits for a person is to be taken."""
+
+    incident: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """The rung that waits for a person is passed over."""
+
+    incident: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """A person has seen the incident: its page is not repeated."""
+
+    incident: int
+
+
+Wish = Pause | Resume | Hold | RollBack | LeaveOut | Change | Approve | Deny | Acknowledge

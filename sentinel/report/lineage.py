@@ -1,0 +1,129 @@
+"""`sentinel lineage`: every attempt of a run, where it came from, which of its steps survive in the present weights, and why.
+
+Read from the journal's facts alone, so it also tells of attempts whose checkpoints are long gone. The maker of the checkpoint an
+attempt resumed from is whoever had committed that step last when it was launched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sentinel.journal.store import JOURNAL_NAME, Journal
+from sentinel.launcher.spec_file import overrides_to_json
+from sentinel.model import facts as f
+from sentinel.model.attempts import Overrides
+from sentinel.model.facts import Fact
+from sentinel.report.reading import check_run_dir
+
+UNSAID = ("id", "attempt", "incident", "request", "until")
+
+
+@dataclass(slots=True)
+class Branch:
+    """One attempt. `first_step`: the first it trained itself, None when it never did; `survives_to`: the last of its steps that
+    the newest attempt stands on, None when none does. `parent` None: from scratch."""
+
+    attempt: int
+    parent: int | None
+    resumed_step: int
+    why: str
+    settings: dict[str, Any]
+    last_step: int
+    first_step: int | None = None
+    outcome: str = ""
+    end_reason: str = ""
+    survives_to: int | None = None
+    changed_live: list[dict[str, Any]] = field(default_factory=list)
+
+
+def read_lineage(run_dir: Path) -> list[dict[str, Any]]:
+    """The document of `sentinel lineage --json`: attempts, oldest first. Raises UsageError, JournalError."""
+    check_run_dir(run_dir)
+    with Journal.open(run_dir / JOURNAL_NAME, read_only=True) as journal:
+        return [_document(branch) for branch in trace(entry.fact for entry in journal.read_entries())]
+
+
+def trace(facts: Iterable[Fact]) -> list[Branch]:
+    """The attempts in the order they were launched, each with its parent and what of it survives."""
+    branches: dict[int, Branch] = {}
+    makers: dict[int, int] = {}  # step → who committed the checkpoint that lies there
+    for fact in facts:
+        match fact:
+            case f.AttemptLaunched(attempt=number, resume=resume):
+                step = resume.step if resume else 0
+                parent = makers.get(step) if resume else None
+                makers = {at: maker for at, maker in makers.items() if at <= step}
+                branches[number] = Branch(number, parent, step, fact.why, _settings(fact.overrides), step)
+            case f.CheckpointCommitted(attempt=maker, step=step):
+                makers[step] = maker
+                if maker in branches:
+                    branches[maker].last_step = max(branches[maker].last_step, step)
+            case f.ReceiptSeen(attempt=number, resumed_step=step) if number in branches:
+                branch = branches[number]
+                if step != branch.resumed_step:  # the trainer passed a damaged checkpoint over
+                    branch.parent, branch.resumed_step, branch.last_step = makers.get(step) if step else None, step, step
+            case f.FirstStep(attempt=number, step=step) if number in branches:
+                branches[number].first_step, branches[number].last_step = step, max(step, branches[number].last_step)
+            case f.OverridesAnswered(attempt=number, id=name, step=step) if number in branches:
+                branches[number].changed_live.append({"id": name, "step": step})
+            case f.AttemptEnded(attempt=number) if number in branches:
+                branch = branches[number]
+                branch.outcome, branch.end_reason = fact.outcome, fact.reason
+                branch.last_step = max(fact.last_step, branch.resumed_step)
+            case _:
+                pass
+    _mark_surviving(branches)
+    return list(branches.values())
+
+
+def lineage_text(branches: list[dict[str, Any]], newest_step: int | None = None) -> str:
+    """The tree for a terminal: `o` survives, `x` was abandoned, and what was cut off an attempt stands below it."""
+    if not branches:
+        return "no attempt was launched yet"
+    lines: list[str] = []
+    for branch in branches:
+        is_newest = branch is branches[-1]
+        last = max(branch["last_step"], newest_step or 0) if is_newest and not branch["outcome"] else branch["last_step"]
+        kept = last if is_newest else branch["survives_to"]
+        origin = f"from step {branch['resumed_step']}" if branch["resumed_step"] else "from scratch"
+        origin += f" of attempt {branch['parent']}" if branch["parent"] is not None else ""
+        first = branch["first_step"]
+        trained = "no step" if first is None else f"steps {first}..{last}"
+        cut = "" if kept is not None and kept >= last else "; abandoned" if kept is None else f"; those after {kept} abandoned"
+        lines.append(f"{'o' if kept is not None else 'x'} {branch['attempt']:>3}  {origin}: {trained}{cut}")
+        lines.append(f"|      launched: {branch['why']}")
+        if branch["settings"]:
+            lines.append("|      settings: " + ", ".join(f"{key} {_said(value)}" for key, value in branch["settings"].items()))
+        for change in branch["changed_live"]:
+            lines.append(f"|      settings {change['id']} in force from step {change['step']}")
+        end = f"{branch['outcome']}: {branch['end_reason']}" if branch["outcome"] else "has not ended"
+        lines.append(f"|      {end}" if not is_newest else f"       {end}")
+    return "\n".join(lines)
+
+
+def _mark_surviving(branches: Mapping[int, Branch]) -> None:
+    """Down from the newest attempt: of each parent, what lies up to the step its child resumed at."""
+    branch = branches[max(branches)] if branches else None
+    bound = branch.last_step if branch is not None else 0
+    while branch is not None:
+        branch.survives_to = bound
+        bound = branch.resumed_step
+        branch = branches.get(branch.parent) if branch.parent is not None and branch.parent < branch.attempt else None
+
+
+def _settings(overrides: Overrides) -> dict[str, Any]:
+    said = overrides_to_json(overrides, 0)
+    return {key: value for key, value in said.items() if key not in UNSAID and value not in (None, False, [])}
+
+
+def _said(value: object) -> str:
+    if isinstance(value, list):
+        return " ".join(f"{part[0]}..{part[1]}" if isinstance(part, list) else str(part) for part in value)
+    return str(value)
+
+
+def _document(branch: Branch) -> dict[str, Any]:
+    return {name: getattr(branch, name) for name in Branch.__slots__}

@@ -1,0 +1,21 @@
+"""What a simulated person asks: the `ask` fault as a wish."""
+
+from __future__ import annotations
+
+from sentinel.model import wishes as w
+from sentinel.model.attempts import Overrides, SampleRange
+from sentinel.model.readings import WishReading
+from sentinel.sim.faults import Fault
+
+
+def wish_of(fault: Fault) -> WishReading:
+    to = int(fault.number("to"))
+    wishes: dict[str, w.Wish] = {
+        "pause": w.Pause(),
+        "resume": w.Resume(),
+        "hold": w.Hold(),
+        "rollback": w.RollBack(to),
+        "set": w.Change(Overrides(lr_scale=0.5), ("lr_scale",)),
+        "skip": w.LeaveOut(SampleRange(to, to + max(1, int(fault.number("length"))))),
+    }
+    return WishReading(fault.text, "a person", wishes[fault.options["what"]])

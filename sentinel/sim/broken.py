@@ -1,0 +1,31 @@
+"""A broken invariant, and the one that every state must keep: it stays small."""
+
+from __future__ import annotations
+
+from sentinel.model.state import INCIDENTS_KEPT, STAMPS_KEPT, WISHES_KEPT, RunState
+
+ATTEMPTS_MAX, CHECKPOINTS_MAX, FINDINGS_MAX, PENDING_MAX = 512, 4096, 256, 32
+
+
+class InvariantBroken(BaseException):
+    """`name` is the invariant, the message what was seen. No handler of errors in what is tested may swallow it."""
+
+    def __init__(self, name: str, sentence: str) -> None:
+        super().__init__(f"{name}: {sentence}")
+        self.name = name
+
+
+def judge_caps(state: RunState) -> None:
+    """Raises InvariantBroken for a container that has outgrown its bound."""
+    sizes = {
+        "attempts": (len(state.attempts), ATTEMPTS_MAX),
+        "checkpoints": (len(state.checkpoints), CHECKPOINTS_MAX),
+        "incidents": (len(state.incidents), INCIDENTS_KEPT),
+        "findings": (len(state.findings), FINDINGS_MAX),
+        "stamps": (max(len(state.restarts_s), len(state.interventions_s)), STAMPS_KEPT),
+        "pending": (len(state.pending), PENDING_MAX),
+        "wishes": (len(state.wishes), WISHES_KEPT),
+    }
+    for name, (size, cap) in sizes.items():
+        if size > cap:
+            raise InvariantBroken("state stays under its cap", f"{size} {name}, {cap} at most")

@@ -1,0 +1,113 @@
+"""What a drill expects, and where what happened differs: as sentences.
+
+Most expectations hold wherever the faults strike: kinds, states, the order of the rungs, how much may be lost. Steps of the run
+(`onset`, `resumed_from`) hold for the file as it is written and are not asked about when its faults are drawn. Two things are
+always asked, against the truth of the world: nothing damaged was resumed from, and an expected skip covers the poison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sentinel.model.incidents import Incident, IncidentState
+from sentinel.sim.faults import SAMPLE, Fault
+from sentinel.sim.order import union
+from sentinel.sim.run import Result
+from sentinel.sim.variation import first_step
+
+DAMAGING = ("bad_data", "nan_state", "spike", "unstable")
+
+
+@dataclass(frozen=True)
+class ExpectedIncident:
+    """None: not asked about. `remedies` are the rungs' titles in the order they were taken; `onset` and `resumed_from` (of the
+    last relaunch for this incident) are steps of the file as written; `steps_lost_max` are steps to be trained again."""
+
+    kind: str
+    state: str | None = None
+    remedies: tuple[str, ...] | None = None
+    onset: int | None = None
+    resumed_from: int | None = None
+    steps_lost_max: int | None = None
+
+
+@dataclass(frozen=True)
+class Expected:
+    outcome: str | None = None
+    pages: int | None = None
+    attempts: int | None = None
+    incidents: tuple[ExpectedIncident, ...] | None = None
+
+
+def differences(expected: Expected, result: Result, *, varied: bool = False) -> tuple[str, ...]:
+    """Where what happened is not what was expected. `varied`: the faults were drawn, so steps are not compared."""
+    found = []
+    counts = (("pages", expected.pages, len(result.pages)), ("attempts", expected.attempts, len(result.state.attempts)))
+    if expected.outcome is not None and expected.outcome != result.outcome:
+        found.append(f"the run {result.outcome}, expected {expected.outcome}")
+    found += [f"{got} {name}, expected {want}" for name, want, got in counts if want is not None and want != got]
+    if expected.incidents is not None:
+        happened = result.state.incidents
+        if len(happened) != len(expected.incidents):
+            kinds = ", ".join(incident.kind for incident in happened) or "none"
+            found.append(f"{len(happened)} incidents ({kinds}), expected {len(expected.incidents)}")
+        for want, incident in zip(expected.incidents, happened, strict=False):
+            found += _differing(want, incident)
+            found += () if varied else _misplaced(want, incident)
+            found += _uncovered(want, incident, result)
+    return (*found, *_resumed_too_late(result))
+
+
+def _differing(want: ExpectedIncident, incident: Incident) -> Iterator[str]:
+    remedies = tuple(" + ".join(word for word in t.remedy.words if word not in ("then", "until")) for t in incident.tries)
+    pairs = (("kind", want.kind, incident.kind), ("state", want.state, incident.state), ("remedies", want.remedies, remedies))
+    for name, expected, got in pairs:
+        if expected is not None and expected != got:
+            shown = [", ".join(value) if isinstance(value, tuple) else str(value) for value in (got, expected)]
+            yield f"incident {incident.id}: {name} {shown[0]}, expected {shown[1]}"
+    if want.steps_lost_max is not None and incident.steps_lost > want.steps_lost_max:
+        yield f"incident {incident.id}: {incident.steps_lost} steps were lost, expected {want.steps_lost_max} at most"
+
+
+def _misplaced(want: ExpectedIncident, incident: Incident) -> Iterator[str]:
+    for name, expected, got in (
+        ("onset", want.onset, incident.onset_step),
+        ("resumed_from", want.resumed_from, next(iter(_resumed_from(incident)[::-1]), None)),
+    ):
+        if expected is not None and expected != got:
+            yield f"incident {incident.id}: {name} {got}, expected {expected}"
+
+
+def _resumed_from(incident: Incident) -> tuple[int, ...]:
+    steps = (one.remedy.rollback_to_step for one in incident.tries)
+    return tuple(step for step in steps if step is not None)
+
+
+def _uncovered(want: ExpectedIncident, incident: Incident, result: Result) -> Iterator[str]:
+    """A repair that was to skip the poison and is called recovered has skipped all of it."""
+    if want.state != IncidentState.RECOVERED or not any("skip" in title for title in want.remedies or ()):
+        return
+    skipped = union((span.start, span.end) for one in incident.tries for span in one.remedy.skip)
+    for fault in result.scenario.faults:
+        start, end = int(fault.at), fault.behind
+        if fault.place == SAMPLE and not any(first <= start and end <= behind for first, behind in skipped):
+            told = ", ".join(f"{first}-{behind}" for first, behind in skipped) or "nothing"
+            yield f"incident {incident.id}: it skipped {told}, and the poison is {start}-{end}"
+
+
+def _resumed_too_late(result: Result) -> Iterator[str]:
+    """Each numeric incident against the fault it is of, in order; where their numbers differ, the first of each."""
+    damaging = (fault for fault in result.scenario.faults if fault.kind in DAMAGING)
+    faults = sorted(damaging, key=lambda fault: _began(fault, result))
+    incidents = [incident for incident in result.state.incidents if incident.is_numeric]
+    pairs = list(zip(incidents, faults, strict=False))
+    for incident, fault in pairs if len(incidents) == len(faults) else pairs[:1]:
+        began = _began(fault, result)
+        late = [step for step in _resumed_from(incident) if step >= began]
+        if late:
+            yield f"incident {incident.id}: resumed from step {late[0]}, and {fault.text} began at step {began}"
+
+
+def _began(fault: Fault, result: Result) -> int:
+    return first_step(fault, result.scenario.shape)

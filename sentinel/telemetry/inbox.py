@@ -1,0 +1,179 @@
+"""RUN_DIR/inbox/: what people ask of a run, one small file for each wish, written by `sentinel pause`, `set` and so on.
+
+A file is told once and removed at the next look: by then the engine has answered it on disk. Killed in between, the supervisor's
+successor reads it again, and the engine knows the id. Files rather than a socket, because the run directory is what a person
+and a supervisor on another machine of the cluster share.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sentinel.client.atomic_file import write_atomically
+from sentinel.client.overrides import Overrides as Checked
+from sentinel.client.overrides import OverridesError
+from sentinel.client.strict_json import dumps, loads
+from sentinel.model import wishes as w
+from sentinel.model.attempts import Overrides, SampleRange
+from sentinel.model.readings import Reading, WishReading
+from sentinel.telemetry.source import Sight, describe_os_error
+
+INBOX = "inbox"
+FILES_PER_POLL = 32
+BYTES_MAX = 64 * 1024
+_NAME = re.compile(r"\d{20}-[0-9a-f]{12}\.json")
+_WORDS: dict[type[w.Wish], str] = {
+    w.Pause: "pause", w.Resume: "resume", w.Hold: "hold", w.RollBack: "rollback", w.LeaveOut: "skip", w.Change: "set",
+    w.Approve: "approve", w.Deny: "deny", w.Acknowledge: "ack",
+}  # fmt: skip
+SETTABLE = (
+    "lr_scale", "clip_norm", "weight_decay", "betas", "eps", "loss_scale", "data_seed", "reset_optimizer", "precision",
+    "checkpoint_interval",
+)  # fmt: skip
+
+
+class Unreadable(ValueError):
+    """A file of the inbox that holds no wish; the message says why."""
+
+
+def post(run_dir: Path, by: str, wish: w.Wish, wall_ns: int) -> str:
+    """Ask; returns the wish's id. `wall_ns` orders wishes for a supervisor that reads several. Raises OSError."""
+    number = uuid.uuid4().hex[:12]
+    place = run_dir / INBOX / f"{wall_ns:020d}-{number}.json"
+    write_atomically(place, dumps({"v": 1, "id": number, "by": by, **_to_json(wish)}).encode() + b"\n")
+    return number
+
+
+def withdraw(run_dir: Path, number: str) -> bool:
+    """Take back what was not answered; False when there is nothing left to take back."""
+    for path in (run_dir / INBOX).glob(f"*-{number}.json"):
+        path.unlink(missing_ok=True)
+        return True
+    return False
+
+
+class Inbox:
+    """A `Source` of wishes. A file that is no wish is said once and removed: it would never become one."""
+
+    def __init__(self, run_dir: Path, sight: Sight | None = None) -> None:
+        self._folder = run_dir / INBOX
+        self._sight = sight if sight is not None else Sight("inbox")
+        self._told: list[str] = []
+
+    @property
+    def has_more(self) -> bool:
+        return False
+
+    def poll(self, now_s: float) -> list[Reading]:
+        """New wishes in the order they were asked, a bounded batch."""
+        del now_s
+        out: list[Reading] = []
+        try:
+            for name in self._told:
+                (self._folder / name).unlink(missing_ok=True)
+            self._told.clear()
+            names = sorted(name for name in os.listdir(self._folder) if _NAME.fullmatch(name))
+        except FileNotFoundError:
+            return []  # nobody has ever asked
+        except OSError as error:
+            return [*self._sight.lost(describe_os_error(error, self._folder))]
+        for name in names[:FILES_PER_POLL]:
+            self._told.append(name)
+            try:
+                out.append(self._read(self._folder / name))
+            except (OSError, ValueError) as error:
+                out += [*self._sight.regained(), *self._sight.remark(f"{self._folder / name}: is no wish: {error}")]
+        return out
+
+    def _read(self, path: Path) -> WishReading:
+        with path.open("rb") as file:
+            raw = loads(file.read(BYTES_MAX))
+        if not isinstance(raw, dict) or not all(isinstance(raw.get(key), str) for key in ("id", "by", "ask")):
+            raise Unreadable("it has no id, by and ask")
+        return WishReading(raw["id"], raw["by"], _from_json(raw))
+
+
+def _to_json(wish: w.Wish) -> dict[str, Any]:
+    said: dict[str, Any] = {"ask": _WORDS[type(wish)]}
+    match wish:
+        case w.RollBack():
+            said |= {"to_step": wish.to_step, "skip": _pairs(wish.settings.skip), "settings": _settings(wish.settings, wish.keys)}
+        case w.LeaveOut():
+            said |= {"skip": _pairs((wish.samples,))}
+        case w.Change():
+            said |= {"settings": _settings(wish.settings, wish.keys), "until_steps": wish.until_steps}
+        case w.Approve() | w.Deny() | w.Acknowledge():
+            said |= {"incident": wish.incident}
+        case w.Pause() | w.Resume() | w.Hold():
+            pass
+    return said
+
+
+def _from_json(raw: Mapping[str, Any]) -> w.Wish:
+    match raw["ask"]:
+        case "pause":
+            return w.Pause()
+        case "resume":
+            return w.Resume()
+        case "hold":
+            return w.Hold()
+        case "rollback":
+            settings, keys = _read_settings(raw.get("settings"))
+            return w.RollBack(_whole(raw, "to_step"), replace(settings, skip=_ranges(raw.get("skip"))), keys)
+        case "skip":
+            ranges = _ranges(raw.get("skip"))
+            if len(ranges) != 1:
+                raise Unreadable("skip: is not one range of samples")
+            return w.LeaveOut(ranges[0])
+        case "set":
+            settings, keys = _read_settings(raw.get("settings"))
+            until = None if raw.get("until_steps") is None else _whole(raw, "until_steps")
+            return w.Change(settings, keys, until)
+        case "approve":
+            return w.Approve(_whole(raw, "incident"))
+        case "deny":
+            return w.Deny(_whole(raw, "incident"))
+        case "ack":
+            return w.Acknowledge(_whole(raw, "incident"))
+        case word:
+            raise Unreadable(f"ask: {word!r} is not one of {', '.join(_WORDS.values())}")
+
+
+def _settings(overrides: Overrides, keys: tuple[str, ...]) -> dict[str, Any]:
+    return {key: getattr(overrides, key) for key in keys}
+
+
+def _read_settings(raw: object) -> tuple[Overrides, tuple[str, ...]]:
+    """Checked by the same rules as the trainer's own file, so that nothing is granted that a trainer could not read."""
+    if not isinstance(raw, dict) or not set(raw) <= set(SETTABLE):
+        raise Unreadable(f"settings: is not an object of {', '.join(SETTABLE)}")
+    try:
+        checked = Checked.from_json(raw, "settings")
+    except OverridesError as error:
+        raise Unreadable(str(error)) from None
+    changes: dict[str, Any] = {key: getattr(checked, key) for key in raw}
+    return replace(Overrides(), **changes), tuple(raw)
+
+
+def _pairs(ranges: tuple[SampleRange, ...]) -> list[list[int]]:
+    return [[r.start, r.end] for r in ranges]
+
+
+def _ranges(raw: object) -> tuple[SampleRange, ...]:
+    pairs = raw if isinstance(raw, list) else []
+    if not all(isinstance(p, list) and len(p) == 2 and all(type(x) is int for x in p) and 0 <= p[0] < p[1] for p in pairs):
+        raise Unreadable("skip: is not a list of half-open ranges [[start, end], …]")
+    return tuple(SampleRange(a, b) for a, b in pairs)
+
+
+def _whole(raw: Mapping[str, Any], key: str) -> int:
+    value = raw.get(key)
+    if type(value) is not int or value < 0:
+        raise Unreadable(f"{key}: {value!r} is not a whole number")
+    return value

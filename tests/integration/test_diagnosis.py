@@ -1,0 +1,36 @@
+"""A bit flips in one rank's weights: the real trainer repeats the stretch, the records differ, the rank is named."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from tests.integration.supervised import Supervised
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def write_policy(place: Path) -> Path:
+    """The demo policy with a diagnosis as the first rung of `non_finite`."""
+    head, playbooks = (ROOT / "policies" / "demo.yaml").read_text(encoding="utf-8").split("\n  playbooks:\n")
+    rung = "      - {rollback: {before_onset: 4 steps}, diagnose: true}\n"
+    changed = re.sub(r"(?m)^    non_finite:.*\n", lambda found: found[0] + rung, playbooks)
+    path = place / "policy.yaml"
+    path.write_text(f"{head}\n  playbooks:\n{changed}", encoding="utf-8")
+    return path
+
+
+def test_a_flipped_bit_is_hardware_and_the_rank_is_named(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "trainer"]
+    options = ["--preset", "micro", "--steps", "60", "--checkpoint-every", "10", "--fault", "bit_flip@step=35:rank=1"]
+    run = Supervised(tmp_path / "run", [*words, *options], policy=str(write_policy(tmp_path))).start()
+    assert run.wait() == 0, run.log
+    (incident,) = run.incidents()
+    assert (incident["kind"], incident["state"], incident["onset_step"]) == ("non_finite", "recovered", 35)
+    assert incident["diagnosis"]["cause"] == "hardware"
+    assert incident["diagnosis"]["ranks"] == [1]
+    assert incident["blamed_rank"] == 1
+    assert incident["pages"], "a person is told of the hardware, though the run goes on"
+    assert [remedy["outcome"] for remedy in incident["remedies"]] == ["worked"]
+    assert sorted(run.surviving()) == list(range(1, 61))

@@ -1,0 +1,60 @@
+"""A person at a live run: real supervisor, real trainer process, the real commands."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.integration.supervised import Supervised, double, wait_for
+
+
+def asked(run: Supervised, *words: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "sentinel", *words, str(run.run_dir)], capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, (done.stdout + done.stderr).strip()
+
+
+def test_a_person_changes_holds_resumes_and_rolls_back_a_live_run(tmp_path: Path) -> None:
+    run = Supervised(tmp_path / "run", double(1200, 0.01)).start()
+    wait_for("thirty steps", lambda: run.last_step(1) > 30)
+    assert asked(run, "set", "lr=0.5x") == (0, "asked of the trainer: lr_scale 0.5")
+    wait_for("the slower rate", lambda: any(line.get("lr") == 0.5 for line in run.lines(1)))
+
+    code, words = asked(run, "skip", "12800-12832")
+    assert code == 0
+    assert "will be left out" in words
+
+    assert asked(run, "rollback", "--to", "25")[0] == 0
+    wait_for("the second attempt", lambda: run.last_step(2) > 30)
+    start = run.lines(2)[0]
+    assert (start["resume_step"], start["effective"]["lr_scale"]) == (25, 0.5), "what a person set holds after a relaunch"
+
+    assert asked(run, "hold")[0] == 0
+    wait_for("the hold", lambda: run.status()["state"] == "held")
+    code, words = asked(run, "set", "lr=configured")
+    assert code == 1
+    assert "no attempt lives" in words
+    held_at = run.last_step(2)
+    assert asked(run, "resume")[0] == 0
+    wait_for("the third attempt", lambda: run.last_step(3) > held_at)
+    assert run.lines(3)[0]["resume_step"] == held_at, "nothing was lost: a checkpoint was written first"
+
+    assert asked(run, "pause")[0] == 0
+    assert run.status()["state"] == "paused"
+    assert asked(run, "ack", "1")[0] == 1
+    assert asked(run, "resume")[0] == 0
+    assert asked(run, "set", "lr=configured")[0] == 0
+    assert run.wait() == 0, run.log
+    steps = run.surviving()
+    assert sorted(steps) == list(range(1, 1201))
+    assert steps[1200]["lr"] == 1.0
+    trained = [r for line in steps.values() for r in line["samples"]]
+    assert not any(a < 12832 and b > 12800 for a, b in trained)
+    assert not run.incidents()
+    assert not list((tmp_path / "run" / "inbox").iterdir())
+
+    code, words = asked(run, "pause")
+    assert code == 2
+    assert "nobody supervises this run" in words

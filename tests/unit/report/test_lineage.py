@@ -1,0 +1,55 @@
+"""The tree of attempts: whose checkpoint each came from, and which steps the present weights stand on."""
+
+from __future__ import annotations
+
+import pytest
+
+from sentinel.model import wishes as w
+from sentinel.report.lineage import Branch, lineage_text, trace
+from tests.builders import Bench
+
+
+def traced(bench: Bench) -> dict[int, Branch]:
+    return {branch.attempt: branch for branch in trace(bench.facts)}
+
+
+def test_a_line_of_restarts_keeps_what_lies_below_each_resume() -> None:
+    bench = Bench().launched().steps(1, 60).checkpoint(50).exits(signal=9).launched().steps(51, 80).checkpoint(75)
+    first, second = traced(bench).values()
+    assert (first.parent, first.resumed_step, first.last_step, first.survives_to) == (None, 0, 60, 50)
+    assert (second.parent, second.resumed_step, second.first_step, second.survives_to) == (1, 50, 51, 75)
+    assert first.outcome == "crashed"
+
+
+def test_a_branch_that_was_gone_back_behind_is_abandoned_whole() -> None:
+    bench = Bench().launched().steps(1, 60).checkpoint(25).checkpoint(50).exits(signal=9).launched().steps(51, 80).checkpoint(75)
+    bench.asks(w.RollBack(30))
+    bench.launched().steps(26, 40)
+    found = traced(bench)
+    assert [found[n].survives_to for n in (1, 2, 3)] == [25, None, 26]
+    assert (found[3].parent, found[3].resumed_step) == (1, 25)
+
+
+def test_the_maker_of_a_checkpoint_is_the_one_whose_file_lay_there_at_the_launch() -> None:
+    bench = Bench().launched().steps(1, 60).checkpoint(25).checkpoint(50)
+    bench.asks(w.RollBack(25))
+    bench.launched().steps(26, 60).checkpoint(50).exits(signal=9).launched()
+    assert traced(bench)[3].parent == 2, "attempt 1's checkpoint of step 50 was moved aside"
+
+
+@pytest.mark.parametrize(
+    "words", ["o   1  from scratch: steps 1..60; those after 25 abandoned", "x   2  from step 50 of attempt 1"]
+)
+def test_the_tree_says_what_survives(words: str) -> None:
+    bench = Bench().launched().steps(1, 60).checkpoint(25).checkpoint(50).exits(signal=9).launched().steps(51, 80)
+    bench.asks(w.RollBack(30))
+    bench.launched().steps(26, 40)
+    documents = [{name: getattr(branch, name) for name in Branch.__slots__} for branch in trace(bench.facts)]
+    text = lineage_text(documents, 40)
+    assert words in text
+    assert "o   3  from step 25 of attempt 1: steps 26..40\n" in text
+    assert text.endswith("has not ended")
+
+
+def test_nothing_launched_says_so() -> None:
+    assert lineage_text([]) == "no attempt was launched yet"

@@ -1,0 +1,95 @@
+"""What is posted is read as it was meant, once; what is no wish is said and removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sentinel.model import wishes as w
+from sentinel.model.attempts import Overrides, SampleRange
+from sentinel.model.readings import SourceReading, WishReading
+from sentinel.telemetry.inbox import Inbox, post, withdraw
+
+WISHES: list[w.Wish] = [
+    w.Pause(),
+    w.Resume(),
+    w.Hold(),
+    w.RollBack(0),
+    w.RollBack(120, Overrides(lr_scale=0.5, precision="bf16", skip=(SampleRange(3, 9),)), ("lr_scale", "precision")),
+    w.LeaveOut(SampleRange(51200, 53760)),
+    w.Change(Overrides(clip_norm=0.3, betas=(0.9, 0.95)), ("clip_norm", "betas"), 2000),
+    w.Change(Overrides(), ("lr_scale",)),
+    w.Approve(3),
+    w.Deny(3),
+    w.Acknowledge(12),
+]
+
+
+def read(inbox: Inbox) -> list[WishReading]:
+    return [reading for reading in inbox.poll(0.0) if isinstance(reading, WishReading)]
+
+
+@pytest.mark.parametrize("wish", WISHES, ids=lambda wish: type(wish).__name__)
+def test_a_wish_is_read_as_it_was_meant(tmp_path: Path, wish: w.Wish) -> None:
+    number = post(tmp_path, "ada@desk", wish, 1)
+    assert read(Inbox(tmp_path)) == [WishReading(number, "ada@desk", wish)]
+
+
+def test_wishes_come_in_the_order_they_were_asked_and_once(tmp_path: Path) -> None:
+    numbers = [post(tmp_path, "ada", w.Approve(n), n) for n in (5, 1, 3)]
+    inbox = Inbox(tmp_path)
+    assert [reading.id for reading in read(inbox)] == [numbers[1], numbers[2], numbers[0]]
+    assert len(list((tmp_path / "inbox").iterdir())) == 3, "not removed before they were answered on disk"
+    assert read(inbox) == []
+    assert list((tmp_path / "inbox").iterdir()) == []
+
+
+def test_a_supervisor_killed_before_it_removed_the_file_leaves_it_to_the_next(tmp_path: Path) -> None:
+    number = post(tmp_path, "ada", w.Hold(), 1)
+    assert [r.id for r in read(Inbox(tmp_path))] == [r.id for r in read(Inbox(tmp_path))] == [number]
+
+
+def test_a_wish_can_be_taken_back_until_it_was_read(tmp_path: Path) -> None:
+    number = post(tmp_path, "ada", w.Hold(), 1)
+    assert withdraw(tmp_path, number)
+    assert read(Inbox(tmp_path)) == []
+    assert not withdraw(tmp_path, number)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"id": "a", "by": "b", "ask": "explode"}',
+        '{"id": "a", "by": "b", "ask": "rollback"}',
+        '{"id": "a", "by": "b", "ask": "rollback", "to_step": -1}',
+        '{"id": "a", "by": "b", "ask": "rollback", "to_step": true}',
+        '{"id": "a", "by": "b", "ask": "skip", "skip": [[5, 5]]}',
+        '{"id": "a", "by": "b", "ask": "skip", "skip": [[1, 2], [3, 4]]}',
+        '{"id": "a", "by": "b", "ask": "set", "settings": {"lr_scale": -1}}',
+        '{"id": "a", "by": "b", "ask": "set", "settings": {"seed": 1}}',
+        '{"id": "a", "by": "b", "ask": "approve", "incident": "1"}',
+        "[" * 100_000,
+    ],
+)
+def test_what_is_no_wish_is_said_and_removed(tmp_path: Path, text: str) -> None:
+    (tmp_path / "inbox").mkdir()
+    (tmp_path / "inbox" / f"{1:020d}-0123456789ab.json").write_text(text)
+    inbox = Inbox(tmp_path)
+    (*_, said) = inbox.poll(0.0)
+    assert isinstance(said, SourceReading)
+    assert "is no wish" in said.reason
+    assert inbox.poll(0.0) == []
+    assert list((tmp_path / "inbox").iterdir()) == []
+
+
+def test_other_files_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "inbox").mkdir()
+    (tmp_path / "inbox" / ".half-written.tmp").write_text("{")
+    (tmp_path / "inbox" / "notes.txt").write_text("mine")
+    inbox = Inbox(tmp_path)
+    assert inbox.poll(0.0) == inbox.poll(1.0) == []
+    assert len(list((tmp_path / "inbox").iterdir())) == 2
