@@ -46,8 +46,8 @@ POISON_STEPS_MIN = 4  # shorter, and the level of the loss never shows it
 REFERENCE_STEPS = 600
 ASIDE_MAX = 10_000
 
-FAULT_KINDS = ("bad_data", "kill", "hang", "nan_grad", "crash")
-_FAULT = re.compile(r"(bad_data@sample=\d+-\d+|(kill|hang|nan_grad|crash)@step=\d+)(:always|:[a-z_]+=[^:\s]+)*")
+FAULT_KINDS = ("bad_data", "kill", "hang", "nan_grad", "bit_flip", "crash", "slow")
+_FAULT = re.compile(r"(bad_data@sample=\d+-\d+|(kill|hang|nan_grad|bit_flip|crash|slow)@step=\d+)(:always|:[a-z_]+=[^:\s]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def check_options(options: DemoOptions) -> None:
     for fault in options.faults or ():
         if not _FAULT.fullmatch(fault):
             raise UsageError(
-                f"--fault {fault}: is no fault; write bad_data@sample=A-B, or one of kill, hang, nan_grad, crash "
+                f"--fault {fault}: is no fault; write bad_data@sample=A-B, or one of kill, hang, nan_grad, bit_flip, crash, slow "
                 "as in kill@step=300:rank=1"
             )
 

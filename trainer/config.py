@@ -148,8 +148,8 @@ def _build_parser() -> argparse.ArgumentParser:
         prog="python -m trainer",
         description="Pretrain a byte-level GPT on this machine's Python standard library, under FSDP2. Start one process per "
         "rank with torchrun, or a single process plainly. With SENTINEL_RUN_DIR and SENTINEL_ATTEMPT it obeys the run directory.",
-        epilog="Faults: bad_data@sample=A-B  kill@step=N:rank=R  hang@step=N:rank=R  nan_grad@step=N  crash@step=N. A step fault "
-        "strikes once per run; with :always from that step on, in every attempt. "
+        epilog="Faults: bad_data@sample=A-B  kill@step=N:rank=R  hang@step=N:rank=R  nan_grad@step=N  crash@step=N  "
+        "slow@step=N:rank=R,for=S. A step fault strikes once per run; with :always from that step on, in every attempt. "
         "Exit codes: 0 finished, 3 configuration, 4 data, 5 non-finite, 6 stopped on request, else a crash.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
         allow_abbrev=False,

@@ -4,6 +4,7 @@
     bad_data@sample=A-B:share=0.3 only this share of their bytes, spread evenly: a milder poison
     kill@step=300:rank=1          SIGKILL to itself                    hang@step=450:rank=1     SIGSTOP to itself
     bit_flip@step=90:rank=1       a bit of one parameter of that rank's shard flips, once
+    slow@step=90:rank=1,for=0.5:always   the rank takes half a second more for its data, from that step on
     nan_grad@step=90              one gradient element becomes NaN     crash@step=120           raises
     …:always                      from that step on, in every attempt
 
@@ -17,13 +18,14 @@ import math
 import os
 import re
 import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.client import dumps, write_atomically
 from trainer.exits import ConfigError
 
-STEP_KINDS = ("kill", "hang", "nan_grad", "bit_flip", "crash")
+STEP_KINDS = ("kill", "hang", "nan_grad", "bit_flip", "crash", "slow")
 KINDS = ("bad_data", *STEP_KINDS)
 
 
@@ -42,6 +44,7 @@ class Fault:
     rank: int = 0
     always: bool = False
     share: float = 1.0
+    slow_s: float = 0.0
 
     @property
     def slug(self) -> str:
@@ -64,10 +67,10 @@ def parse_fault(text: str) -> Fault:
         raise _wrong(text, f"{kind} needs a place, not {where!r}", f"{kind}@{wanted}")
     always = "always" in tail
     options = _options(text, [part for part in tail if part != "always"])
-    known = "share" if kind == "bad_data" else "rank"
-    unknown = sorted(set(options) - {known})
+    known = {"bad_data": ("share",), "slow": ("rank", "for")}.get(kind, ("rank",))
+    unknown = sorted(set(options) - set(known))
     if unknown:
-        example = ":rank=R" if known == "rank" else ":share=0.5"
+        example = ":share=0.5" if "share" in known else ":rank=R,for=0.5" if "for" in known else ":rank=R"
         raise _wrong(text, f"{kind} takes no {unknown[0]!r}", f"{kind}@{wanted}{example}")
     if kind == "bad_data":
         if always:
@@ -76,7 +79,8 @@ def parse_fault(text: str) -> Fault:
     step = _number(text, "step", value)
     if step < 1:
         raise _wrong(text, f"step={value} comes before the first step", "1 or above")
-    return Fault(text, kind, step=step, rank=_number(text, "rank", options.get("rank", "0")), always=always)
+    slow_s = _seconds(text, options.get("for", "1")) if kind == "slow" else 0.0
+    return Fault(text, kind, step=step, rank=_number(text, "rank", options.get("rank", "0")), always=always, slow_s=slow_s)
 
 
 def due_faults(faults: tuple[Fault, ...], step: int, rank: int, run_dir: Path) -> list[Fault]:
@@ -90,11 +94,13 @@ def due_faults(faults: tuple[Fault, ...], step: int, rank: int, run_dir: Path) -
 
 
 def strike(fault: Fault, step: int) -> None:
-    """Kill, stop or crash this process. nan_grad and bit_flip do nothing here: theirs is done to tensors."""
+    """Kill, stop, crash or delay this process. nan_grad and bit_flip do nothing here: theirs is done to tensors."""
     if fault.kind == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif fault.kind == "hang":
         os.kill(os.getpid(), signal.SIGSTOP)
+    elif fault.kind == "slow":
+        time.sleep(fault.slow_s)
     elif fault.kind == "crash":
         raise InjectedCrash(f"--fault {fault.text}: crash at step {step}")
 
@@ -133,6 +139,16 @@ def _share(text: str, value: str) -> float:
     if not 0.0 < share <= 1.0:
         raise _wrong(text, f"share={value!r} is no share", "a number above 0 and at most 1, for example share=0.5")
     return share
+
+
+def _seconds(text: str, value: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = math.nan
+    if not 0.0 < seconds <= 3600.0:
+        raise _wrong(text, f"for={value!r} is no time to be slow for", "seconds above 0 and at most 3600, for example for=0.5")
+    return seconds
 
 
 def _number(text: str, key: str, value: str) -> int:

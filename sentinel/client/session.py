@@ -51,6 +51,9 @@ class Session:
         self._host = socket.gethostname()
         self.last_step = 0  # of the latest heartbeat
         self._last_beat: tuple[str, float] = ("", 0.0)
+        self._loads_since: tuple[int, float] | None = None  # the step whose data phase this rank is in, and since when
+        self._tells_busy = False
+        self._busy: tuple[int, float] | None = None  # a step done, and the seconds of own work in it
         self._metrics: int | None = None
         self._seen_file: tuple[int, int, int] | None = None
         self._seen_id = spec.overrides.id
@@ -84,17 +87,34 @@ class Session:
     def heartbeat(self, step: int, phase: str) -> None:
         """Say what this rank is doing. Call it from the main thread, as often as convenient: it limits itself.
 
-        A beat that cannot be written is left out: a disk that is full for a second must not end a run.
+        A beat that cannot be written is left out: a disk that is full for a second must not end a run. Beats tell how long
+        this rank took for its data in the newest step, unless `busy` tells more.
         """
         now_s = time.monotonic()
         self.last_step = step
+        self._watch_loading(step, phase, now_s)
         if self._last_beat[0] == phase and now_s - self._last_beat[1] < HEARTBEAT_GAP_S:
             return
         assert phase in PHASES, f"{phase!r} is no phase; use one of {PHASES}"
         self._last_beat = (phase, now_s)
         beat = {"step": step, "phase": phase, "time_s": time.time(), "pid": os.getpid(), "host": self._host}
+        if self._busy is not None:
+            beat |= {"busy_step": self._busy[0], "busy_s": round(self._busy[1], 6)}
         with contextlib.suppress(OSError):
             write_atomically(self.heartbeat_path, dumps(beat).encode(), durable=False)
+
+    def busy(self, step: int, seconds: float) -> None:
+        """What this rank did on its own in a step, before it met the others: loading, and whatever else it can measure
+        (forward and backward where the first collective comes after them). Peers are compared by it, so all ranks
+        must measure alike. The next heartbeat carries it, in place of the time from `data` to the phase after it."""
+        self._busy, self._tells_busy = (step, seconds), True
+
+    def _watch_loading(self, step: int, phase: str, now_s: float) -> None:
+        since, self._loads_since = self._loads_since, None
+        if phase == "data":
+            self._loads_since = since if since is not None and since[0] == step else (step, now_s)
+        elif since is not None and since[0] == step and not self._tells_busy:
+            self._busy = (step, now_s - since[1])
 
     # -- the stream ----------------------------------------------------------------------------------------------------
 

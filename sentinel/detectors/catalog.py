@@ -15,11 +15,13 @@ from sentinel.detectors.crash import Ended, Ending, judge_exit
 from sentinel.detectors.hang import Hang
 from sentinel.detectors.hold import Hold
 from sentinel.detectors.non_finite import NonFinite
+from sentinel.detectors.own_pace import OwnPace
 from sentinel.detectors.slow import Slow
 from sentinel.detectors.spike import Spike
+from sentinel.detectors.stream_gap import judge_stream_gap
 from sentinel.model.attempts import ExitReport, SampleRange
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
-from sentinel.model.readings import Heartbeat, LogTail, Receipt, StepReading, TrainerNote
+from sentinel.model.readings import CheckpointReading, Heartbeat, LogTail, Receipt, StepReading, TrainerNote
 from sentinel.streams.baseline import MAD_TO_SIGMA, Level
 from sentinel.streams.pace import Pace
 from sentinel.streams.series import Series
@@ -28,7 +30,8 @@ SLOW_PHASES = ("init", "compile", "eval", "checkpoint")
 BAND_ROWS = 5
 TAILS_KEPT = 64
 BAND_SIGMAS = 3.0
-DEFAULT_SEVERITY: dict[Kind, Severity] = {Kind.SPIKE: "warning", Kind.DRIFT: "warning", Kind.TOO_GOOD: "warning"}
+WARNED: tuple[Kind, ...] = (Kind.SPIKE, Kind.DRIFT, Kind.TOO_GOOD, Kind.STRAGGLER, Kind.SLOWDOWN, Kind.STALE_CHECKPOINT)
+DEFAULT_SEVERITY: dict[Kind, Severity] = dict.fromkeys(WARNED, "warning")
 
 
 class Senses:
@@ -46,6 +49,9 @@ class Senses:
         self._slow = Slow(settings, severity)
         self._grace_steps = settings.grace_steps
         self._hang = Hang(settings.hang, holds.get(Kind.HANG, Hold()), severity(Kind.HANG))
+        self._own_pace = OwnPace(settings, severity)
+        self._line_s = float("-inf")
+        self._stream_gap: str | None = None
         self._attempt: int | None = None
         self._world_size: int | None = None
         self._now_s = float("-inf")
@@ -58,6 +64,8 @@ class Senses:
         self._attempt = attempt
         self._tails.clear()
         self._cut(0)
+        self._line_s = self._clock(now_s)
+        self._stream_gap = None
         self._hang.begin(attempt, self._clock(now_s))
 
     def receipt(self, receipt: Receipt, now_s: float) -> None:
@@ -82,6 +90,8 @@ class Senses:
         changed = overrides.get("lr_scale") not in (None, 1, 1.0) or overrides.get("clip_norm") is not None
         self._spike.seed(history, settings_changed=changed)
         self._slow.seed(history, receipt.resume_step)
+        self._own_pace.receipt(receipt, history)
+        self._line_s = self._clock(now_s)
         self._hang.progress(self._clock(now_s))
 
     def step(self, reading: StepReading, now_s: float) -> tuple[Finding, ...]:
@@ -94,9 +104,13 @@ class Senses:
         now_s = self._clock(now_s)
         self._pace.add(reading.step, reading.time_s)
         self._hang.progress(now_s, step_done=True)
+        self._line_s = now_s
         found = self._non_finite.step(reading, now_s)
         spikes = self._spike.step(reading, covered, now_s)
         slow = self._slow.step(reading, now_s, spiking=self._spike.is_firing)
+        paced = self._own_pace.step(reading, now_s)
+        if paced is not None:
+            slow.append(paced)
         return (*found, *spikes, *slow) if found or spikes or slow else ()
 
     def heartbeat(self, beat: Heartbeat, now_s: float) -> None:
@@ -104,7 +118,9 @@ class Senses:
             return
         if beat.phase in SLOW_PHASES:
             self._pace.interrupt()
-        self._hang.beat(beat.rank, beat.step, beat.phase, self._clock(now_s))
+        now_s = self._clock(now_s)
+        self._hang.beat(beat.rank, beat.step, beat.phase, now_s)
+        self._own_pace.heartbeat(beat, now_s)
 
     def note(self, note: TrainerNote, now_s: float) -> None:
         """An event line is progress; overrides applied live cut the level, as a receipt with overrides does."""
@@ -112,7 +128,13 @@ class Senses:
             return
         if note.event == "override_applied":
             self._spike.cut_level()
+        self._own_pace.note(note, self._clock(now_s))
         self._hang.progress(self._clock(now_s))
+
+    def checkpoint(self, reading: CheckpointReading, now_s: float) -> None:
+        """A committed checkpoint was seen; those of other attempts are the past that was resumed from."""
+        if reading.attempt in (0, self._attempt):
+            self._own_pace.checkpoint(reading, self._clock(now_s))
 
     def log_tail(self, tail: LogTail) -> None:
         """The end of a log, told just before the exit it may explain."""
@@ -122,11 +144,20 @@ class Senses:
     def end_attempt(self) -> None:
         """The attempt's processes are gone: silence is natural from here on."""
         self._hang.end()
+        self._stream_gap = None
 
-    def tick(self, now_s: float) -> tuple[Finding, ...]:
-        """Time passed: is it hanging? At most one finding per silent episode."""
-        finding = self._hang.tick(self._clock(now_s), self.newest_step, self.step_time_s, self._series.interval_steps)
-        return () if finding is None else (finding,)
+    def tick(self, now_s: float, *, sees_checkpoints: bool = True) -> tuple[Finding, ...]:
+        """Time passed: is it hanging, does one rank lag, are checkpoints missing? At most one finding of each per episode."""
+        now_s, newest, step_time_s = self._clock(now_s), self.newest_step, self.step_time_s
+        hanging = self._hang.tick(now_s, newest, step_time_s, self._series.interval_steps)
+        if not self._hang.is_alive:
+            return ()
+        quiet_s, limit_s = now_s - self._line_s, self._hang.longest_silence_s
+        steps_per_line = self._series.interval_steps
+        self._stream_gap = judge_stream_gap(self._hang.furthest_step, newest, steps_per_line, quiet_s, limit_s)
+        ranks = self._hang.ranks_expected
+        paced = self._own_pace.tick(now_s, newest, ranks, step_time_s, sees_checkpoints=sees_checkpoints)
+        return (hanging, *paced) if hanging is not None else (*paced,)
 
     def exit(
         self, report: ExitReport, *, finished: bool, stop_requested: bool, now_s: float, has_trained: bool = False
@@ -183,9 +214,19 @@ class Senses:
         top = pre.median + max(ratio * abs(pre.median), BAND_SIGMAS * MAD_TO_SIGMA * pre.mad)
         return Verdict.BREACHED if values[len(values) // 2] > top else Verdict.HEALTHY
 
+    @property
+    def stream_gap(self) -> str | None:
+        """Why the stream says nothing although ranks go on; None while it speaks."""
+        return self._stream_gap
+
     def verdicts(self) -> Mapping[Kind, tuple[Verdict, str]]:
-        """Every detector's verdict and reason, for status."""
-        return {d.kind: d.verdict() for d in (self._non_finite, self._spike, self._hang, *self._slow.all)}
+        """Every detector's verdict and reason, for status. What lives by the stream is unknown while that is quiet."""
+        by_stream = (self._non_finite, self._spike, *self._slow.all)
+        if self._stream_gap is not None:
+            unseen = {d.kind: (Verdict.UNKNOWN, f"the stream is quiet: {self._stream_gap}") for d in by_stream}
+        else:
+            unseen = {d.kind: d.verdict() for d in by_stream}
+        return unseen | {d.kind: d.verdict() for d in (self._hang, *self._own_pace.all)}
 
     def _cut(self, resume_step: int, quiet_until: int = 0) -> None:
         attempt = self._attempt or 0
@@ -194,6 +235,7 @@ class Senses:
         self._non_finite.begin(attempt)
         self._spike.begin(attempt, quiet_until=quiet_until)
         self._slow.begin(attempt, quiet_until)
+        self._own_pace.begin(attempt, resume_step, quiet_until)
 
     def _clock(self, now_s: float) -> float:
         """Session time that never runs backwards, whatever the caller's clock does."""

@@ -40,6 +40,8 @@ from sentinel.model.readings import (
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
 
+STREAM = "step lines"  # a source that telemetry cannot judge: the file can be read, and nothing comes
+
 
 class Engine:
     """Holds one run. `handle` is the only door; `restore` folds a journal before the first event."""
@@ -105,6 +107,7 @@ class Engine:
             case EndReading():
                 live.end(event)
             case CheckpointReading():
+                senses.checkpoint(event, now_s)
                 attempts.on_checkpoint(draft, event)
             case LauncherReading():
                 attempts.on_view(draft, event.view)
@@ -177,15 +180,27 @@ class Engine:
     def _tick(self, draft: Draft) -> None:
         blind = draft.state.blind
         cannot_see = "heartbeats" in blind or ("metrics" in blind and not self._live.has_beats)
-        for finding in () if cannot_see else self.senses.tick(draft.now_s):  # a blind supervisor sees no silence
+        sees_checkpoints = "checkpoints" not in blind
+        found = () if cannot_see else self.senses.tick(draft.now_s, sees_checkpoints=sees_checkpoints)
+        for finding in found:  # a blind supervisor sees no silence
             if (draft.state.stop_by or draft.state.hold_by) and finding.kind is Kind.HANG:
                 self._hung_while_stopping(draft, finding)
             else:
                 ladder.consider(draft, finding)
+        self._tell_of_stream_gap(draft)
         for finding in live_changes.judge_unanswered(draft):
             ladder.consider(draft, finding)
         operator.press_on(draft)
         stopping.press_on(draft)
+
+    def _tell_of_stream_gap(self, draft: Draft) -> None:
+        """No step lines under ranks that go on: not a hang, but what is judged from the stream is not seen. Where the stream
+        cannot be read at all, that was said already."""
+        gap, blind = self.senses.stream_gap, draft.state.blind
+        if gap is not None and not {STREAM, "metrics", "heartbeats"} & blind.keys():
+            draft.record(f.SourceChanged(STREAM, False, gap))
+        elif gap is None and STREAM in blind:
+            draft.record(f.SourceChanged(STREAM, True, "no rank is ahead of the stream"))
 
     def _hung_while_stopping(self, draft: Draft, finding: Finding) -> None:
         attempt = draft.attempt

@@ -12,7 +12,7 @@ from sentinel.engine.diagnosing import ask_for_comparison, is_diagnosing
 from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import give_up, is_last_resort, page
 from sentinel.engine.live_changes import write_live
-from sentinel.engine.opening import open_incident
+from sentinel.engine.opening import STANDING_KINDS, open_incident, told_before
 from sentinel.model import facts as f
 from sentinel.model.actions import StartAttempt
 from sentinel.model.attempts import Overrides, ResumePoint
@@ -35,7 +35,11 @@ def consider(draft: Draft, finding: Finding) -> None:
         return draft.dismiss(finding, "severity info: recorded, no incident")
     if isinstance(match, NoMatch):
         return draft.dismiss(finding, match.reason)
-    drop_live_plan(draft, finding.reason)
+    told = told_before(draft, finding)
+    if told is not None:
+        return draft.dismiss(finding, f"incident {told.id} told of it before this supervisor came")
+    if finding.kind not in STANDING_KINDS:
+        drop_live_plan(draft, finding.reason)
     if draft.state.plan is not None or draft.state.giving_up or draft.state.ended:
         return draft.dismiss(finding, "a recovery is already under way")
     owner = owner_of(draft, finding)

@@ -10,6 +10,8 @@ from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
 from sentinel.model.incidents import Band, Incident, SampleAnchor
 
 SLOW_KINDS = frozenset({Kind.DIVERGENCE, Kind.DRIFT, Kind.TOO_GOOD})
+STANDING_KINDS = frozenset({Kind.STRAGGLER, Kind.SLOWDOWN, Kind.STALE_CHECKPOINT})  # they tell, and overtake no repair
+FOUND_AGAIN_S = 3600.0  # after a supervisor began
 
 
 def open_incident(draft: Draft, finding: Finding, alert: str, playbook: str | None) -> Incident:
@@ -45,6 +47,16 @@ def open_incident(draft: Draft, finding: Finding, alert: str, playbook: str | No
 
 def _shown(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
+
+
+def told_before(draft: Draft, finding: Finding) -> Incident | None:
+    """What stands and does not break is found again by whoever reads its signs anew: said once for each attempt and rank."""
+    state = draft.state
+    if finding.kind not in STANDING_KINDS or draft.now_s - state.session_s > FOUND_AGAIN_S:
+        return None
+    whom = (finding.kind, finding.attempt, finding.blamed_rank)
+    before = (i for i in reversed(state.incidents) if i.detected_s < state.session_s)
+    return next((i for i in before if (i.kind, i.attempt, i.blamed_rank) == whom), None)
 
 
 def _visible_s(draft: Draft, finding: Finding) -> float:

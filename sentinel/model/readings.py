@@ -33,7 +33,8 @@ class Receipt:
 
     `history` is the end of the surviving lineage before `resume_step` (oldest first, bounded), which telemetry reads
     from the parents' streams so that a relaunched run is judged against its own past and not against nothing. `cursor` is the
-    next sample index, None where the trainer does not say.
+    next sample index, None where the trainer does not say. `history_world_size` is that of every attempt the history comes
+    from, None where they differ or do not say.
     """
 
     attempt: int
@@ -45,6 +46,7 @@ class Receipt:
     effective: Mapping[str, Any]
     history: tuple[StepReading, ...] = ()
     cursor: int | None = None
+    history_world_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +71,18 @@ class EndReading:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A rank's heartbeat file changed; only changes are reported, so the reading's arrival is the beat."""
+    """A rank's heartbeat file changed; only changes are reported, so the reading's arrival is the beat.
+
+    `busy_s`: seconds of its own work before it met its peers in step `busy_step`, the newest it has done; None where not told.
+    """
 
     attempt: int
     rank: int
     step: int
     phase: Phase
     time_s: float
+    busy_s: float | None = None
+    busy_step: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ _DETECTOR_OF: dict[FindingKind, str] = {
     "non_finite": "non_finite", "spike": "spike", "hang": "hang", "crash": "crash", "broken_job": "crash",
     "loss_scale_collapse": "loss_scale", "divergence": "divergence", "drift": "drift", "too_good": "too_good",
     "plateau": "plateau", "generalisation": "generalisation", "precursor": "precursor",
+    "slowdown": "slowdown", "straggler": "straggler", "stale_checkpoint": "stale_checkpoint",
 }  # fmt: skip
 _ONLY_TELLS: frozenset[FindingKind] = frozenset({"plateau", "generalisation", "precursor"})  # info, with or without a rule
 _ALWAYS: frozenset[FindingKind] = frozenset({"override_mismatch"})

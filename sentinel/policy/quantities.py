@@ -156,6 +156,14 @@ def parse_widening(value: object) -> float:
     return factor
 
 
+def parse_multiple(value: object) -> float:
+    """A factor above one against what is usual for the run: `1.5x`."""
+    factor = parse_factor(value)
+    if factor <= 1:
+        raise Malformed(f"{show(value)} is no more than usual: every healthy run would be found", "write at least '1.2x'")
+    return factor
+
+
 def parse_step_times(value: object) -> float:
     """`3x step_time`: multiples of the run's own learned step time, at least one."""
     remedy = "write it as '3x step_time'"

@@ -13,6 +13,7 @@ from sentinel.policy.schema_fields import (
     Fraction,
     MetricName,
     Model,
+    Multiple,
     Phase,
     Positive,
     Seconds,
@@ -27,6 +28,9 @@ from sentinel.policy.schema_slow_detectors import (
     LossScaleSettings,
     PlateauSettings,
     PrecursorSettings,
+    SlowdownSettings,
+    StaleCheckpointSettings,
+    StragglerSettings,
     TooGoodSettings,
 )
 
@@ -83,6 +87,8 @@ class HangSettings(Model):
     """Never call a shorter silence a hang."""
     phases: Phases = written(PHASE_LIMITS)
     """Longest silence in a phase that is not a step."""
+    standstill: Multiple = written("10x")
+    """Times such a limit that heartbeats may change without a step: a livelock is a hang, too."""
 
 
 class CrashSettings(Model):
@@ -125,5 +131,8 @@ class Detectors(Model):
     plateau: Annotated[PlateauSettings, BeforeValidator(_switch)] = _switched("the loss has stopped falling")
     generalisation: Annotated[GeneralisationSettings, BeforeValidator(_switch)] = _switched("validation loss rises alone")
     precursor: Annotated[PrecursorSettings, BeforeValidator(_switch)] = _switched("what often goes before a spike")
+    slowdown: Annotated[SlowdownSettings, BeforeValidator(_switch)] = _switched("steps take longer than they did")
+    straggler: Annotated[StragglerSettings, BeforeValidator(_switch)] = _switched("one rank keeps the others waiting")
+    stale_checkpoint: Annotated[StaleCheckpointSettings, BeforeValidator(_switch)] = _switched("training is not being saved")
     grace_steps: Steps = written("50 steps", alias="grace")
     """Steps after a resume in which a bump is usual: only a tall one is an alarm. Never for values that are no number."""

@@ -39,6 +39,7 @@ Steps = Annotated[int, PlainValidator(q.parse_positive_steps), _text(q.STEPS_PAT
 HoldFor = Annotated[q.Hold, PlainValidator(q.parse_hold), _text(q.HOLD_PATTERN, "2 steps", "30s")]
 Factor = Annotated[float, PlainValidator(q.parse_factor), _text(q.FACTOR_PATTERN, "0.5x")]
 Widening = Annotated[float, PlainValidator(q.parse_widening), _text(q.FACTOR_PATTERN, "2x")]
+Multiple = Annotated[float, PlainValidator(q.parse_multiple), _text(q.FACTOR_PATTERN, "1.5x")]
 StepTimes = Annotated[float, PlainValidator(q.parse_step_times), _text(q.STEP_TIMES_PATTERN, "3x step_time")]
 RateOf = Annotated[q.Rate, PlainValidator(q.parse_rate), _text(q.RATE_PATTERN, "12 per 24h")]
 Range = Annotated[tuple[float, float], PlainValidator(q.parse_range), _text(q.RANGE_PATTERN, "5s..5m")]

@@ -1,4 +1,4 @@
-"""Settings of the slow numeric detectors: what is judged over tens to thousands of steps."""
+"""Settings of the detectors that judge slowly: numbers over tens to thousands of steps, and the run's own pace."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sentinel.policy.schema_fields import Count, Flag, Fraction, MetricName, Model, Positive, Steps, written
+from sentinel.policy.schema_fields import Count, Flag, Fraction, MetricName, Model, Multiple, Positive, Seconds, Steps, written
 
 
 class LossScaleSettings(Model):
@@ -100,3 +100,44 @@ class PrecursorSettings(Model):
     """The streams watched, each on its own."""
     jump: Positive = 2.0
     """Times its level of the last 100 samples."""
+
+
+class SlowdownSettings(Model):
+    """Steps take longer than the run's own best pace."""
+
+    enabled: Flag = True
+    """Whether this detector runs."""
+    factor: Multiple = written("1.5x")
+    """Times the best pace this run has kept."""
+    lasting_steps: Steps = written("50 steps", alias="lasting")
+    """For so many steps …"""
+    lasting_s: Seconds = written("10m", alias="at_least")
+    """… and so long."""
+    min_history_steps: Steps = written("200 steps", alias="min_history")
+    """Steps seen before it judges at all."""
+
+
+class StragglerSettings(Model):
+    """One rank is slower at its own work than its peers, and all wait for it."""
+
+    enabled: Flag = True
+    """Whether this detector runs."""
+    factor: Multiple = written("1.5x")
+    """Times the work of the typical rank …"""
+    share: Fraction = 0.1
+    """… and more than it by this share of a step."""
+    lasting_steps: Steps = written("50 steps", alias="lasting")
+    """For so many steps …"""
+    lasting_s: Seconds = written("5m", alias="at_least")
+    """… and so long."""
+
+
+class StaleCheckpointSettings(Model):
+    """Training goes on and is not being saved."""
+
+    enabled: Flag = True
+    """Whether this detector runs."""
+    intervals: Multiple = written("2.5x", alias="after")
+    """Times the run's own interval between checkpoints, in steps and in seconds."""
+    max_age_s: Seconds | None = Field(default=None, alias="max_age", validate_default=False)
+    """And never older than this, whatever the rhythm; left out: no such limit."""

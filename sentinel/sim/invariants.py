@@ -127,8 +127,9 @@ class Inspector:
                     self._open.pop(number, None)
                 if to is IncidentState.EXHAUSTED and self.state.incident(number).playbook:
                     self._page_due[number] = self.world.now_s + self._policy.spec.paging.deadline_s
-            case f.PlanAdopted() if (spared := find_spared(fact, self.state, self._policy, self.world.store)) is not None:
-                raise InvariantBroken("never from scratch for nothing", f"the checkpoint of step {spared.step} is whole")
+            case f.PlanAdopted() if self.state.next_attempt not in self.by_person:
+                if (spared := find_spared(fact, self.state, self._policy, self.world.store)) is not None:
+                    raise InvariantBroken("never from scratch for nothing", f"the checkpoint of step {spared.step} is whole")
             case f.WishAnswered(granted=True, wish=w.RollBack() | w.LeaveOut() | w.Resume()):
                 self.by_person.add(self.state.next_attempt)
             case f.AttemptLaunched(attempt=attempt, resume=resume):

@@ -115,7 +115,9 @@ class SimTelemetry:
                 if str(self._damaged).rstrip("0") == "1":
                     out += self._sights["metrics"].remark(f"{self._damaged} damaged line(s) left out")
             elif isinstance(line, Receipt):
-                out.append(replace(line, history=self._history(trainer)))
+                history = self._history(trainer)
+                ranks = trainer.shape.ranks if history else None
+                out.append(replace(line, history=history, history_world_size=ranks))
             else:
                 out.append(line)
         self._at_line = end

@@ -67,4 +67,7 @@ def _parse_beat(content: bytes, attempt: int, rank: int) -> Heartbeat:
     phase = fields.get("phase")
     if step < 0 or not isinstance(phase, str):
         raise ValueError("a heartbeat needs a step and a phase")
-    return Heartbeat(attempt, rank, step, PHASES.get(phase, UNKNOWN_PHASE), real_number(fields.get("time_s")))
+    busy_s = real_number(fields.get("busy_s"), -1.0)
+    busy_step = whole_number(fields.get("busy_step"), -1)
+    busy = (busy_s, busy_step) if busy_s >= 0.0 and busy_step >= 0 else (None, 0)
+    return Heartbeat(attempt, rank, step, PHASES.get(phase, UNKNOWN_PHASE), real_number(fields.get("time_s")), *busy)

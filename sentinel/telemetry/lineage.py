@@ -11,7 +11,7 @@ missing or damaged makes the history shorter and nothing worse.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sentinel.model.readings import Receipt, StepReading
@@ -60,6 +60,14 @@ def read_own(run_dir: Path, attempt: int, last_step: int, limit: int) -> tuple[i
             break
     return start, tuple(reversed(found))
 
+def read_world_size(run_dir: Path, attempts: Iterable[int]) -> int | None:
+    """How many ranks these attempts had, by their receipts; None where they differ, or one does not say."""
+    sizes = set()
+    for attempt in attempts:
+        receipt = _read_receipt(run_dir, attempt)
+        sizes.add(None if receipt is None else receipt.world_size)
+    return sizes.pop() if len(sizes) == 1 else None
+
 
 def _find_parent(run_dir: Path, child: int, bound: int) -> int | None:
     """The attempt whose checkpoint at step `bound` the child resumed from; None when no stream can be it."""
@@ -84,16 +92,21 @@ def _attempt_of_checkpoint(run_dir: Path, step: int) -> int | None:
 
 def _resume_step_of(run_dir: Path, attempt: int) -> int:
     """Where the attempt really began: its receipt's word, else what its spec asked for, else the beginning."""
-    try:
-        with open(_stream_path(run_dir, attempt), "rb") as file:
-            first = file.readline(LINE_BYTES_MAX)
-        receipt = parse_line(first, attempt)
-        if isinstance(receipt, Receipt):
-            return receipt.resume_step
-    except (OSError, ValueError):
-        pass
+    receipt = _read_receipt(run_dir, attempt)
+    if receipt is not None:
+        return receipt.resume_step
     resume = _read_object(run_dir / "attempts" / f"{attempt:04d}" / "spec.json").get("resume")
     return whole_number(resume.get("step"), 0) if isinstance(resume, dict) else 0
+
+
+def _read_receipt(run_dir: Path, attempt: int) -> Receipt | None:
+    """The first line of the attempt's stream, if it is a receipt."""
+    try:
+        with open(_stream_path(run_dir, attempt), "rb") as file:
+            first = parse_line(file.readline(LINE_BYTES_MAX), attempt)
+    except (OSError, ValueError):
+        return None
+    return first if isinstance(first, Receipt) else None
 
 
 def _newest_step(path: Path) -> int:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sentinel.model.readings import EndReading, Reading, Receipt, StepReading, TrainerNote
-from sentinel.telemetry.lineage import HISTORY_LIMIT, read_history
+from sentinel.telemetry.lineage import HISTORY_LIMIT, read_history, read_world_size
 from sentinel.telemetry.source import Sight, describe_os_error
 from sentinel.telemetry.stream_lines import StreamReading, parse_line
 from sentinel.telemetry.tailed_file import TailedFile
@@ -93,7 +93,8 @@ class MetricsStream:
         if isinstance(reading, Receipt):
             self._last_step = reading.resume_step
             history = read_history(self._run_dir, self.attempt, reading.resume_step, HISTORY_LIMIT)
-            return replace(reading, history=history)
+            ranks = read_world_size(self._run_dir, {row.attempt for row in history})
+            return replace(reading, history=history, history_world_size=ranks)
         if isinstance(reading, (TrainerNote, EndReading)) and reading.step == 0:
             return replace(reading, step=self._last_step)
         return reading

@@ -1,10 +1,12 @@
 """A conforming trainer in one process and no torch: PROTOCOL.md through `sentinel.client`, a step in a few milliseconds.
 
     python double_trainer.py STEPS STEP_S [--bad A-B] [--kill N] [--hang N] [--crash N] [--oom N]
-                             [--exit CODE] [--die] [--missing]
+                             [--exit CODE] [--die] [--missing] [--ranks N] [--slow RANK] [--unsaved N]
 
 The loss is a pure function of the step and of the damage in the state, so two runs can be compared value by value. Training
 on a bad sample damages the state; the damage stands in the checkpoints. Faults strike once per run, recorded durably.
+`--ranks N` speaks for so many ranks, of which the slow one takes four step times for its data while the others wait in forward;
+after step `--unsaved N` nothing is saved any more.
 """
 
 from __future__ import annotations
@@ -68,6 +70,16 @@ def save(session: Session, state: dict[str, float], step: int) -> None:
     session.event("checkpoint_committed", step=step, path=f"checkpoints/step-{step:08d}", seconds=0.001)
 
 
+def load(ranks: list[Session], step: int, slow: int | None, slow_s: float, tick: threading.Event) -> None:
+    """Every rank loads its data; the slow one is still at it when the others have gone on to meet it."""
+    for rank in ranks:
+        rank.heartbeat(step, "data")
+    for rank in sorted(ranks, key=lambda rank: rank.rank == slow):
+        if rank.rank == slow:
+            tick.wait(slow_s)
+        rank.heartbeat(step, "forward")
+
+
 def strikes(session: Session, name: str) -> bool:
     """Whether a fault that strikes once may strike now; recorded before it does."""
     path = session.run_dir / f"struck-{name}"
@@ -82,8 +94,9 @@ def main() -> int:
     parser.add_argument("steps", type=int)
     parser.add_argument("step_s", type=float)
     parser.add_argument("--bad")
-    for name in ("kill", "hang", "crash", "exit", "oom"):
+    for name in ("kill", "hang", "crash", "exit", "oom", "slow", "unsaved"):
         parser.add_argument(f"--{name}", type=int)
+    parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--die", action="store_true")
     parser.add_argument("--missing", action="store_true", help="import a module that is not installed, before anything else")
     options = parser.parse_args()
@@ -108,12 +121,13 @@ def main() -> int:
     skip = [(a, b) for a, b, *_ in session.spec.overrides.skip]
     lr = session.spec.overrides.lr_scale or 1.0
     session.start(
-        resume_step=int(state["step"]), resume_digest=resume.digest if resume else None, world_size=1, params=1,
+        resume_step=int(state["step"]), resume_digest=resume.digest if resume else None, world_size=options.ranks, params=1,
         tokens_per_step=BATCH, effective={"lr": lr, "lr_scale": lr, "clip_norm": session.spec.overrides.clip_norm or 1.0},
     )  # fmt: skip
     tick = threading.Event()
+    ranks = [session, *(Session(session.run_dir, session.spec, rank) for rank in range(1, options.ranks))]
     for step in range(int(state["step"]) + 1, options.steps + 1):
-        session.heartbeat(step, "data")
+        load(ranks, step, options.slow, 4 * options.step_s, tick)
         if step == options.kill and strikes(session, f"kill-{step}"):
             os.kill(os.getpid(), signal.SIGKILL)
         if step == options.hang and strikes(session, f"hang-{step}"):
@@ -127,7 +141,8 @@ def main() -> int:
         poisoned = any(a < bad[1] and bad[0] < b for a, b in ranges)
         damage = state["damage"] + (0.4 if poisoned else 0.0)
         loss = 2.0 + 2.0 * math.exp(-step / 50) + 0.05 * noise(step) + damage + (3.0 if poisoned else 0.0)
-        session.heartbeat(step, "optimizer")
+        for rank in ranks:
+            rank.heartbeat(step, "optimizer")
         tick.wait(options.step_s)
         state = {"step": step, "cursor": cursor, "damage": damage}
         session.step(step, samples=ranges, loss=loss, grad_norm=1.0 + 0.1 * noise(-step) + damage, lr=lr)
@@ -140,6 +155,7 @@ def main() -> int:
         if asked_to_stop.is_set():
             stop = "stop_after_checkpoint"
         is_due = step % SAVE_EVERY == 0 or step == options.steps or stop == "stop_after_checkpoint"
+        is_due = is_due and (options.unsaved is None or step <= options.unsaved)
         if is_due and not (session.run_dir / "checkpoints" / f"step-{step:08d}").exists():
             save(session, state, step)
         if stop in ("stop_after_checkpoint", "stop_now"):

@@ -121,7 +121,7 @@ def test_the_forms_of_faults_are_the_trainers() -> None:
     assert set(demo.FAULT_KINDS) == set(faults.KINDS)
     assert demo.PRECISIONS == PRECISIONS
     poisons = ("bad_data@sample=6400-6800", "bad_data@sample=64-80:share=0.3")
-    for text in (*poisons, "kill@step=300:rank=1", "hang@step=5", "crash@step=9:always"):
+    for text in (*poisons, "kill@step=300:rank=1", "hang@step=5", "crash@step=9:always", "slow@step=9:rank=1,for=0.5:always"):
         parse_fault(text)
         demo.check_options(DemoOptions(Path("x"), faults=(text,)))
 

@@ -76,6 +76,31 @@ def test_only_rank_zero_writes_the_stream(tmp_path):
     assert not session.metrics_path.exists()
 
 
+def beaten(session):
+    return json.loads(session.heartbeat_path.read_text())
+
+
+def test_a_heartbeat_tells_how_long_the_data_took(session, monkeypatch):
+    now = iter((10.0, 10.1, 10.5, 11.0, 12.0))
+    monkeypatch.setattr(session_module.time, "monotonic", lambda: next(now))
+    session.heartbeat(1, "data")
+    assert "busy_s" not in beaten(session)
+    session.heartbeat(1, "data")
+    session.heartbeat(1, "forward")
+    assert (beaten(session)["busy_step"], beaten(session)["busy_s"]) == (1, 0.5)
+    session.heartbeat(2, "data")
+    session.heartbeat(3, "forward")  # another step: nobody knows when its data began
+    assert (beaten(session)["busy_step"], beaten(session)["busy_s"]) == (1, 0.5)
+
+
+def test_a_trainer_that_measures_its_own_work_has_the_last_word(session):
+    session.busy(1, 2.5)
+    for step in (1, 2):
+        session.heartbeat(step, "data")
+        session.heartbeat(step, "forward")
+    assert (beaten(session)["busy_step"], beaten(session)["busy_s"]) == (1, 2.5)
+
+
 def test_every_line_is_one_write(session, monkeypatch):
     written = []
     real = os.write

@@ -47,6 +47,7 @@ class HangConfig:
             "idle": 600.0,
         }
     )
+    standstill: float = 10.0
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,31 @@ class PrecursorConfig:
 
 
 @dataclass(frozen=True)
+class SlowdownConfig:
+    enabled: bool = True
+    factor: float = 1.5
+    lasting_steps: int = 50
+    lasting_s: float = 30.0
+    min_history_steps: int = 100
+
+
+@dataclass(frozen=True)
+class StragglerConfig:
+    enabled: bool = True
+    factor: float = 1.5
+    share: float = 0.1
+    lasting_steps: int = 20
+    lasting_s: float = 10.0
+
+
+@dataclass(frozen=True)
+class StaleCheckpointConfig:
+    enabled: bool = True
+    intervals: float = 2.5
+    max_age_s: float | None = None
+
+
+@dataclass(frozen=True)
 class Config:
     non_finite: NonFiniteConfig = NonFiniteConfig()
     spike: SpikeConfig = SpikeConfig()
@@ -117,6 +143,9 @@ class Config:
     plateau: PlateauConfig = PlateauConfig()
     generalisation: GeneralisationConfig = GeneralisationConfig()
     precursor: PrecursorConfig = PrecursorConfig()
+    slowdown: SlowdownConfig = SlowdownConfig()
+    straggler: StragglerConfig = StragglerConfig()
+    stale_checkpoint: StaleCheckpointConfig = StaleCheckpointConfig()
     grace_steps: int = 50
 
 

@@ -35,7 +35,10 @@ SMALL: dict[str, Any] = {
     "kind": "RemediationPolicy",
     "metadata": {"name": "small"},
     "spec": {
-        "detectors": {"loss_scale": "off", "divergence": "off", "drift": "off", "too_good": "off"},
+        "detectors": {
+            "loss_scale": "off", "divergence": "off", "drift": "off", "too_good": "off", "slowdown": "off", "straggler": "off",
+            "stale_checkpoint": "off",
+        },
         "rules": [
             {"alert": "Spike", "on": "spike", "playbook": "numeric"},
             {"alert": "NonFinite", "on": "non_finite", "playbook": "numeric"},

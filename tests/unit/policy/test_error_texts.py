@@ -62,6 +62,22 @@ x.yaml:6:13: spec.detectors.spike.z: '8' is not a number
   remedy: write a plain number, without quotes or unit""",
         ),
         (
+            "spike: {z: 8}", "slowdown: {factor: 0.9x}",
+            """\
+x.yaml:6:16: spec.detectors.slowdown.factor: '0.9x' is no more than usual: every healthy run would be found
+      slowdown: {factor: 0.9x}
+                 ^
+  remedy: write at least '1.2x'""",
+        ),
+        (
+            "spike: {z: 8}", "stale_checkpoint: {max_age: 6}",
+            """\
+x.yaml:6:24: spec.detectors.stale_checkpoint.max_age: 6 has no unit; a duration was expected
+      stale_checkpoint: {max_age: 6}
+                         ^
+  remedy: write it as '30s', '5m' or '2h'""",
+        ),
+        (
             "severity: warning", "severity: warn",
             """\
 x.yaml:11:14: spec.rules[0].labels.severity: 'warn' is not known here

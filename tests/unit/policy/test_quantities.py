@@ -62,6 +62,7 @@ def test_reads(parse, text, value):
         (q.parse_hold, "2 stepz", "'2 stepz' is not a number of steps or a duration", "write it as '2 steps' or '30s'"),
         (q.parse_factor, 0.5, "0.5 has no unit; a factor was expected", "write it as '0.5x' or '2x'"),
         (q.parse_factor, "0x", "'0x' is not a factor above zero", "write it as '0.5x' or '2x'"),
+        (q.parse_multiple, "1x", "'1x' is no more than usual: every healthy run would be found", "write at least '1.2x'"),
         (q.parse_widening, "1x", "'1x' reaches no further than the rung before", "write a factor above one, such as '2x'"),
         (q.parse_step_times, "3x", "'3x' is not a multiple of the step time", "write it as '3x step_time'"),
         (q.parse_rate, "12 per day", "'12 per day' is not a count per period", "write it as '12 per 24h'"),

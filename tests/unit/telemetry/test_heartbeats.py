@@ -68,3 +68,17 @@ def test_a_folder_that_cannot_be_listed_is_blindness_said_once(world, beats) -> 
     assert beats.poll(2.0) == []
     folder.unlink()
     assert beats.poll(3.0) == [SourceReading("heartbeats", True, "it can be read")]
+
+
+def test_how_long_a_rank_was_busy_is_read_where_it_is_told(world, beats) -> None:
+    world.beat(1, 0, beat(5) | {"busy_s": 0.25, "busy_step": 4})
+    world.beat(1, 1, beat(5))
+    assert [(reading.busy_s, reading.busy_step) for reading in beats.poll(1.0)] == [(0.25, 4), (None, 0)]
+
+
+@pytest.mark.parametrize(
+    "odd", [{"busy_s": -1, "busy_step": 4}, {"busy_s": "x", "busy_step": 4}, {"busy_s": 1}, {"busy_step": 1}]
+)
+def test_a_busy_time_that_is_none_is_left_out_and_the_beat_is_not(world, beats, odd) -> None:
+    world.beat(1, 0, beat(5) | odd)
+    assert beats.poll(1.0) == [Heartbeat(1, 0, 5, "forward", 1.0)]

@@ -1,7 +1,7 @@
 import json
 
 from sentinel.telemetry import lineage
-from sentinel.telemetry.lineage import read_history
+from sentinel.telemetry.lineage import read_history, read_world_size
 
 
 def pairs(readings):
@@ -119,3 +119,15 @@ def test_manifests_that_point_in_a_circle_end(world) -> None:
         world.steps(attempt, 6, 8)
     world.checkpoint(5, attempt=29)
     assert pairs(read_history(world.run_dir, 29, 8)) == [(28, 6), (28, 7), (28, 8)]
+
+
+def test_the_world_size_of_a_past_is_known_where_all_of_it_agrees(world) -> None:
+    for attempt, size in ((1, 8), (2, 8), (3, 4)):
+        world.start(attempt)
+        path = world.attempt(attempt) / "metrics.jsonl"
+        first, *rest = path.read_text().splitlines(keepends=True)
+        path.write_text(json.dumps(json.loads(first) | {"world_size": size}) + "\n" + "".join(rest))
+    assert read_world_size(world.run_dir, (1, 2)) == 8
+    assert read_world_size(world.run_dir, (2, 3)) is None
+    assert read_world_size(world.run_dir, (1, 7)) is None
+    assert read_world_size(world.run_dir, ()) is None

@@ -3,6 +3,7 @@ import signal
 
 import pytest
 
+from trainer import faults
 from trainer.exits import ConfigError
 from trainer.faults import InjectedCrash, due_faults, parse_fault, strike
 
@@ -14,6 +15,8 @@ def test_the_forms_of_the_command_line():
     assert (kill.kind, kill.step, kill.rank, kill.always) == ("kill", 300, 1, False)
     assert parse_fault("nan_grad@step=9").rank == 0
     assert parse_fault("crash@step=9:rank=2:always").always
+    slow = parse_fault("slow@step=90:rank=1,for=0.5:always")
+    assert (slow.kind, slow.rank, slow.slow_s, slow.always) == ("slow", 1, 0.5, True)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +36,10 @@ def test_the_forms_of_the_command_line():
         ("bad_data@sample=5-9:share=0", "is no share"),
         ("bad_data@sample=5-9:share=many", "is no share"),
         ("bad_data@sample=5-9:always", "anyway"),
+        ("slow@step=3:for=never", "for='never' is no time"),
+        ("slow@step=3:for=0", "for='0' is no time"),
+        ("slow@step=3:share=1", "slow takes no 'share'"),
+        ("kill@step=3:for=1", "kill takes no 'for'"),
         ("", "unknown kind ''"),
     ],
 )
@@ -76,3 +83,10 @@ def test_strikes_are_the_real_thing(monkeypatch):
     assert sent == [signal.SIGKILL, signal.SIGSTOP]
     with pytest.raises(InjectedCrash, match="crash@step=1"):
         strike(parse_fault("crash@step=1"), 1)
+
+
+def test_a_slow_rank_waits_for_as_long_as_it_is_told(monkeypatch):
+    slept = []
+    monkeypatch.setattr(faults.time, "sleep", slept.append)
+    strike(parse_fault("slow@step=3:for=0.5"), 3)
+    assert slept == [0.5]

@@ -1,0 +1,150 @@
+"""stale_checkpoint: training goes on, and what it has learned is not being saved.
+
+Sees: no checkpoint committed for `intervals` times the run's own rhythm, counted in steps *and* in training seconds (a run that
+saves by the clock and gets faster, or by steps and gets slower, is not late); two saves begun, and gone past, with none
+of them committed; an age above the policy's `max_age_s`, if it gives one. The rhythm is what the trainer says
+(`checkpoint_interval` in what is in effect), else the median of the last gaps between commits. Does not see: whether a
+checkpoint can be read (it is verified before it is used), a run that stands still (hang), a rhythm it has never heard.
+
+Commits are event lines and directories with a manifest, whichever comes first. Age is counted over the stream's own times, of
+which one interval counts for an hour at most, so that a clock that jumps makes nothing old; a restarted supervisor reads the
+same. A checkpoint older than where the attempt resumed is none of its own: the age begins at the resume.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from sentinel.detectors.contract import StaleCheckpointSettings
+from sentinel.model.findings import Finding, Kind, Severity, Verdict
+from sentinel.model.readings import Phase, StepReading, TrainerNote
+
+GAPS_KEPT = 9
+GAPS_MIN = 3
+INTERVAL_S_MAX = 3600.0
+LOST_SAVES = 2
+BEGUN_KEPT = 8
+SETTING = "checkpoint_interval"
+
+
+class StaleCheckpoint:
+    kind = Kind.STALE_CHECKPOINT
+
+    def __init__(self, settings: StaleCheckpointSettings, severity: Severity) -> None:
+        self._settings = settings
+        self._severity = severity
+        self._gaps: deque[tuple[int, float]] = deque(maxlen=GAPS_KEPT)
+        self.begin(0)
+
+    def begin(self, attempt: int, resume_step: int = 0) -> None:
+        """The rhythm is the run's and stays; the age begins again."""
+        self._attempt = attempt
+        self._base = resume_step
+        self._step = resume_step
+        self._age_s = 0.0
+        self._last_time_s: float | None = None
+        self._began_s = 0.0  # supervisor time at which the newest commit was heard, or the first step of the attempt
+        self._begun: list[int] = []
+        self._saving: set[int] = set()
+        self._declared: int | None = None
+        self._fired = False
+        self._why = ""
+
+    def in_effect(self, effective: Mapping[str, Any]) -> None:
+        """What the trainer says is in effect, in its receipt or after a live change."""
+        value = effective.get(SETTING)
+        self._declared = value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+    def note(self, note: TrainerNote, now_s: float) -> None:
+        if note.event == "checkpoint_committed":
+            self.committed(note.step, now_s)
+        elif note.event in ("override_applied", "override_lapsed"):
+            effective = note.data.get("effective")
+            before = self._declared
+            if isinstance(effective, Mapping) and SETTING in effective:
+                self.in_effect(effective)
+            if self._declared != before:
+                self._gaps.clear()
+
+    def committed(self, step: int, now_s: float) -> None:
+        """A checkpoint of this step counts from now on."""
+        if step <= self._base:
+            return
+        gap = step - self._base
+        if 2 * abs(self._step - step) <= gap:  # heard in time: else its seconds would say when somebody looked
+            self._gaps.append((gap, self._age_s))
+        self._base, self._age_s, self._began_s = step, 0.0, now_s
+        self._begun = [begun for begun in self._begun if begun > step + 1]  # some trainers beat for the step to come
+        self._fired, self._why = False, ""
+
+    def beat(self, rank: int, step: int, phase: Phase) -> None:
+        """A rank that enters the checkpoint phase begins a save."""
+        if phase != "checkpoint":
+            self._saving.discard(rank)
+            return
+        if rank not in self._saving and step > self._base + 1 and not {step, step - 1} & {*self._begun}:
+            self._begun = [*self._begun, step][-BEGUN_KEPT:]
+        self._saving.add(rank)
+
+    def step(self, reading: StepReading, now_s: float) -> None:
+        step, last_s = reading.step, self._last_time_s
+        self._last_time_s = time_s = reading.time_s
+        if last_s is None:
+            self._began_s = max(self._began_s, now_s)
+        elif time_s > last_s and step > self._base:
+            self._age_s += min(time_s - last_s, INTERVAL_S_MAX)
+        if step > self._step:
+            self._step = step
+
+    def tick(self, *, can_see: bool) -> Finding | None:
+        """`can_see` is False while the checkpoints cannot be listed: what is not seen is not missing."""
+        if not self._settings.enabled or not can_see or self._step <= self._base:
+            return None
+        self._why = self._judge()
+        if not self._why or self._fired:
+            return None
+        self._fired = True
+        rhythm = self.rhythm
+        return Finding(
+            Kind.STALE_CHECKPOINT, self._severity, self._attempt, self._base, self._step, self._began_s, self._why,
+            metric="steps_since_checkpoint", value=float(self._step - self._base),
+            baseline=float(rhythm[0]) if rhythm is not None else None,
+        )  # fmt: skip
+
+    @property
+    def rhythm(self) -> tuple[int, float | None] | None:
+        """Steps, and seconds where known, between two checkpoints; None while neither told nor learned."""
+        gaps = sorted(gap for gap, _ in self._gaps)
+        seconds = sorted(age for _, age in self._gaps)
+        known_s = seconds[len(seconds) // 2] if len(seconds) >= GAPS_MIN else None
+        if self._declared is not None:
+            return self._declared, known_s
+        return (gaps[len(gaps) // 2], known_s) if len(gaps) >= GAPS_MIN else None
+
+    def _judge(self) -> str:
+        """Why it is stale; empty when it is not, or not known to be."""
+        since, rhythm, limit = self._step - self._base, self.rhythm, self._settings.intervals
+        where = f"since step {self._base}, {since} steps and {self._age_s:.0f} s of training ago"
+        lost = self._begun
+        if len(lost) >= LOST_SAVES and 2 * (self._step - lost[-1]) > lost[-1] - lost[-2]:
+            steps = ", ".join(map(str, lost))
+            return f"saves were begun at steps {steps} and never committed; the newest checkpoint is from step {self._base}"
+        late_s = rhythm is None or rhythm[1] is None or self._age_s > limit * rhythm[1]
+        if rhythm is not None and since > limit * rhythm[0] and late_s:
+            return f"no checkpoint committed {where}; one every {rhythm[0]} steps is this run's rhythm"
+        max_age_s = self._settings.max_age_s
+        if max_age_s is not None and self._age_s > max_age_s:
+            return f"no checkpoint committed {where}; the policy allows {max_age_s:.0f} s"
+        return ""
+
+    def verdict(self) -> tuple[Verdict, str]:
+        if not self._settings.enabled:
+            return Verdict.UNKNOWN, "switched off by policy"
+        if self._why:
+            return Verdict.BREACHED, self._why
+        if self.rhythm is None and self._settings.max_age_s is None:
+            heard = f"{len(self._gaps)} of {GAPS_MIN} commits"
+            return Verdict.UNKNOWN, f"the rhythm is not known yet ({heard}), and the policy has no max_age"
+        return Verdict.HEALTHY, f"newest checkpoint: step {self._base}, {self._step - self._base} steps ago"

@@ -1,0 +1,58 @@
+"""A real supervisor over a trainer that goes on badly: the slow rank is named, missing saves are told, nothing is relaunched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sentinel.policy_file import shipped_policy_path
+from tests.integration.supervised import Supervised, double
+from tests.integration.test_trainer_launch import SIZES, start_of
+
+
+@pytest.fixture
+def quick_policy(tmp_path: Path) -> str:
+    """The demo's policy, told within a second or two."""
+    text = shipped_policy_path("demo").read_text()
+    written = "straggler: {factor: 1.5x, share: 0.1, lasting: 10 steps, at_least: 1m}"
+    assert written in text
+    path = tmp_path / "quick.yaml"
+    path.write_text(text.replace(written, "straggler: {factor: 1.5x, share: 0.1, lasting: 10 steps, at_least: 1s}"))
+    return str(path)
+
+
+def told(run: Supervised) -> list[tuple[str, str, int | None]]:
+    return [(incident["kind"], incident["state"], incident["blamed_rank"]) for incident in run.incidents()]
+
+
+def test_the_slow_rank_of_four_is_named_and_training_goes_on(tmp_path: Path, quick_policy: str) -> None:
+    run = Supervised(tmp_path / "run", double(120, 0.02, ranks=4, slow=2), policy=quick_policy).start()
+    assert run.wait() == 0, run.log
+    assert told(run) == [("straggler", "exhausted", 2)]
+    assert "rank 2 is busy for" in json.dumps(run.incidents())
+    assert (run.attempts(), run.last_step(1)) == ([1], 120)
+
+
+def test_four_ranks_alike_are_nobody_s_business(tmp_path: Path, quick_policy: str) -> None:
+    run = Supervised(tmp_path / "run", double(120, 0.02, ranks=4), policy=quick_policy).start()
+    assert run.wait() == 0, run.log
+    assert told(run) == []
+
+
+def test_saves_that_stop_are_told_and_training_goes_on(tmp_path: Path) -> None:
+    run = Supervised(tmp_path / "run", double(200, 0.01, unsaved=100)).start()
+    assert run.wait() == 0, run.log
+    assert told(run) == [("stale_checkpoint", "exhausted", None)]
+    assert "one every 25 steps is this run's rhythm" in json.dumps(run.incidents())
+    assert (run.attempts(), run.last_step(1)) == ([1], 200)
+
+
+def test_the_bundled_trainer_names_its_slow_rank(tmp_path: Path, quick_policy: str) -> None:
+    fault = "slow@step=5:rank=1,for=0.1:always"
+    command = [*start_of(2), *SIZES, "--steps", "60", "--checkpoint-every", "20", "--fault", fault]
+    run = Supervised(tmp_path / "run", command, policy=quick_policy).start()
+    assert run.wait() == 0, run.log
+    assert told(run) == [("straggler", "exhausted", 1)]
+    assert (run.attempts(), run.last_step(1)) == ([1], 60)
