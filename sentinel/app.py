@@ -47,6 +47,7 @@ from sentinel.pages import terminal
 from sentinel.policy.schema import Policy
 from sentinel.policy_file import load_policy, policy_digest, shipped_policy_path
 from sentinel.report.summary import write_report
+from sentinel.telemetry.hardware import open_hardware
 from sentinel.telemetry.records import compare_attempts
 from sentinel.telemetry.run_telemetry import RunTelemetry
 from sentinel.telemetry.wake import Wake
@@ -77,8 +78,7 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
     run_dir = request.run_dir.absolute()
     known = find_run_file(run_dir)
     capabilities = declared_capabilities(known, request.without)
-    acts = not (request.stop_at_once or request.observe_only)
-    policy = load_policy(policy_path, frozenset(capabilities) if acts else None)
+    policy = load_policy(policy_path, None if request.stop_at_once or request.observe_only else frozenset(capabilities))
     run_file = replace(_describe(run_dir, known, request, policy, policy_path), capabilities=capabilities)
     if not request.stop_at_once:
         check_command(run_file.command, run_file.cwd)
@@ -114,10 +114,11 @@ def _watch(
         wake = Wake(run_dir)
         wishes.wake(wake.event)
         launcher = LocalLauncher(run_dir)
-        telemetry = RunTelemetry(run_dir, launcher)
+        hardware = open_hardware(policy.spec.detectors.gpu_fault, run_dir)
+        telemetry = RunTelemetry(run_dir, launcher, hardware)
         runner = ThreadRunner(build_handlers(run_dir, launcher, session.lease, run_file), wake.event)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
-        with closing(wake), last_act(runner.close):
+        with closing(wake), closing(hardware), last_act(runner.close):
             daemon.start(clock.now_s(), _started(session, run_file, policy, request))
             outage.begin()
             if request.stop_at_once:

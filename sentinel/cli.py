@@ -180,6 +180,23 @@ def watch(
     raise typer.Exit(replay_command(Request(tuple(paths), policy, format, as_json, None, True)))
 
 
+@app.command()
+def hardware(
+    policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
+    as_json: Json = False,
+) -> None:
+    """What the GPUs and the kernel log of this machine tell now, or why nothing can be seen.
+
+    Exit codes: 0 GPUs are seen and none asks for anything, 1 something is wrong with one, 2 usage or policy error, 3 no GPU can
+    be seen (the sentence says why).
+    """
+    from sentinel.hardware import hardware_text, look_at_hardware
+
+    document, code = look_at_hardware(policy)
+    print(_dump(document) if as_json else hardware_text(document))
+    raise typer.Exit(code)
+
+
 @policy_app.command("check")
 def policy_check(
     file: Annotated[str, typer.Argument(help="A policy file, or the name of a shipped one.", metavar="FILE")],

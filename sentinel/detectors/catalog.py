@@ -9,29 +9,45 @@ Nothing here is decided by the wall: `now_s` is the supervisor's session time an
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 
+from sentinel.detectors.bands import back_since, judge_newest, top_of_band
 from sentinel.detectors.contract import DetectorSettings
-from sentinel.detectors.crash import Ended, Ending, judge_exit
-from sentinel.detectors.hang import Hang
+from sentinel.detectors.crash import Ended, Ending, Failed, judge_exit
+from sentinel.detectors.gpu_fault import GpuFault
 from sentinel.detectors.hold import Hold
+from sentinel.detectors.liveness import Liveness
 from sentinel.detectors.non_finite import NonFinite
-from sentinel.detectors.own_pace import OwnPace
+from sentinel.detectors.onset import KEPT, Dated, date_onset
 from sentinel.detectors.slow import Slow
 from sentinel.detectors.spike import Spike
-from sentinel.detectors.stream_gap import judge_stream_gap
+from sentinel.detectors.standing import Standing, View, judge_standing, needs_of
 from sentinel.model.attempts import ExitReport, SampleRange
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
-from sentinel.model.readings import CheckpointReading, Heartbeat, LogTail, Receipt, StepReading, TrainerNote
-from sentinel.streams.baseline import MAD_TO_SIGMA, Level
+from sentinel.model.readings import (
+    CheckpointReading,
+    HardwareReading,
+    Heartbeat,
+    LogTail,
+    Receipt,
+    SourceReading,
+    StepReading,
+    TrainerNote,
+)
+from sentinel.streams.baseline import Level
 from sentinel.streams.pace import Pace
+from sentinel.streams.rate_jumps import RateJumps
 from sentinel.streams.series import Series
 
 SLOW_PHASES = ("init", "compile", "eval", "checkpoint")
-BAND_ROWS = 5
 TAILS_KEPT = 64
-BAND_SIGMAS = 3.0
-WARNED: tuple[Kind, ...] = (Kind.SPIKE, Kind.DRIFT, Kind.TOO_GOOD, Kind.STRAGGLER, Kind.SLOWDOWN, Kind.STALE_CHECKPOINT)
+HARDWARE_SOURCES = ("nvml", "kernel_log")
+WARNED: tuple[Kind, ...] = (
+    Kind.SPIKE, Kind.DRIFT, Kind.TOO_GOOD, Kind.STRAGGLER, Kind.SLOWDOWN, Kind.STALE_CHECKPOINT, Kind.HARDWARE_WARNING,
+)  # fmt: skip
 DEFAULT_SEVERITY: dict[Kind, Severity] = dict.fromkeys(WARNED, "warning")
+NOT_BLIND: Mapping[str, str] = MappingProxyType({})
 
 
 class Senses:
@@ -42,16 +58,18 @@ class Senses:
             return severities.get(kind, DEFAULT_SEVERITY.get(kind, "critical"))
 
         self._severity = severity
-        self._series = Series(dict.fromkeys((*settings.spike.metrics, "loss", "grad_norm", "val_loss")))
+        self._series = Series(dict.fromkeys((*settings.spike.metrics, *settings.drift.metrics, *KEPT)))
         self._pace = Pace()
+        self._rate = RateJumps()
         self._non_finite = NonFinite(settings.non_finite, severity(Kind.NON_FINITE))
         self._spike = Spike(settings.spike, holds.get(Kind.SPIKE, Hold()), severity(Kind.SPIKE))
         self._slow = Slow(settings, severity)
         self._grace_steps = settings.grace_steps
-        self._hang = Hang(settings.hang, holds.get(Kind.HANG, Hold()), severity(Kind.HANG))
-        self._own_pace = OwnPace(settings, severity)
-        self._line_s = float("-inf")
-        self._stream_gap: str | None = None
+        self._lookback_steps = settings.onset_lookback_steps
+        self._cut_step = 0
+        self._liveness = Liveness(settings, holds.get(Kind.HANG, Hold()), severity)
+        self._gpu_fault = GpuFault(settings.gpu_fault, severity)
+        self._needs = needs_of(settings)
         self._attempt: int | None = None
         self._world_size: int | None = None
         self._now_s = float("-inf")
@@ -64,9 +82,8 @@ class Senses:
         self._attempt = attempt
         self._tails.clear()
         self._cut(0)
-        self._line_s = self._clock(now_s)
-        self._stream_gap = None
-        self._hang.begin(attempt, self._clock(now_s))
+        self._liveness.begin(attempt, self._clock(now_s))
+        self._gpu_fault.begin(attempt, self._clock(now_s))
 
     def receipt(self, receipt: Receipt, now_s: float) -> None:
         """The trainer's proof: cut, then learn the surviving past, without findings.
@@ -80,19 +97,19 @@ class Senses:
         self._cut(receipt.resume_step, quiet_until)
         if self._world_size not in (None, receipt.world_size):
             self._pace.forget()
-        self._world_size = self._hang.ranks_expected = receipt.world_size
+        self._world_size = receipt.world_size
+        self._gpu_fault.ranks(receipt.world_size)
         history = tuple(reading for reading in receipt.history if reading.step <= receipt.resume_step)
         self._series.seed(history, receipt.resume_step)
         for reading in history:
             self._pace.add(reading.step, reading.time_s)
+            self._rate.take(reading.step, reading.metrics.get("lr", 0.0))
         self._pace.begin()
         overrides = receipt.overrides
         changed = overrides.get("lr_scale") not in (None, 1, 1.0) or overrides.get("clip_norm") is not None
         self._spike.seed(history, settings_changed=changed)
         self._slow.seed(history, receipt.resume_step)
-        self._own_pace.receipt(receipt, history)
-        self._line_s = self._clock(now_s)
-        self._hang.progress(self._clock(now_s))
+        self._liveness.receipt(receipt, history, self._clock(now_s))
 
     def step(self, reading: StepReading, now_s: float) -> tuple[Finding, ...]:
         """One optimizer step. A step seen before changes nothing."""
@@ -103,12 +120,15 @@ class Senses:
             return ()
         now_s = self._clock(now_s)
         self._pace.add(reading.step, reading.time_s)
-        self._hang.progress(now_s, step_done=True)
-        self._line_s = now_s
+        rate = reading.metrics.get("lr")
+        if rate is not None:
+            jump = self._rate.take(reading.step, rate)
+            if jump != 1.0:
+                self._cut_level(reading.step, risen=jump > 1.0)
         found = self._non_finite.step(reading, now_s)
         spikes = self._spike.step(reading, covered, now_s)
         slow = self._slow.step(reading, now_s, spiking=self._spike.is_firing)
-        paced = self._own_pace.step(reading, now_s)
+        paced = self._liveness.step(reading, now_s)
         if paced is not None:
             slow.append(paced)
         return (*found, *spikes, *slow) if found or spikes or slow else ()
@@ -118,56 +138,60 @@ class Senses:
             return
         if beat.phase in SLOW_PHASES:
             self._pace.interrupt()
-        now_s = self._clock(now_s)
-        self._hang.beat(beat.rank, beat.step, beat.phase, now_s)
-        self._own_pace.heartbeat(beat, now_s)
+        self._liveness.heartbeat(beat, self._clock(now_s))
 
     def note(self, note: TrainerNote, now_s: float) -> None:
-        """An event line is progress; overrides applied live cut the level, as a receipt with overrides does."""
+        """Overrides applied live cut the level, as a receipt with overrides does."""
         if note.attempt != self._attempt:
             return
         if note.event == "override_applied":
-            self._spike.cut_level()
-        self._own_pace.note(note, self._clock(now_s))
-        self._hang.progress(self._clock(now_s))
+            self._cut_level(self.newest_step + 1, risen=False)
+        self._liveness.note(note, self._clock(now_s))
 
     def checkpoint(self, reading: CheckpointReading, now_s: float) -> None:
         """A committed checkpoint was seen; those of other attempts are the past that was resumed from."""
         if reading.attempt in (0, self._attempt):
-            self._own_pace.checkpoint(reading, self._clock(now_s))
+            self._liveness.checkpoint(reading, self._clock(now_s))
 
     def log_tail(self, tail: LogTail) -> None:
         """The end of a log, told just before the exit it may explain."""
         if tail.attempt == self._attempt and (tail.rank in self._tails or len(self._tails) < TAILS_KEPT):
             self._tails[tail.rank] = tail.lines
 
+    def hardware(self, reading: HardwareReading, now_s: float) -> None:
+        """What the machine says of itself; what it means comes with `hardware_tick`."""
+        self._gpu_fault.hear(reading, self._clock(now_s))
+
+    def source(self, reading: SourceReading) -> None:
+        """Who cannot look cannot call anything healthy."""
+        if reading.source in HARDWARE_SOURCES:
+            self._gpu_fault.source(reading.source, reading.ok, reading.reason)
+
     def end_attempt(self) -> None:
         """The attempt's processes are gone: silence is natural from here on."""
-        self._hang.end()
-        self._stream_gap = None
+        self._liveness.end()
 
     def tick(self, now_s: float, *, sees_checkpoints: bool = True) -> tuple[Finding, ...]:
         """Time passed: is it hanging, does one rank lag, are checkpoints missing? At most one finding of each per episode."""
-        now_s, newest, step_time_s = self._clock(now_s), self.newest_step, self.step_time_s
-        hanging = self._hang.tick(now_s, newest, step_time_s, self._series.interval_steps)
-        if not self._hang.is_alive:
-            return ()
-        quiet_s, limit_s = now_s - self._line_s, self._hang.longest_silence_s
-        steps_per_line = self._series.interval_steps
-        self._stream_gap = judge_stream_gap(self._hang.furthest_step, newest, steps_per_line, quiet_s, limit_s)
-        ranks = self._hang.ranks_expected
-        paced = self._own_pace.tick(now_s, newest, ranks, step_time_s, sees_checkpoints=sees_checkpoints)
-        return (hanging, *paced) if hanging is not None else (*paced,)
+        now_s = self._clock(now_s)
+        pace = (self.newest_step, self.step_time_s, self._series.interval_steps)
+        hanging, paced = self._liveness.tick(now_s, *pace, sees_checkpoints=sees_checkpoints)
+        return (self._explained(hanging, now_s), *paced) if hanging is not None else (*paced,)
+
+    def hardware_tick(self, now_s: float) -> tuple[Finding, ...]:
+        """Sick hardware that is certain by now; needs no sight of the trainer."""
+        return self._gpu_fault.tick(self._clock(now_s), self.newest_step)
 
     def exit(
         self, report: ExitReport, *, finished: bool, stop_requested: bool, now_s: float, has_trained: bool = False
     ) -> Ended:
         """Why the attempt ended. `has_trained`: the run has made a step before, in whatever attempt."""
         assert self._attempt is not None, "no attempt was begun"
-        self._hang.end()
-        newest, now_s, onset = self.newest_step, self._clock(now_s), self._non_finite.onset_step
-        ending = Ending(self._attempt, newest, now_s, finished, stop_requested, onset, has_trained)
-        return judge_exit(report, ending, self._severity(Kind.CRASH), self._severity(Kind.NON_FINITE), self._tails)
+        self._liveness.hang.end()
+        newest, at_s, onset = self.newest_step, self._clock(now_s), self._non_finite.onset_step
+        ending = Ending(self._attempt, newest, at_s, finished, stop_requested, onset, has_trained)
+        ended = judge_exit(report, ending, self._severity(Kind.CRASH), self._severity(Kind.NON_FINITE), self._tails)
+        return Failed(self._explained(ended.finding, now_s)) if isinstance(ended, Failed) else ended
 
     # How things stand.
 
@@ -203,39 +227,59 @@ class Senses:
         watch = self._spike.watches.get(metric)
         return None if watch is None else watch.pre_breach
 
+    def date_onset(self, finding: Finding) -> Dated | None:
+        """Where the finding's trouble began by the earliest co-signal; None where the finding's own onset stands."""
+        return date_onset(self._series, finding, self._lookback_steps, self._cut_step)
+
     def is_above_band(self, metric: str, pre: Level, ratio: float) -> Verdict:
-        """Do the newest `BAND_ROWS` readings stand, by their median, above `pre` by more than ratio and its noise?"""
-        rows = self._series.newest(metric, BAND_ROWS)
-        if not rows:
-            return Verdict.UNKNOWN
-        if rows[-1][1] - rows[-1][1] != 0.0:
-            return Verdict.BREACHED
-        values = sorted(value if value - value == 0.0 else float("inf") for _, value in rows)
-        top = pre.median + max(ratio * abs(pre.median), BAND_SIGMAS * MAD_TO_SIGMA * pre.mad)
-        return Verdict.BREACHED if values[len(values) // 2] > top else Verdict.HEALTHY
+        """Do the newest rows stand, by their median, above `pre` by more than ratio and its noise?"""
+        return judge_newest(self._series, metric, top_of_band(pre.median, pre.mad, ratio))
+
+    def back_since(self, metric: str, top: float, from_step: int) -> int | None:
+        """Since when the metric stands below `top` again; None when it does not."""
+        return back_since(self._series, metric, top, from_step)
+
+    def verdicts(self, blind: Mapping[str, str] = NOT_BLIND) -> Standing:
+        """Every detector's verdict and reason, for status. `blind`: reason by source that cannot be seen; a stream that is
+        quiet while ranks go on is not seen either."""
+        hang, gap = self._liveness.hang, self._liveness.stream_gap
+        blind = {"metrics": f"the stream is quiet: {gap}", **blind} if gap is not None else blind
+        view = View(self._series, blind, hang.is_alive, hang.has_beats, self._slow.quiet_until, self._needs)
+        standing = judge_standing((self._non_finite, self._spike, hang, *self._slow.all), view)
+        return {**standing, **{d.kind: d.verdict() for d in (self._gpu_fault, *self._liveness.own_pace.all)}}
 
     @property
     def stream_gap(self) -> str | None:
         """Why the stream says nothing although ranks go on; None while it speaks."""
-        return self._stream_gap
+        return self._liveness.stream_gap
 
-    def verdicts(self) -> Mapping[Kind, tuple[Verdict, str]]:
-        """Every detector's verdict and reason, for status. What lives by the stream is unknown while that is quiet."""
-        by_stream = (self._non_finite, self._spike, *self._slow.all)
-        if self._stream_gap is not None:
-            unseen = {d.kind: (Verdict.UNKNOWN, f"the stream is quiet: {self._stream_gap}") for d in by_stream}
-        else:
-            unseen = {d.kind: d.verdict() for d in by_stream}
-        return unseen | {d.kind: d.verdict() for d in (self._hang, *self._own_pace.all)}
+    def _explained(self, finding: Finding, now_s: float) -> Finding:
+        """A crash or a hang with what the hardware said just before, and the rank that points at where nobody is blamed."""
+        said, rank = self._gpu_fault.explain(self._clock(now_s))
+        if not said or finding.kind is Kind.NON_FINITE:
+            return finding
+        blamed = finding.blamed_rank if finding.blamed_rank is not None else rank
+        return replace(finding, reason=f"{finding.reason}; just before: {said}", blamed_rank=blamed)
 
     def _cut(self, resume_step: int, quiet_until: int = 0) -> None:
         attempt = self._attempt or 0
         self._series.begin(resume_step)
+        self._cut_step = resume_step
         self._pace.begin()
+        self._rate.begin()
         self._non_finite.begin(attempt)
         self._spike.begin(attempt, quiet_until=quiet_until)
         self._slow.begin(attempt, quiet_until)
-        self._own_pace.begin(attempt, resume_step, quiet_until)
+        self._liveness.own_pace.begin(attempt, resume_step, quiet_until)
+
+    def _cut_level(self, step: int, *, risen: bool) -> None:
+        """Other settings from this step on: the level may jump. A rate that rose excuses a bump and a new, higher best, as a
+        resume does; after one that fell the loss can only be expected to fall, and the past stays a fair measure."""
+        self._cut_step = max(self._cut_step, step - 1)
+        self._spike.cut_level()
+        if risen:
+            self._spike.be_quiet(step + self._grace_steps)
+            self._slow.cut(step + self._grace_steps)
 
     def _clock(self, now_s: float) -> float:
         """Session time that never runs backwards, whatever the caller's clock does."""

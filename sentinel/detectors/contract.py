@@ -188,6 +188,13 @@ class PrecursorSettings(Protocol):
     def jump(self) -> float: ...
 
 
+class GpuFaultSettings(Protocol):
+    @property
+    def enabled(self) -> bool: ...
+    @property
+    def throttle_s(self) -> float: ...
+
+
 class DetectorSettings(Protocol):
     """`spec.detectors` of a policy."""
 
@@ -197,6 +204,8 @@ class DetectorSettings(Protocol):
     def spike(self) -> SpikeSettings: ...
     @property
     def hang(self) -> HangSettings: ...
+    @property
+    def gpu_fault(self) -> GpuFaultSettings: ...
     @property
     def loss_scale(self) -> LossScaleSettings: ...
     @property
@@ -220,4 +229,9 @@ class DetectorSettings(Protocol):
     @property
     def grace_steps(self) -> int:
         """Steps after a resume in which a bump is usual."""
+        ...
+
+    @property
+    def onset_lookback_steps(self) -> int:
+        """How far before an alarm its onset may be dated back by another signal."""
         ...

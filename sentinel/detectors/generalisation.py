@@ -32,6 +32,7 @@ class Generalisation:
         self._best_step = 0
         self._level_then: float | None = None
         self._worse = 0
+        self._judged = False
         self._since: tuple[int, float] = (0, 0.0)
 
     def step(self, reading: StepReading, now_s: float) -> list[Finding]:
@@ -42,9 +43,11 @@ class Generalisation:
             return []
         level = self._blocks.middle(LEVEL_BLOCKS) if self._blocks.count >= LEVEL_BLOCKS else None
         if self._best is None or value < self._best:
+            self._judged = level is not None and self._level_then is not None
             self._best, self._best_step, self._level_then, self._worse = value, reading.step, level, 0
             return []
         then = self._level_then
+        self._judged = self._judged or (level is not None and then is not None)
         if level is None or then is None or level >= then or value <= self._best + self._settings.relative * abs(self._best):
             self._worse = 0
             return []
@@ -69,5 +72,7 @@ class Generalisation:
             return Verdict.UNKNOWN, "switched off by policy"
         if self._best is None:
             return Verdict.UNKNOWN, f"no {METRIC} is logged"
+        if not self._judged:
+            return Verdict.UNKNOWN, f"too few values of {METRIC}, or too little of {TRAINED} beside them"
         breached = self._worse >= self._settings.evals_in_a_row
         return (Verdict.BREACHED if breached else Verdict.HEALTHY), f"best {METRIC} {self._best:.4g} at step {self._best_step}"

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from sentinel.detectors.contract import HangSettings
 from sentinel.detectors.hold import Hold
-from sentinel.detectors.standing import RANKS_MAX, Beat, choose_blamed, choose_silent, describe_places
+from sentinel.detectors.rank_places import RANKS_MAX, Beat, choose_blamed, choose_silent, describe_places
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.model.readings import Phase
 
@@ -183,10 +183,6 @@ class Hang:
         self._phases.clear()
 
     @property
-    def is_alive(self) -> bool:
-        return self._alive
-
-    @property
     def longest_silence_s(self) -> float:
         """The limit of the last look; endless before the first."""
         return self._last.limit_s if self._last is not None else float("inf")
@@ -207,6 +203,15 @@ class Hang:
             Kind.HANG, self._severity, self._attempt, None, newest_step, judged.since_s, judged.reason,
             value=round(judged.silent_s, 3), baseline=judged.limit_s, blamed_rank=judged.blamed_rank,
         )  # fmt: skip
+
+    @property
+    def is_alive(self) -> bool:
+        """Does an attempt run, as far as was told?"""
+        return self._alive
+
+    @property
+    def has_beats(self) -> bool:
+        return bool(self._beats)
 
     def verdict(self) -> tuple[Verdict, str]:
         if not self._settings.enabled:

@@ -36,6 +36,7 @@ class LossScale:
         self._attempt = attempt
         self._scale: float | None = None
         self._highest = 0.0
+        self._newest = 0
         self._searching_until = self._settings.search_steps
         self._falls: deque[tuple[int, int, float]] = deque(maxlen=REMEMBERED)  # step, halvings, arrival
         self._overflows: deque[tuple[int, float]] = deque(maxlen=REMEMBERED)
@@ -47,6 +48,7 @@ class LossScale:
         for reading in history:
             scale = reading.metrics.get(METRIC)
             if scale is not None and 0.0 < scale < math.inf:
+                self._newest = reading.step
                 self._scale, self._highest = scale, max(self._highest, scale)
         if self._scale is None and resume_step:
             self._searching_until = resume_step + self._settings.search_steps
@@ -56,6 +58,7 @@ class LossScale:
         if (scale is None and not overflow) or not self._settings.enabled:
             return []
         step, reason = reading.step, ""
+        self._newest = step
         if scale is None:
             reason = self._overflowed(step, now_s)
         elif 0.0 < scale < math.inf:
@@ -108,6 +111,12 @@ class LossScale:
             return Verdict.UNKNOWN, "switched off by policy"
         if self._why:
             return Verdict.BREACHED, self._why
+        if self._scale is None and not self._overflows:
+            return Verdict.UNKNOWN, "no loss scale is logged, and no overflow"
+        if self._newest <= self._searching_until:
+            return Verdict.UNKNOWN, f"the loss scale may be searched for until step {self._searching_until}"
         if self._scale is None:
-            return Verdict.UNKNOWN, "no loss scale is logged"
+            return Verdict.HEALTHY, f"{len(self._overflows)} overflows at the last one's window"
+        if self._highest <= 1.0:
+            return Verdict.UNKNOWN, f"the loss scale stands at {self._scale:g}: nothing is scaled"
         return Verdict.HEALTHY, f"the loss scale is {self._scale:g}"

@@ -142,6 +142,8 @@ class NonFinite:
             return Verdict.UNKNOWN, "switched off by policy"
         if self._row == 0:
             return Verdict.UNKNOWN, "no step read yet"
+        if self._presence.is_empty:
+            return Verdict.UNKNOWN, "the newest row holds no values"
         return (Verdict.BREACHED, self._now) if self._now else (Verdict.HEALTHY, "every value is a number")
 
 
@@ -152,6 +154,11 @@ class Presence:
         self._row = 0
         self._since: dict[str, int] = {}  # name -> first row of its unbroken presence
         self._gone: dict[str, tuple[int, int, float]] = {}  # name -> row, step and arrival of the first row without it
+
+    @property
+    def is_empty(self) -> bool:
+        """Did the newest row hold nothing?"""
+        return not self._since
 
     def missing(self, reading: StepReading, now_s: float) -> tuple[str, int, float] | None:
         """A metric (at most one a row) missing for `MISSING_ROWS` rows after `REGULAR_ROWS` of presence, and since when."""

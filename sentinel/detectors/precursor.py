@@ -63,8 +63,9 @@ class Precursor:
     def verdict(self) -> tuple[Verdict, str]:
         if not self._enabled:
             return Verdict.UNKNOWN, "switched off by policy"
-        if not any(blocks.count > PAST_BLOCKS for blocks in self._blocks.values()):
+        judged = [name for name, blocks in self._blocks.items() if blocks.count > PAST_BLOCKS]
+        if not judged:
             return Verdict.UNKNOWN, "none of its metrics is logged, or too little history"
         if self._high:
             return Verdict.BREACHED, "; ".join(f"{name} at {times:.1f} times its level" for name, times in self._high.items())
-        return Verdict.HEALTHY, "no watched metric has jumped"
+        return Verdict.HEALTHY, f"no jump of {', '.join(judged)}"

@@ -35,16 +35,24 @@ class Slow:
         self._generalisation = Generalisation(settings.generalisation, self._loss)
         self._precursor = Precursor(settings.precursor)
         self._calm_rows = HUSH_ROWS
+        self._attempt, self.quiet_until = 0, 0
         telling = (self._plateau, self._generalisation, self._precursor)
         self.all = (self._loss_scale, self._drift, self._divergence, self._too_good, *telling)
 
     def begin(self, attempt: int, quiet_until: int) -> None:
+        self._attempt, self.quiet_until = attempt, quiet_until
         self._calm_rows = HUSH_ROWS
         self._loss.clear()
         for graced in (self._drift, self._divergence, self._too_good):
             graced.begin(attempt, quiet_until=quiet_until)
         for detector in (self._loss_scale, self._plateau, self._generalisation, self._precursor):
             detector.begin(attempt)
+
+    def cut(self, quiet_until: int) -> None:
+        """The learning rate rose: what drift and divergence call the lowest and the best level is of the old rate."""
+        self.quiet_until = quiet_until
+        for graced in (self._drift, self._divergence):
+            graced.begin(self._attempt, quiet_until=quiet_until)
 
     def seed(self, history: tuple[StepReading, ...], resume_step: int) -> None:
         """Learn the surviving past, without findings."""

@@ -78,6 +78,12 @@ class Watch:
         self._peak: tuple[float, float] = (0.0, 0.0)  # z and value
         self._raised: tuple[int, int] = (0, 0)  # rows and steps in a row above SUSTAINED_Z of z
 
+    @property
+    def unknown(self) -> str:
+        past = self.baseline.level()
+        awake = past is not None and self.baseline.is_awake(past.last_step)
+        return "no number in the newest row" if awake else "too little clean history, or not logged"
+
     def is_far(self, times: float) -> bool:
         return self.score is not None and self.score.z > times * self._z and self.score.rise > self._rise
 
@@ -202,6 +208,11 @@ class Spike:
         for watch in self._all:
             watch.baseline.cut_level()
 
+    def be_quiet(self, until: int) -> None:
+        """A bump is usual up to this step: a grace."""
+        for watch in self._all:
+            watch.quiet_until = max(watch.quiet_until, until)
+
     def step(self, reading: StepReading, covered: int, now_s: float) -> list[Finding]:
         found: list[Finding] = []
         for watch in self._all:
@@ -231,8 +242,9 @@ class Spike:
             if watch.holding.state is not State.IDLE:
                 return Verdict.BREACHED, f"{watch.metric} above its band ({watch.holding.state})"
         judged = [watch for watch in self._all if watch.score is not None]
+        unjudged = [f"{watch.metric} unknown: {watch.unknown}" for watch in self._all if watch.score is None]
         if not judged:
-            return Verdict.UNKNOWN, "too little clean history to judge by"
-        stands = [f"{watch.metric} at z {watch.score.z:.1f}" for watch in judged if watch.score is not None]
+            return Verdict.UNKNOWN, "; ".join(unjudged)
+        stands = unjudged + [f"{watch.metric} at z {watch.score.z:.1f}" for watch in judged if watch.score is not None]
         stands += [f"{watch.metric} was {watch.baseline.rebase_reason}" for watch in self._all if watch.baseline.rebase_reason]
         return Verdict.HEALTHY, "; ".join(stands)

@@ -1,84 +1,85 @@
-"""Where each rank stands, since when by the supervisor's clock, and which one the others wait for.
+"""How everything stands, with unknown said wherever nobody can know: a detector that judged nothing lately is not healthy.
 
-A rank is *heard* when its heartbeat changes at all, and has *moved* when its step or phase did: a thread that only keeps a file
-fresh is alive and makes no progress.
+A detector knows its own history; what it cannot know is that its metric stopped coming, that the source behind it is blind, that
+no attempt runs, or that a grace keeps it from judging. Only `healthy` becomes `unknown` here: what is breached stays so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sentinel.model.readings import Phase
+from sentinel.detectors.contract import Detector, DetectorSettings
+from sentinel.model.findings import Kind, Verdict
+from sentinel.streams.series import Series
 
-PHASE_ORDER: dict[Phase, int] = {
-    "init": 0, "compile": 1, "data": 2, "forward": 3, "backward": 4, "optimizer": 5, "eval": 6, "checkpoint": 7, "idle": 8,
-}  # fmt: skip
-MEETING: frozenset[Phase] = frozenset({"forward", "backward", "optimizer"})  # phases in which ranks wait for each other
-RANKS_MAX = 65536
-APART_S = 5.0  # heartbeats heard closer to each other stopped together: files arrive late, on some hosts later than on others
+MISSING_ROWS = 5
+GRACED = frozenset({Kind.DRIFT, Kind.DIVERGENCE})  # neither judge nor learn in a grace
+OFF = "switched off by policy"
+
+Standing = Mapping[Kind, tuple[Verdict, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
-    """Where a rank stands; heard, and moved there, at these times."""
+class View:
+    """What is seen just now. `blind`: reason by source; `needs`: metrics by kind, any of which is enough to judge by."""
 
-    step: int
-    phase: Phase
-    heard_s: float
-    moved_s: float
-
-    @property
-    def place(self) -> tuple[int, int]:
-        return self.step, PHASE_ORDER[self.phase]
+    series: Series
+    blind: Mapping[str, str]
+    is_alive: bool
+    has_beats: bool
+    quiet_until: int
+    needs: Mapping[Kind, frozenset[str]]
 
 
-def absent_ranks(beats: Mapping[int, Beat], ranks_expected: int) -> list[int]:
-    """Ranks that never beat while others did."""
-    if not beats or len(beats) >= ranks_expected:
-        return []
-    return [rank for rank in range(min(ranks_expected, RANKS_MAX)) if rank not in beats]
+def needs_of(settings: DetectorSettings) -> Mapping[Kind, frozenset[str]]:
+    loss = frozenset({"loss"})
+    spike, drift = frozenset(settings.spike.metrics), frozenset(settings.drift.metrics)
+    return {Kind.SPIKE: spike, Kind.DRIFT: drift, Kind.DIVERGENCE: loss, Kind.TOO_GOOD: loss, Kind.PLATEAU: loss}
 
 
-def choose_blamed(beats: Mapping[int, Beat], ranks_expected: int) -> int | None:
-    """The one rank furthest behind; one that never beat while others did stands behind all. Of several in the same place, the
-    one that stopped first, if the others were heard there long after it. None on a tie, and for a single rank."""
-    absent = absent_ranks(beats, ranks_expected)
-    if absent or len(beats) < 2:
-        return absent[0] if len(absent) == 1 else None
-    lowest = min(beat.place for beat in beats.values())
-    last = [rank for rank, beat in beats.items() if beat.place == lowest]
-    return last[0] if len(last) == 1 else _stopped_first({rank: beats[rank] for rank in last})
+def judge_standing(detectors: Iterable[Detector], view: View) -> Standing:
+    """Every detector's verdict and reason."""
+    standing: dict[Kind, tuple[Verdict, str]] = {}
+    for detector in detectors:
+        verdict, reason = detector.verdict()
+        if verdict is not Verdict.BREACHED and reason != OFF:
+            unknown = _unknown(detector.kind, view, is_judged=verdict is Verdict.HEALTHY)
+            if unknown:
+                verdict, reason = Verdict.UNKNOWN, unknown
+        standing[detector.kind] = verdict, reason
+    return standing
 
 
-def _stopped_first(beats: Mapping[int, Beat]) -> int | None:
-    """Entering a place early is no stopping: the others must have been heard *in* it, well after this one's last word."""
-    first, second = sorted(beats, key=lambda rank: beats[rank].heard_s)[:2]
-    stayed = all(beat.heard_s > beat.moved_s for rank, beat in beats.items() if rank != first)
-    return first if stayed and beats[second].heard_s - beats[first].heard_s >= APART_S else None
+def _unknown(kind: Kind, view: View, *, is_judged: bool) -> str:
+    """Why the kind cannot be judged just now; empty when the detector may speak for itself."""
+    if not view.is_alive:
+        return "no attempt is running"
+    source = _blind_source(kind, view)
+    if source:
+        return f"{source} cannot be seen: {view.blind[source]}"
+    if kind in GRACED and is_judged and view.series.newest_step <= view.quiet_until:
+        return f"not judged in the grace, which ends at step {view.quiet_until}"
+    wanted = view.needs.get(kind, frozenset())
+    ages = {name: _age(view.series, name) for name in sorted(wanted)}
+    if ages and all(said for said in ages.values()):
+        return "; ".join(ages.values())
+    return ""
 
 
-def choose_silent(beats: Mapping[int, Beat], now_s: float, stepped_s: float, limit_s: float) -> tuple[int, ...]:
-    """Ranks that went silent for over `limit_s` while the others live and wait: every one of those says that it stands where
-    ranks meet, and none has moved for as long. Empty where anybody still moves, or nobody is silent, or nobody lives. A rank that
-    was silent long before the last step, made at `stepped_s`, has a broken heartbeat: the step was not made without it."""
-    if any(now_s - beat.moved_s <= limit_s for beat in beats.values()):
-        return ()
-    silent = [rank for rank, beat in beats.items() if now_s - beat.heard_s > limit_s]
-    living = [beat for beat in beats.values() if now_s - beat.heard_s <= limit_s]
-    if not living or any(beat.phase not in MEETING for beat in living):
-        return ()
-    return tuple(sorted(rank for rank in silent if stepped_s - beats[rank].heard_s <= limit_s))
+def _blind_source(kind: Kind, view: View) -> str:
+    if kind is not Kind.HANG:
+        return "metrics" if "metrics" in view.blind else ""
+    if "heartbeats" in view.blind:
+        return "heartbeats"
+    return "metrics" if "metrics" in view.blind and not view.has_beats else ""
 
 
-def describe_places(beats: Mapping[int, Beat], now_s: float, blamed: int) -> str:
-    """Where the blamed rank stands, where most of the others do, and why it is the one."""
-    beat = beats.get(blamed)
-    others = [other.place for rank, other in beats.items() if rank != blamed]
-    names = {order: phase for phase, order in PHASE_ORDER.items()}
-    where = "never heard" if beat is None else f"step {beat.step}, {beat.phase}, silent for {now_s - beat.heard_s:.0f} s"
-    why = "stopped first" if beat is not None and beat.place in others else "is furthest behind"
-    if not others:
-        return f"rank {blamed} ({where})"
-    step, order = max(set(others), key=lambda place: (others.count(place), place))
-    return f"rank {blamed} {why} ({where}); {others.count((step, order))} of {len(others)} others at step {step}, {names[order]}"
+def _age(series: Series, metric: str) -> str:
+    """What is wrong with a metric's newest value; empty when it is fresh."""
+    newest = series.newest(metric, 1)
+    if not newest:
+        return f"no {metric} is logged"
+    step = newest[0][0]
+    is_old = series.newest_step - step >= MISSING_ROWS * series.interval_steps
+    return f"{metric} is missing since step {step}" if is_old else ""

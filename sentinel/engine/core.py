@@ -28,6 +28,7 @@ from sentinel.model.incidents import Incident
 from sentinel.model.readings import (
     CheckpointReading,
     EndReading,
+    HardwareReading,
     Heartbeat,
     LauncherReading,
     LogTail,
@@ -113,7 +114,10 @@ class Engine:
                 attempts.on_view(draft, event.view)
             case LogTail():
                 senses.log_tail(event)
+            case HardwareReading():
+                self._hear_hardware(draft, event)
             case SourceReading():
+                senses.source(event)
                 if (event.source in draft.state.blind) == event.ok:
                     draft.record(f.SourceChanged(event.source, event.ok, event.reason))
             case ActionDone():
@@ -135,6 +139,11 @@ class Engine:
                 raise AssertionError("steps have their own way")
             case _:
                 assert_never(event)
+
+    def _hear_hardware(self, draft: Draft, reading: HardwareReading) -> None:
+        self.senses.hardware(reading, draft.now_s)
+        if reading.what == "absent":  # nothing to look at is no blindness, and worth a note
+            draft.note(reading.source, reading.text)
 
     def _begin(self, attempt: int, now_s: float) -> None:
         """The attempt lives (or is adopted): its streams will be read from their first line."""
@@ -188,6 +197,11 @@ class Engine:
             else:
                 ladder.consider(draft, finding)
         self._tell_of_stream_gap(draft)
+        for finding in self.senses.hardware_tick(draft.now_s):
+            if draft.state.stop_by or not draft.is_alive:
+                draft.dismiss(finding, "nothing trains on it now, or it is being stopped; a fault that lasts is found again")
+            else:
+                ladder.consider(draft, finding)
         for finding in live_changes.judge_unanswered(draft):
             ladder.consider(draft, finding)
         operator.press_on(draft)

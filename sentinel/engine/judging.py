@@ -6,6 +6,7 @@ steps, so that a restarted supervisor that reads the stream again says the same.
 
 from __future__ import annotations
 
+from sentinel.detectors.bands import top_of_band
 from sentinel.engine.annotations import rule_of
 from sentinel.engine.diagnosing import is_diagnosing, look_past_break
 from sentinel.engine.draft import Draft
@@ -72,7 +73,7 @@ def _judge_patience(draft: Draft, incident: Incident, step: int) -> None:
     if healed and verdict is not None and _keeps_firing(draft, incident, step):
         return
     if healed and since >= max(window, HEALED_AFTER_STEPS) and verdict is not None:
-        recover(draft, incident, f"healed by itself: {reason}", benign=True)
+        recover(draft, incident, f"healed by itself: {reason}", _is_untouched(incident), _back_since(draft, incident))
     elif incident.awaits_approval:
         return
     elif observed:
@@ -140,12 +141,27 @@ def settle_at_finish(draft: Draft) -> bool:
     return True
 
 
-def recover(draft: Draft, incident: Incident, reason: str, benign: bool | None = None) -> None:
+def _is_untouched(incident: Incident) -> bool:
+    """Nothing was relaunched or changed for it: patience, pages and what was only observed do not count."""
+    return not any(t.attempt is not None or (t.remedy.live and t.outcome is not Outcome.OBSERVED) for t in incident.tries)
+
+
+def _back_since(draft: Draft, incident: Incident) -> int | None:
+    """The verdict needs a window of rows: the metric was back before that."""
+    band, onset = incident.band, incident.onset_step
+    if band is None or onset is None:
+        return None
+    ratio = draft.policy.spec.probation.recovered_when.ratio
+    return draft.senses.back_since(band.metric, top_of_band(band.median, band.mad, ratio), onset)
+
+
+def recover(draft: Draft, incident: Incident, reason: str, benign: bool | None = None, back_step: int | None = None) -> None:
+    """`benign` and `back_step` as in `IncidentMoved`."""
     if incident.tries and incident.tries[-1].outcome is Outcome.PENDING:
         draft.record(f.RungJudged(incident.id, Outcome.WORKED, reason))
     if incident.restored_s is None:
         draft.record(f.Restored(incident.id, draft.newest_step))
-    draft.record(f.IncidentMoved(incident.id, IncidentState.RECOVERED, reason, benign))
+    draft.record(f.IncidentMoved(incident.id, IncidentState.RECOVERED, reason, benign, back_step))
 
 
 def _since(incident: Incident) -> int:

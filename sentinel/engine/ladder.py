@@ -1,13 +1,13 @@
 """The ladder: a finding becomes an incident, an incident takes the next rung, a rung becomes a plan, or a person is called.
 
-Every path ends in exactly one of: a plan adopted, patience (`wait`), an observation, or giving up. Each says why.
-"""
+Every path ends in exactly one of: a plan adopted, patience (`wait`), an observation, or giving up. Each says why."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from sentinel.engine import approval
+from sentinel.engine.causes import join, link_of, record_meanwhile
 from sentinel.engine.diagnosing import ask_for_comparison, is_diagnosing
 from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import give_up, is_last_resort, page
@@ -40,13 +40,17 @@ def consider(draft: Draft, finding: Finding) -> None:
         return draft.dismiss(finding, f"incident {told.id} told of it before this supervisor came")
     if finding.kind not in STANDING_KINDS:
         drop_live_plan(draft, finding.reason)
+    link = link_of(draft, finding)
     if draft.state.plan is not None or draft.state.giving_up or draft.state.ended:
-        return draft.dismiss(finding, "a recovery is already under way")
+        return record_meanwhile(draft, finding, link)
     owner = owner_of(draft, finding)
     if owner is not None:
         draft.record(f.FindingRecorded(finding, owner.id, f"belongs to incident {owner.id}"))
         return strike_again(draft, owner, finding)
-    incident = open_incident(draft, finding, match.rule.alert, match.rule.playbook)
+    if link and link.joins:
+        worse = join(draft, finding, link)
+        return fail_rung(draft, link.incident.id, worse) if worse else None
+    incident = open_incident(draft, finding, match.rule.alert, match.rule.playbook, link.reason if link else "")
     if not incident.playbook:
         draft.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, f"rule {incident.alert} has no playbook"))
         return None

@@ -1,4 +1,5 @@
-"""A finding that belongs to no incident opens one: dated, placed in the data order, with the level the metric stood at before."""
+"""A finding that belongs to no incident opens one: dated back to the earliest co-signal (`detectors/onset.py`), placed in the
+data order, with the level the metric stood at before. The finding itself, and its key, stay as they were found."""
 
 from __future__ import annotations
 
@@ -14,12 +15,22 @@ STANDING_KINDS = frozenset({Kind.STRAGGLER, Kind.SLOWDOWN, Kind.STALE_CHECKPOINT
 FOUND_AGAIN_S = 3600.0  # after a supervisor began
 
 
-def open_incident(draft: Draft, finding: Finding, alert: str, playbook: str | None) -> Incident:
+def open_incident(draft: Draft, finding: Finding, alert: str, playbook: str | None, link: str = "") -> Incident:
+    """`link`: what the table of causes says of it, said with its reason."""
     band: Band | None = None
     anchor: SampleAnchor | None = None
+    onset, reason = finding.onset_step, finding.reason
     if finding.kind in NUMERIC_KINDS:
-        band = _band_before(draft, finding)
-        anchor = _anchor(draft, finding)
+        dated = draft.senses.date_onset(finding)
+        if dated is not None:
+            onset = _within_reach(draft, finding, dated.step)
+            reason = f"{finding.reason}; {dated.reason}"
+            if onset != dated.step:
+                reason += f"; taken as {onset}, because no checkpoint is older than step {onset - 1}"
+        band = _band_before(draft, finding, onset, dated.signal if dated is not None else None)
+        anchor = _anchor(draft, onset, finding.detected_step)
+    if link:
+        reason = f"{reason}; {link}"
     incident = Incident(
         id=draft.state.next_incident,
         kind=finding.kind,
@@ -27,12 +38,12 @@ def open_incident(draft: Draft, finding: Finding, alert: str, playbook: str | No
         alert=alert,
         playbook=playbook or "",
         attempt=finding.attempt,
-        onset_step=finding.onset_step,
+        onset_step=onset,
         detected_step=finding.detected_step,
         break_step=max(finding.detected_step, draft.newest_step),
         visible_s=_visible_s(draft, finding),
         detected_s=draft.now_s,
-        reason=finding.reason,
+        reason=reason,
         band=band,
         samples=anchor,
         blamed_rank=finding.blamed_rank,
@@ -58,6 +69,13 @@ def told_before(draft: Draft, finding: Finding) -> Incident | None:
     before = (i for i in reversed(state.incidents) if i.detected_s < state.session_s)
     return next((i for i in before if (i.kind, i.attempt, i.blamed_rank) == whom), None)
 
+def _within_reach(draft: Draft, finding: Finding, dated_step: int) -> int:
+    """A date must not cost the run: where the only checkpoints before the alarm's own onset are younger than the date, the
+    oldest of them counts as clean. A start from scratch is for a person to choose."""
+    own = finding.onset_step if finding.onset_step is not None else finding.detected_step
+    clean = [c.step for c in draft.state.checkpoints if not c.condemned and c.step < own]
+    return min(clean) + 1 if clean and min(clean) >= dated_step else dated_step
+
 
 def _visible_s(draft: Draft, finding: Finding) -> float:
     """A run that died while nobody watched was visibly dead since its last step, not since somebody looked."""
@@ -66,22 +84,22 @@ def _visible_s(draft: Draft, finding: Finding) -> float:
     return min(finding.visible_s, last_s) if unwatched and last_s is not None else finding.visible_s
 
 
-def _band_before(draft: Draft, finding: Finding) -> Band | None:
+def _band_before(draft: Draft, finding: Finding, onset_step: int | None, signal: str | None) -> Band | None:
     """Where the judged metric stood: just before its own breach, else (another metric broke, or it went wrong slowly, or
-    that breach is long past) just before the onset."""
+    that breach is long past, or it was itself what moved before) just before the onset."""
     metric = draft.policy.spec.probation.recovered_when.metric
     window = draft.policy.spec.detectors.spike.window_steps
-    onset = finding.onset_step if finding.onset_step is not None else finding.detected_step
-    level = draft.senses.pre_breach(metric) if finding.kind not in SLOW_KINDS else None
+    onset = onset_step if onset_step is not None else finding.detected_step
+    level = draft.senses.pre_breach(metric) if finding.kind not in SLOW_KINDS and signal != metric else None
     if level is None or level.last_step < onset - window:
         level = draft.senses.level(metric, onset - 1 - window, onset - 1) or level
     return Band(metric, level.median, level.mad, level.count) if level is not None and isfinite(level.median) else None
 
 
-def _anchor(draft: Draft, finding: Finding) -> SampleAnchor | None:
+def _anchor(draft: Draft, onset_step: int | None, detected_step: int) -> SampleAnchor | None:
     per_step = draft.senses.samples_per_step
-    onset = draft.senses.samples_of(finding.onset_step) if finding.onset_step is not None else None
-    detected = draft.senses.samples_of(finding.detected_step)
+    onset = draft.senses.samples_of(onset_step) if onset_step is not None else None
+    detected = draft.senses.samples_of(detected_step)
     if not onset or not detected or not per_step:
         return None
     return SampleAnchor(onset[0].start, detected[-1].end, per_step)

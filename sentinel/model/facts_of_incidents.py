@@ -41,12 +41,14 @@ class RungJudged:
 
 @dataclass(frozen=True, slots=True)
 class IncidentMoved:
-    """A move in the incident's table; `reason` is the sentence a person reads."""
+    """A move in the incident's table; `reason` is the sentence a person reads. `benign`: it healed, and nothing had been done.
+    `back_step`: since when the judged metric stood in its band again, which is earlier than the verdict; None if not known."""
 
     incident: int
     to: IncidentState
     reason: str
     benign: bool | None = None
+    back_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

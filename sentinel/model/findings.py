@@ -36,6 +36,7 @@ class Kind(StrEnum):
     CRASH = "crash"
     BROKEN_JOB = "broken_job"
     GPU_FAULT = "gpu_fault"
+    HARDWARE_WARNING = "hardware_warning"
     STALE_CHECKPOINT = "stale_checkpoint"
     OVERRIDE_MISMATCH = "override_mismatch"
 

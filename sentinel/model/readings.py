@@ -112,6 +112,36 @@ class LogTail:
     lines: tuple[str, ...]
 
 
+HardwareWhat = Literal[
+    "absent", "seen", "xid", "recovery_action", "gpu_lost", "ecc_uncorrected", "row_remap_pending", "row_remap_failure",
+    "throttle", "nvlink_errors", "machine_check", "machine_check_corrected", "memory_error", "pcie_error", "io_error", "oom_kill",
+]  # fmt: skip
+"""`absent`: the source has nothing to look at on this machine. `seen`: a GPU is there. The rest is what can be wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareReading:
+    """Something seen of the machine itself; states and counters are told when they change, events each time.
+
+    Attributes:
+        source: nvml | kernel_log.
+        device: PCI address as `0000:3b:00`, or a name of the kernel's (nvme0n1); None: the machine as a whole.
+        value: an Xid's number, a counter, a recovery action's code, or 1 and 0 for on and off. Unknown values are not told.
+        rank: the rank whose process was seen on this GPU. place: (i, n) for the i-th of n GPUs visible to the run.
+        used: False for a GPU that this run does not use.
+    """
+
+    source: str
+    what: HardwareWhat
+    text: str
+    host: str = ""
+    device: str | None = None
+    value: float | None = None
+    rank: int | None = None
+    place: tuple[int, int] | None = None
+    used: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class SourceReading:
     """A source went blind or sees again. Blind means that verdicts needing it are unknown, never healthy."""
@@ -139,6 +169,7 @@ Reading = (
     | CheckpointReading
     | LauncherReading
     | LogTail
+    | HardwareReading
     | SourceReading
     | WishReading
 )

@@ -19,10 +19,11 @@ __all__ = ["Problem", "check_policy"]
 _DETECTOR_OF: dict[FindingKind, str] = {
     "non_finite": "non_finite", "spike": "spike", "hang": "hang", "crash": "crash", "broken_job": "crash",
     "loss_scale_collapse": "loss_scale", "divergence": "divergence", "drift": "drift", "too_good": "too_good",
-    "plateau": "plateau", "generalisation": "generalisation", "precursor": "precursor",
-    "slowdown": "slowdown", "straggler": "straggler", "stale_checkpoint": "stale_checkpoint",
+    "plateau": "plateau", "generalisation": "generalisation", "precursor": "precursor", "gpu_fault": "gpu_fault",
+    "hardware_warning": "gpu_fault", "slowdown": "slowdown", "straggler": "straggler", "stale_checkpoint": "stale_checkpoint",
 }  # fmt: skip
 _ONLY_TELLS: frozenset[FindingKind] = frozenset({"plateau", "generalisation", "precursor"})  # info, with or without a rule
+_MAY_BE_UNRULED = _ONLY_TELLS | {"gpu_fault", "hardware_warning"}  # what broken hardware does shows as a crash or a hang as well
 _ALWAYS: frozenset[FindingKind] = frozenset({"override_mismatch"})
 
 
@@ -86,7 +87,7 @@ def _check_treatment(path: str, rule: Rule, spec: Spec) -> Iterator[Problem]:
 def _check_detectors(spec: Spec) -> Iterator[Problem]:
     ruled = {rule.on for rule in spec.rules}
     for kind, detector in _DETECTOR_OF.items():
-        if getattr(spec.detectors, detector).enabled and kind not in ruled and kind not in _ONLY_TELLS:
+        if getattr(spec.detectors, detector).enabled and kind not in ruled and kind not in _MAY_BE_UNRULED:
             message = f"no rule is on '{kind}': what the detector finds is recorded, and nothing is done"
             yield Problem("spec.rules", message, f"add a rule on {kind}, or switch the detector '{detector}' off", "warning")
     spike = spec.detectors.spike

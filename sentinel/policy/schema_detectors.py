@@ -21,6 +21,7 @@ from sentinel.policy.schema_fields import (
     StepTimes,
     written,
 )
+from sentinel.policy.schema_hardware import GpuFaultSettings
 from sentinel.policy.schema_slow_detectors import (
     DivergenceSettings,
     DriftSettings,
@@ -124,6 +125,7 @@ class Detectors(Model):
     spike: Annotated[SpikeSettings, BeforeValidator(_switch)] = _switched("sudden rise of a metric")
     hang: Annotated[HangSettings, BeforeValidator(_switch)] = _switched("silence while processes live")
     crash: Annotated[CrashSettings, BeforeValidator(_switch)] = _switched("an attempt that ended on its own")
+    gpu_fault: Annotated[GpuFaultSettings, BeforeValidator(_switch)] = _switched("sick hardware")
     loss_scale: Annotated[LossScaleSettings, BeforeValidator(_switch)] = _switched("fp16's loss scale collapses")
     divergence: Annotated[DivergenceSettings, BeforeValidator(_switch)] = _switched("no way back")
     drift: Annotated[DriftSettings, BeforeValidator(_switch)] = _switched("a slow, steady climb")
@@ -136,3 +138,5 @@ class Detectors(Model):
     stale_checkpoint: Annotated[StaleCheckpointSettings, BeforeValidator(_switch)] = _switched("training is not being saved")
     grace_steps: Steps = written("50 steps", alias="grace")
     """Steps after a resume in which a bump is usual: only a tall one is an alarm. Never for values that are no number."""
+    onset_lookback_steps: Steps = written("500 steps", alias="onset_lookback")
+    """How far before an alarm its onset may be dated back by another signal: what is rolled back and skipped grows with it."""

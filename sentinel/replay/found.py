@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from sentinel.model import facts as f
 from sentinel.model.facts import Fact
 from sentinel.model.findings import Severity
-from sentinel.model.incidents import IncidentState, Outcome
+from sentinel.model.incidents import Incident, IncidentState, Outcome
 from sentinel.replay.curves import Bucket
 
 FOUND_MAX = 10_000  # of one log: beyond it findings are only counted
@@ -23,7 +23,8 @@ IDLE_WORDS = frozenset({"wait", "page", "then", "hold"})  # rungs made of these 
 class Found:
     """Attributes:
     severity: fixed when the finding fires. onset_step: None where the failure has none.
-    resolved_step: the step at which the metric was seen to be back in its band; None when it never was.
+    resolved_step: since when the judged metric stood in its band again (of one that joined: not before it was found itself); None
+        when it never was.
     benign: True healed with nothing done; False it did not, or the policy would have acted; None not known.
     intervened: the policy would have acted. remedy: the first rung that acts, as in `rollback+skip`; None without one.
     """
@@ -88,12 +89,14 @@ class Collector:
             match fact:
                 case f.FindingRecorded():
                     touched.append(self._add(fact))
+                case f.IncidentOpened(incident=incident):
+                    self._dated(incident)
                 case f.RungTaken(incident=number, remedy=remedy) if not IDLE_WORDS.issuperset(remedy.words):
                     touched += self._acted(number, "+".join(remedy.words), step)
                 case f.RungJudged(incident=number, outcome=Outcome.OBSERVED):
                     touched += self._members.get(number, ())
-                case f.IncidentMoved(incident=number, to=to) if to in (IncidentState.RECOVERED, IncidentState.EXHAUSTED):
-                    touched += self._closed(number, to, step)
+                case f.IncidentMoved(to=to) if to in (IncidentState.RECOVERED, IncidentState.EXHAUSTED):
+                    touched += self._closed(fact, step)
                 case _:
                     pass
         return touched
@@ -114,6 +117,11 @@ class Collector:
             self.result.dropped += 1
         return found
 
+    def _dated(self, incident: Incident) -> None:
+        """The finding that opened it is shown with the incident's onset, which another signal may have dated back."""
+        for opener in self._members.get(incident.id, [])[:1]:
+            opener.onset_step, opener.reason = incident.onset_step, incident.reason
+
     def _acted(self, number: int, words: str, step: int) -> list[Found]:
         members = self._members.get(number, [])
         for found in members:
@@ -121,12 +129,14 @@ class Collector:
                 found.intervened, found.remedy, found.remedy_step, found.benign = True, words, step, False
         return members
 
-    def _closed(self, number: int, to: IncidentState, step: int) -> list[Found]:
-        members = self._members.pop(number, [])
+    def _closed(self, fact: f.IncidentMoved, step: int) -> list[Found]:
+        """`step`: of the verdict, for an incident that does not know since when its metric was back."""
+        members = self._members.pop(fact.incident, [])
+        back = fact.back_step if fact.back_step is not None else step
         for found in members:
-            if to is IncidentState.RECOVERED:
-                found.resolved_step = step
-                found.benign = not found.intervened
+            if fact.to is IncidentState.RECOVERED:
+                found.resolved_step = max(back, found.detected_step)
+                found.benign = False if found.intervened else fact.benign
             elif found.benign is None:
                 found.benign = False
         return members

@@ -28,7 +28,7 @@ class Series:
         self._order: deque[int] = deque()
         self._rows: dict[int, tuple[float, tuple[SampleRange, ...]]] = {}
         self._values: dict[str, deque[tuple[int, float]]] = {name: deque(maxlen=RING_SIZE) for name in metrics}
-        self._tracked = tuple(self._values.items())
+        self._tracked = tuple((name, values.append) for name, values in self._values.items())
         self._gaps: deque[int] = deque(maxlen=GAPS_KEPT)
         self.newest_step = 0
         self.interval_steps = 1
@@ -41,7 +41,7 @@ class Series:
         self._order.clear()
         self._rows.clear()
         self._gaps.clear()
-        for _, values in self._tracked:
+        for values in self._values.values():
             values.clear()
         self.newest_step = resume_step
         self.interval_steps = 1
@@ -68,10 +68,10 @@ class Series:
         if len(self._order) > RING_SIZE:
             del self._rows[self._order.popleft()]
         get = reading.metrics.get
-        for name, values in self._tracked:
+        for name, keep in self._tracked:
             value = get(name)
             if value is not None:
-                values.append((step, value))
+                keep((step, value))
         self.newest_step = step
         return max(1, min(gap, self.interval_steps))
 
@@ -95,19 +95,20 @@ class Series:
         samples = self._rows[self._order[-1]][1]
         return sum(part.end - part.start for part in samples) or None
 
-    def level(self, metric: str, after_step: int, up_to_step: int | None = None) -> Level | None:
-        """Median and MAD of the metric over after_step < step <= up_to_step, clean or not; None without any reading."""
-        values = self._values.get(metric)
-        if values is None:
-            return None
+    def entries(self, metric: str, after_step: int, up_to_step: int | None = None) -> list[tuple[int, float]]:
+        """(step, value) of a tracked metric over after_step < step <= up_to_step, clean or not, oldest first."""
         picked: list[tuple[int, float]] = []
-        for entry in reversed(values):
+        for entry in reversed(self._values.get(metric, ())):
             if entry[0] <= after_step:
                 break
             if up_to_step is None or entry[0] <= up_to_step:
                 picked.append(entry)
         picked.reverse()
-        return measure_level(picked)
+        return picked
+
+    def level(self, metric: str, after_step: int, up_to_step: int | None = None) -> Level | None:
+        """Median and MAD of the metric over after_step < step <= up_to_step, clean or not; None without any reading."""
+        return measure_level(self.entries(metric, after_step, up_to_step))
 
     def newest(self, metric: str, count: int) -> list[tuple[int, float]]:
         """The newest `count` (step, value) of a tracked metric, oldest first."""

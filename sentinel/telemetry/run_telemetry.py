@@ -18,6 +18,7 @@ from sentinel.launcher.contract import Launcher
 from sentinel.model.attempts import Exited
 from sentinel.model.readings import LauncherReading, Reading
 from sentinel.telemetry.checkpoints import Checkpoints
+from sentinel.telemetry.hardware import Hardware
 from sentinel.telemetry.heartbeats import Heartbeats
 from sentinel.telemetry.inbox import Inbox
 from sentinel.telemetry.launcher_watch import LauncherWatch
@@ -29,10 +30,12 @@ from sentinel.telemetry.source import Sight
 class RunTelemetry:
     """A `Source` over the sources of one run. Of attempts nothing is seen before `follow` names one; wishes are."""
 
-    def __init__(self, run_dir: Path, launcher: Launcher) -> None:
+    def __init__(self, run_dir: Path, launcher: Launcher, hardware: Hardware | None = None) -> None:
+        """`hardware` belongs to whoever opened it, and is asked only while an attempt is followed."""
         self.run_dir = Path(os.path.realpath(run_dir))
         self.attempt: int | None = None
         self._launcher = launcher
+        self._hardware = hardware
         self._sight_of_stream, self._sight_of_beats = Sight("metrics"), Sight("heartbeats")
         self._sight_of_launcher = Sight("launcher")
         self._checkpoints = Checkpoints(self.run_dir)
@@ -66,7 +69,7 @@ class RunTelemetry:
         self._oom_kills = read_oom_kills()
 
     def poll(self, now_s: float) -> list[Reading]:
-        """What is new, oldest first, a bounded batch: wishes, life, receipt, steps, beats, checkpoints, log tails, exit."""
+        """What is new, oldest first, a bounded batch: wishes, life, receipt, steps, beats, checkpoints, hardware, logs, exit."""
         out = self._inbox.poll(now_s)
         if self._stream is None or self._beats is None or self._watch is None:
             return out
@@ -82,6 +85,8 @@ class RunTelemetry:
             out += self._stream.finish()
         out += self._beats.poll(now_s)
         out += self._checkpoints.poll(now_s)
+        if self._hardware is not None:
+            out += self._hardware.poll(now_s)  # before the exit that it may explain
         if self._exit is not None and not self.has_more:
             out += read_log_tails(self.run_dir, self._exit.attempt, self._exit.report, self._oom_kills)
             out.append(LauncherReading(self._exit))

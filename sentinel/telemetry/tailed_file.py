@@ -27,13 +27,15 @@ class TailedFile:
     """What the last read left behind: `has_more` when it stopped at its bound, `remarks` about the file itself, and the
     `trouble` that ended it early. `is_there` turns False when a file that was there is gone for longer than a rotation takes."""
 
-    def __init__(self, path: Path, sight: Sight) -> None:
+    def __init__(self, path: Path, sight: Sight, *, from_end: bool = False) -> None:
+        """`from_end`: what stands there at the first look is passed over."""
         self.path = path
         self.has_more = False
         self.is_there = True
         self.remarks: list[SourceReading] = []
         self.trouble: OSError | None = None
         self._sight = sight
+        self._from_end = from_end
         self._handle: int | None = None
         self._identity: Identity | None = None
         self._offset = 0
@@ -58,6 +60,8 @@ class TailedFile:
         except OSError as error:
             self.close()
             self.has_more, self.trouble = False, error
+        finally:
+            self._from_end = False
         return lines
 
     def read_rest(self) -> list[bytes]:
@@ -68,6 +72,10 @@ class TailedFile:
         except OSError as error:
             self.trouble = error
             return []
+
+    @property
+    def is_open(self) -> bool:
+        return self._handle is not None
 
     def close(self) -> None:
         """Close the file but remember the place; the next read opens it anew and goes on there."""
@@ -94,6 +102,7 @@ class TailedFile:
         identity = (status.st_dev, status.st_ino)
         if identity != self._identity:
             self._rewind()
+            self._offset = status.st_size if self._from_end else 0
             self._identity = identity
         return True
 

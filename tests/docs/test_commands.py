@@ -29,6 +29,7 @@ COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ("stop",): (set(), ["run_dir"]),
     ("replay",): ({"--policy", "--format", "--json", "--plot", "--follow"}, ["paths"]),
     ("watch",): ({"--policy", "--format", "--json"}, ["paths"]),
+    ("hardware",): ({"--policy", "--json"}, []),
     ("drill",): ({"--seed", "--seeds", "--until", "--json"}, ["file"]),
 }
 STATUS = ("run", "state", "attempt", "step", "goodput", "open_incident")

@@ -26,10 +26,14 @@ ONE_PLACE = {
     "yaml": ("sentinel/policy_yaml.py",),
     "yamlcore": ("sentinel/policy_yaml.py",),
     "pydantic": ("sentinel/policy/schema",),
+    "pynvml": ("sentinel/telemetry/nvml_helper.py",),
 }
 # Only these may read a clock: the clock itself, processes with lives of their own, and the trainer's side.
 MAY_IMPORT_TIME = ("sentinel/clock.py", "sentinel/launcher/", "sentinel/client/")
-MAY_START_PROCESSES = ("sentinel/launcher/", "sentinel/demo.py", "sentinel/replay/many.py")
+# The NVML helper is a process because a call to the driver of a sick GPU may never return.
+MAY_START_PROCESSES = (
+    "sentinel/launcher/", "sentinel/demo.py", "sentinel/replay/many.py", "sentinel/telemetry/helper_process.py",
+)  # fmt: skip
 
 
 def imported(tree: ast.AST) -> set[str]:

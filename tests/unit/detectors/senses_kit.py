@@ -132,10 +132,17 @@ class StaleCheckpointConfig:
 
 
 @dataclass(frozen=True)
+class GpuFaultConfig:
+    enabled: bool = True
+    throttle_s: float = 300.0
+
+
+@dataclass(frozen=True)
 class Config:
     non_finite: NonFiniteConfig = NonFiniteConfig()
     spike: SpikeConfig = SpikeConfig()
     hang: HangConfig = HangConfig()
+    gpu_fault: GpuFaultConfig = GpuFaultConfig()
     loss_scale: LossScaleConfig = LossScaleConfig()
     divergence: DivergenceConfig = DivergenceConfig()
     drift: DriftConfig = DriftConfig()
@@ -147,6 +154,7 @@ class Config:
     straggler: StragglerConfig = StragglerConfig()
     stale_checkpoint: StaleCheckpointConfig = StaleCheckpointConfig()
     grace_steps: int = 50
+    onset_lookback_steps: int = 500
 
 
 SHORT_RUN = SpikeConfig(window_steps=40, level_steps=10, min_history_steps=50)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sentinel.detectors.standing import Beat, choose_blamed, choose_silent
+from sentinel.detectors.rank_places import Beat, choose_blamed, choose_silent
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import Phase
 from tests.unit.detectors.senses_kit import beat, make_senses, row

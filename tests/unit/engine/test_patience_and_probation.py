@@ -141,3 +141,15 @@ def test_a_probation_too_is_not_over_before_it() -> None:
     assert bench.incident.state is IncidentState.PROBATION
     bench.steps(broke + 90, broke + 91)
     assert bench.incident.state is IncidentState.RECOVERED
+
+
+def test_what_heals_in_patience_after_a_remedy_was_tried_is_not_benign() -> None:
+    """Only what healed untouched is; and the metric was back before the verdict."""
+    page = {"page": {"severity": "critical"}, "then": "stop_now"}
+    numeric = [{"rollback": {"before_onset": "20 steps"}}, {"wait": {"for": "40 steps"}}, page]
+    bench = Bench(build_policy(playbooks={"numeric": numeric})).launched()
+    bench.steps(1, 50).checkpoint(50)
+    bench.steps(51, 70).steps(71, 72, loss=8.0)
+    bench.launched().steps(51, 70).steps(71, 72, loss=8.0).steps(73, 110)
+    (moved,) = [fact for fact in bench.of(f.IncidentMoved) if fact.to is IncidentState.RECOVERED]
+    assert (bench.incident.benign, moved.back_step) == (False, 73)

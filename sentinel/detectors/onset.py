@@ -1,0 +1,92 @@
+"""onset: when it really began. The alarm's metric is often not the first to move, and the onset decides how far to roll back.
+
+Sees: a rise of any kept co-signal that leads into the alarm without a break, within `lookback_steps` before it and not before the
+last cut (relaunch, changed settings, a jump of the learning rate): the earliest of them dates the incident. The loss scale counts
+when it stands at a quarter or less of what it was, for good: its first halving. Does not see: what is not logged; a blip that
+ended before the alarm; a metric that rose all along and has no start; falls (`too_good` keeps its own date).
+
+Source: `streams/change_point.py` for the statistics. Slow alarms are dated anew from the step that found them, because their own
+onset is the edge of a median of 55 to 100 samples. BLOOM's loss scale pointed to iteration 4.7k when its spike came at 7k, and
+healthy fp16 runs halve and double again and again: hence two halvings without a return (LOG.md).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import accumulate
+
+from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
+from sentinel.streams.change_point import Rows, find_bend, find_rise
+from sentinel.streams.series import Series
+
+CO_SIGNALS = ("loss", "grad_norm", "activation_norm", "update_norm", "adam_v_max", "logit_max", "val_loss")
+LOSS_SCALE = "loss_scale"
+KEPT = (*CO_SIGNALS, LOSS_SCALE)
+LINEAR = frozenset({"loss", "val_loss"})
+POWERS = {Kind.DRIFT: 1, Kind.DIVERGENCE: 2}  # a steady climb; one that feeds itself
+LOSS_RISE = 0.03
+NORM_RISE = 0.2
+FALLEN = 0.25  # of its highest: healthy scalers halve once and double again
+
+
+@dataclass(frozen=True, slots=True)
+class Dated:
+    """Where an incident began, by which signal, and the sentence that says so."""
+
+    step: int
+    signal: str
+    reason: str
+
+
+def date_onset(series: Series, finding: Finding, lookback_steps: int, cut_step: int) -> Dated | None:
+    """The earliest credible start of what the finding found; None where the finding's own onset stands."""
+    onset = finding.onset_step
+    if onset is None or finding.kind not in NUMERIC_KINDS or finding.kind is Kind.TOO_GOOD:
+        return None
+    own = finding.metric or "-"
+    first = _bend(series, finding, onset, lookback_steps, cut_step)
+    began, signal = first, own
+    for name in KEPT:
+        at = _start(series, name, first - 1, lookback_steps, cut_step)
+        if at is not None and at < began:
+            began, signal = at, name
+    if began == onset:
+        return None
+    if signal == own:
+        return Dated(began, own, f"onset {began} by the change point of {own}, {onset} by its own rule")
+    return Dated(began, signal, f"onset {began} by {signal}, {own} followed at {first}")
+
+
+def _bend(series: Series, finding: Finding, onset: int, lookback_steps: int, cut_step: int) -> int:
+    """A slow alarm's own metric, dated anew; the alarm's own onset where that cannot be done, or is another kind's."""
+    power = POWERS.get(finding.kind)
+    if power is None or finding.metric is None:
+        return onset
+    bend = find_bend(series.entries(finding.metric, cut_step, finding.detected_step), power)
+    return bend if bend is not None and bend >= onset - lookback_steps else onset
+
+
+def _start(series: Series, metric: str, up_to_step: int, lookback_steps: int, cut_step: int) -> int | None:
+    rows = series.entries(metric, -1, up_to_step)
+    after = max(up_to_step - lookback_steps, cut_step)
+    if metric == LOSS_SCALE:
+        return _first_halving(rows, after)
+    linear = metric in LINEAR
+    rise = find_rise(rows, after, log_space=not linear, relative=LOSS_RISE if linear else NORM_RISE)
+    return None if rise is None else rise.step
+
+
+def _first_halving(rows: Rows, after_step: int) -> int | None:
+    """Since when the scale stands below everything before, of a fall that ended at a quarter of its height or less."""
+    seen = [(step, value) for step, value in rows if step >= after_step and 0.0 < value < math.inf]
+    if not seen or seen[-1][1] > FALLEN * max(value for _, value in seen):
+        return None
+    lowest = list(accumulate((value for _, value in seen), min))
+    highest = 0.0
+    start: int | None = None
+    for index in range(len(seen) - 1, 0, -1):
+        highest = max(highest, seen[index][1])
+        if highest < lowest[index - 1]:
+            start = seen[index][0]
+    return start

@@ -1,0 +1,84 @@
+"""Where each rank stands, since when by the supervisor's clock, and which one the others wait for.
+
+A rank is *heard* when its heartbeat changes at all, and has *moved* when its step or phase did: a thread that only keeps a file
+fresh is alive and makes no progress.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sentinel.model.readings import Phase
+
+PHASE_ORDER: dict[Phase, int] = {
+    "init": 0, "compile": 1, "data": 2, "forward": 3, "backward": 4, "optimizer": 5, "eval": 6, "checkpoint": 7, "idle": 8,
+}  # fmt: skip
+MEETING: frozenset[Phase] = frozenset({"forward", "backward", "optimizer"})  # phases in which ranks wait for each other
+RANKS_MAX = 65536
+APART_S = 5.0  # heartbeats heard closer to each other stopped together: files arrive late, on some hosts later than on others
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """Where a rank stands; heard, and moved there, at these times."""
+
+    step: int
+    phase: Phase
+    heard_s: float
+    moved_s: float
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.step, PHASE_ORDER[self.phase]
+
+
+def absent_ranks(beats: Mapping[int, Beat], ranks_expected: int) -> list[int]:
+    """Ranks that never beat while others did."""
+    if not beats or len(beats) >= ranks_expected:
+        return []
+    return [rank for rank in range(min(ranks_expected, RANKS_MAX)) if rank not in beats]
+
+
+def choose_blamed(beats: Mapping[int, Beat], ranks_expected: int) -> int | None:
+    """The one rank furthest behind; one that never beat while others did stands behind all. Of several in the same place, the
+    one that stopped first, if the others were heard there long after it. None on a tie, and for a single rank."""
+    absent = absent_ranks(beats, ranks_expected)
+    if absent or len(beats) < 2:
+        return absent[0] if len(absent) == 1 else None
+    lowest = min(beat.place for beat in beats.values())
+    last = [rank for rank, beat in beats.items() if beat.place == lowest]
+    return last[0] if len(last) == 1 else _stopped_first({rank: beats[rank] for rank in last})
+
+
+def _stopped_first(beats: Mapping[int, Beat]) -> int | None:
+    """Entering a place early is no stopping: the others must have been heard *in* it, well after this one's last word."""
+    first, second = sorted(beats, key=lambda rank: beats[rank].heard_s)[:2]
+    stayed = all(beat.heard_s > beat.moved_s for rank, beat in beats.items() if rank != first)
+    return first if stayed and beats[second].heard_s - beats[first].heard_s >= APART_S else None
+
+
+def choose_silent(beats: Mapping[int, Beat], now_s: float, stepped_s: float, limit_s: float) -> tuple[int, ...]:
+    """Ranks that went silent for over `limit_s` while the others live and wait: every one of those says that it stands where
+    ranks meet, and none has moved for as long. Empty where anybody still moves, or nobody is silent, or nobody lives. A rank that
+    was silent long before the last step, made at `stepped_s`, has a broken heartbeat: the step was not made without it."""
+    if any(now_s - beat.moved_s <= limit_s for beat in beats.values()):
+        return ()
+    silent = [rank for rank, beat in beats.items() if now_s - beat.heard_s > limit_s]
+    living = [beat for beat in beats.values() if now_s - beat.heard_s <= limit_s]
+    if not living or any(beat.phase not in MEETING for beat in living):
+        return ()
+    return tuple(sorted(rank for rank in silent if stepped_s - beats[rank].heard_s <= limit_s))
+
+
+def describe_places(beats: Mapping[int, Beat], now_s: float, blamed: int) -> str:
+    """Where the blamed rank stands, where most of the others do, and why it is the one."""
+    beat = beats.get(blamed)
+    others = [other.place for rank, other in beats.items() if rank != blamed]
+    names = {order: phase for phase, order in PHASE_ORDER.items()}
+    where = "never heard" if beat is None else f"step {beat.step}, {beat.phase}, silent for {now_s - beat.heard_s:.0f} s"
+    why = "stopped first" if beat is not None and beat.place in others else "is furthest behind"
+    if not others:
+        return f"rank {blamed} ({where})"
+    step, order = max(set(others), key=lambda place: (others.count(place), place))
+    return f"rank {blamed} {why} ({where}); {others.count((step, order))} of {len(others)} others at step {step}, {names[order]}"

@@ -1,0 +1,226 @@
+"""gpu_fault: one fault from many signs, what has to be done about it, and silence where nothing is wrong or nobody uses it."""
+
+from __future__ import annotations
+
+import pytest
+
+from sentinel.detectors.gpu_fault import RECENT_KEPT, RECENT_S, SETTLE_S, GpuFault
+from sentinel.detectors.xids import XIDS, Need, need_of_recovery
+from sentinel.model.attempts import ExitReport, RankExit
+from sentinel.model.findings import Finding, Kind, Verdict
+from sentinel.model.readings import HardwareReading, HardwareWhat, SourceReading
+from tests.unit.detectors.senses_kit import GpuFaultConfig, beat, make_senses, receipt
+
+GPU = "0000:3b:00"
+
+
+def told(
+    what: HardwareWhat, value: float | None = None, source: str = "nvml", device: str | None = GPU, **more: object
+) -> HardwareReading:
+    return HardwareReading(source, what, more.pop("text", f"{what} {value}"), "node7", device, value, **more)  # type: ignore[arg-type]
+
+
+def make(attempt: int = 1, **settings: object) -> GpuFault:
+    detector = GpuFault(GpuFaultConfig(**settings), lambda kind: "critical" if kind is Kind.GPU_FAULT else "warning")  # type: ignore[arg-type]
+    if attempt:
+        detector.begin(attempt, 0.0)
+    return detector
+
+
+def heard(detector: GpuFault, *readings: HardwareReading, at_s: float = 10.0, wait_s: float = SETTLE_S) -> tuple[Finding, ...]:
+    for reading in readings:
+        detector.hear(reading, at_s)
+    return detector.tick(at_s + wait_s, 42)
+
+
+def test_a_fault_waits_for_its_whole_story_and_says_what_to_do() -> None:
+    detector = make()
+    detector.hear(told("xid", 79.0), 10.0)
+    assert detector.tick(10.0 + SETTLE_S - 0.1, 42) == ()
+    (found,) = detector.tick(10.0 + SETTLE_S, 42)
+    assert (found.kind, found.severity, found.retryable) == (Kind.GPU_FAULT, "critical", False)
+    assert (found.attempt, found.onset_step, found.detected_step, found.visible_s, found.value) == (1, None, 42, 10.0, 79.0)
+    assert found.key == f"1/gpu_fault/xid79@{GPU}/42"
+    assert found.reason == (
+        f"GPU {GPU} on node7: Xid 79: the GPU has fallen off the bus; reboot the node, and take it out if it comes again"
+    )
+
+
+def test_the_same_xid_of_both_sources_and_a_storm_of_it_are_one_finding() -> None:
+    detector = make()
+    twice = [told("xid", 94.0), told("xid", 94.0, source="kernel_log")] * 500
+    (found,) = heard(detector, *twice)
+    assert found.retryable
+    assert "a restart of the application is enough" in found.reason
+    assert heard(detector, *twice, at_s=100.0) == ()
+
+
+@pytest.mark.parametrize(("code", "retryable", "words"), [(0, True, "restart"), (1, False, "reset"), (2, False, "reboot")])
+def test_the_drivers_word_outranks_the_table(code: int, retryable: bool, words: str) -> None:
+    (found,) = heard(make(), told("xid", 119.0), told("recovery_action", float(code), source="kernel_log"))
+    assert found.retryable is retryable
+    assert f"{words}" in found.reason
+    assert found.reason.endswith("(the driver's word)")
+
+
+def test_a_word_from_before_the_fault_is_not_about_it() -> None:
+    detector = make()
+    detector.hear(told("recovery_action", 0.0), 1.0)
+    (found,) = heard(detector, told("xid", 119.0))
+    assert not found.retryable
+
+
+def test_a_recovery_action_alone_is_a_fault_when_it_is_new_and_a_note_when_it_is_old() -> None:
+    (old,) = heard(make(), told("recovery_action", 1.0))
+    assert old.severity == "info"
+    detector = make()
+    assert heard(detector, told("recovery_action", 0.0)) == ()
+    (new,) = heard(detector, told("recovery_action", 1.0), at_s=20.0)
+    assert (new.severity, new.retryable, new.metric) == ("critical", False, f"recovery_action@{GPU}")
+
+
+def test_an_applications_own_xid_is_recorded_and_no_more() -> None:
+    for number in (13.0, 31.0, 43.0, 45.0, 63.0, 9999.0):
+        (found,) = heard(make(), told("xid", number))
+        assert found.severity == "info"
+
+
+def test_a_gpu_that_is_gone() -> None:
+    detector = make()
+    assert heard(detector, told("gpu_lost", 0.0)) == ()
+    (found,) = heard(detector, told("gpu_lost", 1.0), at_s=20.0)
+    assert (found.severity, found.retryable) == ("critical", False)
+    (before,) = heard(make(), told("gpu_lost", 1.0))
+    assert before.severity == "info"
+
+
+@pytest.mark.parametrize("what", ["ecc_uncorrected", "row_remap_pending", "row_remap_failure"])
+def test_counters_and_states_count_from_the_first_look(what: HardwareWhat) -> None:
+    detector = make()
+    assert [found.severity for found in heard(detector, told(what, 3.0))] == ["info"]
+    assert heard(detector, told(what, 2.0), at_s=20.0) == ()
+    (found,) = heard(detector, told(what, 4.0), at_s=30.0)
+    assert (found.kind, found.severity) == (Kind.HARDWARE_WARNING, "warning")
+    assert heard(detector, told(what, 5.0), at_s=40.0) == ()  # once an attempt
+    detector.begin(2, 50.0)
+    assert [found.attempt for found in heard(detector, told(what, 6.0), at_s=50.0)] == [2]
+
+
+def test_slow_clocks_are_a_warning_only_when_they_last() -> None:
+    detector = make()
+    detector.hear(told("throttle", 1.0, text="clocks are held down by thermal slowdown at 91 °C"), 10.0)
+    assert detector.tick(309.0, 1) == ()
+    detector.hear(told("throttle", 0.0), 309.5)
+    detector.hear(told("throttle", 1.0), 310.0)
+    assert detector.tick(609.0, 1) == ()
+    (found,) = detector.tick(610.0, 1)
+    assert (found.kind, found.visible_s) == (Kind.HARDWARE_WARNING, 310.0)
+
+
+@pytest.mark.parametrize(
+    ("what", "severity"),
+    [("machine_check", "warning"), ("memory_error", "warning"), ("pcie_error", "warning"), ("io_error", "warning"),
+     ("machine_check_corrected", "info"), ("oom_kill", "info"), ("nvlink_errors", "info")],
+)  # fmt: skip
+def test_what_the_machine_says_is_told_a_person_or_recorded(what: HardwareWhat, severity: str) -> None:
+    detector = make()
+    detector.hear(told("nvlink_errors", 1.0), 1.0)
+    (found,) = heard(detector, told(what, 2.0, source="kernel_log", device=None if what != "nvlink_errors" else GPU))
+    assert (found.kind, found.severity) == (Kind.HARDWARE_WARNING, severity)
+
+
+def test_a_gpu_this_run_does_not_use_gives_info_only_and_explains_nothing() -> None:
+    detector = make()
+    detector.hear(told("seen", used=False), 1.0)
+    (found,) = heard(detector, told("xid", 79.0, source="kernel_log"))
+    assert (found.severity, found.blamed_rank) == ("info", None)
+    assert detector.explain(13.0) == ("", None)
+    assert detector.verdict()[0] is Verdict.HEALTHY
+
+
+def test_blame_by_process_then_by_place_where_every_rank_has_a_gpu_here() -> None:
+    detector = make()
+    detector.hear(told("seen", rank=5, place=(1, 2)), 1.0)
+    (found,) = heard(detector, told("xid", 79.0, source="kernel_log"))
+    assert found.blamed_rank == 5
+    for world_size, blamed in ((2, 1), (16, None), (None, None)):
+        detector = make()
+        if world_size is not None:
+            detector.ranks(world_size)
+        detector.hear(told("seen", place=(1, 2)), 1.0)
+        (found,) = heard(detector, told("xid", 79.0, source="kernel_log"))
+        assert found.blamed_rank == blamed
+
+
+def test_a_fault_that_only_a_reboot_ends_is_one_of_the_next_attempt_too() -> None:
+    detector = make()
+    heard(detector, told("xid", 79.0))
+    detector.begin(2, 50.0)
+    (again,) = detector.tick(50.0 + SETTLE_S, 7)
+    assert (again.attempt, again.retryable) == (2, False)
+    assert "not mended since: Xid 79" in again.reason
+    detector.hear(told("recovery_action", 0.0), 60.0)  # the driver is content
+    detector.begin(3, 70.0)
+    assert detector.tick(80.0, 7) == ()
+
+
+def test_memory_is_bounded_whatever_is_told() -> None:
+    detector = make()
+    for number in range(5000):
+        detector.hear(told("io_error", 1.0, source="kernel_log", device=f"sd{number}"), float(number))
+        detector.hear(told("xid", float(number), source="kernel_log", text="x" * 5000), float(number))
+    assert len(detector.tick(6000.0, 1)) <= 512
+    assert len(detector._recent) <= RECENT_KEPT
+    assert len(detector._parts) <= 256
+    assert len(detector.explain(5000.0)[0]) < 1500
+
+
+def test_the_verdict_is_unknown_without_eyes_and_says_why() -> None:
+    detector = make()
+    assert detector.verdict() == (Verdict.UNKNOWN, "no GPU was seen yet")
+    detector.hear(told("absent", text="no NVIDIA driver: gpu faults cannot be seen", device=None), 1.0)
+    assert detector.verdict() == (Verdict.UNKNOWN, "no NVIDIA driver: gpu faults cannot be seen")
+    detector = make()
+    detector.hear(told("seen"), 1.0)
+    assert detector.verdict()[0] is Verdict.HEALTHY
+    detector.source("nvml", False, "silent")
+    assert detector.verdict() == (Verdict.UNKNOWN, "silent")
+    detector.source("nvml", True, "back")
+    heard(detector, told("xid", 48.0))
+    assert detector.verdict()[0] is Verdict.BREACHED
+    assert make(enabled=False).verdict() == (Verdict.UNKNOWN, "switched off by policy")
+
+
+def test_the_table_and_the_drivers_codes_are_whole() -> None:
+    assert all(xid.need >= Need.RESTART_APP for xid in XIDS.values() if xid.critical)
+    assert {number for number, xid in XIDS.items() if xid.critical} >= {48, 62, 64, 74, 79, 94, 95, 119, 120, 140}
+    assert not any(XIDS[number].critical for number in (13, 31, 43, 45, 63, 92))
+    assert [need_of_recovery(code) for code in (0, 1, 2, 99)] == [
+        Need.NOTHING, Need.RESET_GPU, Need.REBOOT_NODE, Need.REBOOT_NODE,
+    ]  # fmt: skip
+
+
+def test_a_crash_and_a_hang_say_what_the_hardware_said_just_before() -> None:
+    died = ExitReport(1, (RankExit(0, None, 6, "record"), RankExit(1, None, 15, "record")), None)
+    for wait_s, expected in ((1.0, True), (RECENT_S + 1.0, False)):
+        senses = make_senses()
+        senses.hardware(told("xid", 79.0, rank=1), 10.0)
+        ended = senses.exit(died, finished=False, stop_requested=False, now_s=10.0 + wait_s)
+        assert (f"; just before: GPU {GPU}: Xid 79" in ended.finding.reason) is expected  # type: ignore[union-attr]
+    senses = make_senses()
+    senses.receipt(receipt(), 1.0)
+    senses.heartbeat(beat(0, 1, "forward"), 2.0)
+    senses.heartbeat(beat(1, 1, "forward"), 2.0)
+    senses.hardware(told("xid", 119.0, rank=1), 1195.0)
+    (hung,) = senses.tick(1300.0)
+    assert hung.kind is Kind.HANG
+    assert "just before: GPU" in hung.reason
+    assert hung.blamed_rank == 1
+
+
+def test_the_senses_listen_to_the_sources_of_the_machine_only() -> None:
+    senses = make_senses()
+    senses.source(SourceReading("metrics", False, "gone"))
+    assert senses.verdicts()[Kind.GPU_FAULT] == (Verdict.UNKNOWN, "no GPU was seen yet")
+    senses.source(SourceReading("kernel_log", False, "not readable"))
+    assert senses.verdicts()[Kind.GPU_FAULT] == (Verdict.UNKNOWN, "not readable")

@@ -1,0 +1,157 @@
+"""Dating: which signal an alarm is dated back to, and what dates nothing."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+import pytest
+
+from sentinel.detectors.onset import Dated, date_onset
+from sentinel.model.findings import Finding, Kind
+from sentinel.model.readings import StepReading
+from sentinel.streams.change_point import find_bend, find_rise
+from sentinel.streams.series import RING_SIZE, Series
+from tests.unit.detectors.senses_kit import feed, make_senses, receipt, row
+
+LAST = 800
+METRICS = ("loss", "grad_norm", "activation_norm", "loss_scale")
+Change = Callable[[int, float], float]
+
+
+def series_of(every: int = 1, last: int = LAST, **changes: Change) -> Series:
+    """Healthy rows up to LAST, each metric changed by its own rule of (step, healthy value)."""
+    dice = random.Random(3)
+    series = Series(METRICS)
+    for step in range(every, last + 1, every):
+        healthy = {
+            "loss": 2.5 * (1.0 + dice.gauss(0.0, 0.02)),
+            "grad_norm": 0.4 * dice.lognormvariate(0.0, 0.2),
+            "activation_norm": 2.0 * dice.lognormvariate(0.0, 0.03),
+            "loss_scale": 65536.0,
+        }
+        series.add(row(step, **{name: changes.get(name, keep)(step, value) for name, value in healthy.items()}))
+    return series
+
+
+def keep(step: int, value: float) -> float:
+    return value
+
+
+def raised(first: int, times: float, last: int = 10**9) -> Change:
+    return lambda step, value: value * times if first <= step <= last else value
+
+
+def alarm(onset: int = LAST - 1, kind: Kind = Kind.SPIKE, metric: str = "loss", detected: int = LAST) -> Finding:
+    return Finding(kind, "warning", 1, onset, detected, 0.0, "found", metric=metric)
+
+
+def dated(series: Series, finding: Finding | None = None, lookback: int = 500, cut: int = 0) -> Dated | None:
+    return date_onset(series, finding or alarm(), lookback, cut)
+
+
+def test_nothing_moved_before_and_the_own_onset_stands() -> None:
+    assert dated(series_of(loss=raised(LAST - 1, 2.0))) is None
+
+
+@pytest.mark.parametrize("before", [2, 6, 20, 100])
+def test_a_gradient_that_rose_before_dates_the_spike(before: int) -> None:
+    first = LAST - 1 - before
+    found = dated(series_of(loss=raised(LAST - 1, 2.0), grad_norm=raised(first, 6.0)))
+    assert found is not None
+    assert abs(found.step - first) <= 1
+    assert found.signal == "grad_norm"
+    assert found.reason == f"onset {found.step} by grad_norm, loss followed at {LAST - 1}"
+
+
+def test_the_earliest_of_several_dates() -> None:
+    found = dated(series_of(grad_norm=raised(LAST - 20, 6.0), activation_norm=raised(LAST - 60, 2.0)))
+    assert found is not None
+    assert (found.step, found.signal) == (LAST - 60, "activation_norm")
+
+
+def test_a_blip_that_ended_before_dates_nothing() -> None:
+    assert dated(series_of(grad_norm=raised(LAST - 40, 20.0, LAST - 30))) is None
+    assert dated(series_of(grad_norm=raised(LAST - 12, 1e6, LAST - 12))) is None
+
+
+def test_a_metric_that_rose_all_along_has_no_start() -> None:
+    assert dated(series_of(activation_norm=lambda step, value: value * (1.0 + step / 400))) is None
+
+
+def test_a_rise_older_than_the_look_back_or_the_last_cut_dates_nothing() -> None:
+    series = series_of(grad_norm=raised(LAST - 100, 6.0))
+    assert dated(series, lookback=50) is None
+    assert dated(series, cut=LAST - 90) is None
+    assert dated(series, cut=LAST - 110) is not None
+
+
+def test_a_rise_too_small_to_matter_dates_nothing() -> None:
+    assert dated(series_of(activation_norm=raised(LAST - 60, 1.1))) is None
+
+
+def test_values_that_are_no_number_count_as_high() -> None:
+    found = dated(series_of(grad_norm=raised(LAST - 10, math.nan)))
+    assert found is not None
+    assert found.step == LAST - 10
+
+
+def test_the_loss_scale_dates_by_its_first_halving_without_a_return() -> None:
+    def falls(step: int, value: float) -> float:
+        return value / 2 ** max(0, min(4, 1 + (step - 500) // 60)) if step >= 500 else value
+
+    found = dated(series_of(loss_scale=falls))
+    assert found is not None
+    assert (found.step, found.signal) == (500, "loss_scale")
+
+
+def test_a_scale_that_halves_and_doubles_again_dates_nothing() -> None:
+    assert dated(series_of(loss_scale=lambda step, value: value / (2.0 if step // 50 % 2 else 1.0))) is None
+    assert dated(series_of(loss_scale=lambda step, value: value / (16.0 if 300 < step < 700 else 1.0))) is None
+
+
+@pytest.mark.parametrize(("kind", "power"), [(Kind.DRIFT, 1), (Kind.DIVERGENCE, 2)])
+def test_a_slow_climb_is_dated_anew_by_its_bend(kind: Kind, power: int) -> None:
+    first = 650
+    series = series_of(loss=lambda step, value: value + 0.6 * (max(0, step - first) / 150) ** power)
+    found = dated(series, alarm(onset=first - 90, kind=kind))
+    assert found is not None
+    assert abs(found.step - first) <= 20
+    assert found.signal == "loss"
+
+
+def test_other_kinds_keep_their_date() -> None:
+    series = series_of(grad_norm=raised(LAST - 20, 6.0))
+    assert dated(series, alarm(kind=Kind.TOO_GOOD)) is None
+    assert dated(series, alarm(kind=Kind.HANG)) is None
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 33])
+def test_too_short_a_past_dates_nothing(count: int) -> None:
+    assert dated(series_of(last=count), alarm(onset=count + 1, detected=count + 1)) is None
+    assert find_rise([(step, 1.0) for step in range(count)], -1, log_space=False, relative=0.03) is None
+    assert find_bend([(step, 1.0) for step in range(count)], 1) is None
+
+
+def test_the_series_keeps_more_than_the_longest_look_back_of_the_shipped_policies() -> None:
+    assert RING_SIZE >= 500 + 864 + 100
+
+
+def test_nothing_is_dated_back_beyond_a_resume_or_a_change_of_the_rate() -> None:
+    history = tuple(StepReading(1, r.step, r.time_s, r.samples, r.metrics) for r in rows_of(1, 400))
+    senses = make_senses(begun=False)
+    senses.begin_attempt(2, 0.0)
+    senses.receipt(receipt(2, resume_step=400, history=history), 0.0)
+    feed(senses, (StepReading(2, r.step, r.time_s, r.samples, r.metrics) for r in rows_of(401, 460, norm=6.0)))
+    finding = Finding(Kind.SPIKE, "warning", 2, 461, 461, 0.0, "found", metric="loss")
+    found = senses.date_onset(finding)
+    assert found is None or found.step > 400
+
+
+def rows_of(first: int, last: int, norm: float = 1.0) -> list[StepReading]:
+    dice = random.Random(first)
+    return [
+        row(step, loss=2.5 + dice.gauss(0.0, 0.05), grad_norm=0.4 * norm * dice.lognormvariate(0.0, 0.2))
+        for step in range(first, last + 1)
+    ]

@@ -1,0 +1,119 @@
+"""Unknown is said, never assumed healthy: before history, without the metric, behind a blind source, in a grace, without run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from sentinel.detectors.catalog import Senses
+from sentinel.model.findings import Kind, Verdict
+from sentinel.model.readings import StepReading
+from tests.unit.detectors.senses_kit import clean_run, feed, make_senses, receipt, row
+
+EVERYTHING = {"update_norm": 0.1, "adam_v_max": 1e-4, "logit_max": 9.0, "activation_norm": 2.0, "loss_scale": 1024.0}
+STEP_KINDS = tuple(kind for kind in make_senses().verdicts() if kind is not Kind.HANG)
+
+
+def full_rows(steps: int, without: Iterable[str] = (), first: int = 1) -> list[StepReading]:
+    rows = []
+    for reading in clean_run(steps, 2, noise=0.02):
+        metrics = {**reading.metrics, **EVERYTHING, "val_loss": reading.metrics["loss"]}
+        if reading.step >= first:
+            rows.append(row(reading.step, **{name: value for name, value in metrics.items() if name not in without}))
+    return rows
+
+
+def unknown(senses: Senses, **blind: str) -> dict[Kind, str]:
+    return {kind: reason for kind, (verdict, reason) in senses.verdicts(blind).items() if verdict is Verdict.UNKNOWN}
+
+
+def test_with_everything_logged_long_enough_all_is_known_and_healthy() -> None:
+    senses = make_senses()
+    feed(senses, full_rows(1000))
+    senses.tick(1001.0)
+    assert unknown(senses) == {}
+    assert {verdict for verdict, _ in senses.verdicts().values()} == {Verdict.HEALTHY}
+
+
+@pytest.mark.parametrize("steps", [0, 1, 5])
+def test_before_there_is_a_past_nothing_but_the_numbers_themselves_is_known(steps: int) -> None:
+    senses = make_senses()
+    feed(senses, full_rows(steps))
+    known = set(senses.verdicts()) - set(unknown(senses))
+    assert known == ({Kind.NON_FINITE} if steps else set())
+    assert all(unknown(senses).values())
+
+
+@pytest.mark.parametrize(("metrics", "kinds"), [
+    (("loss",), {Kind.DIVERGENCE, Kind.TOO_GOOD, Kind.PLATEAU, Kind.GENERALISATION}),
+    (("loss", "grad_norm"), {Kind.SPIKE, Kind.DRIFT, Kind.DIVERGENCE, Kind.TOO_GOOD, Kind.PLATEAU, Kind.GENERALISATION}),
+    (("val_loss",), {Kind.GENERALISATION}),
+    (("loss_scale",), {Kind.LOSS_SCALE_COLLAPSE}),
+    (("update_norm", "adam_v_max", "logit_max", "activation_norm"), {Kind.PRECURSOR}),
+])  # fmt: skip
+def test_what_is_not_logged_is_not_known(metrics: tuple[str, ...], kinds: set[Kind]) -> None:
+    senses = make_senses()
+    feed(senses, full_rows(1000, without=metrics))
+    senses.tick(1001.0)
+    assert set(unknown(senses)) == kinds
+
+
+def test_a_metric_that_stopped_coming_is_not_healthy_for_ever() -> None:
+    senses = make_senses()
+    feed(senses, full_rows(1000))
+    feed(senses, full_rows(1020, without=("loss", "grad_norm"), first=1001))
+    said = unknown(senses)
+    assert said[Kind.DIVERGENCE] == "loss is missing since step 1000"
+    assert said[Kind.SPIKE] == "grad_norm is missing since step 1000; loss is missing since step 1000"
+    assert {Kind.DRIFT, Kind.TOO_GOOD, Kind.PLATEAU} <= set(said)
+
+
+def test_one_of_two_streams_missing_is_said_beside_the_other() -> None:
+    senses = make_senses()
+    feed(senses, full_rows(1000, without=("grad_norm",)))
+    verdict, reason = senses.verdicts()[Kind.SPIKE]
+    assert verdict is Verdict.HEALTHY
+    assert "grad_norm unknown: too little clean history, or not logged" in reason
+
+
+def test_behind_a_blind_source_nothing_is_known_and_what_was_breached_stays_so() -> None:
+    senses = make_senses()
+    feed(senses, full_rows(1000))
+    senses.tick(1001.0)
+    assert set(unknown(senses, metrics="permission denied")) == {*STEP_KINDS, Kind.HANG}
+    assert unknown(senses, metrics="permission denied")[Kind.SPIKE] == "metrics cannot be seen: permission denied"
+    assert set(unknown(senses, heartbeats="gone")) == {Kind.HANG}
+    feed(senses, [row(step, loss=9.0, grad_norm=0.4) for step in range(1001, 1004)])
+    assert senses.verdicts({"metrics": "gone"})[Kind.SPIKE][0] is Verdict.BREACHED
+
+
+def test_without_a_running_attempt_nothing_is_known() -> None:
+    senses = make_senses()
+    feed(senses, full_rows(1000))
+    senses.end_attempt()
+    assert set(unknown(senses).values()) == {"no attempt is running"}
+    assert set(unknown(senses)) == {*STEP_KINDS, Kind.HANG}
+
+
+def test_in_the_grace_after_a_resume_the_slow_detectors_say_so() -> None:
+    senses = make_senses(begun=False)
+    senses.begin_attempt(2, 0.0)
+    senses.receipt(receipt(2, resume_step=500, history=tuple(full_rows(500))), 0.0)
+    feed(senses, [StepReading(2, r.step, r.time_s, r.samples, r.metrics) for r in full_rows(520, first=501)])
+    said = unknown(senses)
+    assert said[Kind.DRIFT] == said[Kind.DIVERGENCE] == "not judged in the grace, which ends at step 550"
+    assert Kind.SPIKE not in said
+
+
+def test_a_scale_that_scales_nothing_and_one_that_is_searched_for_are_unknown() -> None:
+    for scale, steps, word in ((1.0, 400, "nothing is scaled"), (1024.0, 50, "searched for")):
+        senses = make_senses()
+        feed(senses, [row(step, loss=2.0, loss_scale=scale) for step in range(1, steps)])
+        assert word in unknown(senses)[Kind.LOSS_SCALE_COLLAPSE]
+
+
+def test_an_empty_row_is_no_proof_of_health() -> None:
+    senses = make_senses()
+    feed(senses, [row(1), row(2)])
+    assert unknown(senses)[Kind.NON_FINITE] == "the newest row holds no values"
