@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 TEST_WORKERS ?= 2
 
-.PHONY: help install demo test lint types contracts unit accept drills bench bench-detect leave-one-out clean
+.PHONY: help install demo test lint types contracts unit accept drills bench bench-detect bench-replay leave-one-out clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
 
@@ -47,6 +47,9 @@ bench-detect: $(STAMP) ## nine synthetic faults beside the published rules, and 
 
 leave-one-out: $(STAMP) ## every detector constant chosen without one source of the labelled logs (six CPU minutes; SENTINEL_LOGS=DIR)
 	$(BIN)/python tests/bench/leave_one_out.py
+
+bench-replay: $(STAMP) ## recorded logs: rows a second, and 100 MB of each format in bounded memory
+	$(BIN)/python -m pytest -m bench -s tests/bench/test_replay_speed.py tests/bench/test_replay_memory.py
 
 clean:           ## remove build products (not runs/)
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

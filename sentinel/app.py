@@ -49,6 +49,7 @@ from sentinel.policy_file import load_policy, policy_digest, shipped_policy_path
 from sentinel.report.summary import write_report
 from sentinel.telemetry.hardware import open_hardware
 from sentinel.telemetry.records import compare_attempts
+from sentinel.telemetry.reference import load_reference
 from sentinel.telemetry.run_telemetry import RunTelemetry
 from sentinel.telemetry.wake import Wake
 
@@ -76,9 +77,9 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
     """
     policy_path = shipped_policy_path(request.policy)
     run_dir = request.run_dir.absolute()
-    known = find_run_file(run_dir)
-    capabilities = declared_capabilities(known, request.without)
+    capabilities = declared_capabilities(known := find_run_file(run_dir), request.without)
     policy = load_policy(policy_path, None if request.stop_at_once or request.observe_only else frozenset(capabilities))
+    reference = load_reference(policy, policy_path)
     run_file = replace(_describe(run_dir, known, request, policy, policy_path), capabilities=capabilities)
     if not request.stop_at_once:
         check_command(run_file.command, run_file.cwd)
@@ -87,7 +88,7 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
         outage = Outage(run_dir, wishes)
         while True:
             try:
-                return _watch(request, run_dir, run_file, policy, narrator, outage)
+                return _watch(request, run_dir, run_file, Engine(policy, reference), narrator, outage)
             except AlreadySupervised as error:
                 raise outage.fenced(error) from None
             except (JournalBlocked, RetryLater, UsageError) as error:  # UsageError: the run directory itself is out of reach
@@ -97,14 +98,13 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
 
 
 def _watch(
-    request: RunRequest, run_dir: Path, run_file: RunFile, policy: Policy, narrator: Narrator | None, outage: Outage
+    request: RunRequest, run_dir: Path, run_file: RunFile, engine: Engine, narrator: Narrator | None, outage: Outage
 ) -> int:
     """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more."""
     wishes = outage.wishes
     refuse_lost_journal(run_dir)
     with take_run(run_dir) as session:
         clock = SystemClock(session.journal.last_at_s())
-        engine = Engine(policy)
         engine.restore(session.journal.read_entries())
         if engine.state.ended == "finished":
             print(f"{run_dir}: this run has finished; choose another --run-dir to train again")
@@ -114,12 +114,12 @@ def _watch(
         wake = Wake(run_dir)
         wishes.wake(wake.event)
         launcher = LocalLauncher(run_dir)
-        hardware = open_hardware(policy.spec.detectors.gpu_fault, run_dir)
+        hardware = open_hardware(engine.policy.spec.detectors.gpu_fault, run_dir)
         telemetry = RunTelemetry(run_dir, launcher, hardware)
         runner = ThreadRunner(build_handlers(run_dir, launcher, session.lease, run_file), wake.event)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
         with closing(wake), closing(hardware), last_act(runner.close):
-            daemon.start(clock.now_s(), _started(session, run_file, policy, request))
+            daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request))
             outage.begin()
             if request.stop_at_once:
                 daemon.want_stop("sentinel stop")

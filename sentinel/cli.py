@@ -153,10 +153,11 @@ def drill(
 def replay(
     paths: Annotated[list[Path], typer.Argument(help="Logs, or directories of logs.", metavar="PATH...")],
     policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
-    format: Annotated[str, typer.Option(help="auto, metrics, csv, megatron, tensorboard or trainer-state.")] = "auto",
+    format: Annotated[str, typer.Option(help="auto, metrics, csv, megatron, tensorboard, trainer-state or text.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line for each finding.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw each run as an SVG in this directory.", metavar="DIR")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on with files that grow, until interrupted.")] = False,
+    reference: Annotated[Path | None, typer.Option(help="A log of another run to compare with, at the same tokens.")] = None,
 ) -> None:
     """Recorded logs through the same engine: what would have been found and done. Nothing is touched.
 
@@ -164,20 +165,24 @@ def replay(
     """
     from sentinel.replay.command import Request, replay_command
 
-    raise typer.Exit(replay_command(Request(tuple(paths), policy, format, as_json, plot, follow)))
+    raise typer.Exit(replay_command(Request(tuple(paths), policy, format, as_json, plot, follow, reference)))
 
 
 @app.command()
 def watch(
     paths: Annotated[list[Path], typer.Argument(help="Logs that are being written.", metavar="PATH...")],
     policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
-    format: Annotated[str, typer.Option(help="auto, metrics, csv, megatron, tensorboard or trainer-state.")] = "auto",
+    format: Annotated[str, typer.Option(help="auto, metrics, csv, megatron, tensorboard, trainer-state or text.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line for each finding.")] = False,
+    reference: Annotated[Path | None, typer.Option(help="A log of another run to compare with, at the same tokens.")] = None,
 ) -> None:
-    """The same as `replay --follow`: watch somebody else's run by its log, read-only, until interrupted."""
+    """The same as `replay --follow`: watch somebody else's run by its log, read-only, until interrupted.
+
+    Exit codes: 0 interrupted, 1 there was nothing that could be followed, 2 usage or policy error.
+    """
     from sentinel.replay.command import Request, replay_command
 
-    raise typer.Exit(replay_command(Request(tuple(paths), policy, format, as_json, None, True)))
+    raise typer.Exit(replay_command(Request(tuple(paths), policy, format, as_json, None, True, reference)))
 
 
 @app.command()
@@ -202,9 +207,12 @@ def policy_check(
     file: Annotated[str, typer.Argument(help="A policy file, or the name of a shipped one.", metavar="FILE")],
 ) -> None:
     """Refuse what cannot work, with the line, a caret and the remedy. Exit code 2 when there is anything to mend."""
-    from sentinel.policy_file import check_file
+    from sentinel.policy_file import check_file, load_policy, shipped_policy_path
+    from sentinel.telemetry.reference import load_reference
 
-    print(check_file(file))
+    said, path = check_file(file), shipped_policy_path(file)
+    load_reference(load_policy(path), path)
+    print(said)
 
 
 register_operator(app)

@@ -1,7 +1,6 @@
 """Senses: every detector of a run behind one object. The engine tells it what was read, and asks how things stand.
 
-Order of a step: the series decides whether it is new, the pace learns, non-finite values are judged first, then spikes, then
-what is slow.
+Three parts: `numbers` (row by row), `liveness` (by the clock and the heartbeats), `gpu_fault` (the machine).
 Readings of another attempt than the current one are ignored: they come from a past that was abandoned.
 Nothing here is decided by the wall: `now_s` is the supervisor's session time and never runs backwards inside.
 """
@@ -13,15 +12,14 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from sentinel.detectors.bands import back_since, judge_newest, top_of_band
+from sentinel.detectors.behind_reference import Reference
 from sentinel.detectors.contract import DetectorSettings
 from sentinel.detectors.crash import Ended, Ending, Failed, judge_exit
 from sentinel.detectors.gpu_fault import GpuFault
 from sentinel.detectors.hold import Hold
 from sentinel.detectors.liveness import Liveness
-from sentinel.detectors.non_finite import NonFinite
-from sentinel.detectors.onset import KEPT, Dated, date_onset
-from sentinel.detectors.slow import Slow
-from sentinel.detectors.spike import Spike
+from sentinel.detectors.numbers import Numbers
+from sentinel.detectors.onset import Dated
 from sentinel.detectors.standing import Standing, View, judge_standing, needs_of
 from sentinel.model.attempts import ExitReport, SampleRange
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
@@ -36,15 +34,13 @@ from sentinel.model.readings import (
     TrainerNote,
 )
 from sentinel.streams.baseline import Level
-from sentinel.streams.pace import Pace
-from sentinel.streams.rate_jumps import RateJumps
-from sentinel.streams.series import Series
 
 SLOW_PHASES = ("init", "compile", "eval", "checkpoint")
 TAILS_KEPT = 64
 HARDWARE_SOURCES = ("nvml", "kernel_log")
 WARNED: tuple[Kind, ...] = (
-    Kind.SPIKE, Kind.DRIFT, Kind.TOO_GOOD, Kind.STRAGGLER, Kind.SLOWDOWN, Kind.STALE_CHECKPOINT, Kind.HARDWARE_WARNING,
+    Kind.SPIKE, Kind.DRIFT, Kind.TOO_GOOD, Kind.BEHIND_REFERENCE, Kind.STRAGGLER, Kind.SLOWDOWN, Kind.STALE_CHECKPOINT,
+    Kind.HARDWARE_WARNING,
 )  # fmt: skip
 DEFAULT_SEVERITY: dict[Kind, Severity] = dict.fromkeys(WARNED, "warning")
 NOT_BLIND: Mapping[str, str] = MappingProxyType({})
@@ -53,25 +49,23 @@ NOT_BLIND: Mapping[str, str] = MappingProxyType({})
 class Senses:
     """What the engine senses a run with. Pure: the same calls give the same answers."""
 
-    def __init__(self, settings: DetectorSettings, holds: Mapping[Kind, Hold], severities: Mapping[Kind, Severity]) -> None:
+    def __init__(
+        self,
+        settings: DetectorSettings,
+        holds: Mapping[Kind, Hold],
+        severities: Mapping[Kind, Severity],
+        reference: Reference | None = None,
+    ) -> None:
         def severity(kind: Kind) -> Severity:
             return severities.get(kind, DEFAULT_SEVERITY.get(kind, "critical"))
 
         self._severity = severity
-        self._series = Series(dict.fromkeys((*settings.spike.metrics, *settings.drift.metrics, *KEPT)))
-        self._pace = Pace()
-        self._rate = RateJumps()
-        self._non_finite = NonFinite(settings.non_finite, severity(Kind.NON_FINITE))
-        self._spike = Spike(settings.spike, holds.get(Kind.SPIKE, Hold()), severity(Kind.SPIKE))
-        self._slow = Slow(settings, severity)
-        self._grace_steps = settings.grace_steps
-        self._lookback_steps = settings.onset_lookback_steps
-        self._cut_step = 0
+        self._numbers = Numbers(settings, holds.get(Kind.SPIKE, Hold()), severity, reference)
+        self._series = self._numbers.series
         self._liveness = Liveness(settings, holds.get(Kind.HANG, Hold()), severity)
         self._gpu_fault = GpuFault(settings.gpu_fault, severity)
         self._needs = needs_of(settings)
         self._attempt: int | None = None
-        self._world_size: int | None = None
         self._now_s = float("-inf")
         self._tails: dict[int | None, tuple[str, ...]] = {}
 
@@ -81,34 +75,19 @@ class Senses:
         """Launched (or adopted), nothing heard yet. Everything learned is cut, the pace excepted."""
         self._attempt = attempt
         self._tails.clear()
-        self._cut(0)
+        self._cut(attempt, 0)
         self._liveness.begin(attempt, self._clock(now_s))
         self._gpu_fault.begin(attempt, self._clock(now_s))
 
     def receipt(self, receipt: Receipt, now_s: float) -> None:
-        """The trainer's proof: cut, then learn the surviving past, without findings.
-
-        Where `lr_scale` or `clip_norm` is overridden, the past's level counts less and only its newest samples are kept.
-        That is read from this receipt alone, so that a restarted supervisor, who never saw the previous one, agrees.
-        """
+        """The trainer's proof: cut, then learn the surviving past, without findings. All of it is read from this receipt alone,
+        so that a restarted supervisor, who never saw the previous one, agrees."""
         if receipt.attempt != self._attempt:
             return
-        quiet_until = receipt.resume_step + self._grace_steps if receipt.resume_step else 0
-        self._cut(receipt.resume_step, quiet_until)
-        if self._world_size not in (None, receipt.world_size):
-            self._pace.forget()
-        self._world_size = receipt.world_size
-        self._gpu_fault.ranks(receipt.world_size)
+        self._cut(receipt.attempt, receipt.resume_step)
         history = tuple(reading for reading in receipt.history if reading.step <= receipt.resume_step)
-        self._series.seed(history, receipt.resume_step)
-        for reading in history:
-            self._pace.add(reading.step, reading.time_s)
-            self._rate.take(reading.step, reading.metrics.get("lr", 0.0))
-        self._pace.begin()
-        overrides = receipt.overrides
-        changed = overrides.get("lr_scale") not in (None, 1, 1.0) or overrides.get("clip_norm") is not None
-        self._spike.seed(history, settings_changed=changed)
-        self._slow.seed(history, receipt.resume_step)
+        self._numbers.seed(receipt, history)
+        self._gpu_fault.ranks(receipt.world_size)
         self._liveness.receipt(receipt, history, self._clock(now_s))
 
     def step(self, reading: StepReading, now_s: float) -> tuple[Finding, ...]:
@@ -119,25 +98,17 @@ class Senses:
         if not covered:
             return ()
         now_s = self._clock(now_s)
-        self._pace.add(reading.step, reading.time_s)
-        rate = reading.metrics.get("lr")
-        if rate is not None:
-            jump = self._rate.take(reading.step, rate)
-            if jump != 1.0:
-                self._cut_level(reading.step, risen=jump > 1.0)
-        found = self._non_finite.step(reading, now_s)
-        spikes = self._spike.step(reading, covered, now_s)
-        slow = self._slow.step(reading, now_s, spiking=self._spike.is_firing)
+        found = self._numbers.step(reading, covered, now_s)
         paced = self._liveness.step(reading, now_s)
         if paced is not None:
-            slow.append(paced)
-        return (*found, *spikes, *slow) if found or spikes or slow else ()
+            found.append(paced)
+        return tuple(found) if found else ()
 
     def heartbeat(self, beat: Heartbeat, now_s: float) -> None:
         if beat.attempt != self._attempt:
             return
         if beat.phase in SLOW_PHASES:
-            self._pace.interrupt()
+            self._numbers.pace.interrupt()
         self._liveness.heartbeat(beat, self._clock(now_s))
 
     def note(self, note: TrainerNote, now_s: float) -> None:
@@ -145,7 +116,7 @@ class Senses:
         if note.attempt != self._attempt:
             return
         if note.event == "override_applied":
-            self._cut_level(self.newest_step + 1, risen=False)
+            self._numbers.cut_level(self.newest_step + 1, risen=False)
         self._liveness.note(note, self._clock(now_s))
 
     def checkpoint(self, reading: CheckpointReading, now_s: float) -> None:
@@ -188,7 +159,7 @@ class Senses:
         """Why the attempt ended. `has_trained`: the run has made a step before, in whatever attempt."""
         assert self._attempt is not None, "no attempt was begun"
         self._liveness.hang.end()
-        newest, at_s, onset = self.newest_step, self._clock(now_s), self._non_finite.onset_step
+        newest, at_s, onset = self.newest_step, self._clock(now_s), self._numbers.non_finite.onset_step
         ending = Ending(self._attempt, newest, at_s, finished, stop_requested, onset, has_trained)
         ended = judge_exit(report, ending, self._severity(Kind.CRASH), self._severity(Kind.NON_FINITE), self._tails)
         return Failed(self._explained(ended.finding, now_s)) if isinstance(ended, Failed) else ended
@@ -203,7 +174,7 @@ class Senses:
     @property
     def step_time_s(self) -> float | None:
         """Learned seconds per optimizer step; None while unknown."""
-        return self._pace.step_time_s
+        return self._numbers.pace.step_time_s
 
     @property
     def ignored_readings(self) -> int:
@@ -224,12 +195,12 @@ class Senses:
 
     def pre_breach(self, metric: str) -> Level | None:
         """The band just before the newest breach of this attempt; None when there was none."""
-        watch = self._spike.watches.get(metric)
+        watch = self._numbers.spike.watches.get(metric)
         return None if watch is None else watch.pre_breach
 
     def date_onset(self, finding: Finding) -> Dated | None:
         """Where the finding's trouble began by the earliest co-signal; None where the finding's own onset stands."""
-        return date_onset(self._series, finding, self._lookback_steps, self._cut_step)
+        return self._numbers.date_onset(finding)
 
     def is_above_band(self, metric: str, pre: Level, ratio: float) -> Verdict:
         """Do the newest rows stand, by their median, above `pre` by more than ratio and its noise?"""
@@ -244,9 +215,8 @@ class Senses:
         quiet while ranks go on is not seen either."""
         hang, gap = self._liveness.hang, self._liveness.stream_gap
         blind = {"metrics": f"the stream is quiet: {gap}", **blind} if gap is not None else blind
-        view = View(self._series, blind, hang.is_alive, hang.has_beats, self._slow.quiet_until, self._needs)
-        standing = judge_standing((self._non_finite, self._spike, hang, *self._slow.all), view)
-        return {**standing, **{d.kind: d.verdict() for d in (self._gpu_fault, *self._liveness.own_pace.all)}}
+        view = View(self._series, blind, hang.is_alive, hang.has_beats, self._numbers.quiet_until, self._needs)
+        return judge_standing((*self._numbers.all, hang, *self._liveness.own_pace.all, self._gpu_fault), view)
 
     @property
     def stream_gap(self) -> str | None:
@@ -261,25 +231,9 @@ class Senses:
         blamed = finding.blamed_rank if finding.blamed_rank is not None else rank
         return replace(finding, reason=f"{finding.reason}; just before: {said}", blamed_rank=blamed)
 
-    def _cut(self, resume_step: int, quiet_until: int = 0) -> None:
-        attempt = self._attempt or 0
-        self._series.begin(resume_step)
-        self._cut_step = resume_step
-        self._pace.begin()
-        self._rate.begin()
-        self._non_finite.begin(attempt)
-        self._spike.begin(attempt, quiet_until=quiet_until)
-        self._slow.begin(attempt, quiet_until)
+    def _cut(self, attempt: int, resume_step: int) -> None:
+        quiet_until = self._numbers.begin(attempt, resume_step)
         self._liveness.own_pace.begin(attempt, resume_step, quiet_until)
-
-    def _cut_level(self, step: int, *, risen: bool) -> None:
-        """Other settings from this step on: the level may jump. A rate that rose excuses a bump and a new, higher best, as a
-        resume does; after one that fell the loss can only be expected to fall, and the past stays a fair measure."""
-        self._cut_step = max(self._cut_step, step - 1)
-        self._spike.cut_level()
-        if risen:
-            self._spike.be_quiet(step + self._grace_steps)
-            self._slow.cut(step + self._grace_steps)
 
     def _clock(self, now_s: float) -> float:
         """Session time that never runs backwards, whatever the caller's clock does."""

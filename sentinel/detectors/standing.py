@@ -16,6 +16,9 @@ from sentinel.streams.series import Series
 MISSING_ROWS = 5
 GRACED = frozenset({Kind.DRIFT, Kind.DIVERGENCE})  # neither judge nor learn in a grace
 OFF = "switched off by policy"
+SOURCE_OF: Mapping[Kind, str] = {  # what else than the stream a kind is judged from; hardware says itself what it cannot see
+    Kind.STRAGGLER: "heartbeats", Kind.STALE_CHECKPOINT: "checkpoints", Kind.GPU_FAULT: "",
+}  # fmt: skip
 
 Standing = Mapping[Kind, tuple[Verdict, str]]
 
@@ -69,7 +72,8 @@ def _unknown(kind: Kind, view: View, *, is_judged: bool) -> str:
 
 def _blind_source(kind: Kind, view: View) -> str:
     if kind is not Kind.HANG:
-        return "metrics" if "metrics" in view.blind else ""
+        source = SOURCE_OF.get(kind, "metrics")
+        return source if source in view.blind else ""
     if "heartbeats" in view.blind:
         return "heartbeats"
     return "metrics" if "metrics" in view.blind and not view.has_beats else ""

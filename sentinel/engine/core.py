@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from sentinel.detectors.behind_reference import Reference
 from sentinel.detectors.catalog import Senses
 from sentinel.engine import attempts, carrying_out, ladder, live_changes, operator, stopping
 from sentinel.engine.draft import Draft
@@ -47,10 +48,10 @@ STREAM = "step lines"  # a source that telemetry cannot judge: the file can be r
 class Engine:
     """Holds one run. `handle` is the only door; `restore` folds a journal before the first event."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, reference: Reference | None = None) -> None:
         self.policy = policy
         self.state = RunState()
-        self.senses: Senses = build_senses(policy)
+        self.senses: Senses = build_senses(policy, reference)
         self._live = Live()
         self._incidents: tuple[Incident, ...] = ()  # those of which `_all_closed` speaks
         self._all_closed = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sentinel.detectors.behind_reference import Reference
 from sentinel.detectors.catalog import Senses
 from sentinel.detectors.hold import Hold
 from sentinel.model.findings import Kind, Severity
@@ -9,7 +10,7 @@ from sentinel.policy.match import Match, match_rule
 from sentinel.policy.schema import Policy
 
 
-def build_senses(policy: Policy) -> Senses:
+def build_senses(policy: Policy, reference: Reference | None = None) -> Senses:
     holds: dict[Kind, Hold] = {}
     severities: dict[Kind, Severity] = {}
     for kind in Kind:
@@ -17,4 +18,4 @@ def build_senses(policy: Policy) -> Senses:
         if isinstance(match, Match):
             holds[kind] = Hold(match.rule.for_.steps, match.rule.for_.seconds)
             severities[kind] = match.rule.labels.severity
-    return Senses(policy.spec.detectors, holds, severities)
+    return Senses(policy.spec.detectors, holds, severities, reference)

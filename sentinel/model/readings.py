@@ -33,8 +33,8 @@ class Receipt:
 
     `history` is the end of the surviving lineage before `resume_step` (oldest first, bounded), which telemetry reads
     from the parents' streams so that a relaunched run is judged against its own past and not against nothing. `cursor` is the
-    next sample index, None where the trainer does not say. `history_world_size` is that of every attempt the history comes
-    from, None where they differ or do not say.
+    next sample index, None where the trainer does not say; neither is `tokens_per_step`. `history_world_size` is that of
+    every attempt the history comes from, None where they differ or do not say.
     """
 
     attempt: int
@@ -47,6 +47,7 @@ class Receipt:
     history: tuple[StepReading, ...] = ()
     cursor: int | None = None
     history_world_size: int | None = None
+    tokens_per_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

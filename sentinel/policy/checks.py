@@ -21,6 +21,7 @@ _DETECTOR_OF: dict[FindingKind, str] = {
     "loss_scale_collapse": "loss_scale", "divergence": "divergence", "drift": "drift", "too_good": "too_good",
     "plateau": "plateau", "generalisation": "generalisation", "precursor": "precursor", "gpu_fault": "gpu_fault",
     "hardware_warning": "gpu_fault", "slowdown": "slowdown", "straggler": "straggler", "stale_checkpoint": "stale_checkpoint",
+    "behind_reference": "behind_reference",
 }  # fmt: skip
 _ONLY_TELLS: frozenset[FindingKind] = frozenset({"plateau", "generalisation", "precursor"})  # info, with or without a rule
 _MAY_BE_UNRULED = _ONLY_TELLS | {"gpu_fault", "hardware_warning"}  # what broken hardware does shows as a crash or a hang as well
@@ -87,7 +88,8 @@ def _check_treatment(path: str, rule: Rule, spec: Spec) -> Iterator[Problem]:
 def _check_detectors(spec: Spec) -> Iterator[Problem]:
     ruled = {rule.on for rule in spec.rules}
     for kind, detector in _DETECTOR_OF.items():
-        if getattr(spec.detectors, detector).enabled and kind not in ruled and kind not in _MAY_BE_UNRULED:
+        asked = kind != "behind_reference" or spec.detectors.behind_reference.reference is not None
+        if getattr(spec.detectors, detector).enabled and kind not in ruled and kind not in _MAY_BE_UNRULED and asked:
             message = f"no rule is on '{kind}': what the detector finds is recorded, and nothing is done"
             yield Problem("spec.rules", message, f"add a rule on {kind}, or switch the detector '{detector}' off", "warning")
     spike = spec.detectors.spike

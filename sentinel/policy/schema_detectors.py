@@ -23,6 +23,7 @@ from sentinel.policy.schema_fields import (
 )
 from sentinel.policy.schema_hardware import GpuFaultSettings
 from sentinel.policy.schema_slow_detectors import (
+    BehindReferenceSettings,
     DivergenceSettings,
     DriftSettings,
     GeneralisationSettings,
@@ -136,6 +137,7 @@ class Detectors(Model):
     slowdown: Annotated[SlowdownSettings, BeforeValidator(_switch)] = _switched("steps take longer than they did")
     straggler: Annotated[StragglerSettings, BeforeValidator(_switch)] = _switched("one rank keeps the others waiting")
     stale_checkpoint: Annotated[StaleCheckpointSettings, BeforeValidator(_switch)] = _switched("training is not being saved")
+    behind_reference: Annotated[BehindReferenceSettings, BeforeValidator(_switch)] = _switched("above a recorded run's loss")
     grace_steps: Steps = written("50 steps", alias="grace")
     """Steps after a resume in which a bump is usual: only a tall one is an alarm. Never for values that are no number."""
     onset_lookback_steps: Steps = written("500 steps", alias="onset_lookback")

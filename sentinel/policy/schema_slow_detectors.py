@@ -6,7 +6,19 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sentinel.policy.schema_fields import Count, Flag, Fraction, MetricName, Model, Multiple, Positive, Seconds, Steps, written
+from sentinel.policy.schema_fields import (
+    Count,
+    Flag,
+    Fraction,
+    MetricName,
+    Model,
+    Multiple,
+    NotNegative,
+    Positive,
+    Seconds,
+    Steps,
+    written,
+)
 
 
 class LossScaleSettings(Model):
@@ -87,6 +99,21 @@ class GeneralisationSettings(Model):
     """Share above the best validation loss."""
     evals_in_a_row: Count = 3
     """So many evaluations in a row."""
+
+
+class BehindReferenceSettings(Model):
+    """The loss stands above a recorded run's at the same tokens."""
+
+    enabled: Flag = True
+    """Whether this detector runs. Without a reference its verdict is unknown."""
+    reference: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
+    """A log of the run to compare with, in any format `sentinel replay` reads; relative to this policy file."""
+    ratio: Fraction = 0.1
+    """Share above the reference's loss …"""
+    absolute: NotNegative = 0.1
+    """… and at least so much above it."""
+    min_history_steps: Steps = written("200 steps", alias="min_history")
+    """Steps before it judges: warm-ups differ."""
 
 
 class PrecursorSettings(Model):

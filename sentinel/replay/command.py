@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sentinel.client.strict_json import dumps
 from sentinel.clock import SystemClock
+from sentinel.detectors.behind_reference import Reference
 from sentinel.errors import UsageError
 from sentinel.policy.schema import Policy
 from sentinel.policy_file import load_policy, shipped_policy_path
@@ -17,7 +18,8 @@ from sentinel.replay.follow import follow_logs
 from sentinel.replay.found import Found, Result
 from sentinel.replay.many import Log, find_logs, replay_many
 from sentinel.telemetry.log_formats import FORMATS
-from sentinel.view.replay_table import Progress, describe_found, print_table
+from sentinel.telemetry.reference import load_reference, read_reference
+from sentinel.view.replay_table import Progress, count_words, describe_found, print_table, sum_up
 from sentinel.view.run_svg import Mark, draw_run
 
 EXIT_OK, EXIT_UNREADABLE = 0, 1
@@ -33,6 +35,7 @@ class Request:
     as_json: bool
     plot: Path | None
     follow: bool
+    reference: Path | None = None
 
 
 def replay_command(request: Request) -> int:
@@ -41,21 +44,24 @@ def replay_command(request: Request) -> int:
         raise UsageError(f"--format {request.format}: no such format; there are auto, {', '.join(FORMATS)}")
     if request.follow and request.plot is not None:
         raise UsageError("--follow and --plot contradict each other; draw when the run is over")
-    policy = load_policy(shipped_policy_path(request.policy))
+    policy_path = shipped_policy_path(request.policy)
+    policy = load_policy(policy_path)
+    reference = read_reference(request.reference) if request.reference is not None else load_reference(policy, policy_path)
     if request.follow:
-        return _follow(request, policy)
+        return _follow(request, policy, reference)
     if request.plot is not None:
         _ensure_folder(request.plot)
-    return _replay(request, policy)
+    return _replay(request, policy, reference)
 
 
-def _replay(request: Request, policy: Policy) -> int:
+def _replay(request: Request, policy: Policy, reference: Reference | None) -> int:
     logs = find_logs(request.paths)
     code, read = EXIT_OK, 0
     told: list[dict[str, object]] = []
     drawn: set[str] = set()
     with Progress(len(logs)) as progress:
-        results = replay_many(logs, policy, request.format, draw=request.plot is not None, done=progress.step)
+        draw = request.plot is not None
+        results = replay_many(logs, policy, request.format, draw=draw, reference=reference, done=progress.step)
         for log, result in zip(logs, results, strict=True):
             passed_over = result.unrecognised and not log.asked
             if result.error and not passed_over:
@@ -75,21 +81,25 @@ def _replay(request: Request, policy: Policy) -> int:
     return code if read else EXIT_UNREADABLE
 
 
-def _follow(request: Request, policy: Policy) -> int:
+def _follow(request: Request, policy: Policy, reference: Reference | None) -> int:
     def tell(result: Result, found: list[Found]) -> None:
         unique = list({id(one): one for one in found}.values())
         if request.as_json:
             _print_json(result, unique)
             return
+        bell = "\a" if sys.stdout.isatty() else ""
         for one in unique:
             if one.severity != "info":
-                print(describe_found(one.document(result.file)), flush=True)
+                print(bell + describe_found(one.document(result.file)), flush=True)
 
     def say(sentence: str) -> None:
         print(sentence, file=sys.stderr, flush=True)
 
-    followed = follow_logs(request.paths, policy, request.format, SystemClock(), tell, say)
-    return EXIT_OK if followed else EXIT_UNREADABLE
+    results, followed = follow_logs(request.paths, policy, request.format, SystemClock(), tell, say, reference)
+    if not followed:
+        return EXIT_UNREADABLE
+    (say if request.as_json else print)(sum_up([_summary(result) for result in results if result.rows]))
+    return EXIT_OK
 
 
 def _print_json(result: Result, found: list[Found]) -> None:
@@ -102,6 +112,11 @@ def _print_troubles(result: Result, prefix: str) -> None:
         print(prefix + result.error, file=sys.stderr)
     if result.damaged:
         print(f"{result.file}: {result.damaged} damaged, left out; the first: {result.first_damage}", file=sys.stderr)
+    if result.remark:
+        print(f"{result.file}: {result.remark}", file=sys.stderr)
+    if result.repeated:
+        again = f"{count_words(result.repeated, 'row')} of steps already there (several ranks in one log?)"
+        print(f"{result.file}: {again}: passed over", file=sys.stderr)
     if not result.error and not result.rows:
         print(f"{result.file}: not one step in it", file=sys.stderr)
     if result.dropped:

@@ -59,16 +59,19 @@ class Found:
 @dataclass(slots=True)
 class Result:
     """One log. `error`: it could not be read, in a sentence; then the rest is what was found before. `unrecognised`: because it
-    is no log. `curves`: by metric, for drawing."""
+    is no log. `remark`: what a reader of the result should know. `repeated`: rows that said again what was said. `curves`: by
+    metric, for drawing."""
 
     file: str
     format: str = ""
     rows: int = 0
     first_step: int | None = None
     last_step: int | None = None
+    repeated: int = 0
     damaged: int = 0
     first_damage: str = ""
     dropped: int = 0
+    remark: str = ""
     error: str = ""
     unrecognised: bool = False
     curves: dict[str, list[Bucket]] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
+from sentinel.detectors.behind_reference import Reference
 from sentinel.policy.schema import Policy
 from sentinel.replay.found import Result
 from sentinel.replay.one import replay_file
@@ -36,13 +37,20 @@ def find_logs(paths: Iterable[Path]) -> list[Log]:
     """The logs behind the arguments, in their order, each once."""
     found: dict[Path, Log] = {}
     for path in paths:
-        if not path.is_dir():
+        if not _is_folder(path):
             found.setdefault(path, Log(path, str(path), asked=True))
             continue
         inside = list(_walk(path))
         for one in inside or [path]:
             found.setdefault(one, Log(one, str(one), asked=not inside))
     return list(found.values())
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False  # whoever opens it says why
 
 
 def _walk(root: Path) -> Iterator[Path]:
@@ -53,7 +61,7 @@ def _walk(root: Path) -> Iterator[Path]:
         if event_files(here):
             yield here
         for name in sorted(names):
-            if name.endswith(ENDINGS) or name == "trainer_state.json":
+            if name.removesuffix(".gz").endswith(ENDINGS) or name == "trainer_state.json":
                 yield here / name
                 count += 1
                 if count >= FILES_MAX:
@@ -61,17 +69,25 @@ def _walk(root: Path) -> Iterator[Path]:
 
 
 def replay_many(
-    logs: list[Log], policy: Policy, format: str = "auto", *, draw: bool = False, done: Callable[[], None] = lambda: None
+    logs: list[Log],
+    policy: Policy,
+    format: str = "auto",
+    *,
+    draw: bool = False,
+    reference: Reference | None = None,
+    done: Callable[[], None] = lambda: None,
 ) -> Iterator[Result]:
     """Results in the order of `logs`, each as soon as those before it are there. `done` is called as each is finished."""
     count = min(len(logs), len(os.sched_getaffinity(0)))
     if count <= 1:
         for log in logs:
-            result = replay_file(log.path, policy, format, log.file, draw)
+            result = replay_file(log.path, policy, format, log.file, draw, reference)
             done()
             yield result
         return
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_begin, initargs=(policy, format, draw)) as pool:
+    with ProcessPoolExecutor(
+        count, mp_context=get_context("spawn"), initializer=_begin, initargs=(policy, format, draw, reference)
+    ) as pool:
         futures = [pool.submit(_one, log) for log in logs]
         for future in futures:
             future.add_done_callback(lambda _: done())
@@ -92,15 +108,16 @@ def _result_of(log: Log, future: Future[Result]) -> Result:
 _policy: Policy | None = None
 _format = "auto"
 _draw = False
+_reference: Reference | None = None
 
 
-def _begin(policy: Policy, format: str, draw: bool) -> None:
+def _begin(policy: Policy, format: str, draw: bool, reference: Reference | None) -> None:
     """In the new process: what is the same for every log of it."""
-    global _policy, _format, _draw
+    global _policy, _format, _draw, _reference
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # interrupted: the parent says so, once
-    _policy, _format, _draw = policy, format, draw
+    _policy, _format, _draw, _reference = policy, format, draw, reference
 
 
 def _one(log: Log) -> Result:
     assert _policy is not None, "the process was not begun"
-    return replay_file(log.path, _policy, _format, log.file, _draw)
+    return replay_file(log.path, _policy, _format, log.file, _draw, _reference)

@@ -11,8 +11,10 @@ with the surviving past, as telemetry does for a live run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from sentinel.detectors.behind_reference import Reference
 from sentinel.engine import Engine
 from sentinel.errors import SentinelError
 from sentinel.model.events import ActionDone, Event, SupervisorStarted
@@ -30,9 +32,9 @@ from sentinel.telemetry.source import describe_os_error
 class Replay:
     """An engine that believes it watches attempt 1 of a run, and may change nothing."""
 
-    def __init__(self, result: Result, policy: Policy) -> None:
+    def __init__(self, result: Result, policy: Policy, reference: Reference | None = None) -> None:
         self.result = result
-        self._engine = Engine(policy)
+        self._engine = Engine(policy, reference)
         self._collector = Collector(result)
         self._now_s = 0.0
         name, started = policy.metadata.name, f"start/{ATTEMPT}"
@@ -49,7 +51,7 @@ class Replay:
         for reading in self._rewind.follow(readings):
             if isinstance(reading, Receipt):
                 self._now_s = now_s
-                self._tell(reading)
+                self._relaunched(reading)
                 continue
             rows += 1
             time_s = reading.time_s
@@ -62,8 +64,13 @@ class Replay:
             if result.first_step is None:
                 result.first_step = reading.step
             result.last_step = reading.step
-        self._now_s, result.rows = now_s, rows
+        self._now_s, result.rows, result.repeated = now_s, rows, self._rewind.repeated
         return touched
+
+    def _relaunched(self, receipt: Receipt) -> None:
+        """Findings are known by attempt and step, and here all is one attempt: what comes at a step that comes again is new."""
+        self._engine.state = replace(self._engine.state, findings=())
+        self._tell(receipt)
 
     def _tell(self, event: Event) -> None:
         self._confirm(self._engine.handle(self._now_s, event))
@@ -75,18 +82,25 @@ class Replay:
                 self._tell(ActionDone(fact.action.key, "replayed"))
 
 
-def replay_file(path: Path, policy: Policy, format: str = "auto", file: str | None = None, draw: bool = False) -> Result:
+def replay_file(
+    path: Path,
+    policy: Policy,
+    format: str = "auto",
+    file: str | None = None,
+    draw: bool = False,
+    reference: Reference | None = None,
+) -> Result:
     """What would have been found in this log. Never raises for what stands in it: see `Result.error`.
 
-    `draw`: keep the curves of loss and gradient norm as well.
+    `draw`: keep the curves of loss and gradient norm as well. `reference`: the run that `behind_reference` compares with.
     """
     result = Result(file if file is not None else str(path))
     try:
         result.format, reader = open_log(path, format)
-        replay = Replay(result, policy)
+        replay = Replay(result, policy, reference)
         readings = read_to_end(reader)
         replay.read(_drawn(readings, result) if draw else readings)
-        result.damaged, result.first_damage = reader.damaged, reader.first_damage
+        result.damaged, result.first_damage, result.remark = reader.damaged, reader.first_damage, reader.remark
     except SentinelError as error:
         result.error = error.message
         result.unrecognised = isinstance(error, UnreadableLog)

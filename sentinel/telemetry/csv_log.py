@@ -1,8 +1,9 @@
 """CSV with a header line, as spreadsheets and loggers write it: `step,loss,grad_norm,loss_scale,lr` and any further number.
 
-An empty cell is a metric that was not logged; `nan` and `inf` are values. Columns are found by name (see `metric_names`), in
-any order; comma, semicolon and tab are known. A column of words is no metric. A row with too few or too many cells is damaged,
-for it cannot be known which is missing.
+An empty cell is a metric that was not logged (so are NA, null and None); `nan` and `inf` are values. Columns are found by name
+(see `metric_names`), in any order; comma, semicolon and tab are known, with decimal commas between semicolons. A column of words
+is no metric. A row with too few or too many cells is damaged, for it cannot be known which is missing. Known as well:
+Lightning's metrics.csv, and what Weights & Biases exports (`RUN - train/loss`, its `__MIN` and `__MAX` are left out).
 
     >>> parser = CsvLines(); parser(b"step,loss,lr"); parser(b"7,nan,")
     StepReading(attempt=1, step=7, time_s=0.0, samples=(), metrics={'loss': nan})
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 
 from sentinel.model.readings import StepReading
 from sentinel.telemetry.log_reader import ATTEMPT
@@ -20,10 +22,14 @@ from sentinel.telemetry.stream_lines import LARGEST_INT
 
 DELIMITERS = b",;\t"
 COLUMNS_MAX = 4096
+NOT_LOGGED = frozenset({b"na", b"n/a", b"null", b"none", b"-", b"<na>"})
+_OTHER_NAN = re.compile(rb"[+-]?(?:nan\(.*\)|1\.#(?:qnan|snan|ind)\d*)", re.IGNORECASE)  # as C libraries print it
 
 
 class CsvLines:
-    """A line parser that learns its columns from the first line that is not empty."""
+    """A line parser that learns its columns from the first line that is not empty, and again where a header comes again."""
+
+    remark = ""
 
     def __init__(self) -> None:
         self._names: list[str] = []
@@ -42,13 +48,13 @@ class CsvLines:
         else:
             cells = line.rstrip(b"\r").split(self._delimiter)
         if len(cells) != len(self._names):
-            if cells == [b""] or self._is_header(line):
+            if cells == [b""] or self._learns_again(line):
                 return None
             raise ValueError(f"{len(cells)} cells under {len(self._names)} columns")
         try:
             step = int(cells[self._step])
         except ValueError:
-            if self._is_header(line):
+            if self._learns_again(line):
                 return None  # a run that was continued wrote its header again
             step = _whole(cells[self._step])
         if not 0 <= step < LARGEST_INT:
@@ -66,22 +72,34 @@ class CsvLines:
         if not text:
             return
         self._delimiter = max((DELIMITERS[i : i + 1] for i in range(len(DELIMITERS))), key=text.count)
-        names = [canonical(cell.decode(errors="replace").strip(' "')) for cell in text.split(self._delimiter)]
+        cells = self._split_quoted(text) if b'"' in text else text.split(self._delimiter)
+        titles = [cell.decode(errors="replace").strip(' "') for cell in cells[:COLUMNS_MAX]]
+        names = [canonical(_untitled(title)) for title in titles]
         if "step" not in names:
-            raise ValueError("no header with a column named step")
-        self._names = names[:COLUMNS_MAX]
+            raise ValueError(_why_no_header(titles))
+        self._names = names
         self._step = names.index("step")
         self._time = names.index("time_s") if "time_s" in names else None
         taken = {"step", "time_s", ""}
+        self._metrics = []
         for index, name in enumerate(self._names):
+            if name == "loss" and name in taken and " - " in titles[index]:
+                raise ValueError("several runs stand side by side in it; export each on its own")
             if name not in taken:
                 taken.add(name)
                 self._metrics.append((index, name))
-        self._undecided.update(name for _, name in self._metrics)
+        self._undecided = {name for _, name in self._metrics}
 
-    def _is_header(self, line: bytes) -> bool:
+    def _learns_again(self, line: bytes) -> bool:
+        """Is it a header? Then its columns are in force from here on."""
         first = line.removeprefix(b"\xef\xbb\xbf").split(self._delimiter)[0].strip(b' "\r')
-        return canonical(first.decode(errors="replace")) == self._names[0]
+        if not first or first[:1] in b"0123456789+-.":
+            return False
+        try:
+            self._learn_header(line)
+        except ValueError:
+            return False
+        return True
 
     def _split_quoted(self, line: bytes) -> list[bytes]:
         text = line.rstrip(b"\r").decode(errors="replace")
@@ -98,8 +116,10 @@ class CsvLines:
             cell = cells[index].strip()
             if not cell:
                 continue
+            if cell.lower() in NOT_LOGGED:
+                continue
             try:
-                found[name] = float(cell)
+                found[name] = _real(cell)
             except ValueError:
                 if name not in self._undecided:
                     raise ValueError(f"{name} is no number") from None
@@ -121,3 +141,28 @@ def _whole(cell: bytes) -> int:
     if not value.is_integer():
         raise ValueError("the step is no whole number")
     return int(value)
+
+
+def _real(cell: bytes) -> float:
+    """The number in an unusual cell: with a decimal comma, or a NaN as C libraries print it. ValueError for none."""
+    return math.nan if _OTHER_NAN.fullmatch(cell) else float(cell.replace(b",", b"."))
+
+
+def _untitled(title: str) -> str:
+    """A column's name without the run that Weights & Biases puts in front; empty for its ranges."""
+    return "" if title.endswith(("__MIN", "__MAX")) else title.rpartition(" - ")[2]
+
+
+def _why_no_header(titles: list[str]) -> str:
+    if all(_is_number(title) for title in titles):
+        return "its first line holds numbers and no names; put a header line such as 'step,loss,grad_norm' in front of a copy"
+    shown = ", ".join(titles[:8]) + (", …" if len(titles) > 8 else "")
+    return f"no column of its header is the step (it has {shown}); call one step, iteration or global_step in a copy"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -104,8 +104,9 @@ class FastScalars:
         crc ^= _FOLLOWED[3][w] ^ _FOLLOWED[2][x] ^ _FOLLOWED[1][y] ^ _TABLE[z]
         return step, known[0], (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
-    def learn(self, data: bytes, tag: str) -> None:
-        """This whole and sound record held one scalar of that tag: remember the bytes that will come again."""
+    def learn(self, data: bytes, tag: str, told: str) -> None:
+        """This whole and sound record held one scalar of that tag: remember the bytes that will come again, and what `read`
+        is to tell as the tag's name."""
         end = 10
         while data[end] > 127:
             end += 1
@@ -119,7 +120,7 @@ class FastScalars:
             crc ^= _followed(len(tail) + 3 - place)[byte]
         if len(self._tails) >= FAST_TAILS_MAX:
             self._tails.clear()
-        self._tails[tail] = (tag, crc)
+        self._tails[tail] = (told, crc)
 
     def _learn_length(self, size: int) -> tuple[int, tuple[list[int], ...]]:
         base = crc32c(bytes(size)) ^ _followed(size - 1)[9] ^ _followed(size - 10)[16]

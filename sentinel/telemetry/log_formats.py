@@ -1,25 +1,38 @@
 """Which format a recorded log has, by its content and not by its name, and the reader for it.
 
-    format_name, reader = open_log(Path("train.log"))
+format_name, reader = open_log(Path("train.log"))
 """
 
 from __future__ import annotations
 
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 from sentinel.errors import UsageError
-from sentinel.model.readings import StepReading
+from sentinel.telemetry.compressed import CompressedLines, compression_of, open_compressed, read_block, unpacker_of
 from sentinel.telemetry.csv_log import CsvLines
-from sentinel.telemetry.log_reader import ATTEMPT, LineLog, LogReader
+from sentinel.telemetry.json_log import JsonLines, looks_like_json_lines
+from sentinel.telemetry.log_reader import LineLog, LineParser, LogReader
 from sentinel.telemetry.megatron_log import MegatronLines, looks_like_megatron
-from sentinel.telemetry.stream_lines import parse_line, parse_object
+from sentinel.telemetry.printed_log import PrintedLines, looks_like_printed
 from sentinel.telemetry.tensorboard import EventLog, event_files, looks_like_events
 from sentinel.telemetry.trainer_state import TrainerStateLog, looks_like_trainer_state
 
-FORMATS = ("metrics", "csv", "megatron", "tensorboard", "trainer-state")
+LINE_PARSERS: dict[str, Callable[[], LineParser]] = {
+    "metrics": JsonLines,
+    "csv": CsvLines,
+    "megatron": MegatronLines,
+    "text": PrintedLines,
+}
+FORMATS = ("metrics", "csv", "megatron", "tensorboard", "trainer-state", "text")
 HEAD_BYTES = 64 * 1024
-PREAMBLE_BYTES = 8 << 20  # Megatron prints its arguments and its data sets before the first iteration
+PREAMBLE_BYTES = 8 << 20  # trainers print their arguments and their data sets before the first iteration
+MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+KNOWN = (
+    "known are JSON lines and CSV with a step in them, Megatron-LM's output, lines that name a step and a loss as most trainers "
+    "print them, TensorBoard event files and trainer_state.json; name the format with --format"
+)
 
 
 class UnreadableLog(UsageError):
@@ -30,86 +43,110 @@ class EmptyLog(UnreadableLog):
     """Nothing stands in it, or nothing yet."""
 
 
+class NoStepYet(UnreadableLog):
+    """Text without a line that is known, or a directory without a log. It may still come: a trainer talks before it trains."""
+
+
 def open_log(path: Path, format: str = "auto") -> tuple[str, LogReader]:
     """The format's name and a reader at the start of the log. A directory is a TensorBoard log of several files.
 
     Raises UnreadableLog for what cannot be a log, and OSError for what cannot be read.
     """
-    found = find_format(path) if format == "auto" else format
-    if format != "auto":
-        _ensure_there(path, found)
-    match found:
-        case "metrics":
-            return found, LineLog(path, _metrics_line)
-        case "csv":
-            return found, LineLog(path, CsvLines())
-        case "megatron":
-            return found, LineLog(path, MegatronLines())
-        case "tensorboard":
-            return found, EventLog(path)
-        case "trainer-state":
-            return found, TrainerStateLog(path)
-        case _:
-            raise UnreadableLog(f"{found}: no such format; there are auto, {', '.join(FORMATS)}")
-
-
-def find_format(path: Path) -> str:
-    """Raises UnreadableLog with a sentence when the content is none of ours."""
-    _ensure_there(path, "auto")
+    if format not in ("auto", *FORMATS):
+        raise UnreadableLog(f"{format}: no such format; there are auto, {', '.join(FORMATS)}")
+    _ensure_there(path, format)
     if path.is_dir():
-        if event_files(path):
-            return "tensorboard"
-        raise UnreadableLog(f"{path}: a directory without TensorBoard event files; name the logs inside it")
+        return "tensorboard", EventLog(path)
+    head, kind = _read_head(path, HEAD_BYTES)
+    found = _find_format(path, head) if format == "auto" else format
+    if found in LINE_PARSERS:
+        return found, LineLog(path, LINE_PARSERS[found](), CompressedLines(path, kind) if kind else None)
+    if kind:
+        raise UnreadableLog(f"{path}: a {found} log is not read from {kind} data; unpack a copy and name that")
+    return found, EventLog(path) if found == "tensorboard" else TrainerStateLog(path)
+
+
+def _read_head(path: Path, size: int) -> tuple[bytes, str | None]:
+    """The first bytes, unpacked, and how the file is compressed."""
     with path.open("rb") as file:
-        head = file.read(HEAD_BYTES)
-        if looks_like_events(head) or "tfevents" in path.name:
-            return "tensorboard"
-        if not head.strip():
-            raise EmptyLog(f"{path}: the file is empty; there is nothing to replay")
-        if b"\0" in head:
-            raise UnreadableLog(f"{path}: a binary file, and no TensorBoard event file")
-        found = _by_first_line(head, path) or ("megatron" if looks_like_megatron(head) else None)
-        if found is None and looks_like_megatron(head + file.read(PREAMBLE_BYTES)):
-            found = "megatron"
+        head = file.read(size)
+    kind = compression_of(head)
+    if kind is None:
+        return head, None
+    with open_compressed(path, kind) as packed:
+        parts, missing = [], size
+        try:
+            while missing > 0 and (block := read_block(packed, min(missing, HEAD_BYTES))):
+                parts.append(block)
+                missing -= len(block)
+        except EOFError:
+            pass  # cut off: what is there is read
+        except OSError as error:
+            if not parts:
+                raise UnreadableLog(f"{path}: damaged {kind} data ({error.strerror or error})") from None
+    return b"".join(parts), kind
+
+
+def _find_format(path: Path, head: bytes) -> str:
+    """Raises UnreadableLog with a sentence when the content is none of ours."""
+    if looks_like_events(head) or "tfevents" in path.name:
+        return "tensorboard"
+    if not head.strip():
+        raise EmptyLog(f"{path}: the file is empty; there is nothing to replay")
+    _refuse_binary(path, head)
+    found, why_no_csv = _by_first_lines(head, path)
     if found is None:
-        raise UnreadableLog(
-            f"{path}: not recognised as a log; known are metrics.jsonl, CSV with a header that names a step column, "
-            "Megatron-LM's output, TensorBoard event files and trainer_state.json; name the format with --format"
-        )
+        found = _by_any_line(head) or _by_any_line(_read_head(path, HEAD_BYTES + PREAMBLE_BYTES)[0])
+    if found is None:
+        why = f": {why_no_csv}" if why_no_csv else ""
+        raise NoStepYet(f"{path}: not recognised as a log{why}; {KNOWN}")
     return found
 
 
-def _by_first_line(head: bytes, path: Path) -> str | None:
-    if looks_like_trainer_state(head) or (path.name == "trainer_state.json" and head.lstrip()[:1] == b"{"):
-        return "trainer-state"
-    lines = head.removeprefix(b"\xef\xbb\xbf").split(b"\n")[:-1] or [head]
-    for line in lines[:20]:
-        if not line.strip():
-            continue
-        try:
-            if {"step", "kind"} & parse_object(line).keys():
-                return "metrics"
-        except ValueError:
-            pass
-    first = next((line for line in lines if line.strip()), b"")
+def _refuse_binary(path: Path, head: bytes) -> None:
+    mark = MARKS.get(head[:2])
+    if mark is not None:
+        raise UnreadableLog(f"{path}: {mark} text; make a copy with: iconv -f {mark} -t UTF-8")
+    command = unpacker_of(head)
+    if command is not None:
+        raise UnreadableLog(f"{path}: packed data; unpack a copy with: {command}")
+    if b"\0" in head:
+        raise UnreadableLog(f"{path}: a binary file, and no TensorBoard event file")
+
+
+def _by_first_lines(head: bytes, path: Path) -> tuple[str | None, str]:
+    """The format that the first lines tell; else why they are no CSV, where they look like one."""
+    if looks_like_trainer_state(head) or (path.name.startswith("trainer_state.json") and head.lstrip()[:1] == b"{"):
+        return "trainer-state", ""
+    lines = head.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    whole = [line for line in lines[:-1] or lines if line.strip()] or [lines[-1]]
+    if whole[0].lstrip()[:1] in (b"[", b"{") and whole[0].strip()[-1:] in (b"[", b"{", b","):
+        return None, "a JSON document of several lines; make lines of a copy, as in: jq -c '.[]'"
+    if any(looks_like_json_lines(line) for line in whole[:20]):
+        return "metrics", ""
     try:
-        CsvLines()(first)
-    except ValueError:
-        return None
-    return "csv"
+        CsvLines()(whole[0])
+    except ValueError as error:
+        is_table = max(whole[0].count(mark) for mark in (b",", b";", b"\t")) > 0 and len(whole[0]) < HEAD_BYTES // 2
+        same = len(whole) > 1 and whole[1].count(b",") == whole[0].count(b",")
+        return None, str(error) if is_table and same else ""
+    return "csv", ""
+
+
+def _by_any_line(head: bytes) -> str | None:
+    if looks_like_megatron(head):
+        return "megatron"
+    return "text" if looks_like_printed(head) else None
 
 
 def _ensure_there(path: Path, format: str) -> None:
     status = path.stat()  # FileNotFoundError is a sentence by itself
-    if stat.S_ISDIR(status.st_mode) and format not in ("auto", "tensorboard"):
-        raise UnreadableLog(f"{path}: a directory; only TensorBoard logs are directories")
-    if not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
-        raise UnreadableLog(f"{path}: not a regular file")
-    if stat.S_ISREG(status.st_mode) and status.st_size == 0:
+    if stat.S_ISDIR(status.st_mode):
+        if format not in ("auto", "tensorboard"):
+            raise UnreadableLog(f"{path}: a directory; only TensorBoard logs are directories")
+        if not event_files(path):
+            raise NoStepYet(f"{path}: a directory without a log in it; name the logs, or where they are")
+    elif not stat.S_ISREG(status.st_mode):
+        raise UnreadableLog(f"{path}: not a regular file; write what comes out of it into a file, and name that")
+    elif status.st_size == 0:
         raise EmptyLog(f"{path}: the file is empty; there is nothing to replay")
-
-
-def _metrics_line(line: bytes) -> StepReading | None:
-    """Step lines only: what a recorded launch was asked for is not asked again."""
-    reading = parse_line(line, ATTEMPT)
-    return reading if isinstance(reading, StepReading) else None

@@ -9,11 +9,13 @@ caller's. Attempt is always 1: a log knows nothing of launches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
+from errno import ENOENT
 from pathlib import Path
 from typing import Protocol
 
-from sentinel.model.readings import StepReading
+from sentinel.model.readings import SourceReading, StepReading
 from sentinel.telemetry.source import Sight
 from sentinel.telemetry.tailed_file import TailedFile
 
@@ -26,13 +28,17 @@ LineParser = Callable[[bytes], StepReading | None]
 
 
 class LogReader(Protocol):
-    """`damaged` lines or records so far, with the first of them in words; `has_more` after a poll that stopped at its bound."""
+    """`damaged` lines or records so far, with the first of them in words; `has_more` after a poll that stopped at its bound.
+    `remark`: what else a person should know of this log, empty when nothing."""
 
     damaged: int
     first_damage: str
 
     @property
     def has_more(self) -> bool: ...
+
+    @property
+    def remark(self) -> str: ...
 
     def poll(self, now_s: float) -> list[StepReading]:
         """What stands behind the last poll; a bounded batch. OSError when the file cannot be read."""
@@ -57,25 +63,50 @@ def read_to_end(reader: LogReader) -> Iterator[StepReading]:
         reader.close()
 
 
-class LineLog:
-    """A log of lines, through the tail code: growing, replaced, truncated files and endless lines are its business."""
+class LineFile(Protocol):
+    """Where lines come from: `TailedFile`, `CompressedLines`."""
 
-    def __init__(self, path: Path, parse: LineParser) -> None:
+    has_more: bool
+    is_there: bool
+    trouble: OSError | None
+    remarks: list[SourceReading]
+
+    def read_lines(self, now_s: float, limit: int) -> list[bytes]: ...
+    def read_rest(self) -> list[bytes]: ...
+    def close(self) -> None: ...
+
+
+class LineLog:
+    """A log of lines, through the tail code: growing, replaced, truncated files and endless lines are its business.
+
+    Two lines of one step, one with the training and one with the validation loss, become one reading.
+    """
+
+    def __init__(self, path: Path, parse: LineParser, file: LineFile | None = None) -> None:
         self.path = path
         self.damaged = 0
         self.first_damage = ""
         self._parse = parse
-        self._file = TailedFile(path, Sight("log"))
+        self._file: LineFile = file if file is not None else TailedFile(path, _seeing())
+        self._remark = ""
         self._line = 0
 
     @property
     def has_more(self) -> bool:
         return self._file.has_more
 
+    @property
+    def remark(self) -> str:
+        return self._remark or str(getattr(self._parse, "remark", ""))
+
     def poll(self, now_s: float) -> list[StepReading]:
         lines = self._file.read_lines(now_s, LINES_PER_POLL)
+        if self._file.remarks:
+            self._remark = self._file.remarks[-1].reason
         if self._file.trouble is not None:
             raise self._file.trouble
+        if not self._file.is_there:
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(self.path))
         return self._take(lines)
 
     def finish(self) -> list[StepReading]:
@@ -86,7 +117,7 @@ class LineLog:
 
     def _take(self, lines: list[bytes]) -> list[StepReading]:
         out: list[StepReading] = []
-        parse, number = self._parse, self._line
+        parse, number, newest = self._parse, self._line, -1
         for line in lines:
             number += 1
             try:
@@ -95,11 +126,29 @@ class LineLog:
                 if line.strip():
                     self._note_damage(f"line {number}: {error}: {line[:EXCERPT_BYTES]!r}")
                 continue
-            if reading is not None:
-                out.append(reading)
+            if reading is None:
+                continue
+            if reading.step == newest and _completes(reading.metrics, out[-1].metrics):
+                last = out[-1]
+                both = {**reading.metrics, **last.metrics}
+                out[-1] = StepReading(ATTEMPT, newest, last.time_s, last.samples, both)
+                continue
+            newest = reading.step
+            out.append(reading)
         self._line = number
         return out
 
     def _note_damage(self, what: str) -> None:
         self.damaged += 1
         self.first_damage = self.first_damage or what
+
+
+def _completes(more: Mapping[str, float], known: Mapping[str, float]) -> bool:
+    return ("loss" in more) != ("loss" in known) or ("val_loss" in more) != ("val_loss" in known)
+
+
+def _seeing() -> Sight:
+    """Sight that was never lost: remarks about the file are always heard."""
+    sight = Sight("log")
+    sight.regained()
+    return sight

@@ -1,7 +1,7 @@
 """One name per quantity, whatever another trainer calls it: detectors know `loss`, `grad_norm`, `loss_scale`, `lr`, `val_loss`.
 
-    >>> canonical("lm-loss-training/lm loss"), canonical("Grad Norm"), canonical("eval_loss"), canonical("mfu")
-    ('loss', 'grad_norm', 'val_loss', 'mfu')
+>>> canonical("lm-loss-training/lm loss"), canonical("Grad Norm"), canonical("eval_loss"), canonical("mfu")
+('loss', 'grad_norm', 'val_loss', 'mfu')
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from functools import lru_cache
 _KNOWN = {
     "loss": (
         "loss", "lm_loss", "train_loss", "training_loss", "total_loss", "train/loss", "training/loss", "loss/train",
-        "lm_loss_training",
+        "lm_loss_training", "train_loss_step", "loss_step", "train/cross_entropy_loss", "train/crossentropyloss",
+        "loss_metrics/global_avg_loss",
     ),
     "val_loss": (
         "val_loss", "eval_loss", "valid_loss", "validation_loss", "eval/loss", "val/loss", "valid/loss", "validation/loss",
@@ -24,7 +25,13 @@ _KNOWN = {
     "loss_scale": ("loss_scale", "lossscale", "grad_scale", "loss_scale_factor", "train/loss_scale"),
     "lr": ("lr", "learning_rate", "train/learning_rate", "train/lr", "optim/learning_rate"),
     "param_norm": ("param_norm", "params_norm", "parameter_norm"),
-    "step": ("step", "steps", "iteration", "iter", "iterations", "global_step", "train_step", "_step", "train/global_step"),
+    "step": ("step", "steps", "iteration", "iter", "iterations", "global_step", "train_step", "_step", "train/global_step",
+             "trainer/global_step", "num_updates", "global_steps"),
+    "consumed_tokens": (
+        "consumed_tokens", "tokens", "tokens_seen", "total_tokens", "num_tokens", "num_input_tokens_seen", "ntokens_seen",
+        "train/num_tokens", "train/total_tokens", "train/tokens", "train/num_input_tokens_seen", "throughput/total_tokens",
+    ),
+    "consumed_samples": ("consumed_samples", "consumed_train_samples", "samples_seen", "num_samples"),
     "time_s": ("time_s", "time", "timestamp", "wall_time", "_timestamp"),
 }  # fmt: skip
 _CANONICAL = {alias: name for name, aliases in _KNOWN.items() for alias in aliases}

@@ -103,7 +103,8 @@ class EventFile:
             if known is None:
                 self._slowly(data, footer(block, stop)[0], place, out)
             elif known[2] == footer(block, stop)[0]:
-                out.append((known[0], DOUBLE.unpack_from(data, 1)[0], known[1], FLOAT.unpack_from(data, size - 4)[0]))
+                if known[1]:
+                    out.append((known[0], DOUBLE.unpack_from(data, 1)[0], known[1], FLOAT.unpack_from(data, size - 4)[0]))
             else:
                 self._note(place, "its checksum is wrong")
             place = stop + 4
@@ -140,7 +141,8 @@ class EventFile:
         except (ValueError, IndexError) as error:
             return self._note(place, f"it is no event ({error})")
         if len(scalars) == 1:
-            self._fast.learn(data, scalars[0][2])
+            tag = scalars[0][2]
+            self._fast.learn(data, tag, "" if tag.endswith(VS_SAMPLES) else tag)
         out += scalars
         return None
 
@@ -155,6 +157,7 @@ class EventLog:
         self.path = path
         self.damaged = 0
         self.first_damage = ""
+        self.remark = ""
         self.has_more = False
         self._fast = FastScalars()
         self._files: dict[Path, EventFile] = {}
@@ -168,8 +171,14 @@ class EventLog:
             for path in event_files(self.path):
                 if path not in self._files:
                     self._files[path] = EventFile(path, self._fast)
-        for file in self._files.values():
-            scalars = file.poll()
+        for file in tuple(self._files.values()):
+            try:
+                scalars = file.poll()
+            except FileNotFoundError:
+                if len(self._files) == 1:
+                    raise
+                del self._files[file.path]  # removed by somebody; the others go on
+                continue
             self._note_damage(file)
             self._gather(scalars, out)
             if file.has_more:

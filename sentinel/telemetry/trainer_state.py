@@ -24,6 +24,7 @@ CHUNK_CHARS = 1 << 16
 ENTRY_CHARS_MAX = 1 << 20
 ENTRIES_PER_POLL = 5000
 _HISTORY = re.compile(r'"log_history"\s*:\s*\[')
+_BETWEEN = re.compile(r"[ \t\r\n,]*")
 _HEAD = re.compile(rb'^\s*\{.*"(?:log_history|global_step|trial_name)"\s*:', re.DOTALL)
 _NON_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _NO_METRIC = frozenset({"step", "time_s"})
@@ -41,6 +42,7 @@ class TrainerStateLog:
         self.path = path
         self.damaged = 0
         self.first_damage = ""
+        self.remark = ""
         self.has_more = False
         self._entries: Iterator[StepReading] | None = None
         self._given = -1  # newest step given out
@@ -95,27 +97,30 @@ class TrainerStateLog:
             text = self._find_history(file)
             if text is None:
                 return self._note("no log_history in it")
-            decode = json.JSONDecoder().raw_decode
+            decode, place = json.JSONDecoder().raw_decode, 0
             while True:
-                text = text.lstrip(" \t\r\n,")
-                if text[:1] == "]":
+                begins = _BETWEEN.match(text, place)
+                assert begins is not None
+                place = begins.end()
+                if text.startswith("]", place):
                     return None
                 try:
-                    value, end = decode(text)
+                    value, end = decode(text, place)
                 except (JSONDecodeError, RecursionError):
-                    more = file.read(CHUNK_CHARS) if len(text) < ENTRY_CHARS_MAX else ""
-                    if not more:
-                        return self._note("the document ends inside its history, or is no JSON there")
-                    text += more
-                    continue
-                if end >= len(text) and (more := file.read(CHUNK_CHARS)):
-                    text += more
-                    continue
-                text = text[end:]
+                    value, end = None, len(text)
+                    if end - place >= ENTRY_CHARS_MAX:
+                        return self._note("an entry of its history is no JSON, or longer than any entry may be")
                 if isinstance(value, dict):
                     yield value
-                else:
+                elif end < len(text):
                     self._note("an entry that is no object")
+                else:  # cut off where the chunk ends, or nothing there yet
+                    more = file.read(CHUNK_CHARS)
+                    if not more:
+                        return self._note("the document ends inside its history, or is no JSON there")
+                    text, place = text[place:] + more, 0
+                    continue
+                place = end
 
     def _find_history(self, file: IO[str]) -> str | None:
         """The text behind the opening bracket."""

@@ -7,12 +7,14 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
 SEVERITY_STYLES = {"critical": "bold red", "warning": "yellow"}
+WIDE = 110  # columns; from here on a reason fits beside its figures
 PLAIN_WIDTH = 400  # where there is no terminal: no row is broken, so that lines can be searched
 COLUMNS = {"severity": 8, "kind": 12, "onset": 8, "found at": 8, "back at": 8, "remedy": 15}
 STEPS = ("onset", "found at", "back at")
@@ -43,21 +45,36 @@ def print_table(runs: Sequence[Mapping[str, Any]]) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(width=PLAIN_WIDTH, highlight=False)
-    shown = 0
+    narrow = console.width < WIDE
     for run in runs:
         if not run["found"]:
             continue
         table = Table(box=None, pad_edge=False, header_style="dim")
         for name, width in COLUMNS.items():
             table.add_column(name, min_width=width, no_wrap=True, justify="right" if name in STEPS else "left")
-        table.add_column("why", ratio=1)
-        for found in run["found"]:
-            shown += 1
-            table.add_row(*cells(found))
+        if not narrow:
+            table.add_column("why", ratio=1)
         console.print(Text(str(run["file"]), "bold"), soft_wrap=True)
+        for found in run["found"]:
+            table.add_row(*cells(found)[: len(table.columns)])
+        if narrow:
+            _print_reasons_below(console, table, run["found"])
+            continue
         console.print(table)
         console.print()
-    console.print(_sum_up(runs, shown), soft_wrap=True)
+    console.print(sum_up(runs), soft_wrap=True)
+
+
+def _print_reasons_below(console: Console, table: Table, found: Sequence[Mapping[str, Any]]) -> None:
+    """On a narrow terminal a reason beside the figures would be a column of single words."""
+    with console.capture() as captured:
+        console.print(table)
+    head, *rows = captured.get().splitlines()
+    console.print(Text.from_ansi(head))
+    for row, one in zip(rows, found, strict=True):
+        console.print(Text.from_ansi(row))
+        console.print(Padding(Text(str(one["reason"]), "dim"), (0, 0, 0, 2)))
+    console.print()
 
 
 def cells(found: Mapping[str, Any]) -> tuple[str | Text, ...]:
@@ -89,15 +106,17 @@ def _step(step: object) -> str:
     return "-" if step is None else str(step)
 
 
-def _sum_up(runs: Sequence[Mapping[str, Any]], alarms: int) -> str:
+def sum_up(runs: Sequence[Mapping[str, Any]]) -> str:
+    """The last line: how many logs and rows, and what was found in them."""
+    alarms = sum(len(run["found"]) for run in runs)
     read = [run for run in runs if not run["error"]]
     rows = sum(int(run["rows"]) for run in runs)
     acted = sum(bool(found["intervened"]) for run in runs for found in run["found"])
     info = sum(int(run["info"]) for run in runs)
-    alarmed = f"{_count(alarms, 'alarm')}, {acted} with a remedy, {info} for information"
-    line = f"{_count(len(read), 'log')} read, {rows:,} rows: {alarmed}"
+    alarmed = f"{count_words(alarms, 'alarm')}, {acted} with a remedy, {info} for information"
+    line = f"{count_words(len(read), 'log')} read, {rows:,} rows: {alarmed}"
     return line + (f"; {len(runs) - len(read)} could not be read" if len(read) < len(runs) else "")
 
 
-def _count(number: int, word: str) -> str:
+def count_words(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"

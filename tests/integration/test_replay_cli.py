@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import random
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -104,7 +107,7 @@ def test_the_table_is_for_people_and_the_pictures_are_drawn(tmp_path: Path) -> N
         ("binary.csv", bytes(range(256)) * 500, "a binary file"),
         ("noise.csv", random.Random(1).randbytes(70_000), "a binary file"),
         ("prose.txt", b"once upon a time\n" * 9, "not recognised as a log"),
-        ("numbers.csv", b"1,2\n3,4\n", "not recognised as a log"),
+        ("numbers.csv", b"1,2\n3,4\n", "numbers and no names"),
         ("endless.csv", b"x" * 3_000_000, "not recognised as a log"),
     ],
 )
@@ -147,6 +150,83 @@ def test_a_directory_is_walked_and_what_is_no_log_is_passed_over(tmp_path: Path)
     assert (done.returncode, "a directory without" in done.stderr) == (1, True)
 
 
+def test_everything_that_is_no_plain_file_ends_in_a_sentence(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "round").mkdir()
+    (tmp_path / "round" / "back").symlink_to(tmp_path / "round")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "s"))
+        words = {
+            "fifo": "not a regular file", "s": "not a regular file", "/dev/zero": "not a regular file",
+            "loop": "Too many levels", "round": "a directory without", "gone/log.csv": "No such file", "x" * 300: "name too long",
+        }  # fmt: skip
+        done = sentinel("replay", *(tmp_path / name for name in words))
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+    for name, word in words.items():
+        assert any(name in line and word in line for line in done.stderr.splitlines()), (name, done.stderr)
+    assert "0 logs read" in done.stdout
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_log_that_may_not_be_read_says_so(tmp_path: Path) -> None:
+    write_csv(tmp_path / "log.csv").chmod(0)
+    done = sentinel("replay", tmp_path / "log.csv")
+    assert (done.returncode, "log.csv: Permission denied" in done.stderr) == (1, True)
+
+
+def test_logs_in_odd_dress_are_read_all_the_same(tmp_path: Path) -> None:
+    """Returns, a mark at the start, Latin-1, a torn last line, semicolons, steps as floats, gzip: the same finding in each."""
+    plain = write_csv(tmp_path / "plain.csv", spike=900).read_bytes()
+    dresses = {
+        "returns.csv": plain.replace(b"\n", b"\r\n"),
+        "mark.csv": b"\xef\xbb\xbf" + plain,
+        "latin.csv": plain.replace(b"step,loss", b"step,loss,caf\xe9")
+        .replace(b"\n", b",\xe9\n")
+        .replace(b"caf\xe9,\xe9", b"caf\xe9"),
+        "torn.csv": plain + b"1201,2.0",
+        "semicolons.csv": plain.replace(b".", b"@").replace(b",", b";").replace(b"@", b","),
+        "floats.csv": re.sub(rb"(?m)^(\d+),", rb"\1.0,", plain),
+        "packed.csv.gz": gzip.compress(plain),
+        "wild.csv": plain.replace(b"\n500,", b"\n-1,2.0\n500,").replace(b"\n600,", b"\n599,2.0\n600,"),
+        "printed.log": re.sub(rb"(?m)^(\d+),", rb"iter \1: loss ", plain.partition(b"\n")[2]),
+    }
+    for name, content in dresses.items():
+        (tmp_path / name).write_bytes(content)
+    paths = [tmp_path / name for name in dresses]
+    done = sentinel("replay", "--json", *paths)
+    assert done.returncode == 0, done.stderr
+    found = findings(done)
+    assert [(one["file"], one["kind"], one["onset_step"]) for one in found] == [(str(path), "spike", 900) for path in paths]
+
+
+def test_exit_codes(tmp_path: Path) -> None:
+    log = write_csv(tmp_path / "log.csv")
+    assert sentinel("replay", log).returncode == 0
+    assert sentinel("replay", log, tmp_path / "gone").returncode == 1
+    for words in (["--format", "excel", log], ["--policy", tmp_path / "gone.yaml", log], [], ["--nonsense", log]):
+        done = sentinel("replay", *words)
+        assert (done.returncode, "Traceback" in done.stderr) == (2, False), words
+
+
+def test_a_run_is_compared_with_another(tmp_path: Path) -> None:
+    known = write_csv(tmp_path / "known.csv")
+    log = tmp_path / "log.csv"
+    log.write_text("step,loss\n" + "".join(f"{n},{loss + 1.8}\n" for n, loss in rows(1200, seed=2)))
+    done = sentinel("replay", "--json", "--reference", known, log, log)
+    assert [one["kind"] for one in findings(done)] == ["behind_reference"]
+    assert "known.csv had 2" in findings(done)[0]["reason"]
+    assert findings(sentinel("replay", "--json", "--reference", log, known)) == []
+    done = sentinel("replay", "--reference", tmp_path / "gone.csv", log)
+    assert (done.returncode, "gone.csv: No such file" in done.stderr) == (2, True)
+    policy = tmp_path / "mine.yaml"
+    text = (Path(__file__).parents[2] / "policies" / "default.yaml").read_text()
+    policy.write_text(text.replace("behind_reference: {", "behind_reference: {reference: gone.csv, "))
+    for words in (["policy", "check", policy], ["replay", "--policy", policy, log], ["run", "--policy", policy, "--", "true"]):
+        done = sentinel(*words)
+        assert (done.returncode, "gone.csv: No such file" in done.stderr) == (2, True), (words, done.stderr)
+
+
 def test_damage_inside_a_log_is_said_and_costs_no_more_than_itself(tmp_path: Path) -> None:
     log = write_csv(tmp_path / "log.csv", spike=900)
     lines = log.read_bytes().split(b"\n")
@@ -187,6 +267,33 @@ def test_a_growing_file_is_followed_until_interrupted(tmp_path: Path, words: lis
             assert "back in its band at step 9" in wait_for(process.stdout, "back in its band")
             assert log.read_text() == text
             process.send_signal(signal.SIGINT)
+            assert "1 log read, 1,200 rows: 1 alarm" in wait_for(process.stdout, "log read")
+            assert process.wait(DEADLINE_S) == 0
+        finally:
+            process.kill()
+
+
+def test_files_that_come_and_go_are_followed(tmp_path: Path) -> None:
+    """A directory that is empty at first; then a log in it is cut, removed, and written anew."""
+    text = write_csv(tmp_path / "whole", spike=900).read_text()
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-u", "-m", "sentinel", "watch", str(runs)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            wait_for(process.stderr, "waiting for one")
+            (runs / "log.csv").write_text(text)
+            wait_for(process.stdout, "back in its band")
+            (runs / "log.csv").write_text(text[:2000])
+            assert "cut to 2000 bytes" in wait_for(process.stderr, "log.csv")
+            (runs / "log.csv").unlink()
+            assert "waiting for it" in wait_for(process.stderr, "not there")
+            (runs / "log.csv").write_text(text.replace("3.", "3.1").replace("2.", "2.1").replace("1.", "1.1"))
+            wait_for(process.stdout, "warning spike at step 90")
+            process.send_signal(signal.SIGTERM)
             assert process.wait(DEADLINE_S) == 0
         finally:
             process.kill()

@@ -150,6 +150,51 @@ def test_rows_out_of_order_are_no_relaunch() -> None:
     assert [(one.resume_step, [reading.step for reading in one.history]) for one in receipts] == [(3, [1, 2, 3])]
 
 
+def reread(rows: list[tuple[int, float, float]]) -> tuple[int, int]:
+    """Relaunches seen and rows passed over, of rows (step, time, loss)."""
+    rewind = Rewind()
+    told = list(rewind.follow([StepReading(1, step, time_s, (), {"loss": loss}) for step, time_s, loss in rows]))
+    return sum(isinstance(one, Receipt) for one in told), rewind.repeated
+
+
+def test_lines_of_several_ranks_are_no_relaunch() -> None:
+    lines = [(n, 0.0, 3.0 - n / 100) for n in range(1, 201)]
+    in_turn = [line for line in lines for _ in range(8)]
+    assert reread(in_turn) == (0, 7 * 200)
+    bursts = [line for first in range(0, 200, 25) for _ in range(8) for line in lines[first : first + 25]]
+    assert reread(bursts) == (0, 7 * 200)
+    their_own = [(n, 0.0, 3.0 - n / 100 + rank) for n in range(1, 201) for rank in range(8)]
+    assert reread(their_own)[0] == 0
+
+
+def test_two_writers_side_by_side_are_told_apart_by_their_times() -> None:
+    first = [(n, 1.7e9 + n, 3.0) for n in range(1, 101)]
+    other = [(n, 1.7e9 + n + 0.5, 2.0) for n in range(1, 101)]
+    assert reread(first + other) == (0, 99)
+    resumed = [(n, 1.7e9 + 200 + n, 2.0) for n in range(51, 151)]
+    assert reread(first + resumed) == (1, 0)
+
+
+def test_a_resumed_run_that_repeats_itself_is_a_relaunch_from_where_it_differs() -> None:
+    first = [(n, 0.0, 3.0 - n / 1000) for n in range(1, 101)]
+    again = [(n, 0.0, 3.0 - n / 1000 + 1e-3 * (n > 70)) for n in range(51, 161)]
+    assert reread(first + again) == (1, 20)
+
+
+def test_two_runs_in_one_log_are_each_judged_by_themselves(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "log.csv", hurt(losses(1000), 700, 30, 3.0))
+    path.write_text(path.read_text() + write_csv(tmp_path / "b.csv", hurt(losses(1000, 2), 700, 30, 3.0)).read_text())
+    assert [one.onset_step for one in alarms(replay(path)) if one.kind == "spike"] == [700, 700]
+
+
+def test_the_same_failure_after_a_relaunch_is_found_again(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "log.csv", hurt(losses(1000), 900, 101, 3.0))
+    again = write_csv(tmp_path / "again.csv", hurt(losses(1200, 2)[800:], 100, 30, 3.0), first=801)
+    path.write_text(path.read_text() + again.read_text())
+    spikes = [one for one in alarms(replay(path)) if one.kind == "spike"]
+    assert [one.onset_step for one in spikes] == [900, 900]
+
+
 def test_what_cannot_be_read_ends_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "empty.csv").touch()
     (tmp_path / "binary.csv").write_bytes(bytes(range(256)) * 40)

@@ -138,6 +138,14 @@ class GpuFaultConfig:
 
 
 @dataclass(frozen=True)
+class BehindReferenceConfig:
+    enabled: bool = True
+    ratio: float = 0.1
+    absolute: float = 0.1
+    min_history_steps: int = 200
+
+
+@dataclass(frozen=True)
 class Config:
     non_finite: NonFiniteConfig = NonFiniteConfig()
     spike: SpikeConfig = SpikeConfig()
@@ -153,6 +161,7 @@ class Config:
     slowdown: SlowdownConfig = SlowdownConfig()
     straggler: StragglerConfig = StragglerConfig()
     stale_checkpoint: StaleCheckpointConfig = StaleCheckpointConfig()
+    behind_reference: BehindReferenceConfig = BehindReferenceConfig()
     grace_steps: int = 50
     onset_lookback_steps: int = 500
 

@@ -101,7 +101,7 @@ def test_a_quiet_stream_under_ranks_that_go_on_is_no_hang_but_is_not_seen() -> N
         assert senses.tick(float(step)) == ()
     assert senses.stream_gap == "heartbeats are at step 399, the newest line is of step 20, 379 s ago"
     verdict, reason = senses.verdicts()[Kind.SPIKE]
-    assert (verdict, reason.startswith("the stream is quiet: ")) == (Verdict.UNKNOWN, True)
+    assert (verdict, "the stream is quiet: " in reason) == (Verdict.UNKNOWN, True)
     assert senses.verdicts()[Kind.HANG][0] is Verdict.HEALTHY
     senses.step(row(400, loss=2.0), 400.0)
     senses.tick(400.0)

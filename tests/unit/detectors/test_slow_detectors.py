@@ -163,4 +163,4 @@ def test_an_update_norm_that_doubles_is_recorded_and_never_an_alarm() -> None:
 def test_every_detector_gives_a_verdict_and_unknown_before_it_has_read_anything() -> None:
     verdicts = make_senses().verdicts()
     assert {verdict for verdict, _ in verdicts.values()} == {Verdict.UNKNOWN}
-    assert len(verdicts) == 14
+    assert len(verdicts) == 15

@@ -113,9 +113,6 @@ def test_alerts_and_kinds_stand_once():
 
 
 def test_a_rule_needs_a_detector_that_makes_its_finding():
-    gpu = {"alert": "Later", "on": "behind_reference", "playbook": "call"}
-    message = "no detector of this version finds 'behind_reference'"
-    assert said(policy_with(rules=[*RULES, gpu])) == [("error", "spec.rules[5].on", message)]
     assert said(policy_with(detectors={"spike": "off"})) == [
         ("warning", "spec.rules[0].on", "'spike' is never found, because the detector 'spike' is switched off"),
     ]

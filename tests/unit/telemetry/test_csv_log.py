@@ -82,5 +82,5 @@ def test_no_bytes_raise_anything_but_a_value_error(noise: bytes) -> None:
 
 
 def test_without_a_step_column_there_is_no_header() -> None:
-    with pytest.raises(ValueError, match="named step"):
+    with pytest.raises(ValueError, match="is the step"):
         CsvLines()(b"epoch,loss")

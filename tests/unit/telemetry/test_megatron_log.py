@@ -37,8 +37,55 @@ def test_a_line_of_each_fork(line: bytes, step: int, loss: float, scale: float) 
     assert reading is not None
     assert (reading.step, reading.metrics["loss"], reading.metrics["loss_scale"]) == (step, pytest.approx(loss), scale)
     assert "skipped" not in reading.metrics
-    assert not any("consumed" in name or "batch size" in name for name in reading.metrics)
+    assert not any("batch size" in name for name in reading.metrics)
     assert looks_like_megatron(line)
+
+
+def test_what_was_consumed_is_kept_for_comparing_runs() -> None:
+    reading = MegatronLines()(DEEPSPEED)
+    assert reading is not None
+    assert (reading.metrics["consumed_samples"], reading.metrics["consumed_tokens"]) == (1241728.0, 2543058944.0)
+
+
+@pytest.mark.parametrize("rank", [b"[default%d]:", b"[rank%d]: ", b"%d: ", b"[1,%d]<stdout>:"], ids=str)
+def test_of_several_ranks_one_is_listened_to(rank: bytes) -> None:
+    line = b" iteration %8d/  100 | lm loss: %d.5 |"
+    parse = MegatronLines()
+    bursts = [(n, rank_number) for first in (1, 26) for rank_number in (3, 0, 7) for n in range(first, first + 25)]
+    rows = [parse(rank % r + line % (n, r)) for n, r in bursts]
+    taken = [row for row in rows if row is not None]
+    assert [row.step for row in taken] == list(range(1, 51))
+    assert {row.metrics["loss"] for row in taken} == {3.5}
+    assert "several ranks" in parse.remark
+
+
+def test_lines_read_in_one_go_say_what_lines_read_field_by_field_say() -> None:
+    """The layout of one line is used for the next: fields that come, go, repeat, or are no number must not be mixed up."""
+    head = b" iteration %d/ 99 | "
+    rests = [
+        b"lm loss: 2.5 | grad norm: 0.5 | x: ok |",
+        b"lm loss: 2.5 | grad norm: 0.5 | x: 7 |",
+        b"lm loss: nan | grad norm: 0.6 (big) | x: 7 |",
+        b"grad norm: 0.5 | lm loss: 2.5 | x: 7 |",
+        b"grad norm: 0.5 | x: 7 |",
+        b"lm loss: 2.5 | lm loss: 9.5 | grad norm: 0.5 |",
+        b"lm loss: 2.5 | grad norm: 0.5 | x: 7 | and: so on",
+        b"lm loss: 2.5 | grad no",
+    ]
+    parse = MegatronLines()
+    for step, rest in enumerate([rest for order in (rests, rests[::-1]) for rest in order for _ in range(4)], 1):
+        alone, among = MegatronLines()(head % step + rest), parse(head % step + rest)
+        assert alone is not None
+        assert among is not None
+        assert repr(sorted(among.metrics.items())) == repr(sorted(alone.metrics.items())), rest
+
+
+def test_when_the_rank_falls_silent_another_is_listened_to() -> None:
+    parse = MegatronLines()
+    assert parse(b"[rank3]: iteration 1/ 9 | lm loss: 1.5 |") is not None
+    rows = [parse(b"[rank5]: iteration %d/ 9 | lm loss: 1.5 |" % n) for n in range(2, 4000)]
+    assert rows[0] is None
+    assert rows[-1] is not None
 
 
 def test_gradient_norm_and_learning_rate_have_the_names_detectors_know() -> None:

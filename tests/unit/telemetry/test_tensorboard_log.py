@@ -43,7 +43,7 @@ def test_the_fast_way_gives_what_the_slow_way_gives(tmp_path: Path, step: int) -
 def test_the_fast_checksum_is_the_checksum() -> None:
     fast = FastScalars()
     first = scalar(300, "train/loss", 1.5)[12:-4]
-    fast.learn(first, "train/loss")
+    fast.learn(first, "train/loss", "train/loss")
     for step, value, wall_s in ((301, math.nan, 1.7e9), (16_000, math.inf, 1.8e9), (299, 0.1, 1.71e9), (3, 7.0, 0.0)):
         data = scalar(step, "train/loss", value, wall_s)[12:-4]
         assert fast.read(data, len(data)) == (step, "train/loss", masked(crc32c(data)))
