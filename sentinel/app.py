@@ -12,20 +12,28 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from sentinel.actions.capture import capture
 from sentinel.actions.control_file import write_overrides, write_request
 from sentinel.actions.runner import Handler, ThreadRunner
-from sentinel.checkpoint_files import quarantine_above, verify_checkpoint
+from sentinel.checkpoint_files import verify_checkpoint
+from sentinel.checkpoint_quarantine import quarantine_above
 from sentinel.clock import SystemClock
 from sentinel.daemon import Daemon, Narrator, run_until_over
 from sentinel.engine import Engine
-from sentinel.errors import Fenced, GiveUp, JournalBlocked, JournalError, RetryLater, UsageError
+from sentinel.errors import AlreadySupervised, Fenced, GiveUp, JournalBlocked, JournalError, RetryLater, UsageError
 from sentinel.journal.lease import Lease
-from sentinel.journal.run_file import PolicyReference, RunFile, ensure_run_dir, find_run_file, write_run_file
+from sentinel.journal.run_file import (
+    PolicyReference,
+    RunFile,
+    declared_capabilities,
+    ensure_run_dir,
+    find_run_file,
+    write_run_file,
+)
 from sentinel.journal.session import RunSession, refuse_lost_journal, take_run
 from sentinel.launcher.contract import Launcher
 from sentinel.launcher.local import LocalLauncher
@@ -45,7 +53,6 @@ from sentinel.telemetry.reference import load_reference
 from sentinel.telemetry.run_telemetry import RunTelemetry
 from sentinel.telemetry.wake import Wake
 
-CAPABILITIES = ("skip", "live_overrides")  # what PROTOCOL.md gives every trainer that honours it
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_STOPPED = 0, 1, 2, 130
 
 
@@ -59,6 +66,7 @@ class RunRequest:
     cwd: str
     observe_only: bool = False
     stop_at_once: bool = False  # take the run over only to stop it
+    without: tuple[str, ...] = ()  # capabilities this trainer does not have
 
 
 def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
@@ -68,10 +76,11 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
         UsageError, PolicyError: nothing was started.
     """
     policy_path = shipped_policy_path(request.policy)
-    policy = load_policy(policy_path)
-    reference = load_reference(policy, policy_path)
     run_dir = request.run_dir.absolute()
-    run_file = _describe(run_dir, request, policy, policy_path)
+    capabilities = declared_capabilities(known := find_run_file(run_dir), request.without)
+    policy = load_policy(policy_path, None if request.stop_at_once or request.observe_only else frozenset(capabilities))
+    reference = load_reference(policy, policy_path)
+    run_file = replace(_describe(run_dir, known, request, policy, policy_path), capabilities=capabilities)
     if not request.stop_at_once:
         check_command(run_file.command, run_file.cwd)
     ensure_run_dir(run_dir)
@@ -80,7 +89,9 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
         while True:
             try:
                 return _watch(request, run_dir, run_file, Engine(policy, reference), narrator, outage)
-            except (JournalBlocked, RetryLater) as error:
+            except AlreadySupervised as error:
+                raise outage.fenced(error) from None
+            except (JournalBlocked, RetryLater, UsageError) as error:  # UsageError: the run directory itself is out of reach
                 outage.wait_out(error)
             except JournalError as error:
                 raise outage.lost(error) from error
@@ -98,7 +109,8 @@ def _watch(
         if engine.state.ended == "finished":
             print(f"{run_dir}: this run has finished; choose another --run-dir to train again")
             return EXIT_OK
-        write_run_file(run_dir, run_file)
+        if not outage.has_begun:
+            write_run_file(run_dir, run_file)
         wake = Wake(run_dir)
         wishes.wake(wake.event)
         launcher = LocalLauncher(run_dir)
@@ -183,21 +195,19 @@ def build_handlers(run_dir: Path, launcher: Launcher, lease: Lease, run: RunFile
     return cast(Mapping[type[a.Action], Handler], handlers)
 
 
-def _describe(run_dir: Path, request: RunRequest, policy: Policy, policy_path: Path) -> RunFile:
+def _describe(run_dir: Path, known: RunFile | None, request: RunRequest, policy: Policy, policy_path: Path) -> RunFile:
     """run.json: as it is for a run that exists, from the request for a new one. A changed command is refused."""
-    known = find_run_file(run_dir)
     reference = PolicyReference(str(policy_path), policy_digest(policy_path), policy.metadata.name)
     if known is None:
         created = _iso(SystemClock().wall_s())
         run_id = run_dir.name
-        return RunFile(run_id, request.command, request.cwd, reference, "local", created, CAPABILITIES)
+        return RunFile(run_id, request.command, request.cwd, reference, "local", created)
     if request.command and request.command != known.command:
         raise UsageError(
             f"{run_dir}: is the directory of another command ({' '.join(known.command)}); "
             "choose another --run-dir, or repeat that command to go on with this run"
         )
-    capabilities = known.capabilities or CAPABILITIES
-    return RunFile(known.id, known.command, known.cwd, reference, known.launcher, known.created, capabilities)
+    return RunFile(known.id, known.command, known.cwd, reference, known.launcher, known.created)
 
 
 def _started(session: RunSession, run: RunFile, policy: Policy, request: RunRequest) -> SupervisorStarted:
@@ -211,7 +221,7 @@ def _started(session: RunSession, run: RunFile, policy: Policy, request: RunRequ
         policy_name=policy.metadata.name,
         policy_digest=run.policy.digest,
         observe_only=request.observe_only or policy.spec.mode == "observe",
-        capabilities=run.capabilities,
+        capabilities=run.capabilities or (),
     )
 
 

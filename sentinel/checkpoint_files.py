@@ -1,8 +1,7 @@
-"""Checkpoints as files: which are there, whether every byte of one is as its manifest says, and moving bad ones aside.
+"""Checkpoints as files: which are there, and whether every byte of one is as its manifest says.
 
 A directory `checkpoints/step-N` with a readable manifest.json of that step is a checkpoint; anything else is an unfinished
-save. Nothing is ever deleted: `quarantine_above` renames into `quarantine/attempt-NNNN/`. It judges no training and picks no
-checkpoint.
+save. It judges no training, picks no checkpoint and moves none (`checkpoint_quarantine` does).
 
     for found in list_checkpoints(run_dir):
         ok, reason, digest = verify_checkpoint(run_dir / found.path)
@@ -10,6 +9,7 @@ checkpoint.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -18,17 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from sentinel.client.atomic_file import fsync_directory
 from sentinel.client.strict_json import loads
 
 CHECKPOINTS = "checkpoints"
-QUARANTINE = "quarantine"
 MANIFEST = "manifest.json"
 ENTRIES_MAX = 100_000
+LARGEST_INT = 2**53  # beyond it JSON numbers are not whole in every language
 MANIFEST_BYTES_MAX = 64 << 20
-COLLISIONS_MAX = 10_000
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)  # any other says only that it cannot be seen now
 _NAME = re.compile(r"step-(\d{1,15})")
-_ASIDE = re.compile(r"\..*|.*(tmp|temp|partial).*", re.IGNORECASE)  # never a checkpoint, whatever it holds
 _CURSOR_KEYS = ("samples_end", "cursor", "data_cursor", "samples", "samples_consumed")
 
 
@@ -49,13 +47,6 @@ class Verification(NamedTuple):
     ok: bool
     reason: str
     digest: str | None
-
-
-class Moved(NamedTuple):
-    """One rename into quarantine; both paths relative to the run directory."""
-
-    source: str
-    target: str
 
 
 def list_checkpoints(run_dir: Path) -> list[CheckpointFound]:
@@ -93,10 +84,16 @@ def read_checkpoint(run_dir: Path, name: str) -> CheckpointFound | None:
 
 
 def verify_checkpoint(path: Path) -> Verification:
-    """Compare size and sha256 of every file with the manifest. Reads all of it: seconds per gigabyte. Never raises."""
+    """Compare size and sha256 of every file with the manifest. Reads all of it: seconds per gigabyte.
+
+    Raises OSError for what cannot be read now (a stale handle, an I/O error, no rights, too many open files): that says
+    nothing about the checkpoint. A file that is absent, of another size, or of another digest is damage.
+    """
     try:
         manifest, digest = _read_manifest(path)
     except OSError as error:
+        if error.errno not in _ABSENT:
+            raise
         return Verification(False, f"{path / MANIFEST}: cannot be read ({error.strerror})", None)
     except ValueError as error:
         return Verification(False, f"{path / MANIFEST}: is not a manifest ({error})", None)
@@ -117,59 +114,22 @@ def verify_checkpoint(path: Path) -> Verification:
     return Verification(True, f"{count} files, {size} bytes match their digests", digest)
 
 
-def quarantine_above(run_dir: Path, step: int, attempt: int) -> tuple[Moved, ...]:
-    """Move every checkpoint above `step`, and every unfinished save, to quarantine/attempt-NNNN/. Done twice, it moves nothing.
-
-    Call it when the attempt's processes are gone: a save still being written would be taken away under its writer.
-    Raises OSError when a rename fails; what was moved before stays moved.
-    """
-    assert step >= 0, f"a step is not negative: {step}"
-    assert attempt >= 0, f"an attempt is not negative: {attempt}"
-    doomed = [name for name in list_entries(run_dir) if _is_above_or_unfinished(run_dir, name, step)]
-    if not doomed:
-        return ()
-    folder = run_dir / QUARANTINE / f"attempt-{attempt:04d}"
-    folder.mkdir(parents=True, exist_ok=True)
-    moved = []
-    for name in doomed:
-        source, target = run_dir / CHECKPOINTS / name, _free_place(folder, name)
-        try:
-            os.rename(source, target)
-        except FileNotFoundError:
-            continue  # moved or finished by somebody else between the look and the act
-        moved.append(Moved(f"{CHECKPOINTS}/{name}", f"{QUARANTINE}/{folder.name}/{target.name}"))
-    for touched in (folder, folder.parent, run_dir, run_dir / CHECKPOINTS):
-        fsync_directory(touched)
-    return tuple(moved)
-
-
-def _is_above_or_unfinished(run_dir: Path, name: str, step: int) -> bool:
-    named = step_of_name(name)
-    if named is not None and named > step:
-        return True
-    if named is None and _ASIDE.fullmatch(name):
-        return True
-    is_ours = name.startswith("step-")  # anything else in there is somebody's own and stays
-    return is_ours and not os.path.lexists(run_dir / CHECKPOINTS / name / MANIFEST)
-
-
-def _free_place(folder: Path, name: str) -> Path:
-    """`folder/name`, or `folder/name.2`, `.3` … when that is taken: a rename would replace an empty directory silently."""
-    for number in range(1, COLLISIONS_MAX):
-        place = folder / (name if number == 1 else f"{name}.{number}")
-        if not os.path.lexists(place):
-            return place
-    raise FileExistsError(17, "no free name in quarantine; move its older entries elsewhere", str(folder / name))
+def is_there(path: Path) -> bool:
+    """As os.path.lexists, but a look that failed is no answer: OSError. A good checkpoint is not moved for a stale handle."""
+    try:
+        os.lstat(path)
+    except OSError as error:
+        if error.errno not in _ABSENT:
+            raise
+        return False
+    return True
 
 
 def _read_manifest(path: Path) -> tuple[dict[str, Any], str]:
     """The manifest and its sha256. Raises OSError, or ValueError for what is no JSON object."""
     with open(path / MANIFEST, "rb") as file:
         data = file.read(MANIFEST_BYTES_MAX)
-    try:
-        manifest = loads(data)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    manifest = loads(data)
     if not isinstance(manifest, dict):
         raise ValueError("not a JSON object")
     return manifest, hashlib.sha256(data).hexdigest()
@@ -200,6 +160,8 @@ def _check_file(path: Path, name: str, size: int, sha256: str) -> str:
                 return f"{path / name}: {actual} bytes, the manifest says {size}"
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
+        if error.errno not in _ABSENT:
+            raise
         return f"{path / name}: cannot be read ({error.strerror})"
     return "" if digest == sha256.lower() else f"{path / name}: sha256 is {digest[:12]}…, the manifest says {sha256[:12]}…"
 
@@ -216,4 +178,4 @@ def _cursor(manifest: Mapping[str, Any]) -> int:
 
 
 def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST_INT else None

@@ -12,7 +12,7 @@ import typer
 
 from sentinel.cli_operator import register as register_operator
 from sentinel.cli_policy import policy_app
-from sentinel.errors import SentinelError, UsageError, WatchLost
+from sentinel.errors import PolicyError, SentinelError, UsageError
 
 app = typer.Typer(
     name="sentinel",
@@ -33,6 +33,7 @@ def run(
     policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
     run_dir: Annotated[Path | None, typer.Option(help="Where the run lives; default runs/<program name>.")] = None,
     observe_only: Annotated[bool, typer.Option("--observe-only", help="Decide and record, change nothing.")] = False,
+    without: Annotated[str, typer.Option(help="What the trainer cannot do: skip, live_overrides, or both with a comma.")] = "",
 ) -> None:
     """Launch a training command, or adopt the one that is running; watch it; repair it.
 
@@ -45,7 +46,8 @@ def run(
     words = tuple(command or ())
     place = run_dir or Path("runs") / (Path(words[0]).stem if words else "run")
     with closing(choose_narrator(place)) as narrator:
-        code = supervise(RunRequest(place, policy, words, os.getcwd(), observe_only), narrator)
+        lacks = tuple(word.strip() for word in without.split(",") if word.strip())
+        code = supervise(RunRequest(place, policy, words, os.getcwd(), observe_only, without=lacks), narrator)
     raise typer.Exit(code)
 
 
@@ -217,15 +219,13 @@ def _dump(document: object) -> str:
 
 
 def main() -> None:
-    """Entry point: what a person can cause ends in a sentence and exit code 2, never in a traceback."""
+    """Entry point: what a person can cause ends in a sentence, never in a traceback: exit code 2 for usage and policy, where
+    nothing was started; 1 for everything else that sentinel cannot do."""
     try:
         app()
-    except WatchLost as error:  # neither usage nor policy: something was started, and sentinel can do no more for it
-        print(str(error), file=sys.stderr)
-        sys.exit(1)
     except SentinelError as error:
         print(str(error), file=sys.stderr)
-        sys.exit(2)
+        sys.exit(2 if isinstance(error, (UsageError, PolicyError)) else 1)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)

@@ -13,13 +13,15 @@ from typing import Protocol
 
 from sentinel.clock import Clock
 from sentinel.engine import Engine
-from sentinel.model.actions import Action, StartAttempt
+from sentinel.model.actions import Action, Capture, StartAttempt
 from sentinel.model.events import ActionDelayed, ActionDone, ActionFailed, Event, StopWanted, SupervisorStarted, Tick
 from sentinel.model.facts import ActionDecided, Entry, Fact
 from sentinel.model.readings import Reading, StepReading
 
 TICK_S = 1.0  # hangs are judged, and files looked at, at least this often
 RETRIES_MAX = 20  # an action that may work later is asked for again so often, then the engine is told it failed
+EVIDENCE_TRIES_MAX = 2  # evidence is taken before a kill: a full disk may cost it, and must not cost minutes of every GPU
+EVIDENCE_RETRY_S = 0.5
 FLUSH_S = 20.0  # after the run's end: how long pages and other last actions may still take
 
 
@@ -148,12 +150,15 @@ class Daemon:
 
     def _outcome(self, now_s: float, outcome: ActionDone | ActionFailed) -> None:
         due = self._running.pop(outcome.key, None)
-        if due is not None and isinstance(outcome, ActionFailed) and outcome.retry_in_s is not None and due.tries < RETRIES_MAX:
-            due.at_s = now_s + outcome.retry_in_s
-            self._due[outcome.key] = due
-            if due.tries == 1:
-                self._handle(now_s, ActionDelayed(outcome.key, outcome.reason, outcome.retry_in_s))
-            return
+        if due is not None and isinstance(outcome, ActionFailed) and outcome.retry_in_s is not None:
+            is_evidence = isinstance(due.action, Capture)
+            if due.tries < (EVIDENCE_TRIES_MAX if is_evidence else RETRIES_MAX):
+                retry_in_s = min(outcome.retry_in_s, EVIDENCE_RETRY_S) if is_evidence else outcome.retry_in_s
+                due.at_s = now_s + retry_in_s
+                self._due[outcome.key] = due
+                if due.tries == 1:
+                    self._handle(now_s, ActionDelayed(outcome.key, outcome.reason, retry_in_s))
+                return
         self._handle(now_s, outcome)
 
 

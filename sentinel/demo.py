@@ -22,7 +22,7 @@ from sentinel.journal.run_file import RunFile, find_run_file
 from sentinel.journal.store import JOURNAL_NAME
 from sentinel.policy_file import load_policy, shipped_policy_path
 from sentinel.report.documents import incident_document
-from sentinel.report.reading import read_run
+from sentinel.report.reading import NothingRecorded, read_run
 from sentinel.report.summary import REPORT_NAME, final_evaluation, goodput_line, ledger_rows
 from sentinel.report.tables import text_table
 from sentinel.report.text import INCIDENT_HEADER, incident_row
@@ -208,7 +208,10 @@ def closing_words(run_dir: Path) -> str:
 
 
 def _is_finished(run_dir: Path) -> bool:
-    return (run_dir / JOURNAL_NAME).exists() and read_run(run_dir).state.ended == "finished"
+    try:
+        return (run_dir / JOURNAL_NAME).exists() and read_run(run_dir).state.ended == "finished"
+    except NothingRecorded:
+        return False  # whoever began it was killed before the first fact: it is begun again where it stands
 
 
 def _difference(known: tuple[str, ...], command: tuple[str, ...]) -> list[str]:

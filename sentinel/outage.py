@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from sentinel.errors import JournalBlocked, JournalError, RetryLater, SentinelError, WatchLost
+from sentinel.errors import Fenced, JournalBlocked, JournalError, RetryLater, SentinelError, WatchLost
 
 RETRY_S = 5.0
 LAST_ACT_S = 60.0
@@ -105,6 +105,10 @@ class Outage:
             f"{error}\n{self._run_dir}: sentinel leaves, and what trains there trains on unwatched; "
             "when this is mended, the same `sentinel run` adopts it and `sentinel stop` stops it"
         )
+
+    def fenced(self, error: SentinelError) -> SentinelError:
+        """The error of a run that somebody else holds: a wrong command at first, another's success during an outage."""
+        return Fenced(f"{error.message}; this one leaves it alone") if self.has_begun else error
 
     def _say(self, words: str) -> None:
         with suppress(OSError, ValueError):  # it may lead to the very disk that is full

@@ -7,6 +7,7 @@ valid manifest is not a checkpoint. Reading verifies first and falls back to old
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -22,7 +23,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
 
-from sentinel.client import Resume, dumps, fsync_directory, loads, write_atomically
+from sentinel.client import Resume, dumps, ensure_directory, fsync_directory, loads, write_atomically
 from trainer.exits import DataError, LeaseLostError
 from trainer.parallel import World
 
@@ -126,7 +127,7 @@ def save(
     aside: list[Any] = [None]
     if world.rank == 0:
         aside[0] = str(folder / f".{name_of(step)}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
-        Path(aside[0]).mkdir(parents=True)
+        ensure_directory(Path(aside[0]))
     dist.broadcast_object_list(aside, src=0, group=world.storage)
     here = Path(aside[0])
     dcp.save(state, storage_writer=FileSystemWriter(here, sync_files=True), process_group=world.storage)
@@ -180,8 +181,16 @@ def _move_aside(target: Path) -> None:
         attempt = int(loads((target / "manifest.json").read_bytes())["attempt"])
     except (OSError, ValueError, KeyError, TypeError):
         attempt = 0
-    folder = target.parent.parent / "quarantine" / f"attempt-{attempt:04d}"
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        _move(target, target.parent.parent / "quarantine" / f"attempt-{attempt:04d}")
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _move(target, target.parent / ".quarantine" / f"attempt-{attempt:04d}")  # checkpoints/ is a link to another filesystem
+
+
+def _move(target: Path, folder: Path) -> None:
+    ensure_directory(folder)
     place, number = folder / target.name, 1
     while place.exists():
         number += 1

@@ -6,7 +6,7 @@
 See `sentinel.client.session` for a whole trainer in ten lines and PROTOCOL.md for the files behind it.
 """
 
-from sentinel.client.atomic_file import fsync_directory, write_atomically
+from sentinel.client.atomic_file import ensure_directory, fsync_directory, write_atomically
 from sentinel.client.overrides import LAPSING, REQUESTS, Overrides, OverridesError
 from sentinel.client.session import END_REASONS, PHASES, Session
 from sentinel.client.spec import Resume, Spec, SpecError, read_spec
@@ -25,6 +25,7 @@ __all__ = [
     "SpecError",
     "as_float",
     "dumps",
+    "ensure_directory",
     "fsync_directory",
     "loads",
     "read_spec",

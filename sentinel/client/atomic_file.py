@@ -16,7 +16,7 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
     try:
         handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        ensure_directory(path.parent)
         handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
         try:
@@ -31,6 +31,15 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
         raise
     if durable:
         fsync_directory(path.parent)
+
+
+def ensure_directory(path: Path) -> None:
+    """mkdir -p that survives a power cut: what is fsynced inside a directory is lost with it unless its own name is durable."""
+    if path.is_dir():
+        return
+    ensure_directory(path.parent)
+    path.mkdir(exist_ok=True)
+    fsync_directory(path.parent)
 
 
 def write_fully(handle: int, data: bytes) -> None:

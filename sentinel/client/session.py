@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sentinel.client.atomic_file import write_atomically, write_fully
+from sentinel.client.atomic_file import ensure_directory, write_atomically, write_fully
 from sentinel.client.overrides import Overrides, OverridesError
 from sentinel.client.spec import Spec, SpecError, read_spec
 from sentinel.client.strict_json import dumps, loads
@@ -169,7 +169,7 @@ class Session:
         write_fully(self._metrics, data)  # one write: a reader, or a SIGKILL, finds whole lines
 
     def _open_metrics(self) -> int:
-        self.metrics_path.parent.mkdir(parents=True, exist_ok=True)
+        ensure_directory(self.metrics_path.parent)
         handle = os.open(self.metrics_path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         size = os.fstat(handle).st_size
         if size and os.pread(handle, 1, size - 1) != b"\n":  # a torn last line must not swallow the next one

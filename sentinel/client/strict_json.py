@@ -27,11 +27,16 @@ def dumps(obj: object) -> str:
 
 
 def loads(text: str | bytes) -> Any:
-    """Parse strict JSON; ValueError for anything else, the bare words NaN and Infinity and bottomless nesting included."""
+    """Parse strict JSON; ValueError for anything else: the bare words NaN and Infinity, and what is nested too deeply."""
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def printable(text: str) -> str:
+    r"""`text` as any terminal and file takes it: JSON may spell half a character ("\ud800"), which no encoding can write."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def as_float(value: object) -> float:

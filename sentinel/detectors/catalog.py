@@ -155,13 +155,14 @@ class Senses:
         """Sick hardware that is certain by now; needs no sight of the trainer."""
         return self._gpu_fault.tick(self._clock(now_s), self.newest_step)
 
-    def exit(self, report: ExitReport, *, finished: bool, stop_requested: bool, now_s: float) -> Ended:
-        """Why the attempt ended."""
+    def exit(
+        self, report: ExitReport, *, finished: bool, stop_requested: bool, now_s: float, has_trained: bool = False
+    ) -> Ended:
+        """Why the attempt ended. `has_trained`: the run has made a step before, in whatever attempt."""
         assert self._attempt is not None, "no attempt was begun"
         self._liveness.hang.end()
-        ending = Ending(
-            self._attempt, self.newest_step, self._clock(now_s), finished, stop_requested, self._numbers.non_finite.onset_step
-        )
+        newest, at_s, onset = self.newest_step, self._clock(now_s), self._numbers.non_finite.onset_step
+        ending = Ending(self._attempt, newest, at_s, finished, stop_requested, onset, has_trained)
         ended = judge_exit(report, ending, self._severity(Kind.CRASH), self._severity(Kind.NON_FINITE), self._tails)
         return Failed(self._explained(ended.finding, now_s)) if isinstance(ended, Failed) else ended
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sentinel.detectors.crash_class import Death, classify
-from sentinel.detectors.crash_patterns import CrashClass
 from sentinel.model.attempts import (
     EXIT_BAD_CONFIG,
     EXIT_BAD_DATA,
@@ -60,7 +59,8 @@ Ended = Finished | Stopped | Failed
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Where the attempt stood when it ended."""
+    """Where the attempt stood when it ended. `has_trained`: the run, in this attempt or an earlier one, has made a step: then
+    its imports and its configuration once worked, and an error about them may pass (a stale file handle, a full disk)."""
 
     attempt: int
     newest_step: int
@@ -68,6 +68,7 @@ class Ending:
     finished: bool
     stop_requested: bool
     non_finite_onset: int | None = None
+    has_trained: bool = False
 
 
 def judge_exit(
@@ -125,22 +126,22 @@ def _crash(
     blamed = first.rank if first is not None else None
     reason = describe(first, report) + hint
     if death is not None:
-        blamed, reason = death.rank, describe_death(death, report, first)
+        blamed, reason = death.rank, describe_death(death, report, first, ending.has_trained)
     return Finding(
         Kind.CRASH, severity, ending.attempt, None, ending.newest_step, ending.now_s,
         reason + _keepers_words(report, first),
         value=None if code is None else float(code), blamed_rank=blamed,
-        retryable=not hint and (death is None or death.retryable),
+        retryable=not hint and (death is None or death.retryable or ending.has_trained),
     )  # fmt: skip
 
 
-def describe_death(death: Death, report: ExitReport, first: RankExit | None) -> str:
+def describe_death(death: Death, report: ExitReport, first: RankExit | None, has_trained: bool = False) -> str:
     """The class first, then who and what shows it: 'out of memory on rank 3: CUDA out of memory. … (rank 3 exited 1)'."""
     where = "" if death.rank is None or not death.evidence else f" on rank {death.rank}"
     seen = "" if death.seen_by in (None, death.rank) else f", seen by rank {death.seen_by}"
     died = next((rank for rank in report.ranks if rank.rank == death.rank), first)
     how = describe(died if died is None or not death.evidence else replace(died, error=None), report)
-    follows = ", and a relaunch cannot help" if death.crash is CrashClass.CONFIGURATION else ""
+    follows = ", and a relaunch cannot help" if not (death.retryable or has_trained) else ""
     if not death.evidence:
         return f"{death.crash}: {how}"
     return f"{death.crash}{where}{seen}: {death.evidence} ({how}{follows})"

@@ -15,11 +15,12 @@ from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt
 from sentinel.model.attempts import Alive, AttemptView, Exited, ExitReport, NotStarted, Orphaned, ResumePoint, Unseen
 from sentinel.model.findings import Finding, Kind
-from sentinel.model.incidents import IncidentState
+from sentinel.model.incidents import IncidentState, Outcome
 from sentinel.model.readings import CheckpointReading, Receipt, StepReading, TrainerNote
 from sentinel.model.state import Attempt
 from sentinel.plan.overrides import for_relaunch, judge_receipt
 from sentinel.plan.rollback import choose_newest
+from sentinel.policy.match import NoMatch, match_rule
 
 
 def launch_first_or_next(draft: Draft, why: str) -> None:
@@ -130,7 +131,11 @@ def on_exit(draft: Draft, report: ExitReport) -> None:
     """The attempt is over: as wanted, finished, or broken. During a plan its end is the plan's business."""
     attempt = draft.attempt
     assert attempt is not None
-    ended = draft.senses.exit(report, finished=draft.live.finished, stop_requested=bool(attempt.stopping), now_s=draft.now_s)
+    trained = attempt.first_step is not None or draft.state.best_step > 0
+    wanted = bool(attempt.stopping)
+    ended = draft.senses.exit(
+        report, finished=draft.live.finished, stop_requested=wanted, now_s=draft.now_s, has_trained=trained
+    )
     outcome = {Finished: "finished", Stopped: "stopped", Failed: "crashed"}[type(ended)]
     reason = ended.finding.reason if isinstance(ended, Failed) else ended.reason
     began_s = attempt.receipt_s if attempt.receipt_s is not None else draft.now_s
@@ -153,8 +158,38 @@ def on_exit(draft: Draft, report: ExitReport) -> None:
             by = draft.state.stop_by or attempt.stopping.removeprefix("stopped by ") or "something outside sentinel"
             return draft.record(f.RunEnded("stopped", f"stopped by {by}: {reason}"))
         case Failed(finding=finding):
-            consider(draft, finding if finding.retryable else replace(finding, kind=Kind.BROKEN_JOB))
+            consider(draft, judge_job(draft, finding))
             return _nothing_follows(draft, reason)
+
+
+def judge_job(draft: Draft, finding: Finding) -> Finding:
+    """The finding of a death, or of a broken job: one that says so itself, or the last of too many that came before any step.
+    Then the crash that the earlier deaths belong to is closed; it was never about anything else."""
+    if not finding.retryable:
+        return replace(finding, kind=Kind.BROKEN_JOB)
+    deaths = _deaths_before_a_step(draft)
+    match = match_rule(draft.policy, Kind.BROKEN_JOB)
+    if finding.kind is not Kind.CRASH or deaths < draft.policy.spec.budget.without_progress or isinstance(match, NoMatch):
+        return finding
+    if match.rule.playbook is None or match.rule.labels.severity == "info":
+        return finding  # nobody would be called: the crash's own playbook does
+    reason = f"broken job: {deaths} launches in a row died before their first step, the last so: {finding.reason}"
+    for incident in draft.state.open_incidents:
+        if not incident.is_numeric:
+            if incident.last_try is not None and incident.last_try.outcome is Outcome.PENDING:
+                draft.record(f.RungJudged(incident.id, Outcome.FAILED, finding.reason))
+            draft.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, reason))
+    return replace(finding, kind=Kind.BROKEN_JOB, severity=match.rule.labels.severity, reason=reason, retryable=False)
+
+
+def _deaths_before_a_step(draft: Draft) -> int:
+    """Launches in a row that died by themselves and were never seen to make a step, since a person last started the run."""
+    count = 0
+    for attempt in reversed(draft.state.attempts):
+        if attempt.outcome != "crashed" or attempt.first_step is not None or "metrics" in draft.state.blind:
+            break
+        count += 1
+    return min(count, draft.state.without_progress)
 
 
 def _is_untrained(draft: Draft, attempt: Attempt) -> bool:

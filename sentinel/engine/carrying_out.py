@@ -27,8 +27,12 @@ from sentinel.model.attempts import ResumePoint
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.incidents import IncidentState
 from sentinel.model.records import Comparison
-from sentinel.plan.remedy import choose_checkpoint
-from sentinel.plan.rollback import Choice, choose_newest
+from sentinel.plan.remedy import build_treatment
+from sentinel.plan.rollback import choose_newest
+
+NOT_FROM_SCRATCH = (
+    "sentinel does not start from scratch for that: restore one and start the run again, or begin a new run directory"
+)
 
 
 def on_done(draft: Draft, done: ActionDone) -> None:
@@ -72,9 +76,11 @@ def on_failed(draft: Draft, failed: ActionFailed) -> None:
         return
     draft.record(f.ActionAbandoned(failed.key, failed.reason))
     match action:
+        case VerifyCheckpoint() if failed.retry_in_s is not None:  # it could not be read for long: that condemns nothing
+            _unable(draft, action, f"checkpoint of step {action.step} cannot be read: {failed.reason}")
         case VerifyCheckpoint():
-            draft.record(f.CheckpointCondemned(action.step, failed.reason))
-            _again_without(draft, action)
+            draft.record(f.CheckpointCondemned(action.step, failed.reason, damaged=True))
+            _again_without(draft, action, failed.reason)
         case Capture():
             draft.note(f"incident {action.incident}", f"evidence could not be saved: {failed.reason}")
             draft.record(f.ActionConfirmed(action.key, "failed"))
@@ -96,27 +102,38 @@ def on_failed(draft: Draft, failed: ActionFailed) -> None:
             assert_never(action)
 
 
-def _again_without(draft: Draft, action: VerifyCheckpoint) -> None:
-    """The checkpoint is damaged: the same rung again, from the next older one."""
+def _again_without(draft: Draft, action: VerifyCheckpoint, damage: str) -> None:
+    """The checkpoint is damaged: the same rung again, from the next older one. Never from scratch because none is whole: that
+    would throw the run away, and a person may still mend or restore one."""
     plan = draft.state.plan
     if plan is None:
-        return
+        return None
     start = next(a for a in plan.actions if isinstance(a, StartAttempt))
-    choice = _next_older(draft, plan.incident)
+    resume, reason = _next_older(draft, plan.incident, action.step)
+    if resume is None:
+        none_left = f"no checkpoint is left to go back to, the last one is damaged ({damage}); {NOT_FROM_SCRATCH}"
+        return _unable(draft, action, none_left)
+    passed_over = f"the checkpoint of step {action.step} is damaged"
+    draft.record(f.PlanDropped(passed_over))
+    draft.note("rollback", f"{passed_over}; instead: {reason}")
     wait_s = max(0.0, start.not_before_s - draft.now_s)
-    resume = ResumePoint(choice.checkpoint.step, choice.checkpoint.path, choice.checkpoint.digest) if choice.checkpoint else None
-    draft.record(f.PlanDropped(f"checkpoint of step {action.step} is damaged"))
-    draft.note("rollback", f"checkpoint of step {action.step} is damaged; instead: {choice.reason}")
-    relaunch(draft, plan.incident, resume, start.overrides, wait_s, choice.reason)
+    return relaunch(draft, plan.incident, resume, start.overrides, wait_s, f"{reason}; {passed_over}")
 
 
-def _next_older(draft: Draft, incident_id: int | None) -> Choice:
+def _next_older(draft: Draft, incident_id: int | None, damaged_step: int) -> tuple[ResumePoint | None, str]:
+    """What the rung, or the launch, comes to without the checkpoint just condemned: where from, and why."""
     state = draft.state
-    if incident_id is not None:
-        incident = state.incident(incident_id)
-        rungs = draft.rungs_of(incident)
-        return choose_checkpoint(rungs, incident.rung, incident, state.checkpoints, state.open_incidents)
-    return choose_newest(state.checkpoints, state.open_incidents)
+    incident = state.incident(incident_id) if incident_id is not None else None
+    rungs = draft.rungs_of(incident) if incident is not None else ()
+    if incident is None or not 0 <= incident.rung < len(rungs):
+        older = (c for c in state.checkpoints if c.step < damaged_step)  # a person may have asked for an older one to begin with
+        choice = choose_newest(older, state.open_incidents)
+        found = choice.checkpoint
+        return ResumePoint(found.step, found.path, found.digest) if found else None, choice.reason
+    built = build_treatment(
+        rungs, incident.rung, incident, state.checkpoints, state.open_incidents, state.overrides, is_alive=False
+    )
+    return built.resume, built.remedy.reason
 
 
 def _unable(draft: Draft, action: Action, reason: str) -> None:
@@ -124,14 +141,16 @@ def _unable(draft: Draft, action: Action, reason: str) -> None:
     plan = draft.state.plan
     draft.record(f.PlanDropped(f"unable to act: {reason}"))
     if plan is not None and plan.incident is not None and not draft.state.incident(plan.incident).is_closed:
-        return give_up(draft, plan.incident, f"unable to act: {reason}")
+        give_up(draft, plan.incident, f"unable to act: {reason}")
+        if not (draft.is_alive or draft.state.giving_up or draft.state.ended):  # `keep_training`, and nothing is there to train
+            fail_run(draft, f"unable to act: {reason}")
+        return
     if draft.state.incidents:
         page(draft, draft.state.incidents[-1].id, "critical", f"unable to act: {reason}")
     if draft.state.giving_up and isinstance(action, KillAttempt):
-        return None  # the attempt still lives: the page says so, and its end will be seen when it comes
+        return  # the attempt still lives: the page says so, and its end will be seen when it comes
     if draft.is_alive:
-        return None
+        return
     finish_giving_up(draft)
     if not draft.state.ended and not draft.state.held:
         fail_run(draft, f"unable to act: {reason}")
-    return None

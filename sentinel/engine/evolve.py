@@ -57,6 +57,7 @@ def _took_over(state: RunState, at_s: float, fact: f.SupervisorTookOver) -> RunS
     """A new session. A person who starts an ended run again has answered its page: the end and the hold are lifted. A hold, or
     giving up, during which the supervisor died goes on: whoever restarted it need not be a person."""
     answered = bool(state.ended) and fact.answers
+    state = of_attempts.pardoned(state) if answered else state
     return replace(
         state,
         epoch=fact.epoch,
@@ -113,7 +114,7 @@ def _abandoned(state: RunState, at_s: float, fact: f.ActionAbandoned) -> RunStat
 
 def _plan(state: RunState, at_s: float, fact: f.PlanAdopted) -> RunState:
     del at_s
-    state = replace(state, plan=PlanInProgress(fact.incident, fact.actions))
+    state = replace(state, plan=PlanInProgress(fact.incident, fact.actions, reason=fact.reason))
     started = next((a for a in fact.actions if isinstance(a, StartAttempt)), None)
     if fact.incident is None or started is None:
         return state
@@ -122,7 +123,8 @@ def _plan(state: RunState, at_s: float, fact: f.PlanAdopted) -> RunState:
         if not i.tries:
             return i
         last = i.tries[-1]
-        remedy = replace(last.remedy, rollback_to_step=started.resume.step if started.resume else 0)
+        step = started.resume.step if started.resume else 0
+        remedy = replace(last.remedy, rollback_to_step=step, reason=fact.reason or last.remedy.reason)
         return replace(i, tries=(*i.tries[:-1], replace(last, remedy=remedy, attempt=started.attempt)))
 
     return change_incident(state, fact.incident, planned)

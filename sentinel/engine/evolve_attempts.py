@@ -57,8 +57,9 @@ def checkpoint(state: RunState, at_s: float, fact: f.CheckpointCommitted) -> Run
     """Known by directory first or by event line first; the event's cost in seconds and the digest are kept from either."""
     known = next((c for c in state.checkpoints if c.step == fact.step), None)
     same = known is not None and known.attempt == fact.attempt and fact.digest in (None, known.digest)
-    digest, condemned = (known.digest, known.condemned) if known is not None and same else (fact.digest, "")
-    new = Checkpoint(fact.step, fact.path, fact.attempt, fact.samples_end, digest, condemned)
+    new = Checkpoint(fact.step, fact.path, fact.attempt, fact.samples_end, fact.digest)
+    if known is not None and same:
+        new = replace(new, digest=known.digest, condemned=known.condemned, damaged=known.damaged)
     rest = tuple(c for c in state.checkpoints if c.step != fact.step)
     state = replace(state, checkpoints=tuple(sorted((*rest, new), key=lambda c: c.step))[-CHECKPOINTS_KEPT:])
 
@@ -76,9 +77,17 @@ def checkpoint(state: RunState, at_s: float, fact: f.CheckpointCommitted) -> Run
 
 def condemned(state: RunState, at_s: float, fact: f.CheckpointCondemned) -> RunState:
     del at_s
-    return replace(
-        state, checkpoints=tuple(replace(c, condemned=fact.reason) if c.step == fact.step else c for c in state.checkpoints)
-    )
+
+    def told(c: Checkpoint) -> Checkpoint:
+        return replace(c, condemned=fact.reason, damaged=fact.damaged) if c.step == fact.step else c
+
+    return replace(state, checkpoints=tuple(told(c) for c in state.checkpoints))
+
+
+def pardoned(state: RunState) -> RunState:
+    """A person has answered: what was damaged may have been mended, and is looked at again. It is verified before it is used."""
+    mended = tuple(replace(c, condemned="", damaged=False) if c.damaged else c for c in state.checkpoints)
+    return replace(state, checkpoints=mended)
 
 
 def quarantined(state: RunState, at_s: float, fact: f.CheckpointsQuarantined) -> RunState:

@@ -20,10 +20,12 @@ def change_incident(state: RunState, number: int, change: Callable[[Incident], I
 
 def finding(state: RunState, at_s: float, fact: f.FindingRecorded) -> RunState:
     """A later finding of an incident may lie before its onset: a window half skipped brings what is left of it sooner."""
-    del at_s
     found = fact.finding
     state = replace(state, findings=(*state.findings, found.key)[-FINDING_KEYS_KEPT:])
-    if fact.became is None or found.kind not in NUMERIC_KINDS:
+    if fact.became is None:
+        return state
+    state = change_incident(state, fact.became, lambda i: replace(i, again_step=found.detected_step, again_s=at_s))
+    if found.kind not in NUMERIC_KINDS:
         return state
     onset = found.onset_step if found.onset_step is not None else found.detected_step
 

@@ -3,6 +3,7 @@ the training meanwhile. Never a checkpoint after an unresolved onset, so the att
 
 from __future__ import annotations
 
+from sentinel.engine.annotations import annotate
 from sentinel.engine.draft import Draft
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt, SendPage
@@ -12,13 +13,13 @@ from sentinel.policy.schema import Rung
 
 
 def give_up(draft: Draft, incident_id: int, reason: str, page_rung: int | None = None, then: str | None = None) -> None:
-    """Exhaust the incident. The page rung that applies is the playbook's next one from here; without any, stop and page."""
+    """Exhaust the incident. The rung that applies is the next one that ends the playbook; without any, stop and page."""
     incident = draft.state.incident(incident_id)
     rungs = draft.rungs_of(incident)
-    index = page_rung if page_rung is not None else _next_page(rungs, incident.rung + 1)
+    index = page_rung if page_rung is not None else _next_end(rungs, incident.rung + 1)
     rung = rungs[index] if index is not None else None
     severity: Severity = rung.page.severity if rung is not None and rung.page is not None else "critical"
-    after = then or (rung.then if rung is not None and rung.then else "stop_now")
+    after = then or ("hold" if rung is not None and rung.hold else rung.then if rung is not None and rung.then else "stop_now")
     if draft.observes_only:
         after = "keep_training"
     words = rung.keys if rung is not None else ("page",)
@@ -27,7 +28,11 @@ def give_up(draft: Draft, incident_id: int, reason: str, page_rung: int | None =
     draft.record(f.RungJudged(incident_id, Outcome.OBSERVED if draft.observes_only else Outcome.PAGED, reason))
     draft.record(f.IncidentMoved(incident_id, IncidentState.EXHAUSTED, reason))
     draft.record(f.GaveUp(incident_id, after, reason))
-    _condemn_after(draft, incident)
+    if after != "keep_training":
+        _condemn_after(draft, incident)
+    elif incident.limit_step is not None:
+        suspect = f"checkpoints from step {incident.limit_step} on are suspect, and are used all the same"
+        draft.note(f"incident {incident.id}", f"{suspect}: training goes on from what they hold ({reason})")
     page(draft, incident_id, severity, reason)
     finish_giving_up(draft)
 
@@ -37,7 +42,7 @@ def _condemn_after(draft: Draft, incident: Incident) -> None:
     limit = incident.limit_step
     if limit is not None:
         for checkpoint in draft.state.checkpoints:
-            if checkpoint.step >= limit and not checkpoint.condemned:
+            if checkpoint.step >= limit and (not checkpoint.condemned or checkpoint.damaged):
                 suspect = f"at or after the onset of incident {incident.id}, which was never repaired"
                 draft.record(f.CheckpointCondemned(checkpoint.step, suspect))
 
@@ -75,7 +80,7 @@ def page(draft: Draft, incident_id: int, severity: Severity, reason: str) -> Non
     """Decide one page. Its text is the case: what broke, what was tried, why nobody else can go on."""
     incident = draft.state.incident(incident_id)
     where = f" since step {incident.onset_step}" if incident.onset_step is not None else f" at step {incident.break_step}"
-    lines = [f"{incident.alert}: {incident.reason}"]
+    lines = [f"{incident.alert}: {incident.reason}", *annotate(draft.policy, incident)]
     lines += [f"tried: {t.remedy.reason} -> {t.outcome}{': ' + t.reason if t.reason else ''}" for t in incident.tries[:-1]]
     lines.append(f"now: {reason}")
     title = f"{draft.state.run_id}: {incident.kind}{where}"
@@ -87,5 +92,5 @@ def is_last_resort(rungs: tuple[Rung, ...], index: int) -> bool:
     return rungs[index].page is not None and (rungs[index].then is not None or index == len(rungs) - 1)
 
 
-def _next_page(rungs: tuple[Rung, ...], start: int) -> int | None:
-    return next((i for i in range(start, len(rungs)) if is_last_resort(rungs, i)), None)
+def _next_end(rungs: tuple[Rung, ...], start: int) -> int | None:
+    return next((i for i in range(start, len(rungs)) if rungs[i].hold or is_last_resort(rungs, i)), None)

@@ -7,6 +7,7 @@ steps, so that a restarted supervisor that reads the stream again says the same.
 from __future__ import annotations
 
 from sentinel.detectors.bands import top_of_band
+from sentinel.engine.annotations import rule_of
 from sentinel.engine.diagnosing import is_diagnosing, look_past_break
 from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import page
@@ -41,7 +42,7 @@ def _judge_probation(draft: Draft, incident: Incident, step: int) -> None:
     """A remedy has worked when the metric is back, for N steps, past the step where it broke."""
     needed = draft.policy.spec.probation.steps
     past = step - incident.break_step
-    if past < needed or is_diagnosing(incident):
+    if past < needed or is_diagnosing(incident) or _keeps_firing(draft, incident, step):
         return
     verdict = _band_verdict(draft, incident, incident.break_step)
     if verdict is None:
@@ -72,6 +73,8 @@ def _judge_patience(draft: Draft, incident: Incident, step: int) -> None:
     reason = still or (verdict.reason if verdict else "no level before the incident to judge by")
     observed = last is not None and last.outcome is Outcome.OBSERVED
     judged = verdict is not None or incident.kind is Kind.EXPRESSION
+    if healed and judged and _keeps_firing(draft, incident, step):
+        return
     if healed and since >= max(window, HEALED_AFTER_STEPS) and judged:
         recover(draft, incident, f"healed by itself: {reason}", _is_untouched(incident), _back_since(draft, incident))
     elif incident.awaits_approval:
@@ -84,6 +87,18 @@ def _judge_patience(draft: Draft, incident: Incident, step: int) -> None:
         fail_rung(draft, incident.id, f"above its band for {window} steps: {reason}")
     elif since >= wait.for_steps:
         fail_rung(draft, incident.id, f"not healed within {wait.for_steps} steps: {reason}")
+
+
+def _keeps_firing(draft: Draft, incident: Incident, step: int) -> bool:
+    """`keep_firing_for`: so long after it was last seen, or broke, it is not called healed, so that what comes and goes is one
+    incident. The end of the run does not wait for it."""
+    rule = rule_of(draft.policy, incident)
+    if rule is None:
+        return False
+    last_step = max(incident.break_step, incident.detected_step, incident.again_step or 0)
+    last_s = max(incident.detected_s, incident.again_s or 0.0)
+    keep = rule.keep_firing_for
+    return step - last_step < keep.steps or draft.now_s - last_s < keep.seconds
 
 
 def _span_with_rows(draft: Draft, incident: Incident, step: int, window: int, since: int) -> int | None:

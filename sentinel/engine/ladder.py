@@ -203,7 +203,7 @@ def relaunch(
     )
     if draft.is_alive and attempt is not None:
         draft.record(f.AttemptStopping(attempt.attempt, reason))
-    draft.record(f.PlanAdopted(incident_id, actions))
+    draft.record(f.PlanAdopted(incident_id, actions, reason))
     proceed(draft)
 
 
@@ -216,8 +216,7 @@ def proceed(draft: Draft) -> None:
     if isinstance(action, StartAttempt):
         _count_lost(draft, plan.incident, action)
         _see_ended(draft, action)
-        incident = draft.state.incident(plan.incident) if plan.incident is not None else None
-        draft.launch(action, incident.tries[-1].remedy.reason if incident and incident.tries else "launch")
+        draft.launch(action, plan.reason or "launch")
     else:
         draft.decide(action)
 

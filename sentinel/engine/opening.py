@@ -48,10 +48,16 @@ def open_incident(draft: Draft, finding: Finding, alert: str, playbook: str | No
         samples=anchor,
         blamed_rank=finding.blamed_rank,
         retryable=finding.retryable,
+        value=_shown(finding.value),
+        baseline=_shown(finding.baseline),
     )
     draft.record(f.FindingRecorded(finding, incident.id, f"rule {alert}"))
     draft.record(f.IncidentOpened(incident))
     return incident
+
+
+def _shown(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
 
 
 def told_before(draft: Draft, finding: Finding) -> Incident | None:

@@ -1,4 +1,5 @@
-"""Stopping on request: first by asking the trainer, then by SIGTERM to its ranks, then by SIGKILL, each after a deadline.
+"""Stopping on request: first by asking the trainer, then by SIGTERM to its ranks, then by SIGKILL, each after a deadline. While
+an onset is unresolved there is no SIGTERM: trainers answer it with a checkpoint.
 
 torchrun kills 30 s after a SIGTERM, too soon for a real checkpoint (PROTOCOL "Liveness"), so the request comes first.
 """
@@ -49,12 +50,15 @@ def ask_to_stop(draft: Draft) -> None:
     attempt = draft.attempt
     if attempt is None or attempt.is_over:
         return
-    unresolved = any(i.is_numeric and i.state is IncidentState.OPEN for i in draft.state.incidents)
-    request: Request = "stop_now" if unresolved else "stop_after_checkpoint"
+    request: Request = "stop_now" if _is_unresolved(draft) else "stop_after_checkpoint"
     by = f"stopped by {draft.state.stop_by}" if draft.state.stop_by else f"held by {draft.state.hold_by}"
     draft.record(f.AttemptStopping(attempt.attempt, by))
     overrides = replace(attempt.overrides, id=f"ov-{attempt.attempt}.stop")
     draft.decide(RequestStop(f"stop/{attempt.attempt}", attempt.attempt, overrides, request))
+
+
+def _is_unresolved(draft: Draft) -> bool:
+    return any(i.is_numeric and i.state is IncidentState.OPEN for i in draft.state.incidents)
 
 
 def press_on(draft: Draft) -> None:
@@ -69,7 +73,11 @@ def press_on(draft: Draft) -> None:
     waited = draft.now_s - max(asked_s, draft.live.saving_s or 0.0)
     kill_key = f"kill/{attempt.attempt}"
     if attempt.signalled_s is None and waited > max(ANSWER_S, step_s) + checkpoint_s:
-        draft.decide(SignalRanks(f"signal/{attempt.attempt}", attempt.attempt))
+        if not _is_unresolved(draft):
+            draft.decide(SignalRanks(f"signal/{attempt.attempt}", attempt.attempt))
+        elif kill_key not in draft.state.pending:  # a SIGTERM would make the trainer save what may be damaged
+            draft.note("stop", f"no answer to stop_now after {waited:.0f} s, and an onset is unresolved: killed, not terminated")
+            draft.decide(KillAttempt(kill_key, attempt.attempt))
     elif attempt.signalled_s is not None and waited > max(TERM_S, step_s) + checkpoint_s and kill_key not in draft.state.pending:
         draft.note("stop", f"no answer to SIGTERM after {waited:.0f} s: the attempt is killed")
         draft.decide(KillAttempt(kill_key, attempt.attempt))

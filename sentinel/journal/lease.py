@@ -30,6 +30,7 @@ LEASE_NAME = "lease.json"
 LOCK_NAME = "sentinel.lock"
 RENEW_EVERY_S = 10.0
 STALE_AFTER_S = 60.0
+PID_MAX = 2**31
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -193,7 +194,7 @@ def _parse(text: bytes) -> LeaseRecord | None:
         return None
     if not all(type(number) is int for number in (epoch, pid, attempt)) or not all(type(word) is str for word in (host, boot_id)):
         return None
-    return LeaseRecord(epoch, who, attempt, plain.get("released") is True) if pid > 0 else None
+    return LeaseRecord(epoch, who, attempt, plain.get("released") is True) if 0 < pid < PID_MAX else None
 
 
 def _lock(run_dir: Path, handle: int) -> None:

@@ -12,6 +12,7 @@ from sentinel.client.strict_json import dumps, loads
 from sentinel.errors import UsageError
 
 RUN_FILE_NAME = "run.json"
+CAPABILITIES = ("skip", "live_overrides")  # what PROTOCOL.md gives every trainer that honours it
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,8 @@ class PolicyReference:
 
 @dataclass(frozen=True, slots=True)
 class RunFile:
-    """`created` is wall time in ISO 8601, for people; `capabilities` is what the trainer supports (skip, overrides, …)."""
+    """`created` is wall time in ISO 8601, for people; `capabilities` is what the trainer supports (skip, live_overrides), None
+    where the file does not say."""
 
     id: str
     command: tuple[str, ...]
@@ -33,7 +35,7 @@ class RunFile:
     policy: PolicyReference
     launcher: str
     created: str
-    capabilities: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] | None = None
 
 
 def ensure_run_dir(run_dir: Path) -> Path:
@@ -86,8 +88,21 @@ def find_run_file(run_dir: Path) -> RunFile | None:
         policy=PolicyReference(*(_field(path, policy, key, str, "policy.") for key in ("path", "digest", "name"))),
         launcher=_field(path, plain, "launcher", str),
         created=_field(path, plain, "created", str),
-        capabilities=_words(path, plain, "capabilities") if "capabilities" in plain else (),
+        capabilities=_words(path, plain, "capabilities") if plain.get("capabilities") is not None else None,
     )
+
+
+def declared_capabilities(known: RunFile | None, without: tuple[str, ...]) -> tuple[str, ...]:
+    """What the trainer declares, as run.json has it, less what the command says it lacks. A policy that needs more is refused.
+
+    Raises:
+        UsageError: `without` names no capability.
+    """
+    for word in without:
+        if word not in CAPABILITIES:
+            raise UsageError(f"--without {word}: no such capability; use one of {', '.join(CAPABILITIES)}")
+    declared = known.capabilities if known is not None and known.capabilities is not None else CAPABILITIES
+    return tuple(word for word in declared if word not in without)
 
 
 def read_run_file(run_dir: Path) -> RunFile:

@@ -10,6 +10,8 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from sentinel.client.atomic_file import ensure_directory
+
 RUN_DIR_VARIABLE = "SENTINEL_RUN_DIR"
 ATTEMPT_VARIABLE = "SENTINEL_ATTEMPT"
 _RANK_FILE = "rank-"
@@ -70,7 +72,7 @@ class AttemptFiles:
 
     def make_folders(self) -> None:
         for folder in (self.heartbeats, self.exits, self.logs):
-            folder.mkdir(parents=True, exist_ok=True)
+            ensure_directory(folder)
 
 
 def is_this_host(name: object) -> bool:

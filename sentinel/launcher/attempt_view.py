@@ -12,8 +12,9 @@ import os
 import socket
 from dataclasses import dataclass
 
+from sentinel.client.strict_json import as_float
 from sentinel.launcher.attempt_files import AttemptFiles, is_this_host, rank_files
-from sentinel.launcher.exit_report import read_object, read_report
+from sentinel.launcher.exit_report import read_object, read_pid, read_report
 from sentinel.launcher.process_tree import Process, find_living, is_same_process, read_boot_id, read_environment
 from sentinel.model.attempts import Alive, AttemptView, Exited, NotStarted, Orphaned, Unseen
 
@@ -47,12 +48,12 @@ def read_keeper(files: AttemptFiles) -> KeeperRecord | None:
     try:
         return KeeperRecord(
             pid=int(value["pid"]),
-            create_time=float(value["create_time"]),
+            create_time=as_float(value["create_time"]),
             boot_id=str(value["boot_id"]),
             host=str(value.get("host", "")),
             command_pid=None if value.get("command_pid") is None else int(value["command_pid"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{files.keeper}: does not name a keeper ({error!r})") from error
 
 
@@ -134,8 +135,8 @@ def find_ranks(files: AttemptFiles, view: AttemptView, command_pid: int | None) 
     """
     pids = set(view.pids) if isinstance(view, (Alive, Orphaned)) else set()
     beats = (read_object(entry.path) for entry in rank_files(files.heartbeats).values())
-    beating = {beat.get("pid") for beat in beats if beat is not None and is_this_host(beat.get("host"))}
-    if beating - {None}:
+    beating = {read_pid(beat) for beat in beats if beat is not None and is_this_host(beat.get("host"))} - {None}
+    if beating:
         return tuple(sorted(pids & beating))
     processes = {process.pid: process for process in find_living(marks=files.environment) if process.pid in pids}
     ranked = {pid for pid in processes if any(entry.startswith(b"RANK=") for entry in read_environment(pid))}

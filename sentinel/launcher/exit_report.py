@@ -12,15 +12,16 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from sentinel.client.atomic_file import write_atomically
-from sentinel.client.strict_json import dumps, loads
+from sentinel.client.strict_json import dumps, loads, printable
 from sentinel.launcher.attempt_files import AttemptFiles, rank_files
 from sentinel.launcher.torchrun_table import NO_TABLE, TAIL_BYTES, FailureTable, parse_failure_table
 from sentinel.model.attempts import EXIT_FINISHED, EXIT_STOPPED, ExitReport, ExitSource, RankExit
 
 StartFailure = Literal["certain", "passing"]
+CODE_MAX = 2**31  # of what the kernel calls a status; beyond it somebody wrote nonsense
 ORDERLY_EXITS = (EXIT_FINISHED, EXIT_STOPPED)
 _SHELL_SIGNAL_BASE = 128  # a shell reports a command ended by signal n as 128 + n
 
@@ -39,9 +40,15 @@ class Evidence:
 
 
 def read_code(record: Mapping[str, Any]) -> int | None:
-    """The exit code a rank's record states, None when it states none."""
+    """The exit code a rank's record states, None when it states none that a process can have."""
     code = record.get("code")
-    return code if isinstance(code, int) and not isinstance(code, bool) else None
+    return code if type(code) is int and abs(code) < CODE_MAX else None
+
+
+def read_pid(beat: Mapping[str, Any]) -> int | None:
+    """The process a heartbeat names, None when it names none."""
+    pid = beat.get("pid")
+    return pid if type(pid) is int and 0 < pid < CODE_MAX else None
 
 
 def build_report(evidence: Evidence, reason: str) -> ExitReport:
@@ -56,7 +63,7 @@ def build_report(evidence: Evidence, reason: str) -> ExitReport:
 def _rank_exit(rank: int, is_only_rank: bool, evidence: Evidence) -> RankExit:
     record = evidence.records.get(rank, {})
     text = record.get("error")
-    error = text if isinstance(text, str) and text else None
+    error = printable(text) if isinstance(text, str) and text else None
     code = read_code(record)
     if code is not None:
         return _from_value(rank, code, "record", error)
@@ -146,14 +153,14 @@ def read_report(files: AttemptFiles) -> ExitReport | None:
     try:
         value = loads(files.exit.read_bytes())
         return ExitReport(
-            command_status=value["command_status"],
+            command_status=_number(value["command_status"]),
             ranks=tuple(_read_rank(rank) for rank in value["ranks"]),
-            first_failed_rank=value.get("first_failed_rank"),
-            reason=value.get("reason", ""),
+            first_failed_rank=_number(value.get("first_failed_rank")),
+            reason=printable(str(value.get("reason", ""))),
         )
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{files.exit}: is not an exit report ({error})") from error
 
 
@@ -164,4 +171,14 @@ def read_start_failure(files: AttemptFiles) -> StartFailure | None:
 
 
 def _read_rank(value: Mapping[str, Any]) -> RankExit:
-    return RankExit(value["rank"], value["code"], value["signal"], value["source"], value.get("error"))
+    rank, error = _number(value["rank"]), value.get("error")
+    if rank is None or value["source"] not in get_args(ExitSource):
+        raise ValueError(f"rank {rank!r}, source {value['source']!r}")
+    said = None if error is None else printable(str(error))
+    return RankExit(rank, _number(value["code"]), _number(value["signal"]), value["source"], said)
+
+
+def _number(value: object) -> int | None:
+    if value is not None and (type(value) is not int or abs(value) >= CODE_MAX):
+        raise ValueError(f"{str(value)[:20]!r} is no status, signal or rank")
+    return value

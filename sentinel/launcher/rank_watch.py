@@ -17,7 +17,7 @@ from typing import Any
 
 from sentinel.client.strict_json import as_float
 from sentinel.launcher.attempt_files import AttemptFiles, is_this_host, rank_files
-from sentinel.launcher.exit_report import ORDERLY_EXITS, describe_exit, read_code, read_object
+from sentinel.launcher.exit_report import ORDERLY_EXITS, describe_exit, read_code, read_object, read_pid
 from sentinel.launcher.process_tree import read_environment, read_process
 
 NOTICE_S = 2.0  # how late a death may be noticed (two cores at load 6: 0.1 s was seen)
@@ -62,13 +62,13 @@ class RankWatch:
 
     def _read_beat(self, rank: int, path: str) -> None:
         beat = read_object(path)
-        if beat is None or not isinstance(beat.get("pid"), int):
+        pid = None if beat is None else read_pid(beat)
+        if beat is None or pid is None:
             self._unread_beats.add(rank)
             return
         self._unread_beats.discard(rank)
         if not is_this_host(beat.get("host")):
             return  # a rank on another machine: its end shows in its record only
-        pid: int = beat["pid"]
         if pid in self._waited:  # it beat and died between two looks
             self.pids[rank] = pid
             self._note_exit(rank, self._waited[pid])

@@ -48,10 +48,11 @@ class CheckpointCommitted:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointCondemned:
-    """Not to be resumed from: its digests do not match, or it lies at or after an onset."""
+    """Not to be resumed from: its digests do not match (`damaged`), or it lies at or after an onset."""
 
     step: int
     reason: str
+    damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

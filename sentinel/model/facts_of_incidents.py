@@ -75,10 +75,12 @@ class StepsLost:
 
 @dataclass(frozen=True, slots=True)
 class PlanAdopted:
-    """The ordered actions that carry out a remedy; each is decided when the one before it is confirmed."""
+    """The ordered actions that carry out a remedy; each is decided when the one before it is confirmed. `reason`: why an
+    attempt is launched so, which is not what the remedy first said when a checkpoint has been passed over since."""
 
     incident: int | None
     actions: tuple[Action, ...]
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,10 @@ class Incident:
     retryable: bool = True
     pages: tuple[str, ...] = ()  # keys of the pages decided for it
     earliest_step: int | None = None  # where one of its later findings began, if before the onset
+    value: str = ""  # what the first finding saw, and where that stood before, as shown to a person
+    baseline: str = ""
+    again_step: int | None = None  # newest step, and supervisor time, when it was last found again
+    again_s: float | None = None
     approval: Approval | None = None  # of the newest rung that needed one
     acknowledged_by: str = ""
     diagnosis: Diagnosis | None = None  # of its present or last diagnosing rung

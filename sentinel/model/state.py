@@ -32,7 +32,8 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A committed checkpoint. `condemned` says why it must not be resumed from; empty means it may."""
+    """A committed checkpoint. `condemned` says why it must not be resumed from; empty means it may. `damaged`: condemned for
+    its bytes, which a person may mend; what lies after an onset stays condemned."""
 
     step: int
     path: str
@@ -40,6 +41,7 @@ class Checkpoint:
     samples_end: int
     digest: str | None = None
     condemned: str = ""
+    damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +95,12 @@ class Archive:
 
 @dataclass(frozen=True, slots=True)
 class PlanInProgress:
-    """`actions[next]` is the one decided and not yet confirmed."""
+    """`actions[next]` is the one decided and not yet confirmed; `reason` is why the attempt it ends in is launched."""
 
     incident: int | None
     actions: tuple[Action, ...]
     next: int = 0
+    reason: str = ""
 
     @property
     def is_live(self) -> bool:

@@ -24,6 +24,11 @@ from sentinel.model.state import RunState
 from sentinel.report.documents import Outside, incident_document, status_document
 from sentinel.stream_file import read_newest_step, read_total_steps
 
+
+class NothingRecorded(UsageError):
+    """A run directory whose journal holds no fact: its supervisor is just starting, or was killed before its first."""
+
+
 Supervisor = Literal["alive", "gone"]
 
 
@@ -63,7 +68,7 @@ def read_run(run_dir: Path) -> RunRead:
     with Journal.open(run_dir / JOURNAL_NAME, read_only=True) as journal:
         found = recover(journal.read_entries(), evolve, RunState())
     if not found.state.run_id:
-        raise UsageError(f"{run_dir}: the run is only just being started, nothing is recorded yet; look again in a moment")
+        raise NothingRecorded(f"{run_dir}: the run is only just being started, nothing is recorded yet; look again in a moment")
     return RunRead(run_dir, found.state, SystemClock(found.last_at_s).now_s(), found.warning)
 
 

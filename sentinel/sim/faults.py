@@ -11,6 +11,7 @@
     bit_flip@step=90:rank=1,height=2   a bit of that rank's weights flips, once: the loss rises for good
     deaf@step=0                    the trainer ignores overrides, and its receipt says so
     blind@time=60:source=metrics,for=30   a source cannot be read    term@step=50           SIGTERM to the command from outside
+    unreadable@time=60:for=30      for so long no checkpoint can be read (a stale file handle), though every one is whole
     supervisor_kill@time=60:for=5  kill -9 of sentinel, restarted so many seconds later; also @journal=N:side=before|after and
                                    @effect=N:side=before|after, at the Nth append to the journal or effect on the world
     fails@action=StartAttempt:times=2,retry=5   an action fails so often (retry=0: for good)
@@ -49,6 +50,7 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "deaf": ((STEP,), {}),
     "term": ((STEP,), {}),
     "blind": ((TIME,), {"source": "metrics", "for": "30"}),
+    "unreadable": ((TIME,), {"for": "30"}),
     "supervisor_kill": ((TIME, JOURNAL, EFFECT), {"for": "2", "side": "before"}),
     "fails": ((ACTION,), {"times": "1", "retry": "2"}),
     "stop": ((TIME,), {}),

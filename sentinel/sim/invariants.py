@@ -16,6 +16,7 @@ from sentinel.model.incidents import IncidentState
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
 from sentinel.sim.broken import InvariantBroken, judge_caps
+from sentinel.sim.from_scratch import find_spared
 from sentinel.sim.store import SimCheckpoint
 from sentinel.sim.trainer import SimTrainer
 from sentinel.sim.world import Deed, World
@@ -57,8 +58,7 @@ class Inspector:
     def on_deed(self, deed: Deed) -> None:
         self._moved_s = deed.at_s
         if deed.what in ONCE:
-            mark = (deed.what, deed.to, deed.key)
-            if mark in self._done:
+            if (mark := (deed.what, deed.to, deed.key)) in self._done:
                 raise InvariantBroken("no act takes effect twice", f"{deed.what} of {deed.to} under {deed.key} again")
             self._done.add(mark)
         is_persons = deed.what == "quarantine" and int(deed.key.removeprefix("quarantine/")) in self.by_person
@@ -127,13 +127,14 @@ class Inspector:
                     self._open.pop(number, None)
                 if to is IncidentState.EXHAUSTED and self.state.incident(number).playbook:
                     self._page_due[number] = self.world.now_s + self._policy.spec.paging.deadline_s
+            case f.PlanAdopted() if self.state.next_attempt not in self.by_person:
+                if (spared := find_spared(fact, self.state, self._policy, self.world.store)) is not None:
+                    raise InvariantBroken("never from scratch for nothing", f"the checkpoint of step {spared.step} is whole")
             case f.WishAnswered(granted=True, wish=w.RollBack() | w.LeaveOut() | w.Resume()):
                 self.by_person.add(self.state.next_attempt)
             case f.AttemptLaunched(attempt=attempt, resume=resume):
                 self._judge_launch(attempt, resume.step if resume else 0)
                 self._spoil()
-            case _:
-                pass
 
     def _judge_launch(self, attempt: int, step: int) -> None:
         for number, onset in self._open.items():

@@ -234,7 +234,7 @@ class Simulation:
                 raise SupervisorKilled(fault.text)
 
         deeds = {"stop": stop, "blind": blind, "supervisor_kill": kill, "ask": lambda: self.world.ask(wish_of(fault))}
-        return deeds[fault.kind]
+        return {**deeds, "unreadable": lambda: self.world.hide_checkpoints(fault.number("for"))}[fault.kind]
 
 
 def run_scenario(

@@ -105,9 +105,11 @@ def draw_scenario(seed: int, long_history: bool = False) -> Scenario:
         texts.append(f"fails@action={dice.choice(RETRIED[:5])}:times=1,retry=0")
     if plan in ("chaos", "hopeless") and dice.random() < 0.3:
         texts += ["again@time=0:for=60", "again@time=0:for=20"][: dice.randrange(1, 3)]
+    lines, hears = dice.choice((5000, 5000, 7)), dice.random() < 0.7
+    if dice.random() < 0.15:  # one that outlasts every retry is for a person
+        texts.append(f"unreadable@time={dice.randrange(1, 150)}:for={dice.choice((5, 40) if must_finish else (5, 40, 400))}")
     faults = tuple(parse_fault(text) for text in dict.fromkeys(texts))
-    lines = dice.choice((5000, 5000, 7))
-    return Scenario(seed, shape, faults, observe_only, must_finish, lines, hears=dice.random() < 0.7)
+    return Scenario(seed, shape, faults, observe_only, must_finish, lines, hears)
 
 
 def _draw_shape(dice: random.Random, seed: int, long_history: bool) -> Shape:

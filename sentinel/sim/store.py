@@ -6,6 +6,7 @@ its digests are compared. A save in progress is a directory without a manifest: 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 from dataclasses import dataclass, field
 
@@ -46,12 +47,14 @@ class Store:
     quarantined: in the order they were moved.
     rots: steps whose next checkpoint rots as soon as it is committed.
     version: counts changes of the directory, as its mtime would.
+    outages: how many faults keep every file in it from being read now.
     """
 
     committed: dict[int, SimCheckpoint] = field(default_factory=dict)
     unfinished: set[tuple[int, int]] = field(default_factory=set)
     quarantined: list[SimCheckpoint] = field(default_factory=list)
     version: int = 0
+    outages: int = 0
 
     def begin_save(self, attempt: int, step: int) -> None:
         self.unfinished.add((attempt, step))
@@ -67,7 +70,9 @@ class Store:
         self.version += 1
 
     def verify(self, step: int) -> tuple[bool, str]:
-        """Whether every byte is as the manifest says, and the digest or the reason."""
+        """Whether every byte is as the manifest says, and the digest or the reason. OSError while nothing can be read."""
+        if self.outages:
+            raise OSError(errno.ESTALE, "Stale file handle", f"checkpoints/step-{step:08d}")
         found = self.committed.get(step)
         if found is None:
             return False, f"checkpoints/step-{step:08d}/manifest.json: cannot be read (No such file or directory)"

@@ -122,6 +122,14 @@ class World:
         self._pids += 1
         return self._pids
 
+    def hide_checkpoints(self, seconds: float) -> None:
+        """For so long no file in checkpoints/ can be read."""
+        self.store.outages += 1
+        self.after(seconds, self._show_checkpoints)
+
+    def _show_checkpoints(self) -> None:
+        self.store.outages -= 1
+
     def did(self, what: str, to: str, key: str = "") -> None:
         self.deeds.append(Deed(self.now_s, what, to, key))
         self.on_deed(self.deeds[-1])

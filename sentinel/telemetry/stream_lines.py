@@ -14,6 +14,7 @@ import json
 import math
 from typing import Any
 
+from sentinel.client.strict_json import printable
 from sentinel.model.attempts import SampleRange
 from sentinel.model.readings import EndReading, Receipt, StepReading, TrainerNote
 
@@ -21,8 +22,10 @@ StreamReading = StepReading | Receipt | TrainerNote | EndReading
 
 LARGEST_INT = 2**53  # beyond it JSON numbers are not whole in every language
 LONGEST_WORD = 200
+DEEPEST = 16  # of what a note or a receipt carries; what lies deeper is left out
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _NO_METRIC = frozenset({"kind", "v", "step", "time_s", "samples", "attempt", "rank"})
+_NO_DATA = frozenset({"kind", "event", "step", "time_s"})
 _decode_json = json.JSONDecoder().raw_decode
 
 
@@ -37,7 +40,7 @@ def parse_line(line: bytes, attempt: int) -> StreamReading | None:
     if kind == "start":
         return _receipt(fields, attempt)
     if kind == "end":
-        return EndReading(attempt, whole_number(fields.get("step"), 0), str(fields.get("reason", "unknown"))[:LONGEST_WORD])
+        return EndReading(attempt, whole_number(fields.get("step"), 0), _word(fields.get("reason", "unknown")))
     return None
 
 
@@ -119,7 +122,7 @@ def _sample_ranges(pairs: object) -> tuple[SampleRange, ...]:
 
 
 def _receipt(fields: dict[str, Any], attempt: int) -> Receipt:
-    digest, overrides, effective = fields.get("resume_digest"), fields.get("overrides"), fields.get("effective")
+    digest, overrides, effective = (_tame(fields.get(key)) for key in ("resume_digest", "overrides", "effective"))
     return Receipt(
         attempt=attempt,
         time_s=real_number(fields.get("time_s")),
@@ -134,6 +137,24 @@ def _receipt(fields: dict[str, Any], attempt: int) -> Receipt:
 
 
 def _note(fields: dict[str, Any], attempt: int) -> TrainerNote:
-    data = {name: value for name, value in fields.items() if name not in ("kind", "event", "step", "time_s")}
+    data = {printable(name): _tame(value) for name, value in fields.items() if name not in _NO_DATA}
     step = whole_number(fields.get("step"), 0)
-    return TrainerNote(attempt, str(fields.get("event", "unnamed"))[:LONGEST_WORD], step, real_number(fields.get("time_s")), data)
+    return TrainerNote(attempt, _word(fields.get("event", "unnamed")), step, real_number(fields.get("time_s")), data)
+
+
+def _word(value: object) -> str:
+    return printable(str(value)[:LONGEST_WORD])
+
+
+def _tame(value: Any, depth: int = 0) -> Any:
+    """A parsed value that can be compared, computed with, nested and printed: no integer that a float cannot hold, no half
+    character, nothing nested past DEEPEST. What a trainer writes must never be what stops its supervisor."""
+    if type(value) is int:
+        return value if -LARGEST_INT < value < LARGEST_INT else _large(value)
+    if type(value) is str:
+        return printable(value)
+    if type(value) is list:
+        return [_tame(item, depth + 1) for item in value] if depth < DEEPEST else []
+    if type(value) is dict:
+        return {printable(key): _tame(item, depth + 1) for key, item in value.items()} if depth < DEEPEST else {}
+    return value

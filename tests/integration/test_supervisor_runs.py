@@ -73,9 +73,10 @@ def test_a_job_that_dies_before_its_first_step_three_times_is_broken(place: Path
     run = Supervised(place, double(100, die=True)).start()
     assert run.wait() == 1, run.log
     assert run.attempts() == [1, 2, 3]
-    (incident,) = run.incidents()
-    assert incident["state"] == "exhausted"
-    assert incident["pages"]
+    crash, broken = run.incidents()
+    assert [(i["kind"], i["state"]) for i in (crash, broken)] == [("crash", "exhausted"), ("broken_job", "exhausted")]
+    assert broken["pages"]
+    assert not crash["pages"], "one page for one cause"
     assert "broken job" in run.log
     assert run.status()["state"] == "failed"
 

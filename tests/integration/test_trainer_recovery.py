@@ -47,7 +47,8 @@ def test_killed_or_stopped_and_resumed_equals_uninterrupted_bit_for_bit(launch):
     assert shards_of(final, 14) == shards_of(whole, 14)
 
 
-def test_a_survivor_of_a_lost_peer_leaves_within_a_second(launch):
+def test_a_survivor_of_a_lost_peer_leaves_because_of_it_and_makes_no_step(launch):
+    """Because of it: its record says so. Not by a timeout of the collective, which is half an hour, nor killed by anybody."""
     attempt = launch(1, "--steps", "100000", "--fault", "hang@step=3:rank=1", ranks=2)
     await_that(lambda: attempt.beat(1) is not None, "a heartbeat of rank 1")
     stopped = psutil.Process(attempt.beat(1)["pid"])
@@ -56,12 +57,11 @@ def test_a_survivor_of_a_lost_peer_leaves_within_a_second(launch):
     assert attempt.beat(1)["step"] == 3
     stopped.kill()
     await_that(lambda: not stopped.is_running() or stopped.status() == psutil.STATUS_ZOMBIE, "rank 1 to die")
-    died_s = os.times().elapsed
     survivor = psutil.Process(attempt.beat(0)["pid"])
     await_that(lambda: attempt.record(0) is not None, "the survivor's record")
     await_that(lambda: not survivor.is_running() or survivor.status() == psutil.STATUS_ZOMBIE, "the survivor to leave")
-    assert os.times().elapsed - died_s < 2
     assert attempt.record(0)["peer_lost"]
+    assert attempt.record(0)["code"] == 1
     assert len(attempt.lines("step")) == 2
 
 

@@ -9,9 +9,11 @@ from types import MappingProxyType
 import pytest
 
 from sentinel.engine import Engine
-from sentinel.model.actions import SendPage
-from sentinel.model.events import Event
-from sentinel.model.facts import ActionDecided, Entry, Fact
+from sentinel.engine.draft import Draft
+from sentinel.engine.ladder import relaunch
+from sentinel.model.actions import SendPage, VerifyCheckpoint
+from sentinel.model.events import ActionFailed, Event
+from sentinel.model.facts import ActionDecided, Entry, Fact, PlanDropped
 from sentinel.plan.rollback import Choice
 from sentinel.policy.budget import BudgetVerdict
 from sentinel.sim.broken import InvariantBroken
@@ -125,6 +127,22 @@ def test_one_that_acts_while_it_should_only_observe() -> None:
 
     broken = simulate_with(Eager, "kill@step=60", observe_only=True, check_fold=False).broken
     assert broken.startswith("observe only changes nothing")
+
+
+def test_one_that_takes_a_read_error_for_damage_and_starts_from_scratch(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hasty(Engine):
+        def handle(self, now_s: float, event: Event) -> tuple[Fact, ...]:
+            if isinstance(event, ActionFailed) and event.key.startswith("verify"):
+                event = replace(event, retry_in_s=None)
+            return super().handle(now_s, event)
+
+    def scratch(draft: Draft, action: VerifyCheckpoint, damage: str) -> None:
+        draft.record(PlanDropped(damage))
+        relaunch(draft, draft.state.incidents[-1].id, None, draft.state.overrides, 0.0, "start from scratch")
+
+    monkeypatch.setattr("sentinel.engine.carrying_out._again_without", scratch)
+    broken = simulate_with(Hasty, "kill@step=100", "unreadable@time=30:for=900").broken
+    assert broken.startswith("never from scratch for nothing: the checkpoint of step 80 is whole")
 
 
 def simulate_with(engine: MakeEngine, *faults: str, observe_only: bool = False, check_fold: bool = True) -> Result:

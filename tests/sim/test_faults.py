@@ -90,6 +90,29 @@ def test_a_spike_that_heals_is_benign() -> None:
     assert len(result.state.attempts) == 1
 
 
+def test_an_outage_of_the_checkpoints_is_waited_out() -> None:
+    result = simulate("kill@step=100:rank=1", "unreadable@time=30:for=60")
+    assert result.ok, result.broken
+    assert kinds_and_states(result) == [("crash", "recovered")]
+    assert [a.resume.step for a in result.state.attempts if a.resume] == [80]
+
+
+def test_one_that_outlasts_every_retry_is_a_page_and_costs_no_checkpoint() -> None:
+    result = simulate("kill@step=100:rank=1", "unreadable@time=30:for=900", "again@time=0:for=900")
+    assert result.ok, result.broken
+    assert result.pages
+    assert result.outcome == "finished"
+    assert [a.resume.step for a in result.state.attempts if a.resume] == [80]
+
+
+def test_when_every_checkpoint_has_rotted_a_person_is_called() -> None:
+    result = simulate("kill@step=100:rank=1", "bit_rot@step=20:always")
+    assert result.ok, result.broken
+    assert result.outcome == "failed"
+    assert result.pages
+    assert len(result.state.attempts) == 1
+
+
 def test_every_kind_of_fault_is_drawn_by_some_seed() -> None:
     drawn = {fault.kind for seed in range(600) for fault in draw_scenario(seed).faults}
     assert drawn == set(KINDS)

@@ -1,11 +1,15 @@
+import errno
 import hashlib
 import json
+import os
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from sentinel import checkpoint_files
-from sentinel.checkpoint_files import list_checkpoints, quarantine_above, verify_checkpoint
+from sentinel.checkpoint_files import list_checkpoints, verify_checkpoint
+from sentinel.checkpoint_quarantine import quarantine_above
 
 
 def save(run_dir: Path, step: int, attempt: int = 1, name: str | None = None, **fields: object) -> Path:
@@ -134,6 +138,36 @@ def test_no_readable_manifest_is_a_reason_and_no_exception(tmp_path: Path, conte
     assert str(folder / "manifest.json") in reason
 
 
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EMFILE, errno.EACCES, errno.EIO])
+@pytest.mark.parametrize("file", ["manifest.json", "__0_0.distcp"])
+def test_what_cannot_be_read_now_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, number: int) -> None:
+    folder = save(tmp_path, 5)
+
+    def fails(path: Path, mode: str) -> BinaryIO:
+        if path.name == file:
+            raise OSError(number, os.strerror(number), str(path))
+        return open(path, "rb")
+
+    monkeypatch.setattr(checkpoint_files, "open", fails, raising=False)
+    with pytest.raises(OSError, match=r"manifest|distcp"):
+        verify_checkpoint(folder)
+
+
+def test_a_good_checkpoint_is_not_moved_aside_because_it_cannot_be_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, 5)
+
+    def stale(path: Path) -> None:
+        raise OSError(errno.ESTALE, "Stale file handle", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "lstat", stale)
+        with pytest.raises(OSError, match="Stale"):
+            quarantine_above(tmp_path, 5, attempt=2)
+    assert names(tmp_path / "checkpoints") == ["step-00000005"]
+
+
 # -- moving aside ------------------------------------------------------------------------------------------------------
 
 
@@ -168,6 +202,29 @@ def test_a_run_without_checkpoints_needs_no_quarantine(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
+def test_checkpoints_on_another_filesystem_are_moved_aside_inside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """checkpoints/ is a link to a scratch disk: nothing can be renamed out of it."""
+    scratch = tmp_path / "scratch"
+    for step in (100, 200, 300):
+        save(scratch, step)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "checkpoints").symlink_to(scratch / "checkpoints")
+    rename = os.rename
+
+    def across(source: Path, target: Path) -> None:
+        if Path(source).resolve().is_relative_to(scratch) is not Path(target).resolve().is_relative_to(scratch):
+            raise OSError(errno.EXDEV, "Invalid cross-device link", str(source))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", across)
+    for above in (200, 100):
+        (moved,) = quarantine_above(tmp_path / "run", above, attempt=3)
+    assert moved.target == "checkpoints/.quarantine/attempt-0003/step-00000200"
+    assert names(scratch / "checkpoints" / ".quarantine" / "attempt-0003") == ["step-00000200", "step-00000300"]
+    assert [found.step for found in list_checkpoints(tmp_path / "run")] == [100]
+    assert quarantine_above(tmp_path / "run", 100, attempt=3) == ()
+
+
 def test_a_name_already_taken_gets_a_number(tmp_path: Path) -> None:
     for _ in range(3):
         save(tmp_path, 300)
@@ -198,7 +255,7 @@ def test_what_is_not_ours_stays(tmp_path: Path) -> None:
 def test_a_crash_in_the_middle_is_finished_by_asking_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for step in (300, 400, 500):
         save(tmp_path, step)
-    rename, calls = checkpoint_files.os.rename, []
+    rename, calls = os.rename, []
 
     def fail_second(source: Path, target: Path) -> None:
         calls.append(source)
@@ -207,7 +264,7 @@ def test_a_crash_in_the_middle_is_finished_by_asking_again(tmp_path: Path, monke
         rename(source, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint_files.os, "rename", fail_second)
+        patch.setattr(os, "rename", fail_second)
         with pytest.raises(OSError, match="Input/output error"):
             quarantine_above(tmp_path, 200, attempt=3)
     assert len(quarantine_above(tmp_path, 200, attempt=3)) == 2

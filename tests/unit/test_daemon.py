@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from sentinel.daemon import FLUSH_S, RETRIES_MAX, TICK_S, Daemon, run_until_over
+from sentinel.daemon import EVIDENCE_RETRY_S, FLUSH_S, RETRIES_MAX, TICK_S, Daemon, run_until_over
 from sentinel.engine import Engine
 from sentinel.errors import JournalError
 from sentinel.model import facts as f
@@ -98,6 +98,23 @@ def test_an_action_that_may_work_later_is_asked_for_again_after_its_pause_and_th
     (told,) = [entry.fact for entry in loop.log.entries[before:]]
     assert isinstance(told, f.Noted)
     assert "no memory" in told.reason
+
+
+def test_evidence_that_cannot_be_saved_holds_up_nothing_for_more_than_a_second() -> None:
+    """A full disk under incidents/ must not leave every GPU idle before the kill."""
+    loop = Loop().start()
+    loop.runner.done("start/1")
+    loop.turn()
+    loop.telemetry.batches = [[LauncherReading(Exited(1, report_of(signal=9)))]]
+    loop.turn()
+    began_s = loop.clock.now_s()
+    while loop.runner.keys[-1].startswith("capture"):
+        loop.runner.failed(loop.runner.keys[-1], "disk full", retry_in_s=5.0)
+        loop.turn()
+        loop.clock.advance(EVIDENCE_RETRY_S)
+        loop.turn()
+    assert loop.runner.keys == ["start/1", "capture/1/2", "capture/1/2", "quarantine/2"]
+    assert loop.clock.now_s() - began_s <= 1.0
 
 
 def test_an_action_that_never_works_is_a_failure_in_the_end() -> None:

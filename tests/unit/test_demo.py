@@ -206,6 +206,22 @@ def test_an_unfinished_one_is_continued_with_its_own_command(tmp_path: Path, mon
         demo.run_demo(options(tmp_path, seed=5))
 
 
+def test_one_that_was_killed_before_its_first_fact_is_begun_where_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """run.json and an empty journal: killed between the two. Every later start said that it was only just being started."""
+    run_dir = tmp_path / "demo"
+    write_run(run_dir, until=-1)
+    known = find_run_file(run_dir)
+    assert known is not None
+    monkeypatch.setattr(demo, "count_gpus", lambda: 0)
+    write_run_file(run_dir, replace(known, command=demo.build_command(options(tmp_path), 0)))
+    supervised = Supervised(monkeypatch)
+    monkeypatch.setattr(demo, "closing_words", lambda run_dir: "")
+    assert demo.run_demo(options(tmp_path)) == 0
+    assert supervised.requests[0].run_dir == run_dir
+
+
 def test_a_finished_one_is_moved_aside_and_a_new_one_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,12 +7,25 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sentinel import app, cli
 from sentinel.actions.runner import ThreadRunner
-from sentinel.errors import JournalBlocked, JournalError, UsageError, WatchLost
+from sentinel.errors import (
+    AlreadySupervised,
+    Fenced,
+    JournalBlocked,
+    JournalError,
+    PolicyError,
+    RetryLater,
+    UsageError,
+    WatchLost,
+)
+from sentinel.journal.run_file import RunFile, write_run_file
 from sentinel.journal.session import refuse_lost_journal
 from sentinel.journal.trouble import told
 from sentinel.model.actions import KillAttempt
@@ -112,3 +125,89 @@ def test_a_run_that_lost_its_journal_is_not_begun_anew(tmp_path: Path) -> None:
         refuse_lost_journal(tmp_path)
     (tmp_path / "sentinel.db").touch()
     refuse_lost_journal(tmp_path)
+
+
+class Watches:
+    """Stands in for `app._watch`: every call ends as the next entry says; the first has taken the run."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *ends: int | Exception) -> None:
+        self._ends = list(ends)
+        monkeypatch.setattr(app, "_watch", self)
+        monkeypatch.setattr("sentinel.outage.RETRY_S", 0.0)
+
+    def __call__(self, *arguments: Any) -> int:
+        end = self._ends.pop(0)
+        if len(self._ends) > 0 or not isinstance(end, UsageError):
+            arguments[-1].begin()
+        if isinstance(end, int):
+            return end
+        raise end
+
+
+def supervise(run_dir: Path) -> int:
+    return app.supervise(app.RunRequest(run_dir, "demo", ("true",), "/"))
+
+
+def test_a_run_directory_out_of_reach_during_an_outage_is_waited_for_like_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Watches(monkeypatch, FULL, UsageError("run/run.json: cannot be written: no space left"), UsageError("no locks"), 0)
+    assert supervise(tmp_path / "run") == 0
+
+
+def test_a_run_that_another_took_meanwhile_is_left_alone_and_that_is_no_wrong_usage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Watches(monkeypatch, FULL, AlreadySupervised("run: already supervised by pid 7"), 0)
+    with pytest.raises(Fenced, match="by pid 7; this one leaves it alone"):
+        supervise(tmp_path / "run")
+
+
+def test_before_anything_was_started_it_is_wrong_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Watches(monkeypatch, AlreadySupervised("run: already supervised by pid 7"))
+    with pytest.raises(AlreadySupervised):
+        supervise(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UsageError("x"), 2), (PolicyError("x"), 2), (AlreadySupervised("x"), 2),
+        (Fenced("x"), 1), (WatchLost("x"), 1), (JournalError("x"), 1), (RetryLater("x", 1.0), 1),
+    ],
+    ids=lambda value: type(value).__name__,
+)  # fmt: skip
+def test_two_is_for_usage_and_policy_alone(error: Exception, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def raises() -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", raises)
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code == code
+
+
+def test_a_policy_that_needs_what_the_trainer_lacks_is_refused_before_there_is_a_run(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    with pytest.raises(PolicyError, match=r"cannot skip samples \(capability 'skip'\)"):
+        app.supervise(app.RunRequest(run_dir, "demo", ("true",), "/", without=("skip",)))
+    with pytest.raises(UsageError, match="--without fly: no such capability"):
+        app.supervise(app.RunRequest(run_dir, "demo", ("true",), "/", without=("fly",)))
+    assert not run_dir.exists()
+
+
+def test_what_a_run_lacks_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def watch(request: app.RunRequest, run_dir: Path, run_file: RunFile, *_: object) -> int:
+        seen.append(run_file)
+        write_run_file(run_dir, run_file)
+        return 0
+
+    monkeypatch.setattr(app, "_watch", watch)
+    request = app.RunRequest(tmp_path / "run", "observe_only", ("true",), "/", observe_only=True)
+    for without in (("skip", "live_overrides"), ()):
+        app.supervise(replace(request, without=without))
+    assert [run_file.capabilities for run_file in seen] == [(), ()]
+    with pytest.raises(PolicyError, match="capability 'skip'"):
+        app.supervise(replace(request, policy="demo", observe_only=False))

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from sentinel.client import write_atomically
+from sentinel.client import atomic_file, ensure_directory, write_atomically
 
 
 @pytest.mark.parametrize("durable", [True, False])
@@ -26,6 +26,16 @@ def test_a_write_that_fails_leaves_the_old_content_and_no_debris(tmp_path, monke
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["state.json"]
+
+
+def test_every_directory_that_is_made_is_synced_into_its_parent(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(atomic_file, "fsync_directory", synced.append)
+    ensure_directory(tmp_path / "attempts" / "0001")
+    assert synced == [tmp_path, tmp_path / "attempts"]
+    ensure_directory(tmp_path / "attempts" / "0001")
+    write_atomically(tmp_path / "faults" / "kill.json", b"{}")
+    assert synced[2:] == [tmp_path, tmp_path / "faults"]
 
 
 def test_the_content_is_synced_before_it_gets_its_name_and_the_name_after(tmp_path, monkeypatch):

@@ -94,3 +94,15 @@ def test_without_ranks_the_command_s_status_speaks() -> None:
 
 def test_an_unknown_signal_keeps_its_number() -> None:
     assert "signal 63" in failure(ended(left(0, None, 63))).reason
+
+
+def test_a_missing_library_is_certain_only_before_the_run_has_made_a_step() -> None:
+    lost = left(0, 1, error="ImportError: libfoo.so: cannot open shared object file: Stale file handle")
+    senses = make_senses()
+    senses.begin_attempt(1, 0.0)
+    for trained in (False, True):
+        how = senses.exit(ExitReport(1, (lost,), 0), finished=False, stop_requested=False, now_s=99.0, has_trained=trained)
+        finding = failure(how)
+        assert finding.retryable is trained
+        assert "import or configuration error on rank 0" in finding.reason
+        assert ("a relaunch cannot help" in finding.reason) is not trained

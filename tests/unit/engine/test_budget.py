@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import nan
 from typing import Any
 
+import pytest
+
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model.incidents import IncidentState
@@ -25,7 +27,55 @@ def test_a_trainer_that_dies_before_its_first_step_three_times_is_a_broken_job_a
     assert bench.state.ended == "failed"
     assert "broken job: 3 launches in a row died before their first step" in bench.state.end_reason
     assert len(bench.state.attempts) == 3
+    assert [(i.kind, i.state) for i in bench.state.incidents] == [
+        ("crash", IncidentState.EXHAUSTED), ("broken_job", IncidentState.EXHAUSTED),
+    ]  # fmt: skip
+    (page,) = bench.decided(a.SendPage)
+    assert page.incident == bench.incident.id
+    assert "died before their first step, the last so: " in page.text
+
+
+@pytest.mark.parametrize("end", [{"hold": True}, {"page": {"severity": "warning"}, "then": "hold"}])
+def test_the_playbook_of_a_broken_job_says_what_follows(end: dict[str, Any]) -> None:
+    bench = Bench(build_policy(playbooks={"restart": MANY, "call": [end]}, budget={"backoff": "1s..1m"}))
+    for _ in range(3):
+        bench.launched(receipt=False).exits(code=1)
+    assert bench.incident.playbook == "call"
+    assert bench.state.held
     assert len(bench.decided(a.SendPage)) == 1
+
+
+def test_deaths_after_a_first_step_are_crashes_however_many() -> None:
+    bench = Bench(policy(without_progress=3)).launched()
+    bench.steps(1, 30).checkpoint(30)
+    for _ in range(8):
+        bench.exits(signal=9)
+        if bench.state.ended:
+            break
+        bench.launched().steps(31, 31)
+    assert {i.kind for i in bench.state.incidents} == {"crash"}
+    assert bench.state.ended == "failed"
+
+
+def test_without_a_rule_that_calls_anybody_a_broken_job_stays_a_crash_and_is_paged() -> None:
+    rules = [{"alert": "Crash", "on": "crash", "labels": {"severity": "critical"}, "playbook": "restart"}]
+    for more in ([], [{"alert": "B", "on": "broken_job", "labels": {"severity": "info"}}]):
+        bench = Bench(build_policy(playbooks={"restart": MANY}, rules=[*rules, *more]))
+        for _ in range(3):
+            bench.launched(receipt=False).exits(code=1)
+        assert {i.kind for i in bench.state.incidents} == {"crash"}
+        assert "broken job: 3 launches in a row" in bench.state.end_reason
+        assert bench.decided(a.SendPage)
+
+
+def test_a_person_who_starts_a_broken_job_again_has_its_deaths_counted_anew() -> None:
+    bench = Bench(policy())
+    for _ in range(3):
+        bench.launched(receipt=False).exits(code=1)
+    bench.done("page").die()
+    bench.launched(receipt=False).exits(code=1)
+    assert bench.incident.kind == "crash"
+    assert bench.state.plan is not None
 
 
 def test_no_pause_after_progress_then_doubling_while_nothing_is_gained() -> None:

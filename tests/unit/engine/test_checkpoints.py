@@ -64,17 +64,53 @@ def test_a_damaged_one_is_condemned_and_the_next_older_is_taken_with_everything_
     bench.launched()
     assert bench.resumed_from == 20
     assert bench.decided(a.Quarantine)[-1].above_step == 20
-    assert bench.incident.tries[-1].remedy.rollback_to_step == 20
+    remedy = bench.incident.tries[-1].remedy
+    assert remedy.rollback_to_step == 20
+    assert remedy.reason == "resume from the checkpoint of step 20, the newest; the checkpoint of step 40 is damaged"
+    assert bench.state.attempts[-1].why == remedy.reason
     assert bench.incident.steps_lost == 40
     assert len(bench.incident.tries) == 1
 
 
-def test_when_all_are_damaged_the_run_starts_from_scratch() -> None:
+def all_damaged() -> Bench:
     bench = crashed()
     for step in (60, 40, 20):
         bench.done("capture").fails(f"verify/2/{step}", "sha256 differs")
+    return bench
+
+
+def test_when_all_are_damaged_a_person_is_called_and_nothing_starts_from_scratch() -> None:
+    bench = all_damaged()
+    assert bench.state.ended == "failed"
+    assert not bench.decided(a.Quarantine)
+    assert len(bench.state.attempts) == 1
+    assert "does not start from scratch" in bench.decided(a.SendPage)[-1].text
+
+
+def test_a_person_who_starts_the_run_again_may_have_mended_one_and_all_are_looked_at_again() -> None:
+    bench = all_damaged().done("page").die()
+    assert bench.resumed_from == 60
+    bench.fails("verify/2/60", "sha256 differs")
+    assert bench.resumed_from == 40
     bench.launched()
-    assert bench.state.attempts[-1].resume is None
+    assert bench.state.attempts[-1].resumed_step == 40
+
+
+def test_one_that_cannot_be_read_is_not_damaged_and_none_older_is_taken() -> None:
+    """An outage says nothing about the checkpoint: when it outlasts the retries, a person is called."""
+    bench = crashed().done("capture").fails("verify/2/60", "Stale file handle", retry_in_s=5.0)
+    assert not any(c.condemned for c in bench.state.checkpoints)
+    assert bench.state.ended == "failed"
+    assert "unable to act: checkpoint of step 60 cannot be read: Stale file handle" in bench.decided(a.SendPage)[-1].text
+    bench.done("page").die()
+    assert bench.resumed_from == 60
+
+
+def test_where_the_playbook_would_keep_training_nothing_is_left_to_train() -> None:
+    tell = [{"resume": {"from": "newest"}}, {"page": {"severity": "warning"}, "then": "keep_training"}]
+    bench = Bench(build_policy(playbooks={"restart": tell})).launched()
+    bench.steps(1, 20).checkpoint(20).exits(signal=9).done("capture").fails("verify/2/20", "sha256 differs")
+    assert bench.state.ended == "failed"
 
 
 def test_the_next_older_one_still_keeps_clear_of_every_open_onset() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from sentinel.model import actions as a
 from sentinel.model import facts as f
+from sentinel.model.attempts import Exited, ExitReport, RankExit
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Band, Incident, IncidentState
 from tests.builders import Bench, build_policy
@@ -54,6 +55,21 @@ def test_keep_training_touches_nothing() -> None:
     assert bench.state.ended == "finished"
 
 
+def test_what_was_kept_training_is_resumed_from_whether_saved_before_the_verdict_or_after() -> None:
+    """To go back before the onset would be the rollback that the playbook did not ask for."""
+    for saved_after in (False, True):
+        bench = given_up("keep_training")
+        assert not any(c.condemned for c in bench.state.checkpoints)
+        assert any("suspect" in fact.reason for fact in bench.of(f.Noted))
+        bench.steps(62, 70)
+        if saved_after:
+            bench.checkpoint(70)
+        bench.exits(signal=9)
+        assert bench.state.ended == "failed"  # this bench's playbook for a crash has no relaunch
+        bench.done("page/2").done("page/1").die()
+        assert bench.resumed_from == (70 if saved_after else 60)
+
+
 def test_keep_training_cannot_keep_a_dead_attempt() -> None:
     assert given_up("keep_training", alive=False).state.ended == "failed"
 
@@ -64,6 +80,22 @@ def test_the_page_tells_the_case_once() -> None:
     assert (page.severity, page.title) == ("warning", "run: non_finite since step 61")
     assert "loss is nan at step 61" in page.text
     assert bench.incident.pages == (page.key,)
+
+
+def test_the_page_has_the_words_of_the_policys_author_with_the_incidents_values() -> None:
+    words = {"summary": "{{ value }} at {{step}}, was {{ baseline }}, {{ colour }}", "runbook_url": "RUNBOOK.md#x"}
+    page: dict[str, Any] = {"page": {"severity": "critical"}, "then": "stop_now"}
+    rules = [
+        {"alert": kind, "on": kind, "labels": {"severity": "critical"}, "annotations": words, "playbook": "restart"}
+        for kind in ("spike", "crash")
+    ]
+    texts = []
+    for ends in (lambda b: b.steps(71, 72, loss=8.0), lambda b: b.exits(signal=9)):
+        bench = Bench(build_policy(rules=rules, playbooks={"restart": [page]})).launched().steps(1, 70)
+        ends(bench)
+        texts.append(bench.decided(a.SendPage)[-1].text)
+    assert "8 at 71, was 2.004, unknown\nrunbook: RUNBOOK.md#x" in texts[0]
+    assert "unknown at 70, was unknown, unknown" in texts[1]
 
 
 def test_checkpoints_that_may_carry_the_damage_are_condemned() -> None:
@@ -131,6 +163,19 @@ def test_a_configuration_or_data_error_is_never_relaunched(code: int) -> None:
     assert bench.incident.kind == "broken_job"
     assert len(bench.state.attempts) == 1
     assert bench.decided(a.SendPage)
+
+
+def test_an_import_error_after_thousands_of_steps_is_a_crash_like_others_with_its_class_named() -> None:
+    """The library was there when training began: a stale file handle passes."""
+    lost = "ImportError: libfoo.so: cannot open shared object file: Stale file handle"
+    bench = Bench().launched()
+    bench.steps(1, 20).checkpoint(20)
+    for _ in range(2):  # while it trains, and while the next attempt comes up
+        bench.seen(Exited(bench.number, ExitReport(1, (RankExit(0, 1, None, "record", lost),), 0)))
+        assert bench.incident.kind == "crash"
+        assert "import or configuration error" in bench.incident.reason
+        bench.launched(receipt=False)
+    assert bench.resumed_from == 20
 
 
 def test_without_a_rule_for_it_a_broken_job_ends_the_run_with_its_reason() -> None:

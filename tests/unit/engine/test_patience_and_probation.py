@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from math import nan
+from typing import Any
+
+import pytest
 
 from sentinel.model import facts as f
 from sentinel.model.incidents import IncidentState
@@ -107,6 +110,36 @@ def test_an_incident_without_a_level_before_it_is_judged_by_steps_alone() -> Non
     bench.step(1, nan)
     assert bench.incident.band is None
     bench.launched().steps(1, 61)
+    assert bench.incident.state is IncidentState.RECOVERED
+
+
+def keeping(how_long: str) -> Any:
+    rule = {"alert": "Spike", "on": "spike", "for": "1 step", "keep_firing_for": how_long, "playbook": "numeric"}
+    return build_policy(rules=[rule])
+
+
+@pytest.mark.parametrize("how_long", ["30 steps", "30s"])
+def test_a_rule_that_keeps_firing_has_its_incident_open_so_long_after_it_was_last_seen(how_long: str) -> None:
+    bench = spiked(keeping(how_long))
+    bench.steps(73, 100)
+    assert bench.incident.state is IncidentState.OPEN
+    bench.steps(101, 103)
+    assert (bench.incident.state, bench.incident.benign) == (IncidentState.RECOVERED, True)
+
+
+def test_what_comes_again_meanwhile_is_the_same_incident_and_starts_the_time_anew() -> None:
+    bench = spiked(keeping("30 steps")).steps(73, 92).steps(93, 94, loss=8.0)
+    assert len(bench.state.incidents) == 1
+    bench.steps(95, 110)
+    assert bench.incident.state is IncidentState.OPEN
+
+
+def test_a_probation_too_is_not_over_before_it() -> None:
+    bench = spiked(keeping("90 steps")).steps(73, 76, loss=8.0)
+    broke = bench.incident.break_step
+    bench.launched().steps(51, broke + 89)
+    assert bench.incident.state is IncidentState.PROBATION
+    bench.steps(broke + 90, broke + 91)
     assert bench.incident.state is IncidentState.RECOVERED
 
 

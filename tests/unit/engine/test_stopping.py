@@ -44,6 +44,16 @@ def test_no_checkpoint_is_asked_for_after_an_unresolved_onset() -> None:
     assert bench.decided(a.RequestStop)[0].request == "stop_now"
 
 
+def test_a_trainer_that_does_not_answer_with_an_onset_unresolved_is_killed_and_not_made_to_save() -> None:
+    bench = training()
+    bench.steps(61, 70).steps(71, 72, loss=8.0)
+    bench.wants_stop()
+    assert pressed(bench, ANSWER_S + 1) == ["KillAttempt"]
+    assert pressed(bench, TERM_S + 1) == ["KillAttempt"]
+    bench.done("kill/1").exits(signal=9)
+    assert bench.state.ended == "stopped"
+
+
 def test_in_probation_a_checkpoint_is_asked_for() -> None:
     bench = training()
     bench.step(61, nan)

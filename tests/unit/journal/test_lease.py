@@ -151,7 +151,9 @@ def test_a_dead_supervisor_of_this_boot_is_succeeded_at_once_whatever_its_host_w
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "7", '{"epoch":"high"}', '{"epoch":1,"host":1,"pid":1,"create_time":1,"boot_id":1}']
+    "text",
+    ["", "{", "[]", "7", "[" * 200_000, '{"epoch":"high"}', '{"epoch":1,"host":1,"pid":1,"create_time":1,"boot_id":1}'],
+    ids=range(7),
 )
 def test_a_damaged_lease_proves_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / LEASE_NAME).write_text(text)

@@ -47,7 +47,7 @@ def test_capabilities_may_be_left_out(tmp_path: Path) -> None:
     plain = json.loads((tmp_path / "run.json").read_text())
     del plain["capabilities"]
     (tmp_path / "run.json").write_text(json.dumps(plain))
-    assert read_run_file(tmp_path).capabilities == ()
+    assert read_run_file(tmp_path).capabilities is None
 
 
 @pytest.mark.parametrize(

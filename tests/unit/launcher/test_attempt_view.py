@@ -90,7 +90,12 @@ def test_looking_never_takes_the_lock_from_another_who_looks(files: AttemptFiles
         assert read_view(files) == NotStarted(1)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"pid":"?"}', '{"pid":1,"create_time":null,"boot_id":"x"}'])
+HUGE = '{"pid":1,"create_time":%s,"boot_id":"x"}' % 10**400
+ENDLESS = '{"pid":1e999,"create_time":1,"boot_id":"x"}'
+NONSENSE = ["", "[]", "{}", '{"pid":"?"}', '{"pid":1,"create_time":null,"boot_id":"x"}', HUGE, ENDLESS, "[" * 200_000]
+
+
+@pytest.mark.parametrize("text", NONSENSE, ids=range(len(NONSENSE)))
 def test_a_keeper_json_that_makes_no_sense_is_unseen_not_dead(files: AttemptFiles, text: str) -> None:
     files.keeper.write_text(text)
     view = read_view(files)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from sentinel.launcher.attempt_files import AttemptFiles
-from sentinel.launcher.exit_report import Evidence, build_report, read_report, read_start_failure, write_report
+from sentinel.launcher.exit_report import (
+    Evidence,
+    build_report,
+    read_code,
+    read_object,
+    read_pid,
+    read_report,
+    read_start_failure,
+    write_report,
+)
 from sentinel.launcher.torchrun_table import FailureTable
 from sentinel.model.attempts import ExitReport, RankExit
 
@@ -72,6 +82,36 @@ def test_a_report_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
     assert read_start_failure(files) is None
     write_report(files, ExitReport(None, (), None, "no such program"), "certain")
     assert read_start_failure(files) == "certain"
+
+
+@pytest.mark.parametrize("code", [10**400, -(2**31), "1", 1.0, True, [1]])
+def test_a_code_that_no_process_can_have_is_none(code: object) -> None:
+    assert read_code({"code": code}) is None
+
+
+@pytest.mark.parametrize("pid", [10**400, 0, -1, "7", 7.0, [7], None])
+def test_a_pid_that_no_process_can_have_is_none(pid: object) -> None:
+    assert read_pid({"pid": pid}) is None
+
+
+def test_a_record_nested_too_deeply_is_no_record(tmp_path: Path) -> None:
+    path = tmp_path / "rank-00000.json"
+    path.write_text("[" * 200_000)
+    assert read_object(path) is None
+
+
+def test_half_a_character_in_an_error_can_be_printed_when_it_comes_back() -> None:
+    report = build_report(Evidence(records={0: {"code": 1, "error": "bad \ud800"}}), "")
+    assert report.ranks[0].error == "bad ?"
+
+
+@pytest.mark.parametrize("rank", [{"rank": 0, "code": 10**40, "signal": None, "source": "record"}, [], {"rank": None}])
+def test_a_report_with_a_rank_that_makes_no_sense_names_its_file(tmp_path: Path, rank: object) -> None:
+    files = AttemptFiles(tmp_path, 1)
+    files.folder.mkdir(parents=True)
+    files.exit.write_text(json.dumps({"command_status": None, "ranks": [rank]}))
+    with pytest.raises(ValueError, match="is not an exit report"):
+        read_report(files)
 
 
 def test_a_report_written_by_hand_needs_only_two_keys_and_a_broken_one_names_its_file(tmp_path: Path) -> None:

@@ -3,24 +3,33 @@
 import contextlib
 import itertools
 import json
+import math
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sentinel.model.readings import Reading
+from sentinel.model.readings import Reading, Receipt, TrainerNote
 from sentinel.telemetry import tailed_file
 from sentinel.telemetry.metrics_jsonl import MetricsStream
 from sentinel.telemetry.stream_lines import parse_line
 
+huge = st.sampled_from([2**53, -(2**64), 10**400, -(10**400)])
 numbers = st.one_of(
-    st.integers(-10, 10**6), st.floats(allow_nan=False), st.sampled_from(["NaN", "Infinity", None, True, "x", [1]])
+    huge, st.integers(-10, 10**6), st.floats(allow_nan=False), st.sampled_from(["NaN", "Infinity", None, True, "x", [1]])
+)
+trees = st.recursive(
+    numbers | st.sampled_from(["\ud800", "a"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["lr_scale", "clip_norm", "\udfff"]), inner),
+    max_leaves=8,
 )
 good_lines = st.one_of(
     st.fixed_dictionaries({"kind": st.just("step"), "step": st.integers(0, 10**6), "loss": numbers}),
-    st.fixed_dictionaries({"kind": st.just("event"), "event": st.text(max_size=5), "step": numbers}),
+    st.fixed_dictionaries({"kind": st.just("event"), "event": st.text(max_size=5), "step": numbers, "seconds": numbers}),
+    st.fixed_dictionaries({"kind": st.just("start"), "effective": trees, "overrides": trees, "world_size": numbers}),
     st.fixed_dictionaries({"kind": st.sampled_from(["end", "start", "other"]), "step": numbers, "reason": st.text(max_size=3)}),
     st.fixed_dictionaries({"step": numbers, "samples": st.lists(st.lists(numbers, max_size=3), max_size=2)}),
 ).map(lambda fields: json.dumps(fields).encode() + b"\n")
@@ -73,3 +82,31 @@ def test_the_same_holds_when_lines_may_be_too_long(content: bytes, cuts: list[in
 def test_no_bytes_make_the_parser_raise_anything_but_a_value_error(line: bytes) -> None:
     with contextlib.suppress(ValueError):
         parse_line(line, 1)
+
+
+def leaves(value: object) -> Iterator[object]:
+    if isinstance(value, dict):
+        yield from itertools.chain.from_iterable(leaves(item) for pair in value.items() for item in pair)
+    elif isinstance(value, list):
+        yield from itertools.chain.from_iterable(map(leaves, value))
+    else:
+        yield value
+
+
+@settings(max_examples=300, deadline=None)
+@given(line=good_lines)
+def test_whatever_a_line_carries_can_be_computed_with_and_printed(line: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        reading = parse_line(line, 1)
+        carried = {Receipt: ("effective", "overrides", "resume_digest"), TrainerNote: ("data", "event")}.get(type(reading), ())
+        for leaf in itertools.chain.from_iterable(leaves(getattr(reading, name)) for name in carried):
+            if isinstance(leaf, (int, float)):
+                math.isfinite(leaf)
+            assert repr(leaf).isascii() or repr(leaf).encode()
+
+
+def test_what_a_receipt_carries_is_never_nested_past_what_can_be_walked() -> None:
+    deep = b"[" * 900 + b"]" * 900
+    reading = parse_line(b'{"kind":"start","effective":{"a":' + deep + b"}}", 1)
+    assert isinstance(reading, Receipt)
+    assert str(reading.effective).count("[") < 20

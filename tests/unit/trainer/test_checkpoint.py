@@ -1,5 +1,7 @@
+import errno
 import json
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -148,3 +150,20 @@ def test_a_checkpoint_of_an_abandoned_lineage_is_moved_aside_not_lost(tmp_path, 
     assert checkpoint.verify(tmp_path / "checkpoints" / "step-00000004").digest == third
     assert checkpoint.verify(quarantine / "step-00000004").digest == first
     assert checkpoint.verify(quarantine / "step-00000004.2").digest == second
+
+
+def test_on_another_filesystem_it_is_moved_aside_inside_it(tmp_path, world, optimizer, monkeypatch):
+    """checkpoints/ may be a link to a scratch disk, out of which nothing can be renamed."""
+    first = save(tmp_path, 4, world, optimizer)
+    rename = os.rename
+
+    def across(source, target):
+        if Path(target).is_relative_to(tmp_path / "quarantine"):
+            raise OSError(errno.EXDEV, "Invalid cross-device link", str(source))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", across)
+    save(tmp_path, 4, world, optimizer)
+    aside = tmp_path / "checkpoints" / ".quarantine" / "attempt-0002" / "step-00000004"
+    assert checkpoint.verify(aside).digest == first
+    assert checkpoint.list_steps(tmp_path / "checkpoints") == [4]
