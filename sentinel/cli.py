@@ -57,7 +57,7 @@ def demo(
     policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "demo",
     no_faults: Annotated[bool, typer.Option("--no-faults", help="Train undisturbed.")] = False,
     fault: Annotated[list[str] | None, typer.Option(help="Hurt the run so, instead of the three default faults.")] = None,
-    preset: Annotated[str | None, typer.Option(help="Size of the model, micro or tiny; default tiny (fp16 on a CPU: micro).")] = None,
+    preset: Annotated[str | None, typer.Option(help="Size of the model: micro or tiny (the default).")] = None,
 ) -> None:
     """Train the bundled GPT, hurt it three times, and watch it being repaired. Exit codes as for `run`.
 
