@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.errors import RetryLater, UsageError
+from sentinel.journal.codec import UNKNOWN_FACT
 from sentinel.journal.lease import Lease, RunLock
-from sentinel.journal.recover import recover
 from sentinel.journal.run_file import RUN_FILE_NAME
 from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.model.facts import Noted
@@ -68,14 +68,14 @@ def take_run(run_dir: Path) -> RunSession:
 def refuse_newer(journal: Journal) -> None:
     """Raises UsageError where a newer sentinel wrote a fact this one does not understand: the state folded without it may be
     wrong (an action that is pending, a checkpoint that is condemned), and whoever only looks may pass it over, not who acts."""
-    found = recover(journal.read_entries(), lambda state, at_s, fact: state, None)
-    if found.unknown:
-        first = found.unknown[0]
+    unknown = [e for e in journal.read_entries() if isinstance(e.fact, Noted) and e.fact.about == UNKNOWN_FACT]
+    if unknown:
+        first = unknown[0]
         assert isinstance(first.fact, Noted)
         raise UsageError(
-            f"{journal.path}: {found.unknown_count} of its facts cannot be understood, the first is entry {first.seq}: "
-            f"{first.fact.reason}. Install the version that wrote them, or a later one, to go on with this run; `sentinel status` "
-            "shows what this one can read"
+            f"{journal.path}: {len(unknown)} of its facts cannot be understood, the first is entry {first.seq}: "
+            f"{first.fact.reason}. Install the version that wrote them, or a later one, to go on with this run; "
+            "`sentinel status` shows what this one can read"
         )
 
 

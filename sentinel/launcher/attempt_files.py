@@ -10,6 +10,8 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from sentinel.client.run_layout import attempt_folder, spec_path
+
 RUN_DIR_VARIABLE = "SENTINEL_RUN_DIR"
 ATTEMPT_VARIABLE = "SENTINEL_ATTEMPT"
 _RANK_FILE = "rank-"
@@ -29,11 +31,11 @@ class AttemptFiles:
 
     @property
     def folder(self) -> Path:
-        return self.run_dir / "attempts" / f"{self.attempt:04d}"
+        return attempt_folder(self.run_dir, self.attempt)
 
     @property
     def spec(self) -> Path:
-        return self.folder / "spec.json"
+        return spec_path(self.run_dir, self.attempt)
 
     @property
     def lock(self) -> Path:
