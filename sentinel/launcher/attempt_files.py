@@ -1,4 +1,4 @@
-"""Where the files of one attempt lie (PROTOCOL 'The run directory'), and the two variables its processes carry.
+"""Where the files of one attempt lie (PROTOCOL.md 'The files'), and the two variables its processes carry.
 
 The run directory is resolved once (`realpath`), so that every spelling of it gives the same mark in the environment.
 """
