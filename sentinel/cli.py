@@ -60,6 +60,7 @@ def demo(
     policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "demo",
     no_faults: Annotated[bool, typer.Option("--no-faults", help="Train undisturbed.")] = False,
     fault: Annotated[list[str] | None, typer.Option(help="Hurt the run so, instead of the three default faults.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Size of the model: micro or tiny (the default).")] = None,
 ) -> None:
     """Train the bundled GPT, hurt it three times, and watch it being repaired. Exit codes as for `run`.
 
@@ -71,7 +72,7 @@ def demo(
     if no_faults and fault:
         raise UsageError("--no-faults and --fault contradict each other; give one of them")
     faults = () if no_faults else tuple(fault) if fault else None
-    raise typer.Exit(run_demo(DemoOptions(run_dir, steps, seed, precision, policy, faults)))
+    raise typer.Exit(run_demo(DemoOptions(run_dir, steps, seed, precision, policy, faults, preset)))
 
 
 @app.command()

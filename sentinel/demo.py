@@ -1,7 +1,7 @@
 """`sentinel demo`: the bundled GPT trainer is hurt three times, and repaired each time with nobody looking.
 
 This room chooses the command and the faults, and tells at the end what happened. Supervision is `app.supervise`, as for any
-other run. Try it short: `sentinel demo --run-dir /tmp/demo --steps 150`.
+other run. Try it short: `sentinel demo --run-dir /tmp/demo --steps 150 --preset micro`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from sentinel.report.text import INCIDENT_HEADER, incident_row
 from sentinel.view.choose import choose_narrator
 
 PRECISIONS = ("fp32", "bf16", "fp16")
+PRESETS = ("micro", "tiny")
 BATCH_SIZE = 16  # sequences a step, over all ranks
 SEQ_LEN = 128
 CPU_RANKS = 2
@@ -52,7 +53,7 @@ _FAULT = re.compile(r"(bad_data@sample=\d+-\d+|(kill|hang|nan_grad|bit_flip|cras
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """`faults` None: the default ones, scaled with `steps`; empty: none."""
+    """`faults` None: the default ones, scaled with `steps`; empty: none. `preset` None: tiny, where that is not too slow."""
 
     run_dir: Path
     steps: int = REFERENCE_STEPS
@@ -60,6 +61,7 @@ class DemoOptions:
     precision: str = "fp32"
     policy: str = "demo"
     faults: tuple[str, ...] | None = None
+    preset: str | None = None
 
 
 def run_demo(options: DemoOptions) -> int:
@@ -93,6 +95,8 @@ def check_options(options: DemoOptions) -> None:
         raise UsageError(f"--seed {options.seed}: must be 0 or above")
     if options.precision not in PRECISIONS:
         raise UsageError(f"--precision {options.precision}: use one of {', '.join(PRECISIONS)}")
+    if options.preset is not None and options.preset not in PRESETS:
+        raise UsageError(f"--preset {options.preset}: use one of {', '.join(PRESETS)}")
     for fault in options.faults or ():
         if not _FAULT.fullmatch(fault):
             raise UsageError(
@@ -141,8 +145,10 @@ def build_command(options: DemoOptions, gpus: int) -> tuple[str, ...]:
     train += ["--checkpoint-every", str(checkpoint_every(options.steps))]
     if options.seed is not None:
         train += ["--seed", str(options.seed)]
-    if options.precision == "fp16" and not gpus:
-        train += ["--preset", "micro"]  # fp16 on a CPU is about eight times slower than fp32
+    too_slow = options.precision == "fp16" and not gpus  # fp16 on a CPU is about eight times slower than fp32
+    preset = options.preset or ("micro" if too_slow else None)
+    if preset is not None:
+        train += ["--preset", preset]
     faults = default_faults(options.steps, ranks) if options.faults is None else options.faults
     train += [word for fault in faults for word in ("--fault", fault)]
     return (sys.executable, *torchrun, *train)

@@ -12,14 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from sentinel.client.run_layout import stream_path
 from sentinel.client.strict_json import as_float
 
 RECEIPT_BYTES_MAX = 1 << 20
 TAIL_BYTES = 1 << 18  # some hundred lines, also of a trainer that reports every layer
-
-
-def stream_path(run_dir: Path, attempt: int) -> Path:
-    return run_dir / "attempts" / f"{attempt:04d}" / "metrics.jsonl"
 
 
 def read_total_steps(run_dir: Path, attempt: int) -> int | None:

@@ -1,1 +1,1 @@
-"""The bundled GPT pretraining program (FSDP2), the reference implementation of PROTOCOL.md's trainer side."""
+"""The bundled GPT pretraining program (FSDP2), the reference for the trainer's side of sentinel/client/PROTOCOL.md."""

@@ -1,4 +1,4 @@
-"""overrides.json: what sentinel asks of the living attempt (PROTOCOL 'overrides.json').
+"""overrides.json: what sentinel asks of the living attempt (PROTOCOL.md 'overrides.json').
 
 A missing key leaves a setting as it is, null means 'as configured'; so a bare request names nothing but itself.
 """

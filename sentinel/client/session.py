@@ -27,6 +27,7 @@ from typing import Any
 
 from sentinel.client.atomic_file import ensure_directory, write_atomically, write_fully
 from sentinel.client.overrides import Overrides, OverridesError
+from sentinel.client.run_layout import attempt_folder, rank_file, spec_path, stream_path
 from sentinel.client.spec import Spec, SpecError, read_spec
 from sentinel.client.strict_json import dumps, loads
 
@@ -44,10 +45,10 @@ class Session:
         self.spec = spec
         self.rank = rank
         self.attempt = spec.attempt
-        self.attempt_dir = run_dir / "attempts" / f"{spec.attempt:04d}"
-        self.heartbeat_path = self.attempt_dir / "heartbeats" / f"rank-{rank:05d}.json"
-        self.exit_path = self.attempt_dir / "exits" / f"rank-{rank:05d}.json"
-        self.metrics_path = self.attempt_dir / "metrics.jsonl"
+        self.attempt_dir = attempt_folder(run_dir, spec.attempt)
+        self.heartbeat_path = rank_file(self.attempt_dir / "heartbeats", rank)
+        self.exit_path = rank_file(self.attempt_dir / "exits", rank)
+        self.metrics_path = stream_path(run_dir, spec.attempt)
         self._host = socket.gethostname()
         self.last_step = 0  # of the latest heartbeat
         self._last_beat: tuple[str, float] = ("", 0.0)
@@ -76,7 +77,7 @@ class Session:
         if rank is None:
             rank = _rank_of(environ)
         run_dir = Path(where)
-        path = run_dir / "attempts" / f"{int(attempt):04d}" / "spec.json"
+        path = spec_path(run_dir, int(attempt))
         spec = read_spec(path)
         if spec.attempt != int(attempt):
             raise SpecError(f"{path}: attempt: {spec.attempt} is not the {attempt} of SENTINEL_ATTEMPT")

@@ -202,7 +202,7 @@ def consider_untrained(draft: Draft, reason: str) -> None:
     """Exit 0 without a receipt, a step or an end line is no finished training: the command did something else."""
     attempt = draft.attempt
     assert attempt is not None
-    why = f"{reason}; it wrote no receipt and no step, so nothing was trained (does it keep the contract of PROTOCOL.md?)"
+    why = f"{reason}; it wrote no receipt and no step, so nothing was trained (the contract: sentinel/client/PROTOCOL.md)"
     consider(draft, Finding(Kind.BROKEN_JOB, "critical", attempt.attempt, None, 0, draft.now_s, why, retryable=False))
     _nothing_follows(draft, why)
 

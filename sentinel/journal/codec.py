@@ -4,8 +4,9 @@ Written: every field, defaults too, so that a default changed later does not rew
 dataclasses carries its class name under "type"; non-finite floats are the strings "NaN", "Infinity", "-Infinity".
 
 Read: unknown keys are ignored and missing ones take the dataclass default, so fields may be added. A word this version
-does not know (a fact, an action, a kind of finding) turns the fact into `Noted(about=UNKNOWN_FACT, …)`: history is
-never lost to a downgrade. Anything else that does not fit its type is damage and raises JournalError.
+does not know (a fact, an action, a kind of finding) turns the fact into `Noted(about=UNKNOWN_FACT, …)`: a run can still be
+looked at after a downgrade; `session.refuse_newer` keeps an older sentinel from supervising it. Anything else that does not
+fit its type is damage and raises JournalError.
 
     kind, body = encode_fact(fact); assert decode_fact(kind, body) == fact
 """

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import signal
 import socket
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+from sentinel.launcher.process_tree import read_boot_id, signal_exactly
 
 # The create time is boot time plus ticks, and the boot time moves when the clock is set. No pid comes round within it.
 _CREATE_TIME_SLACK_S = 2.0
@@ -29,14 +26,6 @@ class ProcessIdentity:
 
 def read_own_identity() -> ProcessIdentity:
     return ProcessIdentity(socket.gethostname(), os.getpid(), psutil.Process().create_time(), read_boot_id())
-
-
-def read_boot_id() -> str:
-    """The kernel's name for this boot; the host's name where there is none."""
-    try:
-        return _BOOT_ID.read_text().strip()
-    except OSError:
-        return socket.gethostname()
 
 
 def is_here(who: ProcessIdentity) -> bool:
@@ -62,20 +51,4 @@ def send_signal(who: ProcessIdentity, signal_number: int) -> bool:
     Raises:
         PermissionError: it lives, and belongs to another user.
     """
-    try:
-        handle = os.pidfd_open(who.pid)  # from here on the number cannot come to mean another process
-    except OverflowError:
-        return False
-    except OSError as error:
-        if error.errno in (errno.ESRCH, errno.EINVAL):  # nobody, or the number of a thread
-            return False
-        raise
-    try:
-        if not is_alive(who):
-            return False
-        signal.pidfd_send_signal(handle, signal_number)
-        return True
-    except ProcessLookupError:
-        return False
-    finally:
-        os.close(handle)
+    return signal_exactly(who.pid, lambda: is_alive(who), signal_number)

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.errors import RetryLater, UsageError
+from sentinel.journal.codec import UNKNOWN_FACT
 from sentinel.journal.lease import Lease, RunLock
 from sentinel.journal.run_file import RUN_FILE_NAME
 from sentinel.journal.store import JOURNAL_NAME, Journal
+from sentinel.model.facts import Noted
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ def take_run(run_dir: Path) -> RunSession:
     """Become the supervisor of `run_dir`, which must exist.
 
     Raises:
-        AlreadySupervised, UsageError: see `RunLock.acquire`.
+        AlreadySupervised, UsageError: see `RunLock.acquire` and `refuse_newer`; nothing was claimed.
         JournalError: the journal cannot be opened.
         RetryLater: the lease could not be written.
     """
@@ -53,6 +55,7 @@ def take_run(run_dir: Path) -> RunSession:
     try:
         journal = Journal.open(run_dir / JOURNAL_NAME)
         try:
+            refuse_newer(journal)
             return RunSession(lock, journal, Lease.publish(lock, journal.claim_epoch()))
         except BaseException:
             journal.close()
@@ -60,6 +63,20 @@ def take_run(run_dir: Path) -> RunSession:
     except BaseException:
         lock.release()
         raise
+
+
+def refuse_newer(journal: Journal) -> None:
+    """Raises UsageError where a newer sentinel wrote a fact this one does not understand: the state folded without it may be
+    wrong (an action that is pending, a checkpoint that is condemned), and whoever only looks may pass it over, not who acts."""
+    unknown = [e for e in journal.read_entries() if isinstance(e.fact, Noted) and e.fact.about == UNKNOWN_FACT]
+    if unknown:
+        first = unknown[0]
+        assert isinstance(first.fact, Noted)
+        raise UsageError(
+            f"{journal.path}: {len(unknown)} of its facts cannot be understood, the first is entry {first.seq}: "
+            f"{first.fact.reason}. Install the version that wrote them, or a later one, to go on with this run; "
+            "`sentinel status` shows what this one can read"
+        )
 
 
 def refuse_lost_journal(run_dir: Path) -> None:

@@ -1,4 +1,4 @@
-"""Where the files of one attempt lie (PROTOCOL 'The run directory'), and the two variables its processes carry.
+"""Where the files of one attempt lie (PROTOCOL.md 'The files'), and the two variables its processes carry.
 
 The run directory is resolved once (`realpath`), so that every spelling of it gives the same mark in the environment.
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.client.atomic_file import ensure_directory
+from sentinel.client.run_layout import attempt_folder, spec_path
 
 RUN_DIR_VARIABLE = "SENTINEL_RUN_DIR"
 ATTEMPT_VARIABLE = "SENTINEL_ATTEMPT"
@@ -31,11 +32,11 @@ class AttemptFiles:
 
     @property
     def folder(self) -> Path:
-        return self.run_dir / "attempts" / f"{self.attempt:04d}"
+        return attempt_folder(self.run_dir, self.attempt)
 
     @property
     def spec(self) -> Path:
-        return self.folder / "spec.json"
+        return spec_path(self.run_dir, self.attempt)
 
     @property
     def lock(self) -> Path:

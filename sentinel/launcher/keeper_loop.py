@@ -1,6 +1,6 @@
 """The keeper's loop over one attempt: notice what ended, decide whether the rest must end too, end it, tell how.
 
-When one rank is lost the others wait for it in a collective, and torchrun waits 30 s for them (measured, NUMBERS.md): so the rest
+When one rank is lost the others wait for it in a collective, and torchrun waits 30 s for them (measured, torch 2.13): so the rest
 gets a short grace to leave its records, then SIGKILL. The same goes for what a command leaves behind when it ends. The
 loop wakes at once for a signal, a child's end or a rank's end (pidfd), and looks for new files a few times a second.
 """

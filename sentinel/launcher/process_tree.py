@@ -9,9 +9,11 @@ too and starts with the standard library alone. This room may import `time`: its
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -38,9 +40,12 @@ class Process:
 
 
 def read_boot_id() -> str:
-    """This boot of this machine; pids and start times mean nothing beyond it."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().strip()
+    """This boot of this machine: pids and start times mean nothing beyond it. The host's name where the kernel names no boot."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return socket.gethostname()
 
 
 def read_process(pid: int) -> Process | None:
@@ -110,15 +115,31 @@ def find_living(roots: Iterable[int] = (), marks: Mapping[str, str] | None = Non
 def send_signal(process: Process, signal_number: int) -> bool:
     """Send to exactly this process, never to a later owner of its pid; False when it is gone or not ours to signal."""
     try:
-        handle = os.pidfd_open(process.pid)
-    except (ProcessLookupError, PermissionError):
+        return signal_exactly(process.pid, lambda: is_same_process(process.pid, process.create_time), signal_number)
+    except PermissionError:
         return False
+
+
+def signal_exactly(pid: int, is_meant: Callable[[], bool], signal_number: int) -> bool:
+    """Signal whoever has this pid if `is_meant` says that it is the one; False when nobody has it, or another.
+
+    Raises:
+        PermissionError: it is the one, and belongs to another user.
+    """
     try:
-        if not is_same_process(process.pid, process.create_time):
+        handle = os.pidfd_open(pid)  # from here on the number cannot come to mean another process
+    except OverflowError:
+        return False
+    except OSError as error:
+        if error.errno in (errno.ESRCH, errno.EINVAL):  # nobody, or the number of a thread
+            return False
+        raise
+    try:
+        if not is_meant():
             return False
         signal.pidfd_send_signal(handle, signal_number)
         return True
-    except (ProcessLookupError, PermissionError):
+    except ProcessLookupError:
         return False
     finally:
         os.close(handle)

@@ -36,7 +36,7 @@ def resume_to_json(resume: ResumePoint) -> dict[str, Any]:
 
 
 def overrides_to_json(overrides: Overrides, attempt: int) -> dict[str, Any]:
-    """The object of spec.json and overrides.json (PROTOCOL 'overrides.json'), every key present: null means 'as configured'."""
+    """The object of spec.json and overrides.json (PROTOCOL.md 'overrides.json'), every key there: null means 'as configured'."""
     return {
         "id": overrides.id,
         "attempt": attempt,

@@ -2,7 +2,7 @@
 
 These are the nouns on both sides of the launcher's door. `AttemptSpec` goes out (it becomes `attempts/N/spec.json`),
 `AttemptView` comes back. An exit's class is read from the ranks' own records, never from the launcher's status:
-torchrun returns 1 when every rank left with 6 (measured, see PROTOCOL "Liveness").
+torchrun returns 1 when every rank left with 6 (measured, see PROTOCOL.md "Leaving").
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PERSON = 0  # who owns a setting that a person asked for; incidents count from 1
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """Settings in force over the trainer's own; None means 'the schedule decides'. PROTOCOL 'overrides.json'.
+    """Settings in force over the trainer's own; None means 'the schedule decides'. PROTOCOL.md 'overrides.json'.
 
     `lr_scale` multiplies the schedule, `clip_norm` replaces it; both are absolute. `until` gives, per key, the
     first step at which it no longer holds. `skip` is merged, sorted and only grows during a run. `owners`: per key, the

@@ -52,7 +52,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class TrainerNote:
-    """An event line of the stream: checkpoint_committed, override_applied, override_refused, fault_struck, …"""
+    """An event line of the stream: checkpoint_committed, override_applied, override_refused, resumed_older, …"""
 
     attempt: int
     event: str

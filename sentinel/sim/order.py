@@ -1,4 +1,4 @@
-"""The simulated trainer's data order (PROTOCOL 'Data order'): indices are taken in rising order, skipped ones are left out."""
+"""The simulated trainer's data order (PROTOCOL.md 'Data order'): indices are taken in rising order, skipped ones are left out."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import get_args
 
+from sentinel.client.run_layout import attempt_folder
 from sentinel.launcher.attempt_files import rank_files
 from sentinel.model.readings import Heartbeat, Phase, Reading
 from sentinel.telemetry.source import Sight, describe_os_error
@@ -26,7 +27,7 @@ class Heartbeats:
     """The heartbeats of one attempt."""
 
     def __init__(self, run_dir: Path, attempt: int, sight: Sight | None = None) -> None:
-        self.folder = run_dir / "attempts" / f"{attempt:04d}" / "heartbeats"
+        self.folder = attempt_folder(run_dir, attempt) / "heartbeats"
         self.attempt = attempt
         self._sight = sight if sight is not None else Sight("heartbeats")
         self._signatures: dict[int, Signature] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from sentinel.client.run_layout import attempt_folder
 from sentinel.launcher.contract import Launcher
 from sentinel.model.attempts import AttemptView, Exited, Unseen
 from sentinel.model.readings import LauncherReading, Reading
@@ -26,7 +27,7 @@ class LauncherWatch:
     def __init__(self, launcher: Launcher, run_dir: Path, attempt: int, sight: Sight | None = None) -> None:
         self.attempt = attempt
         self._launcher = launcher
-        self._folder = run_dir / "attempts" / f"{attempt:04d}"
+        self._folder = attempt_folder(run_dir, attempt)
         self._sight = sight if sight is not None else Sight("launcher")
         self._view: AttemptView | None = None
         self._looked_s: float | None = None

@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from sentinel.client.run_layout import spec_path, stream_path
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.telemetry.stream_lines import parse_line, parse_object, whole_number
 
@@ -40,7 +41,7 @@ def read_history(run_dir: Path, attempt: int, resume_step: int, limit: int = HIS
             break
         start = _resume_step_of(run_dir, parent)
         newest = bound
-        for block in _blocks_backwards(_stream_path(run_dir, parent), bytes_left):
+        for block in _blocks_backwards(stream_path(run_dir, parent), bytes_left):
             bytes_left -= sum(len(line) + 1 for line in block)
             newest, is_done = _take_block(block, parent, start, newest, limit, found)
             if is_done:
@@ -54,7 +55,7 @@ def read_own(run_dir: Path, attempt: int, last_step: int, limit: int) -> tuple[i
     start = _resume_step_of(run_dir, attempt)
     found: list[StepReading] = []
     newest, bytes_left = last_step, BYTES_MAX
-    for block in _blocks_backwards(_stream_path(run_dir, attempt), bytes_left):
+    for block in _blocks_backwards(stream_path(run_dir, attempt), bytes_left):
         newest, is_done = _take_block(block, attempt, start, newest, limit, found)
         if is_done:
             break
@@ -76,7 +77,7 @@ def _find_parent(run_dir: Path, child: int, bound: int) -> int | None:
         return named
     nearest: tuple[int, int] | None = None  # a trainer that logs every 10th step may end just short of its checkpoint
     for candidate in range(child - 1, max(-1, child - 1 - ATTEMPTS_MAX), -1):
-        start, newest = _resume_step_of(run_dir, candidate), _newest_step(_stream_path(run_dir, candidate))
+        start, newest = _resume_step_of(run_dir, candidate), _newest_step(stream_path(run_dir, candidate))
         if start < bound <= newest:
             return candidate
         if start < bound and newest > (nearest[0] if nearest else start):
@@ -95,14 +96,14 @@ def _resume_step_of(run_dir: Path, attempt: int) -> int:
     receipt = _read_receipt(run_dir, attempt)
     if receipt is not None:
         return receipt.resume_step
-    resume = _read_object(run_dir / "attempts" / f"{attempt:04d}" / "spec.json").get("resume")
+    resume = _read_object(spec_path(run_dir, attempt)).get("resume")
     return whole_number(resume.get("step"), 0) if isinstance(resume, dict) else 0
 
 
 def _read_receipt(run_dir: Path, attempt: int) -> Receipt | None:
     """The first line of the attempt's stream, if it is a receipt."""
     try:
-        with open(_stream_path(run_dir, attempt), "rb") as file:
+        with open(stream_path(run_dir, attempt), "rb") as file:
             first = parse_line(file.readline(LINE_BYTES_MAX), attempt)
     except (OSError, ValueError):
         return None
@@ -176,7 +177,3 @@ def _read_object(path: Path) -> dict[str, object]:
         return parse_object(data)
     except (OSError, ValueError):
         return {}
-
-
-def _stream_path(run_dir: Path, attempt: int) -> Path:
-    return run_dir / "attempts" / f"{attempt:04d}" / "metrics.jsonl"

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from sentinel.client.run_layout import stream_path
 from sentinel.model.readings import EndReading, Reading, Receipt, StepReading, TrainerNote
 from sentinel.telemetry.lineage import HISTORY_LIMIT, read_history, read_world_size
 from sentinel.telemetry.source import Sight, describe_os_error
@@ -28,7 +29,7 @@ class MetricsStream:
     """The stream of one attempt. `damaged` counts the lines that could not be read."""
 
     def __init__(self, run_dir: Path, attempt: int, sight: Sight | None = None) -> None:
-        self.path = run_dir / "attempts" / f"{attempt:04d}" / "metrics.jsonl"
+        self.path = stream_path(run_dir, attempt)
         self.attempt = attempt
         self.damaged = 0
         self._run_dir = run_dir

@@ -51,11 +51,6 @@ class RunTelemetry:
         """True when there is more to read at once. The exit of an attempt is held back until then."""
         return (self._stream is not None and self._stream.has_more) or self._checkpoints.has_more
 
-    @property
-    def damaged_lines(self) -> int:
-        """Lines of the attempt's stream that could not be read."""
-        return 0 if self._stream is None else self._stream.damaged
-
     def follow(self, attempt: int) -> None:
         """Look at this attempt from now on, from the beginning of its files. Following it already changes nothing."""
         if attempt == self.attempt:

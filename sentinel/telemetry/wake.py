@@ -22,6 +22,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sentinel.client.run_layout import attempt_folder
 from sentinel.filesystem import filesystem_of
 from sentinel.telemetry.inbox import INBOX
 from sentinel.telemetry.source import describe_os_error
@@ -61,7 +62,7 @@ class Wake:
         if attempt == self._attempt:
             return
         self._attempt = attempt
-        folder = self._run_dir / "attempts" / f"{attempt:04d}"
+        folder = attempt_folder(self._run_dir, attempt)
         self._beats = folder / "heartbeats"
         self._wanted = {
             self._run_dir: _IN_RUN_DIR,

@@ -21,7 +21,8 @@ from sentinel.engine import Engine
 from sentinel.journal.session import take_run
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, SampleRange
 from sentinel.model.events import ActionDone, SupervisorStarted
-from sentinel.model.facts import FindingRecorded
+from sentinel.model.facts import FindingRecorded, PlanAdopted
+from sentinel.model.findings import Kind
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.policy_file import load_policy, shipped_policy_path
 from sentinel.telemetry.run_telemetry import RunTelemetry
@@ -29,21 +30,29 @@ from sentinel.telemetry.wake import Wake
 
 pytestmark = pytest.mark.bench
 FINDINGS = 300
+PLANS = 60
+HEALTHY = 12  # steps before the bad one of each run that is repaired
+# Reads lines "PATH HEALTHY BAD ABOUT" and writes such a stream: BAD times a row, after HEALTHY rows, that must be decided about.
 WRITER = """
 import json, os, sys, time
-fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-line = lambda d: os.write(fd, (json.dumps(d) + "\\n").encode())
-line({"kind": "start", "v": 1, "attempt": 1, "time_s": time.time(), "resume_step": 0, "world_size": 1,
-      "overrides": {}, "effective": {}})
-sys.stdin.readline()
-for n in range(1, 2 * int(sys.argv[2]) + 1):
-    bad = n % 2 == 0
-    time.sleep(0.013)
-    row = {"kind": "step", "step": n, "samples": [[16*n, 16*n+16]], "loss": 2.0, "grad_norm": 1.0, "skipped": int(bad)}
-    if bad:
-        row["grad_norm/%d" % n] = "NaN"  # another name each time: one finding a metric and episode
-    row["time_s"] = time.time()
-    line(row)
+for command in sys.stdin:
+    path, healthy, bad, about = command.split()
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    line = lambda d: os.write(fd, (json.dumps(d) + "\\n").encode())
+    line({"kind": "start", "v": 1, "attempt": 1, "time_s": time.time(), "resume_step": 0, "world_size": 1,
+          "overrides": {}, "effective": {}})
+    n = 0
+    for kind in (["good"] * int(healthy) + ["bad"]) * int(bad):
+        n += 1
+        time.sleep(0.013)
+        row = {"kind": "step", "step": n, "samples": [[16*n, 16*n+16]], "loss": 2.0, "grad_norm": 1.0}
+        if kind == "bad" and about == "finding":
+            row |= {"skipped": 1, "grad_norm/" + str(n): "NaN"}  # another name each time: one finding a metric and episode
+        elif kind == "bad":
+            row["loss"] = "NaN"
+        row["time_s"] = time.time()
+        line(row)
+    os.close(fd)
 """
 
 
@@ -120,24 +129,34 @@ def feed_a_million() -> None:
 
 
 def test_decision_latency(tmp_path: Path) -> None:
-    run_dir = tmp_path / "run"
+    """Two decisions: to note a finding that needs no remedy, and to open an incident and adopt the plan that repairs it."""
+    with subprocess.Popen([sys.executable, "-c", WRITER], stdin=subprocess.PIPE, text=True) as writer:
+        noted = measure(tmp_path / "noted", writer, "finding", 1, FINDINGS)
+        planned = [x for n in range(PLANS) for x in measure(tmp_path / f"planned-{n}", writer, "plan", HEALTHY, 1)]
+        assert writer.stdin is not None
+        writer.stdin.close()
+    tell("a finding noted", noted, FINDINGS)
+    tell("a NaN to its plan", planned, PLANS)
+
+
+def measure(run_dir: Path, writer: subprocess.Popen[str], about: str, healthy: int, bad: int) -> list[float]:
+    """Seconds from each bad row's write until the decision about it is on disk."""
     (run_dir / "attempts" / "0001" / "heartbeats").mkdir(parents=True)
     stream = run_dir / "attempts" / "0001" / "metrics.jsonl"
-    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(stream), str(FINDINGS)], stdin=subprocess.PIPE, text=True)
     latencies: list[float] = []
     with take_run(run_dir) as session:
         engine = Engine(load_policy(shipped_policy_path("default")))
         clock = SystemClock()
         wake = Wake(run_dir)
+        last = [0.0]
 
         class Timed:
             def append(self, at_s, facts, epoch):
                 entries = session.journal.append(at_s, facts, epoch)
                 now = time.time()
-                latencies.extend(now - last[0] for fact in facts if isinstance(fact, FindingRecorded))
+                latencies.extend(now - last[0] for fact in facts if is_decision(fact, about))
                 return entries
 
-        last = [0.0]
         telemetry = RunTelemetry(run_dir, StillAlive())
         poll = telemetry.poll
 
@@ -156,18 +175,28 @@ def test_decision_latency(tmp_path: Path) -> None:
         wake.rearm()
         daemon.turn(clock.now_s())
         assert writer.stdin is not None
-        writer.stdin.write("\n")
+        writer.stdin.write(f"{stream} {healthy} {bad} {about}\n")
         writer.stdin.flush()
         deadline = time.monotonic() + 60
-        while len(latencies) < FINDINGS and time.monotonic() < deadline:
+        while len(latencies) < bad and time.monotonic() < deadline:
             wake.rearm()
             timeout_s = daemon.turn(clock.now_s())
             clock.wait(wake.event, timeout_s)
         wake.close()
-    writer.wait(10)
-    ms = sorted(1000 * x for x in latencies)
-    assert len(ms) >= FINDINGS * 0.9, f"only {len(ms)} decisions"
+    if about == "plan":
+        assert [incident.kind for incident in engine.state.incidents] == [Kind.NON_FINITE]
+    return latencies
+
+
+def is_decision(fact: object, about: str) -> bool:
+    if about == "finding":
+        return isinstance(fact, FindingRecorded)
+    return isinstance(fact, PlanAdopted) and fact.incident is not None
+
+
+def tell(what: str, seconds: list[float], expected: int) -> None:
+    ms = sorted(1000 * x for x in seconds)
+    assert len(ms) >= expected * 0.9, f"only {len(ms)} decisions"
     p99 = ms[int(0.99 * (len(ms) - 1))]
-    median, last = statistics.median(ms), ms[-1]
-    told = f"median {median:.2f} ms, p99 {p99:.2f} ms, max {last:.2f} ms, n={len(ms)}"
-    print(f"latency   from the write to the decision on disk: {told} (bar p99 50 ms)")
+    told = f"median {statistics.median(ms):.2f} ms, p99 {p99:.2f} ms, max {ms[-1]:.2f} ms, n={len(ms)}"
+    print(f"latency   from the write to the decision on disk, {what}: {told} (bar p99 50 ms)")

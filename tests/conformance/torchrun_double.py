@@ -9,6 +9,7 @@ import sys
 import time
 
 CLOSE_S = 30.0
+JOB_S_MAX = 150.0  # longer than any rank of the tests lives: then the job is given up as if a rank had failed
 
 
 def main() -> int:
@@ -17,11 +18,13 @@ def main() -> int:
     for rank in range(world_size):
         environment = os.environ | {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world_size)}
         workers.append(subprocess.Popen(program, env=environment, start_new_session=True))
-    while any(worker.poll() is None for worker in workers):
+    give_up_s = time.monotonic() + JOB_S_MAX
+    while any(worker.poll() is None for worker in workers) and time.monotonic() < give_up_s:
         if any(worker.poll() not in (None, 0) for worker in workers):
             break
         time.sleep(0.1)
-    first = [rank for rank, worker in enumerate(workers) if worker.poll() not in (None, 0)]
+    failed = [rank for rank, worker in enumerate(workers) if worker.poll() not in (None, 0)]
+    first = failed or [rank for rank, worker in enumerate(workers) if worker.poll() is None]
     for worker in workers:
         if worker.poll() is None:
             worker.terminate()

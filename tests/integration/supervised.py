@@ -15,6 +15,10 @@ from typing import Any
 
 import psutil
 
+from sentinel.errors import JournalError
+from sentinel.journal.store import JOURNAL_NAME, Journal
+from sentinel.model.facts import Entry
+
 HERE = Path(__file__).resolve().parent
 DEADLINE_S = 90.0
 
@@ -38,8 +42,10 @@ class Supervised:
     options: list[str] = field(default_factory=list)
     child: subprocess.Popen[str] | None = None
 
-    def start(self) -> Supervised:
-        words = [sys.executable, "-m", "sentinel", "run", "--run-dir", str(self.run_dir), "--policy", self.policy, *self.options]
+    def start(self, dies_at: str | None = None) -> Supervised:
+        """`sentinel run`; with `dies_at`, one that is killed at that place (see mortal_supervisor)."""
+        program = ["-m", "sentinel"] if dies_at is None else [str(HERE / "mortal_supervisor.py"), dies_at]
+        words = [sys.executable, *program, "run", "--run-dir", str(self.run_dir), "--policy", self.policy, *self.options]
         with open(self.run_dir.parent / f"{self.run_dir.name}.log", "a") as log:
             self.child = subprocess.Popen([*words, "--", *self.command], stdout=log, stderr=log, text=True)
         return self
@@ -53,6 +59,14 @@ class Supervised:
         assert self.child is not None
         self.child.send_signal(signal.SIGKILL)
         self.child.wait(10)
+
+    def facts(self) -> list[Entry]:
+        """The journal, oldest first; empty before there is one. It is opened read-only and disturbs nobody."""
+        try:
+            with Journal.open(self.run_dir / JOURNAL_NAME, read_only=True) as journal:
+                return list(journal.read_entries())
+        except JournalError:
+            return []
 
     @property
     def log(self) -> str:

@@ -9,12 +9,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
-from tests.integration.supervised import Supervised, double, wait_for
+from tests.integration.supervised import DEADLINE_S, Supervised, double, wait_for
 
 
 @pytest.mark.parametrize("words", [[], ["no-such-command"], ["/etc"], ["./not-executable"]], ids=str)
@@ -40,7 +41,8 @@ def test_any_number_of_signals_ends_in_130(tmp_path: Path) -> None:
     run = Supervised(tmp_path / "run", double(5000, 0.005)).start()
     wait_for("step 20", lambda: run.last_step(1) >= 20)
     assert run.child is not None
-    while run.child.poll() is None:
+    deadline = time.monotonic() + DEADLINE_S
+    while run.child.poll() is None and time.monotonic() < deadline:
         with suppress(subprocess.TimeoutExpired):
             run.child.send_signal(signal.SIGTERM)
             run.child.wait(0.001)

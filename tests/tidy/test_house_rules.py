@@ -74,20 +74,10 @@ def test_each_dependency_has_one_place(path: Path) -> None:
         assert relative(path).startswith(MAY_START_PROCESSES), f"{relative(path)} starts processes; only the launcher may"
 
 
-def sleeps(tree: ast.AST, in_loop: bool = False) -> list[int]:
-    """Lines that sleep outside a loop that looks again: only a poll with a deadline may."""
-    found: list[int] = []
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "sleep" and not in_loop:
-            found.append(node.lineno)
-        found += sleeps(node, in_loop or isinstance(node, ast.While))
-    return found
-
-
-def test_no_test_sleeps_for_a_fixed_time() -> None:
-    for path in sorted((ROOT / "tests").rglob("*.py")):
-        lines = sleeps(ast.parse(path.read_text(encoding="utf-8")))
-        assert not lines, f"{relative(path)}:{lines[0]} sleeps; wait for an event with a deadline"
+def test_one_place_knows_where_an_attempt_lies() -> None:
+    for path in SOURCES:
+        if path.name != "run_layout.py":
+            assert '"attempts" /' not in path.read_text(encoding="utf-8"), f"{relative(path)}: ask sentinel.client.run_layout"
 
 
 def test_the_supervisor_never_loads_torch() -> None:

@@ -16,7 +16,7 @@ from sentinel.journal.run_file import find_run_file, write_run_file
 from sentinel.policy_file import load_policy, shipped_policy_path
 from tests.unit.told_run import write_run
 from trainer import faults
-from trainer.config import PRECISIONS, Config, check_world, parse_arguments
+from trainer.config import PRECISIONS, PRESETS, Config, check_world, parse_arguments
 from trainer.faults import parse_fault
 
 
@@ -55,6 +55,8 @@ def test_fp16_on_a_cpu_takes_the_small_model(tmp_path: Path) -> None:
     asked = options(tmp_path, precision="fp16")
     assert trainer_config(demo.build_command(asked, gpus=0)).preset == "micro"
     assert trainer_config(demo.build_command(asked, gpus=2)).preset == "tiny"
+    assert trainer_config(demo.build_command(replace(asked, preset="tiny"), gpus=0)).preset == "tiny"
+    assert trainer_config(demo.build_command(options(tmp_path, preset="micro"), gpus=0)).preset == "micro"
 
 
 @pytest.mark.parametrize(("gpus", "ranks"), [(0, 2), (1, 1), (2, 2), (3, 2), (5, 4), (8, 8), (100, 16)])
@@ -101,6 +103,7 @@ def test_a_very_short_run_still_has_a_command_the_trainer_takes(tmp_path: Path) 
         ({"steps": 0}, "--steps 0: must be 1 or above"),
         ({"seed": -1}, "--seed -1: must be 0 or above"),
         ({"precision": "fp8"}, "--precision fp8: use one of fp32, bf16, fp16"),
+        ({"preset": "huge"}, "--preset huge: use one of micro, tiny"),
         ({"faults": ("kill@sample=3",)}, "--fault kill@sample=3: is no fault; write"),
         ({"faults": ("burn@step=3",)}, "--fault burn@step=3: is no fault"),
     ],
@@ -120,6 +123,7 @@ def test_a_wrong_policy_is_refused_before_anything_is_there(tmp_path: Path) -> N
 def test_the_forms_of_faults_are_the_trainers() -> None:
     assert set(demo.FAULT_KINDS) == set(faults.KINDS)
     assert demo.PRECISIONS == PRECISIONS
+    assert set(demo.PRESETS) == set(PRESETS)
     poisons = ("bad_data@sample=6400-6800", "bad_data@sample=64-80:share=0.3")
     for text in (*poisons, "kill@step=300:rank=1", "hang@step=5", "crash@step=9:always", "slow@step=9:rank=1,for=0.5:always"):
         parse_fault(text)

@@ -138,8 +138,8 @@ def test_an_end_line_is_told_before_the_exit_of_the_same_look(world, telemetry, 
     assert read_all(telemetry) == [EndReading(1, 3, "stopped_on_request"), LauncherReading(EXITED)]
 
 
-def test_damaged_lines_are_counted(world, telemetry) -> None:
+def test_damaged_lines_are_counted_and_said(world, telemetry) -> None:
     telemetry.follow(1)
     world.write(1, b"garbage\n", {"step": 1})
-    read_all(telemetry)
-    assert telemetry.damaged_lines == 1
+    said = [reading.reason for reading in telemetry.poll(1.0) if isinstance(reading, SourceReading)]
+    assert any("1 damaged line(s) left out" in reason for reason in said), said

@@ -1,0 +1,25 @@
+"""Where the files of a run lie. The one place that knows, for the trainer's side and for sentinel's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def attempt_folder(run_dir: Path, attempt: int) -> Path:
+    """Everything one attempt writes: RUN_DIR/attempts/0003."""
+    return run_dir / "attempts" / f"{attempt:04d}"
+
+
+def stream_path(run_dir: Path, attempt: int) -> Path:
+    """The attempt's stream of steps, written by its rank 0."""
+    return attempt_folder(run_dir, attempt) / "metrics.jsonl"
+
+
+def spec_path(run_dir: Path, attempt: int) -> Path:
+    """What the attempt was launched with, written by sentinel before it starts."""
+    return attempt_folder(run_dir, attempt) / "spec.json"
+
+
+def rank_file(folder: Path, rank: int) -> Path:
+    """A rank's own file among the attempt's `heartbeats` or `exits`."""
+    return folder / f"rank-{rank:05d}.json"

@@ -1,0 +1,111 @@
+"""PROTOCOL.md says what the code does: every list of it against the code, every file of it against one really written."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from sentinel import checkpoint_files, client
+from sentinel.detectors import divergence, generalisation, loss_scale, non_finite, plateau, too_good
+from sentinel.journal.lease import LEASE_NAME, Lease, RunLock
+from sentinel.journal.run_file import PolicyReference, RunFile, write_run_file
+from sentinel.launcher.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
+from sentinel.launcher.exit_report import write_report
+from sentinel.launcher.spec_file import overrides_to_json, write_spec
+from sentinel.model import attempts
+from sentinel.model.actions import Request
+from sentinel.model.attempts import AttemptSpec, ExitReport, ExitSource, Overrides, RankExit
+from sentinel.model.readings import Phase
+from sentinel.plan import overrides as plan_overrides
+from sentinel.policy_file import load_policy, shipped_policy_path
+from tests.docs.protocol_page import TEXT, keys_of, listed, table, words
+from trainer import exits
+
+
+def test_the_closed_lists_are_the_codes() -> None:
+    assert listed("phases") == list(client.PHASES) == list(get_args(Phase))
+    assert listed("end reasons") == list(client.END_REASONS)
+    assert listed("requests") == list(client.REQUESTS) == list(get_args(Request))
+    assert listed("may lapse") == list(client.LAPSING) == list(plan_overrides.LAPSING)
+    assert listed("cursor keys") == list(checkpoint_files._CURSOR_KEYS)
+    assert listed("rank sources") == list(get_args(ExitSource))
+    assert f"`{RUN_DIR_VARIABLE}` and `{ATTEMPT_VARIABLE}`" in TEXT
+
+
+def test_override_keys_are_those_written_and_those_read() -> None:
+    keys = listed("override keys")
+    assert keys == list(overrides_to_json(Overrides(), 1))
+    readable = {field.name for field in dataclasses.fields(client.Overrides)} - {"given", "raw"}
+    assert set(keys) - {"incident"} == readable, "incident is for people, a trainer has no use for it"
+
+
+def test_exit_codes_are_those_of_both_sides() -> None:
+    codes = [int(row[0]) for row in table("code")]
+    ours = (attempts.EXIT_FINISHED, attempts.EXIT_BAD_CONFIG, attempts.EXIT_BAD_DATA, attempts.EXIT_NON_FINITE)
+    assert codes == [*ours, attempts.EXIT_STOPPED]
+    assert codes == [exits.FINISHED, exits.BAD_CONFIG, exits.BAD_DATA, exits.NON_FINITE, exits.STOPPED]
+
+
+def test_the_metrics_somebody_reads_are_the_detectors() -> None:
+    detectors = load_policy(shipped_policy_path("default")).spec.detectors
+    read = {*detectors.spike.metrics, *detectors.drift.metrics, *detectors.precursor.metrics, *non_finite.STATE_METRICS}
+    read |= {divergence.METRIC, generalisation.METRIC, generalisation.TRAINED, loss_scale.METRIC, plateau.METRIC, too_good.METRIC}
+    assert {words(row[0])[0] for row in table("metric") if row[2] != "nobody"} == read | {"overflow", "skipped"}
+
+
+def written(path: Path) -> set[str]:
+    return set(json.loads(path.read_text()))
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    """A run directory whose every file was written by its own writer."""
+    files = AttemptFiles.of(tmp_path, 3)
+    reference = PolicyReference("default.yaml", "d", "default")
+    write_run_file(tmp_path, RunFile("r", ("train",), "/", reference, "local", "2026-11-20T00:00:00+00:00"))
+    with RunLock.acquire(tmp_path) as lock:
+        Lease.publish(lock, 1)
+    write_spec(files, AttemptSpec(3, ("train",), "/", None, Overrides(id="ov-3")))
+    write_report(files, ExitReport(0, (RankExit(0, 0, None, "record", None),), None, "the command ended with code 0"))
+    session = client.Session.from_environment(environ=files.environment)
+    assert session is not None
+    session.heartbeat(1, "forward")
+    session.start(resume_step=0, resume_digest=None, world_size=1, params=1, tokens_per_step=1, effective={})
+    session.step(1, samples=[[0, 16]])
+    session.event("checkpoint_committed", step=1)
+    session.end(1, "finished")
+    session.record_exit(0)
+    return tmp_path
+
+
+def test_every_file_has_the_keys_the_page_gives_it(run_dir: Path) -> None:
+    folder = AttemptFiles.of(run_dir, 3).folder
+    found: dict[str, set[str]] = {
+        "run.json": written(run_dir / "run.json"),
+        "lease.json": written(run_dir / LEASE_NAME),
+        "spec.json": written(folder / "spec.json"),
+        "exit.json": written(folder / "exit.json"),
+        "heartbeats/rank-N.json": written(folder / "heartbeats/rank-00000.json"),
+        "exits/rank-N.json": written(folder / "exits/rank-00000.json"),
+    }
+    lines: list[dict[str, Any]] = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    found |= {f"metrics.jsonl, {line['kind']}": set(line) for line in lines}
+    assert {row[0].replace("`", "") for row in table("file")} == set(found)
+    for file, keys in found.items():
+        assert keys_of(file) == keys, file
+
+
+def test_what_the_code_calls_the_protocol_is_this_page() -> None:
+    """Nothing refers to a page that is not in the repository."""
+    root = Path(__file__).resolve().parents[2]
+    for path in [*root.glob("*.md"), *(root / "sentinel").rglob("*"), *(root / "trainer").rglob("*.py")]:
+        if path.suffix in (".py", ".md"):
+            text = path.read_text(encoding="utf-8")
+            assert "NUMBERS.md" not in text, f"{path} refers to a page that is not here"
+            for heading in re.findall(r"""PROTOCOL(?:\.md)? ['"]([^'"]+)['"]""", text):
+                assert re.search(rf"^## {re.escape(heading)}\b", TEXT, re.MULTILINE), f"{path} refers to a section {heading!r}"

@@ -1,0 +1,43 @@
+"""`sentinel demo` as a person types it: torchrun, the bundled trainer under FSDP on two ranks, the three default faults.
+
+The smallest model and a third of the steps; what a step is worth is judged by `make demo` and `make accept`.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.docs.protocol_page import bundled_metrics
+from tests.integration.supervised import Supervised
+
+STEPS = 200
+DEADLINE_S = 240.0
+
+
+def test_the_demonstration_is_hurt_three_times_and_repaired_three_times(tmp_path: Path) -> None:
+    run = Supervised(tmp_path / "demo", [])
+    words = [sys.executable, "-m", "sentinel", "demo", "--run-dir", str(run.run_dir), "--steps", str(STEPS), "--preset", "micro"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_S)
+    told = f"{done.stdout}\n{done.stderr}"
+    assert done.returncode == 0, told
+    incidents = run.incidents()
+    assert [(i["kind"], i["state"]) for i in incidents] == [(k, "recovered") for k in ("crash", "hang", "spike")], told
+    crash, hang, spike = incidents
+    for broken in (crash, hang):
+        assert [(r["rung"], r["skip"], r["outcome"]) for r in broken["remedies"]] == [(0, [], "worked")], "resumed once"
+    assert spike["onset_step"] == 127, "the poison is 0.63 of the run: 126 clean steps of 16 samples"
+    assert spike["remedies"][-1]["rollback_to_step"] < spike["onset_step"]
+    assert run.attempts() == [1, 2, 3, 4], told
+    surviving = run.surviving()
+    assert sorted(surviving) == list(range(1, STEPS + 1))
+    poison = (126 * 16, 134 * 16)
+    trained = [pair for line in surviving.values() for pair in line["samples"]]
+    assert not any(start < poison[1] and end > poison[0] for start, end in trained), "no poisoned sample survives"
+    (held_out,) = re.findall(rf"^Held-out loss (\d+\.\d+) at step {STEPS}\.$", done.stdout, re.MULTILINE)
+    assert float(held_out) < 4.0, "an untrained model of bytes stands at log 256 = 5.5"
+    names = {key for line in surviving.values() for key in line} - {"kind", "step", "time_s", "samples"}
+    assert names == bundled_metrics() - {"overflow", "loss_scale"}, "PROTOCOL.md's table; the last two are fp16's"
+    assert not run.living()
