@@ -9,8 +9,9 @@ from sentinel.detectors.crash import Failed, Finished, Stopped
 from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import fail_run, finish_giving_up
 from sentinel.engine.judging import judge_open_incidents, settle_at_finish
-from sentinel.engine.ladder import consider, drop_live_plan, relaunch, take_up_again
+from sentinel.engine.ladder import consider, take_up_again
 from sentinel.engine.live_changes import mismatch, on_answer
+from sentinel.engine.relaunching import drop_live_plan, relaunch
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt
 from sentinel.model.attempts import Alive, AttemptView, Exited, ExitReport, NotStarted, Orphaned, ResumePoint, Unseen

@@ -7,7 +7,8 @@ from typing import assert_never
 from sentinel.engine.diagnosing import conclude
 from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import fail_run, finish_giving_up, give_up, page
-from sentinel.engine.ladder import fail_rung, proceed, relaunch
+from sentinel.engine.ladder import fail_rung
+from sentinel.engine.relaunching import proceed, relaunch
 from sentinel.engine.stopping import ask_to_stop
 from sentinel.model import facts as f
 from sentinel.model.actions import (

@@ -83,7 +83,7 @@ def _judge_patience(draft: Draft, incident: Incident, step: int) -> None:
         _judge_observed(draft, incident, since, reason)
     elif wait is None:
         return
-    elif not healed and wait.unless_above_band_steps is not None:
+    elif not healed and wait.unless_above_band_steps is not None and (still or _is_still_above(draft, incident, step)):
         fail_rung(draft, incident.id, f"above its band for {window} steps: {reason}")
     elif since >= wait.for_steps:
         fail_rung(draft, incident.id, f"not healed within {wait.for_steps} steps: {reason}")
@@ -99,6 +99,12 @@ def _keeps_firing(draft: Draft, incident: Incident, step: int) -> bool:
     last_s = max(incident.detected_s, incident.again_s or 0.0)
     keep = rule.keep_firing_for
     return step - last_step < keep.steps or draft.now_s - last_s < keep.seconds
+
+
+def _is_still_above(draft: Draft, incident: Incident, step: int) -> bool:
+    """Is the newest row above the band too? The first window still holds the spike's own rows; one that is over is waited for."""
+    newest = _band_verdict(draft, incident, step - 1)
+    return newest is None or not newest.is_within
 
 
 def _span_with_rows(draft: Draft, incident: Incident, step: int, window: int, since: int) -> int | None:

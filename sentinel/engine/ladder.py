@@ -4,8 +4,6 @@ Every path ends in exactly one of: a plan adopted, patience (`wait`), an observa
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sentinel.engine import approval
 from sentinel.engine.causes import join, link_of, record_meanwhile
 from sentinel.engine.diagnosing import ask_for_comparison, is_diagnosing
@@ -13,13 +11,11 @@ from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import give_up, is_last_resort, page
 from sentinel.engine.live_changes import write_live
 from sentinel.engine.opening import STANDING_KINDS, open_incident, told_before
+from sentinel.engine.relaunching import drop_live_plan, relaunch
+from sentinel.engine.seen_before import healed_before
 from sentinel.model import facts as f
-from sentinel.model.actions import StartAttempt
-from sentinel.model.attempts import Overrides, ResumePoint
 from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
-from sentinel.plan.build import build_relaunch
-from sentinel.plan.overrides import done_once_at
 from sentinel.plan.remedy import build_treatment
 from sentinel.policy.budget import judge_budget
 from sentinel.policy.match import NoMatch, match_rule
@@ -44,6 +40,9 @@ def consider(draft: Draft, finding: Finding) -> None:
     if draft.state.plan is not None or draft.state.giving_up or draft.state.ended:
         return record_meanwhile(draft, finding, link)
     owner = owner_of(draft, finding)
+    healed = healed_before(draft, finding) if owner is not None and owner.state is IncidentState.PROBATION else None
+    if healed is not None:
+        return draft.dismiss(finding, f"the samples of incident {healed.id} once more, which healed by itself")
     if owner is not None:
         draft.record(f.FindingRecorded(finding, owner.id, f"belongs to incident {owner.id}"))
         return strike_again(draft, owner, finding)
@@ -183,65 +182,3 @@ def _refill(draft: Draft) -> None:
     state, after = draft.state, draft.policy.spec.budget.refill_after_progress_steps
     if state.interventions_s and draft.newest_step - state.intervention_step >= after:
         draft.record(f.BudgetRefilled(f"{after} steps of progress since the last intervention at step {state.intervention_step}"))
-
-
-def relaunch(
-    draft: Draft, incident_id: int | None, resume: ResumePoint | None, overrides: Overrides, wait_s: float, reason: str
-) -> None:
-    """Adopt the plan that ends in a new attempt, and decide its first action."""
-    attempt, number = draft.attempt, draft.state.next_attempt
-    named = done_once_at(replace(overrides, id=f"ov-{number}"), resume.step if resume else 0)
-    actions = build_relaunch(
-        incident=incident_id,
-        old_attempt=attempt.attempt if attempt else None,
-        is_alive=draft.is_alive,
-        new_attempt=number,
-        resume=resume,
-        overrides=named,
-        not_before_s=draft.now_s + wait_s if wait_s else 0.0,
-        reason=reason,
-    )
-    if draft.is_alive and attempt is not None:
-        draft.record(f.AttemptStopping(attempt.attempt, reason))
-    draft.record(f.PlanAdopted(incident_id, actions, reason))
-    proceed(draft)
-
-
-def proceed(draft: Draft) -> None:
-    """Decide the plan's next action, if a plan is under way."""
-    plan = draft.state.plan
-    if plan is None:
-        return
-    action = plan.actions[plan.next]
-    if isinstance(action, StartAttempt):
-        _count_lost(draft, plan.incident, action)
-        _see_ended(draft, action)
-        draft.launch(action, plan.reason or "launch")
-    else:
-        draft.decide(action)
-
-
-def _count_lost(draft: Draft, incident: int | None, action: StartAttempt) -> None:
-    """Steps to be trained again. After a restart of the supervisor the stream may not have been read to its end yet."""
-    last = draft.state.incident(incident).last_try if incident is not None else None
-    lost = max(draft.newest_step, last.taken_step if last else 0) - (action.resume.step if action.resume else 0)
-    if incident is not None and lost > 0:
-        draft.record(f.StepsLost(incident, lost))
-
-
-def _see_ended(draft: Draft, action: StartAttempt) -> None:
-    """Everything before a launch is confirmed, the kill too: an attempt whose exit was not read yet has ended all the same."""
-    attempt = draft.attempt
-    if attempt is None or attempt.is_over or attempt.attempt == action.attempt:
-        return
-    last_s = draft.live.last_step_s if draft.live.last_step_s is not None else draft.now_s
-    reason = f"{attempt.stopping or 'killed'}; the next attempt was launched before its exit was read"
-    draft.record(f.AttemptEnded(attempt.attempt, "killed", reason, draft.newest_step, last_s))
-    draft.senses.end_attempt()
-
-
-def drop_live_plan(draft: Draft, reason: str) -> None:
-    """A change that is being written to an attempt is overtaken by what happens to that attempt."""
-    plan = draft.state.plan
-    if plan is not None and plan.is_live:
-        draft.record(f.PlanDropped(f"overtaken before it was confirmed: {reason}"))

@@ -12,8 +12,9 @@ from typing import NamedTuple
 from sentinel.engine import approval
 from sentinel.engine.attempts import launch_first_or_next
 from sentinel.engine.draft import Draft
-from sentinel.engine.ladder import relaunch, take_next_rung, take_rung
+from sentinel.engine.ladder import take_next_rung, take_rung
 from sentinel.engine.live_changes import BY_PERSON, write_live
+from sentinel.engine.relaunching import relaunch
 from sentinel.engine.stopping import ask_to_stop
 from sentinel.model import facts as f
 from sentinel.model import wishes as w

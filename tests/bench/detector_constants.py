@@ -12,7 +12,8 @@ from dataclasses import replace
 from types import ModuleType
 from typing import NamedTuple
 
-from sentinel.detectors import divergence, drift, spike
+from sentinel.detectors import divergence, drift
+from sentinel.detectors import spike_watch as spike
 from sentinel.policy.schema import Policy
 
 
@@ -33,6 +34,7 @@ CONSTANTS = (
     Constant("min_history_steps", "spike", (50, 100, 200, 400)),
     Constant("hold", "spike rule", (1, 2, 3, 5)),
     Constant("SINGLE_ROW_Z", spike, (1.0, 1.1, 1.2, 1.3, 1.5)),
+    Constant("SECOND_ROW_Z", spike, (0.375, 0.5, 0.625, 0.75, 1.0)),
     Constant("SUSTAINED_Z", spike, (0.25, 0.3125, 0.375, 0.5, 0.75)),
     Constant("SUSTAINED_ROWS", spike, (2, 3, 4, 5, 6)),
     Constant("NORM_RISE", spike, (0.25, 0.5, 1.0, 2.0, 4.0)),

@@ -10,7 +10,7 @@ import pytest
 
 from sentinel.engine import Engine
 from sentinel.engine.draft import Draft
-from sentinel.engine.ladder import relaunch
+from sentinel.engine.relaunching import relaunch
 from sentinel.model.actions import SendPage, VerifyCheckpoint
 from sentinel.model.events import ActionFailed, Event
 from sentinel.model.facts import ActionDecided, Entry, Fact, PlanDropped

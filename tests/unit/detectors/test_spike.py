@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Iterator
 
 import pytest
 
 from sentinel.model.findings import Kind, Verdict
-from sentinel.model.readings import TrainerNote
+from sentinel.model.readings import StepReading, TrainerNote
 from tests.unit.detectors.senses_kit import (
     BATCH,
     SHORT_RUN,
@@ -84,6 +85,20 @@ def test_coarse_logging_finds_a_spike_of_one_or_two_rows(every: int) -> None:
     found = alarms(feed(make_senses(), rows))
     assert [finding.onset_step for finding in found] == [at]
     assert found[0].detected_step <= at + every
+
+
+@pytest.mark.parametrize(("every", "expected"), [(5, 1), (100, 1), (1, 0)])
+def test_a_coarse_row_is_borne_out_by_a_second_half_as_high(every: int, expected: int) -> None:
+    """One row of z 9 is a hard batch (alone it needs 9.6); with a second of z 5 it is a spike, if that is no mere next step."""
+    quiet = [row(step, loss=2.5 + 0.02 * (step // every % 5 - 2)) for step in range(every, 601 * every, every)]
+    first = 500 * every
+    one = list(hurt_loss(quiet, {first: 0.29}))
+    assert alarms(feed(make_senses(), one)) == []
+    assert len(alarms(feed(make_senses(), hurt_loss(one, {first + every: 0.17})))) == expected
+
+
+def hurt_loss(rows: Iterable[StepReading], by: dict[int, float]) -> Iterator[StepReading]:
+    return (dataclasses.replace(r, metrics={**r.metrics, "loss": r.metrics["loss"] + by.get(r.step, 0.0)}) for r in rows)
 
 
 @pytest.mark.parametrize("every", [1, 5, 100])

@@ -35,6 +35,14 @@ def test_a_plateau_up_there_ends_patience_early() -> None:
     assert "above its band for 4 steps" in bench.incident.tries[0].reason
 
 
+def test_a_spike_that_is_already_over_is_not_acted_on_because_the_window_still_holds_it() -> None:
+    bench = spiked()
+    bench.steps(73, 74, loss=8.0).steps(75, 76)
+    assert bench.state.plan is None
+    bench.steps(77, 84)
+    assert (bench.incident.state, bench.incident.benign) == (IncidentState.RECOVERED, True)
+
+
 def test_patience_has_an_end() -> None:
     rungs = [{"wait": {"for": "20 steps"}}, {"rollback": {"before_onset": "20 steps"}}, PAGE]
     bench = spiked(build_policy(playbooks={"numeric": rungs}))

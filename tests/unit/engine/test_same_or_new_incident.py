@@ -38,6 +38,23 @@ def test_the_same_kind_past_the_break_is_a_new_incident_and_the_old_one_goes_on_
     assert second.onset_step == past
 
 
+def test_a_spike_that_healed_and_comes_again_after_a_rollback_says_nothing_about_the_remedy() -> None:
+    bench = Bench().launched()
+    bench.steps(1, 50).checkpoint(50)
+    bench.steps(51, 70).steps(71, 72, loss=8.0).steps(73, 84)
+    assert bench.incident.benign
+    bench.steps(85, 90).steps(91, 96, loss=8.0)
+    bench.launched()
+    assert bench.resumed_from == 50, "behind the spike that healed"
+    bench.steps(51, 70).steps(71, 72, loss=8.0)
+    first, second = bench.state.incidents
+    assert (second.state, second.tries[-1].outcome) == (IncidentState.PROBATION, "pending")
+    dismissed = [e.fact for e in bench.entries if isinstance(e.fact, f.FindingRecorded) and e.fact.became is None]
+    assert dismissed[-1].reason == f"the samples of incident {first.id} once more, which healed by itself"
+    bench.steps(73, 90).steps(91, 92, loss=8.0)
+    assert bench.state.incidents[1].tries[1].outcome == "failed", "its own onset is another matter"
+
+
 def test_a_crash_in_probation_is_its_own_incident_and_the_count_goes_on() -> None:
     bench = in_probation()
     bench.checkpoint(60)
