@@ -31,7 +31,6 @@ REPAIRABLE = (
     "damaged_line@step={step}:length={1|3}",
     "nan_grad@step={step}:length={1|2|4|7}",
     "nan_state@step={step}",
-    "bit_flip@step={step}:rank={rank},height={0.8|3}",
     "spike@step={step}:length={1|2|4|12},height={0.5|2|8}",
     BAD_DATA,
     BAD_DATA,
@@ -47,6 +46,7 @@ BEYOND = (
     "bit_rot@step={every}",
     "deaf@step=0:attempt={1|2|3}",
     "unstable@step={step}",
+    "bit_flip@step={step}:rank={rank},height={0.8|3}",
     "term@step={step}",
 )
 HOPELESS = (
