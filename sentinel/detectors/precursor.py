@@ -24,6 +24,7 @@ class Precursor:
         self._enabled = settings.enabled
         self._jump = settings.jump
         self._blocks = {name: Blocks(PAST_BLOCKS + 1) for name in settings.metrics} if settings.enabled else {}
+        self.metrics = frozenset(self._blocks)
         self.begin(0)
 
     def begin(self, attempt: int) -> None:

@@ -74,11 +74,13 @@ class Slow:
 
     def _tell(self, reading: StepReading, now_s: float) -> list[Finding]:
         found: list[Finding] = []
-        loss = reading.metrics.get("loss")
+        metrics = reading.metrics
+        loss = metrics.get("loss")
         if loss is not None and loss - loss == 0.0 and self._loss.push(reading.step, loss):
             found += self._too_good.step(reading, now_s)
             found += self._plateau.step(reading, now_s)
-        if "val_loss" in reading.metrics:
+        if "val_loss" in metrics:
             found += self._generalisation.step(reading, now_s)
-        found += self._precursor.step(reading, now_s)
+        if not self._precursor.metrics.isdisjoint(metrics):
+            found += self._precursor.step(reading, now_s)
         return found

@@ -43,6 +43,9 @@ class Score(NamedTuple):
     rise: float
 
 
+_new_score = tuple.__new__  # a third of the time of `Score(…)`, once for each value of a run
+
+
 @dataclass(frozen=True, slots=True)
 class Level:
     """A band of values: median and median absolute deviation of `count` samples at first_step..last_step."""
@@ -70,8 +73,8 @@ class Baseline:
     """Level and spread of one metric. `log_space` for norms, whose noise is multiplicative."""
 
     __slots__ = (
-        "_clean_rows", "_first_step", "_history_min", "_history_steps", "_last_step", "_level", "_log_space", "_refused",
-        "_spread", "_window_steps", "rebase_reason", "rebased",
+        "_clean_rows", "_first_step", "_history_min", "_history_steps", "_judged", "_last_step", "_level", "_log_space", "_refused",
+        "_spread", "_window_steps", "_young_rows", "rebase_reason", "rebased",
     )  # fmt: skip
 
     def __init__(self, window_steps: int, level_steps: int, min_history_steps: int, *, log_space: bool) -> None:
@@ -83,7 +86,9 @@ class Baseline:
         self._level = Window(level_steps, min(level_steps, LEVEL_SAMPLES_MIN))
         self._spread = Window(window_steps, min(window_steps, WINDOW_SAMPLES_MIN))
         self._refused: deque[tuple[int, float]] = deque(maxlen=SAMPLES_MAX)
+        self._young_rows = min(window_steps, WINDOW_SAMPLES_MIN)
         self._clean_rows = 0
+        self._judged: tuple[int, float, float, float] | None = None  # step, value, scaled, residual: what `learn` need not repeat
         self._first_step: int | None = None
         self._last_step = 0
         self.rebased = 0
@@ -95,20 +100,23 @@ class Baseline:
             self.cut()
         if not self.is_awake(step):
             return None
+        lag, spread = self._spread.middle_and_spread()
         if self._log_space:
             if not 0.0 < value < math.inf:
                 return None
-            residual = math.log(value) - self._level.median()
-            rise = math.expm1(min(residual, 700.0))
+            scaled = math.log(value)
+            residual = scaled - self._level.median()
+            rise = math.expm1(residual if residual < 700.0 else 700.0)
+            lag = 0.0
         else:
             if value - value != 0.0:
                 return None
             level = self._level.median()
-            residual = value - level
+            scaled, residual = value, value - level
             rise = residual / max(abs(level), 1e-12)
-        lag, spread = self._spread.middle_and_spread()
-        lag = 0.0 if self._log_space else min(lag, 0.0)
-        return Score((residual - lag) / (MAD_TO_SIGMA * spread + 1e-12), rise)
+            lag = lag if lag < 0.0 else 0.0
+        self._judged = (step, value, scaled, residual)
+        return _new_score(Score, ((residual - lag) / (MAD_TO_SIGMA * spread + 1e-12), rise))
 
     def is_awake(self, step: int) -> bool:
         """Is there enough clean past to judge by?"""
@@ -118,20 +126,27 @@ class Baseline:
     @property
     def is_young(self) -> bool:
         """Are there too few samples to trust the spread?"""
-        return len(self._spread) < min(self._window_steps, WINDOW_SAMPLES_MIN)
+        return len(self._spread) < self._young_rows
 
     def learn(self, step: int, value: float) -> None:
         """Take in a value that was judged clean (or could not be judged yet). A value that is no number is ignored."""
-        if value - value != 0.0 or (self._log_space and value <= 0.0):
-            return
-        self._last_step = step
-        scaled = math.log(value) if self._log_space else value
-        if self._first_step is None:
-            self._first_step = step
-        else:
-            residual = scaled - self._level.median()
+        judged, self._judged = self._judged, None
+        if judged is not None and judged[0] == step and judged[1] == value:  # the level has not moved since
+            _, _, scaled, residual = judged
+            self._last_step = step
             if residual - residual == 0.0:
                 self._spread.push(step, residual)
+        else:
+            if value - value != 0.0 or (self._log_space and value <= 0.0):
+                return
+            self._last_step = step
+            scaled = math.log(value) if self._log_space else value
+            if self._first_step is None:
+                self._first_step = step
+            else:
+                residual = scaled - self._level.median()
+                if residual - residual == 0.0:
+                    self._spread.push(step, residual)
         self._level.push(step, scaled)
         if self._refused:
             self._clean_rows += 1
@@ -156,12 +171,14 @@ class Baseline:
         self._level.clear()
         self._spread.clear()
         self._refused.clear()
+        self._judged = None
         self._clean_rows = 0
         self._first_step = None
         self.rebase_reason = ""
 
     def cut_level(self) -> None:
         """Settings changed: the level may jump, the spread need not. Judge by the newest samples, but never go blind."""
+        self._judged = None
         self._level.keep_newest(LEVEL_SAMPLES_AFTER_CUT)
 
     def level(self) -> Level | None:

@@ -28,7 +28,7 @@ class Series:
         self._order: deque[int] = deque()
         self._rows: dict[int, tuple[float, tuple[SampleRange, ...]]] = {}
         self._values: dict[str, deque[tuple[int, float]]] = {name: deque(maxlen=RING_SIZE) for name in metrics}
-        self._tracked = tuple((name, values.append) for name, values in self._values.items())
+        self._tracked = {name: values.append for name, values in self._values.items()}
         self._gaps: deque[int] = deque(maxlen=GAPS_KEPT)
         self.newest_step = 0
         self.interval_steps = 1
@@ -67,11 +67,15 @@ class Series:
         self._rows[step] = (reading.time_s, reading.samples)
         if len(self._order) > RING_SIZE:
             del self._rows[self._order.popleft()]
-        get = reading.metrics.get
-        for name, keep in self._tracked:
-            value = get(name)
-            if value is not None:
-                keep((step, value))
+        metrics, tracked = reading.metrics, self._tracked
+        if len(metrics) < len(tracked):
+            for name, value in metrics.items():
+                if name in tracked:
+                    tracked[name]((step, value))
+        else:
+            for name, keep in tracked.items():
+                if name in metrics:
+                    keep((step, metrics[name]))
         self.newest_step = step
         return max(1, min(gap, self.interval_steps))
 

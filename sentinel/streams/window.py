@@ -35,10 +35,12 @@ class Window:
         entries, ordered = self._entries, self._sorted
         entries.append((step, value))
         insort(ordered, value)
+        spare = len(ordered) - self._samples_min
         oldest_kept = step - self._span_steps
-        while len(entries) > self._samples_min and (entries[0][0] <= oldest_kept or len(entries) > self._samples_max):
+        while spare > 0 and (entries[0][0] <= oldest_kept or len(ordered) > self._samples_max):
             gone = entries.popleft()[1]
             del ordered[bisect_left(ordered, gone)]
+            spare -= 1
 
     def median(self) -> float:
         """Upper median; the window must not be empty."""
