@@ -73,8 +73,8 @@ class Baseline:
     """Level and spread of one metric. `log_space` for norms, whose noise is multiplicative."""
 
     __slots__ = (
-        "_clean_rows", "_first_step", "_history_min", "_history_steps", "_judged", "_last_step", "_level", "_log_space", "_refused",
-        "_spread", "_window_steps", "_young_rows", "rebase_reason", "rebased",
+        "_clean_rows", "_first_step", "_history_min", "_history_steps", "_judged", "_last_step", "_level", "_log_space",
+        "_refused", "_spread", "_window_steps", "_young_rows", "rebase_reason", "rebased",
     )  # fmt: skip
 
     def __init__(self, window_steps: int, level_steps: int, min_history_steps: int, *, log_space: bool) -> None:
