@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -47,6 +48,7 @@ from sentinel.pages import terminal
 from sentinel.policy.schema import Policy
 from sentinel.policy_file import load_policy, policy_digest, shipped_policy_path
 from sentinel.report.summary import write_report
+from sentinel.senses_file import SensesFile
 from sentinel.telemetry.hardware import open_hardware
 from sentinel.telemetry.records import compare_attempts
 from sentinel.telemetry.reference import load_reference
@@ -123,7 +125,9 @@ def _watch(
             outage.begin()
             if request.stop_at_once:
                 daemon.want_stop("sentinel stop")
-            run_until_over(daemon, clock, wake.event, _each_turn(session, engine, wake, daemon, wishes))
+            said = SensesFile(run_dir)
+            run_until_over(daemon, clock, wake.event, _each_turn(session, wake, daemon, wishes, said))
+            said.write(clock.now_s(), engine)
         _report(run_dir, engine.state, clock.now_s())
         return exit_code(engine.state)
 
@@ -199,7 +203,7 @@ def _describe(run_dir: Path, known: RunFile | None, request: RunRequest, policy:
     """run.json: as it is for a run that exists, from the request for a new one. A changed command is refused."""
     reference = PolicyReference(str(policy_path), policy_digest(policy_path), policy.metadata.name)
     if known is None:
-        created = _iso(SystemClock().wall_s())
+        created = datetime.fromtimestamp(SystemClock().wall_s(), UTC).isoformat(timespec="seconds")
         run_id = run_dir.name
         return RunFile(run_id, request.command, request.cwd, reference, "local", created)
     if request.command and request.command != known.command:
@@ -225,8 +229,8 @@ def _started(session: RunSession, run: RunFile, policy: Policy, request: RunRequ
     )
 
 
-def _each_turn(session: RunSession, engine: Engine, wake: Wake, daemon: Daemon, wishes: StopWishes) -> Callable[[float], None]:
-    heard = 0
+def _each_turn(session: RunSession, wake: Wake, daemon: Daemon, wishes: StopWishes, said: SensesFile) -> Callable[[float], None]:
+    engine, heard = daemon.engine, 0
 
     def keep(now_s: float) -> None:
         nonlocal heard
@@ -240,11 +244,6 @@ def _each_turn(session: RunSession, engine: Engine, wake: Wake, daemon: Daemon, 
         while heard < len(wishes.names):
             heard += 1
             daemon.want_stop(wishes.names[heard - 1])
+        said.keep(now_s, engine)
 
     return keep
-
-
-def _iso(wall_s: float) -> str:
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(wall_s, UTC).isoformat(timespec="seconds")

@@ -39,7 +39,7 @@ from sentinel.model.readings import (
     TrainerNote,
     WishReading,
 )
-from sentinel.model.state import RunState
+from sentinel.model.state import REMARKS_KEPT, RunState
 from sentinel.policy.schema import Policy
 
 STREAM = "step lines"  # a source that telemetry cannot judge: the file can be read, and nothing comes
@@ -60,6 +60,11 @@ class Engine:
     def watched(self) -> int:
         """The attempt whose files are to be read; 0 before the first."""
         return self._live.attempt
+
+    @property
+    def unwritten_remarks(self) -> int:
+        """Remarks of sources in the watched attempt that were counted and not written down, as far as this supervisor heard."""
+        return self._live.unwritten_remarks
 
     def restore(self, entries: Iterable[Entry]) -> None:
         """Fold what was decided before; nothing is decided again."""
@@ -118,9 +123,7 @@ class Engine:
             case HardwareReading():
                 self._hear_hardware(draft, event)
             case SourceReading():
-                senses.source(event)
-                if (event.source in draft.state.blind) == event.ok:
-                    draft.record(f.SourceChanged(event.source, event.ok, event.reason))
+                self._hear_of_source(draft, event)
             case ActionDone():
                 action = draft.state.pending.get(event.key)
                 if isinstance(action, StartAttempt):
@@ -145,6 +148,23 @@ class Engine:
         self.senses.hardware(reading, draft.now_s)
         if reading.what == "absent":  # nothing to look at is no blindness, and worth a note
             draft.note(reading.source, reading.text)
+
+    def _hear_of_source(self, draft: Draft, reading: SourceReading) -> None:
+        """Blindness is on record once, and so is its end; a remark once in an attempt, and not without bound: a stream that
+        is rewritten all day must not fill the journal."""
+        self.senses.source(reading)
+        if (reading.source in draft.state.blind) == reading.ok:
+            draft.record(f.SourceChanged(reading.source, reading.ok, reading.reason))
+            return
+        remark, known = f"{reading.source}: {reading.reason}", draft.state.remarks
+        if not reading.remark or remark in known:
+            return
+        if len(known) < REMARKS_KEPT:
+            draft.note(f.ABOUT_SOURCE, remark)
+            return
+        self._live.unwritten_remarks += 1
+        if len(known) == REMARKS_KEPT:
+            draft.note(f.ABOUT_SOURCE, f"{REMARKS_KEPT} remarks are written down, more in this attempt are only counted")
 
     def _begin(self, attempt: int, now_s: float) -> None:
         """The attempt lives (or is adopted): its streams will be read from their first line."""

@@ -20,7 +20,7 @@ from sentinel.engine.evolve_incidents import change_incident
 from sentinel.model import facts as f
 from sentinel.model.actions import Action, SendPage, SignalRanks, StartAttempt, WriteOverrides
 from sentinel.model.incidents import Incident
-from sentinel.model.state import PlanInProgress, RunState
+from sentinel.model.state import REMARKS_KEPT, PlanInProgress, RunState
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -149,8 +149,11 @@ def _source(state: RunState, at_s: float, fact: f.SourceChanged) -> RunState:
 
 
 def _noted(state: RunState, at_s: float, fact: f.Noted) -> RunState:
-    del at_s, fact
-    return state
+    """Notes are for people; those about a source are kept, so that none is written twice."""
+    del at_s
+    if fact.about != f.ABOUT_SOURCE or len(state.remarks) > REMARKS_KEPT:
+        return state
+    return replace(state, remarks=(*state.remarks, fact.reason))
 
 
 def _held(state: RunState, at_s: float, fact: f.Held) -> RunState:

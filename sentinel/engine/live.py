@@ -14,6 +14,7 @@ class Live:
         (after the launch, not ahead of us): a supervisor that was away reads old lines late.
     saving_s: supervisor time at which a rank was last heard to begin or end a checkpoint; None before the first.
     finished: the stream's end line says finished.
+    unwritten_remarks: what sources had to say beyond what an attempt may write down.
     """
 
     def __init__(self, attempt: int = 0) -> None:
@@ -21,6 +22,7 @@ class Live:
         self.last_step_s: float | None = None
         self.saving_s: float | None = None
         self.finished = False
+        self.unwritten_remarks = 0
         self.saves_s: dict[int, float] = {}  # by step: what a save cost, told before its directory was seen
         self._phases: dict[int, Phase] = {}
 

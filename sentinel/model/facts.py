@@ -135,6 +135,9 @@ class SourceChanged:
     reason: str
 
 
+ABOUT_SOURCE = "source"  # of notes that say what a source remarked
+
+
 @dataclass(frozen=True, slots=True)
 class Noted:
     """A decision not to act, or anything else a person will ask about later."""

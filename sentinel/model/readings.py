@@ -145,11 +145,13 @@ class HardwareReading:
 
 @dataclass(frozen=True, slots=True)
 class SourceReading:
-    """A source went blind or sees again. Blind means that verdicts needing it are unknown, never healthy."""
+    """A source went blind or sees again. Blind means that verdicts needing it are unknown, never healthy.
+    `remark`: neither; it sees as before, and the reason is something a person should know (a damaged line left out)."""
 
     source: str
     ok: bool
     reason: str
+    remark: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ MARKS_KEPT = 256  # checkpoint marks per attempt kept for the ledger; older ones
 INCIDENTS_KEPT = 512
 STAMPS_KEPT = 1024
 WISHES_KEPT = 256
+REMARKS_KEPT = 20  # per attempt, written down; of more, one word says that they are only counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,7 @@ class RunState:
     without_progress: int = 0  # launches in a row that passed no new step
     best_step: int = 0  # the furthest step any attempt reached
     blind: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    remarks: tuple[str, ...] = ()  # what sources that see had to say in the current attempt
     stop_by: str = ""
     held: str = ""
     hold_by: str = ""  # who asked for a hold that is still being carried out

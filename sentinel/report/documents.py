@@ -8,6 +8,7 @@ from typing import Any
 from sentinel.goodput import account
 from sentinel.model.incidents import Incident, Try
 from sentinel.model.state import RunState
+from sentinel.senses_file import NOTHING_TOLD, Told
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class Outside:
     supervisor: str
     attempt_alive: bool | None
     warning: str = ""
+    senses: Told = NOTHING_TOLD
 
 
 def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str, Any]:
@@ -46,6 +48,19 @@ def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str
         "supervisor": outside.supervisor,
         "attempt_alive": outside.attempt_alive,
         "warning": outside.warning,
+        "detectors": _detectors_document(outside.senses, now_s),
+    }
+
+
+def _detectors_document(told: Told, now_s: float) -> dict[str, Any]:
+    """As of `age_s` ago, about `attempt` at `step`; `missing`: why nothing is known, and all of them are null or empty."""
+    return {
+        "age_s": round(max(0.0, now_s - told.time_s), 3) if told.time_s is not None else None,
+        "attempt": told.attempt,
+        "step": told.step,
+        "missing": told.missing,
+        "unwritten_remarks": told.unwritten_remarks,
+        "verdicts": [{"kind": kind, "verdict": verdict, "reason": reason} for kind, verdict, reason in told.verdicts],
     }
 
 

@@ -22,6 +22,7 @@ from sentinel.launcher.attempt_view import read_view
 from sentinel.model.attempts import Alive, AttemptView, Orphaned, Unseen
 from sentinel.model.state import RunState
 from sentinel.report.documents import Outside, incident_document, status_document
+from sentinel.senses_file import read_senses
 from sentinel.stream_file import read_newest_step, read_total_steps
 
 
@@ -53,6 +54,7 @@ def read_status(run_dir: Path) -> dict[str, Any]:
         supervisor=read_supervisor(run_dir),
         attempt_alive=is_attempt_alive(run_dir, run.state),
         warning=run.warning,
+        senses=read_senses(run_dir),
     )
     return status_document(run.state, run.now_s, outside)
 

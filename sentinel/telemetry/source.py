@@ -31,7 +31,7 @@ class Sight:
 
     >>> sight = Sight("metrics")
     >>> sight.lost("permission denied"), sight.lost("permission denied")
-    ([SourceReading(source='metrics', ok=False, reason='permission denied')], [])
+    ([SourceReading(source='metrics', ok=False, reason='permission denied', remark=False)], [])
     """
 
     def __init__(self, source: str) -> None:
@@ -54,7 +54,7 @@ class Sight:
 
     def remark(self, reason: str) -> list[SourceReading]:
         """Something a person should know about a source that sees all the same (a damaged line, a truncation)."""
-        return [SourceReading(self.source, ok=True, reason=reason)] if self._ok else []
+        return [SourceReading(self.source, ok=True, reason=reason, remark=True)] if self._ok else []
 
 
 def describe_os_error(error: OSError, path: Path | None = None) -> str:

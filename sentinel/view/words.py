@@ -12,7 +12,7 @@ from sentinel.model.state import RunState
 
 Tone = Literal["plain", "quiet", "good", "warn", "bad"]
 
-_NOTES_TOLD = ("adoption", "resume", "launcher", "rollback", "stop", "wish")  # other notes are for the journal
+_NOTES_TOLD = ("adoption", "resume", "launcher", "rollback", "stop", "wish", f.ABOUT_SOURCE)  # other notes are for the journal
 
 
 class Line(NamedTuple):

@@ -12,6 +12,7 @@ import pytest
 
 from sentinel import checkpoint_files, client
 from sentinel.detectors import divergence, generalisation, loss_scale, non_finite, plateau, too_good
+from sentinel.engine import Engine
 from sentinel.journal.lease import LEASE_NAME, Lease, RunLock
 from sentinel.journal.run_file import PolicyReference, RunFile, write_run_file
 from sentinel.launcher.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
@@ -23,6 +24,7 @@ from sentinel.model.attempts import AttemptSpec, ExitReport, ExitSource, Overrid
 from sentinel.model.readings import Phase
 from sentinel.plan import overrides as plan_overrides
 from sentinel.policy_file import load_policy, shipped_policy_path
+from sentinel.senses_file import SENSES_NAME, SensesFile
 from tests.docs.protocol_page import TEXT, keys_of, listed, table, words
 from trainer import exits
 
@@ -71,6 +73,7 @@ def run_dir(tmp_path: Path) -> Path:
     write_run_file(tmp_path, RunFile("r", ("train",), "/", reference, "local", "2026-11-20T00:00:00+00:00"))
     with RunLock.acquire(tmp_path) as lock:
         Lease.publish(lock, 1)
+    SensesFile(tmp_path).write(0.0, Engine(load_policy(shipped_policy_path("default"))))
     write_spec(files, AttemptSpec(3, ("train",), "/", None, Overrides(id="ov-3")))
     write_report(files, ExitReport(0, (RankExit(0, 0, None, "record", None),), None, "the command ended with code 0"))
     session = client.Session.from_environment(environ=files.environment)
@@ -89,6 +92,7 @@ def test_every_file_has_the_keys_the_page_gives_it(run_dir: Path) -> None:
     found: dict[str, set[str]] = {
         "run.json": written(run_dir / "run.json"),
         "lease.json": written(run_dir / LEASE_NAME),
+        SENSES_NAME: written(run_dir / SENSES_NAME),
         "spec.json": written(folder / "spec.json"),
         "exit.json": written(folder / "exit.json"),
         "heartbeats/rank-N.json": written(folder / "heartbeats/rank-00000.json"),

@@ -15,6 +15,7 @@ def test_a_run_without_a_supervisor_is_taken_over_and_stopped_after_a_checkpoint
     run.kill()
     assert run.status()["supervisor"] == "gone"
     assert run.status()["state"] == "training"
+    assert run.status()["detectors"]["verdicts"], "what the killed supervisor said last"
     assert run.living()
     words = [sys.executable, "-m", "sentinel", "stop", str(run.run_dir)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=90)
@@ -24,5 +25,8 @@ def test_a_run_without_a_supervisor_is_taken_over_and_stopped_after_a_checkpoint
     assert (run.run_dir / "checkpoints" / f"step-{last:08d}" / "manifest.json").exists()
     assert not run.living()
     assert (run.run_dir / "report.md").exists()
+    told = run.status()["detectors"]
+    assert (told["attempt"], told["step"], told["missing"]) == (1, last, "")
+    assert {said["verdict"] for said in told["verdicts"]} == {"unknown"}, "nobody judges an attempt that is over"
     again = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert (again.returncode, again.stdout.startswith("already over")) == (0, True)

@@ -76,6 +76,39 @@ def test_a_source_that_goes_blind_is_on_record_once_and_so_is_its_return() -> No
     assert [fact.ok for fact in bench.of(f.SourceChanged)] == [False, True]
 
 
+def remarks_of(bench: Bench) -> list[str]:
+    return [note.reason for note in bench.of(f.Noted) if note.about == "source"]
+
+
+def test_a_remark_of_a_source_that_sees_is_noted_once_also_by_the_next_supervisor() -> None:
+    bench = Bench().launched()
+    remark = SourceReading("metrics", True, "1 damaged line(s) left out", remark=True)
+    for _ in range(3):
+        bench.tell(remark)
+    bench.tell(SourceReading("metrics", True, "it can be read"))
+    bench.die().tell(remark)
+    assert remarks_of(bench) == ["metrics: 1 damaged line(s) left out"]
+    assert not bench.of(f.SourceChanged)
+    bench.exits(signal=9).launched()
+    bench.tell(remark)
+    assert len(remarks_of(bench)) == 2, "another attempt is another stream"
+
+
+def test_remarks_without_end_fill_no_journal() -> None:
+    bench = Bench().launched()
+    for size in range(300):
+        bench.tell(SourceReading("metrics", True, f"cut to {size} bytes", remark=True))
+    said = remarks_of(bench)
+    assert (len(said), said[19]) == (21, "metrics: cut to 19 bytes")
+    assert said[20] == "20 remarks are written down, more in this attempt are only counted"
+    assert bench.engine.unwritten_remarks == 280
+    bench.die()
+    for size in range(300):
+        bench.tell(SourceReading("metrics", True, f"cut to {size} bytes", remark=True))
+    assert len(remarks_of(bench)) == 21
+    assert bench.engine.unwritten_remarks == 280
+
+
 @pytest.mark.parametrize(
     ("blind", "beats", "hangs"),
     [

@@ -9,7 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
+from sentinel.model import facts as f
+from sentinel.model.state import RunState
 from sentinel.view.plain import PlainNarrator
+from sentinel.view.words import describe
 from tests.unit.told_run import at, state_of, step, tell, told, write_stream
 
 
@@ -67,6 +70,12 @@ def test_what_only_the_journal_needs_is_not_told() -> None:
     assert "Overrides(" not in text
     assert "start/1" not in text
     assert len(text.splitlines()) < len(told())
+
+
+def test_what_a_source_remarks_is_told() -> None:
+    line = describe(f.Noted(f.ABOUT_SOURCE, "metrics: 1 damaged line(s) left out"), 0.0, RunState())
+    assert line is not None
+    assert line.text == "source: metrics: 1 damaged line(s) left out"
 
 
 def test_progress_comes_at_every_interval_of_steps_with_the_total(tmp_path: Path) -> None:

@@ -1,0 +1,48 @@
+"""How every detector stands, as rows for a person: what is breached, then what nobody can know and why, then what is well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+OLD_AFTER_S = 30.0  # six writes of a living supervisor were missed
+
+
+def detector_rows(told: Mapping[str, Any], *, is_watched: bool) -> list[tuple[str, str]]:
+    """Name and words, row by row. `is_watched`: a supervisor lives; without one all of this is past."""
+    if told["missing"]:
+        return [("detectors", f"nothing is known of them: {told['missing']}")]
+    rows = [("detectors", _as_of(told, is_watched=is_watched))]
+    verdicts = [(item["kind"], item["verdict"], item["reason"]) for item in told["verdicts"]]
+    rows += [("breached", f"{kind}: {reason}") for kind, verdict, reason in verdicts if verdict == "breached"]
+    unknown: dict[str, list[str]] = {}  # many share a reason: one line for each reason, and not for each kind
+    for kind, verdict, reason in verdicts:
+        if verdict == "unknown":
+            unknown.setdefault(reason, []).append(kind)
+    for reason, kinds in unknown.items():
+        who = "every one of them" if 1 < len(kinds) == len(verdicts) else ", ".join(kinds)
+        rows.append(("unknown", f"{who}: {reason}"))
+    healthy = [kind for kind, verdict, _ in verdicts if verdict == "healthy"]
+    if healthy:
+        rows.append(("healthy", ", ".join(healthy)))
+    if told["unwritten_remarks"]:
+        rows.append(("remarks", f"{told['unwritten_remarks']} more on the sources of this attempt, counted and not written down"))
+    return rows
+
+
+def _as_of(told: Mapping[str, Any], *, is_watched: bool) -> str:
+    age_s = told["age_s"]
+    ago = f"{_duration(age_s)} ago"
+    where = f"attempt {told['attempt']}, step {told['step']}" if told["attempt"] else "before the first attempt"
+    if not is_watched:
+        return f"as of the last supervisor, {ago}, {where}; nobody judges now"
+    if age_s > OLD_AFTER_S:
+        return f"as of {ago}, {where}: old, the supervisor could not write since (a full disk?); what holds now is not known"
+    return f"as of {ago}, {where}"
+
+
+def _duration(seconds: float) -> str:
+    """In the largest unit that still says something: 4 s, 12 min, 30 h."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
