@@ -13,7 +13,7 @@ from sentinel.engine.ladder import consider, take_up_again
 from sentinel.engine.live_changes import mismatch, on_answer
 from sentinel.engine.relaunching import drop_live_plan, relaunch
 from sentinel.model import facts as f
-from sentinel.model.actions import KillAttempt
+from sentinel.model.actions import CompareRecords, KillAttempt
 from sentinel.model.attempts import Alive, AttemptView, Exited, ExitReport, NotStarted, Orphaned, ResumePoint, Unseen
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import IncidentState, Outcome
@@ -106,8 +106,8 @@ def on_checkpoint(draft: Draft, reading: CheckpointReading) -> None:
         save_s = draft.live.saves_s.get(reading.step, 0.0) if own else 0.0
         seen = f.CheckpointCommitted(maker, reading.step, reading.path, reading.samples_end, reading.digest, save_s)
         draft.record(seen)
-        onsets = [i.onset_step for i in draft.state.incidents if i.is_numeric and i.state is IncidentState.EXHAUSTED]
-        onset = min((o for o in onsets if o is not None), default=None)
+        given_up = [i for i in draft.state.incidents if i.is_numeric and i.state is IncidentState.EXHAUSTED]
+        onset = max(given_up, key=lambda i: i.closed_s or 0.0).onset_step if given_up else None  # the one it is ended for
         if own and draft.state.giving_up and onset is not None and reading.step >= onset:
             draft.record(f.CheckpointCondemned(reading.step, f"at or after step {onset}, the onset of what was never repaired"))
 
@@ -148,7 +148,7 @@ def on_exit(draft: Draft, report: ExitReport) -> None:
         return None
     if draft.state.giving_up:
         return finish_giving_up(draft)
-    if draft.state.hold_by and not isinstance(ended, Finished):
+    if draft.state.hold_by and not draft.state.stop_by and not isinstance(ended, Finished):
         return draft.record(f.Held(f"held by {draft.state.hold_by}: {reason}"))
     match ended:
         case Finished() if _is_untrained(draft, attempt):
@@ -219,6 +219,7 @@ def _nothing_follows(draft: Draft, reason: str) -> None:
     """A dead attempt that nothing will relaunch (no rule, observe only) is a failed run, said plainly."""
     state = draft.state
     waits = any(i.awaits_approval for i in state.open_incidents)
+    waits = waits or any(isinstance(action, CompareRecords) for action in state.pending.values())
     if state.plan is not None or state.ended or state.held or state.giving_up or waits:
         return
     if state.paused:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from sentinel.engine.attempts import launch_first_or_next
 from sentinel.engine.diagnosing import conclude
 from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import fail_run, finish_giving_up, give_up, page
@@ -26,7 +27,7 @@ from sentinel.model.actions import (
 )
 from sentinel.model.attempts import ResumePoint
 from sentinel.model.events import ActionDone, ActionFailed
-from sentinel.model.incidents import IncidentState
+from sentinel.model.incidents import IncidentState, Outcome
 from sentinel.model.records import Comparison
 from sentinel.plan.remedy import build_treatment
 from sentinel.plan.rollback import choose_newest
@@ -52,21 +53,32 @@ def on_done(draft: Draft, done: ActionDone) -> None:
         if draft.state.stop_by and not draft.is_alive:
             draft.record(f.PlanDropped(f"stopped by {draft.state.stop_by}"))
             return draft.record(f.RunEnded("stopped", f"stopped by {draft.state.stop_by} during a recovery"))
+        if draft.state.hold_by and not draft.is_alive:
+            draft.record(f.PlanDropped(f"held by {draft.state.hold_by}"))
+            return draft.record(f.Held(f"held by {draft.state.hold_by} during a recovery"))
         return proceed(draft)
     return _plan_done(draft, plan.incident)
 
 
 def _compared(draft: Draft, action: CompareRecords, found: Comparison | None) -> None:
-    failed = conclude(draft, action, found)
-    if failed is not None:
+    """What the diagnosis leads to, unless something else is under way by now: then the rung has failed, and the next is taken
+    when the failure strikes again. A run whose attempt died meanwhile is launched again in any case."""
+    failed, state = conclude(draft, action, found), draft.state
+    busy = state.plan is not None or state.giving_up or state.hold_by or state.held or state.stop_by or state.ended
+    if failed is not None and not busy:
         fail_rung(draft, action.incident, failed)
+    elif failed is not None:
+        draft.record(f.RungJudged(action.incident, Outcome.FAILED, failed))
+        draft.record(f.IncidentMoved(action.incident, IncidentState.OPEN, failed))
+    elif not busy and not draft.is_alive and not any(i.awaits_approval for i in state.open_incidents):
+        launch_first_or_next(draft, "the attempt ended before its records were compared")
 
 
 def _plan_done(draft: Draft, incident_id: int | None) -> None:
     """The remedy is launched: now it must prove itself."""
     if incident_id is not None and draft.state.incident(incident_id).state is IncidentState.OPEN:
         draft.record(f.IncidentMoved(incident_id, IncidentState.PROBATION, "the remedy is launched; watching whether it works"))
-    if draft.state.stop_by:
+    if draft.state.stop_by or draft.state.hold_by:
         ask_to_stop(draft)
 
 

@@ -13,7 +13,9 @@ from sentinel.model import facts as f
 from sentinel.model.actions import CompareRecords
 from sentinel.model.incidents import Incident, IncidentState, Outcome
 from sentinel.model.records import Comparison
+from sentinel.model.state import Attempt
 from sentinel.plan.diagnosis import judge_diagnosis
+from sentinel.plan.overrides import SETTINGS
 
 PAST_STEPS = 10  # past the break before the records are compared: what failed once has had its chance to fail again
 
@@ -42,6 +44,18 @@ def look_past_break(draft: Draft, incident: Incident, step: int) -> None:
         ask_for_comparison(draft, incident, struck_again=False)
 
 
+def _same_settings(old: Attempt, new: Attempt, action: CompareRecords) -> bool:
+    """Did both train the compared steps under the same settings? Else a difference proves nothing."""
+    span = range(action.first_step, action.last_step + 1)
+    for attempt in (old, new):
+        if attempt.written_s is not None and attempt.written_step >= action.first_step - 1:
+            return False
+        if any(step in span for _, step in attempt.overrides.until):
+            return False
+    keys = (*SETTINGS, "data_seed")
+    return all(getattr(old.overrides, key) == getattr(new.overrides, key) for key in keys)
+
+
 def conclude(draft: Draft, action: CompareRecords, found: Comparison | None) -> str | None:
     """Write down what is proved. The reason why the rung has failed; None while its probation goes on."""
     incident = next((i for i in draft.state.open_incidents if i.id == action.incident), None)
@@ -49,7 +63,11 @@ def conclude(draft: Draft, action: CompareRecords, found: Comparison | None) -> 
     if incident is None or attempt is None or not is_diagnosing(incident):
         return None
     onset = incident.onset_step if incident.onset_step is not None else incident.break_step
-    diagnosis = judge_diagnosis(found, onset, action.struck_again, attempt.deterministic)
+    by_number = {a.attempt: a for a in draft.state.attempts}
+    old, new = by_number.get(action.old_attempt), by_number.get(action.new_attempt)
+    comparable = old is not None and new is not None and _same_settings(old, new, action)
+    deterministic = new is not None and new.deterministic
+    diagnosis = judge_diagnosis(found if comparable else None, onset, action.struck_again, deterministic)
     draft.record(f.Diagnosed(incident.id, diagnosis))
     if diagnosis.cause == "hardware":
         page(draft, incident.id, "critical", f"diagnosis: hardware: {diagnosis.reason}")

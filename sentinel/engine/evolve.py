@@ -67,6 +67,7 @@ def _took_over(state: RunState, at_s: float, fact: f.SupervisorTookOver) -> RunS
         observe_only=fact.observe_only,
         stop_by="",
         held="" if answered else state.held,
+        hold_by="" if answered else state.hold_by,
         giving_up="" if answered else state.giving_up,
         giving_up_reason="" if answered else state.giving_up_reason,
         ended="" if answered else state.ended,
@@ -98,7 +99,7 @@ def _confirmed(state: RunState, at_s: float, fact: f.ActionConfirmed) -> RunStat
     if isinstance(action, WriteOverrides):
         written = action.overrides
         at_step = action.step
-        change = partial(replace, overrides=written, written_s=at_s, written_step=at_step)
+        change = partial(replace, overrides=written, written_s=at_s, written_step=at_step, before=action.before)
         state = replace(change_attempt(state, action.attempt, change), overrides=written)
     plan = state.plan
     if plan is None or plan.actions[plan.next].key != fact.key:
@@ -178,7 +179,7 @@ def _gave_up(state: RunState, at_s: float, fact: f.GaveUp) -> RunState:
 
 
 def _run_ended(state: RunState, at_s: float, fact: f.RunEnded) -> RunState:
-    return replace(_idle(state, at_s), ended=fact.outcome, end_reason=fact.reason, plan=None)
+    return replace(_idle(state, at_s), ended=fact.outcome, end_reason=fact.reason, plan=None, hold_by="")
 
 
 _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {

@@ -9,7 +9,7 @@ from sentinel.engine.evolve_incidents import change_incident
 from sentinel.model import facts as f
 from sentinel.model import wishes as w
 from sentinel.model.incidents import Approval, Incident
-from sentinel.model.state import WISHES_KEPT, RunState
+from sentinel.model.state import WISHES_KEPT, Attempt, RunState
 from sentinel.plan.overrides import without
 
 
@@ -25,7 +25,7 @@ def answered(state: RunState, at_s: float, fact: f.WishAnswered) -> RunState:
             return _lifted(replace(state, paused=""))
         case w.Hold():
             return replace(state, hold_by=fact.by)
-        case w.RollBack():
+        case w.RollBack() | w.LeaveOut():
             return _lifted(state)
         case w.Approve(incident=number):
             return change_incident(state, number, lambda i: _with_answer(i, "approve"))
@@ -33,7 +33,7 @@ def answered(state: RunState, at_s: float, fact: f.WishAnswered) -> RunState:
             return change_incident(state, number, lambda i: _with_answer(i, "deny"))
         case w.Acknowledge(incident=number):
             return change_incident(state, number, lambda i: replace(i, acknowledged_by=fact.by))
-        case w.LeaveOut() | w.Change():
+        case w.Change():
             return state  # what follows from them are facts of their own
 
 
@@ -55,7 +55,11 @@ def approval_asked(state: RunState, at_s: float, fact: f.ApprovalAsked) -> RunSt
 def overrides_answered(state: RunState, at_s: float, fact: f.OverridesAnswered) -> RunState:
     """What the trainer could not obey is not in force, and a relaunch does not ask for it again."""
     del at_s
-    state = change_attempt(
-        state, fact.attempt, lambda a: replace(a, answered=fact.id, overrides=without(a.overrides, fact.not_in_force))
-    )
-    return replace(state, overrides=without(state.overrides, fact.not_in_force))
+
+    def answered(a: Attempt) -> Attempt:
+        held = a.before if fact.whole and a.before is not None else without(a.overrides, fact.not_in_force)
+        return replace(a, answered=fact.id, overrides=replace(held, id=a.overrides.id, skip=a.overrides.skip))
+
+    state = change_attempt(state, fact.attempt, answered)
+    attempt = state.attempt
+    return replace(state, overrides=attempt.overrides) if attempt is not None and attempt.attempt == fact.attempt else state

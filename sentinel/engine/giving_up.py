@@ -24,6 +24,10 @@ def give_up(draft: Draft, incident_id: int, reason: str, page_rung: int | None =
         after = "keep_training"
     words = rung.keys if rung is not None else ("page",)
     remedy = Remedy(index if index is not None else incident.rung + 1, words, reason)
+    if draft.state.paused and not draft.is_observed_run:  # a person is at it: this is taken up when the pause ends
+        draft.record(f.RungTaken(incident_id, remedy, False, draft.newest_step))
+        draft.record(f.RungJudged(incident_id, Outcome.OBSERVED, f"paused by {draft.state.paused}, nothing done: {reason}"))
+        return
     draft.record(f.RungTaken(incident_id, remedy, False, draft.newest_step))
     draft.record(f.RungJudged(incident_id, Outcome.OBSERVED if draft.observes_only else Outcome.PAGED, reason))
     draft.record(f.IncidentMoved(incident_id, IncidentState.EXHAUSTED, reason))

@@ -143,7 +143,8 @@ def settle_at_finish(draft: Draft) -> bool:
         verdict = _band_verdict(draft, incident, _since(incident)) if incident.is_numeric else None
         if verdict is not None and not verdict.is_within:
             fail_rung(draft, incident.id, f"the run finished above its band: {verdict.reason}")
-            if draft.state.plan is not None or draft.state.giving_up or draft.state.paused:
+            waits = draft.state.incident(incident.id).awaits_approval
+            if draft.state.plan is not None or draft.state.giving_up or draft.state.paused or waits:
                 return False
             continue
         recover(draft, draft.state.incident(incident.id), CLOSED_EARLY if incident.tries else "the run finished healthy")

@@ -34,7 +34,7 @@ def consider(draft: Draft, finding: Finding) -> None:
     told = told_before(draft, finding)
     if told is not None:
         return draft.dismiss(finding, f"incident {told.id} told of it before this supervisor came")
-    if finding.kind not in STANDING_KINDS:
+    if finding.kind not in STANDING_KINDS and _acts(draft, match.rule.playbook):
         drop_live_plan(draft, finding.reason)
     link = link_of(draft, finding)
     if draft.state.plan is not None or draft.state.giving_up or draft.state.ended:
@@ -54,6 +54,12 @@ def consider(draft: Draft, finding: Finding) -> None:
         draft.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, f"rule {incident.alert} has no playbook"))
         return None
     return take_next_rung(draft, incident.id)
+
+
+def _acts(draft: Draft, playbook: str | None) -> bool:
+    """Does any rung change the training? What is only told overtakes no repair."""
+    rungs = draft.policy.spec.playbooks.get(playbook or "", ())
+    return any(rung.parts != ("page",) or rung.then != "keep_training" for rung in rungs)
 
 
 def owner_of(draft: Draft, finding: Finding) -> Incident | None:
@@ -96,11 +102,12 @@ def fail_rung(draft: Draft, incident_id: int, reason: str) -> None:
     take_next_rung(draft, incident_id)
 
 
-def take_next_rung(draft: Draft, incident_id: int) -> None:
-    """Ends in a plan, in patience, in an observation, or with a person; every rung before it has its reason on record."""
+def take_next_rung(draft: Draft, incident_id: int, index: int | None = None) -> None:
+    """Ends in a plan, in patience, in an observation, or with a person; every rung before it has its reason on record. `index`:
+    this rung again, which was only observed."""
     incident = draft.state.incident(incident_id)
     rungs = draft.rungs_of(incident)
-    index = incident.rung + 1
+    index = incident.rung + 1 if index is None else index
     if not incident.retryable:
         return give_up(draft, incident_id, f"a relaunch cannot help: {incident.reason}")
     if index >= len(rungs):

@@ -28,7 +28,7 @@ def write_live(draft: Draft, incident: int | None, name: str, overrides: Overrid
     attempt = draft.attempt
     assert attempt is not None
     named = done_once_at(replace(overrides, id=f"ov-{attempt.attempt}.{name}"), draft.newest_step)
-    draft.record(f.PlanAdopted(incident, build_live_change(attempt.attempt, named, draft.newest_step)))
+    draft.record(f.PlanAdopted(incident, build_live_change(attempt.attempt, named, draft.newest_step, draft.state.overrides)))
     plan = draft.state.plan
     assert plan is not None
     draft.decide(plan.actions[plan.next])
@@ -59,8 +59,10 @@ def on_answer(draft: Draft, note: TrainerNote) -> tuple[Finding, ...]:
     keys = note.data.get("keys") if is_refusal else ()
     own = tuple(key for key, owner in asked.owners if owner == PERSON)
     if is_refusal and f".{BY_PERSON}" in asked.id:
-        lost = tuple(key for key in own if key in keys) if isinstance(keys, list) and keys else own
-        draft.record(f.OverridesAnswered(attempt.attempt, asked.id, note.step, lost))
+        named = keys if isinstance(keys, list) else []
+        lost = tuple(key for key in own if key in named)
+        whole = not named  # an answer that names no keys: nothing of it is in force
+        draft.record(f.OverridesAnswered(attempt.attempt, asked.id, note.step, lost, whole))
         draft.note("wish", f"the trainer refused {', '.join(lost) or 'the change'}: {reason}")
         return ()
     if is_waiting:

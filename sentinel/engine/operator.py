@@ -51,7 +51,9 @@ def on_wish(draft: Draft, asked: WishReading) -> None:
 
 
 def press_on(draft: Draft) -> None:
-    """On every tick: an approval whose deadline has passed is answered by the policy's default."""
+    """On every tick: an approval whose deadline has passed is answered by the policy's default, once nothing is under way."""
+    if _under_way(draft) or draft.state.held or draft.state.stop_by or draft.state.paused or draft.state.ended:
+        return
     for incident in draft.state.open_incidents:
         waits = incident.approval
         if not incident.awaits_approval or waits is None or draft.now_s < waits.deadline_s:
@@ -84,13 +86,9 @@ def _answer(draft: Draft, asked: WishReading) -> Answer:
 
 
 def _change_training(draft: Draft, wish: w.Hold | w.RollBack | w.LeaveOut | w.Change, asked: WishReading) -> Answer:
-    state = draft.state
-    if state.plan is not None:
-        return refuse("a recovery is under way; ask again when the new attempt trains, or use `sentinel stop`")
-    if state.hold_by:
-        return refuse(f"the run is being held, by {state.hold_by}")
-    if state.giving_up and not state.held:
-        return refuse(f"the attempt is being ended: {state.giving_up_reason}")
+    busy = _under_way(draft)
+    if busy:
+        return refuse(busy)
     match wish:
         case w.Hold():
             return _hold(draft, asked.by)
@@ -100,6 +98,18 @@ def _change_training(draft: Draft, wish: w.Hold | w.RollBack | w.LeaveOut | w.Ch
             return _leave_out(draft, wish, asked)
         case w.Change():
             return _change(draft, wish, asked)
+
+
+def _under_way(draft: Draft) -> str:
+    """What must end before anything else is launched or written; empty when nothing is under way."""
+    state = draft.state
+    if state.plan is not None:
+        return "a recovery is under way; ask again when the new attempt trains, or use `sentinel stop`"
+    if state.hold_by:
+        return f"the run is being held, by {state.hold_by}"
+    if state.giving_up and not state.held:
+        return f"the attempt is being ended: {state.giving_up_reason}"
+    return ""
 
 
 # Who acts: sentinel, a person, or nobody.
@@ -127,7 +137,7 @@ def _go_on(draft: Draft, by: str) -> None:
     for incident in reversed(draft.state.open_incidents):
         last = incident.last_try
         if last is not None and last.outcome is Outcome.OBSERVED and draft.state.plan is None:
-            take_rung(draft, incident.id, incident.rung)
+            take_next_rung(draft, incident.id, incident.rung)
     waits = any(i.awaits_approval for i in draft.state.open_incidents)
     if draft.state.plan is None and not draft.is_alive and not draft.state.giving_up and not waits:
         launch_first_or_next(draft, f"resumed by {by}")
@@ -147,6 +157,9 @@ def _decide_rung(draft: Draft, number: int, by: str, is_approved: bool) -> Answe
     if incident is None or incident.approval is None:
         waiting = ", ".join(str(i.id) for i in draft.state.open_incidents if i.awaits_approval) or "none"
         return refuse(f"incident {number} waits for no approval (waiting: {waiting})")
+    busy = _under_way(draft) or ("the run is held; `sentinel resume` first" if draft.state.held else "")
+    if busy:
+        return refuse(busy)
     index = incident.approval.rung
     rungs = draft.rungs_of(incident)
     if index >= len(rungs):

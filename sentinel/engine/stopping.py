@@ -25,6 +25,8 @@ def on_stop_wanted(draft: Draft, by: str) -> None:
         if draft.is_alive and draft.attempt is not None:
             draft.note("stop", f"asked again by {by}: the attempt is killed")
             draft.decide(KillAttempt(f"kill/{draft.attempt.attempt}", draft.attempt.attempt))
+        elif draft.state.plan is None and not draft.state.ended:
+            draft.record(f.RunEnded("stopped", f"stopped by {by}"))
         return
     draft.record(f.StopAsked(by))
     if draft.state.giving_up and draft.is_alive:

@@ -56,13 +56,14 @@ class SignalRanks:
 class WriteOverrides:
     """Change settings of the living attempt. The trainer's `override_applied` is the proof, not this action's success.
 
-    step: the newest step when it was decided; an answer is due some steps later.
+    step: the newest step when it was decided; an answer is due some steps later. before: what was in force until then.
     """
 
     key: str
     attempt: int
     overrides: Overrides
     step: int = 0
+    before: Overrides | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,11 @@ class ApprovalAsked:
 
 @dataclass(frozen=True, slots=True)
 class OverridesAnswered:
-    """The living trainer answered the live change `id` at `step`; `not_in_force` are the keys it could not obey."""
+    """The living trainer answered the live change `id` at `step`; `not_in_force` are the keys it could not obey. `whole`: nothing
+    of it is in force, and what was before still is."""
 
     attempt: int
     id: str
     step: int
     not_in_force: tuple[str, ...] = ()
+    whole: bool = False

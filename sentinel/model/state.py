@@ -52,6 +52,7 @@ class Attempt:
     not_before_s: the end of the backoff it was launched under, 0 without one. signalled_s: when SIGTERM was decided.
     idle_s: when, after its end, the run was ended or held: what follows until the next launch is nobody's repair.
     answered, written_s, written_step: the live change it last answered; when, and at which step, `overrides` was written to it.
+    before: what was in force until then.
     """
 
     attempt: int
@@ -79,6 +80,7 @@ class Attempt:
     written_s: float | None = None
     written_step: int = 0
     deterministic: bool = False
+    before: Overrides | None = None
 
     @property
     def is_over(self) -> bool:

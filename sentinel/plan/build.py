@@ -36,6 +36,6 @@ def build_relaunch(
     return tuple(actions)
 
 
-def build_live_change(attempt: int, overrides: Overrides, step: int) -> tuple[Action, ...]:
+def build_live_change(attempt: int, overrides: Overrides, step: int, before: Overrides | None = None) -> tuple[Action, ...]:
     """A change without a relaunch: write it; the trainer's `override_applied` is the proof."""
-    return (WriteOverrides(f"override/{overrides.id}", attempt, overrides, step),)
+    return (WriteOverrides(f"override/{overrides.id}", attempt, overrides, step, before),)
