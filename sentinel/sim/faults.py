@@ -5,10 +5,14 @@
     bad_data@sample=1600-2000      random bytes, whenever trained on; heals=fast|slow|never says how the weights take it,
                                    and loss=6.2 what a model that has learned text makes of them, in nats
     nan_grad@step=90:length=1      so many gradients are NaN and gated          nan_state@step=90   every parameter becomes NaN
-    spike@step=90:length=6,height=2   a transient that leaves no wound          unstable@step=90  diverges unless the rate is low
+    spike@step=90:length=6,height=2   a transient that leaves no wound
+    unstable@step=90:growth=1.2    the loss diverges, growing so many times a step, unless the learning rate is low
     slow@step=60:for=4             one slow step (seconds)       damaged_line@step=70       the step's line cannot be read
     bit_rot@step=100               that checkpoint rots          keeper_kill@step=40        the keeper dies, its ranks live on
     bit_flip@step=90:rank=1,height=2   a bit of that rank's weights flips, once: the loss rises for good
+    sick_optimizer@step=90:later=34,height=2   the optimizer's state is damaged; so much later the gradients explode, for good
+    drift@step=90:height=0.6       from then on the loss climbs by so many nats in a hundred updates, for good
+    scale_collapse@step=90:length=4   fp16: so many updates in a row overflow and are left out, each halves the loss scale
     deaf@step=0                    the trainer ignores overrides, and its receipt says so
     blind@time=60:source=metrics,for=30   a source cannot be read    term@step=50           SIGTERM to the command from outside
     unreadable@time=60:for=30      for so long no checkpoint can be read (a stale file handle), though every one is whole
@@ -41,9 +45,12 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "nan_grad": ((STEP,), {"length": "1"}),
     "nan_state": ((STEP,), {}),
     "spike": ((STEP,), {"length": "6", "height": "2"}),
-    "unstable": ((STEP,), {"heals": "slow"}),
+    "unstable": ((STEP,), {"heals": "slow", "growth": "1.2"}),
     "slow": ((STEP,), {"for": "4"}),
     "bit_flip": ((STEP,), {"rank": "0", "height": "2"}),
+    "sick_optimizer": ((STEP,), {"later": "34", "height": "2"}),
+    "drift": ((STEP,), {"height": "0.6"}),
+    "scale_collapse": ((STEP,), {"length": "4"}),
     "damaged_line": ((STEP,), {"length": "1"}),
     "bit_rot": ((STEP,), {}),
     "keeper_kill": ((STEP,), {}),

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 NOISE_SIZE = 1 << 14
 MATERIAL = 0.02  # a wound below this (in nats) is within any noise; checkpoints with less count as clean
 WOUND_GONE = 0.002
 WOUND_MAX = 4.0
+LOSS_SCALE = 65536.0  # where an fp16 run stands before it overflows
 UNSTABLE_LR = 0.6  # an unstable run heals below this learning rate scale
 HEALING = {"fast": 0.15, "slow": 0.02, "never": 0.0}
 
@@ -29,26 +30,35 @@ def noise(seed: int, index: int) -> float:
 
 
 class Wound(NamedTuple):
-    """Excess loss that one fault left in the weights. `first_step`: the update that began it; `rank`: whose shard it is in."""
+    """Excess loss that one fault left in the weights. `first_step`: the update that began it; `rank`: whose shard it is in;
+    `shows`: the step before which nothing is seen of it; `grows`: nats that each update adds."""
 
     fault: str
     nats: float
     heals: str
     first_step: int
     rank: int | None = None
+    shows: int = 0
+    grows: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What of a model's state can be damaged. `ruined_by`: the fault that made every parameter NaN."""
+    """What of a model's state can be damaged. `ruined_by`: the fault that made every parameter NaN; `halvings`: overflows that
+    halved the loss scale."""
 
     wounds: tuple[Wound, ...] = ()
     ruined_by: str = ""
     ruined_step: int = 0
+    halvings: int = 0
 
-    @property
-    def excess(self) -> float:
-        return sum(wound.nats for wound in self.wounds)
+    def excess(self, step: int) -> float:
+        """What all wounds together add to the loss of this step, in nats."""
+        return sum(wound.nats for wound in self.wounds if wound.shows <= step)
+
+    def overflowed(self) -> Weights:
+        """After an fp16 overflow: no update, and half the loss scale."""
+        return replace(self, halvings=self.halvings + 1)
 
     def damage(self) -> dict[str, float]:
         """Material damage by fault; infinite for ruined weights."""
@@ -65,16 +75,17 @@ class Weights:
 HEALTHY = Weights()
 
 
-def shard_norms(weights: Weights, hurts: Sequence[Hurt], step: int, ranks: int) -> dict[str, float]:
-    """Each rank's own parameter norm before the update, as the bundled trainer writes it: its own shard's damage is in it."""
-    norms = {f"param_norm/rank-{rank}": 30.0 + 0.01 * step for rank in range(ranks)}
-    for damage, rank in ((w.nats, w.rank) for w in weights.wounds):
+def own_norms_and_scale(weights: Weights, hurts: Sequence[Hurt], step: int, ranks: int, is_fp16: bool) -> dict[str, float]:
+    """Metrics of the state before the update, as the bundled trainer writes them: each rank's own parameter norm, which has its
+    own shard's damage in it (with more ranks than one), and the loss scale (with fp16)."""
+    found = {"loss_scale": max(1.0, LOSS_SCALE * 0.5**weights.halvings)} if is_fp16 else {}
+    if ranks == 1:
+        return found
+    found |= {f"param_norm/rank-{rank}": 30.0 + 0.01 * step for rank in range(ranks)}
+    for damage, rank in (*((w.nats, w.rank) for w in weights.wounds), *((h.lasts, h.rank) for h in hurts)):
         if rank is not None:
-            norms[f"param_norm/rank-{rank % ranks}"] += damage
-    for hurt in hurts:
-        if hurt.rank is not None:
-            norms[f"param_norm/rank-{hurt.rank % ranks}"] += hurt.lasts
-    return norms
+            found[f"param_norm/rank-{rank % ranks}"] += damage
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +109,20 @@ class Curve:
 
 
 class Hurt(NamedTuple):
-    """What a fault does to one update: `share` of the batch is bad and has this `loss`; so much `excess` now, so much `lasts`."""
+    """What a fault does to one update: `share` of the batch is bad and has this `loss`; so much `excess` now, so much `lasts`;
+    `unstable`: the factor by which it grows with every update unless the learning rate is low.
+    `rank`, `shows` and `grows` are the wound's."""
 
     fault: str
     heals: str
     share: float = 0.0
     loss: float = 0.0
     excess: float = 0.0
-    unstable: bool = False
+    unstable: float = 0.0
     lasts: float = 0.0
     rank: int | None = None
+    shows: int = 0
+    grows: float = 0.0
 
 
 class Update(NamedTuple):
@@ -123,7 +138,7 @@ def update(curve: Curve, weights: Weights, step: int, cursor: int, hurts: list[H
         return Update(loss, norm, weights)
     if weights.ruined_by:
         return Update(math.nan, math.nan, weights)
-    excess = weights.excess
+    excess = weights.excess(step)
     burden = sum(hurt.share * max(0.0, hurt.loss - loss) + hurt.excess for hurt in hurts)
     loss, norm = loss + excess + burden, norm * (1.0 + 3.0 * min(excess, 2.0) + 4.0 * burden)
     return Update(loss, norm, _wounded(weights, step, hurts, lr_scale, clip))
@@ -135,19 +150,23 @@ def _wounded(weights: Weights, step: int, hurts: list[Hurt], lr_scale: float, cl
     grown = set()
     for hurt in hurts:
         old = wounds.get(hurt.fault, Wound(hurt.fault, 0.0, hurt.heals, step))
-        if hurt.unstable and lr_scale > UNSTABLE_LR:
-            nats = min(WOUND_MAX, max(old.nats, 0.02) * 1.2)
+        if hurt.unstable > 0.0 and lr_scale > UNSTABLE_LR:
+            nats = min(WOUND_MAX, max(old.nats, 0.02) * hurt.unstable)
         elif hurt.share > 0.0:
             nats = min(WOUND_MAX, old.nats + 0.12 * hurt.share * force)
         elif hurt.lasts > 0.0:
-            nats, old = hurt.lasts, old._replace(rank=hurt.rank)
+            nats, old = hurt.lasts, old._replace(rank=hurt.rank, shows=hurt.shows, grows=hurt.grows)
         else:
             continue
         grown.add(hurt.fault)
         wounds[hurt.fault] = old._replace(nats=nats)
     left = [
-        wound if wound.fault in grown else wound._replace(nats=wound.nats * (1.0 - HEALING[wound.heals]))
+        wound if wound.fault in grown else wound._replace(nats=min(WOUND_MAX, _healed(wound) + wound.grows))
         for wound in wounds.values()
     ]
     kept = tuple(wound for wound in left if wound.nats >= WOUND_GONE)
-    return Weights(kept) if kept else HEALTHY
+    return Weights(kept, halvings=weights.halvings) if kept or weights.halvings else HEALTHY
+
+
+def _healed(wound: Wound) -> float:
+    return wound.nats * (1.0 - HEALING[wound.heals])

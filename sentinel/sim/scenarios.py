@@ -47,6 +47,9 @@ BEYOND = (
     "deaf@step=0:attempt={1|2|3}",
     "unstable@step={step}",
     "bit_flip@step={step}:rank={rank},height={0.8|3}",
+    "sick_optimizer@step={step}:later={10|34},height={0.8|3}",
+    "drift@step={step}:height={0.3|0.9}",
+    "scale_collapse@step={step}:length={2|4|30}",
     "term@step={step}",
 )
 HOPELESS = (

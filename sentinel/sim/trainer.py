@@ -13,7 +13,7 @@ from sentinel.launcher.spec_file import overrides_to_json
 from sentinel.model.attempts import AttemptSpec, SampleRange
 from sentinel.model.readings import Phase, Receipt, StepReading
 from sentinel.sim.faults import Fault
-from sentinel.sim.learning import HEALTHY, Weights, noise, shard_norms, update
+from sentinel.sim.learning import HEALTHY, Weights, noise, own_norms_and_scale, update
 from sentinel.sim.order import Span, take
 from sentinel.sim.processes import Job
 from sentinel.sim.settings import Mailbox, Settings, in_force
@@ -144,12 +144,12 @@ class SimTrainer:
         hurts = self._trouble.hurts(step, self.attempt, spans, shape.batch, due)
         for hurt in hurts:
             self.hurt_since.setdefault(hurt.fault, step)
-        norms = shard_norms(self.weights, hurts, step, shape.ranks) if shape.ranks > 1 else {}
+        more = own_norms_and_scale(self.weights, hurts, step, shape.ranks, self._trouble.is_fp16)
         made = update(shape.curve, self.weights, step, spans[0][0], hurts, settings.lr_scale, settings.clip_norm)
         loss, norm, weights = made
-        skipped = self._trouble.lasting("nan_grad", step, self.attempt) is not None
-        if skipped:
-            norm, weights = math.nan, self.weights
+        overflowed, gated = (self._trouble.lasting(kind, step, self.attempt) for kind in ("scale_collapse", "nan_grad"))
+        if skipped := bool(overflowed or gated):
+            norm, weights = math.nan, self.weights.overflowed() if overflowed else self.weights
         ruin = next((fault for fault in due if fault.kind == "nan_state"), None)
         if ruin is not None:
             weights = Weights(weights.wounds, ruin.text, step)
@@ -157,7 +157,7 @@ class SimTrainer:
         self.step, self.cursor, self.weights = step, behind, weights
         self.trail.append((step, spans))
         usable = not skipped and loss - loss == 0.0 and norm - norm == 0.0
-        metrics = {"loss": loss, "grad_norm": norm, "lr": 1e-3 * settings.lr_scale, "skipped": float(not usable), **norms}
+        metrics = {"loss": loss, "grad_norm": norm, "lr": 1e-3 * settings.lr_scale, "skipped": float(not usable), **more}
         if step == shape.steps:
             metrics["val_loss"] = loss
         samples = tuple(SampleRange(start, end) for start, end in spans)

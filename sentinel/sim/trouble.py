@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from sentinel.sim.faults import SAMPLE, STEP, Fault
-from sentinel.sim.learning import Hurt
+from sentinel.sim.learning import WOUND_GONE, Hurt
 from sentinel.sim.order import Span, overlap
 
-FOLLOWS = ("spike", "nan_grad", "damaged_line")  # these last `length` steps of the attempt they began in
+FOLLOWS = ("spike", "nan_grad", "damaged_line", "scale_collapse")  # these last `length` steps of the attempt they began in
 
 
 class Trouble:
-    """`struck` is the record that outlives attempts; `active` lists what lasts, as (attempt, first step, fault)."""
+    """`struck` is the record that outlives attempts; `is_fp16`: the trainer scales its loss, and logs the scale."""
 
     def __init__(self, faults: Iterable[Fault], struck: set[str]) -> None:
         self.faults = tuple(faults)
@@ -30,6 +30,7 @@ class Trouble:
                 self._always.append(fault)
             else:
                 self._once.setdefault(fault.step, []).append(fault)
+        self.is_fp16 = any(fault.kind == "scale_collapse" for fault in self.faults)
         self._lasting: list[tuple[int, int, Fault]] = []
 
     def due(self, step: int, attempt: int) -> list[Fault]:
@@ -61,10 +62,16 @@ class Trouble:
                     found.append(Hurt(fault.text, fault.options["heals"], share, fault.number("loss")))
         for fault in due:
             if fault.kind == "unstable":
-                found.append(Hurt(fault.text, fault.options["heals"], unstable=True))
+                found.append(Hurt(fault.text, fault.options["heals"], unstable=fault.number("growth")))
             if fault.kind == "bit_flip":
                 height = fault.number("height")
                 found.append(Hurt(fault.text, "never", excess=height, lasts=height, rank=int(fault.number("rank"))))
+            if fault.kind == "sick_optimizer":
+                shows = step + int(fault.number("later"))
+                found.append(Hurt(fault.text, "never", lasts=fault.number("height"), shows=shows))
+            if fault.kind == "drift":
+                grows = fault.number("height") / 100
+                found.append(Hurt(fault.text, "never", lasts=max(grows, WOUND_GONE), grows=grows))
         if self._lasting:
             spike = self.lasting("spike", step, attempt)
             if spike is not None:

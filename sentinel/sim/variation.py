@@ -25,7 +25,7 @@ Range = tuple[float, float]
 
 LENGTHS = ("length", "for", "times")
 STRENGTHS = ("height", "loss")
-SEEN_IN_LOSS = ("bad_data", "spike", "unstable", "bit_flip")
+SEEN_IN_LOSS = ("bad_data", "spike", "unstable", "bit_flip", "sick_optimizer", "drift", "scale_collapse")
 ROTS = "bit_rot"
 LENGTH: Range = (0.5, 1.5)
 MAGNITUDE: Range = (0.5, 2.0)
