@@ -58,7 +58,8 @@ def fail_run(draft: Draft, reason: str) -> None:
             draft.record(f.RungJudged(incident.id, Outcome.FAILED, "the run failed before it had proved itself"))
         draft.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, f"the run failed: {reason}"))
         _condemn_after(draft, incident)
-        if incident.severity == "critical" and not incident.pages:
+        last = not draft.state.open_incidents  # a run never fails unsaid, however mild what it failed of
+        if not incident.pages and (incident.severity == "critical" or last):
             page(draft, incident.id, "critical", f"the run failed: {reason}")
     draft.record(f.RunEnded("failed", reason))
 
