@@ -29,9 +29,8 @@ def is_diagnosing(incident: Incident) -> bool:
 
 def ask_for_comparison(draft: Draft, incident: Incident, struck_again: bool) -> None:
     """Decide the comparison once; a second finding meanwhile changes nothing."""
-    attempt, last = draft.attempt, incident.last_try
+    attempt = draft.attempt
     assert attempt is not None
-    assert last is not None
     key = f"compare/{incident.id}/{attempt.attempt}"
     first = attempt.resumed_step + 1
     until = max(incident.break_step, draft.newest_step) if struck_again else incident.break_step
@@ -59,8 +58,7 @@ def _same_settings(old: Attempt, new: Attempt, action: CompareRecords) -> bool:
 def conclude(draft: Draft, action: CompareRecords, found: Comparison | None) -> str | None:
     """Write down what is proved. The reason why the rung has failed; None while its probation goes on."""
     incident = next((i for i in draft.state.open_incidents if i.id == action.incident), None)
-    attempt = draft.attempt
-    if incident is None or attempt is None or not is_diagnosing(incident):
+    if incident is None or draft.attempt is None or not is_diagnosing(incident):
         return None
     onset = incident.onset_step if incident.onset_step is not None else incident.break_step
     by_number = {a.attempt: a for a in draft.state.attempts}

@@ -91,7 +91,7 @@ def _change_training(draft: Draft, wish: w.Hold | w.RollBack | w.LeaveOut | w.Ch
         return refuse(busy)
     match wish:
         case w.Hold():
-            return _hold(draft, asked.by)
+            return _hold(draft)
         case w.RollBack():
             return _roll_back(draft, wish, asked.by)
         case w.LeaveOut():
@@ -143,12 +143,11 @@ def _go_on(draft: Draft, by: str) -> None:
         launch_first_or_next(draft, f"resumed by {by}")
 
 
-def _hold(draft: Draft, by: str) -> Answer:
+def _hold(draft: Draft) -> Answer:
     if draft.state.held:
         return refuse(f"already held: {draft.state.held}")
     if not draft.is_alive:
         return refuse("no attempt lives: there is nothing to hold")
-    del by
     return Answer("training stops after a checkpoint and waits for `sentinel resume`", lambda: ask_to_stop(draft))
 
 
