@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from sentinel.detectors.contract import DivergenceSettings
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
-from sentinel.model.readings import StepReading
-from sentinel.streams.blocks import Blocks
+from sentinel.streams.blocks import Block, Blocks
 
 METRIC = "loss"
 LEVEL_BLOCKS = 11
@@ -44,15 +43,16 @@ class Divergence:
         self._breached = 0
         self._firing = False
 
-    def seed(self, history: tuple[StepReading, ...]) -> None:
-        for reading in history:
-            self._learn(reading.step, reading.metrics.get(METRIC), 0.0)
+    def seed(self, block: Block) -> None:
+        """A block of the surviving past, without findings."""
+        self._learn(block, 0.0)
 
-    def step(self, reading: StepReading, now_s: float, *, hushed: bool = False) -> list[Finding]:
-        if reading.step <= self._quiet_until:
-            return []  # the grace after a resume: its bump must not weigh on the level afterwards either
-        value = reading.metrics.get(METRIC)
-        if not self._learn(reading.step, value, now_s) or self._firing or self._breached < HOLD_BLOCKS or hushed:
+    def step(self, block: Block, now_s: float, *, hushed: bool = False) -> list[Finding]:
+        """A block of the loss is complete. Those that began in the grace after a resume are left out: its bump must not weigh on
+        the level afterwards either."""
+        if block.first_step <= self._quiet_until:
+            return []
+        if not self._learn(block, now_s) or self._firing or self._breached < HOLD_BLOCKS or hushed:
             return []
         self._firing = True
         level, best = self._blocks.middle(LEVEL_BLOCKS), self._best
@@ -60,15 +60,16 @@ class Divergence:
         onset, visible_s = self._near
         reason = f"{METRIC} stands at {level:.4g} since step {onset}, {_rise(level, best):.1%} above its best level of {best:.4g}"
         found = Finding(
-            Kind.DIVERGENCE, self._severity, self._attempt, onset, reading.step, visible_s, reason,
+            Kind.DIVERGENCE, self._severity, self._attempt, onset, block.last_step, visible_s, reason,
             metric=METRIC, value=level, baseline=best,
         )  # fmt: skip
         return [found]
 
-    def _learn(self, step: int, value: float | None, now_s: float) -> bool:
-        """Take a value in; True when a block was completed and could be judged."""
-        if value is None or value - value != 0.0 or not self._enabled or not self._blocks.push(step, value):
+    def _learn(self, block: Block, now_s: float) -> bool:
+        """Take a block in; True when it could be judged."""
+        if not self._enabled:
             return False
+        self._blocks.add(block)
         if self._blocks.count < WAKE_BLOCKS:
             return False
         level = self._blocks.middle(LEVEL_BLOCKS)
@@ -76,7 +77,7 @@ class Divergence:
             self._best = level
         above, limit = level - self._best, max(self._ratio * abs(self._best), NOISE * self._blocks.sigma)
         if above < 0.25 * limit or not self._near[0]:
-            self._near, self._firing = (step, now_s), False
+            self._near, self._firing = (block.last_step, now_s), False
         self._breached = self._breached + 1 if above > limit else 0
         return True
 

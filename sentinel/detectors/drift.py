@@ -19,8 +19,7 @@ from itertools import pairwise
 
 from sentinel.detectors.contract import DriftSettings
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
-from sentinel.model.readings import StepReading
-from sentinel.streams.blocks import Blocks
+from sentinel.streams.blocks import Block, Blocks
 
 LEVEL_BLOCKS = 6
 REFERENCE_BLOCKS = 20
@@ -54,15 +53,12 @@ class Slope:
         self.level = self.lowest = 0.0
         self.onset: tuple[int, float] = (0, 0.0)
 
-    def take(self, step: int, value: float, now_s: float) -> bool:
+    def take(self, block: Block, now_s: float) -> bool:
         """True when the stream is drifting now."""
-        if value - value != 0.0 or (self.is_norm and value <= 0.0):
-            return False
+        step, blocks = block.last_step, self._blocks
         if self._first is None:
-            self._first = step
-        blocks = self._blocks
-        if not blocks.push(step, math.log(value) if self.is_norm else value):
-            return self.firing
+            self._first = block.first_step
+        blocks.add(block)
         self.z = None
         if blocks.count < REFERENCE_BLOCKS:
             return False
@@ -121,27 +117,25 @@ class Drift:
         for slope in self._slopes:
             slope.begin()
 
-    def seed(self, history: tuple[StepReading, ...]) -> None:
-        for reading in history:
-            for slope in self._slopes:
-                value = reading.metrics.get(slope.metric)
-                if value is not None:
-                    slope.take(reading.step, value, 0.0)
+    @property
+    def slopes(self) -> tuple[Slope, ...]:
+        """One for each metric; whoever feeds them makes the blocks, of norms in log space."""
+        return self._slopes
 
-    def step(self, reading: StepReading, now_s: float, *, hushed: bool = False) -> list[Finding]:
-        """`hushed`: a spike is firing, or its rows are still in the level. What it left behind is no slow climb."""
-        found: list[Finding] = []
-        if reading.step <= self._quiet_until:
-            return found
-        for slope in self._slopes:
-            value = reading.metrics.get(slope.metric)
-            if value is None:
-                continue
-            was = slope.firing
-            if slope.take(reading.step, value, now_s) and not was and not hushed:
-                slope.firing = True
-                found.append(self._finding(slope, reading.step))
-        return found
+    def seed(self, slope: Slope, block: Block) -> None:
+        """A block of the surviving past, without findings."""
+        slope.take(block, 0.0)
+
+    def step(self, slope: Slope, block: Block, now_s: float, *, hushed: bool = False) -> list[Finding]:
+        """A block of a metric is complete. `hushed`: a spike is firing, or its rows are still in the level: what it left behind
+        is no slow climb. A block that began in the grace after a resume is not judged."""
+        if block.first_step <= self._quiet_until:
+            return []
+        was = slope.firing
+        if not slope.take(block, now_s) or was or hushed:
+            return []
+        slope.firing = True
+        return [self._finding(slope, block.last_step)]
 
     def _finding(self, slope: Slope, step: int) -> Finding:
         onset, visible_s = slope.onset

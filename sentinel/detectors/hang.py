@@ -163,8 +163,10 @@ class Hang:
 
     def progress(self, now_s: float, *, step_done: bool = False) -> None:
         """A line of the stream."""
-        self._last_s = max(self._last_s, now_s)
-        self._first_step_done = self._first_step_done or step_done
+        if now_s > self._last_s:
+            self._last_s = now_s
+        if step_done:
+            self._first_step_done = True
         self._stepped(now_s)
 
     def beat(self, rank: int, step: int, phase: Phase, now_s: float) -> None:
@@ -179,8 +181,10 @@ class Hang:
         self._phases.add(phase)
 
     def _stepped(self, now_s: float) -> None:
-        self._stepped_s = max(self._stepped_s, now_s)
-        self._phases.clear()
+        if now_s > self._stepped_s:
+            self._stepped_s = now_s
+        if self._phases:
+            self._phases.clear()
 
     @property
     def longest_silence_s(self) -> float:

@@ -59,6 +59,8 @@ class LossScale:
             return []
         step, reason = reading.step, ""
         self._newest = step
+        if scale == self._scale and not overflow and self._fired_step is None:
+            return []  # nearly every row
         if scale is None:
             reason = self._overflowed(step, now_s)
         elif 0.0 < scale < math.inf:

@@ -104,28 +104,33 @@ class Slowdown:
         """Learn a row; True when it completed a slow block. Called for every row: what is rare is left to others."""
         step, time_s, last = reading.step, reading.time_s, self._last
         self._last = (step, time_s)
-        paused, self._paused = self._paused, False
+        gap, paused = step - last[0] if last is not None else 0, self._paused
+        if paused:
+            self._paused = False
         if last is None:
             self._first = step if self._first is None else self._first
-        elif step - last[0] != self._gap and not self._keeps_interval(step - last[0]):
+        elif gap != self._gap and not self._keeps_interval(gap):
             return False
         metrics = reading.metrics
         if TOKENS not in metrics and "step_time_s" not in metrics:  # most logs
             if last is None or paused or last[1] <= 0.0 or "val_loss" in metrics:
                 return False
-            source, cost = "time_s", (time_s - last[1]) / (step - last[0])
+            source, cost = "time_s", (time_s - last[1]) / gap
         else:
             source, cost = _told_cost(metrics)
         if not 0.0 < cost < INFINITE or (source != self._source and not self._keeps_source(source)):
             return False
         if source != TOKENS:
             samples = reading.samples
-            size = samples[0].end - samples[0].start if len(samples) == 1 else sum(part.end - part.start for part in samples)
-            if bool(size) != self._is_sampled:
-                self._is_sampled = bool(size)
+            size = 0
+            for taken in samples:  # none in most logs
+                size += taken.end - taken.start
+            if (size > 0) is not self._is_sampled:
+                self._is_sampled = size > 0
                 self._forget()
+            if size:
+                cost /= size
             self._size = size or 1
-            cost /= self._size
         part = self._part
         part.append((cost, (step, time_s, now_s)))
         return len(part) == BLOCK and self._judge_block()

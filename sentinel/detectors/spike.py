@@ -26,13 +26,13 @@ from __future__ import annotations
 
 from sentinel.detectors.contract import SpikeSettings
 from sentinel.detectors.hold import Hold, State
-from sentinel.detectors.spike_watch import Watch
+from sentinel.detectors.spike_watch import SOFT_Z, Watch
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.model.readings import StepReading
 
 
 class Spike:
-    """All watched metrics."""
+    """All watched metrics. `is_firing`: one of them stands above its band for its hold or longer."""
 
     kind = Kind.SPIKE
 
@@ -40,9 +40,12 @@ class Spike:
         names = tuple(settings.metrics) if settings.enabled else ()
         self.watches = {name: Watch(name, settings, hold, severity) for name in names}
         self._all = tuple(self.watches.values())
+        self._loss = self.watches.get("loss")
         self._enabled = settings.enabled
+        self.is_firing = False
 
     def begin(self, attempt: int, *, quiet_until: int = 0) -> None:
+        self.is_firing = False
         for watch in self._all:
             watch.begin(attempt, quiet_until)
 
@@ -64,25 +67,27 @@ class Spike:
 
     def step(self, reading: StepReading, covered: int, now_s: float) -> list[Finding]:
         found: list[Finding] = []
+        firing = False
         for watch in self._all:
             finding = watch.step(reading, covered, now_s)
             if finding is not None:
                 found.append(finding)
-        if not found and self._agreed(reading.step):
-            confirmed = self.watches["loss"].confirm(reading.step)
-            found += [confirmed] if confirmed is not None else []
+            if watch.holding.state is State.FIRING:
+                firing = True
+        loss = self._loss
+        is_out = loss is not None and loss.score is not None and loss.score[0] > SOFT_Z
+        if is_out and loss is not None and not found and self._agreed(loss, reading.step):
+            confirmed = loss.confirm(reading.step)
+            if confirmed is not None:
+                found.append(confirmed)
+                firing = True
+        self.is_firing = firing
         return found
 
-    def _agreed(self, step: int) -> bool:
+    def _agreed(self, loss: Watch, step: int) -> bool:
         """Loss and gradient norm both far outside in this row, and no grace."""
-        loss, norm = self.watches.get("loss"), self.watches.get("grad_norm")
-        if loss is None or norm is None or loss.score is None or norm.score is None or step <= loss.quiet_until:
-            return False
-        return loss.is_clear and norm.is_far(1.0)
-
-    @property
-    def is_firing(self) -> bool:
-        return any(watch.holding.state is State.FIRING for watch in self._all)
+        norm = self.watches.get("grad_norm")
+        return norm is not None and step > loss.quiet_until and loss.is_clear and norm.is_far(1.0)
 
     def verdict(self) -> tuple[Verdict, str]:
         if not self._enabled:

@@ -12,6 +12,7 @@ from sentinel.model.readings import StepReading
 from sentinel.streams.baseline import Baseline, Level, Score, learn_history
 
 SOFT_Z = 3.0
+NEVER_Z = -math.inf
 SINGLE_ROW_Z = 1.2
 SECOND_ROW_Z = 0.5
 SUSTAINED_Z = 0.375
@@ -81,9 +82,9 @@ class Watch:
         self.score = None
         if value is None or value - value != 0.0:
             return None
-        step = reading.step
-        score = self.score = self.baseline.judge(step, value)
-        if not self._norm and self.baseline.is_young:
+        step, young = reading.step, not self._norm and self.baseline.is_young
+        score = self.score = self.baseline.judge(step, value, NEVER_Z if young else SOFT_Z)
+        if young:
             if self._is_tall_for_the_young(step, value):
                 self._soft = self._soft or (step, now_s)
                 return self._breach(reading, value, Score(math.inf, value / max(abs(max(self._recent)), 1e-12) - 1.0), covered)
@@ -98,7 +99,8 @@ class Watch:
             return None
         if score[0] <= SOFT_Z:
             self._soft, self._raised = None, (0, 0)
-            self.baseline.learn(step, value)
+            if young:
+                self.baseline.learn(step, value)  # else the judgement has
             return None if self.holding.state is State.IDLE else self._calm(step, covered)
         if self._soft is None:
             self._soft = (step, now_s)

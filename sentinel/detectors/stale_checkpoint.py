@@ -94,7 +94,7 @@ class StaleCheckpoint:
         if last_s is None:
             self._began_s = max(self._began_s, now_s)
         elif time_s > last_s and step > self._base:
-            self._age_s += min(time_s - last_s, INTERVAL_S_MAX)
+            self._age_s += time_s - last_s if time_s - last_s < INTERVAL_S_MAX else INTERVAL_S_MAX
         if step > self._step:
             self._step = step
 

@@ -50,24 +50,25 @@ class Replay:
         """Feed rows in order; the findings that are new or changed."""
         touched: list[Found] = []
         engine, result = self._engine, self.result
-        now_s, rows = self._now_s, result.rows
-        for reading in self._rewind.follow(readings):
-            if isinstance(reading, Receipt):
-                self._now_s = now_s
-                self._relaunched(reading)
-                continue
-            rows += 1
-            time_s = reading.time_s
-            now_s = time_s if time_s > now_s else now_s + 1e-3 if time_s else now_s + 1.0
-            facts = engine.handle(now_s, reading)
-            if facts:
-                self._now_s = now_s
-                touched += self._collector.take(facts, reading.step)
-                self._confirm(facts)
-            if result.first_step is None:
-                result.first_step = reading.step
-            result.last_step = reading.step
-        self._now_s, result.rows, result.repeated = now_s, rows, self._rewind.repeated
+        now_s, rows, step = self._now_s, result.rows, result.last_step
+        try:
+            for reading in self._rewind.follow(readings):
+                if isinstance(reading, Receipt):
+                    self._now_s = now_s
+                    self._relaunched(reading)
+                    continue
+                rows += 1
+                step, time_s = reading.step, reading.time_s
+                now_s = time_s if time_s > now_s else now_s + 1e-3 if time_s else now_s + 1.0
+                facts = engine.handle(now_s, reading)
+                if facts:
+                    self._now_s = now_s
+                    touched += self._collector.take(facts, step)
+                    self._confirm(facts)
+                if result.first_step is None:
+                    result.first_step = step
+        finally:  # also of a log that cannot be read to its end
+            self._now_s, result.rows, result.last_step, result.repeated = now_s, rows, step, self._rewind.repeated
         return touched
 
     def _relaunched(self, receipt: Receipt) -> None:

@@ -70,11 +70,13 @@ def measure_level(entries: list[tuple[int, float]]) -> Level | None:
 
 
 class Baseline:
-    """Level and spread of one metric. `log_space` for norms, whose noise is multiplicative."""
+    """Level and spread of one metric. `log_space` for norms, whose noise is multiplicative.
+
+    `is_young`: there are too few samples to trust the spread."""
 
     __slots__ = (
-        "_clean_rows", "_first_step", "_history_min", "_history_steps", "_judged", "_last_step", "_level", "_log_space",
-        "_refused", "_spread", "_window_steps", "_young_rows", "rebase_reason", "rebased",
+        "_awake", "_clean_rows", "_first_step", "_history_min", "_history_steps", "_judged", "_last_step", "_level", "_log_space",
+        "_refused", "_spread", "_window_steps", "_young_rows", "is_young", "rebase_reason", "rebased",
     )  # fmt: skip
 
     def __init__(self, window_steps: int, level_steps: int, min_history_steps: int, *, log_space: bool) -> None:
@@ -87,67 +89,75 @@ class Baseline:
         self._spread = Window(window_steps, min(window_steps, WINDOW_SAMPLES_MIN))
         self._refused: deque[tuple[int, float]] = deque(maxlen=SAMPLES_MAX)
         self._young_rows = min(window_steps, WINDOW_SAMPLES_MIN)
+        self.is_young = True
+        self._awake = False
         self._clean_rows = 0
-        self._judged: tuple[int, float, float, float] | None = None  # step, value, scaled, residual: what `learn` need not repeat
+        self._judged: tuple[int, float, float, float] | None = None  # step, value, scaled, residual: `learn` repeats nothing
         self._first_step: int | None = None
         self._last_step = 0
         self.rebased = 0
         self.rebase_reason = ""
 
-    def judge(self, step: int, value: float) -> Score | None:
-        """Score of `value` against the past, which does not contain it; None is 'unknown': too little past, or no number."""
+    def judge(self, step: int, value: float, clean_z: float = -math.inf) -> Score | None:
+        """Score of `value` against the past, which does not contain it; None is 'unknown': too little past, or no number.
+
+        A value with z up to `clean_z` is learned at once, as by `learn`: nearly every value of a run, and one call for it."""
         if step - self._last_step > self._window_steps and self._is_hole(step):
             self.cut()
-        if not self.is_awake(step):
-            return None
+        if not self._awake:
+            if not self.is_awake(step):
+                return None
+            self._awake = True  # until it is cut: the window never shrinks below what woke it
         lag, spread = self._spread.middle_and_spread()
+        levels = self._level.ordered
+        level = levels[len(levels) >> 1]
         if self._log_space:
             if not 0.0 < value < math.inf:
                 return None
             scaled = math.log(value)
-            residual = scaled - self._level.median()
+            residual = scaled - level
             rise = math.expm1(residual if residual < 700.0 else 700.0)
             lag = 0.0
         else:
             if value - value != 0.0:
                 return None
-            level = self._level.median()
             scaled, residual = value, value - level
-            rise = residual / max(abs(level), 1e-12)
+            rise = residual / (level if level > 1e-12 else max(-level, 1e-12))
             lag = lag if lag < 0.0 else 0.0
-        self._judged = (step, value, scaled, residual)
-        return _new_score(Score, ((residual - lag) / (MAD_TO_SIGMA * spread + 1e-12), rise))
+        z = (residual - lag) / (MAD_TO_SIGMA * spread + 1e-12)
+        if z <= clean_z:
+            self._take_in(step, scaled, residual)
+        else:
+            self._judged = (step, value, scaled, residual)
+        return _new_score(Score, (z, rise))
 
     def is_awake(self, step: int) -> bool:
         """Is there enough clean past to judge by?"""
         first = self._first_step
         return first is not None and len(self._spread) >= self._history_min and step - first >= self._history_steps
 
-    @property
-    def is_young(self) -> bool:
-        """Are there too few samples to trust the spread?"""
-        return len(self._spread) < self._young_rows
-
     def learn(self, step: int, value: float) -> None:
         """Take in a value that was judged clean (or could not be judged yet). A value that is no number is ignored."""
         judged, self._judged = self._judged, None
         if judged is not None and judged[0] == step and judged[1] == value:  # the level has not moved since
-            _, _, scaled, residual = judged
-            self._last_step = step
-            if residual - residual == 0.0:
-                self._spread.push(step, residual)
+            self._take_in(step, judged[2], judged[3])
+            return
+        if value - value != 0.0 or (self._log_space and value <= 0.0):
+            return
+        scaled = math.log(value) if self._log_space else value
+        if self._first_step is None:
+            self._first_step = step
+            self._take_in(step, scaled, math.nan)  # there is no level yet to be away from
         else:
-            if value - value != 0.0 or (self._log_space and value <= 0.0):
-                return
-            self._last_step = step
-            scaled = math.log(value) if self._log_space else value
-            if self._first_step is None:
-                self._first_step = step
-            else:
-                residual = scaled - self._level.median()
-                if residual - residual == 0.0:
-                    self._spread.push(step, residual)
+            self._take_in(step, scaled, scaled - self._level.median())
+
+    def _take_in(self, step: int, scaled: float, residual: float) -> None:
+        self._last_step = step
+        if residual - residual == 0.0:
+            self._spread.push(step, residual)
         self._level.push(step, scaled)
+        if self.is_young:
+            self.is_young = len(self._spread) < self._young_rows
         if self._refused:
             self._clean_rows += 1
             if self._clean_rows >= CLEAN_ROWS_END_A_BREACH:
@@ -172,6 +182,8 @@ class Baseline:
         self._spread.clear()
         self._refused.clear()
         self._judged = None
+        self._awake = False
+        self.is_young = True
         self._clean_rows = 0
         self._first_step = None
         self.rebase_reason = ""

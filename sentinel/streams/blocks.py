@@ -3,57 +3,105 @@
 A slow detector needs long memories and not every sample. Five samples become one median, which one or two outliers cannot
 move, and the gap between their second and fourth value, whose median over the last blocks is the noise of single samples:
 differences inside a block do not see a level that moves slowly, so a drift does not hide itself in its own spread.
+
+`Fives` makes the blocks, once for each metric; `Blocks` remember them, one for each reader, because readers forget at different
+times.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from typing import NamedTuple
 
 from sentinel.streams.window import Window
 
 BLOCK = 5
 SPREAD_BLOCKS = 81
 GAP_TO_SIGMA = 1 / 0.95  # median gap between 2nd and 4th of five standard normal numbers (simulated: 0.95)
+LARGEST_GAP = 1e300
+
+
+class Block(NamedTuple):
+    """Five samples of first_step..last_step: their median, and the gap between the second and the fourth in order."""
+
+    first_step: int
+    last_step: int
+    middle: float
+    gap: float
+
+
+class Fives:
+    """Five finite samples to a block. `log_space` for norms: positive samples only, and a block of their logarithms."""
+
+    __slots__ = ("_first_step", "_log_space", "_part")
+
+    def __init__(self, *, log_space: bool = False) -> None:
+        self._log_space = log_space
+        self._part: list[float] = []
+        self._first_step = 0
+
+    def clear(self) -> None:
+        self._part.clear()
+
+    def take(self, step: int, value: float) -> Block | None:
+        """The block that this sample completed. What is no number (in log space: or not positive) is passed over."""
+        part = self._part
+        if value - value != 0.0 or (self._log_space and value <= 0.0):
+            return None
+        if not part:
+            self._first_step = step
+        part.append(value)
+        if len(part) < BLOCK:
+            return None
+        part.sort()
+        low, middle, high = part[1:4]
+        part.clear()
+        if self._log_space:
+            low, middle, high = math.log(low), math.log(middle), math.log(high)
+        return Block(self._first_step, step, middle, min(high - low, LARGEST_GAP))
 
 
 class Blocks:
     """The newest `keep` block medians (each with its last step), and the noise of one sample."""
 
-    __slots__ = ("_gaps", "_part", "count", "medians", "steps")
+    __slots__ = ("_fives", "_gaps", "count", "medians", "steps")
 
     def __init__(self, keep: int) -> None:
-        self._part: list[float] = []
+        self._fives = Fives()
         self._gaps = Window(1, SPREAD_BLOCKS)
         self.medians: deque[float] = deque(maxlen=keep)
         self.steps: deque[int] = deque(maxlen=keep)
         self.count = 0
 
     def clear(self) -> None:
-        self._part.clear()
+        self._fives.clear()
         self._gaps.clear()
         self.medians.clear()
         self.steps.clear()
         self.count = 0
 
-    def push(self, step: int, value: float) -> bool:
-        """Take one finite value; True when it completed a block."""
-        part = self._part
-        part.append(value)
-        if len(part) < BLOCK:
-            return False
-        part.sort()
-        self.medians.append(part[2])
-        self.steps.append(step)
-        self._gaps.push(step, min(part[3] - part[1], 1e300))
+    def add(self, block: Block) -> None:
+        """Take a block in."""
+        self.medians.append(block.middle)
+        self.steps.append(block.last_step)
+        self._gaps.push(block.last_step, block.gap)
         self.count += 1
-        part.clear()
+
+    def push(self, step: int, value: float) -> bool:
+        """Take one finite value, where nobody else makes blocks of this stream; True when it completed a block."""
+        block = self._fives.take(step, value)
+        if block is None:
+            return False
+        self.add(block)
         return True
 
     def middle(self, newest: int, skip: int = 0) -> float:
         """Median of `newest` block medians, leaving out the `skip` newest. There must be so many."""
-        end = len(self.medians) - skip
-        assert end >= newest > 0, f"{newest} blocks before the {skip} newest, of {len(self.medians)}"
-        picked = sorted(list(self.medians)[end - newest : end])
+        medians = self.medians
+        end = len(medians) - skip
+        assert end >= newest > 0, f"{newest} blocks before the {skip} newest, of {len(medians)}"
+        picked = sorted(medians) if newest == len(medians) else sorted(list(medians)[end - newest : end])
         return picked[newest >> 1] if newest & 1 else 0.5 * (picked[(newest >> 1) - 1] + picked[newest >> 1])
 
     @property

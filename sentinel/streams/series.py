@@ -56,17 +56,19 @@ class Series:
             else:
                 self.late += 1
             return 0
-        if self._order and gap > JUMP_STEPS_MAX and gap > JUMP_INTERVALS_MAX * self.interval_steps:
-            self.wild += 1
-            return 0
-        if self._order and gap != self.interval_steps:
-            self._learn_gap(gap)
-        elif self._order:
-            self._gaps.append(gap)
-        self._order.append(step)
+        order, usual = self._order, self.interval_steps
+        if order:
+            if gap > JUMP_STEPS_MAX and gap > JUMP_INTERVALS_MAX * usual:
+                self.wild += 1
+                return 0
+            if gap == usual:
+                self._gaps.append(gap)
+            else:
+                self._learn_gap(gap)
+        order.append(step)
         self._rows[step] = (reading.time_s, reading.samples)
-        if len(self._order) > RING_SIZE:
-            del self._rows[self._order.popleft()]
+        if len(order) > RING_SIZE:
+            del self._rows[order.popleft()]
         metrics, tracked = reading.metrics, self._tracked
         if len(metrics) < len(tracked):
             for name, value in metrics.items():
@@ -77,7 +79,7 @@ class Series:
                 if name in metrics:
                     keep((step, metrics[name]))
         self.newest_step = step
-        return max(1, min(gap, self.interval_steps))
+        return 1 if gap <= 1 else min(gap, self.interval_steps)
 
     def seed(self, history: Iterable[StepReading], resume_step: int) -> None:
         """Begin anew at `resume_step`, with the surviving past before it in memory."""

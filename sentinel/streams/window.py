@@ -14,9 +14,9 @@ SAMPLES_MAX = 4096
 
 
 class Window:
-    """Newest values over `span_steps` steps; the caller guards against non-finite values."""
+    """Newest values over `span_steps` steps; the caller guards against non-finite values. `ordered`: they, sorted; read only."""
 
-    __slots__ = ("_entries", "_samples_max", "_samples_min", "_sorted", "_span_steps")
+    __slots__ = ("_entries", "_samples_max", "_samples_min", "_span_steps", "ordered")
 
     def __init__(self, span_steps: int, samples_min: int, samples_max: int = SAMPLES_MAX) -> None:
         assert 0 < samples_min <= samples_max, f"{samples_min} of at most {samples_max} samples"
@@ -24,34 +24,32 @@ class Window:
         self._samples_min = samples_min
         self._samples_max = samples_max
         self._entries: deque[tuple[int, float]] = deque()
-        self._sorted: list[float] = []
+        self.ordered: list[float] = []
 
     def __len__(self) -> int:
-        return len(self._sorted)
+        return len(self.ordered)
 
     def push(self, step: int, value: float) -> None:
         """Take a value in; let go of what is older than the span, down to the minimum number of samples."""
         assert value - value == 0.0, "a window holds finite values only"
-        entries, ordered = self._entries, self._sorted
+        entries, ordered = self._entries, self.ordered
         entries.append((step, value))
         insort(ordered, value)
-        spare = len(ordered) - self._samples_min
-        oldest_kept = step - self._span_steps
-        while spare > 0 and (entries[0][0] <= oldest_kept or len(ordered) > self._samples_max):
-            gone = entries.popleft()[1]
-            del ordered[bisect_left(ordered, gone)]
-            spare -= 1
+        oldest_kept, count = step - self._span_steps, len(ordered)
+        while count > self._samples_min and (entries[0][0] <= oldest_kept or count > self._samples_max):
+            del ordered[bisect_left(ordered, entries.popleft()[1])]
+            count -= 1
 
     def median(self) -> float:
         """Upper median; the window must not be empty."""
-        return self._sorted[len(self._sorted) >> 1]
+        return self.ordered[len(self.ordered) >> 1]
 
     def middle_and_spread(self) -> tuple[float, float]:
         """Median, and half the interquartile range, or the upper half of it when that is wider.
 
         Half the interquartile range is the MAD of symmetric noise, for two lookups instead of a search.
         """
-        ordered = self._sorted
+        ordered = self.ordered
         count = len(ordered)
         middle, upper = ordered[count >> 1], ordered[(3 * count) >> 2]
         return middle, max(upper - middle, 0.5 * (upper - ordered[count >> 2]))
@@ -60,11 +58,11 @@ class Window:
         """Forget all but the newest `count` samples."""
         while len(self._entries) > count:
             self._entries.popleft()
-        self._sorted = sorted(value for _, value in self._entries)
+        self.ordered[:] = sorted(value for _, value in self._entries)
 
     def clear(self) -> None:
         self._entries.clear()
-        self._sorted.clear()
+        self.ordered.clear()
 
     @property
     def first_step(self) -> int:

@@ -3,9 +3,8 @@
 A record is length (8 bytes), CRC of the length (4), an Event message, CRC of the message (4). Event: wall_time 1, step 2,
 summary 5; Summary: value 1; Value: tag 1, simple_value 2, tensor 8; TensorProto: content 4, float_val 5, double_val 6
 (event.proto, summary.proto and tensor.proto of TensorFlow).
-Two ways lead through a record: the slow one understands any of them; the fast one
-only what nearly every record is, one scalar by `simple_value`, and computes its CRC by linearity: for a given length the CRC is
-the XOR of one table entry per byte, and those of the bytes that never change (the tag) are computed once.
+Two ways lead through a record: the slow one understands any of them; the fast one only what nearly every record is, one scalar by
+`simple_value` with a tag that has come before.
 
     >>> hex(crc32c(b"123456789"))
     '0xe3069283'
@@ -14,7 +13,9 @@ the XOR of one table entry per byte, and those of the bytes that never change (t
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+import google_crc32c
 
 Scalar = tuple[int, float, str, float]
 """step, wall time, tag, value"""
@@ -23,86 +24,45 @@ HEADER = struct.Struct("<QI")
 FOOTER = struct.Struct("<I")
 FLOAT = struct.Struct("<f")
 DOUBLE = struct.Struct("<d")
-POLYNOMIAL = 0x82F63B78  # CRC-32C, Castagnoli, reflected
-FAST_BYTES_MAX = 512
+MASK_DELTA = 0xA282EAD8
+FAST_BYTES_MIN, FAST_BYTES_MAX = 24, 512
 FAST_TAILS_MAX = 4096
 FLOAT_TYPE, DOUBLE_TYPE = 1, 2
 
 
-def _byte_table() -> list[int]:
-    table = []
-    for crc in range(256):
-        for _ in range(8):
-            crc = (crc >> 1) ^ (POLYNOMIAL if crc & 1 else 0)
-        table.append(crc)
-    return table
-
-
-_TABLE = _byte_table()
-_FOLLOWED = [_TABLE]  # [d][b]: what byte b adds to the CRC when d bytes follow it
-
-
-def crc32c(data: bytes) -> int:
-    crc, table = 0xFFFFFFFF, _TABLE
-    for byte in data:
-        crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
-    return crc ^ 0xFFFFFFFF
+crc32c: Callable[[bytes], int] = google_crc32c.value
+"""CRC-32C of the bytes. Where no compiled library exists for a machine, the package computes it in Python."""
 
 
 def masked(crc: int) -> int:
     """As it is stored, so that a CRC of data that holds CRCs is no trap (TensorFlow, lib/hash/crc32c.h)."""
-    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def _followed(count: int) -> list[int]:
-    while len(_FOLLOWED) <= count:
-        last = _FOLLOWED[-1]
-        _FOLLOWED.append([_TABLE[crc & 0xFF] ^ (crc >> 8) for crc in last])
-    return _FOLLOWED[count]
+    return ((crc >> 15 | crc << 17) + MASK_DELTA) & 0xFFFFFFFF
 
 
 class FastScalars:
-    """The fast way. `read` gives the tag's name and the CRC of a record it knows the shape of, None otherwise."""
+    """The fast way. `read` gives the step and the tag's name of a record whose shape it knows, None otherwise."""
 
     def __init__(self) -> None:
-        self._lengths: dict[int, tuple[int, tuple[list[int], ...]]] = {}
-        self._tails: dict[bytes, tuple[str, int]] = {}
+        self._tails: dict[bytes, str] = {}
 
-    def read(self, data: bytes, size: int) -> tuple[int, str, int] | None:
-        """(step, tag, masked CRC), or None when the slow way has to be taken."""
-        shape = self._lengths.get(size)
-        if shape is None:
-            if not 24 <= size <= FAST_BYTES_MAX:
-                return None
-            shape = self._learn_length(size)
-        crc, (a, b, c, d, e, f, g, h, i, j, k, m) = shape
-        if data[0] != 9 or data[9] != 16:
+    def read(self, data: bytes) -> tuple[int, str] | None:
+        """Of a record whose checksum is right. The value is its last four bytes, the wall time those from the second on."""
+        if len(data) < FAST_BYTES_MIN or data[0] != 9 or data[9] != 16:
             return None
-        one = data[10]
-        crc ^= i[one]
-        step, end = one & 127, 11
-        if one > 127:
-            two = data[11]
-            crc ^= j[two]
-            step, end = step | (two & 127) << 7, 12
-            if two > 127:
-                three = data[12]
-                crc ^= k[three]
-                step, end = step | (three & 127) << 14, 13
-                if three > 127:
-                    four = data[13]
-                    if four > 127:
+        step, end = data[10], 11
+        if step > 127:
+            more = data[11]
+            step, end = step & 127 | (more & 127) << 7, 12
+            if more > 127:
+                more = data[12]
+                step, end = step | (more & 127) << 14, 13
+                if more > 127:
+                    more = data[13]
+                    step, end = step | more << 21, 14
+                    if more > 127:
                         return None
-                    crc ^= m[four]
-                    step, end = step | four << 21, 14
         known = self._tails.get(data[end:-4])
-        if known is None:
-            return None
-        _, a0, a1, a2, a3, a4, a5, a6, a7 = data[:9]
-        crc ^= known[1] ^ a[a0] ^ b[a1] ^ c[a2] ^ d[a3] ^ e[a4] ^ f[a5] ^ g[a6] ^ h[a7]
-        w, x, y, z = data[-4:]
-        crc ^= _FOLLOWED[3][w] ^ _FOLLOWED[2][x] ^ _FOLLOWED[1][y] ^ _TABLE[z]
-        return step, known[0], (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+        return None if known is None else (step, known)
 
     def learn(self, data: bytes, tag: str, told: str) -> None:
         """This whole and sound record held one scalar of that tag: remember the bytes that will come again, and what `read`
@@ -115,19 +75,9 @@ class FastScalars:
             return
         if not tail[:-1].endswith(tag.encode(errors="surrogateescape")):
             return
-        crc = 0
-        for place, byte in enumerate(tail):
-            crc ^= _followed(len(tail) + 3 - place)[byte]
         if len(self._tails) >= FAST_TAILS_MAX:
             self._tails.clear()
-        self._tails[tail] = (told, crc)
-
-    def _learn_length(self, size: int) -> tuple[int, tuple[list[int], ...]]:
-        base = crc32c(bytes(size)) ^ _followed(size - 1)[9] ^ _followed(size - 10)[16]
-        places = (*range(1, 9), 10, 11, 12, 13)
-        shape = base, tuple(_followed(size - 1 - place) for place in places)
-        self._lengths[size] = shape
-        return shape
+        self._tails[tail] = told
 
 
 # The slow way.

@@ -60,9 +60,9 @@ class MegatronLines:
         if not fields:
             raise ValueError("an iteration without a field")
         elapsed_ms = fields.pop(_ELAPSED, None)
-        if elapsed_ms is not None and math.isfinite(elapsed_ms) and elapsed_ms > 0:
-            steps = max(1, step - self._last_step) if self._last_step is not None else 1
-            self._elapsed_s += elapsed_ms * 1e-3 * steps
+        if elapsed_ms is not None and 0.0 < elapsed_ms < math.inf:
+            last = self._last_step
+            self._elapsed_s += elapsed_ms * 1e-3 * (step - last if last is not None and step > last else 1)
         self._last_step = step
         skipped, nans = fields.pop(_SKIPPED, 0.0), fields.pop(_NAN, 0.0)
         if skipped or nans:

@@ -27,6 +27,7 @@ ONE_PLACE = {
     "yamlcore": ("sentinel/policy_yaml.py",),
     "pydantic": ("sentinel/policy/schema",),
     "pynvml": ("sentinel/telemetry/nvml_helper.py",),
+    "google_crc32c": ("sentinel/telemetry/event_records.py",),
 }
 # Only these may read a clock: the clock itself, processes with lives of their own, and the trainer's side.
 MAY_IMPORT_TIME = ("sentinel/clock.py", "sentinel/launcher/", "sentinel/client/")
