@@ -59,12 +59,14 @@ def withdraw(run_dir: Path, number: str) -> bool:
 
 
 class Inbox:
-    """A `Source` of wishes. A file that is no wish is said once and removed: it would never become one."""
+    """A `Source` of wishes. A file that is no wish is said once and removed: it would never become one. One that cannot be read now
+    (a stale handle, an I/O error) stays, and is read at a later look."""
 
     def __init__(self, run_dir: Path, sight: Sight | None = None) -> None:
         self._folder = run_dir / INBOX
         self._sight = sight if sight is not None else Sight("inbox")
         self._told: list[str] = []
+        self._is_blind = False
 
     @property
     def has_more(self) -> bool:
@@ -84,11 +86,20 @@ class Inbox:
         except OSError as error:
             return [*self._sight.lost(describe_os_error(error, self._folder))]
         for name in names[:FILES_PER_POLL]:
-            self._told.append(name)
+            path = self._folder / name
             try:
-                out.append(self._read(self._folder / name))
-            except (OSError, ValueError) as error:
-                out += [*self._sight.regained(), *self._sight.remark(f"{self._folder / name}: is no wish: {error}")]
+                out.append(self._read(path))
+            except FileNotFoundError:
+                continue  # withdrawn
+            except OSError as error:
+                self._is_blind = True
+                return [*out, *self._sight.lost(describe_os_error(error, path))]
+            except ValueError as error:
+                out += [*self._sight.regained(), *self._sight.remark(f"{path}: is no wish: {error}")]
+            self._told.append(name)
+        if self._is_blind:
+            self._is_blind = False
+            out += self._sight.regained()
         return out
 
     def _read(self, path: Path) -> WishReading:

@@ -93,3 +93,25 @@ def test_other_files_are_left_alone(tmp_path: Path) -> None:
     inbox = Inbox(tmp_path)
     assert inbox.poll(0.0) == inbox.poll(1.0) == []
     assert len(list((tmp_path / "inbox").iterdir())) == 2
+
+
+def test_a_wish_that_cannot_be_read_now_is_read_later(tmp_path: Path) -> None:
+    """A directory in its place stands for a stale handle: an OSError, and not a wish that is none."""
+    number = post(tmp_path, "ann", w.Hold(), 1)
+    (file,) = (tmp_path / "inbox").iterdir()
+    kept = file.read_bytes()
+    file.unlink()
+    file.mkdir()
+    inbox = Inbox(tmp_path)
+    (said,) = inbox.poll(0.0)
+    assert isinstance(said, SourceReading)
+    assert (said.ok, said.remark) == (False, False)
+    assert inbox.poll(1.0) == []  # still blind: said once
+    file.rmdir()
+    file.write_bytes(kept)
+    wish, said = inbox.poll(2.0)
+    assert wish == WishReading(number, "ann", w.Hold())
+    assert isinstance(said, SourceReading)
+    assert said.ok
+    assert inbox.poll(3.0) == []
+    assert list((tmp_path / "inbox").iterdir()) == []
