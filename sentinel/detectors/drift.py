@@ -49,6 +49,7 @@ class Slope:
         self._lowest.clear()
         self._first: int | None = None
         self.firing = False
+        self.since = 0  # the onset of the finding, while it fires
         self.z: float | None = None
         self.level = self.lowest = 0.0
         self.onset: tuple[int, float] = (0, 0.0)
@@ -122,6 +123,12 @@ class Drift:
         """One for each metric; whoever feeds them makes the blocks, of norms in log space."""
         return self._slopes
 
+    @property
+    def creeping(self) -> tuple[str, int] | None:
+        """The norm that has been found creeping for longest, and still is, with the onset it was found with."""
+        found = [(slope.metric, slope.since) for slope in self._slopes if slope.is_norm and slope.firing]
+        return min(found, key=lambda one: one[1], default=None)
+
     def seed(self, slope: Slope, block: Block) -> None:
         """A block of the surviving past, without findings."""
         slope.take(block, 0.0)
@@ -134,7 +141,7 @@ class Drift:
         was = slope.firing
         if not slope.take(block, now_s) or was or hushed:
             return []
-        slope.firing = True
+        slope.firing, slope.since = True, slope.onset[0]
         return [self._finding(slope, block.last_step)]
 
     def _finding(self, slope: Slope, step: int) -> Finding:

@@ -126,4 +126,4 @@ class Numbers:
 
     def date_onset(self, finding: Finding) -> Dated | None:
         """Where the finding's trouble began by the earliest co-signal; None where the finding's own onset stands."""
-        return date_onset(self.series, finding, self._lookback_steps, self._cut_step)
+        return date_onset(self.series, finding, self._lookback_steps, self._cut_step, self._slow.creeping)

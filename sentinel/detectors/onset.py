@@ -3,7 +3,8 @@
 Sees: a rise of any kept co-signal that leads into the alarm without a break, within `lookback_steps` before it and not before the
 last cut (relaunch, changed settings, a jump of the learning rate): the earliest of them dates the incident. The loss scale counts
 when it stands at a quarter or less of what it was, for good: its first halving. Does not see: what is not logged; a blip that
-ended before the alarm; a metric that rose all along and has no start; falls (`too_good` keeps its own date).
+ended before the alarm; a metric that rose all along and has no start; falls (`too_good` keeps its own date). A climb too slow for
+a change point is seen where `drift` found a norm creeping that still does: it dates the slow alarms that follow.
 
 Source: `streams/change_point.py` for the statistics. Slow alarms are dated anew from the step that found them, because their own
 onset is the edge of a median of 55 to 100 samples. BLOOM's loss scale pointed to iteration 4.7k when its spike came at 7k, and
@@ -39,8 +40,12 @@ class Dated:
     reason: str
 
 
-def date_onset(series: Series, finding: Finding, lookback_steps: int, cut_step: int) -> Dated | None:
-    """The earliest credible start of what the finding found; None where the finding's own onset stands."""
+def date_onset(
+    series: Series, finding: Finding, lookback_steps: int, cut_step: int, creeping: tuple[str, int] | None = None
+) -> Dated | None:
+    """The earliest credible start of what the finding found; None where the finding's own onset stands.
+
+    `creeping`: a norm that climbs slowly now, as `drift` found it, and since when."""
     onset = finding.onset_step
     if onset is None or finding.kind not in NUMERIC_KINDS or finding.kind is Kind.TOO_GOOD:
         return None
@@ -51,6 +56,8 @@ def date_onset(series: Series, finding: Finding, lookback_steps: int, cut_step: 
         at = _start(series, name, first - 1, lookback_steps, cut_step)
         if at is not None and at < began:
             began, signal = at, name
+    if creeping is not None and finding.kind in POWERS and max(onset - lookback_steps, cut_step + 1) <= creeping[1] < began:
+        signal, began = creeping
     if began == onset:
         return None
     if signal == own:

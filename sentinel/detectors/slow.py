@@ -52,6 +52,11 @@ class Slow:
         telling = (self._plateau, self._generalisation, self._precursor)
         self.all = (self._loss_scale, self._drift, self._divergence, self._too_good, *telling)
 
+    @property
+    def creeping(self) -> tuple[str, int] | None:
+        """A norm that climbs slowly now, and since when."""
+        return self._drift.creeping
+
     def _feed(self, metric: str) -> _Feed:
         slopes = tuple(slope for slope in self._drift.slopes if slope.metric == metric)
         return _Feed(metric, Fives(log_space=any(slope.is_norm for slope in slopes)), slopes, metric == LOSS)

@@ -59,8 +59,8 @@ def withdraw(run_dir: Path, number: str) -> bool:
 
 
 class Inbox:
-    """A `Source` of wishes. A file that is no wish is said once and removed: it would never become one. One that cannot be read now
-    (a stale handle, an I/O error) stays, and is read at a later look."""
+    """A `Source` of wishes. A file that is no wish is said once and removed: it would never become one. One that cannot be read
+    now (a stale handle, an I/O error) stays, and is read at a later look."""
 
     def __init__(self, run_dir: Path, sight: Sight | None = None) -> None:
         self._folder = run_dir / INBOX

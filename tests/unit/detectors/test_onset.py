@@ -127,6 +127,27 @@ def test_other_kinds_keep_their_date() -> None:
     assert dated(series, alarm(kind=Kind.HANG)) is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "since", "cut", "expected"),
+    [
+        (Kind.DRIFT, 700, 0, 700),
+        (Kind.DIVERGENCE, 700, 0, 700),
+        (Kind.SPIKE, 700, 0, None),  # a spike is sudden: a norm that creeps beside it need not be its cause
+        (Kind.DRIFT, 700, 700, None),  # of another learning rate
+        (Kind.DRIFT, 290, 0, None),  # too long ago to be this
+    ],
+)
+def test_a_norm_that_creeps_dates_the_slow_alarm_that_follows(kind: Kind, since: int, cut: int, expected: int | None) -> None:
+    series = series_of(loss=lambda step, value: value + 0.005 * max(0, step - 740))  # its own bend is about there
+    without, found = (date_onset(series, alarm(kind=kind), 500, cut, creeping) for creeping in (None, ("grad_norm", since)))
+    if expected is None:
+        assert found == without
+    else:
+        assert found is not None
+        assert (found.step, found.signal) == (expected, "grad_norm")
+        assert f"onset {expected} by grad_norm, loss followed at" in found.reason
+
+
 @pytest.mark.parametrize("count", [0, 1, 5, 33])
 def test_too_short_a_past_dates_nothing(count: int) -> None:
     assert dated(series_of(last=count), alarm(onset=count + 1, detected=count + 1)) is None
