@@ -19,7 +19,7 @@ from sentinel.client.atomic_file import fsync_directory, write_atomically
 
 POINTERS = ("latest", "latest_checkpointed_iteration.txt")
 BYTES_MAX = 4096  # a longer file is no pointer
-_NAMED = re.compile(r"([A-Za-z_.-]*?)(\d{1,15})")
+_NAMED = re.compile(r"(?P<folder>(?:.*/)?)(?P<prefix>[A-Za-z_.-]*?)(?P<step>\d{1,15})")
 
 
 def fix_pointers(run_dir: Path, step: int, attempt: int) -> list[str]:
@@ -32,9 +32,11 @@ def _fix(run_dir: Path, name: str, step: int, attempt: int) -> str:
     pointer = run_dir / CHECKPOINTS / name
     told = _read(pointer)
     match = _NAMED.fullmatch(told.strip()) if told is not None else None
-    if told is None or match is None or int(match[2]) <= step or (pointer.parent / told.strip()).exists():
+    if told is None or match is None or int(match["step"]) <= step or (pointer.parent / told.strip()).exists():
         return ""
-    prefix, digits = match[1], match[2]
+    if os.path.realpath(pointer.parent / match["folder"]) != os.path.realpath(pointer.parent):
+        return ""  # it names something elsewhere
+    prefix, digits = match["folder"] + match["prefix"], match["step"]
     target = prefix + str(step).rjust(len(digits) if digits.startswith("0") else 1, "0")
     _keep(quarantine_folder(run_dir, attempt), name, told)
     if step == 0 or (prefix and not (pointer.parent / target).is_dir()):

@@ -56,7 +56,7 @@ def last_surviving(attempts: list[Begun], board: Board) -> int:
     """The newest step of the stitched board; 0 when it has none."""
     kept = bounds(attempts)
     steps = [(board.reached_step(number), bound) for number, bound in kept.items()]
-    return max((step if bound is None else min(step, bound) for step, bound in steps), default=0)
+    return max([0, *(step if bound is None else min(step, bound) for step, bound in steps)])
 
 
 def read_attempts(run_dir: Path) -> list[Begun]:

@@ -21,7 +21,9 @@ def loss_of(attempt: int, step: int) -> float:
 
 def rows(attempt: int, first: int, last: int, every: int = 1) -> list[str]:
     return [
-        json.dumps({"kind": "step", "step": n, "time_s": CREATED_S + n, "loss": loss_of(attempt, n), "grad_norm": 0.5, "mfu": 0.25})
+        json.dumps(
+            {"kind": "step", "step": n, "time_s": CREATED_S + n, "loss": loss_of(attempt, n), "grad_norm": 0.5, "mfu": 0.25}
+        )
         for n in range(first, last + 1, every)
     ]
 

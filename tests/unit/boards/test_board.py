@@ -127,7 +127,9 @@ def test_garbage_behind_the_last_record_is_cut_off(run_dir: Path) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_however_the_run_goes_effective_is_the_surviving_lineage(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_however_the_run_goes_effective_is_the_surviving_lineage(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     """Attempts of any length from any step, supervisors that come and go, streams written in any pieces, lines torn."""
     run_dir = tmp_path_factory.mktemp("run")
     attempts: list[Begun] = []

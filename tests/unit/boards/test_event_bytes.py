@@ -66,7 +66,11 @@ def test_the_layout_is_a_layout_of_custom_scalars() -> None:
 @pytest.mark.parametrize("value", [1e300, -1e300, math.nan, 0.1, 2.0**53])
 def test_what_float32_cannot_hold_is_the_nearest_it_can(value: float) -> None:
     ((_, _, _, told),) = read_scalars(message(RowEncoder().encode(1, 0.0, {"x": value})))
-    assert math.isnan(told) if math.isnan(value) else told == (math.copysign(math.inf, value) if abs(value) > 1e39 else pytest.approx(value))
+    assert (
+        math.isnan(told)
+        if math.isnan(value)
+        else told == (math.copysign(math.inf, value) if abs(value) > 1e39 else pytest.approx(value))
+    )
 
 
 def test_odd_names_are_survived() -> None:
