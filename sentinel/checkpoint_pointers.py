@@ -24,8 +24,15 @@ _NAMED = re.compile(r"(?P<folder>(?:.*/)?)(?P<prefix>[A-Za-z_.-]*?)(?P<step>\d{1
 
 def fix_pointers(run_dir: Path, step: int, attempt: int) -> list[str]:
     """Make the pointers that name a checkpoint above `step` name that of `step`; one sentence for each. Done twice, it changes
-    nothing. Call it when the checkpoints are moved. Raises OSError when one cannot be written."""
-    return [words for name in POINTERS if (words := _fix(run_dir, name, step, attempt))]
+    nothing. Call it when the checkpoints are moved. One that cannot be written is told, and holds no relaunch up: the attempt
+    resumes by its spec.json."""
+    told = []
+    for name in POINTERS:
+        try:
+            told.append(_fix(run_dir, name, step, attempt))
+        except OSError as error:
+            told.append(f"{name} names a step above {step} and cannot be set right: {error.strerror}")
+    return [words for words in told if words]
 
 
 def _fix(run_dir: Path, name: str, step: int, attempt: int) -> str:

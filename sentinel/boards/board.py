@@ -63,6 +63,8 @@ class Board:
     def take(self, attempts: Sequence[Begun]) -> bool:
         """A block of one stream, for the board of its attempt; whether there is more to take at once."""
         for begun in attempts:
+            if not begun.is_over:
+                self._done.discard(begun.attempt)
             if begun.attempt not in self._done and self._take(begun):
                 self._pieces += 1
                 if self._pieces % PIECES_NOTED == 0:

@@ -60,10 +60,10 @@ def last_surviving(attempts: list[Begun], board: Board) -> int:
 
 
 def read_attempts(run_dir: Path) -> list[Begun]:
-    """Every attempt of the journal, also those that its state no longer knows one by one. Nobody lives: all are over."""
+    """Every attempt of the journal, also those that its state no longer knows one by one. The newest may go on unwatched."""
     with Journal.open(run_dir / JOURNAL_NAME, read_only=True) as journal:
         branches = trace(entry.fact for entry in journal.read_entries())
-    return [Begun(branch.attempt, branch.resumed_step, is_over=True) for branch in branches]
+    return [Begun(branch.attempt, branch.resumed_step, is_over=bool(branch.outcome)) for branch in branches]
 
 
 def _draw_attempts(run_dir: Path, attempts: list[Begun]) -> None:

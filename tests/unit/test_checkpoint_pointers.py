@@ -122,15 +122,30 @@ def test_killed_before_the_pointer_is_written_the_next_try_does_it_and_keeps_one
 
     def die(place: Path, data: bytes) -> None:
         if place == path:
-            raise OSError(28, "No space left on device")
+            raise KeyboardInterrupt
         really(place, data)
 
     monkeypatch.setattr(checkpoint_pointers, "write_atomically", die)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(KeyboardInterrupt):
         roll_back(run_dir)
     monkeypatch.undo()
     assert roll_back(run_dir) == ["latest now names 100"]
     assert sorted(os.listdir(run_dir / "quarantine" / "attempt-0003")) == ["latest", "step-00000200"]
+
+
+def test_one_that_cannot_be_written_is_told_and_the_other_is_set_right(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pointers = [point(run_dir, name, "200") for name in ("latest", MEGATRON)]
+    really = checkpoint_pointers.write_atomically
+
+    def refuse(place: Path, data: bytes) -> None:
+        if place == pointers[0]:
+            raise PermissionError(13, "Permission denied")
+        really(place, data)
+
+    monkeypatch.setattr(checkpoint_pointers, "write_atomically", refuse)
+    first, second = roll_back(run_dir)
+    assert first == "latest names a step above 100 and cannot be set right: Permission denied"
+    assert second == f"{MEGATRON} now names 100"
 
 
 def test_where_quarantine_lies_inside_checkpoints_the_old_text_does_too(run_dir: Path) -> None:

@@ -8,10 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from sentinel.boards.command import ASIDE, make_tensorboard
+from sentinel.boards.survivors import Begun
 from sentinel.cli import app
 from sentinel.errors import UsageError
 from sentinel.journal.lease import RunLock
-from tests.unit.boards.board_kit import board_of, effective, everything, loss_of, rows, series, write
+from tests.unit.boards.board_kit import board_of, draw, effective, everything, loss_of, rows, series, write
 from tests.unit.told_run import write_run
 
 SURVIVING = [(n, loss_of(1 if n <= 100 else 2 if n <= 350 else 3, n)) for n in range(1, 601)]
@@ -55,6 +56,18 @@ def test_a_board_whose_stream_is_gone_stays_and_is_stitched(run_dir: Path) -> No
     (run_dir / "attempts" / "0001" / "metrics.jsonl").unlink()
     make_tensorboard(run_dir)
     assert everything(run_dir) == whole
+
+
+def test_a_run_that_goes_on_unwatched_is_adopted_with_its_charts(run_dir: Path, tmp_path: Path) -> None:
+    """Its supervisor was killed, somebody asked for the charts, and the next supervisor goes on with them."""
+    place = write_run(tmp_path / "unwatched", until=29)
+    whole, torn = rows(1, 1, 40)[:30], rows(1, 31, 31)[0]
+    write(place, 1, [*whole, torn[:20]], resumed=0, end="")
+    make_tensorboard(place)
+    assert series(effective(place)) == [(n, loss_of(1, n)) for n in range(1, 31)]
+    write(place, 1, [torn[20:]])
+    draw(place, [Begun(1, 0)])
+    assert series(effective(place)) == [(n, loss_of(1, n)) for n in range(1, 32)]
 
 
 def test_what_lies_beside_the_boards_stays(run_dir: Path) -> None:
