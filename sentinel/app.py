@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import socket
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -20,7 +19,9 @@ from typing import Any, cast
 from sentinel.actions.capture import capture
 from sentinel.actions.control_file import write_overrides, write_request
 from sentinel.actions.runner import Handler, ThreadRunner
+from sentinel.boards.keeper import open_boards
 from sentinel.checkpoint_files import verify_checkpoint
+from sentinel.checkpoint_pointers import fix_pointers
 from sentinel.checkpoint_quarantine import quarantine_above
 from sentinel.clock import SystemClock
 from sentinel.daemon import Daemon, Narrator, run_until_over
@@ -47,7 +48,7 @@ from sentinel.outage import Outage, StopWishes, last_act
 from sentinel.pages import terminal
 from sentinel.policy.schema import Policy
 from sentinel.policy_file import load_policy, policy_digest, shipped_policy_path
-from sentinel.report.summary import write_report
+from sentinel.report.summary import leave_report
 from sentinel.senses_file import SensesFile
 from sentinel.telemetry.hardware import open_hardware
 from sentinel.telemetry.records import compare_attempts
@@ -69,6 +70,7 @@ class RunRequest:
     observe_only: bool = False
     stop_at_once: bool = False  # take the run over only to stop it
     without: tuple[str, ...] = ()  # capabilities this trainer does not have
+    tensorboard: bool = True
 
 
 def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
@@ -117,10 +119,11 @@ def _watch(
         wishes.wake(wake.event)
         launcher = LocalLauncher(run_dir)
         hardware = open_hardware(engine.policy.spec.detectors.gpu_fault, run_dir)
-        telemetry = RunTelemetry(run_dir, launcher, hardware)
+        boards = open_boards(run_dir, lambda: engine.state, request.tensorboard)
+        telemetry = RunTelemetry(run_dir, launcher, hardware, boards)
         runner = ThreadRunner(build_handlers(run_dir, launcher, session.lease, run_file), wake.event)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
-        with closing(wake), closing(hardware), last_act(runner.close):
+        with closing(wake), closing(hardware), closing(boards), last_act(runner.close):
             daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request))
             outage.begin()
             if request.stop_at_once:
@@ -128,16 +131,8 @@ def _watch(
             said = SensesFile(run_dir)
             run_until_over(daemon, clock, wake.event, _each_turn(session, wake, daemon, wishes, said))
             said.write(clock.now_s(), engine)
-        _report(run_dir, engine.state, clock.now_s())
+        leave_report(run_dir, engine.state, clock.now_s())
         return exit_code(engine.state)
-
-
-def _report(run_dir: Path, state: RunState, now_s: float) -> None:
-    """A report that cannot be written (a full disk) does not change how the run ended."""
-    try:
-        write_report(run_dir, state, now_s)
-    except OSError as error:
-        print(f"{run_dir}: the report cannot be written: {error.strerror}", file=sys.stderr)
 
 
 def exit_code(state: RunState) -> int:
@@ -177,7 +172,8 @@ def build_handlers(run_dir: Path, launcher: Launcher, lease: Lease, run: RunFile
 
     def quarantine(action: a.Quarantine) -> str:
         moved = quarantine_above(run_dir, action.above_step, action.attempt)
-        return f"{len(moved)} moved to quarantine"
+        fixed = fix_pointers(run_dir, action.above_step, action.attempt)
+        return "; ".join([f"{len(moved)} moved to quarantine", *fixed])
 
     def save_evidence(action: a.Capture) -> str:
         view = launcher.observe(action.attempt)

@@ -47,6 +47,12 @@ def quarantine_above(run_dir: Path, step: int, attempt: int) -> tuple[Moved, ...
         return _move(run_dir, doomed, f"{CHECKPOINTS}/{INSIDE}/attempt-{attempt:04d}")
 
 
+def quarantine_folder(run_dir: Path, attempt: int) -> Path:
+    """Where that attempt's quarantine lies: inside checkpoints/ where it was moved there, else beside it. It need not exist."""
+    inside = run_dir / CHECKPOINTS / INSIDE / f"attempt-{attempt:04d}"
+    return inside if inside.is_dir() else run_dir / QUARANTINE / f"attempt-{attempt:04d}"
+
+
 def _move(run_dir: Path, doomed: list[str], place: str) -> tuple[Moved, ...]:
     folder = run_dir / place
     ensure_directory(folder)

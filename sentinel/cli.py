@@ -34,6 +34,7 @@ def run(
     run_dir: Annotated[Path | None, typer.Option(help="Where the run lives; default runs/<program name>.")] = None,
     observe_only: Annotated[bool, typer.Option("--observe-only", help="Decide and record, change nothing.")] = False,
     without: Annotated[str, typer.Option(help="What the trainer cannot do: skip, live_overrides, or both with a comma.")] = "",
+    tensorboard: Annotated[bool, typer.Option(help="Keep RUN_DIR/tensorboard: each attempt, and the run that survives.")] = True,
 ) -> None:
     """Launch a training command, or adopt the one that is running; watch it; repair it.
 
@@ -47,7 +48,8 @@ def run(
     place = run_dir or Path("runs") / (Path(words[0]).stem if words else "run")
     with closing(choose_narrator(place)) as narrator:
         lacks = tuple(word.strip() for word in without.split(",") if word.strip())
-        code = supervise(RunRequest(place, policy, words, os.getcwd(), observe_only, without=lacks), narrator)
+        request = RunRequest(place, policy, words, os.getcwd(), observe_only, without=lacks, tensorboard=tensorboard)
+        code = supervise(request, narrator)
     raise typer.Exit(code)
 
 
@@ -104,6 +106,14 @@ def lineage(run_dir: RunDir, as_json: Json = False) -> None:
     branches = read_lineage(run_dir)
     newest = read_newest_step(run_dir, branches[-1]["attempt"]) if branches else None
     print(_dump(branches) if as_json else lineage_text(branches, newest))
+
+
+@app.command()
+def tensorboard(run_dir: RunDir) -> None:
+    """Make, or mend, the run's TensorBoard: a board for each attempt and `effective`, what survives; say how to look at it."""
+    from sentinel.boards.command import make_tensorboard
+
+    print(make_tensorboard(run_dir))
 
 
 @app.command()

@@ -6,6 +6,7 @@ Everything in it comes from the journal (and the newest step of the streams), so
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
@@ -35,6 +36,14 @@ def write_report(run_dir: Path, state: RunState, now_s: float) -> Path:
     path = run_dir / REPORT_NAME
     write_atomically(path, report_text(run_dir, state, now_s).encode())
     return path
+
+
+def leave_report(run_dir: Path, state: RunState, now_s: float) -> None:
+    """A report that cannot be written (a full disk) does not change how the run ended."""
+    try:
+        write_report(run_dir, state, now_s)
+    except OSError as error:
+        print(f"{run_dir}: the report cannot be written: {error.strerror}", file=sys.stderr)
 
 
 def report_text(run_dir: Path, state: RunState, now_s: float) -> str:

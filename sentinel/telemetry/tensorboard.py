@@ -35,6 +35,7 @@ OPEN_STEPS = 4  # steps that wait for their last tags
 TAGS_MAX = 65536
 LENGTHS_MAX = 65536
 VS_SAMPLES = " vs samples"
+OURS = "sentinel/"  # what our own boards mark and tell beside the metrics
 _STAMP = re.compile(r"tfevents\.(\d+)")
 
 
@@ -150,7 +151,7 @@ class EventFile:
             return self._note(place, f"it is no event ({error})")
         if len(scalars) == 1:
             tag = scalars[0][2]
-            self._fast.learn(data, tag, "" if tag.endswith(VS_SAMPLES) else tag)
+            self._fast.learn(data, tag, "" if tag.endswith(VS_SAMPLES) or tag.startswith(OURS) else tag)
         out += scalars
         return None
 
@@ -236,7 +237,7 @@ class EventLog:
 
     def _name(self, tag: str) -> str:
         """Empty for what is no metric of a step."""
-        name = "" if tag.endswith(VS_SAMPLES) else canonical(tag)
+        name = "" if tag.endswith(VS_SAMPLES) or tag.startswith(OURS) else canonical(tag)
         if name in ("step", "time_s"):
             name = ""
         if len(self._names) < TAGS_MAX:

@@ -22,7 +22,7 @@ ROOT = typer.main.get_command(app)
 
 COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ("demo",): ({"--run-dir", "--steps", "--seed", "--precision", "--policy", "--no-faults", "--fault", "--preset"}, []),
-    ("run",): ({"--policy", "--run-dir", "--observe-only", "--without"}, ["command"]),
+    ("run",): ({"--policy", "--run-dir", "--observe-only", "--without", "--tensorboard"}, ["command"]),
     ("status",): ({"--json"}, ["run_dir"]),
     ("incidents",): ({"--json"}, ["run_dir"]),
     ("policy", "check"): ({"--capabilities", "--json"}, ["files"]),
@@ -32,6 +32,7 @@ COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ("policy", "test"): ({"--policy", "--json"}, ["files"]),
     ("policy", "schema"): (set(), []),
     ("stop",): (set(), ["run_dir"]),
+    ("tensorboard",): (set(), ["run_dir"]),
     ("replay",): ({"--policy", "--format", "--json", "--plot", "--follow"}, ["paths"]),
     ("watch",): ({"--policy", "--format", "--json"}, ["paths"]),
     ("hardware",): ({"--policy", "--json"}, []),
@@ -106,6 +107,7 @@ def test_incidents_have_the_keys_people_build_on(tmp_path: Path) -> None:
         ["status", "no-such-run"],
         ["incidents", "no-such-run"],
         ["stop", "no-such-run"],
+        ["tensorboard", "no-such-run"],
         ["policy", "check", "no-such-policy.yaml"],
         ["policy", "check", "default", "--capabilities", "levitation"],
         ["policy", "explain", "no-such-policy.yaml"],

@@ -10,7 +10,8 @@ from typing import Any, get_args
 
 import pytest
 
-from sentinel import checkpoint_files, client
+from sentinel import checkpoint_files, checkpoint_pointers, client
+from sentinel.boards import charts
 from sentinel.detectors import divergence, generalisation, loss_scale, non_finite, plateau, too_good
 from sentinel.engine import Engine
 from sentinel.journal.lease import LEASE_NAME, Lease, RunLock
@@ -34,6 +35,9 @@ def test_the_closed_lists_are_the_codes() -> None:
     assert listed("end reasons") == list(client.END_REASONS)
     assert listed("requests") == list(client.REQUESTS) == list(get_args(Request))
     assert listed("may lapse") == list(client.LAPSING) == list(plan_overrides.LAPSING)
+    assert listed("pointers") == list(checkpoint_pointers.POINTERS)
+    assert {words(row[0])[0]: words(row[1])[0] for row in table("in the stream")} == charts.MEGATRON
+    assert f"`{charts.MARKER}`" in TEXT
     assert listed("cursor keys") == list(checkpoint_files._CURSOR_KEYS)
     assert listed("rank sources") == list(get_args(ExitSource))
     assert f"`{RUN_DIR_VARIABLE}` and `{ATTEMPT_VARIABLE}`" in TEXT

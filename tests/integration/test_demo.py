@@ -9,9 +9,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.docs.protocol_page import bundled_metrics
 from tests.integration.supervised import Supervised
+from tests.unit.boards.board_kit import messages, series
 
 STEPS = 200
 DEADLINE_S = 240.0
@@ -41,4 +45,29 @@ def test_the_demonstration_is_hurt_three_times_and_repaired_three_times(tmp_path
     names = {re.sub(r"/rank-\d+$", "/rank-N", key) for line in surviving.values() for key in line}
     names -= {"kind", "step", "time_s", "samples"}
     assert names == bundled_metrics() - {"overflow", "loss_scale"}, "PROTOCOL.md's table; the last two are fp16's"
+    _check_boards(run, incidents)
     assert not run.living()
+
+
+def _check_boards(run: Supervised, incidents: list[dict[str, Any]]) -> None:
+    """Each attempt whole, the abandoned branch too; the surviving lineage once; incidents at their steps."""
+    boards = run.run_dir / "tensorboard"
+    for attempt in run.attempts():
+        lines = {line["step"]: line["loss"] for line in run.lines(attempt) if line["kind"] == "step"}
+        assert dict(series(boards / f"attempt-{attempt:04d}")) == pytest.approx(lines)
+    surviving = run.surviving()
+    for tag, metric in (("lm loss", "loss"), ("grad-norm", "grad_norm"), ("learning-rate", "lr")):
+        drawn = series(boards / "effective", tag)
+        assert [step for step, _ in drawn] == list(range(1, STEPS + 1)), tag
+        assert [value for _, value in drawn] == pytest.approx([surviving[step][metric] for step in range(1, STEPS + 1)])
+    spike = incidents[-1]
+    branch = dict(series(boards / f"attempt-{spike['remedies'][-1]['attempt'] - 1:04d}"))
+    assert branch[spike["onset_step"]] > 1.1 * surviving[spike["onset_step"]]["loss"], "what was gone back behind is still shown"
+    markers = {i["onset_step"] or i["detected_step"]: float(i["id"]) for i in incidents}
+    assert dict(series(boards / "effective", "sentinel/incident")) == markers
+    (sheet,) = (boards / "effective").glob("*incidents*")
+    texts = [message.decode(errors="replace") for message in messages(sheet)]
+    for incident in incidents:
+        (text,) = (text for text in texts if f"sentinel/incidents/{incident['id']:04d}" in text)
+        assert f"**Incident {incident['id']}: {incident['kind']}**" in text
+        assert "worked" in text

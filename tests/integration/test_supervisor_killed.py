@@ -11,6 +11,7 @@ import pytest
 
 from sentinel.model.facts import ActionConfirmed, ActionDecided, AttemptLaunched, Entry, PlanAdopted, SupervisorTookOver
 from tests.integration.supervised import Supervised, double, wait_for
+from tests.unit.boards.board_kit import series
 
 
 def launches(run: Supervised) -> int:
@@ -120,6 +121,8 @@ def test_killed_again_and_again_during_a_recovery_it_neither_loses_nor_doubles(
         assert [surviving[s][key] for s in sorted(surviving)] == [expected[s][key] for s in sorted(expected)], key
     (incident,) = run.incidents()
     assert (incident["kind"], incident["state"]) == ("spike", "recovered"), run.log
+    losses = [(step, pytest.approx(surviving[step]["loss"])) for step in sorted(surviving)]
+    assert series(run.run_dir / "tensorboard" / "effective") == losses, "no supervisor's charts undid another's"
     assert not run.living()
 
 
