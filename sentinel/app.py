@@ -19,13 +19,12 @@ from typing import Any, cast
 
 from sentinel.actions.capture import capture
 from sentinel.actions.control_file import write_overrides, write_request
-from sentinel.actions.runner import Handler, ThreadRunner
-from sentinel.checkpoint_files import verify_checkpoint
+from sentinel.actions.runner import Found, Handler, ThreadRunner
 from sentinel.checkpoint_quarantine import quarantine_above
 from sentinel.clock import SystemClock
 from sentinel.daemon import Daemon, Narrator, run_until_over
 from sentinel.engine import Engine
-from sentinel.errors import AlreadySupervised, Fenced, GiveUp, JournalBlocked, JournalError, RetryLater, UsageError
+from sentinel.errors import AlreadySupervised, Fenced, JournalBlocked, JournalError, RetryLater, UsageError
 from sentinel.journal.lease import Lease
 from sentinel.journal.run_file import (
     PolicyReference,
@@ -41,7 +40,6 @@ from sentinel.launcher.local import LocalLauncher
 from sentinel.model import actions as a
 from sentinel.model.attempts import Alive, AttemptSpec, Orphaned
 from sentinel.model.events import SupervisorStarted
-from sentinel.model.records import Comparison
 from sentinel.model.state import RunState
 from sentinel.outage import Outage, StopWishes, last_act
 from sentinel.pages import terminal
@@ -53,6 +51,7 @@ from sentinel.telemetry.hardware import open_hardware
 from sentinel.telemetry.records import compare_attempts
 from sentinel.telemetry.reference import load_reference
 from sentinel.telemetry.run_telemetry import RunTelemetry
+from sentinel.telemetry.saved_numbers import verify_saved
 from sentinel.telemetry.wake import Wake
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_STOPPED = 0, 1, 2, 130
@@ -169,12 +168,6 @@ def build_handlers(run_dir: Path, launcher: Launcher, lease: Lease, run: RunFile
     def tell(action: a.SignalRanks) -> str:
         return f"SIGTERM sent to {launcher.signal_ranks(action.attempt, signal.SIGTERM)} ranks"
 
-    def verify(action: a.VerifyCheckpoint) -> str:
-        verdict = verify_checkpoint(run_dir / action.path)
-        if not verdict.ok:
-            raise GiveUp(verdict.reason)
-        return verdict.digest or ""
-
     def quarantine(action: a.Quarantine) -> str:
         moved = quarantine_above(run_dir, action.above_step, action.attempt)
         return f"{len(moved)} moved to quarantine"
@@ -184,13 +177,13 @@ def build_handlers(run_dir: Path, launcher: Launcher, lease: Lease, run: RunFile
         pids = view.pids if isinstance(view, (Alive, Orphaned)) else ()
         return capture(run_dir, action.incident, action.attempt, pids)
 
-    handlers: dict[type[a.Action], Callable[[Any], str | Comparison]] = {
+    handlers: dict[type[a.Action], Callable[[Any], Found]] = {
         a.StartAttempt: start,
         a.KillAttempt: kill,
         a.SignalRanks: tell,
         a.RequestStop: lambda action: write_request(run_dir, action),
         a.WriteOverrides: lambda action: write_overrides(run_dir, action),
-        a.VerifyCheckpoint: verify,
+        a.VerifyCheckpoint: lambda action: verify_saved(run_dir, run_dir / action.path),
         a.Quarantine: quarantine,
         a.Capture: save_evidence,
         a.SendPage: lambda action: terminal.send(run_dir, action),

@@ -14,17 +14,19 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from sentinel.client.strict_json import loads
+from sentinel.client.strict_json import as_float, loads
 
 CHECKPOINTS = "checkpoints"
 MANIFEST = "manifest.json"
 ENTRIES_MAX = 100_000
 LARGEST_INT = 2**53  # beyond it JSON numbers are not whole in every language
 MANIFEST_BYTES_MAX = 64 << 20
+NUMBERS_MAX = 256  # of a manifest that are looked at
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)  # any other says only that it cannot be seen now
 _NAME = re.compile(r"step-(\d{1,15})")
 _CURSOR_KEYS = ("samples_end", "cursor", "data_cursor", "samples", "samples_consumed")
@@ -42,11 +44,14 @@ class CheckpointFound:
 
 
 class Verification(NamedTuple):
-    """What a check of every byte said. `digest` is the manifest's sha256, None when there is no manifest to speak of."""
+    """What a check of every byte said. `digest` is the manifest's sha256, None when there is no manifest to speak of. Of a whole
+    one: the attempt that saved it (0: not named), and the numbers its manifest tells under `metrics`."""
 
     ok: bool
     reason: str
     digest: str | None
+    attempt: int = 0
+    numbers: tuple[tuple[str, float], ...] = ()
 
 
 def list_checkpoints(run_dir: Path) -> list[CheckpointFound]:
@@ -111,7 +116,8 @@ def verify_checkpoint(path: Path) -> Verification:
         return Verification(False, f"{path / MANIFEST}: {error}", digest)
     if count == 0:
         return Verification(False, f"{path / MANIFEST}: lists no files", digest)
-    return Verification(True, f"{count} files, {size} bytes match their digests", digest)
+    told = f"{count} files, {size} bytes match their digests"
+    return Verification(True, told, digest, _whole(manifest.get("attempt")) or 0, _numbers(manifest))
 
 
 def is_there(path: Path) -> bool:
@@ -164,6 +170,32 @@ def _check_file(path: Path, name: str, size: int, sha256: str) -> str:
             raise
         return f"{path / name}: cannot be read ({error.strerror})"
     return "" if digest == sha256.lower() else f"{path / name}: sha256 is {digest[:12]}…, the manifest says {sha256[:12]}…"
+
+
+def read_numbers(path: Path) -> dict[str, float]:
+    """What the manifest of a checkpoint tells under `metrics`, by name; empty where it tells nothing, or cannot be read."""
+    try:
+        return dict(_numbers(_read_manifest(path)[0]))
+    except (OSError, ValueError):
+        return {}
+
+
+def read_size(path: Path) -> int | None:
+    """Bytes of all files, as the manifest says; None when it cannot be read."""
+    try:
+        return sum(size for _, size, _ in _listed_files(_read_manifest(path)[0]))
+    except (OSError, ValueError):
+        return None
+
+
+def _numbers(manifest: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
+    """`metrics`, where it is an object of numbers; anything else in it is the trainer's own."""
+    told = manifest.get("metrics")
+    found: list[tuple[str, float]] = []
+    for name, value in told.items() if isinstance(told, dict) else ():
+        with suppress(ValueError):
+            found.append((str(name), as_float(value)))
+    return tuple(found[:NUMBERS_MAX])
 
 
 def _cursor(manifest: Mapping[str, Any]) -> int:
