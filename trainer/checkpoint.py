@@ -165,8 +165,8 @@ def load(found: Verified, world: World, state: dict[str, Any]) -> None:
 
 
 def compare_numbers(found: Verified, loaded: dict[str, float]) -> None:
-    """What was loaded against what its manifest says was saved. Raises DataError naming the first number that differs, or how many
-    elements are not finite.
+    """What was loaded against what its manifest says was saved. Raises DataError naming the first number that differs, or how
+    many elements are not finite.
 
     Both are sums of the same float32 values in float64, over another number of ranks perhaps: the order of the sum moves them by
     parts in 10**10 at most, and SAME is far above that and far below anything that matters. A manifest without numbers (of an

@@ -82,6 +82,14 @@ def _tainted(attempts: Iterable[Attempt], incident: Incident, limit: int) -> set
     return found
 
 
+def _hit(attempts: Iterable[Attempt], incident: Incident, limit: int) -> set[int]:
+    """The attempts whose steps from the onset on prove nothing: what was repaired is sound in the attempt that repaired it."""
+    if _is_unrepaired(incident):
+        return _tainted(attempts, incident, limit)
+    failed = (t.attempt for t in incident.tries if t.attempt is not None and t.outcome is not Outcome.WORKED)
+    return {incident.attempt, *failed}
+
+
 def _proof(state: RunState, found: Checkpoint, probation_steps: int, newest_step: int) -> str:
     """Why it is proven; empty when it is not. Every attempt since the one that saved it has it in its past: whatever lies above
     a resume step is moved aside."""
@@ -103,7 +111,7 @@ def _healthy_end(state: RunState, attempt: Attempt, newest_step: int) -> int:
     marks = (mark.step for mark in attempt.marks)
     end = max((attempt.last_step, attempt.first_step or 0, newest_step if is_newest else 0, *marks))
     for incident in state.incidents:
-        failed = (t.attempt for t in incident.tries if t.outcome is not Outcome.WORKED)
-        if attempt.attempt in (incident.attempt, *failed) and not incident.benign and incident.limit_step is not None:
-            end = min(end, incident.limit_step - 1)
+        limit = incident.limit_step
+        if limit is not None and not incident.benign and attempt.attempt in _hit(state.attempts, incident, limit):
+            end = min(end, limit - 1)
     return end
