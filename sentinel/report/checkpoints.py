@@ -53,7 +53,7 @@ def trust_text(document: dict[str, Any]) -> str:
 
 def verify_steps(run_dir: Path, steps: Sequence[int]) -> list[dict[str, Any]]:
     """Look at every byte and the numbers of these checkpoints (empty: of all), changing nothing. The documents of `sentinel
-    checkpoints verify --json`: `ok` is null for one that cannot be read now. Raises UsageError for a step without a checkpoint."""
+    checkpoints verify --json`: `ok` is null for one that cannot be read now. UsageError for a step without a checkpoint."""
     check_run_dir(run_dir)
     try:
         found = {checkpoint.step: checkpoint for checkpoint in list_checkpoints(run_dir)}
