@@ -44,14 +44,11 @@ class CheckpointFound:
 
 
 class Verification(NamedTuple):
-    """What a check of every byte said. `digest` is the manifest's sha256, None when there is no manifest to speak of. Of a whole
-    one: the attempt that saved it (0: not named), and the numbers its manifest tells under `metrics`."""
+    """What a check of every byte said. `digest` is the manifest's sha256, None when there is no manifest to speak of."""
 
     ok: bool
     reason: str
     digest: str | None
-    attempt: int = 0
-    numbers: tuple[tuple[str, float], ...] = ()
 
 
 def list_checkpoints(run_dir: Path) -> list[CheckpointFound]:
@@ -116,8 +113,7 @@ def verify_checkpoint(path: Path) -> Verification:
         return Verification(False, f"{path / MANIFEST}: {error}", digest)
     if count == 0:
         return Verification(False, f"{path / MANIFEST}: lists no files", digest)
-    told = f"{count} files, {size} bytes match their digests"
-    return Verification(True, told, digest, _whole(manifest.get("attempt")) or 0, _numbers(manifest))
+    return Verification(True, f"{count} files, {size} bytes match their digests", digest)
 
 
 def is_there(path: Path) -> bool:
@@ -173,11 +169,17 @@ def _check_file(path: Path, name: str, size: int, sha256: str) -> str:
 
 
 def read_numbers(path: Path) -> dict[str, float]:
-    """What the manifest of a checkpoint tells under `metrics`, by name; empty where it tells nothing, or cannot be read."""
+    """What the manifest of a checkpoint tells under `metrics`, by name: an object of numbers, and anything else in it is the
+    trainer's own. Empty where it tells nothing, or cannot be read."""
     try:
-        return dict(_numbers(_read_manifest(path)[0]))
+        told = _read_manifest(path)[0].get("metrics")
     except (OSError, ValueError):
         return {}
+    found: dict[str, float] = {}
+    for name, value in list(told.items())[:NUMBERS_MAX] if isinstance(told, dict) else ():
+        with suppress(ValueError):
+            found[str(name)] = as_float(value)
+    return found
 
 
 def read_size(path: Path) -> int | None:
@@ -186,16 +188,6 @@ def read_size(path: Path) -> int | None:
         return sum(size for _, size, _ in _listed_files(_read_manifest(path)[0]))
     except (OSError, ValueError):
         return None
-
-
-def _numbers(manifest: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
-    """`metrics`, where it is an object of numbers; anything else in it is the trainer's own."""
-    told = manifest.get("metrics")
-    found: list[tuple[str, float]] = []
-    for name, value in told.items() if isinstance(told, dict) else ():
-        with suppress(ValueError):
-            found.append((str(name), as_float(value)))
-    return tuple(found[:NUMBERS_MAX])
 
 
 def _cursor(manifest: Mapping[str, Any]) -> int:

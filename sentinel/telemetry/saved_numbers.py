@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sentinel.checkpoint_files import list_checkpoints, read_numbers, step_of_name, verify_checkpoint
+from sentinel.checkpoint_files import list_checkpoints, read_checkpoint, read_numbers, verify_checkpoint
 from sentinel.errors import GiveUp
 from sentinel.model.records import SavedNorm, SavedNumbers
 from sentinel.telemetry.lineage import read_history, read_own
@@ -21,10 +21,12 @@ def verify_saved(run_dir: Path, path: Path) -> SavedNumbers:
     whole = verify_checkpoint(path)
     if not whole.ok:
         raise GiveUp(whole.reason)
-    step = step_of_name(path.name) or 0
-    norm = dict(whole.numbers).get(NORM)
-    mine = SavedNorm(step, norm, _recorded(run_dir, whole.attempt, step)) if norm is not None else None
-    return SavedNumbers(whole.digest or "", whole.reason, whole.numbers, mine, _older(run_dir, step) if mine else None)
+    numbers, found = read_numbers(path), read_checkpoint(run_dir, path.name)
+    norm = None
+    if found is not None and NORM in numbers:
+        norm = SavedNorm(found.step, numbers[NORM], _recorded(run_dir, found.attempt, found.step))
+    older = _older(run_dir, norm.step) if norm is not None else None
+    return SavedNumbers(whole.digest or "", whole.reason, tuple(numbers.items()), norm, older)
 
 
 def _older(run_dir: Path, step: int) -> SavedNorm | None:

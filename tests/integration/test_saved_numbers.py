@@ -9,6 +9,7 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 from sentinel.plan.vetting import judge_numbers
 from sentinel.telemetry.saved_numbers import verify_saved
+from tests.docs.protocol_page import listed
 from tests.integration.test_trainer_launch import launch
 
 __all__ = ["launch"]
@@ -42,6 +43,7 @@ def test_the_manifest_tells_what_lies_in_the_checkpoint_however_it_is_sharded(la
     assert told["adam_m_norm"] == pytest.approx(norm_of(state, "adam.exp_avg."), rel=1e-9)
     assert told["adam_v_norm"] == pytest.approx(norm_of(state, "adam.exp_avg_sq."), rel=1e-9)
     assert told["nonfinite"] == 0
+    assert set(listed("judged numbers")) == set(told) - {"loss", "grad_norm"}
     rows = attempt.steps()
     assert told["param_norm"] == pytest.approx(rows[9]["param_norm"], rel=1e-12), "row 9 tells of what update 8 left"
     assert (told["loss"], told["grad_norm"]) == (rows[8]["loss"], rows[8]["grad_norm"])

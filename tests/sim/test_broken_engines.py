@@ -150,14 +150,16 @@ def test_one_that_believes_every_number(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("sentinel.engine.carrying_out.judge_numbers", lambda saved: NumbersVerdict("", "believed"))
     for seen in ("norm", "finite"):
         broken = simulate_with(Engine, f"bad_numbers@step=80:seen={seen}", "kill@step=90").broken
-        assert broken.startswith(f"never resume from what is not trusted: attempt 2 resumed from step 80, which is damaged ({seen})")
+        said = f"attempt 2 resumed from step 80, which is damaged ({seen})"
+        assert broken.startswith(f"never resume from what is not trusted: {said}")
 
 
 def test_one_that_resumes_from_what_its_own_journal_condemned(monkeypatch: pytest.MonkeyPatch) -> None:
     for place in ("sentinel.plan.remedy", "sentinel.engine.carrying_out"):
         monkeypatch.setattr(f"{place}.choose_newest", newest_whatever_the_onset)
     broken = simulate_with(Engine, "bad_resume@step=80", "kill@step=90").broken
-    assert broken.startswith("never resume from what is not trusted: attempt 4 is to resume at step 80, which was passed over: att")
+    said = "attempt 4 is to resume at step 80, which was passed over: attempts 2 and 3"
+    assert broken.startswith(f"never resume from what is not trusted: {said}")
 
 
 def simulate_with(engine: MakeEngine, *faults: str, observe_only: bool = False, check_fold: bool = True) -> Result:

@@ -1,4 +1,4 @@
-"""Checkpoints that are passed over: for their numbers before a resume, for the trainer's refusal, for failures that come again."""
+"""Checkpoints that are passed over: for their numbers, for the trainer's refusal, for failures that come again."""
 
 from __future__ import annotations
 
