@@ -7,27 +7,20 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
 
-from sentinel.actions.capture import capture
-from sentinel.actions.control_file import write_overrides, write_request
-from sentinel.actions.runner import Handler, ThreadRunner
+from sentinel.actions.runner import ThreadRunner
 from sentinel.boards.keeper import open_boards
-from sentinel.checkpoint_files import verify_checkpoint
-from sentinel.checkpoint_pointers import fix_pointers
-from sentinel.checkpoint_quarantine import quarantine_above
 from sentinel.clock import SystemClock
 from sentinel.daemon import Daemon, Narrator, run_until_over
 from sentinel.engine import Engine
-from sentinel.errors import AlreadySupervised, Fenced, GiveUp, JournalBlocked, JournalError, RetryLater, UsageError
-from sentinel.journal.lease import Lease
+from sentinel.errors import AlreadySupervised, Fenced, JournalBlocked, JournalError, RetryLater, UsageError
+from sentinel.handlers import build_handlers
 from sentinel.journal.run_file import (
     PolicyReference,
     RunFile,
@@ -37,21 +30,15 @@ from sentinel.journal.run_file import (
     write_run_file,
 )
 from sentinel.journal.session import RunSession, refuse_lost_journal, take_run
-from sentinel.launcher.contract import Launcher
 from sentinel.launcher.local import LocalLauncher
-from sentinel.model import actions as a
-from sentinel.model.attempts import Alive, AttemptSpec, Orphaned
 from sentinel.model.events import SupervisorStarted
-from sentinel.model.records import Comparison
 from sentinel.model.state import RunState
 from sentinel.outage import Outage, StopWishes, last_act
-from sentinel.pages import terminal
 from sentinel.policy.schema import Policy
 from sentinel.policy_file import load_policy, policy_digest, shipped_policy_path
 from sentinel.report.summary import leave_report
 from sentinel.senses_file import SensesFile
 from sentinel.telemetry.hardware import open_hardware
-from sentinel.telemetry.records import compare_attempts
 from sentinel.telemetry.reference import load_reference
 from sentinel.telemetry.run_telemetry import RunTelemetry
 from sentinel.telemetry.wake import Wake
@@ -148,51 +135,6 @@ def check_command(command: tuple[str, ...], cwd: str) -> None:
     if found is None:
         where = "is not on the PATH" if os.sep not in program else f"is not an executable file (seen from {cwd})"
         raise UsageError(f"{program}: {where}; check the first word after --")
-
-
-def build_handlers(run_dir: Path, launcher: Launcher, lease: Lease, run: RunFile) -> Mapping[type[a.Action], Handler]:
-    """How each action is carried out here."""
-
-    def start(action: a.StartAttempt) -> str:
-        lease.set_attempt(action.attempt)
-        view = launcher.ensure_started(AttemptSpec(action.attempt, run.command, run.cwd, action.resume, action.overrides))
-        return type(view).__name__.lower()
-
-    def kill(action: a.KillAttempt) -> str:
-        return type(launcher.ensure_stopped(action.attempt)).__name__.lower()
-
-    def tell(action: a.SignalRanks) -> str:
-        return f"SIGTERM sent to {launcher.signal_ranks(action.attempt, signal.SIGTERM)} ranks"
-
-    def verify(action: a.VerifyCheckpoint) -> str:
-        verdict = verify_checkpoint(run_dir / action.path)
-        if not verdict.ok:
-            raise GiveUp(verdict.reason)
-        return verdict.digest or ""
-
-    def quarantine(action: a.Quarantine) -> str:
-        moved = quarantine_above(run_dir, action.above_step, action.attempt)
-        fixed = fix_pointers(run_dir, action.above_step, action.attempt)
-        return "; ".join([f"{len(moved)} moved to quarantine", *fixed])
-
-    def save_evidence(action: a.Capture) -> str:
-        view = launcher.observe(action.attempt)
-        pids = view.pids if isinstance(view, (Alive, Orphaned)) else ()
-        return capture(run_dir, action.incident, action.attempt, pids)
-
-    handlers: dict[type[a.Action], Callable[[Any], str | Comparison]] = {
-        a.StartAttempt: start,
-        a.KillAttempt: kill,
-        a.SignalRanks: tell,
-        a.RequestStop: lambda action: write_request(run_dir, action),
-        a.WriteOverrides: lambda action: write_overrides(run_dir, action),
-        a.VerifyCheckpoint: verify,
-        a.Quarantine: quarantine,
-        a.Capture: save_evidence,
-        a.SendPage: lambda action: terminal.send(run_dir, action),
-        a.CompareRecords: lambda c: compare_attempts(run_dir, c.old_attempt, c.new_attempt, c.first_step, c.last_step),
-    }
-    return cast(Mapping[type[a.Action], Handler], handlers)
 
 
 def _describe(run_dir: Path, known: RunFile | None, request: RunRequest, policy: Policy, policy_path: Path) -> RunFile:

@@ -14,17 +14,19 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from sentinel.client.strict_json import loads
+from sentinel.client.strict_json import as_float, loads
 
 CHECKPOINTS = "checkpoints"
 MANIFEST = "manifest.json"
 ENTRIES_MAX = 100_000
 LARGEST_INT = 2**53  # beyond it JSON numbers are not whole in every language
 MANIFEST_BYTES_MAX = 64 << 20
+NUMBERS_MAX = 256  # of a manifest that are looked at
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)  # any other says only that it cannot be seen now
 _NAME = re.compile(r"step-(\d{1,15})")
 _CURSOR_KEYS = ("samples_end", "cursor", "data_cursor", "samples", "samples_consumed")
@@ -164,6 +166,28 @@ def _check_file(path: Path, name: str, size: int, sha256: str) -> str:
             raise
         return f"{path / name}: cannot be read ({error.strerror})"
     return "" if digest == sha256.lower() else f"{path / name}: sha256 is {digest[:12]}…, the manifest says {sha256[:12]}…"
+
+
+def read_numbers(path: Path) -> dict[str, float]:
+    """What the manifest of a checkpoint tells under `metrics`, by name: an object of numbers, and anything else in it is the
+    trainer's own. Empty where it tells nothing, or cannot be read."""
+    try:
+        told = _read_manifest(path)[0].get("metrics")
+    except (OSError, ValueError):
+        return {}
+    found: dict[str, float] = {}
+    for name, value in list(told.items())[:NUMBERS_MAX] if isinstance(told, dict) else ():
+        with suppress(ValueError):
+            found[str(name)] = as_float(value)
+    return found
+
+
+def read_size(path: Path) -> int | None:
+    """Bytes of all files, as the manifest says; None when it cannot be read."""
+    try:
+        return sum(size for _, size, _ in _listed_files(_read_manifest(path)[0]))
+    except (OSError, ValueError):
+        return None
 
 
 def _cursor(manifest: Mapping[str, Any]) -> int:

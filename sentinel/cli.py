@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from sentinel.cli_checkpoints import checkpoints_app
 from sentinel.cli_operator import register as register_operator
 from sentinel.cli_policy import policy_app
 from sentinel.errors import PolicyError, SentinelError, UsageError
@@ -22,6 +23,7 @@ app = typer.Typer(
     help="Watches a long pretraining run from outside, repairs it, proves the repair, and pages a person last.",
 )
 app.add_typer(policy_app, name="policy")
+app.add_typer(checkpoints_app, name="checkpoints")
 
 RunDir = Annotated[Path, typer.Argument(help="The run's directory.", metavar="RUN_DIR")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import math
 import os
 import re
 import secrets
@@ -23,12 +24,12 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import FileSystemReader, FileSystemWriter
 
-from sentinel.client import Resume, dumps, ensure_directory, fsync_directory, loads, write_atomically
+from sentinel.client import Resume, as_float, dumps, ensure_directory, fsync_directory, loads, write_atomically
 from trainer.exits import DataError, LeaseLostError
 from trainer.parallel import World
 
 NAME = re.compile(r"step-(\d{8,})")
-CHUNK_BYTES = 1 << 20
+SAME = 1e-6  # relative: a number computed again from what was loaded
 
 
 @dataclass(frozen=True)
@@ -89,17 +90,19 @@ def discard_unfinished(root: Path) -> None:
         shutil.rmtree(leftover, ignore_errors=True)
 
 
-def choose_resume(root: Path, asked: Resume | None) -> tuple[Verified | None, list[dict[str, Any]]]:
+def choose_resume(root: Path, asked: Resume | None, below: int | None = None) -> tuple[Verified | None, list[dict[str, Any]]]:
     """The checkpoint to continue from and why others were passed over: what was asked for, else the newest verified older one.
 
     `asked` None means the newest there is (a run without a supervisor), and then nothing at all is fine. Raises DataError if a
-    checkpoint was asked for and none at or before it can be trusted.
+    checkpoint was asked for and none at or before it can be trusted. `below`: only older than that step, which was refused.
     """
     refused: list[dict[str, Any]] = []
     candidates = [(root / "checkpoints" / name_of(step), step, None) for step in reversed(list_steps(root / "checkpoints"))]
     if asked is not None:
         older = [entry for entry in candidates if entry[1] < asked.step]
         candidates = [(root / asked.path, asked.step, asked.digest), *older]
+    if below is not None:
+        candidates = [entry for entry in candidates if entry[1] < below]
     for path, step, digest in candidates:
         try:
             found = verify(path, digest)
@@ -108,11 +111,11 @@ def choose_resume(root: Path, asked: Resume | None) -> tuple[Verified | None, li
             return found, refused
         except DataError as error:
             refused.append({"step": step, "reason": str(error)})
-    if asked is None and not refused:
+    if asked is None and below is None and not refused:
         return None, refused
+    why = f"; the first refusal: {refused[0]['reason']}" if refused else f": none is older than step {below}, which was refused"
     raise DataError(
-        f"no checkpoint under {root / 'checkpoints'} can be trusted; the first refusal: "
-        f"{refused[0]['reason']}. Restore one, or start from scratch (resume null)"
+        f"no checkpoint under {root / 'checkpoints'} can be trusted{why}. Restore one, or start from scratch (resume null)"
     )
 
 
@@ -159,6 +162,26 @@ def load(found: Verified, world: World, state: dict[str, Any]) -> None:
         if path.name in found.manifest["files"]:
             stream = torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8)
             torch.set_rng_state(stream) if kind == "cpu" else torch.cuda.set_rng_state(stream)
+
+
+def compare_numbers(found: Verified, loaded: dict[str, float]) -> None:
+    """What was loaded against what its manifest says was saved. Raises DataError naming the first number that differs, or how
+    many elements are not finite.
+
+    Both are sums of the same float32 values in float64, over another number of ranks perhaps: the order of the sum moves them by
+    parts in 10**10 at most, and SAME is far above that and far below anything that matters. A manifest without numbers (of an
+    older version) is believed by its digests alone.
+    """
+    if loaded["nonfinite"]:
+        raise DataError(f"{found.path}: {loaded['nonfinite']:.0f} elements of what was loaded are not finite")
+    saved = found.manifest.get("metrics")
+    for name, actual in loaded.items() if isinstance(saved, dict) else ():
+        try:
+            expected = as_float(saved.get(name, actual))
+        except ValueError as error:
+            raise DataError(f"{found.path}: manifest.json: metrics.{name}: {error}") from None
+        if not math.isclose(actual, expected, rel_tol=SAME):
+            raise DataError(f"{found.path}: {name} of what was loaded is {actual:.9g}, its manifest says {expected:.9g}")
 
 
 def _commit(here: Path, target: Path, manifest: dict[str, Any], may_commit: Callable[[], bool]) -> str | None:

@@ -6,6 +6,7 @@ fused kernel's `grad_scale`, and the gate on its `found_inf`: a gated update cha
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,6 +152,26 @@ class ShardedAdamW:
             packed = torch.cat([packed, self._own_slot * weights])
         dist.all_reduce(packed)
         return packed
+
+    @torch.no_grad()
+    def numbers(self) -> dict[str, float]:
+        """What the parameters and both moments amount to over all ranks, whatever their number: L2 norms, and how many elements
+        are not finite. A collective: every rank calls it, every rank gets the same. The norms of gradients to come are not in it.
+
+        A norm in float64 is finite exactly where every element is (squares of float32 do not overflow it), so the elements are
+        only counted where a norm is not.
+        """
+        kinds = [list(self._local.values()), *(list(moments) for moments in zip(*self._moments.values(), strict=True))]
+        packed = torch.zeros(len(kinds) + 1, dtype=torch.float64, device=self.device)
+        for place, tensors in enumerate(kinds):
+            own = [tensor for tensor in tensors if tensor.numel()]
+            if own:
+                packed[place] = torch.stack(torch._foreach_norm(own, 2, torch.float64)).square().sum()
+            if not math.isfinite(packed[place].item()):
+                packed[-1] += sum(int(tensor.numel() - torch.isfinite(tensor).sum()) for tensor in own)
+        dist.all_reduce(packed)
+        norms, count = packed[:-1].sqrt().tolist(), packed[-1].item()
+        return dict(zip(("param_norm", "adam_m_norm", "adam_v_norm"), norms, strict=True)) | {"nonfinite": int(count)}
 
     def state(self) -> dict[str, Any]:
         """Parameters, moments and Adam's count under stable names, sharded as the model is: what a checkpoint holds.

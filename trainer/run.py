@@ -69,9 +69,7 @@ def begin(run: Run) -> None:
     if run.session is None and run.world.rank == 0:
         checkpoint.discard_unfinished(run.root)  # a supervisor does it itself, when it knows the old attempt to be dead
     if asked is not None or (run.session is None and run.config.resume):
-        found, passed_over = _agree_on_resume(run, asked)
-    if found is not None:
-        restore(run, found)
+        found, passed_over = _resume(run, asked)
     late: list[Span] = []
     if run.session is not None:
         overrides = run.session.spec.overrides
@@ -154,7 +152,8 @@ def save(run: Run) -> None:
         "orders": [[order.start, order.data_seed] for order in run.position.orders],
         "skip": [list(entry[:2] if entry[2] == run.position.data_seed else entry) for entry in run.position.skip],
         "gate": {"skipped_in_row": run.skipped_in_row},
-        "metrics": list(run.telemetry.recent),
+        "metrics": run.optimizer.numbers() | _last_told(run),
+        "recent": list(run.telemetry.recent),
         "torch": torch.__version__,
         "precision": run.config.precision,
         "shape": _shape_of(run.config),
@@ -168,7 +167,8 @@ def save(run: Run) -> None:
 
 
 def restore(run: Run, found: checkpoint.Verified) -> None:
-    """Stand where a verified checkpoint stood. Raises ConfigError if it is of another model, batch or data order."""
+    """Stand where a verified checkpoint stood. Raises ConfigError if it is of another model, batch or data order, DataError (on
+    every rank) if what was loaded is not what its manifest says."""
     manifest, own = found.manifest, _shape_of(run.config)
     differing = sorted(key for key in own if manifest["shape"].get(key) != own[key])
     if differing:
@@ -178,6 +178,7 @@ def restore(run: Run, found: checkpoint.Verified) -> None:
         )
     state = run.optimizer.state()
     checkpoint.load(found, run.world, state)
+    checkpoint.compare_numbers(found, run.optimizer.numbers())
     run.optimizer.adopt_count(state["adam.step"])
     run.scaler.restore(manifest["loss_scaler"])
     orders = tuple(Order(start, seed) for start, seed in manifest["orders"])
@@ -185,16 +186,41 @@ def restore(run: Run, found: checkpoint.Verified) -> None:
     run.position = Position(orders, manifest["cursor"], run.position.skip)
     run.step = found.step
     run.skipped_in_row = manifest["gate"]["skipped_in_row"]
-    run.telemetry.recent.extend(manifest["metrics"])
+    run.telemetry.recent.extend(manifest.get("recent", []))
     run.parent = {"step": found.step, "path": f"checkpoints/{found.path.name}", "digest": found.digest}
 
 
-def _agree_on_resume(run: Run, asked: Resume | None) -> tuple[checkpoint.Verified | None, list[dict[str, Any]]]:
-    """Rank 0 verifies, all ranks get the same answer or the same DataError."""
+def _resume(run: Run, asked: Resume | None) -> tuple[checkpoint.Verified | None, list[dict[str, Any]]]:
+    """Restore what was asked for, or the newest older one that holds; what was passed over, and why. Raises DataError where none
+    does. What a refused one left behind is overwritten by the next: a checkpoint brings back everything that `Run` lists."""
+    refused: list[dict[str, Any]] = []
+    while True:
+        below = refused[-1]["step"] if refused else None
+        found, passed_over = _agree_on_resume(run, asked, below)
+        refused += passed_over
+        if found is None:
+            return None, refused
+        try:
+            restore(run, found)
+            return found, refused
+        except DataError as error:
+            refused.append({"step": found.step, "reason": str(error)})
+
+
+def _last_told(run: Run) -> dict[str, Any]:
+    """What the last step's line told of the training itself."""
+    last = run.telemetry.recent[-1] if run.telemetry.recent else {}
+    return {name: last[name] for name in ("loss", "grad_norm") if name in last}
+
+
+def _agree_on_resume(
+    run: Run, asked: Resume | None, below: int | None
+) -> tuple[checkpoint.Verified | None, list[dict[str, Any]]]:
+    """Rank 0 verifies, all ranks get the same answer or the same DataError. `below`: older than this step."""
     answer: list[Any] = [None]
     if run.world.rank == 0:
         try:
-            answer[0] = checkpoint.choose_resume(run.root, asked)
+            answer[0] = checkpoint.choose_resume(run.root, asked, below)
         except DataError as error:
             answer[0] = str(error)
     dist.broadcast_object_list(answer, src=0, group=run.world.storage)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from sentinel.errors import GiveUp, RetryLater
 from sentinel.model.actions import Action, SendPage
 from sentinel.model.events import ActionDone, ActionFailed
-from sentinel.model.records import Comparison
+from sentinel.model.records import Comparison, SavedNumbers
 
-Handler = Callable[[Action], str | Comparison]
+Found = str | Comparison | SavedNumbers
+Handler = Callable[[Action], Found]
 OS_RETRY_S = 5.0  # the operating system said no (full disk, no processes left): that may pass
 
 

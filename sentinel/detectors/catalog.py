@@ -233,12 +233,13 @@ class Senses:
         return self._liveness.stream_gap
 
     def _explained(self, finding: Finding, now_s: float) -> Finding:
-        """A crash or a hang with what the hardware said just before, and the rank that points at where nobody is blamed."""
+        """A crash or a hang with what the hardware said just before, which is then where its cause lies, and the rank that points
+        at where nobody is blamed."""
         said, rank = self._gpu_fault.explain(self._clock(now_s))
         if not said or finding.kind is Kind.NON_FINITE:
             return finding
         blamed = finding.blamed_rank if finding.blamed_rank is not None else rank
-        return replace(finding, reason=f"{finding.reason}; just before: {said}", blamed_rank=blamed)
+        return replace(finding, reason=f"{finding.reason}; just before: {said}", blamed_rank=blamed, outside=True)
 
     def _cut(self, attempt: int, resume_step: int) -> None:
         quiet_until = self._numbers.begin(attempt, resume_step)

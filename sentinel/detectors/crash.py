@@ -132,6 +132,7 @@ def _crash(
         reason + _keepers_words(report, first),
         value=None if code is None else float(code), blamed_rank=blamed,
         retryable=not hint and (death is None or death.retryable or ending.has_trained),
+        outside=death is not None and death.is_outside(report),
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from sentinel.detectors.crash_patterns import (
     ENQUEUED,
     EXCEPTION,
     LINE_CHARS,
+    OUTSIDE,
     RETRYABLE,
     SAYS_NOTHING,
     SELF_NAMED,
@@ -27,6 +28,7 @@ from sentinel.model.attempts import EXIT_FINISHED, EXIT_STOPPED, ExitReport, Ran
 EVIDENCE_CHARS = 240
 SIGKILL, SIGTERM = 9, 15
 _PLAIN_SIGNALS = (4, 7, 8, 9, 11)  # ILL BUS FPE KILL SEGV: a rank dies of these by itself or by the kernel
+OWN_SIGNALS = (4, 6, 7, 8, 11)  # ILL ABRT BUS FPE SEGV
 _CONFIGURATION_CODES = frozenset({1, 2, 126, 127})  # Python, argparse, the shell
 _NOT_FOUND = 127  # the shell's
 _SHELL_SIGNAL_BASE, _SIGNALS = 128, 64
@@ -43,6 +45,14 @@ class Death:
     rank: int | None
     retryable: bool
     seen_by: int | None = None
+
+    def is_outside(self, report: ExitReport) -> bool:
+        """Whether what the run resumed from cannot be to blame. A rank may die of a damaged state by a signal of its own
+        (SIGSEGV, SIGABRT, …), never by SIGKILL."""
+        if self.crash is not CrashClass.KILLED:
+            return self.crash in OUTSIDE
+        died = next((rank for rank in report.ranks if rank.rank == self.rank), None)
+        return (-(report.command_status or 0) if died is None else signal_of(died)) not in OWN_SIGNALS
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,13 @@ class Tier(IntEnum):
     SYMPTOM = 5
 
 
+# Known to lie outside what the run resumes from: a checkpoint is never blamed for these.
+OUTSIDE = frozenset(
+    {
+        CrashClass.OUT_OF_MEMORY, CrashClass.COLLECTIVE_TIMEOUT, CrashClass.CUDA_ERROR, CrashClass.LOST_GPU,
+        CrashClass.CONFIGURATION, CrashClass.PREEMPTION, CrashClass.DISK_FULL, CrashClass.PEER_LOST,
+    }
+)  # fmt: skip
 RETRYABLE = {crash: crash is not CrashClass.CONFIGURATION for crash in CrashClass}
 
 

@@ -11,6 +11,7 @@ from sentinel.engine.giving_up import fail_run, finish_giving_up
 from sentinel.engine.judging import judge_open_incidents, settle_at_finish
 from sentinel.engine.ladder import consider, take_up_again
 from sentinel.engine.live_changes import mismatch, on_answer
+from sentinel.engine.passing_over import heed_refusal
 from sentinel.engine.relaunching import drop_live_plan, relaunch
 from sentinel.model import facts as f
 from sentinel.model.actions import CompareRecords, KillAttempt
@@ -79,6 +80,8 @@ def on_note(draft: Draft, note: TrainerNote) -> None:
         return
     if note.event == "checkpoint_committed":
         _save_told(draft, attempt, note)
+    elif note.event == "resumed_older":
+        heed_refusal(draft, note)
     elif note.event in ("override_applied", "override_refused"):
         for finding in on_answer(draft, note):
             consider(draft, finding)

@@ -25,12 +25,13 @@ from sentinel.model.actions import (
     VerifyCheckpoint,
     WriteOverrides,
 )
-from sentinel.model.attempts import ResumePoint
+from sentinel.model.attempts import Evidence, ResumePoint
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.incidents import IncidentState, Outcome
-from sentinel.model.records import Comparison
+from sentinel.model.records import Comparison, SavedNumbers
 from sentinel.plan.remedy import build_treatment
 from sentinel.plan.rollback import choose_newest
+from sentinel.plan.vetting import judge_numbers
 
 NOT_FROM_SCRATCH = (
     "sentinel does not start from scratch for that: restore one and start the run again, or begin a new run directory"
@@ -44,9 +45,16 @@ def on_done(draft: Draft, done: ActionDone) -> None:
     plan = draft.state.plan
     if isinstance(action, Quarantine):
         draft.record(f.CheckpointsQuarantined(action.above_step, action.reason))
-    draft.record(f.ActionConfirmed(done.key, done.detail))
+    detail = done.detail
+    if isinstance(action, VerifyCheckpoint) and isinstance(done.found, SavedNumbers):
+        verdict = judge_numbers(done.found)
+        detail = verdict.reason
+        if verdict.evidence:
+            draft.record(f.ActionAbandoned(done.key, verdict.reason))
+            return _pass_over(draft, action, verdict.reason, verdict.evidence)
+    draft.record(f.ActionConfirmed(done.key, detail))
     if isinstance(action, CompareRecords):
-        return _compared(draft, action, done.found)
+        return _compared(draft, action, done.found if isinstance(done.found, Comparison) else None)
     if plan is None or plan.actions[plan.next].key != done.key:
         return None
     if draft.state.plan is not None:
@@ -92,8 +100,7 @@ def on_failed(draft: Draft, failed: ActionFailed) -> None:
         case VerifyCheckpoint() if failed.retry_in_s is not None:  # it could not be read for long: that condemns nothing
             _unable(draft, action, f"checkpoint of step {action.step} cannot be read: {failed.reason}")
         case VerifyCheckpoint():
-            draft.record(f.CheckpointCondemned(action.step, failed.reason, damaged=True))
-            _again_without(draft, action, failed.reason)
+            _pass_over(draft, action, failed.reason, "bytes")
         case Capture():
             draft.note(f"incident {action.incident}", f"evidence could not be saved: {failed.reason}")
             draft.record(f.ActionConfirmed(action.key, "failed"))
@@ -113,6 +120,11 @@ def on_failed(draft: Draft, failed: ActionFailed) -> None:
             draft.note("stop", failed.reason)
         case _:
             assert_never(action)
+
+
+def _pass_over(draft: Draft, action: VerifyCheckpoint, damage: str, evidence: Evidence) -> None:
+    draft.record(f.CheckpointCondemned(action.step, damage, damaged=True, evidence=evidence))
+    _again_without(draft, action, damage)
 
 
 def _again_without(draft: Draft, action: VerifyCheckpoint, damage: str) -> None:

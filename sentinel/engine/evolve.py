@@ -18,7 +18,7 @@ from sentinel.engine import evolve_wishes as of_wishes
 from sentinel.engine.evolve_attempts import change_attempt
 from sentinel.engine.evolve_incidents import change_incident
 from sentinel.model import facts as f
-from sentinel.model.actions import Action, SendPage, SignalRanks, StartAttempt, WriteOverrides
+from sentinel.model.actions import Action, SendPage, SignalRanks, StartAttempt, VerifyCheckpoint, WriteOverrides
 from sentinel.model.incidents import Incident
 from sentinel.model.state import REMARKS_KEPT, PlanInProgress, RunState
 
@@ -96,6 +96,8 @@ def _decided(state: RunState, at_s: float, fact: f.ActionDecided) -> RunState:
 def _confirmed(state: RunState, at_s: float, fact: f.ActionConfirmed) -> RunState:
     action = state.pending.get(fact.key)
     state = replace(state, pending=_without(state.pending, fact.key))
+    if isinstance(action, VerifyCheckpoint):
+        state = of_attempts.vetted(state, action.step, fact.detail)
     if isinstance(action, WriteOverrides):
         written = action.overrides
         at_step = action.step

@@ -7,7 +7,16 @@ from dataclasses import replace
 
 from sentinel.engine.ledger import fold_oldest
 from sentinel.model import facts as f
-from sentinel.model.state import ATTEMPTS_KEPT, MARKS_KEPT, STAMPS_KEPT, Attempt, Checkpoint, Mark, RunState
+from sentinel.model.state import (
+    ATTEMPTS_KEPT,
+    MARKS_KEPT,
+    QUARANTINED_KEPT,
+    STAMPS_KEPT,
+    Attempt,
+    Checkpoint,
+    Mark,
+    RunState,
+)
 
 CHECKPOINTS_KEPT = 4096
 
@@ -58,9 +67,9 @@ def checkpoint(state: RunState, at_s: float, fact: f.CheckpointCommitted) -> Run
     """Known by directory first or by event line first; the event's cost in seconds and the digest are kept from either."""
     known = next((c for c in state.checkpoints if c.step == fact.step), None)
     same = known is not None and known.attempt == fact.attempt and fact.digest in (None, known.digest)
-    new = Checkpoint(fact.step, fact.path, fact.attempt, fact.samples_end, fact.digest)
+    new = Checkpoint(fact.step, fact.path, fact.attempt, fact.samples_end, fact.digest, committed_s=at_s)
     if known is not None and same:
-        new = replace(new, digest=known.digest, condemned=known.condemned, damaged=known.damaged)
+        new = replace(known, path=fact.path, samples_end=fact.samples_end)
     rest = tuple(c for c in state.checkpoints if c.step != fact.step)
     state = replace(state, checkpoints=tuple(sorted((*rest, new), key=lambda c: c.step))[-CHECKPOINTS_KEPT:])
 
@@ -80,20 +89,35 @@ def condemned(state: RunState, at_s: float, fact: f.CheckpointCondemned) -> RunS
     del at_s
 
     def told(c: Checkpoint) -> Checkpoint:
-        return replace(c, condemned=fact.reason, damaged=fact.damaged) if c.step == fact.step else c
+        if c.step != fact.step:
+            return c
+        return replace(c, condemned=fact.reason, damaged=fact.damaged, evidence=fact.evidence, verified="")
 
     return replace(state, checkpoints=tuple(told(c) for c in state.checkpoints))
 
 
+def vetted(state: RunState, step: int, said: str) -> RunState:
+    """A checkpoint was looked at before a resume, and held."""
+    held = tuple(replace(c, verified=said or "every byte was compared") if c.step == step else c for c in state.checkpoints)
+    return replace(state, checkpoints=held)
+
+
 def pardoned(state: RunState) -> RunState:
-    """A person has answered: what was damaged may have been mended, and is looked at again. It is verified before it is used."""
-    mended = tuple(replace(c, condemned="", damaged=False) if c.damaged else c for c in state.checkpoints)
-    return replace(state, checkpoints=mended)
+    """A person has answered: what was damaged may have been mended, and what failed again and again may have been the machine's
+    fault. Both are looked at again, and verified before they are used."""
+
+    def again(c: Checkpoint) -> Checkpoint:
+        is_open = c.damaged or c.evidence == "failures"
+        return replace(c, condemned="", damaged=False, evidence="") if is_open else c
+
+    return replace(state, checkpoints=tuple(again(c) for c in state.checkpoints))
 
 
 def quarantined(state: RunState, at_s: float, fact: f.CheckpointsQuarantined) -> RunState:
     del at_s
-    return replace(state, checkpoints=tuple(c for c in state.checkpoints if c.step <= fact.above_step))
+    moved = tuple(replace(c, condemned=fact.reason) for c in state.checkpoints if c.step > fact.above_step)
+    kept = tuple(c for c in state.checkpoints if c.step <= fact.above_step)
+    return replace(state, checkpoints=kept, quarantined=(*state.quarantined, *moved)[-QUARANTINED_KEPT:])
 
 
 def stopping(state: RunState, at_s: float, fact: f.AttemptStopping) -> RunState:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from sentinel.engine.evolve_attempts import change_attempt
 from sentinel.model import facts as f
-from sentinel.model.findings import NUMERIC_KINDS
+from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
 from sentinel.model.incidents import NEXT, Incident, IncidentState, Outcome, Try
-from sentinel.model.state import INCIDENTS_KEPT, STAMPS_KEPT, RunState
+from sentinel.model.state import INCIDENTS_KEPT, STAMPS_KEPT, Attempt, RunState
 
 FINDING_KEYS_KEPT = 4096  # of one attempt: a key forgotten is an incident found again when the stream is read again
 TRIES_KEPT = 64
@@ -25,6 +26,7 @@ def finding(state: RunState, at_s: float, fact: f.FindingRecorded) -> RunState:
     if fact.became is None:
         return state
     state = change_incident(state, fact.became, lambda i: replace(i, again_step=found.detected_step, again_s=at_s))
+    state = _failed(state, found)
     if found.kind not in NUMERIC_KINDS:
         return state
     onset = found.onset_step if found.onset_step is not None else found.detected_step
@@ -34,6 +36,17 @@ def finding(state: RunState, at_s: float, fact: f.FindingRecorded) -> RunState:
         return replace(i, earliest_step=onset) if known is not None and onset < known else i
 
     return change_incident(state, fact.became, widened)
+
+
+def _failed(state: RunState, found: Finding) -> RunState:
+    """How an attempt failed, where the checkpoint it began with may be to blame; the first word counts."""
+    if found.kind not in (Kind.CRASH, Kind.NON_FINITE) or found.outside:
+        return state
+
+    def told(a: Attempt) -> Attempt:
+        return replace(a, failed=str(found.kind), failed_step=found.detected_step) if not a.failed else a
+
+    return change_attempt(state, found.attempt, told)
 
 
 def opened(state: RunState, at_s: float, fact: f.IncidentOpened) -> RunState:

@@ -11,6 +11,7 @@ from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import give_up, is_last_resort, page
 from sentinel.engine.live_changes import write_live
 from sentinel.engine.opening import STANDING_KINDS, open_incident, told_before
+from sentinel.engine.passing_over import pass_over_failing
 from sentinel.engine.relaunching import drop_live_plan, relaunch
 from sentinel.engine.seen_before import healed_before
 from sentinel.model import facts as f
@@ -93,13 +94,16 @@ def strike_again(draft: Draft, incident: Incident, finding: Finding) -> None:
 
 
 def fail_rung(draft: Draft, incident_id: int, reason: str) -> None:
-    """The rung did not help: judge it, and take the next, from the original incident."""
+    """The rung did not help: judge it, and take the next, from the original incident. One that failed for the checkpoint it
+    resumed from is taken again, from the next older one, as where a checkpoint turns out to be damaged."""
     incident = draft.state.incident(incident_id)
     if incident.tries and incident.tries[-1].outcome is Outcome.PENDING:
         draft.record(f.RungJudged(incident_id, Outcome.FAILED, reason))
     if incident.state is IncidentState.PROBATION:
         draft.record(f.IncidentMoved(incident_id, IncidentState.OPEN, reason))
-    take_next_rung(draft, incident_id)
+    rungs = draft.rungs_of(incident)
+    resumes = 0 <= incident.rung < len(rungs) and (rungs[incident.rung].resume or rungs[incident.rung].rollback) is not None
+    take_next_rung(draft, incident_id, incident.rung if pass_over_failing(draft) and resumes else None)
 
 
 def take_next_rung(draft: Draft, incident_id: int, index: int | None = None) -> None:
@@ -139,6 +143,7 @@ def _tell(draft: Draft, incident_id: int, rung: Rung, index: int) -> None:
 
 def take_rung(draft: Draft, incident_id: int, index: int) -> None:
     """Carry out a rung that acts: within the budget, and with a person's approval where the policy asks for it."""
+    pass_over_failing(draft)
     state, incident = draft.state, draft.state.incident(incident_id)
     rungs = draft.rungs_of(incident)
     treatment = build_treatment(rungs, index, incident, state.checkpoints, state.open_incidents, state.overrides, draft.is_alive)

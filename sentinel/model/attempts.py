@@ -70,6 +70,11 @@ class ResumePoint:
     digest: str | None = None
 
 
+Evidence = Literal["", "bytes", "numbers", "norm", "trainer", "failures"]
+"""What speaks against a checkpoint: its bytes, its own numbers, its norm beside the recorded ones, the trainer's refusal,
+failures of what resumed from it. Empty: an onset."""
+
+
 @dataclass(frozen=True, slots=True)
 class AttemptSpec:
     """Everything one launch needs. Starting is idempotent under `attempt`: the same number is never started twice."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sentinel.model.readings import Reading
-from sentinel.model.records import Comparison
+from sentinel.model.records import Comparison, SavedNumbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ActionDone:
 
     key: str
     detail: str = ""
-    found: Comparison | None = None
+    found: Comparison | SavedNumbers | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sentinel.model.attempts import Overrides, RankExit, ResumePoint
+from sentinel.model.attempts import Evidence, Overrides, RankExit, ResumePoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,13 @@ class CheckpointCommitted:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointCondemned:
-    """Not to be resumed from: its digests do not match (`damaged`), or it lies at or after an onset."""
+    """Not to be resumed from: its bytes or its numbers are wrong (`damaged`), it lies at or after an onset, or what resumed from
+    it failed again and again."""
 
     step: int
     reason: str
     damaged: bool = False
+    evidence: Evidence = ""
 
 
 @dataclass(frozen=True, slots=True)

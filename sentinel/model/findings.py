@@ -62,6 +62,7 @@ class Finding:
         blamed_rank: the rank the evidence points at.
         retryable: False where a relaunch cannot help (exit 3: configuration error).
         alert: the rule that made it, for a rule on an expression; None where a detector did.
+        outside: the cause is known to lie outside what the run trains on and resumes from: memory, a GPU, the scheduler, a disk.
     """
 
     kind: Kind
@@ -77,6 +78,7 @@ class Finding:
     blamed_rank: int | None = None
     retryable: bool = True
     alert: str | None = None
+    outside: bool = False
 
     @property
     def key(self) -> str:

@@ -1,4 +1,4 @@
-"""What two attempts wrote about the same steps, compared: the evidence of a diagnosis."""
+"""What is read from files and judged elsewhere: two attempts compared (evidence of a diagnosis), a checkpoint's numbers."""
 
 from __future__ import annotations
 
@@ -32,3 +32,31 @@ class Diagnosis:
     cause: Cause
     reason: str
     ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SavedNorm:
+    """`param_norm` as the manifest of the checkpoint of `step` has it, and what the stream `recorded` around that step: (step,
+    param_norm) by rising step, empty where nothing was."""
+
+    step: int
+    norm: float
+    recorded: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SavedNumbers:
+    """A checkpoint whose every byte is as its manifest says.
+
+    Attributes:
+        digest: sha256 of its manifest.
+        checked: what was compared, in words.
+        numbers: the manifest's `metrics` by name, NaN and infinities among them; empty where it has none.
+        norm: its own norm beside the recorded one; older: that of the next older checkpoint. None where there is no such number.
+    """
+
+    digest: str
+    checked: str = "every byte matches its digest"
+    numbers: tuple[tuple[str, float], ...] = ()
+    norm: SavedNorm | None = None
+    older: SavedNorm | None = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from sentinel.model.actions import Action, StartAttempt
-from sentinel.model.attempts import Overrides, RankExit, ResumePoint
+from sentinel.model.attempts import Evidence, Overrides, RankExit, ResumePoint
 from sentinel.model.incidents import Incident, IncidentState
 
 ATTEMPTS_KEPT = 512  # whole attempts kept for the ledger and the lineage; older ones are folded into `Archive`
@@ -19,6 +19,7 @@ MARKS_KEPT = 256  # checkpoint marks per attempt kept for the ledger; older ones
 INCIDENTS_KEPT = 512
 STAMPS_KEPT = 1024
 WISHES_KEPT = 256
+QUARANTINED_KEPT = 256
 REMARKS_KEPT = 20  # per attempt, written down; of more, one word says that they are only counted
 
 
@@ -34,7 +35,10 @@ class Mark:
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """A committed checkpoint. `condemned` says why it must not be resumed from; empty means it may. `damaged`: condemned for
-    its bytes, which a person may mend; what lies after an onset stays condemned."""
+    its bytes or its numbers, which a person may mend; what lies after an onset stays condemned. `evidence`: what speaks
+    against it.
+    committed_s: when it was first seen. verified: what held when it was last looked at, empty before that.
+    """
 
     step: int
     path: str
@@ -43,6 +47,9 @@ class Checkpoint:
     digest: str | None = None
     condemned: str = ""
     damaged: bool = False
+    evidence: Evidence = ""
+    committed_s: float | None = None
+    verified: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,7 @@ class Attempt:
     idle_s: when, after its end, the run was ended or held: what follows until the next launch is nobody's repair.
     answered, written_s, written_step: the live change it last answered; when, and at which step, `overrides` was written to it.
     before: what was in force until then.
+    failed, failed_step: crash or non_finite, and the newest step then, where what it resumed from may be the cause.
     """
 
     attempt: int
@@ -81,6 +89,8 @@ class Attempt:
     written_step: int = 0
     deterministic: bool = False
     before: Overrides | None = None
+    failed: str = ""
+    failed_step: int = 0
 
     @property
     def is_over(self) -> bool:
@@ -126,6 +136,7 @@ class RunState:
     attempts: tuple[Attempt, ...] = ()
     archive: Archive = field(default_factory=Archive)
     checkpoints: tuple[Checkpoint, ...] = ()  # by step, those that still lie in checkpoints/
+    quarantined: tuple[Checkpoint, ...] = ()  # the newest of those that were moved aside; `condemned` says why
     incidents: tuple[Incident, ...] = ()
     next_incident: int = 1
     next_attempt: int = 1

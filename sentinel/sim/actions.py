@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from sentinel.actions.runner import Handler, carry_out
+from sentinel.actions.runner import Found, Handler, carry_out
 from sentinel.errors import GiveUp, RetryLater
 from sentinel.launcher.spec_file import overrides_to_json
 from sentinel.model import actions as a
 from sentinel.model.attempts import AttemptSpec
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.readings import StepReading
-from sentinel.model.records import Comparison
+from sentinel.model.records import Comparison, SavedNorm, SavedNumbers
 from sentinel.plan.diagnosis import compare
 from sentinel.sim.faults import Fault
 from sentinel.sim.launcher import SimLauncher
@@ -27,6 +27,7 @@ TAKES_S: dict[type[a.Action], float] = {
     a.StartAttempt: 0.3, a.KillAttempt: 0.5, a.VerifyCheckpoint: 0.6, a.Quarantine: 0.1, a.Capture: 0.2, a.SendPage: 0.3,
 }  # fmt: skip
 QUICK_S = 0.05
+ROWS = 20
 
 AtEffect = Callable[[str], None]
 RecordOf = Callable[[int], Mapping[int, StepReading]]
@@ -70,7 +71,7 @@ class SimRunner:
         self._lane_free_s = {"acts": 0.0, "pages": 0.0}
         self._under_way: list[Happening] = []
         self._outcomes: list[ActionDone | ActionFailed] = []
-        handlers: dict[type[a.Action], Callable[[Any], str | Comparison]] = {
+        handlers: dict[type[a.Action], Callable[[Any], Found]] = {
             a.StartAttempt: self._start,
             a.KillAttempt: self._kill,
             a.SignalRanks: self._signal,
@@ -136,12 +137,22 @@ class SimRunner:
         self._world.did("override", f"attempt {action.attempt}", action.key)
         return f"overrides {action.overrides.id} written"
 
-    def _verify(self, action: a.VerifyCheckpoint) -> str:
+    def _verify(self, action: a.VerifyCheckpoint) -> SavedNumbers:
         self._failures.check(action)
         ok, said = self._world.store.verify(action.step)
         if not ok:
             raise GiveUp(said)
-        return said
+        committed = self._world.store.committed
+        older = max((step for step in committed if step < action.step), default=None)
+        numbers, norm = committed[action.step].numbers, self._norm(action.step)
+        return SavedNumbers(said, numbers=numbers, norm=norm, older=None if older is None else self._norm(older))
+
+    def _norm(self, step: int) -> SavedNorm:
+        """A checkpoint's norm, and what its maker's stream says around its step."""
+        found = self._world.store.committed[step]
+        record = self._record(found.attempt)
+        rows = ((at, record[at].metrics["param_norm"]) for at in range(step - ROWS + 1, step + 2) if at in record)
+        return SavedNorm(step, dict(found.numbers)["param_norm"], tuple(rows))
 
     def _quarantine(self, action: a.Quarantine) -> str:
         """One rename after the other: a death in between leaves some moved."""

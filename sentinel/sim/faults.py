@@ -9,6 +9,9 @@
     unstable@step=90:growth=1.2    the loss diverges, growing so many times a step, unless the learning rate is low
     slow@step=60:for=4             one slow step (seconds)       damaged_line@step=70       the step's line cannot be read
     bit_rot@step=100               that checkpoint rots          keeper_kill@step=40        the keeper dies, its ranks live on
+    bad_numbers@step=100:seen=norm  its bytes are whole and its numbers are not: its manifest tells another norm than the stream,
+                                   or elements that are not finite (finite), or only what is loaded differs (load)
+    bad_resume@step=100:after=0    whoever resumes from that checkpoint dies, loading it or so many steps later
     bit_flip@step=90:rank=1,height=2   a bit of that rank's weights flips, once: the loss rises for good
     sick_optimizer@step=90:later=34,height=2   the optimizer's state is damaged; so much later the gradients explode, for good
     drift@step=90:height=0.6       from then on the loss climbs by so many nats in a hundred updates, for good
@@ -53,6 +56,8 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "scale_collapse": ((STEP,), {"length": "4"}),
     "damaged_line": ((STEP,), {"length": "1"}),
     "bit_rot": ((STEP,), {}),
+    "bad_numbers": ((STEP,), {"seen": "norm"}),
+    "bad_resume": ((STEP,), {"after": "0"}),
     "keeper_kill": ((STEP,), {}),
     "deaf": ((STEP,), {}),
     "term": ((STEP,), {}),
@@ -70,7 +75,11 @@ ACTIONS = (
     "SendPage",
 )  # fmt: skip
 ASKED = ("pause", "resume", "hold", "rollback", "set", "skip")
-WORDS: dict[str, tuple[str, ...]] = {"heals": tuple(HEALING), "source": SOURCES, "side": ("before", "after"), "what": ASKED}
+SEEN = ("norm", "finite", "load")
+OF_CHECKPOINTS = ("bit_rot", "bad_numbers", "bad_resume")  # they strike what is saved at their step, not the step
+WORDS: dict[str, tuple[str, ...]] = {
+    "heals": tuple(HEALING), "source": SOURCES, "side": ("before", "after"), "what": ASKED, "seen": SEEN,
+}  # fmt: skip
 ATTEMPTED = (STEP,)
 
 

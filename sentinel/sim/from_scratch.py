@@ -25,6 +25,6 @@ def find_spared(plan: PlanAdopted, state: RunState, policy: Policy, store: Store
             if margin_steps(rungs, incident.rung) >= min(onset, limit or onset):
                 return None
             limit = min(onset, limit or onset)
-    usable = {c.step: c for c in state.checkpoints if c.damaged or not c.condemned}
-    whole = [c for c in store.committed.values() if c.step in usable and c.digest == usable[c.step].digest and not c.is_rotten]
+    usable = {c.step: c for c in state.checkpoints if c.damaged or c.evidence == "failures" or not c.condemned}
+    whole = [c for c in store.committed.values() if c.step in usable and c.digest == usable[c.step].digest and c.is_whole]
     return max((c for c in whole if limit is None or c.step < limit), key=lambda c: c.step, default=None)

@@ -17,6 +17,7 @@ from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
 from sentinel.sim.broken import InvariantBroken, judge_caps
 from sentinel.sim.from_scratch import find_spared
+from sentinel.sim.resumed import judge_asked, judge_resumed
 from sentinel.sim.store import SimCheckpoint
 from sentinel.sim.trainer import SimTrainer
 from sentinel.sim.world import Deed, World
@@ -85,6 +86,7 @@ class Inspector:
         """The trainer has loaded a checkpoint: does it carry damage of an incident that is open, or was repaired?"""
         if checkpoint is None:
             return
+        judge_resumed(self.world.store, attempt, checkpoint)
         damage = {fault for fault, nats in checkpoint.weights.damage().items() if nats >= SPOILED_NATS}
         for number in self._open:
             for fault in sorted(damage & self.causes.get(number, set())):
@@ -137,6 +139,7 @@ class Inspector:
                 self._spoil()
 
     def _judge_launch(self, attempt: int, step: int) -> None:
+        judge_asked(self.state.checkpoints, attempt, step)
         for number, onset in self._open.items():
             if onset is not None and onset <= step:
                 sentence = f"attempt {attempt} is to resume at step {step}, incident {number} began at step {onset}"

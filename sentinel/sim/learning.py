@@ -75,10 +75,16 @@ class Weights:
 HEALTHY = Weights()
 
 
+def param_norm(step: int, weights: Weights) -> float:
+    """Of the parameters before the update of `step`: it grows evenly, and no wound shows in it but the last."""
+    return math.nan if weights.ruined_by else 30.0 + 0.01 * step
+
+
 def own_norms_and_scale(weights: Weights, hurts: Sequence[Hurt], step: int, ranks: int, is_fp16: bool) -> dict[str, float]:
     """Metrics of the state before the update, as the bundled trainer writes them: each rank's own parameter norm, which has its
     own shard's damage in it (with more ranks than one), and the loss scale (with fp16)."""
     found = {"loss_scale": max(1.0, LOSS_SCALE * 0.5**weights.halvings)} if is_fp16 else {}
+    found["param_norm"] = param_norm(step, weights)
     if ranks == 1:
         return found
     found |= {f"param_norm/rank-{rank}": 30.0 + 0.01 * step for rank in range(ranks)}

@@ -52,6 +52,12 @@ BEYOND = (
     "scale_collapse@step={step}:length={2|4|30}",
     "term@step={step}",
 )
+BAD_CHECKPOINTS = (
+    "bad_numbers@step={every}:seen={norm|finite|load}",
+    "bad_resume@step={every}:after={0|0|1|4}",
+    "bad_resume@step={every}:after={0|1}:always",
+    "bad_numbers@step={every}:seen={norm|finite|load}:always",
+)
 HOPELESS = (
     "crash@step={step}:always",
     "kill@step={step}:rank={rank}:always",
@@ -102,6 +108,8 @@ def draw_scenario(seed: int, long_history: bool = False) -> Scenario:
     if dice.random() < 0.1:
         texts.append(f"fails@action={dice.choice(RETRIED)}:times={dice.randrange(1, 4)},retry={dice.choice((1, 4))}")
     texts += _draw_wishes(random.Random(f"wishes {seed}"), shape)  # dice of its own: the faults of a seed stay what they were
+    if plan in ("chaos", "hopeless"):
+        texts += _draw_bad_checkpoints(random.Random(f"checkpoints {seed}"), shape)
     if plan == "chaos" and dice.random() < 0.2:
         texts.append(f"stop@time={dice.randrange(5, 200)}")
     if plan == "chaos" and dice.random() < 0.15:  # never a page: with one channel only, nothing could be done about that
@@ -168,6 +176,18 @@ def _draw_wishes(dice: random.Random, shape: Shape) -> list[str]:
         texts.append(f"ask@time={at_s}:what={what},to={to}")
         if what in ("pause", "hold"):
             texts += [f"ask@time={at_s + later}:what=resume" for later in (dice.randrange(1, 60), 120)]
+    return texts
+
+
+def _draw_bad_checkpoints(dice: random.Random, shape: Shape) -> list[str]:
+    """Checkpoints that are whole by their bytes and no good, mostly with a death soon after them."""
+    texts: list[str] = []
+    while dice.random() < 0.3:
+        step = dice.randrange(shape.checkpoint_every, shape.steps)
+        texts.append(_fill(dice, shape, dice.choice(BAD_CHECKPOINTS), step))
+        saved = step // shape.checkpoint_every * shape.checkpoint_every
+        later = min(shape.steps - 1, saved + dice.randrange(1, shape.checkpoint_every))
+        texts += [f"kill@step={later}:rank=0"] if dice.random() < 0.8 else []
     return texts
 
 

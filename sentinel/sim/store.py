@@ -11,7 +11,12 @@ import hashlib
 from dataclasses import dataclass, field
 
 from sentinel.model.readings import CheckpointReading
-from sentinel.sim.learning import Weights
+from sentinel.sim.learning import Weights, param_norm
+
+LOST_SHARD = 0.9  # of a norm: what is left of it where a fifth of the parameters was not saved
+KILLED_BY_LOAD = "UnpicklingError: invalid load key"
+NONE_TO_TRUST = "DataError: no checkpoint under checkpoints can be trusted"
+REFUSED = "what was loaded is not what its manifest says"
 
 
 @dataclass(slots=True)
@@ -26,7 +31,8 @@ class SimCheckpoint:
     skipped_in_row: int
     committed_s: float
     is_rotten: bool = False
-
+    lies: str = ""  # how its numbers are wrong: norm | finite | load
+    kills_after: int | None = None  # whoever resumes from it dies so many steps later
     path: str = ""
     digest: str = ""  # of the manifest, which no rot has touched
 
@@ -34,6 +40,22 @@ class SimCheckpoint:
         self.path = f"checkpoints/step-{self.step:08d}"
         text = f"{self.step}/{self.attempt}/{self.cursor}/{self.committed_s!r}"
         self.digest = hashlib.sha256(text.encode()).hexdigest()
+
+    def kills(self, step: int) -> bool:
+        """Whether a trainer that resumed from it dies when it stands at this step."""
+        return self.kills_after is not None and step - self.step == self.kills_after
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.is_rotten and not self.lies
+
+    @property
+    def numbers(self) -> tuple[tuple[str, float], ...]:
+        """What its manifest says of the state in it."""
+        norm = param_norm(self.step + 1, self.weights)
+        ruined = float(norm - norm != 0.0)
+        count = 3.0 if self.lies == "finite" else ruined
+        return (("param_norm", norm * (LOST_SHARD if self.lies == "norm" else 1.0)), ("nonfinite", count))
 
     def reading(self) -> CheckpointReading:
         return CheckpointReading(self.step, self.path, self.attempt, self.cursor, self.digest)
@@ -96,10 +118,10 @@ class Store:
         return count
 
     def choose_resume(self, step: int, digest: str | None) -> SimCheckpoint | None:
-        """As the trainer does: what was asked for if it verifies, else the newest older one that does."""
+        """As the trainer does: what was asked for if it verifies and is what its manifest says, else the newest older one."""
         for candidate in sorted((known for known in self.committed if known <= step), reverse=True):
             found = self.committed[candidate]
             is_asked = candidate == step
-            if not found.is_rotten and not (is_asked and digest is not None and digest != found.digest):
+            if not found.is_rotten and found.lies != "load" and not (is_asked and digest is not None and digest != found.digest):
                 return found
         return None

@@ -18,7 +18,7 @@ from sentinel.sim.order import Span, take
 from sentinel.sim.processes import Job
 from sentinel.sim.settings import Mailbox, Settings, in_force
 from sentinel.sim.shape import Shape
-from sentinel.sim.store import SimCheckpoint
+from sentinel.sim.store import KILLED_BY_LOAD, NONE_TO_TRUST, REFUSED, SimCheckpoint
 from sentinel.sim.trouble import Trouble
 from sentinel.sim.voice import Voice
 from sentinel.sim.world import Happening, World
@@ -91,21 +91,21 @@ class SimTrainer:
         asked = self.spec.resume
         if asked is not None:
             found = self.world.store.choose_resume(asked.step, asked.digest)
-            if found is None:
-                return self._leave_all(4, "DataError: no checkpoint under checkpoints can be trusted")
+            if found is None or found.kills(found.step):
+                return self._leave_all(*((1, KILLED_BY_LOAD) if found else (4, NONE_TO_TRUST)))
             self.resumed, self._saved_step, self._skipped_in_row = found, found.step, found.skipped_in_row
             self.step, self.cursor, self.weights, self._settings.skip = found.step, found.cursor, found.weights, found.skip
-            self.hurt_since = found.weights.since
+        self.hurt_since = self.weights.since
         self.on_resume(self.attempt, self.resumed)
         given = overrides_to_json(self.spec.overrides, self.attempt)
         if not self._is_deaf:
             self._settings.obey(given)
-        digest = self.resumed.digest if self.resumed else None
         said, effective = {} if self._is_deaf else in_force(given), self._settings.effective(self.cursor)
+        digest = self.resumed.digest if self.resumed is not None else None
         place = (self.attempt, self.world.now_s, self.step, digest, self.shape.ranks)
         self.voice.say(Receipt(*place, said, effective, cursor=self.cursor))
         if asked is not None and self.step != asked.step:
-            self.voice.note("resumed_older", self.step, asked_step=asked.step)
+            self.voice.note("resumed_older", self.step, passed_over=[{"step": asked.step, "reason": REFUSED}])
         return self._next(self.shape.first_step_s)
 
     def _next(self, extra_s: float = 0.0) -> None:
@@ -113,11 +113,11 @@ class SimTrainer:
         self._pending = None
         if self.step >= self.shape.steps:
             return self._finish()
+        if self.resumed is not None and self.resumed.kills(self.step):
+            return self._leave_all(1, KILLED_BY_LOAD)
         request = "stop_after_checkpoint" if self._is_told_to_stop else self._read_overrides()
-        if request == "checkpoint_now":
-            return self._save(self._next)
         if request is not None:
-            return self._stop(request)
+            return self._save(self._next) if request == "checkpoint_now" else self._stop(request)
         step = self.step + 1
         lapsed = self._settings.lapse(step)
         if lapsed:
@@ -145,8 +145,8 @@ class SimTrainer:
         for hurt in hurts:
             self.hurt_since.setdefault(hurt.fault, step)
         more = own_norms_and_scale(self.weights, hurts, step, shape.ranks, self._trouble.is_fp16)
-        made = update(shape.curve, self.weights, step, spans[0][0], hurts, settings.lr_scale, settings.clip_norm)
-        loss, norm, weights = made
+        rates = (settings.lr_scale, settings.clip_norm)
+        loss, norm, weights = update(shape.curve, self.weights, step, spans[0][0], hurts, *rates)
         overflowed, gated = (self._trouble.lasting(kind, step, self.attempt) for kind in ("scale_collapse", "nan_grad"))
         if skipped := bool(overflowed or gated):
             norm, weights = math.nan, self.weights.overflowed() if overflowed else self.weights
@@ -158,8 +158,7 @@ class SimTrainer:
         self.trail.append((step, spans))
         usable = not skipped and loss - loss == 0.0 and norm - norm == 0.0
         metrics = {"loss": loss, "grad_norm": norm, "lr": 1e-3 * settings.lr_scale, "skipped": float(not usable), **more}
-        if step == shape.steps:
-            metrics["val_loss"] = loss
+        metrics |= {"val_loss": loss} if step == shape.steps else {}
         samples = tuple(SampleRange(start, end) for start, end in spans)
         torn = self._trouble.lasting("damaged_line", step, self.attempt) is not None
         self.voice.say(None if torn else StepReading(self.attempt, step, self.world.now_s, samples, metrics))
@@ -183,9 +182,9 @@ class SimTrainer:
     def _commit(self, then: Callable[[], None]) -> None:
         if self.world.lease_attempt > self.attempt:
             return self._leave_all(1, "LeaseLostError: lease.json names a later attempt")
-        place = (self.step, self.attempt, self.cursor, self._settings.skip)
-        made = SimCheckpoint(*place, self.weights, self._skipped_in_row, self.world.now_s)
-        made.is_rotten = self._trouble.rots(self.step)
+        place = (self.step, self.attempt, self.cursor, self._settings.skip, self.weights, self._skipped_in_row)
+        made = SimCheckpoint(*place, self.world.now_s)
+        self._trouble.spoil(made)
         self.world.store.commit(made)
         self._saved_step = self.step
         self.voice.note("checkpoint_committed", self.step, seconds=self.shape.save_s, path=made.path, digest=made.digest)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sentinel.sim.faults import SAMPLE, STEP, Fault
+from sentinel.sim.faults import OF_CHECKPOINTS, SAMPLE, STEP, Fault
 from sentinel.sim.learning import WOUND_GONE, Hurt
 from sentinel.sim.order import Span, overlap
+from sentinel.sim.store import SimCheckpoint
 
 FOLLOWS = ("spike", "nan_grad", "damaged_line", "scale_collapse")  # these last `length` steps of the attempt they began in
 
@@ -24,7 +25,7 @@ class Trouble:
         self._once: dict[int, list[Fault]] = {}
         self._always: list[Fault] = []
         for fault in self.faults:
-            if fault.place != STEP or fault.kind == "bit_rot":  # that one strikes a checkpoint (`rots`), not a step
+            if fault.place != STEP or fault.kind in OF_CHECKPOINTS:  # those strike what is saved (`spoil`)
                 continue
             if fault.always or fault.kind == "unstable":
                 self._always.append(fault)
@@ -78,12 +79,19 @@ class Trouble:
                 found.append(Hurt(spike.text, "fast", excess=spike.number("height")))
         return found
 
-    def rots(self, step: int) -> bool:
-        """Whether the checkpoint of this step, just committed, loses a bit."""
+    def spoil(self, made: SimCheckpoint) -> None:
+        """What is wrong with a checkpoint from the moment it is committed."""
+        rot, lies, kills = (self._spoiler(kind, made.step) for kind in OF_CHECKPOINTS)
+        made.is_rotten = rot is not None
+        made.lies = lies.options["seen"] if lies is not None else ""
+        made.kills_after = int(kills.number("after")) if kills is not None else None
+
+    def _spoiler(self, kind: str, step: int) -> Fault | None:
+        """The fault of this kind that strikes the checkpoint of this step, just committed."""
         for fault in self.faults:
-            if fault.kind == "bit_rot" and (step >= fault.step if fault.always else step == fault.step):
+            if fault.kind == kind and (step >= fault.step if fault.always else step == fault.step):
                 if not fault.always and fault.text in self._struck:
                     continue
                 self._struck.add(fault.text)
-                return True
-        return False
+                return fault
+        return None

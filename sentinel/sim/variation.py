@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from sentinel.policy.quantities import Malformed, parse_factor, parse_positive_steps
 from sentinel.policy.schema import Policy
-from sentinel.sim.faults import ACTION, KINDS, SAMPLE, STEP, TIME, Fault, parse_fault
+from sentinel.sim.faults import ACTION, KINDS, OF_CHECKPOINTS, SAMPLE, STEP, TIME, Fault, parse_fault
 from sentinel.sim.scenarios import Scenario
 from sentinel.sim.shape import Shape
 
@@ -26,7 +26,6 @@ Range = tuple[float, float]
 LENGTHS = ("length", "for", "times")
 STRENGTHS = ("height", "loss")
 SEEN_IN_LOSS = ("bad_data", "spike", "unstable", "bit_flip", "sick_optimizer", "drift", "scale_collapse")
-ROTS = "bit_rot"
 LENGTH: Range = (0.5, 1.5)
 MAGNITUDE: Range = (0.5, 2.0)
 # Kinds for which a common default would change what the fault is.
@@ -159,7 +158,7 @@ class _Draw:
             count = round((fault.behind - fault.at) * dice.uniform(*_length_of(fault, self._vary.length)))
             return f"{start}-{start + max(1, count)}"
         if fault.place == STEP:
-            return str((_interval(step, self._shape) + 1) * every if fault.kind == ROTS else step)
+            return str((_interval(step, self._shape) + 1) * every if fault.kind in OF_CHECKPOINTS else step)
         if fault.place == TIME:
             return f"{fault.at * dice.uniform(0.5, 1.5):.2f}"
         return str(dice.randint(max(1, int(fault.at) // 2), max(1, 2 * int(fault.at))))  # of a journal's appends, or effects

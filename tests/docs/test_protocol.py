@@ -24,6 +24,7 @@ from sentinel.model.actions import Request
 from sentinel.model.attempts import AttemptSpec, ExitReport, ExitSource, Overrides, RankExit
 from sentinel.model.readings import Phase
 from sentinel.plan import overrides as plan_overrides
+from sentinel.plan import vetting
 from sentinel.policy_file import load_policy, shipped_policy_path
 from sentinel.senses_file import SENSES_NAME, SensesFile
 from tests.docs.protocol_page import TEXT, keys_of, listed, table, words
@@ -39,6 +40,7 @@ def test_the_closed_lists_are_the_codes() -> None:
     assert {words(row[0])[0]: words(row[1])[0] for row in table("in the stream")} == charts.MEGATRON
     assert f"`{charts.MARKER}`" in TEXT
     assert listed("cursor keys") == list(checkpoint_files._CURSOR_KEYS)
+    assert all(name == vetting.COUNT or name.startswith(vetting.STATE_PREFIXES) for name in listed("judged numbers"))
     assert listed("rank sources") == list(get_args(ExitSource))
     assert f"`{RUN_DIR_VARIABLE}` and `{ATTEMPT_VARIABLE}`" in TEXT
 

@@ -150,7 +150,7 @@ def test_a_finished_attempt_leaves_everything_the_protocol_names(launch):
     manifest = json.loads((attempt.run_dir / "checkpoints" / "step-00000008" / "manifest.json").read_text())
     assert (manifest["step"], manifest["samples"], manifest["cursor"], manifest["attempt"]) == (8, 32, 32, 1)
     assert (manifest["world_size"], manifest["parent"]["step"], manifest["skip"]) == (2, 4, [])
-    assert [line["step"] for line in manifest["metrics"]] == list(range(1, 9))
+    assert [line["step"] for line in manifest["recent"]] == list(range(1, 9))
 
 
 @pytest.mark.parametrize(

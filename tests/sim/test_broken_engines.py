@@ -15,6 +15,7 @@ from sentinel.model.actions import SendPage, VerifyCheckpoint
 from sentinel.model.events import ActionFailed, Event
 from sentinel.model.facts import ActionDecided, Entry, Fact, PlanDropped
 from sentinel.plan.rollback import Choice
+from sentinel.plan.vetting import NumbersVerdict
 from sentinel.policy.budget import BudgetVerdict
 from sentinel.sim.broken import InvariantBroken
 from sentinel.sim.faults import parse_fault
@@ -143,6 +144,22 @@ def test_one_that_takes_a_read_error_for_damage_and_starts_from_scratch(monkeypa
     monkeypatch.setattr("sentinel.engine.carrying_out._again_without", scratch)
     broken = simulate_with(Hasty, "kill@step=100", "unreadable@time=30:for=900").broken
     assert broken.startswith("never from scratch for nothing: the checkpoint of step 80 is whole")
+
+
+def test_one_that_believes_every_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sentinel.engine.carrying_out.judge_numbers", lambda saved: NumbersVerdict("", "believed"))
+    for seen in ("norm", "finite"):
+        broken = simulate_with(Engine, f"bad_numbers@step=80:seen={seen}", "kill@step=90").broken
+        said = f"attempt 2 resumed from step 80, which is damaged ({seen})"
+        assert broken.startswith(f"never resume from what is not trusted: {said}")
+
+
+def test_one_that_resumes_from_what_its_own_journal_condemned(monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("sentinel.plan.remedy", "sentinel.engine.carrying_out"):
+        monkeypatch.setattr(f"{place}.choose_newest", newest_whatever_the_onset)
+    broken = simulate_with(Engine, "bad_resume@step=80", "kill@step=90").broken
+    said = "attempt 4 is to resume at step 80, which was passed over: attempts 2 and 3"
+    assert broken.startswith(f"never resume from what is not trusted: {said}")
 
 
 def simulate_with(engine: MakeEngine, *faults: str, observe_only: bool = False, check_fold: bool = True) -> Result:

@@ -19,7 +19,7 @@ BANNED = {"utils", "util", "helpers", "common", "misc", "base", "manager", "watc
 
 # One place per dependency (ARCHITECTURE "Doors"). A package counts as one place.
 ONE_PLACE = {
-    "typer": ("sentinel/cli.py", "sentinel/cli_operator.py", "sentinel/cli_policy.py"),
+    "typer": ("sentinel/cli.py", "sentinel/cli_checkpoints.py", "sentinel/cli_operator.py", "sentinel/cli_policy.py"),
     "rich": ("sentinel/view/",),
     "watchdog": ("sentinel/telemetry/",),
     "sqlite3": ("sentinel/journal/",),

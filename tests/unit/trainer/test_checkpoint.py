@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -167,3 +168,48 @@ def test_on_another_filesystem_it_is_moved_aside_inside_it(tmp_path, world, opti
     aside = tmp_path / "checkpoints" / ".quarantine" / "attempt-0002" / "step-00000004"
     assert checkpoint.verify(aside).digest == first
     assert checkpoint.list_steps(tmp_path / "checkpoints") == [4]
+
+
+def test_elements_that_are_not_finite_are_counted_wherever_they_are(optimizer):
+    assert optimizer.numbers()["nonfinite"] == 0
+    assert optimizer.numbers()["adam_v_norm"] == 0.0
+    state = {name: getattr(value, "_local_tensor", value) for name, value in optimizer.state().items()}
+    moment = next(value for name, value in state.items() if name.startswith("adam.exp_avg_sq."))
+    moment.view(-1)[0] = float("inf")
+    weight = next(value for name, value in state.items() if name.startswith("model."))
+    weight.view(-1)[:2] = float("nan")
+    assert optimizer.numbers()["nonfinite"] == 3
+
+
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        ({"param_norm": 1.00001}, "param_norm of what was loaded is 1, its manifest says 1.00001"),
+        ({"param_norm": "NaN"}, "its manifest says nan"),
+        ({"param_norm": [1.0]}, "metrics.param_norm: "),
+        ({"nonfinite": 2}, "nonfinite of what was loaded is 0"),
+    ],
+)
+def test_numbers_that_differ_from_the_manifest_are_named(tmp_path, said, says):
+    found = checkpoint.Verified(tmp_path, 8, "", {"metrics": said})
+    with pytest.raises(DataError, match=re.escape(says)):
+        checkpoint.compare_numbers(found, {"param_norm": 1.0, "nonfinite": 0})
+
+
+@pytest.mark.parametrize("said", [{}, {"param_norm": 1.0 + 1e-9, "loss": 7.0}, None, [{"step": 8}]])
+def test_what_agrees_or_says_nothing_is_loaded(tmp_path, said):
+    checkpoint.compare_numbers(checkpoint.Verified(tmp_path, 8, "", {"metrics": said}), {"param_norm": 1.0, "nonfinite": 0})
+
+
+def test_a_state_that_is_not_finite_is_never_continued(tmp_path):
+    with pytest.raises(DataError, match="3 elements of what was loaded are not finite"):
+        checkpoint.compare_numbers(checkpoint.Verified(tmp_path, 8, "", {}), {"param_norm": 1.0, "nonfinite": 3})
+
+
+def test_below_a_refused_one_only_older_ones_are_offered(tmp_path, world, optimizer):
+    for step in (4, 8):
+        save(tmp_path, step, world, optimizer)
+    assert checkpoint.choose_resume(tmp_path, resume_at(tmp_path, 8), 8)[0].step == 4
+    assert checkpoint.choose_resume(tmp_path, None, 8)[0].step == 4
+    with pytest.raises(DataError, match="none is older than step 4, which was refused"):
+        checkpoint.choose_resume(tmp_path, None, 4)

@@ -1,0 +1,61 @@
+"""How each decided action is carried out on this machine: one function for each kind, nothing decided here."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from sentinel.actions.capture import capture
+from sentinel.actions.control_file import write_overrides, write_request
+from sentinel.actions.runner import Found, Handler
+from sentinel.checkpoint_pointers import fix_pointers
+from sentinel.checkpoint_quarantine import quarantine_above
+from sentinel.journal.lease import Lease
+from sentinel.journal.run_file import RunFile
+from sentinel.launcher.contract import Launcher
+from sentinel.model import actions as a
+from sentinel.model.attempts import Alive, AttemptSpec, Orphaned
+from sentinel.pages import terminal
+from sentinel.telemetry.records import compare_attempts
+from sentinel.telemetry.saved_numbers import verify_saved
+
+
+def build_handlers(run_dir: Path, launcher: Launcher, lease: Lease, run: RunFile) -> Mapping[type[a.Action], Handler]:
+    """How each action is carried out here."""
+
+    def start(action: a.StartAttempt) -> str:
+        lease.set_attempt(action.attempt)
+        view = launcher.ensure_started(AttemptSpec(action.attempt, run.command, run.cwd, action.resume, action.overrides))
+        return type(view).__name__.lower()
+
+    def kill(action: a.KillAttempt) -> str:
+        return type(launcher.ensure_stopped(action.attempt)).__name__.lower()
+
+    def tell(action: a.SignalRanks) -> str:
+        return f"SIGTERM sent to {launcher.signal_ranks(action.attempt, signal.SIGTERM)} ranks"
+
+    def quarantine(action: a.Quarantine) -> str:
+        moved = quarantine_above(run_dir, action.above_step, action.attempt)
+        fixed = fix_pointers(run_dir, action.above_step, action.attempt)
+        return "; ".join([f"{len(moved)} moved to quarantine", *fixed])
+
+    def save_evidence(action: a.Capture) -> str:
+        view = launcher.observe(action.attempt)
+        pids = view.pids if isinstance(view, (Alive, Orphaned)) else ()
+        return capture(run_dir, action.incident, action.attempt, pids)
+
+    handlers: dict[type[a.Action], Callable[[Any], Found]] = {
+        a.StartAttempt: start,
+        a.KillAttempt: kill,
+        a.SignalRanks: tell,
+        a.RequestStop: lambda action: write_request(run_dir, action),
+        a.WriteOverrides: lambda action: write_overrides(run_dir, action),
+        a.VerifyCheckpoint: lambda action: verify_saved(run_dir, run_dir / action.path),
+        a.Quarantine: quarantine,
+        a.Capture: save_evidence,
+        a.SendPage: lambda action: terminal.send(run_dir, action),
+        a.CompareRecords: lambda c: compare_attempts(run_dir, c.old_attempt, c.new_attempt, c.first_step, c.last_step),
+    }
+    return cast(Mapping[type[a.Action], Handler], handlers)

@@ -1,0 +1,117 @@
+"""How far each checkpoint is trusted, in one word, from the facts of the journal alone.
+
+    candidate ──looked at before a resume──▶ verified ──trained on past it, healthy──▶ proven
+        └─────────── suspect (an onset, or failures of what resumed from it) · damaged · quarantined ◀──────────┘
+
+*proven*: an attempt that has it in its past trained a probation's length of steps beyond it; no onset of an incident that did
+not heal by itself lies in them, and where the checkpoint was saved inside one that did, they are counted from its break.
+A crash takes that back from none. *suspect*: it was saved at or after the onset of an incident that is open, or, by an attempt
+with that onset in its past, of one that was never repaired; or two attempts that resumed from it failed alike.
+
+`rollback` and `blame` decide; these words say the same, and what decided nothing beside it (candidate, verified, proven).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from sentinel.model.incidents import Incident, IncidentState, Outcome
+from sentinel.model.state import Attempt, Checkpoint, RunState
+
+Word = Literal["candidate", "verified", "proven", "suspect", "damaged", "quarantined"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """`checkpoint` as the journal has it; `reason` is a sentence for a person."""
+
+    checkpoint: Checkpoint
+    word: Word
+    reason: str
+
+
+def judge_trust(state: RunState, probation_steps: int | None, newest_step: int | None = None) -> tuple[Trust, ...]:
+    """Every checkpoint that is known: those that were moved aside first, then the others by step.
+
+    probation_steps: of the policy; None where it is not known, and then nothing is called proven. newest_step: of the living
+    attempt, as its stream has it; the journal alone only knows its checkpoints.
+    """
+    aside = [Trust(c, "quarantined", f"moved aside: {c.condemned}") for c in state.quarantined]
+    return (*aside, *(_judge(state, c, probation_steps, newest_step or 0) for c in state.checkpoints))
+
+
+def _judge(state: RunState, found: Checkpoint, probation_steps: int | None, newest_step: int) -> Trust:
+    if found.condemned:
+        return Trust(found, "damaged" if found.damaged else "suspect", found.condemned)
+    for incident in (i for i in state.incidents if _is_unrepaired(i)):
+        limit = incident.limit_step
+        if limit is None or found.step < limit:
+            continue
+        if not incident.is_closed or found.attempt in _tainted(state.attempts, incident, limit):
+            return Trust(found, "suspect", _suspicion(incident, limit))
+    proof = _proof(state, found, probation_steps, newest_step) if probation_steps is not None else ""
+    if proof:
+        return Trust(found, "proven", proof)
+    if found.verified:
+        return Trust(found, "verified", found.verified)
+    return Trust(found, "candidate", "committed, and not looked at yet")
+
+
+def _is_unrepaired(incident: Incident) -> bool:
+    return incident.is_numeric and incident.state is not IncidentState.RECOVERED
+
+
+def _suspicion(incident: Incident, limit: int) -> str:
+    where = f"saved at or after step {limit}, the onset of incident {incident.id} ({incident.kind})"
+    if not incident.is_closed:
+        return f"{where}, which is {incident.state}"
+    return f"{where}, which was never repaired; used all the same, for training went on from there"
+
+
+def _tainted(attempts: Iterable[Attempt], incident: Incident, limit: int) -> set[int]:
+    """The attempts that have the onset in their past: where it was found, where it was tried to repair, and what went on from
+    those at or after it."""
+    found = {incident.attempt, *(t.attempt for t in incident.tries if t.attempt is not None)}
+    before: Attempt | None = None
+    for attempt in attempts:
+        if before is not None and before.attempt in found and attempt.resumed_step >= limit:
+            found.add(attempt.attempt)
+        before = attempt
+    return found
+
+
+def _hit(attempts: Iterable[Attempt], incident: Incident, limit: int) -> set[int]:
+    """The attempts whose steps from the onset on prove nothing: what was repaired is sound in the attempt that repaired it."""
+    if _is_unrepaired(incident):
+        return _tainted(attempts, incident, limit)
+    failed = (t.attempt for t in incident.tries if t.attempt is not None and t.outcome is not Outcome.WORKED)
+    return {incident.attempt, *failed}
+
+
+def _proof(state: RunState, found: Checkpoint, probation_steps: int, newest_step: int) -> str:
+    """Why it is proven; empty when it is not. Every attempt since the one that saved it has it in its past: whatever lies above
+    a resume step is moved aside."""
+    since = found.step
+    for incident in state.incidents:
+        limit = incident.limit_step
+        if incident.benign and limit is not None and limit <= found.step <= incident.break_step:
+            since = max(since, incident.break_step)
+    ends = ((_healthy_end(state, a, newest_step), a) for a in state.attempts if a.attempt >= found.attempt)
+    best, attempt = max(ends, key=lambda end: end[0], default=(0, None))
+    if attempt is None or best < since + probation_steps:
+        return ""
+    return f"attempt {attempt.attempt} trained on from it to step {best} without harm, {best - since} steps beyond it"
+
+
+def _healthy_end(state: RunState, attempt: Attempt, newest_step: int) -> int:
+    """The furthest step known of the attempt that lies before every onset it met and did not heal from by itself."""
+    is_newest = state.attempt is attempt and not attempt.is_over
+    marks = (mark.step for mark in attempt.marks)
+    end = max((attempt.last_step, attempt.first_step or 0, newest_step if is_newest else 0, *marks))
+    for incident in state.incidents:
+        limit = incident.limit_step
+        if limit is not None and not incident.benign and attempt.attempt in _hit(state.attempts, incident, limit):
+            end = min(end, limit - 1)
+    return end

@@ -1,0 +1,115 @@
+"""`sentinel checkpoints`: every checkpoint of a run with the word for how far it is trusted, and one looked at closely.
+
+The words come from the journal alone (`plan/trust.py`); sizes, and the policy's probation, are read from files, and a file that
+cannot be read costs that column and nothing more. Only `verify` reads the checkpoints themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sentinel.checkpoint_files import list_checkpoints, read_size
+from sentinel.errors import GiveUp, SentinelError, UsageError
+from sentinel.journal.run_file import find_run_file
+from sentinel.plan.trust import Trust, judge_trust
+from sentinel.plan.vetting import judge_numbers
+from sentinel.policy_file import load_policy, shipped_policy_path
+from sentinel.report.reading import check_run_dir, read_run
+from sentinel.report.tables import text_table
+from sentinel.stream_file import read_newest_step
+from sentinel.telemetry.saved_numbers import verify_saved
+
+SIZES = (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("bytes", 1.0))
+AGES = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
+
+
+def read_trust(run_dir: Path) -> dict[str, Any]:
+    """The document of `sentinel checkpoints list --json`. `probation_steps` null, and `missing` says why: the policy cannot be
+    read, and nothing can be called proven. Raises UsageError, JournalError."""
+    run = read_run(run_dir)
+    probation, missing = _probation(run_dir)
+    attempt = run.state.attempt
+    newest = read_newest_step(run_dir, attempt.attempt) if attempt is not None else None
+    return {
+        "run": run.state.run_id,
+        "probation_steps": probation,
+        "missing": missing,
+        "checkpoints": [_document(run_dir, trust, run.now_s) for trust in judge_trust(run.state, probation, newest)],
+    }
+
+
+def trust_text(document: dict[str, Any]) -> str:
+    """A table, oldest first; what was moved aside stands above."""
+    rows = [
+        (c["step"], _amount(c["age_s"], AGES), _amount(c["bytes"], SIZES), c["trust"], c["why"]) for c in document["checkpoints"]
+    ]
+    note = f"\nnothing can be called proven: {document['missing']}" if document["missing"] else ""
+    if not rows:
+        return f"no checkpoint was committed yet{note}"
+    return text_table(("step", "age", "size", "trust", "why"), rows) + note
+
+
+def verify_steps(run_dir: Path, steps: Sequence[int]) -> list[dict[str, Any]]:
+    """Look at every byte and the numbers of these checkpoints (empty: of all), changing nothing. The documents of `sentinel
+    checkpoints verify --json`: `ok` is null for one that cannot be read now. UsageError for a step without a checkpoint."""
+    check_run_dir(run_dir)
+    try:
+        found = {checkpoint.step: checkpoint for checkpoint in list_checkpoints(run_dir)}
+    except OSError as error:
+        raise UsageError(f"{run_dir}/checkpoints: cannot be read: {error.strerror}; try again when it can") from error
+    unknown = [step for step in steps if step not in found]
+    if unknown:
+        there = ", ".join(map(str, found)) or "none"
+        raise UsageError(f"{run_dir}: there is no checkpoint of step {unknown[0]}; there are: {there}")
+    return [_verified(run_dir, step, found[step].path) for step in steps or found]
+
+
+def verified_text(documents: Sequence[dict[str, Any]]) -> str:
+    words = {True: "holds", False: "DAMAGED", None: "unknown"}
+    return "\n".join(f"step {d['step']}: {words[d['ok']]}: {d['why']}" for d in documents) or "there is no checkpoint"
+
+
+def _verified(run_dir: Path, step: int, path: str) -> dict[str, Any]:
+    try:
+        verdict = judge_numbers(verify_saved(run_dir, run_dir / path))
+    except GiveUp as damage:
+        return {"step": step, "path": path, "ok": False, "why": str(damage)}
+    except OSError as error:
+        return {"step": step, "path": path, "ok": None, "why": f"it cannot be read now: {error.strerror}"}
+    return {"step": step, "path": path, "ok": not verdict.evidence, "why": verdict.reason}
+
+
+def _document(run_dir: Path, trust: Trust, now_s: float) -> dict[str, Any]:
+    found = trust.checkpoint
+    return {
+        "step": found.step,
+        "path": found.path,
+        "attempt": found.attempt,
+        "digest": found.digest,
+        "age_s": None if found.committed_s is None else round(max(0.0, now_s - found.committed_s), 3),
+        "bytes": None if trust.word == "quarantined" else read_size(run_dir / found.path),
+        "trust": trust.word,
+        "why": trust.reason,
+    }
+
+
+def _probation(run_dir: Path) -> tuple[int | None, str]:
+    try:
+        run = find_run_file(run_dir)
+        if run is None:
+            return None, "there is no run.json, which names the policy"
+        path = Path(run.policy.path)
+        policy = load_policy(path if path.exists() else shipped_policy_path(run.policy.name))
+    except SentinelError as error:
+        return None, f"the run's policy cannot be read: {error.message.splitlines()[0]}"
+    return policy.spec.probation.steps, ""
+
+
+def _amount(value: float | None, units: Sequence[tuple[str, float]]) -> str | None:
+    """In the largest unit of which there is one: 1.5 GiB, 3 h."""
+    if value is None:
+        return None
+    name, size = next(((name, size) for name, size in units if value >= size), units[-1])
+    return f"{value / size:.3g} {name}"

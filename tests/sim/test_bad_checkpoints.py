@@ -1,0 +1,83 @@
+"""Checkpoints that are whole by their bytes and no good: what becomes of the run that would resume from one."""
+
+from __future__ import annotations
+
+import pytest
+
+from sentinel.plan.trust import judge_trust
+from sentinel.sim.drill import drill_file
+from sentinel.sim.run import Result, run_seed
+from tests.sim.kit import policy_named, simulate
+from tests.sim.test_drills import DRILLS
+
+KILL = "kill@step=90:rank=0"
+
+
+def resumed(result: Result) -> list[int]:
+    return [attempt.resumed_step for attempt in result.state.attempts]
+
+
+def why(result: Result, step: int) -> str:
+    return next(t.reason for t in judge_trust(result.state, 60) if t.checkpoint.step == step and t.word == "quarantined")
+
+
+@pytest.mark.parametrize("seen", ["norm", "finite"])
+def test_numbers_that_do_not_hold_are_seen_before_anything_is_launched(seen: str) -> None:
+    result = simulate(f"bad_numbers@step=80:seen={seen}", KILL)
+    assert result.ok, result.reproduce
+    assert (result.outcome, resumed(result), len(result.pages)) == ("finished", [0, 60], 0)
+
+
+def test_what_only_its_loading_shows_is_refused_by_the_trainer_and_not_asked_for_again() -> None:
+    result = simulate("bad_numbers@step=80:seen=load", KILL, "kill@step=75:rank=0,attempt=2")
+    assert result.ok, result.reproduce
+    assert (result.outcome, resumed(result)) == ("finished", [0, 60, 60])
+    asked = [attempt.resume.step for attempt in result.state.attempts if attempt.resume is not None]
+    assert asked == [80, 60]
+
+
+def test_a_wrong_norm_shows_only_beside_a_right_one() -> None:
+    """The first of all: nothing says that the trainer means the same by both, and there is nothing to go back to."""
+    result = simulate("bad_numbers@step=20:seen=norm", "kill@step=30:rank=0")
+    assert result.ok, result.reproduce
+    assert (result.outcome, resumed(result)) == ("finished", [0, 20])
+
+
+@pytest.mark.parametrize("after", [0, 1, 4])
+def test_two_deaths_alike_pass_it_over(after: int) -> None:
+    result = simulate(f"bad_resume@step=80:after={after}", KILL)
+    assert result.ok, result.reproduce
+    assert (result.outcome, resumed(result), len(result.pages)) == ("finished", [0, 80, 80, 60], 0)
+    assert "moved aside" in why(result, 80)
+
+
+def test_where_every_one_kills_a_person_is_called_after_one_was_passed_over() -> None:
+    result = simulate("bad_resume@step=40:always", KILL)
+    assert result.ok, result.reproduce
+    assert (result.outcome, resumed(result), len(result.pages)) == ("failed", [0, 80, 80, 60], 1)
+
+
+def test_a_death_that_comes_whatever_was_resumed_blames_none() -> None:
+    result = simulate("crash@step=84:always")
+    assert result.ok, result.reproduce
+    assert not any(checkpoint.evidence for checkpoint in (*result.state.checkpoints, *result.state.quarantined))
+
+
+def test_an_exploding_load_inside_a_repair_never_goes_past_the_open_onset() -> None:
+    result = simulate("nan_state@step=90", "bad_resume@step=80")
+    assert result.ok, result.reproduce
+    assert (result.outcome, resumed(result)) == ("finished", [0, 80, 80, 60])
+
+
+@pytest.mark.parametrize("name", ["bad-numbers", "bad-resume"])
+def test_a_drill_notices_an_engine_that_does_not_look(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sentinel.engine.ladder.pass_over_failing", lambda draft: False)
+    monkeypatch.setattr("sentinel.sim.actions.SimRunner._norm", lambda self, step: None)
+    assert not drill_file(DRILLS / f"{name}.yaml").ok
+
+
+def test_the_seeds_draw_them() -> None:
+    drawn = [run_seed(seed, policy_named("demo")) for seed in range(20261120, 20261190)]
+    texts = " ".join(str(result.scenario) for result in drawn)
+    assert all(f"{kind}@" in texts for kind in ("bad_numbers", "bad_resume"))
+    assert all(result.ok for result in drawn)

@@ -1,0 +1,132 @@
+"""One word for each checkpoint, and the same word for the same facts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sentinel.model.attempts import Overrides, ResumePoint
+from sentinel.model.findings import Kind
+from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy, Try
+from sentinel.model.state import Attempt, Checkpoint, RunState
+from sentinel.plan.rollback import choose_newest
+from sentinel.plan.trust import judge_trust
+
+PROBATION = 60
+
+
+def checkpoint(step: int, attempt: int = 1, **more: object) -> Checkpoint:
+    return replace(Checkpoint(step, f"checkpoints/step-{step:08d}", attempt, step * 16, f"{attempt}-{step}"), **more)  # type: ignore[arg-type]
+
+
+def attempt(number: int, last: int, resumed: int = 0, over: bool = True) -> Attempt:
+    resume = ResumePoint(resumed, "", None) if resumed else None
+    made = Attempt(
+        number, 0.0, resume, Overrides(), "x", resumed_step=resumed, first_step=resumed + 1, last_step=last if over else 0
+    )
+    return replace(made, ended_s=1.0 if over else None)
+
+
+def incident(onset: int, state: IncidentState = IncidentState.OPEN, attempt: int = 1, **more: object) -> Incident:
+    found = Incident(1, Kind.SPIKE, "critical", "A", "numeric", attempt, onset, onset + 2, onset + 4, 0.0, 0.0, "x", state)
+    return replace(found, **more)  # type: ignore[arg-type]
+
+
+def words(state: RunState, probation: int | None = PROBATION, newest: int | None = None) -> dict[int, str]:
+    return {trust.checkpoint.step: trust.word for trust in judge_trust(state, probation, newest)}
+
+
+def run(
+    *attempts: Attempt, checkpoints: tuple[Checkpoint, ...], incidents: tuple[Incident, ...] = (), **more: object
+) -> RunState:
+    return replace(RunState(attempts=attempts, checkpoints=checkpoints, incidents=incidents), **more)  # type: ignore[arg-type]
+
+
+SAVED = tuple(checkpoint(step) for step in (25, 50, 75, 100))
+
+
+def test_what_was_never_looked_at_is_a_candidate_and_what_held_is_verified() -> None:
+    state = run(attempt(1, 30), checkpoints=(checkpoint(25), checkpoint(30, verified="3 files match")))
+    assert words(state) == {25: "candidate", 30: "verified"}
+    assert judge_trust(state, PROBATION)[1].reason == "3 files match"
+
+
+@pytest.mark.parametrize(("last", "proven"), [(84, []), (85, [25]), (134, [25, 50]), (160, [25, 50, 75, 100])])
+def test_proven_is_a_probations_length_of_training_beyond_it(last: int, proven: list[int]) -> None:
+    assert [step for step, word in words(run(attempt(1, last), checkpoints=SAVED)).items() if word == "proven"] == proven
+
+
+def test_the_living_attempt_proves_by_its_stream_and_without_it_by_its_checkpoints() -> None:
+    state = run(attempt(1, 0, over=False), checkpoints=SAVED)
+    assert words(state, newest=112)[50] == "proven"
+    assert words(state, newest=None)[50] == "candidate"
+
+
+def test_without_the_policy_nothing_is_proven() -> None:
+    assert set(words(run(attempt(1, 900), checkpoints=SAVED), probation=None).values()) == {"candidate"}
+
+
+@pytest.mark.parametrize("state", [IncidentState.OPEN, IncidentState.PROBATION])
+def test_at_or_after_an_onset_that_is_not_closed_it_is_suspect_and_steps_after_it_prove_nothing(state: IncidentState) -> None:
+    found = run(attempt(1, 200), checkpoints=SAVED, incidents=(incident(76, state),))
+    assert words(found) == {25: "candidate", 50: "candidate", 75: "candidate", 100: "suspect"}
+    assert "onset of incident 1 (spike)" in judge_trust(found, PROBATION)[-1].reason
+
+
+def test_a_crash_takes_no_proof_back() -> None:
+    crash = replace(incident(0), kind=Kind.CRASH, onset_step=None, break_step=200)
+    assert words(run(attempt(1, 200), attempt(2, 101, 100), checkpoints=SAVED, incidents=(crash,)))[100] == "proven"
+
+
+def test_what_was_repaired_is_proven_by_the_attempt_that_was_repaired() -> None:
+    tried = Try(Remedy(1, ("rollback",), "x", 75), 0.0, 80, 2, Outcome.WORKED)
+    repaired = incident(77, IncidentState.RECOVERED, tries=(tried,))
+    before = run(attempt(1, 90), attempt(2, 130, 75), checkpoints=SAVED[:3], incidents=(repaired,))
+    assert words(before) == {25: "proven", 50: "proven", 75: "candidate"}
+    assert words(replace(before, attempts=(attempt(1, 90), attempt(2, 135, 75))))[75] == "proven"
+    failed = replace(repaired, tries=(replace(tried, outcome=Outcome.FAILED),), state=IncidentState.OPEN)
+    assert words(replace(before, attempts=(attempt(1, 90), attempt(2, 135, 75)), incidents=(failed,)))[75] == "candidate"
+
+
+def test_what_was_saved_while_something_healed_is_proven_from_its_end_on() -> None:
+    healed = incident(76, IncidentState.RECOVERED, benign=True, break_step=110)
+    saved = (checkpoint(75), checkpoint(100))
+    assert words(run(attempt(1, 169), checkpoints=saved, incidents=(healed,))) == {75: "proven", 100: "candidate"}
+    assert words(run(attempt(1, 170), checkpoints=saved, incidents=(healed,)))[100] == "proven"
+
+
+def test_what_training_went_on_from_all_the_same_is_called_suspect_on_that_branch_only() -> None:
+    let_go = incident(76, IncidentState.EXHAUSTED)
+    went_on = run(attempt(1, 120), attempt(2, 900, 100), checkpoints=(*SAVED, checkpoint(200, 2)), incidents=(let_go,))
+    assert words(went_on) == {25: "candidate", 50: "candidate", 75: "candidate", 100: "suspect", 200: "suspect"}
+    assert "used all the same" in judge_trust(went_on, PROBATION)[-1].reason
+    behind = run(attempt(1, 120), attempt(2, 900, 75), checkpoints=(*SAVED[:3], checkpoint(200, 2)), incidents=(let_go,))
+    assert words(behind) == {25: "proven", 50: "proven", 75: "proven", 200: "proven"}
+
+
+def test_condemned_ones_say_what_speaks_against_them() -> None:
+    saved = (
+        checkpoint(25, condemned="sha256 differs", damaged=True, evidence="bytes"),
+        checkpoint(50, condemned="attempts 2 and 3 …", evidence="failures"),
+        checkpoint(75, condemned="at or after the onset of incident 1"),
+    )
+    state = run(attempt(1, 900), checkpoints=saved, quarantined=(checkpoint(100, condemned="roll back to 75"),))
+    assert words(state) == {100: "quarantined", 25: "damaged", 50: "suspect", 75: "suspect"}
+    assert [trust.reason for trust in judge_trust(state, PROBATION)] == [
+        "moved aside: roll back to 75",
+        "sha256 differs",
+        "attempts 2 and 3 …",
+        "at or after the onset of incident 1",
+    ]
+
+
+@pytest.mark.parametrize("onset", [20, 26, 60, 76, 101])
+@pytest.mark.parametrize("condemned", [(), (100,), (75, 100)])
+def test_the_words_and_the_choice_agree(onset: int, condemned: tuple[int, ...]) -> None:
+    """What is resumed from is never called suspect or damaged, and nothing newer has another word."""
+    saved = tuple(replace(c, condemned="x", damaged=True) if c.step in condemned else c for c in SAVED)
+    state = run(attempt(1, 200), attempt(2, 120, 100), checkpoints=saved, incidents=(incident(onset),))
+    chosen = choose_newest(state.checkpoints, state.open_incidents).step
+    trusted = [step for step, word in words(state).items() if word in ("candidate", "verified", "proven")]
+    assert chosen == max(trusted, default=0)
