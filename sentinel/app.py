@@ -14,11 +14,13 @@ from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from sentinel.actions.capture import capture
 from sentinel.actions.control_file import write_overrides, write_request
+from sentinel.actions.inspection import Look, inspect_samples
 from sentinel.actions.runner import Handler, ThreadRunner
 from sentinel.checkpoint_files import verify_checkpoint
 from sentinel.checkpoint_quarantine import quarantine_above
@@ -41,7 +43,7 @@ from sentinel.launcher.local import LocalLauncher
 from sentinel.model import actions as a
 from sentinel.model.attempts import Alive, AttemptSpec, Orphaned
 from sentinel.model.events import SupervisorStarted
-from sentinel.model.records import Comparison
+from sentinel.model.records import Attribution, Comparison
 from sentinel.model.state import RunState
 from sentinel.outage import Outage, StopWishes, last_act
 from sentinel.pages import terminal
@@ -53,6 +55,7 @@ from sentinel.telemetry.hardware import open_hardware
 from sentinel.telemetry.records import compare_attempts
 from sentinel.telemetry.reference import load_reference
 from sentinel.telemetry.run_telemetry import RunTelemetry
+from sentinel.telemetry.samples import has_stream, read_samples
 from sentinel.telemetry.wake import Wake
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_STOPPED = 0, 1, 2, 130
@@ -149,8 +152,7 @@ def check_command(command: tuple[str, ...], cwd: str) -> None:
     if not command:
         raise UsageError("no command to run; write it after --, as in: sentinel run -- torchrun --nproc-per-node 8 train.py")
     program = command[0]
-    found = shutil.which(program if os.sep not in program else os.path.join(cwd, program))
-    if found is None:
+    if shutil.which(program if os.sep not in program else os.path.join(cwd, program)) is None:
         where = "is not on the PATH" if os.sep not in program else f"is not an executable file (seen from {cwd})"
         raise UsageError(f"{program}: {where}; check the first word after --")
 
@@ -163,37 +165,36 @@ def build_handlers(run_dir: Path, launcher: Launcher, lease: Lease, run: RunFile
         view = launcher.ensure_started(AttemptSpec(action.attempt, run.command, run.cwd, action.resume, action.overrides))
         return type(view).__name__.lower()
 
-    def kill(action: a.KillAttempt) -> str:
-        return type(launcher.ensure_stopped(action.attempt)).__name__.lower()
+    look = Look(partial(has_stream, run_dir), partial(read_samples, run_dir))
 
-    def tell(action: a.SignalRanks) -> str:
-        return f"SIGTERM sent to {launcher.signal_ranks(action.attempt, signal.SIGTERM)} ranks"
+    def inspect(action: a.InspectSamples) -> Attribution:
+        lease.set_attempt(action.attempt)
+        return inspect_samples(launcher, look, action, run.command, run.cwd)
 
     def verify(action: a.VerifyCheckpoint) -> str:
-        verdict = verify_checkpoint(run_dir / action.path)
-        if not verdict.ok:
+        if not (verdict := verify_checkpoint(run_dir / action.path)).ok:
             raise GiveUp(verdict.reason)
         return verdict.digest or ""
 
     def quarantine(action: a.Quarantine) -> str:
-        moved = quarantine_above(run_dir, action.above_step, action.attempt)
-        return f"{len(moved)} moved to quarantine"
+        return f"{len(quarantine_above(run_dir, action.above_step, action.attempt))} moved to quarantine"
 
     def save_evidence(action: a.Capture) -> str:
         view = launcher.observe(action.attempt)
         pids = view.pids if isinstance(view, (Alive, Orphaned)) else ()
         return capture(run_dir, action.incident, action.attempt, pids)
 
-    handlers: dict[type[a.Action], Callable[[Any], str | Comparison]] = {
+    handlers: dict[type[a.Action], Callable[[Any], str | Comparison | Attribution]] = {
         a.StartAttempt: start,
-        a.KillAttempt: kill,
-        a.SignalRanks: tell,
+        a.KillAttempt: lambda action: type(launcher.ensure_stopped(action.attempt)).__name__.lower(),
+        a.SignalRanks: lambda s: f"SIGTERM sent to {launcher.signal_ranks(s.attempt, signal.SIGTERM)} ranks",
         a.RequestStop: lambda action: write_request(run_dir, action),
         a.WriteOverrides: lambda action: write_overrides(run_dir, action),
         a.VerifyCheckpoint: verify,
         a.Quarantine: quarantine,
         a.Capture: save_evidence,
         a.SendPage: lambda action: terminal.send(run_dir, action),
+        a.InspectSamples: inspect,
         a.CompareRecords: lambda c: compare_attempts(run_dir, c.old_attempt, c.new_attempt, c.first_step, c.last_step),
     }
     return cast(Mapping[type[a.Action], Handler], handlers)

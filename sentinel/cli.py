@@ -33,7 +33,7 @@ def run(
     policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
     run_dir: Annotated[Path | None, typer.Option(help="Where the run lives; default runs/<program name>.")] = None,
     observe_only: Annotated[bool, typer.Option("--observe-only", help="Decide and record, change nothing.")] = False,
-    without: Annotated[str, typer.Option(help="What the trainer cannot do: skip, live_overrides, or both with a comma.")] = "",
+    without: Annotated[str, typer.Option(help="What the trainer cannot do, as in skip,live_overrides,attribution.")] = "",
 ) -> None:
     """Launch a training command, or adopt the one that is running; watch it; repair it.
 

@@ -69,7 +69,7 @@ def begin(run: Run) -> None:
     if run.session is None and run.world.rank == 0:
         checkpoint.discard_unfinished(run.root)  # a supervisor does it itself, when it knows the old attempt to be dead
     if asked is not None or (run.session is None and run.config.resume):
-        found, passed_over = _agree_on_resume(run, asked)
+        found, passed_over = agree_on_resume(run, asked)
     if found is not None:
         restore(run, found)
     late: list[Span] = []
@@ -189,7 +189,7 @@ def restore(run: Run, found: checkpoint.Verified) -> None:
     run.parent = {"step": found.step, "path": f"checkpoints/{found.path.name}", "digest": found.digest}
 
 
-def _agree_on_resume(run: Run, asked: Resume | None) -> tuple[checkpoint.Verified | None, list[dict[str, Any]]]:
+def agree_on_resume(run: Run, asked: Resume | None) -> tuple[checkpoint.Verified | None, list[dict[str, Any]]]:
     """Rank 0 verifies, all ranks get the same answer or the same DataError."""
     answer: list[Any] = [None]
     if run.world.rank == 0:

@@ -15,6 +15,11 @@ def stream_path(run_dir: Path, attempt: int) -> Path:
     return attempt_folder(run_dir, attempt) / "metrics.jsonl"
 
 
+def samples_path(run_dir: Path, attempt: int) -> Path:
+    """What an inspection found of each sample, written by its rank 0."""
+    return attempt_folder(run_dir, attempt) / "samples.jsonl"
+
+
 def spec_path(run_dir: Path, attempt: int) -> Path:
     """What the attempt was launched with, written by sentinel before it starts."""
     return attempt_folder(run_dir, attempt) / "spec.json"

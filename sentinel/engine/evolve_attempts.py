@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sentinel.engine.ledger import fold_oldest
 from sentinel.model import facts as f
-from sentinel.model.state import ATTEMPTS_KEPT, MARKS_KEPT, STAMPS_KEPT, Attempt, Checkpoint, Mark, RunState
+from sentinel.model.state import ATTEMPTS_KEPT, MARKS_KEPT, STAMPS_KEPT, Attempt, Checkpoint, Inspection, Mark, RunState
 
 CHECKPOINTS_KEPT = 4096
 
@@ -35,6 +35,11 @@ def launched(state: RunState, at_s: float, fact: f.AttemptLaunched) -> RunState:
         findings=(),
         remarks=(),
     )
+
+
+def inspection(state: RunState, at_s: float, fact: f.InspectionLaunched) -> RunState:
+    """None of the run's attempts, but its number is used up: no other is ever launched under it."""
+    return replace(state, inspection=Inspection(fact.attempt, fact.incident, at_s), next_attempt=fact.attempt + 1)
 
 
 def receipt(state: RunState, at_s: float, fact: f.ReceiptSeen) -> RunState:
