@@ -121,7 +121,8 @@ def build_treatment(
         resume = ResumePoint(choice.checkpoint.step, choice.checkpoint.path, choice.checkpoint.digest)
     if rung.reseed_data:
         base = settings.reseeded(base, new_seed)
-    look = _look(rung, index, incident, found, settings.with_rung(base, rung, incident.id, until, ()))
+    unskipped = settings.with_rung(base, rung, incident.id, until, ())
+    look = _look(rung, index, incident, found, unskipped) if resume is not None else None
     if found and rung.skip and rung.skip.only and incident.attributed_rung == index and incident.attribution is not None:
         skip = incident.attribution.ranges or skip  # looked at before a stop broke the launch off
     overrides = settings.with_rung(base, rung, incident.id, until, skip)
@@ -162,6 +163,8 @@ def _reason(rung: Rung, choice: Choice | None, skip: tuple[SampleRange, ...], un
         parts += [f"and {len(skip) - RANGES_TOLD} more ranges"] if len(skip) > RANGES_TOLD else []
     if rung.skip and not skip:
         parts.append("skip nothing (the place in the data is unknown)")
+    elif rung.skip and rung.skip.only and choice is not None and choice.checkpoint is None:
+        parts.append("all of them, for untrained weights tell nothing of a sample")
     elif rung.skip and rung.skip.only and look is None and skip[0].end - skip[0].start > SAMPLES_MAX:
         parts.append(f"all of them, for more than {SAMPLES_MAX} samples are not looked at one by one")
     if rung.lr is not None:

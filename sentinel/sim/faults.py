@@ -67,7 +67,7 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
 SOURCES = ("metrics", "heartbeats", "checkpoints", "launcher")
 ACTIONS = (
     "StartAttempt", "KillAttempt", "RequestStop", "SignalRanks", "WriteOverrides", "VerifyCheckpoint", "Quarantine", "Capture",
-    "SendPage",
+    "SendPage", "InspectSamples",
 )  # fmt: skip
 ASKED = ("pause", "resume", "hold", "rollback", "set", "skip")
 WORDS: dict[str, tuple[str, ...]] = {"heals": tuple(HEALING), "source": SOURCES, "side": ("before", "after"), "what": ASKED}

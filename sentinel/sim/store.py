@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from sentinel.model.readings import CheckpointReading
 from sentinel.sim.learning import Weights
+from sentinel.sim.order import Orders
 
 
 @dataclass(slots=True)
@@ -26,6 +27,7 @@ class SimCheckpoint:
     skipped_in_row: int
     committed_s: float
     is_rotten: bool = False
+    orders: Orders = ()
 
     path: str = ""
     digest: str = ""  # of the manifest, which no rot has touched
