@@ -10,12 +10,14 @@ from typing import Annotated
 
 import typer
 
+from sentinel.cli_operator import Commands
 from sentinel.cli_operator import register as register_operator
 from sentinel.cli_policy import policy_app
 from sentinel.errors import PolicyError, SentinelError, UsageError
 
 app = typer.Typer(
     name="sentinel",
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

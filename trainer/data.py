@@ -72,7 +72,9 @@ def read_corpus(seq_len: int, root: Path | None = None) -> Corpus:
 class Loader:
     """Cuts this rank's share of a step's sequences, poisoned ones replaced."""
 
-    def __init__(self, corpus: Corpus, original: Position, poisoned: list[tuple[int, int, float]], device: torch.device) -> None:
+    def __init__(
+        self, corpus: Corpus, original: Position, poisoned: list[tuple[int, int, float]], device: torch.device | None
+    ) -> None:
         """`poisoned`: (first, behind, share of the bytes) per fault."""
         self.corpus = corpus
         self.device = device

@@ -5,9 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 
+def attempts_folder(run_dir: Path) -> Path:
+    """Where the attempts' own folders lie."""
+    return run_dir / "attempts"
+
+
 def attempt_folder(run_dir: Path, attempt: int) -> Path:
     """Everything one attempt writes: RUN_DIR/attempts/0003."""
-    return run_dir / "attempts" / f"{attempt:04d}"
+    return attempts_folder(run_dir) / f"{attempt:04d}"
 
 
 def stream_path(run_dir: Path, attempt: int) -> Path:

@@ -3,8 +3,8 @@ nothing was updated (an inspection): its loss and the norm of its own gradient a
 
 The good ones are the controls, which the run had trained on without harm just before the window; with too few of them, the window
 itself, by its median, which up to half of it cannot move. The spread is 1.4826 MAD, of the loss in nats, and of the gradient
-norm in its logarithm, for norms of text scatter by factors. Three things convict, each chosen from what real text did under the
-bundled trainer at four stages and two sizes (5120 good samples) and what poison did:
+norm its ratio, for norms of text scatter by factors. Four things convict, each chosen from what real text did under the bundled
+trainer, at two sizes and six stages of training (9984 good samples, none of them convicted), and what poison did:
 
 - a number that is not finite;
 - a loss 8 spreads above: good text reached 5.4, random bytes were never below 10;
@@ -30,12 +30,12 @@ from sentinel.plan.skip import bounded, merge
 LOSS_SPREADS = 8.0
 NORM_RATIO = 30.0
 STRETCH_SUM, STRETCH_LESS, STRETCH_CAP = 12.0, 1.5, 5.0
+STRETCH_DROP = 4.5  # below its highest sum, and a stretch has ended there: three ordinary samples between two are not guilty
 CONTROLS = 256  # asked for before the window
 CONTROLS_MIN = 64
 SPREAD_MIN = 0.01  # of the median: data that is all the same must not make a rounding error guilty
 SAMPLES_MAX = 100_000  # of one inspection; a wider window is skipped whole
 RANGES_MAX = 64  # skipped one by one; of more, those nearest to each other are joined
-STRETCHES_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,25 +118,31 @@ def _judge(sample: SampleSeen, spreads: float, usual_norm: float, stretch: float
 
 
 def _stretch_sums(spreads: Sequence[float]) -> list[float]:
-    """For each sample the sum of the convicted stretch it lies in, else 0. The best stretch first, then the best of the rest."""
-    gains = [min(above, STRETCH_CAP) - STRETCH_LESS for above in spreads]
-    sums = [0.0] * len(gains)
-    for _ in range(STRETCHES_MAX):
-        total, first, end = _best_stretch(gains)
-        if total < STRETCH_SUM:
-            break
-        sums[first:end] = [total] * (end - first)
-        gains[first:end] = [-inf] * (end - first)
+    """For each sample the sum of the convicted stretch it lies in, else 0."""
+    sums = [0.0] * len(spreads)
+    began, end, running, peak = 0, 0, 0.0, 0.0
+
+    def close() -> None:
+        if peak >= STRETCH_SUM:
+            inner = _trimmed(spreads, began, end)
+            sums[inner.start : inner.stop] = [peak] * len(inner)
+
+    for place, above in enumerate(spreads):
+        running += min(above, STRETCH_CAP) - STRETCH_LESS
+        if running > peak:
+            peak, end = running, place + 1
+        elif running <= 0.0 or running < peak - STRETCH_DROP:
+            close()
+            began, end, running, peak = place + 1, place + 1, 0.0, 0.0
+    close()
     return sums
 
 
-def _best_stretch(gains: Sequence[float]) -> tuple[float, int, int]:
-    """The largest sum of neighbours, and where it begins and ends (Kadane)."""
-    best, running, began = (0.0, 0, 0), 0.0, 0
-    for place, gain in enumerate(gains):
-        running += gain
-        if running <= 0.0:
-            running, began = 0.0, place + 1
-        elif running > best[0]:
-            best = (running, began, place + 1)
-    return best
+def _trimmed(spreads: Sequence[float], began: int, end: int) -> range:
+    """Without what stands at its ends and is much better than the rest: neighbours that happened to be a little hard."""
+    enough = median(spreads[began:end]) / 2.0
+    while spreads[began] < enough:
+        began += 1
+    while spreads[end - 1] < enough:
+        end -= 1
+    return range(began, end)
