@@ -38,7 +38,12 @@ def test_a_sound_policy_has_no_problems():
         ({**ROLLBACK, "then": "hold"}, "[0].then", "'then' says what follows a page, and this rung pages nobody"),
         ({"diagnose": True}, "[0].diagnose", "a diagnosis repeats the failed stretch unchanged"),
         ({**ROLLBACK, "diagnose": True, "lr": "0.5x"}, "[0].diagnose", "a diagnosis repeats the failed stretch unchanged"),
-        ({**ROLLBACK, "reseed_data": True}, "[0].reseed_data", "'reseed_data' is not available in this version"),
+        ({"lr": "0.5x", "reseed_data": True}, "[0].reseed_data", "reseed_data takes effect only at a relaunch"),
+        (
+            {**ROLLBACK, "skip": {"from": "onset", "to": "detected"}, "reseed_data": True},
+            "[0].reseed_data",
+            "in a new data order the samples around the onset lie anywhere",
+        ),
         ({"exclude": {}, "resume": {}}, "[0].exclude", "'exclude' is not available in this version"),
     ],
 )
