@@ -34,6 +34,7 @@ STRETCH_DROP = 4.5  # below its highest sum, and a stretch has ended there: thre
 CONTROLS = 256  # asked for before the window
 CONTROLS_MIN = 64
 SPREAD_MIN = 0.01  # of the median: data that is all the same must not make a rounding error guilty
+LOSS_MAX = 1e9  # beyond it, as good as not finite
 SAMPLES_MAX = 100_000  # of one inspection; a wider window is skipped whole
 RANGES_MAX = 64  # skipped one by one; of more, those nearest to each other are joined
 
@@ -63,7 +64,7 @@ def rank_samples(seen: Iterable[SampleSeen], suspect: SampleRange) -> tuple[Rank
     middle, spread = _level([sample.loss for sample in reference])
     norms = [norm for sample in reference if (norm := sample.grad_norm) is not None and isfinite(norm) and norm > 0.0]
     usual_norm = median(norms) if norms else 0.0
-    spreads = [(sample.loss - middle) / spread if isfinite(sample.loss) else inf for sample in window]
+    spreads = [(sample.loss - middle) / spread if _is_number(sample.loss) else inf for sample in window]
     stretches = _stretch_sums(spreads)
     ranked = [
         _judge(sample, above, usual_norm, in_stretch)
@@ -92,9 +93,13 @@ def judge_guilt(seen: Iterable[SampleSeen], suspect: SampleRange, attempt: int) 
     return Attribution("guilty", reason, attempt, suspect, ranges, len(guilty), len(ranked))
 
 
+def _is_number(loss: float) -> bool:
+    return isfinite(loss) and abs(loss) < LOSS_MAX
+
+
 def _level(losses: Sequence[float]) -> tuple[float, float]:
     """Median and spread of what is finite."""
-    finite = [loss for loss in losses if isfinite(loss)]
+    finite = [loss for loss in losses if _is_number(loss)]
     if not finite:
         return 0.0, 1.0
     middle = median(finite)
@@ -104,12 +109,12 @@ def _level(losses: Sequence[float]) -> tuple[float, float]:
 
 def _judge(sample: SampleSeen, spreads: float, usual_norm: float, stretch: float) -> Ranked:
     norm = sample.grad_norm
-    if not isfinite(sample.loss) or (norm is not None and not isfinite(norm)):
+    if not _is_number(sample.loss) or (norm is not None and not isfinite(norm)):
         return Ranked(sample, spreads, inf, f"its loss is {sample.loss:g} and its gradient norm {norm}: not finite")
-    ratio = norm / usual_norm if norm is not None and norm > 0.0 and usual_norm > 0.0 else 1.0
+    times = log(norm) - log(usual_norm) if norm is not None and norm > 0.0 and usual_norm > 0.0 else 0.0
     scores = {
         f"its loss {sample.loss:.4g} is {spreads:.1f} spreads above what is usual": spreads / LOSS_SPREADS,
-        f"its gradient is {ratio:.3g} times the usual": log(ratio) / log(NORM_RATIO),
+        f"its gradient norm is {norm or 0.0:.4g}, and {usual_norm:.4g} is usual": times / log(NORM_RATIO),
         f"it lies in a stretch of bad samples (sum {stretch:.0f})": stretch / STRETCH_SUM,
     }
     why = max(scores, key=lambda word: scores[word])

@@ -1,4 +1,4 @@
-"""Who is guilty: random bytes and milder poison are found to the sample, hard text convicts nobody, and broken numbers do no harm."""
+"""Who is guilty: random bytes and milder poison are found to the sample, hard text convicts nobody, broken numbers do no harm."""
 
 from __future__ import annotations
 
