@@ -131,8 +131,7 @@ def check_command(command: tuple[str, ...], cwd: str) -> None:
     if not command:
         raise UsageError("no command to run; write it after --, as in: sentinel run -- torchrun --nproc-per-node 8 train.py")
     program = command[0]
-    found = shutil.which(program if os.sep not in program else os.path.join(cwd, program))
-    if found is None:
+    if shutil.which(program if os.sep not in program else os.path.join(cwd, program)) is None:
         where = "is not on the PATH" if os.sep not in program else f"is not an executable file (seen from {cwd})"
         raise UsageError(f"{program}: {where}; check the first word after --")
 

@@ -11,12 +11,14 @@ from typing import Annotated
 import typer
 
 from sentinel.cli_checkpoints import checkpoints_app
+from sentinel.cli_operator import Commands
 from sentinel.cli_operator import register as register_operator
 from sentinel.cli_policy import policy_app
 from sentinel.errors import PolicyError, SentinelError, UsageError
 
 app = typer.Typer(
     name="sentinel",
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -35,7 +37,7 @@ def run(
     policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
     run_dir: Annotated[Path | None, typer.Option(help="Where the run lives; default runs/<program name>.")] = None,
     observe_only: Annotated[bool, typer.Option("--observe-only", help="Decide and record, change nothing.")] = False,
-    without: Annotated[str, typer.Option(help="What the trainer cannot do: skip, live_overrides, or both with a comma.")] = "",
+    without: Annotated[str, typer.Option(help="What the trainer cannot do, as in skip,live_overrides,attribution.")] = "",
     tensorboard: Annotated[bool, typer.Option(help="Keep RUN_DIR/tensorboard: each attempt, and the run that survives.")] = True,
 ) -> None:
     """Launch a training command, or adopt the one that is running; watch it; repair it.

@@ -1,11 +1,12 @@
-"""The operator's commands: what a person asks of a run while it is live. Parse, ask, print the answer."""
+"""The operator's commands: what a person asks of a run while it is live, and what they look at. Parse, ask, print the answer."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from sentinel.model import wishes as w
 
@@ -15,11 +16,38 @@ Number = Annotated[int, typer.Argument(help="The incident's number.", metavar="N
 EXITS = "Exit codes: 0 granted, 1 refused (the sentence says why), 2 usage, or nobody supervises the run."
 
 
+SHOW = "incidents show"
+
+
+class Commands(TyperGroup):
+    """`incidents RUN_DIR` is a command, and so is `incidents show N RUN_DIR`: the two words are its name."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[:2] == SHOW.split():
+            args = [SHOW, *args[2:]]
+        return super().resolve_command(ctx, args)
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
+    app.command(SHOW)(incidents_show)
     for command in (pause, resume, hold, rollback, skip, set_, approve, deny, ack):
         name = command.__name__.rstrip("_")
         app.command(name, epilog=EXITS, rich_help_panel="While a run is live")(command)
+
+
+def incidents_show(
+    number: Number,
+    run_dir: RunDir,
+    samples: Annotated[bool, typer.Option("--samples", help="The samples that were looked at, the worst first.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+) -> None:
+    """One incident: what broke, what was tried, how it ended; and with --samples which data did it, and where it lies."""
+    from sentinel.client.strict_json import dumps
+    from sentinel.report.samples import incident_text, read_incident
+
+    document = read_incident(run_dir, number, samples)
+    typer.echo(dumps(document) if as_json else incident_text(document))
 
 
 def pause(run_dir: RunDir, timeout: Timeout = 30.0) -> None:

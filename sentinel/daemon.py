@@ -150,6 +150,10 @@ class Daemon:
 
     def _outcome(self, now_s: float, outcome: ActionDone | ActionFailed) -> None:
         due = self._running.pop(outcome.key, None)
+        if due is not None and isinstance(outcome, ActionFailed) and outcome.goes_on:
+            due.at_s, due.tries = now_s + (outcome.retry_in_s or TICK_S), 0
+            self._due[outcome.key] = due  # the engine has the deadline, and takes it from what is pending
+            return
         if due is not None and isinstance(outcome, ActionFailed) and outcome.retry_in_s is not None:
             is_evidence = isinstance(due.action, Capture)
             if due.tries < (EVIDENCE_TRIES_MAX if is_evidence else RETRIES_MAX):

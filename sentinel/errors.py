@@ -52,6 +52,10 @@ class RetryLater(SentinelError):
         self.retry_in_s = retry_in_s
 
 
+class GoesOn(RetryLater):
+    """Nothing has failed: it is under way, and is asked about again after `retry_in_s` seconds, for as long as it is wanted."""
+
+
 class GiveUp(SentinelError):
     """It failed, and trying again the same way cannot help."""
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from sentinel.actions.capture import capture
 from sentinel.actions.control_file import write_overrides, write_request
+from sentinel.actions.inspection import Look, inspect_samples
 from sentinel.actions.runner import Found, Handler
 from sentinel.checkpoint_pointers import fix_pointers
 from sentinel.checkpoint_quarantine import quarantine_above
@@ -17,8 +19,10 @@ from sentinel.journal.run_file import RunFile
 from sentinel.launcher.contract import Launcher
 from sentinel.model import actions as a
 from sentinel.model.attempts import Alive, AttemptSpec, Orphaned
+from sentinel.model.records import Attribution
 from sentinel.pages import terminal
 from sentinel.telemetry.records import compare_attempts
+from sentinel.telemetry.samples import has_stream, read_samples
 from sentinel.telemetry.saved_numbers import verify_saved
 
 
@@ -29,6 +33,12 @@ def build_handlers(run_dir: Path, launcher: Launcher, lease: Lease, run: RunFile
         lease.set_attempt(action.attempt)
         view = launcher.ensure_started(AttemptSpec(action.attempt, run.command, run.cwd, action.resume, action.overrides))
         return type(view).__name__.lower()
+
+    look = Look(partial(has_stream, run_dir), partial(read_samples, run_dir))
+
+    def inspect(action: a.InspectSamples) -> Attribution:
+        lease.set_attempt(action.attempt)
+        return inspect_samples(launcher, look, action, run.command, run.cwd)
 
     def kill(action: a.KillAttempt) -> str:
         return type(launcher.ensure_stopped(action.attempt)).__name__.lower()
@@ -56,6 +66,7 @@ def build_handlers(run_dir: Path, launcher: Launcher, lease: Lease, run: RunFile
         a.Quarantine: quarantine,
         a.Capture: save_evidence,
         a.SendPage: lambda action: terminal.send(run_dir, action),
+        a.InspectSamples: inspect,
         a.CompareRecords: lambda c: compare_attempts(run_dir, c.old_attempt, c.new_attempt, c.first_step, c.last_step),
     }
     return cast(Mapping[type[a.Action], Handler], handlers)

@@ -17,6 +17,7 @@ from sentinel.model.attempts import Overrides
 from sentinel.model.findings import NUMERIC_KINDS, Kind
 from sentinel.model.incidents import Incident, SampleAnchor
 from sentinel.model.state import Checkpoint
+from sentinel.plan.overrides import draw_data_seed
 from sentinel.plan.remedy import build_treatment
 from sentinel.policy.match import Match, match_rule
 from sentinel.policy.problems import did_you_mean
@@ -170,7 +171,8 @@ def _climb(policy: Policy, rungs: tuple[Rung, ...], incident: Incident, every: i
             after = _THEN[rung.then] if rung.then else _THEN["stop_now"] if index == len(rungs) - 1 else "the playbook goes on"
             yield rung.title, f"a {rung.page.severity} page; {after}"
         else:
-            treatment = build_treatment(rungs, index, incident, checkpoints, (), in_force, alive)
+            known = (checkpoints, (), in_force, alive, draw_data_seed("assumed", incident.id, index + 2))
+            treatment = build_treatment(rungs, index, incident, *known)
             in_force = treatment.overrides
             how = "" if treatment.relaunch else "; live, without a relaunch"
             also = f"; and a {rung.page.severity} page" if rung.page else ""

@@ -71,6 +71,9 @@ class HeldRunner:
     def failed(self, key: str, reason: str = "no", retry_in_s: float | None = None) -> None:
         self._outcomes.append(ActionFailed(key, reason, retry_in_s))
 
+    def goes_on(self, key: str, reason: str, retry_in_s: float) -> None:
+        self._outcomes.append(ActionFailed(key, reason, retry_in_s, goes_on=True))
+
     @property
     def keys(self) -> list[str]:
         return [action.key for action in self.submitted]

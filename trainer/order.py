@@ -111,6 +111,12 @@ class Position:
         ]
         return replace(self, skip=tuple(union)), union_of(late)
 
+    def ahead(self, ranges: Iterable[Span]) -> list[int]:
+        """The sample indices of `ranges` that the run would still come to: at or after the cursor, and not skipped."""
+        spans = self.skipped_ahead()
+        wanted = (index for start, end in union_of(ranges) for index in range(max(start, self.cursor), end))
+        return [index for index in wanted if not any(first <= index < behind for first, behind in spans)]
+
     def skipped_ahead(self) -> list[Span]:
         """What will really be left out from the cursor on: skip entries cut to where their order is in force."""
         ends = [order.start for order in self.orders[1:]]

@@ -69,7 +69,7 @@ def begin(run: Run) -> None:
     if run.session is None and run.world.rank == 0:
         checkpoint.discard_unfinished(run.root)  # a supervisor does it itself, when it knows the old attempt to be dead
     if asked is not None or (run.session is None and run.config.resume):
-        found, passed_over = _resume(run, asked)
+        found, passed_over = resume(run, asked)
     late: list[Span] = []
     if run.session is not None:
         overrides = run.session.spec.overrides
@@ -190,7 +190,7 @@ def restore(run: Run, found: checkpoint.Verified) -> None:
     run.parent = {"step": found.step, "path": f"checkpoints/{found.path.name}", "digest": found.digest}
 
 
-def _resume(run: Run, asked: Resume | None) -> tuple[checkpoint.Verified | None, list[dict[str, Any]]]:
+def resume(run: Run, asked: Resume | None) -> tuple[checkpoint.Verified | None, list[dict[str, Any]]]:
     """Restore what was asked for, or the newest older one that holds; what was passed over, and why. Raises DataError where none
     does. What a refused one left behind is overwritten by the next: a checkpoint brings back everything that `Run` lists."""
     refused: list[dict[str, Any]] = []

@@ -13,6 +13,7 @@ from trainer.config import Config, check_world, with_precision
 from trainer.control import Control, Decision
 from trainer.exits import FINISHED, STOPPED, NonFiniteError
 from trainer.faults import due_faults, strike
+from trainer.inspection import inspect_samples
 from trainer.order import ranges_of
 from trainer.parallel import join_world
 from trainer.run import Run, begin, build_run, effective, obey, save, settings_at
@@ -24,10 +25,12 @@ def train(config: Config, session: Session | None) -> int:
     """Train to the end or to a request to stop; the exit code. Raises the errors of trainer.exits, or whatever went wrong."""
     torch.set_num_threads(config.threads)
     if session is not None:
-        config = with_precision(config, session.spec.overrides.precision)
+        config = with_precision(config, "fp32" if session.spec.inspect is not None else session.spec.overrides.precision)
     world = join_world()
     check_world(config, world.size)
     run = build_run(config, session, world)
+    if session is not None and session.spec.inspect is not None:
+        return inspect_samples(run)
     control = Control(world, session)
     begin(run)
     control.offer()

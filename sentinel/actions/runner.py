@@ -7,12 +7,12 @@ import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from sentinel.errors import GiveUp, RetryLater
+from sentinel.errors import GiveUp, GoesOn, RetryLater
 from sentinel.model.actions import Action, SendPage
 from sentinel.model.events import ActionDone, ActionFailed
-from sentinel.model.records import Comparison, SavedNumbers
+from sentinel.model.records import Attribution, Comparison, SavedNumbers
 
-Found = str | Comparison | SavedNumbers
+Found = str | Comparison | SavedNumbers | Attribution
 Handler = Callable[[Action], Found]
 OS_RETRY_S = 5.0  # the operating system said no (full disk, no processes left): that may pass
 
@@ -52,6 +52,8 @@ def carry_out(handlers: Mapping[type[Action], Handler], action: Action) -> Actio
     try:
         result = handlers[type(action)](action)
         return ActionDone(action.key, result) if isinstance(result, str) else ActionDone(action.key, "", result)
+    except GoesOn as later:
+        return ActionFailed(action.key, str(later), later.retry_in_s, goes_on=True)
     except RetryLater as later:
         return ActionFailed(action.key, str(later), later.retry_in_s)
     except GiveUp as final:

@@ -8,6 +8,7 @@ See `sentinel.client.session` for a whole trainer in ten lines and PROTOCOL.md, 
 
 from sentinel.client.atomic_file import ensure_directory, fsync_directory, write_atomically
 from sentinel.client.overrides import LAPSING, REQUESTS, Overrides, OverridesError
+from sentinel.client.sample_log import SampleLog
 from sentinel.client.session import END_REASONS, PHASES, Session
 from sentinel.client.spec import Resume, Spec, SpecError, read_spec
 from sentinel.client.strict_json import as_float, dumps, loads
@@ -20,6 +21,7 @@ __all__ = [
     "Overrides",
     "OverridesError",
     "Resume",
+    "SampleLog",
     "Session",
     "Spec",
     "SpecError",

@@ -5,14 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 
+def attempts_folder(run_dir: Path) -> Path:
+    """Where the attempts' own folders lie."""
+    return run_dir / "attempts"
+
+
 def attempt_folder(run_dir: Path, attempt: int) -> Path:
     """Everything one attempt writes: RUN_DIR/attempts/0003."""
-    return run_dir / "attempts" / f"{attempt:04d}"
+    return attempts_folder(run_dir) / f"{attempt:04d}"
 
 
 def stream_path(run_dir: Path, attempt: int) -> Path:
     """The attempt's stream of steps, written by its rank 0."""
     return attempt_folder(run_dir, attempt) / "metrics.jsonl"
+
+
+def samples_path(run_dir: Path, attempt: int) -> Path:
+    """What an inspection found of each sample, written by its rank 0."""
+    return attempt_folder(run_dir, attempt) / "samples.jsonl"
 
 
 def spec_path(run_dir: Path, attempt: int) -> Path:

@@ -25,13 +25,14 @@ class Resume:
 
 @dataclass(frozen=True)
 class Spec:
-    """`resume` None means: start from scratch, even if checkpoints exist."""
+    """`resume` None means: start from scratch, even if checkpoints exist. `inspect`: half-open ranges of sample indices."""
 
     attempt: int
     argv: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     resume: Resume | None = None
     overrides: Overrides = field(default_factory=Overrides)
+    inspect: tuple[tuple[int, int], ...] | None = None  # samples to look at; then this attempt trains nothing
 
 
 def read_spec(path: Path) -> Spec:
@@ -59,6 +60,7 @@ def read_spec(path: Path) -> Spec:
         env={str(key): str(value) for key, value in (raw.get("env") or {}).items()},
         resume=_read_resume(raw.get("resume"), path),
         overrides=overrides,
+        inspect=_read_inspect(raw.get("inspect"), path),
     )
 
 
@@ -73,3 +75,16 @@ def _read_resume(raw: object, path: Path) -> Resume | None:
     if digest is not None and not isinstance(digest, str):
         raise SpecError(f"{path}: resume.digest: {digest!r} is neither null nor a string")
     return Resume(step, where, digest)
+
+
+def _read_inspect(raw: object, path: Path) -> tuple[tuple[int, int], ...] | None:
+    if raw is None:
+        return None
+    ranges = raw.get("samples") if isinstance(raw, dict) else None
+    if not isinstance(ranges, list) or not all(_is_range(pair) for pair in ranges):
+        raise SpecError(f"{path}: inspect: {raw!r} is neither null nor an object with 'samples': [[start, end], …]")
+    return tuple((start, end) for start, end in ranges)
+
+
+def _is_range(pair: object) -> bool:
+    return isinstance(pair, list) and len(pair) == 2 and all(type(end) is int for end in pair) and 0 <= pair[0] < pair[1]

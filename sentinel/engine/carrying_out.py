@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from sentinel.engine import attributing
 from sentinel.engine.attempts import launch_first_or_next
 from sentinel.engine.diagnosing import conclude
 from sentinel.engine.draft import Draft
@@ -16,6 +17,7 @@ from sentinel.model.actions import (
     Action,
     Capture,
     CompareRecords,
+    InspectSamples,
     KillAttempt,
     Quarantine,
     RequestStop,
@@ -28,8 +30,8 @@ from sentinel.model.actions import (
 from sentinel.model.attempts import Evidence, ResumePoint
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.incidents import IncidentState, Outcome
-from sentinel.model.records import Comparison, SavedNumbers
-from sentinel.plan.remedy import build_treatment
+from sentinel.model.records import Attribution, Comparison, SavedNumbers
+from sentinel.plan.remedy import Look, build_treatment
 from sentinel.plan.rollback import choose_newest
 from sentinel.plan.vetting import judge_numbers
 
@@ -55,6 +57,9 @@ def on_done(draft: Draft, done: ActionDone) -> None:
     draft.record(f.ActionConfirmed(done.key, detail))
     if isinstance(action, CompareRecords):
         return _compared(draft, action, done.found if isinstance(done.found, Comparison) else None)
+    if isinstance(action, InspectSamples):
+        said = Attribution("failed", "the inspection answered nothing", action.attempt, action.suspect)
+        return attributing.conclude(draft, action, done.found if isinstance(done.found, Attribution) else said)
     if plan is None or plan.actions[plan.next].key != done.key:
         return None
     if draft.state.plan is not None:
@@ -116,6 +121,8 @@ def on_failed(draft: Draft, failed: ActionFailed) -> None:
         case CompareRecords():
             draft.note(f"incident {action.incident}", f"the records could not be compared: {failed.reason}")
             _compared(draft, action, None)
+        case InspectSamples():
+            attributing.conclude(draft, action, Attribution("failed", failed.reason, action.attempt, action.suspect))
         case RequestStop() | SignalRanks():
             draft.note("stop", failed.reason)
         case _:
@@ -142,7 +149,9 @@ def _again_without(draft: Draft, action: VerifyCheckpoint, damage: str) -> None:
     draft.record(f.PlanDropped(passed_over))
     draft.note("rollback", f"{passed_over}; instead: {reason}")
     wait_s = max(0.0, start.not_before_s - draft.now_s)
-    return relaunch(draft, plan.incident, resume, start.overrides, wait_s, f"{reason}; {passed_over}")
+    inspect = next((a for a in plan.actions if isinstance(a, InspectSamples)), None)
+    look = Look(inspect.rung, inspect.samples, inspect.suspect, inspect.overrides, inspect.within_s) if inspect else None
+    return relaunch(draft, plan.incident, resume, start.overrides, wait_s, f"{reason}; {passed_over}", look)
 
 
 def _next_older(draft: Draft, incident_id: int | None, damaged_step: int) -> tuple[ResumePoint | None, str]:

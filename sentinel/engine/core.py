@@ -14,7 +14,7 @@ from typing import assert_never
 
 from sentinel.detectors.behind_reference import Reference
 from sentinel.detectors.catalog import Senses
-from sentinel.engine import attempts, carrying_out, ladder, live_changes, operator, stopping
+from sentinel.engine import attempts, attributing, carrying_out, ladder, live_changes, operator, stopping
 from sentinel.engine.draft import Draft
 from sentinel.engine.evolve import evolve
 from sentinel.engine.giving_up import finish_giving_up
@@ -225,6 +225,7 @@ class Engine:
                 ladder.consider(draft, finding)
         for finding in live_changes.judge_unanswered(draft):
             ladder.consider(draft, finding)
+        attributing.press_on(draft)
         operator.press_on(draft)
         stopping.press_on(draft)
 

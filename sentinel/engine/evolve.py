@@ -117,7 +117,7 @@ def _abandoned(state: RunState, at_s: float, fact: f.ActionAbandoned) -> RunStat
 
 def _plan(state: RunState, at_s: float, fact: f.PlanAdopted) -> RunState:
     del at_s
-    state = replace(state, plan=PlanInProgress(fact.incident, fact.actions, reason=fact.reason))
+    state = replace(state, plan=PlanInProgress(fact.incident, fact.actions, reason=fact.reason), inspection=None)
     started = next((a for a in fact.actions if isinstance(a, StartAttempt)), None)
     if fact.incident is None or started is None:
         return state
@@ -137,7 +137,7 @@ def _dropped(state: RunState, at_s: float, fact: f.PlanDropped) -> RunState:
     del at_s, fact
     keys = {a.key for a in state.plan.actions} if state.plan else set()
     left: dict[str, Action] = {k: a for k, a in state.pending.items() if k not in keys}
-    return replace(state, plan=None, pending=MappingProxyType(left))
+    return replace(state, plan=None, inspection=None, pending=MappingProxyType(left))
 
 
 def _stop(state: RunState, at_s: float, fact: f.StopAsked) -> RunState:
@@ -181,7 +181,7 @@ def _gave_up(state: RunState, at_s: float, fact: f.GaveUp) -> RunState:
 
 
 def _run_ended(state: RunState, at_s: float, fact: f.RunEnded) -> RunState:
-    return replace(_idle(state, at_s), ended=fact.outcome, end_reason=fact.reason, plan=None, hold_by="")
+    return replace(_idle(state, at_s), ended=fact.outcome, end_reason=fact.reason, plan=None, inspection=None, hold_by="")
 
 
 _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
@@ -205,6 +205,8 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.IncidentMoved: of_incidents.moved,
     f.Restored: of_incidents.restored,
     f.Diagnosed: of_incidents.diagnosed,
+    f.InspectionLaunched: of_attempts.inspection,
+    f.Attributed: of_incidents.attributed,
     f.StepsLost: of_incidents.lost,
     f.PlanAdopted: _plan,
     f.PlanDropped: _dropped,

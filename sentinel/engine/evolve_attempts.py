@@ -14,6 +14,7 @@ from sentinel.model.state import (
     STAMPS_KEPT,
     Attempt,
     Checkpoint,
+    Inspection,
     Mark,
     RunState,
 )
@@ -44,6 +45,11 @@ def launched(state: RunState, at_s: float, fact: f.AttemptLaunched) -> RunState:
         findings=(),
         remarks=(),
     )
+
+
+def inspection(state: RunState, at_s: float, fact: f.InspectionLaunched) -> RunState:
+    """None of the run's attempts, but its number is used up: no other is ever launched under it."""
+    return replace(state, inspection=Inspection(fact.attempt, fact.incident, at_s), next_attempt=fact.attempt + 1)
 
 
 def receipt(state: RunState, at_s: float, fact: f.ReceiptSeen) -> RunState:

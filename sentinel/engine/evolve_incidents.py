@@ -104,6 +104,21 @@ def diagnosed(state: RunState, at_s: float, fact: f.Diagnosed) -> RunState:
     return change_incident(state, fact.incident, told)
 
 
+def attributed(state: RunState, at_s: float, fact: f.Attributed) -> RunState:
+    """What the rung skips is now what was found guilty; the whole window, as the rung said, where nobody was."""
+    del at_s
+    found = fact.attribution
+
+    def told(i: Incident) -> Incident:
+        i = replace(i, attribution=found, attributed_rung=fact.rung)
+        if not i.tries or i.tries[-1].remedy.rung != fact.rung or not found.ranges:
+            return i
+        last = replace(i.tries[-1], remedy=replace(i.tries[-1].remedy, skip=found.ranges))
+        return replace(i, tries=(*i.tries[:-1], last))
+
+    return change_incident(state, fact.incident, told)
+
+
 def restored(state: RunState, at_s: float, fact: f.Restored) -> RunState:
     return change_incident(state, fact.incident, lambda i: replace(i, restored_s=at_s))
 

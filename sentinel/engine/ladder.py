@@ -17,7 +17,8 @@ from sentinel.engine.seen_before import healed_before
 from sentinel.model import facts as f
 from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
-from sentinel.plan.remedy import build_treatment
+from sentinel.plan.overrides import draw_data_seed
+from sentinel.plan.remedy import Treatment, build_treatment
 from sentinel.policy.budget import judge_budget
 from sentinel.policy.match import NoMatch, match_rule
 from sentinel.policy.schema import Rung
@@ -146,7 +147,7 @@ def take_rung(draft: Draft, incident_id: int, index: int) -> None:
     pass_over_failing(draft)
     state, incident = draft.state, draft.state.incident(incident_id)
     rungs = draft.rungs_of(incident)
-    treatment = build_treatment(rungs, index, incident, state.checkpoints, state.open_incidents, state.overrides, draft.is_alive)
+    treatment = _treatment(draft, rungs, index, incident)
     if draft.observes_only:
         why = "observe only" if draft.is_observed_run else f"paused by {state.paused}"
         draft.record(f.RungTaken(incident.id, treatment.remedy, False, draft.newest_step))
@@ -164,7 +165,8 @@ def take_rung(draft: Draft, incident_id: int, index: int) -> None:
     if (told := rungs[index].page) is not None:
         page(draft, incident.id, told.severity, treatment.remedy.reason)
     if treatment.relaunch:
-        return relaunch(draft, incident.id, treatment.resume, treatment.overrides, verdict.wait_s, treatment.remedy.reason)
+        launch = (treatment.resume, treatment.overrides, verdict.wait_s, treatment.remedy.reason, treatment.look)
+        return relaunch(draft, incident.id, *launch)
     number = sum(len(i.tries) for i in draft.state.incidents)
     return write_live(draft, incident.id, str(number), treatment.overrides)
 
@@ -175,12 +177,16 @@ def take_up_again(draft: Draft, incident: Incident) -> bool:
     broken_off = incident.state is IncidentState.OPEN and last is not None and last.outcome is Outcome.PENDING
     if not broken_off or incident.is_waiting or draft.observes_only or incident.rung >= len(rungs):
         return False
-    state = draft.state
-    treatment = build_treatment(
-        rungs, incident.rung, incident, state.checkpoints, state.open_incidents, state.overrides, draft.is_alive
-    )
-    relaunch(draft, incident.id, treatment.resume, treatment.overrides, 0.0, treatment.remedy.reason)
+    treatment = _treatment(draft, rungs, incident.rung, incident)
+    relaunch(draft, incident.id, treatment.resume, treatment.overrides, 0.0, treatment.remedy.reason, treatment.look)
     return True
+
+
+def _treatment(draft: Draft, rungs: tuple[Rung, ...], index: int, incident: Incident) -> Treatment:
+    state = draft.state
+    seed = draw_data_seed(state.run_id, incident.id, state.next_attempt)
+    known = (state.checkpoints, state.open_incidents, state.overrides, draft.is_alive)
+    return build_treatment(rungs, index, incident, *known, seed)
 
 
 def _spent(draft: Draft, reason: str) -> str:

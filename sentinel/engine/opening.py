@@ -102,4 +102,4 @@ def _anchor(draft: Draft, onset_step: int | None, detected_step: int) -> SampleA
     detected = draft.senses.samples_of(detected_step)
     if not onset or not detected or not per_step:
         return None
-    return SampleAnchor(onset[0].start, detected[-1].end, per_step)
+    return SampleAnchor(onset[0].start, detected[-1].end, per_step, draft.state.overrides.data_seed)

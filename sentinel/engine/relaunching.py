@@ -6,17 +6,30 @@ from dataclasses import replace
 
 from sentinel.engine.draft import Draft
 from sentinel.model import facts as f
-from sentinel.model.actions import StartAttempt
+from sentinel.model.actions import InspectSamples, StartAttempt
 from sentinel.model.attempts import Overrides, ResumePoint
 from sentinel.plan.build import build_relaunch
 from sentinel.plan.overrides import done_once_at
+from sentinel.plan.remedy import Look
 
 
 def relaunch(
-    draft: Draft, incident_id: int | None, resume: ResumePoint | None, overrides: Overrides, wait_s: float, reason: str
+    draft: Draft,
+    incident_id: int | None,
+    resume: ResumePoint | None,
+    overrides: Overrides,
+    wait_s: float,
+    reason: str,
+    look: Look | None = None,
 ) -> None:
-    """Adopt the plan that ends in a new attempt, and decide its first action."""
+    """Adopt the plan that ends in a new attempt, and decide its first action. `look`: at samples, before the launch."""
     attempt, number = draft.attempt, draft.state.next_attempt
+    inspect = None
+    if look is not None and incident_id is not None:
+        settings, key = replace(look.overrides, id=f"ov-{number}"), f"inspect/{number}"
+        where = (resume, settings, look.samples, look.suspect, look.within_s)
+        inspect = InspectSamples(key, incident_id, look.rung, number, *where)
+        number += 1
     named = done_once_at(replace(overrides, id=f"ov-{number}"), resume.step if resume else 0)
     actions = build_relaunch(
         incident=incident_id,
@@ -27,6 +40,7 @@ def relaunch(
         overrides=named,
         not_before_s=draft.now_s + wait_s if wait_s else 0.0,
         reason=reason,
+        inspect=inspect,
     )
     if draft.is_alive and attempt is not None:
         draft.record(f.AttemptStopping(attempt.attempt, reason))
@@ -44,6 +58,9 @@ def proceed(draft: Draft) -> None:
         _count_lost(draft, plan.incident, action)
         _see_ended(draft, action)
         draft.launch(action, plan.reason or "launch")
+    elif isinstance(action, InspectSamples):
+        draft.record(f.InspectionLaunched(action.incident, action.attempt))
+        draft.decide(action)
     else:
         draft.decide(action)
 

@@ -23,7 +23,7 @@ def healed_before(draft: Draft, finding: Finding) -> Incident | None:
         return None
     for incident in reversed(draft.state.incidents):
         place = incident.samples
-        if not incident.benign or not incident.is_closed or place is None:
+        if not incident.benign or not incident.is_closed or place is None or place.data_seed != draft.state.overrides.data_seed:
             continue
         margin = MARGIN_STEPS * place.per_step
         if place.onset - margin <= spans[0].start < place.detected + margin:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sentinel.engine.attributing import break_off
 from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import finish_giving_up
 from sentinel.model import facts as f
@@ -34,6 +35,8 @@ def on_stop_wanted(draft: Draft, by: str) -> None:
         return
     plan = draft.state.plan
     if plan is not None:
+        if break_off(draft, f"stopped by {by}"):
+            return  # its processes are ended first
         waits = plan.actions[plan.next]
         not_before = getattr(waits, "not_before_s", 0.0)
         if not_before > draft.now_s and draft.attempt is not None:

@@ -12,7 +12,7 @@ from sentinel.client.strict_json import dumps, loads
 from sentinel.errors import UsageError
 
 RUN_FILE_NAME = "run.json"
-CAPABILITIES = ("skip", "live_overrides")  # what PROTOCOL.md gives every trainer that honours it
+CAPABILITIES = ("skip", "live_overrides", "attribution")  # what PROTOCOL.md gives every trainer that honours it
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class PolicyReference:
 
 @dataclass(frozen=True, slots=True)
 class RunFile:
-    """`created` is wall time in ISO 8601, for people; `capabilities` is what the trainer supports (skip, live_overrides), None
-    where the file does not say."""
+    """`created` is wall time in ISO 8601, for people; `capabilities` is what the trainer supports (`CAPABILITIES`), None where
+    the file does not say."""
 
     id: str
     command: tuple[str, ...]

@@ -11,7 +11,7 @@ from typing import Any
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.strict_json import dumps
 from sentinel.launcher.attempt_files import AttemptFiles
-from sentinel.model.attempts import AttemptSpec, Overrides, ResumePoint
+from sentinel.model.attempts import AttemptSpec, Overrides, ResumePoint, SampleRange
 
 
 def write_spec(files: AttemptFiles, spec: AttemptSpec) -> None:
@@ -27,6 +27,7 @@ def write_spec(files: AttemptFiles, spec: AttemptSpec) -> None:
         "env": files.environment,
         "resume": None if spec.resume is None else resume_to_json(spec.resume),
         "overrides": overrides_to_json(spec.overrides, spec.attempt),
+        "inspect": None if spec.inspect is None else {"samples": [[looked.start, looked.end] for looked in spec.inspect]},
     }
     write_atomically(files.spec, dumps(value).encode() + b"\n")
 
@@ -46,7 +47,7 @@ def overrides_to_json(overrides: Overrides, attempt: int) -> dict[str, Any]:
         "weight_decay": overrides.weight_decay,
         "betas": None if overrides.betas is None else list(overrides.betas),
         "eps": overrides.eps,
-        "skip": [[skipped.start, skipped.end] for skipped in overrides.skip],
+        "skip": [_skip_to_json(skipped, overrides.data_seed) for skipped in overrides.skip],
         "loss_scale": overrides.loss_scale,
         "data_seed": overrides.data_seed,
         "reset_optimizer": overrides.reset_optimizer,
@@ -55,3 +56,8 @@ def overrides_to_json(overrides: Overrides, attempt: int) -> dict[str, Any]:
         "until": dict(overrides.until),
         "request": None,
     }
+
+
+def _skip_to_json(skipped: SampleRange, data_seed: int | None) -> list[int]:
+    """Every range counts in the order in force; a new one is named, so that no reader can take it for the order before."""
+    return [skipped.start, skipped.end] if data_seed is None else [skipped.start, skipped.end, data_seed]

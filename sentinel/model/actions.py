@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from sentinel.model.attempts import Overrides, ResumePoint
+from sentinel.model.attempts import Overrides, ResumePoint, SampleRange
 from sentinel.model.findings import Severity
 
 Request = Literal["checkpoint_now", "stop_after_checkpoint", "stop_now"]
@@ -118,6 +118,26 @@ class CompareRecords:
     struck_again: bool
 
 
+@dataclass(frozen=True, slots=True)
+class InspectSamples:
+    """Launch attempt `attempt` to look at `samples` from the checkpoint, training nothing, and judge what it finds.
+
+    `suspect` may be found guilty; what of `samples` lies before it is there to compare with. `overrides`: what is in force
+    without the rung's own skip. Given up `within_s` after the launch. `rung` goes with the question and comes back with the
+    answer.
+    """
+
+    key: str
+    incident: int
+    rung: int
+    attempt: int
+    resume: ResumePoint | None
+    overrides: Overrides
+    samples: tuple[SampleRange, ...]
+    suspect: SampleRange
+    within_s: float
+
+
 Action = (
     StartAttempt
     | KillAttempt
@@ -129,4 +149,5 @@ Action = (
     | Capture
     | SendPage
     | CompareRecords
+    | InspectSamples
 )

@@ -84,6 +84,7 @@ class AttemptSpec:
     cwd: str
     resume: ResumePoint | None
     overrides: Overrides
+    inspect: tuple[SampleRange, ...] | None = None  # samples to look at; None: it trains
 
 
 @dataclass(frozen=True, slots=True)

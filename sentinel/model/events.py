@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sentinel.model.readings import Reading
-from sentinel.model.records import Comparison, SavedNumbers
+from sentinel.model.records import Attribution, Comparison, SavedNumbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +35,18 @@ class ActionDone:
 
     key: str
     detail: str = ""
-    found: Comparison | SavedNumbers | None = None
+    found: Comparison | SavedNumbers | Attribution | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ActionFailed:
-    """An action did not take effect. `retry_in_s` None means: asking again cannot help."""
+    """An action did not take effect. `retry_in_s` None means: asking again cannot help. `goes_on`: it is under way and nothing
+    is wrong; it is asked about again, however often."""
 
     key: str
     reason: str
     retry_in_s: float | None
+    goes_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)

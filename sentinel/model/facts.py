@@ -20,12 +20,14 @@ from sentinel.model.facts_of_attempts import (
     ReceiptSeen,
 )
 from sentinel.model.facts_of_incidents import (
+    Attributed,
     BudgetRefilled,
     Diagnosed,
     FindingRecorded,
     GaveUp,
     IncidentMoved,
     IncidentOpened,
+    InspectionLaunched,
     PlanAdopted,
     PlanDropped,
     Restored,
@@ -43,6 +45,7 @@ __all__ = [
     "AttemptEnded",
     "AttemptLaunched",
     "AttemptStopping",
+    "Attributed",
     "BudgetRefilled",
     "CheckpointCommitted",
     "CheckpointCondemned",
@@ -56,6 +59,7 @@ __all__ = [
     "Held",
     "IncidentMoved",
     "IncidentOpened",
+    "InspectionLaunched",
     "Noted",
     "OverridesAnswered",
     "PlanAdopted",
@@ -193,6 +197,8 @@ Fact = (
     | ApprovalAsked
     | OverridesAnswered
     | Diagnosed
+    | InspectionLaunched
+    | Attributed
 )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sentinel.model.actions import Action
 from sentinel.model.findings import Finding
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
-from sentinel.model.records import Diagnosis
+from sentinel.model.records import Attribution, Diagnosis
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,23 @@ class Diagnosed:
 
     incident: int
     diagnosis: Diagnosis
+
+
+@dataclass(frozen=True, slots=True)
+class InspectionLaunched:
+    """An attempt that trains nothing: it looks at single samples for an incident. Its number is used up from here on."""
+
+    incident: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attributed:
+    """What looking at the samples of the rung's window has shown."""
+
+    incident: int
+    rung: int
+    attribution: Attribution
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Literal
 
 from sentinel.model.attempts import SampleRange
 from sentinel.model.findings import NUMERIC_KINDS, Kind, Severity
-from sentinel.model.records import Diagnosis
+from sentinel.model.records import Attribution, Diagnosis
 
 
 class IncidentState(StrEnum):
@@ -58,11 +58,12 @@ class Band:
 class SampleAnchor:
     """Where the incident lies in the data order, fixed when it opens: later rungs count from here, although the same
     step numbers then train other samples. `onset` is the first sample of the onset step, `detected` the first sample
-    behind the detecting step, `per_step` the batch."""
+    behind the detecting step, `per_step` the batch. `data_seed`: of the order it counts in; None: the configured one."""
 
     onset: int
     detected: int
     per_step: int
+    data_seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,8 @@ class Incident:
     approval: Approval | None = None  # of the newest rung that needed one
     acknowledged_by: str = ""
     diagnosis: Diagnosis | None = None  # of its present or last diagnosing rung
+    attribution: Attribution | None = None  # of rung `attributed_rung`, the newest that asked for guilty samples only
+    attributed_rung: int = -1
 
     @property
     def is_numeric(self) -> bool:

@@ -1,9 +1,12 @@
-"""What is read from files and judged elsewhere: two attempts compared (evidence of a diagnosis), a checkpoint's numbers."""
+"""What is read from files and judged elsewhere: two attempts compared (evidence of a diagnosis), a checkpoint's numbers, and what
+an inspection found of single samples."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
+
+from sentinel.model.attempts import SampleRange
 
 Cause = Literal["data", "hardware", "transient", "unknown"]
 
@@ -60,3 +63,32 @@ class SavedNumbers:
     numbers: tuple[tuple[str, float], ...] = ()
     norm: SavedNorm | None = None
     older: SavedNorm | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SampleSeen:
+    """One sample as an inspection measured it: mean loss in nats, L2 norm of its own gradient (None: not computed), and where
+    a person finds its text; `offset` is in the trainer's own units, bytes for the bundled one."""
+
+    index: int
+    loss: float
+    grad_norm: float | None = None
+    shard: str = ""
+    offset: int | None = None
+
+
+Verdict = Literal["guilty", "nobody", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """What an inspection came to. `ranges`: the guilty samples, few enough to be skipped one by one; empty unless guilty.
+    `attempt`: whose samples.jsonl holds the numbers. `suspect`: the samples that could have been found guilty."""
+
+    verdict: Verdict
+    reason: str
+    attempt: int
+    suspect: SampleRange | None = None
+    ranges: tuple[SampleRange, ...] = ()
+    guilty: int = 0
+    inspected: int = 0

@@ -98,6 +98,16 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Inspection:
+    """An attempt that only looks at samples. It is none of the run's attempts: it trains nothing, so nothing comes of it but
+    the answer, and its crash is not the run's."""
+
+    attempt: int
+    incident: int
+    launched_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Archive:
     """Seconds of attempts too old to keep one by one, by account of the ledger. Their time ends where the oldest attempt
     that is still kept was launched; a rollback behind it no longer turns their training into replay."""
@@ -142,6 +152,7 @@ class RunState:
     next_attempt: int = 1
     overrides: Overrides = field(default_factory=Overrides)  # in force for the newest attempt
     plan: PlanInProgress | None = None
+    inspection: Inspection | None = None  # under way, as a part of the plan
     pending: Mapping[str, Action] = field(default_factory=lambda: MappingProxyType({}))
     findings: tuple[str, ...] = ()  # keys recorded in the current attempt
     interventions_s: tuple[float, ...] = ()

@@ -7,7 +7,16 @@ so the same intention always has the same key.
 
 from __future__ import annotations
 
-from sentinel.model.actions import Action, Capture, KillAttempt, Quarantine, StartAttempt, VerifyCheckpoint, WriteOverrides
+from sentinel.model.actions import (
+    Action,
+    Capture,
+    InspectSamples,
+    KillAttempt,
+    Quarantine,
+    StartAttempt,
+    VerifyCheckpoint,
+    WriteOverrides,
+)
 from sentinel.model.attempts import Overrides, ResumePoint
 
 
@@ -21,8 +30,11 @@ def build_relaunch(
     overrides: Overrides,
     not_before_s: float,
     reason: str,
+    inspect: InspectSamples | None = None,
 ) -> tuple[Action, ...]:
-    """Capture, kill, verify, quarantine, start: those of them that apply, in this order."""
+    """Capture, kill, verify, inspect and end that, quarantine, start: those of them that apply, in this order. Quarantine comes
+    after the inspection: a trainer that trained instead may have left checkpoints.
+    """
     actions: list[Action] = []
     if incident is not None and old_attempt is not None:
         actions.append(Capture(f"capture/{incident}/{new_attempt}", incident, old_attempt))
@@ -30,6 +42,8 @@ def build_relaunch(
         actions.append(KillAttempt(f"kill/{old_attempt}", old_attempt))
     if resume is not None:
         actions.append(VerifyCheckpoint(f"verify/{new_attempt}/{resume.step}", resume.step, resume.path))
+    if inspect is not None:
+        actions += [inspect, KillAttempt(f"kill/{inspect.attempt}", inspect.attempt)]
     if old_attempt is not None:
         actions.append(Quarantine(f"quarantine/{new_attempt}", old_attempt, resume.step if resume else 0, reason))
     actions.append(StartAttempt(f"start/{new_attempt}", new_attempt, resume, overrides, not_before_s))

@@ -5,6 +5,7 @@ The receipt is compared because a real 175B run silently reloaded old Adam betas
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -42,6 +43,18 @@ def without(now: Overrides, gone: Collection[str]) -> Overrides:
     until = tuple(u for u in now.until if u[0] not in gone)
     held_by = [owner for _, owner in owners if owner != PERSON]
     return replace(now, incident=held_by[-1] if held_by else None, until=until, owners=owners, **left)
+
+
+def draw_data_seed(run_id: str, incident: int, attempt: int) -> int:
+    """The seed of a new data order: the same for the same launch, on every machine, and hardly ever drawn before."""
+    return int.from_bytes(hashlib.sha256(f"{run_id}/{incident}/{attempt}".encode()).digest()[:4], "big") >> 1
+
+
+def reseeded(now: Overrides, data_seed: int | None) -> Overrides:
+    """`now` with a new data order from the resume point on. It stays for good. What was to be skipped counted in the order
+    before it, which is in force at no sample that is still to come, so it is taken out: in the new order it means others.
+    """
+    return replace(now, data_seed=data_seed, skip=())
 
 
 def done_once_at(wanted: Overrides, step: int) -> Overrides:
@@ -101,6 +114,8 @@ def judge_receipt(asked: Overrides, resume: ResumePoint | None, receipt: Receipt
     wrong += _judge_scalars(asked, receipt.effective)
     if asked.lr_scale is not None and not _close(said.get("lr_scale"), asked.lr_scale):
         wrong.append(f"lr_scale is {said.get('lr_scale')!r}, asked for {asked.lr_scale!r}")
+    if asked.data_seed is not None and receipt.effective.get("data_seed") != asked.data_seed:
+        wrong.append(f"data_seed is {receipt.effective.get('data_seed')!r}, asked for {asked.data_seed!r}")
     return (*wrong, *_judge_skip(asked, said, receipt.cursor or 0))
 
 
@@ -129,7 +144,8 @@ def _judge_scalars(asked: Overrides, effective: Mapping[str, Any]) -> list[str]:
 def _judge_skip(asked: Overrides, said: Mapping[str, Any], floor: int) -> tuple[str, ...]:
     """A receipt may clamp what lies below its cursor, so only the end of each range is held against it."""
     raw = said.get("skip")
-    have = merge(found for pair in (raw if isinstance(raw, list) else []) if (found := _range_of(pair)) is not None)
+    pairs = raw if isinstance(raw, list) else []
+    have = merge(found for pair in pairs if (found := _range_of(pair, asked.data_seed)) is not None)
     wrong = []
     for want in asked.skip:
         start = max(want.start, floor)
@@ -140,9 +156,12 @@ def _judge_skip(asked: Overrides, said: Mapping[str, Any], floor: int) -> tuple[
     return tuple(wrong)
 
 
-def _range_of(pair: Any) -> SampleRange | None:
-    """A range as the trainer wrote it; None for anything else, which then is a difference and no error of ours."""
+def _range_of(pair: Any, data_seed: int | None) -> SampleRange | None:
+    """A range as the trainer wrote it; None for anything else, which then is a difference and no error of ours, and for one
+    of another order."""
     if not (isinstance(pair, (list, tuple)) and len(pair) in (2, 3) and all(type(end) is int for end in pair)):
+        return None
+    if len(pair) == 3 and data_seed is not None and pair[2] != data_seed:
         return None
     return SampleRange(pair[0], pair[1]) if 0 <= pair[0] < pair[1] else None
 

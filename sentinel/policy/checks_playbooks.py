@@ -8,11 +8,11 @@ from sentinel.errors import Problem
 from sentinel.policy.schema import Rung
 
 # In the language, but nothing carries them out yet.
-_LATER = ("exclude", "reseed_data")
+_LATER = ("exclude",)
 # Settings that go back to the schedule at `until`.
 _SETTINGS = ("lr", "clip_norm", "weight_decay", "betas", "eps", "loss_scale", "precision", "checkpoint_every")
 # What only a relaunch can change.
-_AT_LAUNCH = ("reset_optimizer", "precision")
+_AT_LAUNCH = ("reset_optimizer", "precision", "reseed_data")
 _RELAUNCH = ("resume", "rollback")
 
 
@@ -66,6 +66,9 @@ def _check_combination(place: str, rung: Rung) -> Iterator[Problem]:
     if rung.skip is not None and rung.rollback is None:
         message = "a skip without a rollback leaves out samples that have already been trained on"
         yield Problem(f"{place}.skip", message, "add rollback: {before_onset: 100 steps}")
+    if rung.reseed_data and rung.skip is not None:
+        message = "in a new data order the samples around the onset lie anywhere, so there is nothing to skip"
+        yield Problem(f"{place}.reseed_data", message, "give reseed_data a rung of its own, after those that skip")
     for part in _AT_LAUNCH:
         if part in parts and not relaunches:
             yield Problem(f"{place}.{part}", f"{part} takes effect only at a relaunch", "add a rollback or a resume to this rung")
@@ -91,6 +94,9 @@ def _check_extension(place: str, rung: Rung, earlier: tuple[Rung, ...]) -> Itera
     if rung.skip is not None and rung.skip.wider is not None and not any(before.skip for before in earlier):
         remedy = "write {from: onset - 20 steps, to: detected + 200 steps} instead"
         yield Problem(f"{place}.skip.wider", "no rung before this one skips", remedy)
+    if rung.skip is not None and any(before.reseed_data for before in earlier):
+        message = "a rung before this one begins a new data order, in which the samples around the onset lie anywhere"
+        yield Problem(f"{place}.skip", message, "move the rung with reseed_data behind those that skip")
 
 
 def _check_skip_window(place: str, rung: Rung) -> Iterator[Problem]:
@@ -128,6 +134,12 @@ def _check_available(place: str, rung: Rung, capabilities: Set[str] | None) -> I
     if rung.skip is not None and "skip" not in capabilities:
         message = "the trainer cannot skip samples (capability 'skip')"
         yield Problem(f"{place}.skip", message, "remove the skip, or teach the trainer to skip and declare it")
+    if rung.skip is not None and rung.skip.only is not None and "attribution" not in capabilities:
+        message = "the trainer cannot look at single samples (capability 'attribution')"
+        yield Problem(f"{place}.skip.only", message, "remove it, or teach the trainer to inspect samples and declare it")
+    if rung.reseed_data and "skip" not in capabilities:
+        message = "the trainer cannot change its data order (capability 'skip')"
+        yield Problem(f"{place}.reseed_data", message, "remove it, or teach the trainer to and declare it")
     live = tuple(part for part in rung.parts if part in _SETTINGS and part not in _AT_LAUNCH)
     if live and not any(part in rung.parts for part in _RELAUNCH) and "live_overrides" not in capabilities:
         message = "the trainer cannot change settings while it runs (capability 'live_overrides')"

@@ -87,6 +87,10 @@ class Skip(Model):
     """Step after the last one left out."""
     wider: Widening | None = None
     """So many times the reach of the skip before this one, to both sides."""
+    only: Literal["guilty"] | None = None
+    """Look at each sample first, and leave out only those whose loss or gradient convicts them; all where none is convicted."""
+    within_s: Seconds | None = Field(default=None, alias="within")
+    """With `only`: so long looking may take (30m where nothing is said); then all are left out."""
 
     @model_validator(mode="after")
     def _window_or_wider(self) -> Skip:
@@ -94,6 +98,8 @@ class Skip(Model):
         if ends[0] != ends[1] or ends[0] == (self.wider is not None):
             remedy = "write {from: onset - 20 steps, to: detected + 200 steps} or {wider: 2x}"
             raise Malformed("a skip needs both from and to, or wider alone", remedy)
+        if self.within_s is not None and self.only is None:
+            raise Malformed("'within' says how long looking for the guilty may take", "add only: guilty, or remove it")
         return self
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from sentinel.goodput import account
 from sentinel.model.incidents import Incident, Try
+from sentinel.model.records import Attribution
 from sentinel.model.state import RunState
 from sentinel.senses_file import NOTHING_TOLD, Told
 
@@ -85,8 +86,22 @@ def incident_document(incident: Incident) -> dict[str, Any]:
         "awaits_approval": incident.approval.rung if incident.awaits_approval and incident.approval else None,
         "acknowledged_by": incident.acknowledged_by,
         "diagnosis": {"cause": found.cause, "reason": found.reason, "ranks": list(found.ranks)} if found else None,
+        "attribution": _attribution_document(incident.attribution) if incident.attribution else None,
         "remedies": [_try_document(t) for t in incident.tries],
         "pages": list(incident.pages),
+    }
+
+
+def _attribution_document(found: Attribution) -> dict[str, Any]:
+    """`attempt`: whose samples.jsonl holds the numbers."""
+    return {
+        "verdict": found.verdict,
+        "reason": found.reason,
+        "attempt": found.attempt,
+        "suspect": [found.suspect.start, found.suspect.end] if found.suspect else None,
+        "ranges": [[r.start, r.end] for r in found.ranges],
+        "guilty": found.guilty,
+        "inspected": found.inspected,
     }
 
 

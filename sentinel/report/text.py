@@ -76,6 +76,8 @@ def incident_story(incident: Mapping[str, Any]) -> list[str]:
         lines.append(f"    {remedy['outcome']}" + (f": {remedy['verdict']}" if remedy["verdict"] else ""))
     if incident["diagnosis"]:
         lines.append(f"  diagnosis: {incident['diagnosis']['cause']}: {incident['diagnosis']['reason']}")
+    if incident["attribution"]:
+        lines.append(f"  attribution: {incident['attribution']['reason']}")
     if incident["acknowledged_by"]:
         lines.append(f"  acknowledged by {incident['acknowledged_by']}")
     if incident["pages"]:

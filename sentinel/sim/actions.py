@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from sentinel.actions.inspection import inspect_samples
 from sentinel.actions.runner import Found, Handler, carry_out
 from sentinel.errors import GiveUp, RetryLater
 from sentinel.launcher.spec_file import overrides_to_json
@@ -16,9 +17,10 @@ from sentinel.model import actions as a
 from sentinel.model.attempts import AttemptSpec
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.readings import StepReading
-from sentinel.model.records import Comparison, SavedNorm, SavedNumbers
+from sentinel.model.records import Attribution, Comparison, SavedNorm, SavedNumbers
 from sentinel.plan.diagnosis import compare
 from sentinel.sim.faults import Fault
+from sentinel.sim.inspection import look_into
 from sentinel.sim.launcher import SimLauncher
 from sentinel.sim.world import Deed, Happening, World
 
@@ -82,6 +84,7 @@ class SimRunner:
             a.Capture: lambda action: f"evidence of attempt {action.attempt}",
             a.SendPage: self._page,
             a.CompareRecords: self._compare,
+            a.InspectSamples: self._inspect,
         }
         self._handlers = cast(Mapping[type[a.Action], Handler], handlers)
 
@@ -169,6 +172,11 @@ class SimRunner:
         self._failures.check(action)
         span = (action.first_step, action.last_step)
         return compare(self._record(action.old_attempt), self._record(action.new_attempt), *span)
+
+    def _inspect(self, action: a.InspectSamples) -> Attribution:
+        self._failures.check(action)
+        self._world.lease_attempt = max(self._world.lease_attempt, action.attempt)
+        return inspect_samples(self._launcher, look_into(self._world), action, self._command, "/")
 
     def _page(self, action: a.SendPage) -> str:
         self._failures.check(action)

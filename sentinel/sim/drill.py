@@ -133,7 +133,7 @@ def drill_file(path: Path, until_s: float | None = None, seed: int | None = None
     if not path.exists() and path.stem in shipped_drills():
         place = Path(str(importlib.resources.files("policies").joinpath("drills", f"{path.stem}.yaml")))
     drill: Drill = read_drill(place)
-    policy = load_policy(shipped_policy_path(drill.policy))
+    policy = drill.policy_for(load_policy(shipped_policy_path(drill.policy)))
     title, again, scenario = drill.name, f"sentinel drill {path}", drill.scenario
     if seed is not None:
         title, again = f"{title} seed {seed}", f"{again} --seed {seed}"

@@ -2,6 +2,8 @@
 
 name: poisoned-data
 policy: demo
+playbooks:                             # rehearsed in place of the policy's own of that name; may be left out
+  numeric: [{rollback: {before_onset: 20 steps}, reseed_data: true}, {page: {severity: critical}, then: stop_now}]
 run: {steps: 300, ranks: 2, step: 0.5s, checkpoint_every: 25 steps}
 faults:
   - bad_data@sample=1600-2000          # the grammar of sentinel.sim.faults
@@ -16,15 +18,18 @@ expect:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sentinel.errors import PolicyError, Problem, UsageError
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import IncidentState
+from sentinel.policy.checks_playbooks import check_playbook
 from sentinel.policy.problems import did_you_mean, print_problems
 from sentinel.policy.quantities import Malformed, parse_duration, parse_positive_steps, parse_steps
+from sentinel.policy.schema import Policy, Rung
+from sentinel.policy.schema_problems import validate_rung
 from sentinel.policy_yaml import read_yaml
 from sentinel.sim.expected import Expected, ExpectedIncident
 from sentinel.sim.faults import Fault, parse_fault
@@ -34,10 +39,10 @@ from sentinel.sim.shape import Shape
 from sentinel.sim.variation import Vary, parse_factors, parse_span
 
 OUTCOMES = ("finished", "failed", "stopped", "held", "unfinished")
-KEYS = ("name", "description", "policy", "seed", "until", "observe_only", "run", "faults", "vary", "expect")
+KEYS = ("name", "description", "policy", "seed", "until", "observe_only", "run", "faults", "vary", "playbooks", "expect")
 RUN_KEYS = ("steps", "batch", "ranks", "step", "startup", "checkpoint_every", "save")
 EXPECT_KEYS = ("outcome", "pages", "attempts", "incidents")
-INCIDENT_KEYS = ("kind", "state", "remedies", "onset", "resumed_from", "steps_lost_max")
+INCIDENT_KEYS = ("kind", "state", "remedies", "onset", "resumed_from", "steps_lost_max", "skipped_max")
 VARY_KEYS = ("position", "length", "magnitude")
 UNTIL_S = 4 * 3600.0
 
@@ -47,7 +52,7 @@ Default = TypeVar("Default")
 
 @dataclass(frozen=True)
 class Drill:
-    """A drill file, read and checked. `policy` is a shipped name or a path."""
+    """A drill file, read and checked. `policy` is a shipped name or a path; `playbooks` take the place of its own."""
 
     name: str
     policy: str
@@ -55,6 +60,14 @@ class Drill:
     until_s: float
     expected: Expected
     vary: Vary
+    playbooks: Mapping[str, tuple[Rung, ...]] = field(default_factory=dict)
+
+    def policy_for(self, named: Policy) -> Policy:
+        """The policy it names, with the playbooks it rehearses."""
+        if not self.playbooks:
+            return named
+        changed = {"playbooks": {**named.spec.playbooks, **self.playbooks}}
+        return named.model_copy(update={"spec": named.spec.model_copy(update=changed)})
 
 
 def read_drill(path: Path) -> Drill:
@@ -90,7 +103,28 @@ class _Reader:
             until_s=self._quantity(top, "", "until", parse_duration, UNTIL_S),
             expected=self._expected(top.get("expect", {})),
             vary=self._vary(top.get("vary", {}), scenario.shape),
+            playbooks=self._playbooks(top.get("playbooks", {})),
         )
+
+    def _playbooks(self, raw: object) -> dict[str, tuple[Rung, ...]]:
+        found: dict[str, tuple[Rung, ...]] = {}
+        if not isinstance(raw, dict):
+            self._add("playbooks", "this is no mapping of playbooks", "write name: and its rungs below it")
+            return found
+        for name, rungs in raw.items():
+            path = f"playbooks.{name}"
+            read = [self._rung(rung, f"{path}[{index}]") for index, rung in enumerate(self._list(rungs, path))]
+            found[str(name)] = tuple(rung for rung in read if rung is not None)
+            if read and None not in read:
+                problems = check_playbook(path, found[str(name)], 0, None)
+                self.problems += [problem for problem in problems if problem.severity == "error"]
+        return found
+
+    def _rung(self, raw: object, path: str) -> Rung | None:
+        rung, problems = validate_rung(raw)
+        for problem in problems:
+            self._add(f"{path}.{problem.path}".rstrip("."), problem.message, problem.remedy)
+        return rung
 
     def _shape(self, top: Mapping[str, Any], seed: int) -> Shape:
         run, default = self._mapping(top.get("run", {}), "run", RUN_KEYS), Shape()
@@ -148,7 +182,8 @@ class _Reader:
         lost = self._quantity(fields, path, "steps_lost_max", parse_steps, None)
         onset, resumed = (self._number(fields, path, key, 0, floor=0) if key in fields else None for key in INCIDENT_KEYS[3:5])
         state = self._word(fields, path, "state", tuple(map(str, IncidentState)))
-        return ExpectedIncident(kind or "", state, remedies, onset, resumed, lost)
+        skipped = self._number(fields, path, "skipped_max", 0, floor=0) if "skipped_max" in fields else None
+        return ExpectedIncident(kind or "", state, remedies, onset, resumed, lost, skipped)
 
     # Values of one type each, at a path.
 

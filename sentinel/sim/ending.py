@@ -39,6 +39,8 @@ def judge_ending(
     trail = surviving(trainers, last)
     if [step for step, _ in trail] != list(range(1, steps + 1)):
         raise InvariantBroken("all steps are trained", f"{len(trail)} of {steps} surviving steps")
+    if state.overrides.data_seed is not None:
+        return  # in a new order the poison lies anywhere, and an index of the trail may be another sequence
     for incident in state.incidents:
         if incident.state is IncidentState.RECOVERED:
             _judge_skipped(incident, inspector.causes.get(incident.id, set()), trail)

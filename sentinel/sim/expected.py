@@ -22,7 +22,8 @@ DAMAGING = ("bad_data", "nan_state", "spike", "unstable")
 @dataclass(frozen=True)
 class ExpectedIncident:
     """None: not asked about. `remedies` are the rungs' titles in the order they were taken; `onset` and `resumed_from` (of the
-    last relaunch for this incident) are steps of the file as written; `steps_lost_max` are steps to be trained again."""
+    last relaunch for this incident) are steps of the file as written; `steps_lost_max` are steps to be trained again;
+    `skipped_max`: samples that the last remedy left out."""
 
     kind: str
     state: str | None = None
@@ -30,6 +31,7 @@ class ExpectedIncident:
     onset: int | None = None
     resumed_from: int | None = None
     steps_lost_max: int | None = None
+    skipped_max: int | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,9 @@ def _differing(want: ExpectedIncident, incident: Incident) -> Iterator[str]:
             yield f"incident {incident.id}: {name} {shown[0]}, expected {shown[1]}"
     if want.steps_lost_max is not None and incident.steps_lost > want.steps_lost_max:
         yield f"incident {incident.id}: {incident.steps_lost} steps were lost, expected {want.steps_lost_max} at most"
+    skipped = sum(span.end - span.start for span in incident.last_try.remedy.skip) if incident.last_try else 0
+    if want.skipped_max is not None and skipped > want.skipped_max:
+        yield f"incident {incident.id}: {skipped} samples were left out, expected {want.skipped_max} at most"
 
 
 def _misplaced(want: ExpectedIncident, incident: Incident) -> Iterator[str]:

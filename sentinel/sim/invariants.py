@@ -53,6 +53,7 @@ class Inspector:
         self._blind_since: dict[str, float] = {}
         self._hour = (world.now_s, 0)
         self.by_person: set[int] = {1}
+        self._inspections: set[int] = set()  # they train nothing, and are no restarts
 
     # Deeds.
 
@@ -76,6 +77,8 @@ class Inspector:
             return
         if self.observe_only:
             raise InvariantBroken("observe only changes nothing", f"attempt {attempt} was started")
+        if attempt in self._inspections:
+            return
         rate = self._policy.spec.budget.restarts
         self._starts_s = [at_s for at_s in self._starts_s if at_s > self.world.now_s - rate.period_s]
         self._starts_s.append(self.world.now_s)
@@ -134,6 +137,8 @@ class Inspector:
                     raise InvariantBroken("never from scratch for nothing", f"the checkpoint of step {spared.step} is whole")
             case f.WishAnswered(granted=True, wish=w.RollBack() | w.LeaveOut() | w.Resume()):
                 self.by_person.add(self.state.next_attempt)
+            case f.InspectionLaunched(attempt=attempt):
+                self._inspections.add(attempt)
             case f.AttemptLaunched(attempt=attempt, resume=resume):
                 self._judge_launch(attempt, resume.step if resume else 0)
                 self._spoil()

@@ -5,6 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 Span = tuple[int, int]
+Orders = tuple[tuple[int, int], ...]  # (first index, data_seed) of every order after the configured one
+
+CORPUS = 1 << 16  # sequences; far more than a simulated run trains on
+
+
+def sequence_of(index: int, orders: Orders) -> int:
+    """The sequence a sample index stands for: itself in the configured order, in another wherever that order has it."""
+    seed = next((seed for start, seed in reversed(orders) if start <= index), None)
+    return index if seed is None else (index * (2 * (seed % CORPUS) + 1) + seed) % CORPUS  # odd: a bijection
 
 
 def union(spans: Iterable[Span]) -> tuple[Span, ...]:

@@ -13,6 +13,7 @@ from functools import partial
 
 from sentinel.daemon import Daemon
 from sentinel.engine import Engine
+from sentinel.journal.run_file import CAPABILITIES
 from sentinel.model.attempts import AttemptSpec
 from sentinel.model.events import SupervisorStarted
 from sentinel.model.facts import Entry
@@ -23,6 +24,7 @@ from sentinel.sim.asked import wish_of
 from sentinel.sim.broken import InvariantBroken
 from sentinel.sim.ending import judge_ending
 from sentinel.sim.faults import EFFECT, JOURNAL, TIME, Fault
+from sentinel.sim.inspection import with_inspections
 from sentinel.sim.invariants import Inspector
 from sentinel.sim.launcher import SimLauncher
 from sentinel.sim.memory_journal import MemoryJournal
@@ -36,7 +38,6 @@ from sentinel.sim.world import EPOCH_S, Deed, SupervisorKilled, World
 
 COMMAND = ("train",)
 SAME_MOMENT_TURNS_MAX = 2000
-CAPABILITIES = ("skip", "live_overrides")
 SESSIONS_MAX = 400
 UNTIL_S = 4 * 3600.0
 LONG_HISTORY_STEPS = 100
@@ -110,9 +111,9 @@ class Simulation:
         self.world.on_deed = self.inspector.on_deed
         self.points = Points([fault for fault in scenario.faults if fault.kind == "supervisor_kill"])
         self.journal = MemoryJournal(self.points.at_append, self.inspector.on_entries)
-        self.launcher = SimLauncher(self.world, self._make_job)
         self.failures = Failures([fault for fault in scenario.faults if fault.kind == "fails"])
         self._trouble = Trouble(scenario.faults, self.world.struck)
+        self.launcher = SimLauncher(self.world, with_inspections(self._make_job, self.world, scenario.shape, self._trouble))
         self._make_engine = make_engine
         self._check_fold = check_fold
         self._daemon: Daemon | None = None
@@ -124,8 +125,7 @@ class Simulation:
 
     def run(self, until_s: float) -> Result:
         """Simulate until the run is over or `until_s` has passed."""
-        broken, engine = "", Engine(self.policy)
-        end_s = EPOCH_S + until_s
+        broken, engine, end_s = "", Engine(self.policy), EPOCH_S + until_s
         try:
             for _ in range(SESSIONS_MAX):
                 engine = self._make_engine(self.policy)
@@ -133,8 +133,8 @@ class Simulation:
                     break
             if self._check_fold:
                 self.inspector.judge_fold(engine)
-            shape, must_finish = self.scenario.shape, self.scenario.must_finish
-            judge_ending(self.inspector, must_finish, shape.steps, engine.state, self.trainers)
+            steps, must_finish = self.scenario.shape.steps, self.scenario.must_finish
+            judge_ending(self.inspector, must_finish, steps, engine.state, self.trainers)
         except InvariantBroken as found:
             broken = str(found)
         state = self.inspector.state

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sentinel.sim.order import Span, union
+from sentinel.sim.order import Orders, Span, union
 from sentinel.sim.world import World
 
 CONFIGURED: dict[str, Any] = {"lr_scale": 1.0, "clip_norm": 1.0, "weight_decay": 0.1, "betas": [0.9, 0.95], "eps": 1e-8}
+CONFIGURED_SEED = 1337
 
 
 class Settings:
-    """`skip` is part of a checkpoint; everything else is said anew at each launch."""
+    """`skip` and `orders` are part of a checkpoint; everything else is said anew at each launch."""
 
     def __init__(self, checkpoint_every: int) -> None:
         self.interval = checkpoint_every
         self.skip: tuple[Span, ...] = ()
+        self.orders: Orders = ()
         self._checkpoint_every = checkpoint_every
         self._values = dict(CONFIGURED)
         self._until: dict[str, int] = {}
@@ -29,8 +31,12 @@ class Settings:
     def clip_norm(self) -> float:
         return float(self._values["clip_norm"])
 
-    def obey(self, given: Mapping[str, Any]) -> None:
-        """A missing key leaves its setting as it is, null means as configured; a skip list only grows."""
+    @property
+    def data_seed(self) -> int:
+        return self.orders[-1][1] if self.orders else CONFIGURED_SEED
+
+    def obey(self, given: Mapping[str, Any], cursor: int) -> None:
+        """A missing key leaves its setting as it is, null means as configured; a skip list only grows, within its order."""
         for key, configured in CONFIGURED.items():
             if key in given:
                 self._values[key] = configured if given[key] is None else given[key]
@@ -38,7 +44,12 @@ class Settings:
         if "checkpoint_interval" in given:
             self.interval = given["checkpoint_interval"] or self._checkpoint_every
         self._until |= dict(given.get("until") or {})
-        self.skip = union((*self.skip, *((start, end) for start, end in given.get("skip") or ())))
+        seed = given.get("data_seed")
+        if seed is not None and seed != self.data_seed:
+            self.orders = (*(order for order in self.orders if order[0] < cursor), (cursor, seed))
+            self.skip = ()  # what was to be left out of the order before
+        named = (entry for entry in given.get("skip") or () if len(entry) == 2 or entry[2] == self.data_seed)
+        self.skip = union((*self.skip, *((entry[0], entry[1]) for entry in named)))
 
     def lapse(self, step: int) -> list[str]:
         """Names of the settings that no longer hold at this step."""
@@ -54,7 +65,7 @@ class Settings:
     def effective(self, cursor: int) -> dict[str, Any]:
         ahead = [[max(start, cursor), end] for start, end in self.skip if end > cursor]
         said = {"checkpoint_interval": self.interval, "skip": ahead, "until": dict(self._until), "deterministic": True}
-        return self._values | said
+        return self._values | said | {"data_seed": self.data_seed}
 
 
 def in_force(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from sentinel.model.readings import CheckpointReading
 from sentinel.sim.learning import Weights, param_norm
+from sentinel.sim.order import Orders
 
 LOST_SHARD = 0.9  # of a norm: what is left of it where a fifth of the parameters was not saved
 KILLED_BY_LOAD = "UnpicklingError: invalid load key"
@@ -33,6 +34,7 @@ class SimCheckpoint:
     is_rotten: bool = False
     lies: str = ""  # how its numbers are wrong: norm | finite | load
     kills_after: int | None = None  # whoever resumes from it dies so many steps later
+    orders: Orders = ()
     path: str = ""
     digest: str = ""  # of the manifest, which no rot has touched
 

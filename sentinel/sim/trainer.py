@@ -95,11 +95,12 @@ class SimTrainer:
                 return self._leave_all(*((1, KILLED_BY_LOAD) if found else (4, NONE_TO_TRUST)))
             self.resumed, self._saved_step, self._skipped_in_row = found, found.step, found.skipped_in_row
             self.step, self.cursor, self.weights, self._settings.skip = found.step, found.cursor, found.weights, found.skip
+            self._settings.orders = found.orders
         self.hurt_since = self.weights.since
         self.on_resume(self.attempt, self.resumed)
         given = overrides_to_json(self.spec.overrides, self.attempt)
         if not self._is_deaf:
-            self._settings.obey(given)
+            self._settings.obey(given, self.cursor)
         said, effective = {} if self._is_deaf else in_force(given), self._settings.effective(self.cursor)
         digest = self.resumed.digest if self.resumed is not None else None
         place = (self.attempt, self.world.now_s, self.step, digest, self.shape.ranks)
@@ -141,7 +142,7 @@ class SimTrainer:
         """The update is made: say so, save when it is time, go on."""
         shape, settings = self.shape, self._settings
         spans, behind = take(self.cursor, shape.batch, settings.skip)
-        hurts = self._trouble.hurts(step, self.attempt, spans, shape.batch, due)
+        hurts = self._trouble.hurts(step, self.attempt, spans, shape.batch, due, settings.orders)
         for hurt in hurts:
             self.hurt_since.setdefault(hurt.fault, step)
         more = own_norms_and_scale(self.weights, hurts, step, shape.ranks, self._trouble.is_fp16)
@@ -183,7 +184,7 @@ class SimTrainer:
         if self.world.lease_attempt > self.attempt:
             return self._leave_all(1, "LeaseLostError: lease.json names a later attempt")
         place = (self.step, self.attempt, self.cursor, self._settings.skip, self.weights, self._skipped_in_row)
-        made = SimCheckpoint(*place, self.world.now_s)
+        made = SimCheckpoint(*place, self.world.now_s, orders=self._settings.orders)
         self._trouble.spoil(made)
         self.world.store.commit(made)
         self._saved_step = self.step
@@ -199,7 +200,7 @@ class SimTrainer:
         if self._is_deaf:
             self.voice.note("override_refused", step, id=own, reason="this trainer does not listen", keys=[])
             return None
-        self._settings.obey(given)
+        self._settings.obey(given, self.cursor)
         self.world.did("obey", str(own))
         effective, request = self._settings.effective(self.cursor), given.get("request")
         self.voice.note("override_applied", step, id=own, effective=effective, request=request)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from sentinel.sim.faults import OF_CHECKPOINTS, SAMPLE, STEP, Fault
 from sentinel.sim.learning import WOUND_GONE, Hurt
-from sentinel.sim.order import Span, overlap
+from sentinel.sim.order import Orders, Span, overlap, sequence_of
 from sentinel.sim.store import SimCheckpoint
 
 FOLLOWS = ("spike", "nan_grad", "damaged_line", "scale_collapse")  # these last `length` steps of the attempt they began in
@@ -53,9 +53,14 @@ class Trouble:
                 return fault
         return None
 
-    def hurts(self, step: int, attempt: int, spans: Sequence[Span], batch: int, due: Sequence[Fault]) -> list[Hurt]:
-        """What this update suffers."""
+    def hurts(
+        self, step: int, attempt: int, spans: Sequence[Span], batch: int, due: Sequence[Fault], orders: Orders = ()
+    ) -> list[Hurt]:
+        """What this update suffers. A fault of samples names places of the configured order, and spoils what lies there."""
         found: list[Hurt] = []
+        if orders and self._samples:
+            places = (sequence_of(index, orders) for start, end in spans for index in range(start, end))
+            spans = sorted((place, place + 1) for place in places)
         for fault in self._samples:
             if spans[0][0] < fault.behind and spans[-1][1] > fault.at:
                 share = overlap(spans, int(fault.at), fault.behind) / batch

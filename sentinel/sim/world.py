@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sentinel.model.readings import WishReading
+from sentinel.model.records import SampleSeen
 from sentinel.sim.store import Store
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class World:
         blind: sources that cannot be read now.
         lease_attempt: the attempt named in lease.json.
         inbox: what people ask; a supervisor that has answered removes it.
+        samples: what inspections wrote, by attempt.
         deeds: what was changed, by whom: the truth that invariants are checked against.
     """
 
@@ -78,6 +80,7 @@ class World:
     pages: list[Deed] = field(default_factory=list)
     happened: int = 0
     inbox: list[WishReading] = field(default_factory=list)
+    samples: dict[int, tuple[SampleSeen, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)

@@ -32,6 +32,8 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
         case f.Diagnosed():
             found = fact.diagnosis
             return Line(f"incident {fact.incident} diagnosis: {found.cause}: {found.reason}", "warn")
+        case f.Attributed():
+            return Line(f"incident {fact.incident} attribution: {fact.attribution.reason}", "warn")
         case f.Restored() | f.StepsLost() | f.GaveUp():
             return _of_recovery(fact, at_s, state)
         case f.ActionDecided(action=action):
@@ -54,6 +56,7 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             | f.AttemptStopping()
             | f.PlanAdopted()
             | f.BudgetRefilled()
+            | f.InspectionLaunched()
         ):
             return None
         case _:
@@ -83,6 +86,8 @@ def action_words(action: a.Action) -> str:
             return f"save the evidence of incident {action.incident}"
         case a.CompareRecords():
             return f"compare steps {action.first_step}..{action.last_step} with the record of attempt {action.old_attempt}"
+        case a.InspectSamples():
+            return f"look at samples {action.suspect.start}..{action.suspect.end}, one by one (attempt {action.attempt})"
         case a.SendPage():
             return f"page a person ({action.severity}): {action.title}"
         case _:

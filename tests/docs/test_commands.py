@@ -25,6 +25,7 @@ COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ("run",): ({"--policy", "--run-dir", "--observe-only", "--without", "--tensorboard"}, ["command"]),
     ("status",): ({"--json"}, ["run_dir"]),
     ("incidents",): ({"--json"}, ["run_dir"]),
+    ("incidents show",): ({"--json", "--samples"}, ["number", "run_dir"]),
     ("policy", "check"): ({"--capabilities", "--json"}, ["files"]),
     ("policy", "explain"): (
         {"--finding", "--onset", "--detected", "--checkpoint-every", "--samples-per-step", "--json"}, ["file"],

@@ -14,6 +14,7 @@ from sentinel import checkpoint_files, checkpoint_pointers, client
 from sentinel.boards import charts
 from sentinel.detectors import divergence, generalisation, loss_scale, non_finite, plateau, too_good
 from sentinel.engine import Engine
+from sentinel.journal import run_file
 from sentinel.journal.lease import LEASE_NAME, Lease, RunLock
 from sentinel.journal.run_file import PolicyReference, RunFile, write_run_file
 from sentinel.launcher.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
@@ -25,6 +26,7 @@ from sentinel.model.attempts import AttemptSpec, ExitReport, ExitSource, Overrid
 from sentinel.model.readings import Phase
 from sentinel.plan import overrides as plan_overrides
 from sentinel.plan import vetting
+from sentinel.plan.guilt import SAMPLES_MAX
 from sentinel.policy_file import load_policy, shipped_policy_path
 from sentinel.senses_file import SENSES_NAME, SensesFile
 from tests.docs.protocol_page import TEXT, keys_of, listed, table, words
@@ -41,6 +43,8 @@ def test_the_closed_lists_are_the_codes() -> None:
     assert f"`{charts.MARKER}`" in TEXT
     assert listed("cursor keys") == list(checkpoint_files._CURSOR_KEYS)
     assert all(name == vetting.COUNT or name.startswith(vetting.STATE_PREFIXES) for name in listed("judged numbers"))
+    assert listed("capabilities") == list(run_file.CAPABILITIES)
+    assert f"At most {SAMPLES_MAX} samples" in TEXT
     assert listed("rank sources") == list(get_args(ExitSource))
     assert f"`{RUN_DIR_VARIABLE}` and `{ATTEMPT_VARIABLE}`" in TEXT
 
@@ -90,6 +94,10 @@ def run_dir(tmp_path: Path) -> Path:
     session.event("checkpoint_committed", step=1)
     session.end(1, "finished")
     session.record_exit(0)
+    log = client.SampleLog(session)
+    log.start(resume_step=0, resume_digest=None)
+    log.sample(0, loss=2.0, grad_norm=1.0, shard="a.py", offset=0)
+    log.end()
     return tmp_path
 
 
@@ -106,6 +114,8 @@ def test_every_file_has_the_keys_the_page_gives_it(run_dir: Path) -> None:
     }
     lines: list[dict[str, Any]] = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     found |= {f"metrics.jsonl, {line['kind']}": set(line) for line in lines}
+    seen: list[dict[str, Any]] = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
+    found |= {f"samples.jsonl, {line['kind']}": set(line) for line in seen}
     assert {row[0].replace("`", "") for row in table("file")} == set(found)
     for file, keys in found.items():
         assert keys_of(file) == keys, file

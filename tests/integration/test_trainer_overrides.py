@@ -72,6 +72,9 @@ def test_a_relaunch_changes_order_precision_and_moments_and_clamps_what_is_past(
     again = launch(3, "--steps", "12", resume=8, overrides=overrides | {"reset_optimizer": False}).finish()
     assert again.receipt()["effective"]["optimizer_steps"] == 4
     assert {step: line for step, line in attempt.steps().items() if step > 8} == again.steps()
+    unsaid = launch(4, "--steps", "12", resume=8, overrides={"precision": "bf16", "betas": [0.8, 0.9]}).finish()
+    assert unsaid.receipt()["effective"]["data_seed"] == 7, "the order is in the checkpoint"
+    assert unsaid.steps() == again.steps()
 
 
 def test_an_attempt_ignores_what_names_another(launch, tmp_path):

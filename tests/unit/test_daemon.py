@@ -128,6 +128,21 @@ def test_an_action_that_never_works_is_a_failure_in_the_end() -> None:
     assert loop.engine.state.ended == "failed"
 
 
+def test_an_action_that_goes_on_is_asked_about_for_as_long_as_it_is_wanted() -> None:
+    loop = Loop().start()
+    before = len(loop.log.entries)
+    for _ in range(3 * RETRIES_MAX):
+        loop.runner.goes_on("start/1", "it inspects", 1.0)
+        loop.turn()
+        loop.clock.advance(1.0)
+        loop.turn()
+    assert loop.runner.keys == ["start/1"] * (3 * RETRIES_MAX + 1)
+    assert len(loop.log.entries) == before, "nothing is written about it"
+    loop.runner.done("start/1")
+    loop.turn()
+    assert not loop.engine.state.pending
+
+
 def test_a_failure_for_good_is_not_tried_again() -> None:
     loop = Loop().start()
     loop.runner.failed("start/1", "no such command")

@@ -65,7 +65,8 @@ def test_a_spec_is_read_with_its_resume_point(tmp_path):
 
 @pytest.mark.parametrize(
     "changes", [{"v": 2}, {"attempt": "3"}, {"resume": 5}, {"resume": {"step": "1", "path": "p"}}, {"overrides": {"eps": 0}},
-                {"resume": {"step": 1, "path": "p", "digest": 5}}]
+                {"resume": {"step": 1, "path": "p", "digest": 5}}, {"inspect": [[1, 2]]}, {"inspect": {"samples": [[2, 2]]}},
+                {"inspect": {"samples": [[1, 2, 3]]}}, {"inspect": {}}]
 )  # fmt: skip
 def test_a_wrong_spec_is_an_error_that_names_the_file(tmp_path, changes):
     path = spec_at(tmp_path, **changes)
@@ -83,3 +84,8 @@ def test_a_spec_that_is_no_object_is_an_error(tmp_path, text):
 def test_a_missing_spec_is_an_error(tmp_path):
     with pytest.raises(SpecError, match="cannot be read"):
         read_spec(tmp_path / "spec.json")
+
+
+def test_an_inspection_names_its_samples(tmp_path):
+    assert read_spec(spec_at(tmp_path)).inspect is None
+    assert read_spec(spec_at(tmp_path, inspect={"samples": [[5, 9], [20, 21]]})).inspect == ((5, 9), (20, 21))

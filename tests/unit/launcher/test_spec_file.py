@@ -42,3 +42,16 @@ def test_a_run_directory_has_one_mark_however_it_is_spelt(tmp_path: Path) -> Non
     (tmp_path / "run").mkdir()
     (tmp_path / "link").symlink_to("run")
     assert AttemptFiles.of(tmp_path / "link", 1).environment == AttemptFiles.of(tmp_path / "run", 1).environment
+
+
+def test_what_is_skipped_in_a_new_data_order_is_written_with_its_seed(tmp_path: Path) -> None:
+    files = AttemptFiles.of(tmp_path, 2)
+    write_spec(files, AttemptSpec(2, ("true",), "/", None, Overrides(data_seed=77, skip=(SampleRange(5, 9),))))
+    read = read_spec(files.spec).overrides
+    assert (read.data_seed, read.skip) == (77, ((5, 9, 77),))
+
+
+def test_the_client_reads_which_samples_are_to_be_inspected(tmp_path: Path) -> None:
+    files = AttemptFiles.of(tmp_path, 3)
+    write_spec(files, AttemptSpec(3, ("true",), "/", None, Overrides(), (SampleRange(5, 9), SampleRange(20, 30))))
+    assert read_spec(files.spec).inspect == ((5, 9), (20, 30))

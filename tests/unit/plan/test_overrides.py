@@ -9,7 +9,7 @@ import pytest
 
 from sentinel.model.attempts import PERSON, Overrides, ResumePoint, SampleRange
 from sentinel.model.readings import Receipt
-from sentinel.plan.overrides import for_relaunch, judge_receipt, with_rung
+from sentinel.plan.overrides import draw_data_seed, for_relaunch, judge_receipt, with_rung
 from sentinel.policy.schema import Rung
 
 
@@ -61,6 +61,11 @@ def test_a_rung_lays_its_settings_over_what_holds() -> None:
         (Overrides(betas=(0.9, 0.95)), receipt(betas=0.9), "betas are"),
         (Overrides(lr_scale=0.5), receipt(said={"lr_scale": 0.5}), ""),
         (Overrides(lr_scale=0.5), receipt(), "lr_scale is None"),
+        (Overrides(data_seed=7), receipt(data_seed=7), ""),
+        (Overrides(data_seed=7), receipt(data_seed=1337), "data_seed is 1337, asked for 7"),
+        (Overrides(data_seed=7), receipt(said={"data_seed": 7}), "data_seed is None"),  # repeated, not in force
+        (Overrides(data_seed=7, skip=(SampleRange(5, 9),)), receipt(said={"skip": [[5, 9, 7]]}, data_seed=7), ""),
+        (Overrides(data_seed=7, skip=(SampleRange(5, 9),)), receipt(said={"skip": [[5, 9, 1]]}, data_seed=7), "samples 5..9"),
         (Overrides(lr_scale=0.5), receipt(said={"lr_scale": 0.5}, lr_scale=1.0), "lr_scale is 1.0"),  # repeated, not in force
         (Overrides(), replace(receipt(), resume_digest="d1"), ""),
         (Overrides(), replace(receipt(), resume_digest="d2"), "digest d2, asked for d1"),
@@ -83,3 +88,14 @@ def test_a_receipt_is_held_against_what_was_asked(asked: Overrides, got: Receipt
 @pytest.mark.parametrize("skip", [[["a", "b"]], [[1.5, "x"]], [None], [[None, 3]], [5]])
 def test_a_skip_list_that_is_no_list_of_ranges_is_a_difference_and_no_crash(skip: Any) -> None:
     assert judge_receipt(Overrides(skip=(SampleRange(5, 9),)), None, receipt(said={"skip": skip}))
+
+
+def test_a_seed_is_the_same_for_the_same_launch_and_another_for_any_other() -> None:
+    assert draw_data_seed("big-run", 3, 12) == draw_data_seed("big-run", 3, 12) == 2071368121
+    drawn = {draw_data_seed(run, i, n) for run in ("a", "b") for i in range(20) for n in range(20)}
+    assert len(drawn) == 800
+    assert all(0 <= seed < 2**31 for seed in drawn)
+
+
+def test_a_new_data_order_outlives_every_relaunch() -> None:
+    assert for_relaunch(Overrides(data_seed=7), 100, 1).data_seed == 7

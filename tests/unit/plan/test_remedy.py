@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -95,3 +96,46 @@ def test_a_crash_counts_its_rollback_from_where_it_broke() -> None:
 def test_settings_alone_are_applied_live_where_a_trainer_lives(plain: dict[str, Any], alive: bool, relaunch: bool) -> None:
     treatment = build_treatment(rungs(plain), 0, spike(), KEPT, [spike()], Overrides(), alive)
     assert (treatment.relaunch, treatment.remedy.live) == (relaunch, not relaunch)
+
+
+GUILTY = rungs(
+    {"rollback": {"before_onset": "10 steps"}, "skip": {"from": "onset - 2 steps", "to": "detected + 4 steps", "only": "guilty"}},
+    {"rollback": {"further": "2x"}, "skip": {"wider": "2x"}},
+)
+
+
+def test_a_skip_of_the_guilty_is_of_the_whole_window_until_it_was_looked_at() -> None:
+    treatment = build_treatment(GUILTY, 0, spike(), KEPT, [spike()], Overrides(skip=(SampleRange(0, 5),)), True)
+    assert treatment.look is not None
+    assert (treatment.look.suspect, treatment.look.samples) == (SampleRange(780, 870), (SampleRange(524, 870),))
+    assert (treatment.look.overrides.skip, treatment.look.within_s) == ((SampleRange(0, 5),), 1800.0)
+    assert treatment.overrides.skip == (SampleRange(0, 5), SampleRange(780, 870))
+    assert "skip the guilty of samples 780..870" in treatment.remedy.reason
+    assert build_treatment(GUILTY, 1, spike(), KEPT, [spike()], Overrides(), True).look is None
+
+
+def test_a_window_too_wide_to_look_at_is_skipped_whole_and_the_reason_says_so() -> None:
+    huge = replace(spike(), samples=SampleAnchor(800_000, 830_000, 10_000))
+    treatment = build_treatment(GUILTY, 0, huge, KEPT, [huge], Overrides(), True)
+    assert treatment.look is not None, "90000 samples are not too many"
+    huge = replace(spike(), samples=SampleAnchor(800_000, 950_000, 10_000))
+    treatment = build_treatment(GUILTY, 0, huge, KEPT, [huge], Overrides(), True)
+    assert treatment.look is None
+    assert "more than 100000 samples are not looked at one by one" in treatment.remedy.reason
+
+
+def test_a_new_data_order_begins_at_the_relaunch_and_forgets_the_skips_of_the_old_one() -> None:
+    rung = rungs({"rollback": {"before_onset": "10 steps"}, "reseed_data": True})
+    now = Overrides(skip=(SampleRange(0, 5),), lr_scale=0.5)
+    treatment = build_treatment(rung, 0, spike(), KEPT, [spike()], now, True, 77)
+    assert (treatment.overrides.data_seed, treatment.overrides.skip, treatment.overrides.lr_scale) == (77, (), 0.5)
+    assert "a new data order, seed 77" in treatment.remedy.reason
+    assert treatment.remedy.skip == ()
+
+
+def test_an_incident_placed_in_another_data_order_skips_nothing() -> None:
+    treatment = build_treatment(LADDER, 1, spike(), KEPT, [spike()], Overrides(data_seed=77), True)
+    assert treatment.overrides.skip == ()
+    assert "the place in the data is unknown" in treatment.remedy.reason
+    anchored = replace(spike(), samples=SampleAnchor(800, 830, 10, 77))
+    assert build_treatment(LADDER, 1, anchored, KEPT, [anchored], Overrides(data_seed=77), True).overrides.skip

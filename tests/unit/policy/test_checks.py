@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.policy.policies_in_words import SMALL, data_with, numeric, policy_with, said
+from tests.unit.policy.policies_in_words import GOOD, SMALL, data_with, located, numeric, policy_with, said
 
 RULES = SMALL["spec"]["rules"]
 ROLLBACK = {"rollback": {"before_onset": "100 steps"}}
@@ -38,7 +38,12 @@ def test_a_sound_policy_has_no_problems():
         ({**ROLLBACK, "then": "hold"}, "[0].then", "'then' says what follows a page, and this rung pages nobody"),
         ({"diagnose": True}, "[0].diagnose", "a diagnosis repeats the failed stretch unchanged"),
         ({**ROLLBACK, "diagnose": True, "lr": "0.5x"}, "[0].diagnose", "a diagnosis repeats the failed stretch unchanged"),
-        ({**ROLLBACK, "reseed_data": True}, "[0].reseed_data", "'reseed_data' is not available in this version"),
+        ({"lr": "0.5x", "reseed_data": True}, "[0].reseed_data", "reseed_data takes effect only at a relaunch"),
+        (
+            {**ROLLBACK, "skip": {"from": "onset", "to": "detected"}, "reseed_data": True},
+            "[0].reseed_data",
+            "in a new data order the samples around the onset lie anywhere",
+        ),
         ({"exclude": {}, "resume": {}}, "[0].exclude", "'exclude' is not available in this version"),
     ],
 )
@@ -164,3 +169,32 @@ def test_the_level_is_shorter_than_the_window():
 
 def test_checking_leaves_the_data_alone():
     assert data_with() == SMALL
+
+
+GUILTY = {**ROLLBACK, "skip": {"from": "onset - 20 steps", "to": "detected + 200 steps", "only": "guilty", "within": "5m"}}
+
+
+def test_guilty_samples_need_a_trainer_that_can_look_at_them():
+    assert said(numeric(GUILTY), {"skip", "attribution"}) == []
+    assert said(numeric(GUILTY), {"skip"}) == [
+        ("error", f"{N}[0].skip.only", "the trainer cannot look at single samples (capability 'attribution')")
+    ]
+
+
+def test_a_time_limit_without_anything_to_look_at_is_refused():
+    found = located(GOOD.replace("100 steps}", "100 steps}\n      skip: {from: onset, to: detected, within: 5m}", 1))
+    assert [problem.message for problem in found] == ["'within' says how long looking for the guilty may take"]
+    (found,) = located(GOOD.replace("100 steps}", "100 steps}\n      skip: {from: onset, to: detected, only: bad}", 1))
+    assert "'bad' is not 'guilty', the only value here" in found.message
+
+
+def test_a_new_data_order_comes_after_the_rungs_that_skip():
+    reseed = {"rollback": {"further": "2x"}, "reseed_data": True}
+    plain = {**ROLLBACK, "skip": {"from": "onset", "to": "detected"}}
+    assert said(numeric(plain, reseed), {"skip"}) == []
+    wider = {**ROLLBACK, "skip": {"wider": "2x"}}
+    (problem,) = said(numeric(plain, reseed, wider))
+    assert problem[:2] == ("error", f"{N}[2].skip")
+    assert "begins a new data order" in problem[2]
+    (problem,) = said(numeric({**ROLLBACK, "reseed_data": True}), set())
+    assert problem[2] == "the trainer cannot change its data order (capability 'skip')"

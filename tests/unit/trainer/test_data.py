@@ -4,6 +4,7 @@ import torch
 from trainer.data import Loader, read_corpus
 from trainer.exits import DataError
 from trainer.order import Position
+from trainer.show import printable
 
 CPU = torch.device("cpu")
 
@@ -77,3 +78,36 @@ def test_a_milder_poison_replaces_only_its_share_of_the_bytes(corpus) -> None:
     indices = tuple(range(64))
     changed = (hurt.batch(indices, original, 0, 1)[0] != clean.batch(indices, original, 0, 1)[0]).float().mean().item()
     assert 0.2 < changed < 0.3
+
+
+def test_a_sequence_knows_its_file_and_where_it_begins_in_it(corpus):
+    names = [name for _, name in corpus.files]
+    assert names == sorted(names)
+    assert "m07.py" not in names, "held out"
+    assert corpus.place_of(0) == ("m00.py", 0)
+    assert corpus.place_of(12) == ("m00.py", 96), "it goes on into the next file"
+    assert corpus.place_of(13) == ("m01.py", 4)
+    for number in range(corpus.size):
+        name, offset = corpus.place_of(number)
+        first = bytes((int(name[1:3]) * 7 + i) % 128 for i in range(100))[offset]
+        assert corpus.sequence(number)[0] == first
+
+
+def test_a_sample_is_looked_at_as_it_is_trained_on(corpus):
+    position = Position.first(1)
+    loader = Loader(corpus, position, [(3, 4, 1.0)], CPU)
+    batch = loader.batch((2, 3), position, 0, 1)
+    for place, index in enumerate((2, 3)):
+        inputs, targets = loader.sample(index, position)
+        assert torch.equal(inputs[0], batch[0][place])
+        assert torch.equal(targets[0], batch[1][place])
+    text, is_poisoned = loader.text_of(3, position)
+    assert is_poisoned
+    assert text[:-1] == bytes(batch[0][1].tolist())
+    assert not loader.text_of(2, position)[1]
+
+
+def test_text_is_shown_without_a_control_character():
+    shown = printable(b"def f():\n\tx = '\x1b[31m\xc3\xa9\x07\xff'\r\n")
+    assert shown == "def f():\n\\tx = '\\x1b[31m\\xe9\\x07\\xff'\\r\n"
+    assert printable(bytes(range(256))).replace("\n", "").isprintable()

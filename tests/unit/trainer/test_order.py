@@ -112,3 +112,10 @@ def test_a_union_is_sorted_disjoint_and_covers_the_same(parts):
 def test_ranges_are_half_open():
     assert ranges_of((3, 4, 5, 9)) == [[3, 6], [9, 10]]
     assert ranges_of(()) == []
+
+
+@given(st.lists(spans), st.lists(spans), st.integers(0, 60))
+def test_what_is_ahead_of_a_range_is_what_the_run_would_still_come_to(asked, skipped, cursor):
+    position, _ = Position((Order(0, 1),), cursor).skipping([span for span in skipped if span[0] < span[1]])
+    taken, _ = position.take(2000)
+    assert position.ahead(asked) == [index for index in taken if any(a <= index < b for a, b in asked)]

@@ -1,0 +1,86 @@
+"""A rung whose skip says `only: guilty`: the plan looks at the samples of its window before it launches the next attempt.
+
+The inspection is an action of the plan, `InspectSamples`: asked about under its key until its attempt has ended, by whichever
+supervisor lives. Whatever comes of it, the plan goes on: with the guilty samples skipped, or with the whole window, as without
+it, where nobody is guilty, it failed, or its time is up. The plan's next action ends every process of the inspection, so that
+nothing of it lives when training does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sentinel.engine.draft import Draft
+from sentinel.engine.relaunching import proceed
+from sentinel.model import facts as f
+from sentinel.model.actions import Action, InspectSamples, StartAttempt
+from sentinel.model.attempts import SampleRange
+from sentinel.model.records import Attribution
+from sentinel.plan.skip import bounded, merge
+
+
+def conclude(draft: Draft, action: InspectSamples, found: Attribution) -> None:
+    """The answer is there (or there is none): write it down, and go on with what it leads to. The action is confirmed or
+    abandoned already."""
+    draft.record(f.Attributed(action.incident, action.rung, found))
+    _go_on(draft, action, found)
+
+
+def press_on(draft: Draft) -> None:
+    """On every tick: an inspection that takes too long is given up, and nobody waits for it any more."""
+    action, under_way = pending_inspection(draft), draft.state.inspection
+    if action is None or under_way is None or draft.now_s - under_way.launched_s < action.within_s:
+        return
+    reason = f"the inspection was not done within {action.within_s:g} s"
+    draft.record(f.ActionAbandoned(action.key, reason))
+    conclude(draft, action, Attribution("failed", reason, action.attempt, action.suspect))
+
+
+def break_off(draft: Draft, reason: str) -> bool:
+    """A stop does not wait for an inspection. Nothing is concluded: the rung looks again when it is taken up again."""
+    action = pending_inspection(draft)
+    if action is None:
+        return False
+    draft.record(f.ActionAbandoned(action.key, reason))
+    _go_on(draft, action, None)
+    return True
+
+
+def pending_inspection(draft: Draft) -> InspectSamples | None:
+    """The one under way, if one is."""
+    plan = draft.state.plan
+    action = plan.actions[plan.next] if plan is not None else None
+    return action if isinstance(action, InspectSamples) and action.key in draft.state.pending else None
+
+
+def _go_on(draft: Draft, action: InspectSamples, found: Attribution | None) -> None:
+    """The rest of the plan, with what was found in its launch."""
+    plan = draft.state.plan
+    if plan is None or action not in plan.actions:
+        return
+    left = plan.actions[plan.actions.index(action) + 1 :]
+    reason = plan.reason
+    if found is not None and found.verdict == "guilty":
+        left = tuple(_narrowed(one, action, found.ranges) for one in left)
+        reason = f"{reason}; {found.reason}; skip {told(found.ranges)}"
+    elif found is not None:
+        reason = f"{reason}; {found.reason}; so all of {told((action.suspect,))} are skipped"
+    draft.record(f.PlanAdopted(plan.incident, left, reason))
+    proceed(draft)
+
+
+def _narrowed(one: Action, action: InspectSamples, guilty: tuple[SampleRange, ...]) -> Action:
+    if not isinstance(one, StartAttempt):
+        return one
+    skip = bounded(merge((*action.overrides.skip, *guilty)))
+    return replace(one, overrides=replace(one.overrides, skip=skip))
+
+
+TOLD_MAX = 6
+
+
+def told(ranges: tuple[SampleRange, ...]) -> str:
+    """Samples as words, cut short where they are many."""
+    words = ", ".join(f"{one.start}..{one.end}" for one in ranges[:TOLD_MAX])
+    more = f" and {len(ranges) - TOLD_MAX} more ranges" if len(ranges) > TOLD_MAX else ""
+    return f"samples {words}{more}"

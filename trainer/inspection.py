@@ -1,0 +1,71 @@
+"""An inspection: loss and gradient norm of single samples, with the weights of a checkpoint, and nothing is updated.
+
+Every rank takes every n-th sample. Gradients are never reduced: FSDP2 is told to keep them where they were computed, whole, so a
+rank's gradient is that of its own one sample. A big model would run out of memory so; it would do forward passes alone, or let
+all ranks share one sample. The arithmetic is fp32 whatever the run's is: samples are compared with each other.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+from sentinel.client import SampleLog
+from trainer.exits import FINISHED
+from trainer.run import Run, obey, resume
+from trainer.step import compute_loss
+
+CHUNK = 32  # samples of each rank between two gatherings at rank 0
+
+Row = tuple[int, float, float, str, int]  # sample index, loss, gradient norm, shard, offset
+
+
+def inspect_samples(run: Run) -> int:
+    """Write samples.jsonl about what spec.json asks for; the exit code. Raises as `begin` does, and OSError."""
+    session = run.session
+    assert session is not None
+    assert session.spec.inspect is not None
+    found = None
+    if session.spec.resume is not None:
+        found, _ = resume(run, session.spec.resume)
+        assert found is not None
+    obey(run, session.spec.overrides)
+    run.model.set_requires_gradient_sync(False)
+    run.model.set_reshard_after_backward(False)
+    log = SampleLog(session) if run.world.rank == 0 else None
+    if log is not None:
+        digest = found.digest if found is not None else None
+        log.start(resume_step=run.step, resume_digest=digest, cursor=run.position.cursor, data_seed=run.position.data_seed)
+    indices = run.position.ahead(session.spec.inspect)
+    for start in range(0, len(indices), CHUNK * run.world.size):
+        run.telemetry.phase("eval", run.step)
+        mine = indices[start + run.world.rank : start + CHUNK * run.world.size : run.world.size]
+        rows = _look_at(run, mine)
+        gathered: list[list[Row]] | None = [[] for _ in range(run.world.size)] if log is not None else None
+        dist.gather_object(rows, gathered, dst=0, group=run.world.storage)
+        if log is not None and gathered is not None:
+            for index, loss, norm, shard, offset in sorted(row for part in gathered for row in part):
+                log.sample(index, loss=loss, grad_norm=norm, shard=shard, offset=offset)
+    if log is not None:
+        log.end()
+    run.telemetry.say(f"inspected {len(indices)} samples from step {run.step}")
+    return FINISHED
+
+
+def _look_at(run: Run, indices: list[int]) -> list[Row]:
+    """One forward and backward for each; the device is waited for once."""
+    measured = []
+    for index in indices:
+        loss, _ = compute_loss(run.model, *run.loader.sample(index, run.position))
+        loss.backward()
+        gradients = [p.grad for p in run.model.parameters() if p.grad is not None]
+        norm = torch.stack(torch._foreach_norm(gradients, 2, torch.float64)).square().sum().sqrt()
+        measured.append(torch.stack([loss.detach().double(), norm]))
+        for parameter in run.model.parameters():
+            parameter.grad = None
+    if not measured:
+        return []
+    corpus = run.loader.corpus
+    places = [corpus.place_of(run.position.sequence_of(index, corpus.size)) for index in indices]
+    pairs = zip(indices, torch.stack(measured).tolist(), places, strict=True)
+    return [(index, loss, norm, shard, offset) for index, (loss, norm), (shard, offset) in pairs]

@@ -1,0 +1,91 @@
+"""python -m trainer.show RUN_DIR --sample N: the text of a sample, for a person who wants to see what it was convicted for.
+
+The data order is that of the newest attempt (or --attempt K): its command line, the checkpoint it resumed from and its overrides.
+Nothing of the text reaches the terminal as a command: what cannot be printed is shown as an escape.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from sentinel.client import Spec, SpecError, loads, read_spec
+from sentinel.client.run_layout import attempts_folder, spec_path
+from trainer.exits import ConfigError, TrainerError
+from trainer.order import Order, Position
+
+MODULE = "trainer"
+
+
+def printable(text: bytes) -> str:
+    """Lines stay lines; every other character that is not plain ASCII print becomes an escape."""
+    shown = []
+    for character in text.decode("utf-8", errors="backslashreplace"):
+        if character == "\n" or (character.isprintable() and character.isascii()):
+            shown.append(character)
+        else:
+            shown.append(character.encode("unicode_escape").decode("ascii"))
+    return "".join(shown)
+
+
+def newest_attempt(run_dir: Path) -> int:
+    """The highest number with a spec.json. Raises ConfigError."""
+    folder = attempts_folder(run_dir)
+    found = [int(p.name) for p in folder.glob("*") if p.name.isdecimal() and (p / "spec.json").is_file()]
+    if not found:
+        raise ConfigError(f"{run_dir}: holds no attempts/N/spec.json; name the directory of a supervised run")
+    return max(found)
+
+
+def show(run_dir: Path, attempt: int, index: int) -> str:
+    """What a person reads about a sample. Raises TrainerError and SpecError."""
+    spec = read_spec(spec_path(run_dir, attempt))
+    if MODULE not in spec.argv:
+        raise ConfigError(f"attempt {attempt} runs {' '.join(spec.argv)!r}, which is not the bundled trainer (-m {MODULE})")
+    from trainer.config import parse_arguments
+    from trainer.data import Loader, read_corpus  # torch comes with it
+
+    config = parse_arguments(spec.argv[spec.argv.index(MODULE) + 1 :])
+    position = _position(run_dir, spec, Position.first(config.data_seed))
+    poisoned = [(*fault.samples, fault.share) for fault in config.faults if fault.samples]
+    corpus = read_corpus(config.seq_len)
+    text, is_poisoned = Loader(corpus, Position.first(config.data_seed), poisoned, None).text_of(index, position)
+    name, offset = corpus.place_of(position.sequence_of(index, corpus.size))
+    about = f"sample {index}: {len(text)} bytes from {name}, byte {offset}, in the data order of attempt {attempt}"
+    return f"{about}{'; poisoned by a --fault, as it was trained on' if is_poisoned else ''}\n{printable(text)}"
+
+
+def _position(run_dir: Path, spec: Spec, first: Position) -> Position:
+    """The data orders in force: those of the checkpoint it resumed from, and a new one where the launch asked for it."""
+    position = first
+    if spec.resume is not None:
+        try:
+            manifest = loads((run_dir / spec.resume.path / "manifest.json").read_bytes())
+            orders = tuple(Order(start, seed) for start, seed in manifest["orders"])
+            position = Position(orders, manifest["cursor"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            print(f"{spec.resume.path}: its data order cannot be read ({error}); the configured one is shown", file=sys.stderr)
+    seed = spec.overrides.data_seed
+    return position if seed is None else position.reordered(seed)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m trainer.show", description="Print the text of one training sample.")
+    parser.add_argument("run_dir", type=Path, help="the directory of a supervised run")
+    parser.add_argument("--sample", type=int, required=True, metavar="N", help="its index in the data order")
+    parser.add_argument("--attempt", type=int, metavar="K", help="in the data order of this attempt; default the newest")
+    given = parser.parse_args(arguments)
+    try:
+        if given.sample < 0:
+            raise ConfigError(f"--sample {given.sample}: samples are counted from 0")
+        print(show(given.run_dir, newest_attempt(given.run_dir) if given.attempt is None else given.attempt, given.sample))
+    except (TrainerError, SpecError) as error:
+        print(f"trainer.show: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
