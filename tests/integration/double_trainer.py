@@ -67,6 +67,7 @@ def save(session: Session, state: dict[str, float], step: int) -> None:
     if not session.may_commit():
         raise SystemExit(1)
     os.rename(aside, folder / f"step-{step:08d}")
+    write_atomically(folder / "latest", f"step-{step:08d}\n".encode())  # a habit of its own, which sentinel sets right
     session.event("checkpoint_committed", step=step, path=f"checkpoints/step-{step:08d}", seconds=0.001)
 
 

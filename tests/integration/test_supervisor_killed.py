@@ -122,6 +122,8 @@ def test_killed_again_and_again_during_a_recovery_it_neither_loses_nor_doubles(
     (incident,) = run.incidents()
     assert (incident["kind"], incident["state"]) == ("spike", "recovered"), run.log
     losses = [(step, pytest.approx(surviving[step]["loss"])) for step in sorted(surviving)]
+    (gone_back,) = (run.run_dir / "quarantine").glob("attempt-*/latest")
+    assert int(gone_back.read_text().removeprefix("step-")) > incident["remedies"][-1]["rollback_to_step"]
     assert series(run.run_dir / "tensorboard" / "effective") == losses, "no supervisor's charts undid another's"
     assert not run.living()
 

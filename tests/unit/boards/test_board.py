@@ -229,3 +229,11 @@ def test_replay_reads_an_effective_board_as_one_run_without_a_relaunch(run_dir: 
     followed = list(Rewind().follow(read))
     assert not any(isinstance(one, Receipt) for one in followed)
     assert all(isinstance(one, StepReading) for one in followed)
+
+
+def test_an_attempt_that_was_taken_for_over_and_lives_is_followed_again(tmp_path: Path) -> None:
+    write(tmp_path, 1, rows(1, 1, 20))
+    draw(tmp_path, [Begun(1, 0, True)])
+    write(tmp_path, 1, rows(1, 21, 30))
+    draw(tmp_path, [Begun(1, 0)])
+    assert series(effective(tmp_path)) == of(1, 1, 30)
