@@ -125,17 +125,23 @@ def drill(
     ] = None,
     seeds: Annotated[int | None, typer.Option(help="So many seeds, from --seed (or 1) on; one line each.", min=1)] = None,
     until: Annotated[str | None, typer.Option(help="Simulate at most so long, as in 4h.")] = None,
-    policy: Annotated[str, typer.Option(help="With --seed: a policy file, or the name of a shipped one.")] = "demo",
+    policy: Annotated[
+        str | None, typer.Option(help="A policy file, or the name of a shipped one; default FILE's own, else demo.")
+    ] = None,
+    real: Annotated[bool, typer.Option("--real", help="Hurt the bundled trainer on the CPU, not a simulation.")] = False,
+    run_dir: Annotated[Path | None, typer.Option(help="With --real: where the run lives, and stays.")] = None,
     as_json: Json = False,
 ) -> None:
     """Rehearse a policy in a simulated run, without a trainer: what would break, what would be done, was it right.
 
     FILE --seeds 20 runs it as written, and then with its faults elsewhere, of other length and strength, drawn from each seed.
+    FILE --real does it to real processes: half a minute instead of a second.
 
     Exit codes: 0 as expected and every invariant held, 1 not so, 2 a bad drill file.
     """
+    from sentinel.drill_real import RealReport, drill_real
     from sentinel.sim.cases import is_case_file, run_case_files
-    from sentinel.sim.drill import DrillReport, SeedsReport, drill_file, drill_seed, drill_seeds, read_until
+    from sentinel.sim.drill import DrillReport, NotShown, SeedsReport, drill_file, drill_seed, drill_seeds, read_until
 
     until_s = None if until is None else read_until(until)
     if file is not None and is_case_file(file):
@@ -144,13 +150,19 @@ def drill(
         cases = run_case_files([file], None, until_s)
         print(_dump(cases.document) if as_json else cases.text)
         raise typer.Exit(0 if cases.ok else 1)
-    report: DrillReport | SeedsReport
-    if seeds is not None:
+    if run_dir is not None and not real:
+        raise UsageError(f"--run-dir {run_dir}: a simulated run has no directory; add --real")
+    report: DrillReport | SeedsReport | RealReport | NotShown
+    if real:
+        if file is None or seed is not None or seeds is not None:
+            raise UsageError("--real needs FILE and takes no --seed or --seeds: only a simulated run is drawn from a number")
+        report = drill_real(file, run_dir, policy, until_s)
+    elif seeds is not None:
         report = drill_seeds(file, 1 if seed is None else seed, seeds, until_s, policy)
     elif file is not None:
-        report = drill_file(file, until_s, seed)
+        report = drill_file(file, until_s, seed, policy)
     elif seed is not None:
-        report = drill_seed(seed, until_s, policy)
+        report = drill_seed(seed, until_s, policy or "demo")
     else:
         raise UsageError("drill needs FILE, --seed N or --seeds N, as in: sentinel drill policies/drills/kill.yaml --seeds 20")
     print(_dump(report.document) if as_json else report.text)
