@@ -92,7 +92,10 @@ def check_options(options: DemoOptions) -> None:
     if options.preset is not None and options.preset not in PRESETS:
         raise UsageError(f"--preset {options.preset}: use one of {', '.join(PRESETS)}")
     for fault in options.faults or ():
-        parse_real_fault(fault)
+        try:
+            parse_real_fault(fault)
+        except UsageError as error:
+            raise UsageError(f"--fault {fault}: is no fault; {error.message.partition('; ')[2]}") from None
 
 
 def count_gpus() -> int:

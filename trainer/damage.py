@@ -19,7 +19,7 @@ from trainer.optim import ShardedAdamW
 from trainer.order import mix
 
 LASTING = ("sick_optimizer", "drift")
-SHOWS_AFTER = 12  # doublings past the usual size until the loss tells: a weight moves by the learning rate, a thousandth of it
+SHOWS_AFTER = 8  # doublings past the usual size until the loss tells: a weight moves by the learning rate, a thousandth of it
 STRETCHES = {"nan_grad": float("nan"), "scale_collapse": float("inf")}  # what a gradient element becomes
 
 
@@ -71,7 +71,7 @@ class Damage:
             if fault.rank != self._rank:
                 continue
             if fault.kind == "drift":
-                add_noise(optimizer, step, fault.number("size") * (step - since + 1) / 100)
+                add_noise(optimizer, step, fault.number("size"))
             else:
                 run_away(optimizer, step - since - int(fault.number("later")) + SHOWS_AFTER)
 
@@ -93,10 +93,14 @@ def ruin(optimizer: ShardedAdamW) -> None:
 
 @torch.no_grad()
 def run_away(optimizer: ShardedAdamW, doublings: int) -> None:
-    """The first moments of one matrix of this rank's shard gain 2^doublings times the usual size of their gradients. While that
-    is far below 1 nobody sees it; past it the weights are driven away, twice as fast with every update."""
-    first, second = optimizer.moments[_block_matrix(optimizer)]
-    first += second.sqrt().clamp(min=1e-6) * 2.0 ** min(doublings, 60)
+    """The first moments of this rank's shard gain 2^doublings times the usual size of their gradients, each with a sign of its
+    own. While that is far below 1 nobody sees it; past it the weights are driven away, twice as fast with every update. All
+    matrices: the layer norms take out what a single one does, and the others learn to live with it."""
+    for number, (first, second) in enumerate(optimizer.moments.values()):
+        if first.dim() > 1 and first.numel():
+            generator = torch.Generator().manual_seed(number)
+            signs = torch.randint(0, 2, first.shape, generator=generator).to(first.device) * 2 - 1
+            first += signs * second.sqrt().clamp(min=1e-6) * 2.0 ** min(doublings, 60)
 
 
 @torch.no_grad()

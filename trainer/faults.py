@@ -10,7 +10,7 @@
     bit_flip@step=90:rank=1       a bit of one parameter of that rank's shard flips, once
     unstable@step=200:times=50    the learning rate is so many times what it should be, from then on, in every attempt
     sick_optimizer@step=90:rank=1,later=34   first moments of Adam begin to run away, doubling; so much later it shows
-    drift@step=90:rank=1,size=0.14   each update leaves noise in the weights, growing by this share of them in a hundred steps
+    drift@step=90:rank=1,size=0.15   from then on each update leaves noise in the weights, so large a share of them
     scale_collapse@step=90:length=4  fp16: so many updates in a row overflow
     bit_rot@step=100              a byte of that checkpoint changes after it was committed
     log_flood@step=60:rank=1,lines=100000   so many lines of 200 bytes to stderr, as fast as they go
@@ -69,7 +69,7 @@ NUMBERS: dict[str, tuple[float, float, float, bool, str]] = {
     "code": (1, 0, 255, True, "exit code"),
     "times": (50.0, 1e-9, 1e6, False, "factor"),
     "later": (34, 0, 1000, True, "number of steps"),
-    "size": (0.14, 1e-9, 100.0, False, "share of the weights"),
+    "size": (0.15, 1e-9, 100.0, False, "share of the weights"),
     "lines": (100_000, 1, 1e9, True, "number of lines"),
 }
 FLOOD_LINE = "a warning that nobody reads, said again and again ".ljust(199, ".") + "\n"

@@ -72,6 +72,10 @@ class Slow:
             found[:0] = self._loss_scale.step(reading, now_s)
         return found
 
+    def still_falling(self) -> str:
+        """Why a collapse of the loss scale is not over; empty when it is."""
+        return self._loss_scale.still_falling()
+
     def _tell(self, reading: StepReading, now_s: float) -> list[Finding]:
         found: list[Finding] = []
         metrics = reading.metrics

@@ -23,7 +23,7 @@ REAL_KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "bit_flip": ((STEP,), {"rank": "0"}),
     "unstable": ((STEP,), {"times": "50"}),
     "sick_optimizer": ((STEP,), {"rank": "0", "later": "34"}),
-    "drift": ((STEP,), {"rank": "0", "size": "0.14"}),
+    "drift": ((STEP,), {"rank": "0", "size": "0.15"}),
     "scale_collapse": ((STEP,), {"length": "1"}),
     "bit_rot": ((STEP,), {}),
     "log_flood": ((STEP,), {"rank": "0", "lines": "100000"}),
@@ -48,6 +48,9 @@ def as_real_fault(fault: Fault) -> Fault:
     strange = [item for item in left if item.partition("=")[0] not in (*known, "attempt", "always")]
     if strange:
         raise UsageError(f"fault {fault.text!r}: the bundled trainer takes no {strange[0]!r}; {REMEDY}")
+    given = {item.partition("=")[0] for item in left}
+    usual = KINDS[fault.kind][1]
+    left += [f"{key}={usual[key]}" for key, own in known.items() if key in usual and key not in given and usual[key] != own]
     return parse_real_fault(":".join([head, *([",".join(left)] if left else [])]))
 
 
