@@ -46,7 +46,10 @@ def test_a_spike_that_is_already_over_is_not_acted_on_because_the_window_still_h
 def collapsing(last_overflow: int, last: int) -> Bench:
     """An fp16 run whose updates overflow from step 61 on: the weights stand still, and so does their loss."""
     loss_scale = {"halvings": 3, "within": "4 steps", "floor": 1.0, "search": "20 steps"}
-    bench = Bench(build_policy(detectors=POLICY["spec"]["detectors"] | {"loss_scale": loss_scale})).launched()
+    spec = POLICY["spec"]
+    rule = {"alert": "Collapse", "on": "loss_scale_collapse", "labels": {"severity": "critical"}, "playbook": "numeric"}
+    policy = build_policy(detectors=spec["detectors"] | {"loss_scale": loss_scale}, rules=[*spec["rules"], rule])
+    bench = Bench(policy).launched()
     scale = 65536.0
     for step in range(1, last + 1):
         overflows = 61 <= step <= last_overflow
