@@ -139,7 +139,6 @@ def drill(
 
     Exit codes: 0 as expected and every invariant held, 1 not so, 2 a bad drill file.
     """
-    from sentinel.drill_real import RealReport, drill_real
     from sentinel.sim.cases import is_case_file, run_case_files
     from sentinel.sim.drill import DrillReport, NotShown, SeedsReport, drill_file, drill_seed, drill_seeds, read_until
 
@@ -152,12 +151,16 @@ def drill(
         raise typer.Exit(0 if cases.ok else 1)
     if run_dir is not None and not real:
         raise UsageError(f"--run-dir {run_dir}: a simulated run has no directory; add --real")
-    report: DrillReport | SeedsReport | RealReport | NotShown
+    report: DrillReport | SeedsReport | NotShown
     if real:
+        from sentinel.drill_real import drill_real
+
         if file is None or seed is not None or seeds is not None:
             raise UsageError("--real needs FILE and takes no --seed or --seeds: only a simulated run is drawn from a number")
-        report = drill_real(file, run_dir, policy, until_s)
-    elif seeds is not None:
+        done = drill_real(file, run_dir, policy, until_s)
+        print(_dump(done.document) if as_json else done.text)
+        raise typer.Exit(0 if done.ok else 1)
+    if seeds is not None:
         report = drill_seeds(file, 1 if seed is None else seed, seeds, until_s, policy)
     elif file is not None:
         report = drill_file(file, until_s, seed, policy)

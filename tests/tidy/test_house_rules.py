@@ -32,7 +32,7 @@ ONE_PLACE = {
 MAY_IMPORT_TIME = ("sentinel/clock.py", "sentinel/launcher/", "sentinel/client/")
 # The NVML helper is a process because a call to the driver of a sick GPU may never return.
 MAY_START_PROCESSES = (
-    "sentinel/launcher/", "sentinel/demo.py", "sentinel/replay/many.py", "sentinel/telemetry/helper_process.py",
+    "sentinel/launcher/", "sentinel/replay/many.py", "sentinel/telemetry/helper_process.py",
 )  # fmt: skip
 
 
