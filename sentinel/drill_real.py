@@ -10,6 +10,7 @@ more things are asked, of the directory: every log stayed below its cap, and no 
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -74,6 +75,7 @@ class RealReport:
     reproduce: str
     run_dir: str = ""
     logs: dict[str, int] = field(default_factory=dict)
+    peak_bytes: int = 0  # of this process, which supervised
 
     @property
     def ok(self) -> bool:
@@ -119,6 +121,7 @@ class RealReport:
             "attempts": len(run.state.attempts),
             "facts": len(run.entries),
             "log_bytes": self.logs,
+            "supervisor_peak_bytes": self.peak_bytes,
             "run_dir": self.run_dir or None,
             "reproduce": self.reproduce,
         }
@@ -153,7 +156,8 @@ def drill_real(
         shutil.rmtree(folder.parent, ignore_errors=True)
     again = f"sentinel drill {path} --real" + (f" --policy {policy}" if policy is not None else "")
     name = policy if policy is not None else real.policy
-    return RealReport(drill.name, name, run, tuple(differing), again, str(folder) if is_kept else "", logs)
+    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return RealReport(drill.name, name, run, tuple(differing), again, str(folder) if is_kept else "", logs, peak_bytes)
 
 
 def build_command(real: RealDrill) -> tuple[str, ...]:

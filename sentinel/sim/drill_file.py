@@ -46,7 +46,8 @@ REAL_RUN_KEYS = ("steps", "batch", "ranks", "checkpoint_every", "precision")
 PRECISIONS = ("fp32", "bf16", "fp16")
 RUN_KEYS = ("steps", "batch", "ranks", "step", "startup", "checkpoint_every", "save")
 EXPECT_KEYS = ("outcome", "pages", "attempts", "incidents")
-INCIDENT_KEYS = ("kind", "state", "remedies", "onset", "resumed_from", "steps_lost_max")
+INCIDENT_KEYS = ("kind", "state", "remedies", "onset", "resumed_from", "steps_lost_max", "diagnosis", "blamed_rank")
+CAUSES = ("data", "hardware", "transient", "unknown")
 VARY_KEYS = ("position", "length", "magnitude")
 UNTIL_S = 4 * 3600.0
 REAL_UNTIL_S = 600.0
@@ -218,4 +219,6 @@ class _Reader(Fields):
         lost = self._quantity(fields, path, "steps_lost_max", parse_steps, None)
         onset, resumed = (self._span(fields, path, key) for key in ("onset", "resumed_from"))
         state = self._word(fields, path, "state", tuple(map(str, IncidentState)))
-        return ExpectedIncident(kind or "", state, remedies, onset, resumed, lost)
+        cause = self._word(fields, path, "diagnosis", CAUSES)
+        blamed = self._number(fields, path, "blamed_rank", 0, floor=0) if "blamed_rank" in fields else None
+        return ExpectedIncident(kind or "", state, remedies, onset, resumed, lost, cause, blamed)

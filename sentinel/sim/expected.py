@@ -25,7 +25,7 @@ DAMAGING = ("bad_data", "nan_state", "spike", "unstable")
 class ExpectedIncident:
     """None: not asked about. `remedies` are the rungs' titles in the order they were taken; `onset` and `resumed_from` (of the
     last relaunch for this incident) are steps of the file as written, the first and last that are right; `steps_lost_max`
-    are steps to be trained again."""
+    are steps to be trained again; `diagnosis` is the cause that a repetition proved, `blamed_rank` whom it blames, as written."""
 
     kind: str
     state: str | None = None
@@ -33,6 +33,8 @@ class ExpectedIncident:
     onset: tuple[int, int] | None = None
     resumed_from: tuple[int, int] | None = None
     steps_lost_max: int | None = None
+    diagnosis: str | None = None
+    blamed_rank: int | None = None
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,11 @@ def differences(expected: Expected, result: Happened, *, varied: bool = False) -
 
 
 def _differing(want: ExpectedIncident, incident: Incident) -> Iterator[str]:
-    remedies = rungs_of(incident)
-    pairs = (("kind", want.kind, incident.kind), ("state", want.state, incident.state), ("remedies", want.remedies, remedies))
+    cause = incident.diagnosis.cause if incident.diagnosis is not None else "none"
+    pairs = (
+        ("kind", want.kind, incident.kind), ("state", want.state, incident.state),
+        ("remedies", want.remedies, rungs_of(incident)), ("diagnosis", want.diagnosis, cause),
+    )  # fmt: skip
     for name, expected, got in pairs:
         if expected is not None and expected != got:
             shown = [", ".join(value) if isinstance(value, tuple) else str(value) for value in (got, expected)]
@@ -92,6 +97,8 @@ def rungs_of(incident: Incident) -> tuple[str, ...]:
 
 
 def _misplaced(want: ExpectedIncident, incident: Incident) -> Iterator[str]:
+    if want.blamed_rank is not None and want.blamed_rank != incident.blamed_rank:
+        yield f"incident {incident.id}: rank {incident.blamed_rank} is blamed, expected {want.blamed_rank}"
     for name, expected, got in (
         ("onset", want.onset, incident.onset_step),
         ("resumed_from", want.resumed_from, next(iter(_resumed_from(incident)[::-1]), None)),

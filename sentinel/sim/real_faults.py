@@ -2,7 +2,7 @@
 
 A kind means the same in both; what differs is how strong it is. In the simulator a fault says what it does to the loss, in nats
 (`height`, `loss`, `growth`, `heals`); real weights take it as they take it, and these options are left out of what the
-trainer is given. tests/sim/test_conformance_trainer.py holds the two grammars together.
+trainer is given. tests/sim/test_drill_files.py holds the two grammars together.
 """
 
 from __future__ import annotations

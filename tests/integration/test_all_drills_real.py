@@ -11,6 +11,8 @@ import pytest
 from sentinel.launcher.log_cap import CAP_BYTES, HEAD_BYTES, TAIL_BYTES
 from sentinel.sim.drill import shipped_drills
 
+PEAK_BYTES_MAX = 100 << 20  # half of it is usual, and the flood is of 300 MB
+
 
 @pytest.mark.slow
 @pytest.mark.timeout(700)
@@ -28,6 +30,7 @@ def test_it_ends_as_its_file_says(name: str) -> None:
     )
     assert document["ok"], done.stdout
     if name == "log-flood":
+        assert document["supervisor_peak_bytes"] < PEAK_BYTES_MAX
         flooded = document["log_bytes"]["attempts/0001/logs/rank-00001.err"]
         kept = sum(document["log_bytes"].values())
         assert flooded < CAP_BYTES, "300 MB were written"

@@ -132,6 +132,15 @@ def test_an_expected_step_may_be_a_range() -> None:
         assert [("onset 91, expected 92..99" in sentence) for sentence in found] == [True] * differs
 
 
+def test_a_diagnosis_and_the_rank_it_blames_may_be_expected(tmp_path: Path) -> None:
+    text = (DRILLS / "bit-flip.yaml").read_text()
+    report = drill_file(written(tmp_path, text.replace("diagnosis: hardware, blamed_rank: 1", "diagnosis: data, blamed_rank: 0")))
+    assert report.differing == (  # type: ignore[union-attr]
+        "incident 1: diagnosis hardware, expected data",
+        "incident 1: rank 1 is blamed, expected 0",
+    )
+
+
 def test_the_grammars_of_simulator_and_trainer_are_one_but_for_how_strong_a_fault_is() -> None:
     assert set(REAL_KINDS) == set(OPTIONS), "what sentinel lets through is what the trainer takes"
     assert set(REAL_KINDS) - set(KINDS) == {"log_flood"}
