@@ -145,7 +145,7 @@ def drill(
     until_s = None if until is None else read_until(until)
     if file is not None and is_case_file(file):
         if seed is not None or seeds is not None or real:
-            raise UsageError(f"{file}: cases have no faults to draw from a seed or do to a trainer; leave --seed, --seeds, --real out")
+            raise UsageError(f"{file}: cases of series have no faults to draw or to do; leave --seed, --seeds and --real out")
         cases = run_case_files([file], policy, until_s)
         print(_dump(cases.document) if as_json else cases.text)
         raise typer.Exit(0 if cases.ok else 1)

@@ -12,7 +12,7 @@ import pytest
 
 PROBATION = """
 policy: demo
-run: {steps: 150, ranks: 2, checkpoint_every: 10 steps}
+run: {steps: 140, ranks: 2, checkpoint_every: 10 steps}
 faults:
   - bad_data@sample=1040-1440:heals=slow
   - kill@step=84:attempt=2
