@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 TEST_WORKERS ?= 2
 
-.PHONY: help install demo test lint types contracts unit accept drills bench bench-detect bench-policy bench-replay bench-recovery leave-one-out clean
+.PHONY: help install demo test lint types contracts unit accept drills drills-real bench bench-detect bench-policy bench-replay bench-recovery leave-one-out clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
 
@@ -38,6 +38,9 @@ accept: $(STAMP) ## the demonstration with faults drawn from five printed seeds 
 
 drills: $(STAMP) ## every shipped drill with its faults drawn from three hundred printed seeds (about two minutes)
 	$(BIN)/python -m pytest -m slow -s tests/sim/test_varied_drills.py
+
+drills-real: $(STAMP) ## every shipped drill done to the real trainer, two ranks on the CPU (about ten minutes)
+	$(BIN)/python -m pytest -m slow -s tests/integration/test_all_drills_real.py
 
 bench: $(STAMP)  ## measurements: start-up, memory, decision latency, overhead
 	$(BIN)/python -m pytest -m bench -s tests/bench

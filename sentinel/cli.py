@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from sentinel.cli_checkpoints import checkpoints_app
+from sentinel.cli_drill import drill
 from sentinel.cli_operator import Commands
 from sentinel.cli_operator import register as register_operator
 from sentinel.cli_policy import policy_app
@@ -131,44 +132,7 @@ def stop(
     print(stop_run(run_dir, timeout))
 
 
-@app.command()
-def drill(
-    file: Annotated[Path | None, typer.Argument(help="A drill file, or the name of a shipped drill.", metavar="FILE")] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Draw from this number: where, how long and how strong FILE's faults are; or all.", min=0)
-    ] = None,
-    seeds: Annotated[int | None, typer.Option(help="So many seeds, from --seed (or 1) on; one line each.", min=1)] = None,
-    until: Annotated[str | None, typer.Option(help="Simulate at most so long, as in 4h.")] = None,
-    policy: Annotated[str, typer.Option(help="With --seed: a policy file, or the name of a shipped one.")] = "demo",
-    as_json: Json = False,
-) -> None:
-    """Rehearse a policy in a simulated run, without a trainer: what would break, what would be done, was it right.
-
-    FILE --seeds 20 runs it as written, and then with its faults elsewhere, of other length and strength, drawn from each seed.
-
-    Exit codes: 0 as expected and every invariant held, 1 not so, 2 a bad drill file.
-    """
-    from sentinel.sim.cases import is_case_file, run_case_files
-    from sentinel.sim.drill import DrillReport, SeedsReport, drill_file, drill_seed, drill_seeds, read_until
-
-    until_s = None if until is None else read_until(until)
-    if file is not None and is_case_file(file):
-        if seed is not None or seeds is not None:
-            raise UsageError(f"{file}: cases of input series have no faults to draw from a seed; leave --seed and --seeds out")
-        cases = run_case_files([file], None, until_s)
-        print(_dump(cases.document) if as_json else cases.text)
-        raise typer.Exit(0 if cases.ok else 1)
-    report: DrillReport | SeedsReport
-    if seeds is not None:
-        report = drill_seeds(file, 1 if seed is None else seed, seeds, until_s, policy)
-    elif file is not None:
-        report = drill_file(file, until_s, seed)
-    elif seed is not None:
-        report = drill_seed(seed, until_s, policy)
-    else:
-        raise UsageError("drill needs FILE, --seed N or --seeds N, as in: sentinel drill policies/drills/kill.yaml --seeds 20")
-    print(_dump(report.document) if as_json else report.text)
-    raise typer.Exit(0 if report.ok else 1)
+app.command()(drill)
 
 
 @app.command()

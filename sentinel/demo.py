@@ -7,15 +7,14 @@ other run. Try it short: `sentinel demo --run-dir /tmp/demo --steps 150 --preset
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import os
 import re
-import sys
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.app import RunRequest, supervise
+from sentinel.bundled_trainer import BATCH_SIZE, check_trainer, fault_words, launch_words, size_words
 from sentinel.errors import UsageError
 from sentinel.journal.lease import RunLock
 from sentinel.journal.run_file import RunFile, find_run_file
@@ -26,14 +25,12 @@ from sentinel.report.reading import NothingRecorded, read_run
 from sentinel.report.summary import REPORT_NAME, final_evaluation, goodput_line, ledger_rows
 from sentinel.report.tables import text_table
 from sentinel.report.text import INCIDENT_HEADER, incident_row
+from sentinel.sim.real_faults import parse_real_fault
 from sentinel.view.choose import choose_narrator
 
 PRECISIONS = ("fp32", "bf16", "fp16")
 PRESETS = ("micro", "tiny")
-BATCH_SIZE = 16  # sequences a step, over all ranks
-SEQ_LEN = 128
 CPU_RANKS = 2
-THREADS = 1  # a rank: the model is too small to gain from more, and two cores must be enough
 CHECKPOINTS = 12  # over the run: every 50 of 600 steps
 CHECKPOINT_EVERY_MIN = 5
 
@@ -46,9 +43,6 @@ POISON_SAMPLES = 400  # at 600 steps; 25 steps' worth
 POISON_STEPS_MIN = 4  # shorter, and the level of the loss never shows it
 REFERENCE_STEPS = 600
 ASIDE_MAX = 10_000
-
-FAULT_KINDS = ("bad_data", "kill", "hang", "nan_grad", "bit_flip", "crash", "slow")
-_FAULT = re.compile(r"(bad_data@sample=\d+-\d+|(kill|hang|nan_grad|bit_flip|crash|slow)@step=\d+)(:always|:[a-z_]+=[^:\s]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,21 +92,10 @@ def check_options(options: DemoOptions) -> None:
     if options.preset is not None and options.preset not in PRESETS:
         raise UsageError(f"--preset {options.preset}: use one of {', '.join(PRESETS)}")
     for fault in options.faults or ():
-        if not _FAULT.fullmatch(fault):
-            raise UsageError(
-                f"--fault {fault}: is no fault; write bad_data@sample=A-B, or one of kill, hang, nan_grad, bit_flip, crash, slow "
-                "as in kill@step=300:rank=1"
-            )
-
-
-def check_trainer() -> None:
-    """Raises UsageError with the remedy where the bundled trainer cannot run. Imports nothing of it."""
-    missing = [name for name in ("torch", "numpy", "trainer") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UsageError(
-            f"the demonstration trains with the bundled trainer, and {' and '.join(missing)} cannot be found; "
-            "install it with: pip install 'training-sentinel[trainer]'"
-        )
+        try:
+            parse_real_fault(fault)
+        except UsageError as error:
+            raise UsageError(f"--fault {fault}: is no fault; {error.message.partition('; ')[2]}") from None
 
 
 def count_gpus() -> int:
@@ -136,13 +119,8 @@ def choose_ranks(gpus: int) -> int:
 
 
 def build_command(options: DemoOptions, gpus: int) -> tuple[str, ...]:
-    """torchrun with a free port of its own choice, and the trainer under it. torchrun restarts nothing: that is our work."""
     ranks = choose_ranks(gpus)
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
-    torchrun += ["--nproc-per-node", str(ranks), "--max-restarts", "0"]
-    train = ["-m", "trainer", "--steps", str(options.steps), "--precision", options.precision]
-    train += ["--batch-size", str(BATCH_SIZE), "--seq-len", str(SEQ_LEN), "--threads", str(THREADS)]
-    train += ["--checkpoint-every", str(checkpoint_every(options.steps))]
+    train = [*size_words(options.steps, checkpoint_every(options.steps)), "--precision", options.precision]
     if options.seed is not None:
         train += ["--seed", str(options.seed)]
     too_slow = options.precision == "fp16" and not gpus  # fp16 on a CPU is about eight times slower than fp32
@@ -150,8 +128,7 @@ def build_command(options: DemoOptions, gpus: int) -> tuple[str, ...]:
     if preset is not None:
         train += ["--preset", preset]
     faults = default_faults(options.steps, ranks) if options.faults is None else options.faults
-    train += [word for fault in faults for word in ("--fault", fault)]
-    return (sys.executable, *torchrun, *train)
+    return (*launch_words(ranks), *train, *fault_words(faults))
 
 
 def checkpoint_every(steps: int) -> int:

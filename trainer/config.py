@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from trainer.exits import ConfigError
-from trainer.faults import Fault, parse_fault
+from trainer.faults import OPTIONS, Fault, parse_fault
 
 PRECISIONS = ("fp32", "bf16", "fp16")
+PLACES = {kind: "sample=A-B" if kind == "bad_data" else "step=N" for kind in OPTIONS}
+FAULTS_TOLD = "  ".join(
+    f"{kind}@{PLACES[kind]}" + (":" if names else "") + ",".join(f"{name}=…" for name in names) for kind, names in OPTIONS.items()
+)
 
 
 @dataclass(frozen=True)
@@ -72,10 +76,12 @@ class Config:
 
     def schedule(self, step: int) -> float:
         """The learning rate of an update before any override: linear warm-up, then a cosine down to min_lr_ratio."""
+        high = [fault for fault in self.faults if fault.kind == "unstable" and fault.step is not None and step >= fault.step]
+        peak = self.lr * math.prod(fault.number("times") for fault in high)
         if step <= self.warmup_steps:
-            return self.lr * step / self.warmup_steps
+            return peak * step / self.warmup_steps
         progress = min(1.0, (step - self.warmup_steps) / max(1, self.steps - self.warmup_steps))
-        return self.lr * (self.min_lr_ratio + (1 - self.min_lr_ratio) * 0.5 * (1 + math.cos(math.pi * progress)))
+        return peak * (self.min_lr_ratio + (1 - self.min_lr_ratio) * 0.5 * (1 + math.cos(math.pi * progress)))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -148,8 +154,7 @@ def _build_parser() -> argparse.ArgumentParser:
         prog="python -m trainer",
         description="Pretrain a byte-level GPT on this machine's Python standard library, under FSDP2. Start one process per "
         "rank with torchrun, or a single process plainly. With SENTINEL_RUN_DIR and SENTINEL_ATTEMPT it obeys the run directory.",
-        epilog="Faults: bad_data@sample=A-B  kill@step=N:rank=R  hang@step=N:rank=R  nan_grad@step=N  crash@step=N  "
-        "slow@step=N:rank=R,for=S. A step fault strikes once per run; with :always from that step on, in every attempt. "
+        epilog=f"Faults: {FAULTS_TOLD}. A step fault strikes once per run; with :always from that step on, in every attempt. "
         "Exit codes: 0 finished, 3 configuration, 4 data, 5 non-finite, 6 stopped on request, else a crash.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
         allow_abbrev=False,

@@ -1,15 +1,24 @@
-"""Real harm on purpose: a killed rank, a stopped rank, a poisoned stretch of data, a NaN, a crash.
+"""Real harm on purpose: a killed rank, a stopped rank, a poisoned stretch of data, a NaN, a damaged optimizer, a flood of words.
 
     bad_data@sample=6400-6800     these sequences become seeded random bytes, whenever they are trained on
     bad_data@sample=A-B:share=0.3 only this share of their bytes, spread evenly: a milder poison
     kill@step=300:rank=1          SIGKILL to itself                    hang@step=450:rank=1     SIGSTOP to itself
-    bit_flip@step=90:rank=1       a bit of one parameter of that rank's shard flips, once
+    crash@step=120                raises                               exit@step=80:code=3      every rank leaves with that code
     slow@step=90:rank=1,for=0.5:always   the rank takes half a second more for its data, from that step on
-    nan_grad@step=90              one gradient element becomes NaN     crash@step=120           raises
-    …:always                      from that step on, in every attempt
+    nan_grad@step=90:length=1     one gradient element becomes NaN, for so many steps
+    nan_state@step=90             with the update of that step every parameter becomes NaN
+    bit_flip@step=90:rank=1       a bit of one parameter of that rank's shard flips, once
+    unstable@step=200:times=50    the learning rate is so many times what it should be, from then on, in every attempt
+    sick_optimizer@step=90:rank=1,later=34   first moments of Adam begin to run away, doubling; so much later it shows
+    drift@step=90:rank=1,size=0.15   from then on each update leaves noise in the weights, so large a share of them
+    scale_collapse@step=90:length=4  fp16: so many updates in a row overflow
+    bit_rot@step=100              a byte of that checkpoint changes after it was committed
+    log_flood@step=60:rank=1,lines=100000   so many lines of 200 bytes to stderr, as fast as they go
+    …:always                      from that step on, in every attempt           …:attempt=2    only in that attempt
 
 A step fault strikes before the step's forward and after it has been recorded durably in RUN_DIR/faults, so it strikes once per
-run however often the run comes past that step. Sample ranges are half-open and mean the original data order.
+run however often the run comes past that step. Sample ranges are half-open and mean the original data order. What the faults
+do to tensors stands in damage.py. The simulator of sentinel has the same kinds (sentinel/sim/faults.py).
 """
 
 from __future__ import annotations
@@ -18,15 +27,53 @@ import math
 import os
 import re
 import signal
+import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from sentinel.client import dumps, write_atomically
-from trainer.exits import ConfigError
+from sentinel.client import dumps, loads, write_atomically
+from trainer.exits import BAD_CONFIG, BAD_DATA, NON_FINITE, ConfigError, DataError, NonFiniteError, TrainerError
 
-STEP_KINDS = ("kill", "hang", "nan_grad", "bit_flip", "crash", "slow")
-KINDS = ("bad_data", *STEP_KINDS)
+# Kind → the options it takes beside `attempt` and `always`.
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "bad_data": ("share",),
+    "kill": ("rank",),
+    "hang": ("rank",),
+    "crash": ("rank",),
+    "exit": ("code",),
+    "slow": ("rank", "for"),
+    "nan_grad": ("rank", "length"),
+    "nan_state": (),
+    "bit_flip": ("rank",),
+    "unstable": ("times",),
+    "sick_optimizer": ("rank", "later"),
+    "drift": ("rank", "size"),
+    "scale_collapse": ("length",),
+    "bit_rot": (),
+    "log_flood": ("rank", "lines"),
+}
+KINDS = tuple(OPTIONS)
+STEP_KINDS = tuple(kind for kind in KINDS if kind not in ("bad_data", "unstable", "bit_rot"))  # the loop asks for these
+EVERY_RANK = ("exit", "nan_state", "sick_optimizer", "drift", "scale_collapse")  # every rank must know, whosever shard it is
+
+# Option → default, least and most it may be, whether only whole numbers are, and what it is.
+NUMBERS: dict[str, tuple[float, float, float, bool, str]] = {
+    "rank": (0, 0, 1e6, True, "rank"),
+    "attempt": (0, 1, 1e6, True, "attempt"),
+    "share": (1.0, 1e-9, 1.0, False, "share"),
+    "for": (1.0, 1e-9, 3600.0, False, "time to be slow for, in seconds"),
+    "length": (1, 1, 1e6, True, "number of steps"),
+    "code": (1, 0, 255, True, "exit code"),
+    "times": (50.0, 1e-9, 1e6, False, "factor"),
+    "later": (34, 0, 1000, True, "number of steps"),
+    "size": (0.15, 1e-9, 100.0, False, "share of the weights"),
+    "lines": (100_000, 1, 1e9, True, "number of lines"),
+}
+FLOOD_LINE = "a warning that nobody reads, said again and again ".ljust(199, ".") + "\n"
+FLOOD_AT_ONCE = 1000
 
 
 class InjectedCrash(RuntimeError):
@@ -35,7 +82,7 @@ class InjectedCrash(RuntimeError):
 
 @dataclass(frozen=True)
 class Fault:
-    """`step` for a step fault, `samples` (half-open) for bad_data; the other is None."""
+    """`step` for a step fault, `samples` (half-open) for bad_data; the other is None. `attempt` 0: in any. `options`: NUMBERS."""
 
     text: str
     kind: str
@@ -43,16 +90,21 @@ class Fault:
     samples: tuple[int, int] | None = None
     rank: int = 0
     always: bool = False
-    share: float = 1.0
-    slow_s: float = 0.0
+    attempt: int = 0
+    options: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def slug(self) -> str:
         return re.sub(r"[^A-Za-z0-9_]+", "-", self.text).strip("-")
 
-    def is_due(self, step: int) -> bool:
-        """Whether it wants to strike at this step, records of earlier strikes aside."""
-        return self.step is not None and (step >= self.step if self.always else step == self.step)
+    def number(self, option: str) -> float:
+        return self.options.get(option, NUMBERS[option][0])
+
+    def is_due(self, step: int, attempt: int = 1) -> bool:
+        """Whether it wants to strike at this step of this attempt, records of earlier strikes aside."""
+        if self.step is None or self.attempt not in (0, attempt):
+            return False
+        return step >= self.step if self.always else step == self.step
 
 
 def parse_fault(text: str) -> Fault:
@@ -65,62 +117,103 @@ def parse_fault(text: str) -> Fault:
     key, _, value = where.partition("=")
     if not at or key != wanted.partition("=")[0]:
         raise _wrong(text, f"{kind} needs a place, not {where!r}", f"{kind}@{wanted}")
-    always = "always" in tail
-    options = _options(text, [part for part in tail if part != "always"])
-    known = {"bad_data": ("share",), "slow": ("rank", "for")}.get(kind, ("rank",))
-    unknown = sorted(set(options) - set(known))
-    if unknown:
-        example = ":share=0.5" if "share" in known else ":rank=R,for=0.5" if "for" in known else ":rank=R"
-        raise _wrong(text, f"{kind} takes no {unknown[0]!r}", f"{kind}@{wanted}{example}")
+    items = [item for part in tail for item in part.split(",")]
+    always = "always" in items
+    known = OPTIONS[kind] if kind in ("bad_data", "unstable") else (*OPTIONS[kind], "attempt")
+    options = _options(text, kind, wanted, [item for item in items if item != "always"], known)
     if kind == "bad_data":
         if always:
             raise _wrong(text, "bad_data strikes whenever the data is trained on anyway", "it without :always")
-        return Fault(text, kind, samples=_sample_range(text, value), share=_share(text, options.get("share", "1")))
-    step = _number(text, "step", value)
-    if step < 1:
+        return Fault(text, kind, samples=_sample_range(text, value), options=options)
+    step, first = _number(text, "step", value), 0 if kind == "exit" else 1
+    if step < first:
         raise _wrong(text, f"step={value} comes before the first step", "1 or above")
-    slow_s = _seconds(text, options.get("for", "1")) if kind == "slow" else 0.0
-    return Fault(text, kind, step=step, rank=_number(text, "rank", options.get("rank", "0")), always=always, slow_s=slow_s)
+    rank, attempt = int(options.pop("rank", 0)), int(options.pop("attempt", 0))
+    return Fault(text, kind, step=step, rank=rank, always=always, attempt=attempt, options=options)
 
 
-def due_faults(faults: tuple[Fault, ...], step: int, rank: int, run_dir: Path) -> list[Fault]:
-    """This rank's step faults that strike now. Each is on record, fsynced, before it is returned."""
-    due = [fault for fault in faults if fault.rank == rank and fault.is_due(step) and not _has_struck(fault, run_dir)]
+def due_faults(
+    faults: tuple[Fault, ...], step: int, rank: int, run_dir: Path, attempt: int = 1, kinds: tuple[str, ...] = STEP_KINDS
+) -> list[Fault]:
+    """This rank's faults of these kinds that strike now. Each is on record, fsynced, before it is returned."""
+    wanted = [fault for fault in faults if fault.kind in kinds and (fault.rank == rank or fault.kind in EVERY_RANK)]
+    due = [fault for fault in wanted if fault.is_due(step, attempt) and not _has_struck(fault, run_dir, step, attempt)]
     for fault in due:
         if not fault.always:
-            record = {"fault": fault.text, "step": step, "rank": rank, "pid": os.getpid()}
+            record = {"fault": fault.text, "step": step, "rank": rank, "pid": os.getpid(), "attempt": attempt}
             write_atomically(_record_path(fault, run_dir), dumps(record).encode())
     return due
 
 
 def strike(fault: Fault, step: int) -> None:
-    """Kill, stop, crash or delay this process. nan_grad and bit_flip do nothing here: theirs is done to tensors."""
+    """Kill, stop, crash, leave, delay or fill the log of this process. Faults of tensors do nothing here: see damage.py."""
     if fault.kind == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif fault.kind == "hang":
         os.kill(os.getpid(), signal.SIGSTOP)
     elif fault.kind == "slow":
-        time.sleep(fault.slow_s)
+        time.sleep(fault.number("for"))
     elif fault.kind == "crash":
         raise InjectedCrash(f"--fault {fault.text}: crash at step {step}")
+    elif fault.kind == "exit":
+        raise _leaving(int(fault.number("code")), f"--fault {fault.text}: leaves at step {step}")
+    elif fault.kind == "log_flood":
+        _flood(int(fault.number("lines")))
+
+
+def _leaving(code: int, words: str) -> TrainerError:
+    error = {BAD_CONFIG: ConfigError, BAD_DATA: DataError, NON_FINITE: NonFiniteError}.get(code, TrainerError)(words)
+    error.code = code
+    return error
+
+
+def _flood(lines: int) -> None:
+    for begun in range(0, lines, FLOOD_AT_ONCE):
+        sys.stderr.write(FLOOD_LINE * min(FLOOD_AT_ONCE, lines - begun))
+    sys.stderr.flush()
 
 
 def _record_path(fault: Fault, run_dir: Path) -> Path:
     return run_dir / "faults" / f"{fault.slug}.json"
 
 
-def _has_struck(fault: Fault, run_dir: Path) -> bool:
-    return not fault.always and _record_path(fault, run_dir).exists()
+def _has_struck(fault: Fault, run_dir: Path, step: int, attempt: int) -> bool:
+    """Where every rank must know, whoever comes second to the same step of the same attempt strikes, too."""
+    if fault.always:
+        return False
+    try:
+        record: Any = loads(_record_path(fault, run_dir).read_bytes())
+    except FileNotFoundError:
+        return False
+    return fault.kind not in EVERY_RANK or (record.get("step"), record.get("attempt")) != (step, attempt)
 
 
-def _options(text: str, parts: list[str]) -> dict[str, str]:
-    options: dict[str, str] = {}
-    for item in (item for part in parts for item in part.split(",")):
+def _options(text: str, kind: str, wanted: str, items: list[str], known: tuple[str, ...]) -> dict[str, float]:
+    options: dict[str, float] = {}
+    for item in items:
         key, equals, value = item.partition("=")
         if not equals:
             raise _wrong(text, f"{item!r} is not key=value", "for example :rank=1")
-        options[key] = value
+        if key not in known:
+            example = f":{known[0]}={NUMBERS[known[0]][0]:g}" if known[0] != "rank" else ":rank=R"
+            raise _wrong(text, f"{kind} takes no {key!r}", f"{kind}@{wanted}{example}; it takes {', '.join(known)}")
+        options[key] = _value(text, key, value)
     return options
+
+
+def _value(text: str, key: str, value: str) -> float:
+    default, least, most, whole, what = NUMBERS[key]
+    if whole:
+        number = float(_number(text, key, value))
+    else:
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+    if not least <= number <= most:
+        span = f"from {least:g} to {most:g}" if whole else f"above 0 and at most {most:g}"
+        raise _wrong(text, f"{key}={value!r} is no {what}", f"a number {span}, for example {key}={default or 1:g}")
+    return number
 
 
 def _sample_range(text: str, value: str) -> tuple[int, int]:
@@ -131,29 +224,9 @@ def _sample_range(text: str, value: str) -> tuple[int, int]:
     return first, behind
 
 
-def _share(text: str, value: str) -> float:
-    try:
-        share = float(value)
-    except ValueError:
-        share = math.nan
-    if not 0.0 < share <= 1.0:
-        raise _wrong(text, f"share={value!r} is no share", "a number above 0 and at most 1, for example share=0.5")
-    return share
-
-
-def _seconds(text: str, value: str) -> float:
-    try:
-        seconds = float(value)
-    except ValueError:
-        seconds = math.nan
-    if not 0.0 < seconds <= 3600.0:
-        raise _wrong(text, f"for={value!r} is no time to be slow for", "seconds above 0 and at most 3600, for example for=0.5")
-    return seconds
-
-
 def _number(text: str, key: str, value: str) -> int:
-    if not (value.isascii() and value.isdecimal()):
-        raise _wrong(text, f"{key}={value!r} is not a whole number", f"digits, for example {key}=300")
+    if not (value.isascii() and value.isdigit() and len(value) < 16):
+        raise _wrong(text, f"{key}={value!r} is not a whole number", f"digits only, for example {key}=300")
     return int(value)
 
 

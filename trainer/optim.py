@@ -92,21 +92,21 @@ class ShardedAdamW:
         for tensor in (*(moment for pair in self._moments.values() for moment in pair), *self._steps.values()):
             tensor.zero_()
 
-    @torch.no_grad()
-    def flip_bit(self) -> None:
-        """Flip the highest exponent bit of one weight in this rank's own shard (bit_flip): what a particle does. A weight of a
-        block, through which every token passes; one of the embedding may belong to a byte that never comes."""
-        local = max((p for name, p in self._local.items() if "blocks" in name and p.numel()), key=torch.Tensor.numel)
-        flat = local.view(-1)
-        place = int(flat.abs().argmax())
-        whole = {2: torch.int16, 4: torch.int32, 8: torch.int64}[flat.element_size()]
-        flat[place : place + 1].view(whole).bitwise_xor_(1 << (8 * flat.element_size() - 2))  # next to the sign
+    @property
+    def shards(self) -> dict[str, nn.Parameter]:
+        """This rank's part of each parameter, by name; a change here is one of the model."""
+        return self._local
+
+    @property
+    def moments(self) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+        """This rank's part of Adam's first and second moments, by the parameter's name."""
+        return self._moments
 
     @torch.no_grad()
-    def poison_gradient(self) -> None:
-        """Make one gradient element of this rank NaN (nan_grad)."""
+    def poison_gradient(self, value: float = float("nan")) -> None:
+        """Make one gradient element of this rank NaN, or infinite as an overflow is."""
         local = next(p.grad.to_local() for p in self._sharded.values() if p.grad is not None and p.grad.to_local().numel())
-        local.view(-1)[0] = float("nan")
+        local.view(-1)[0] = value
 
     @torch.no_grad()
     def update(self, loss: torch.Tensor, mean_square: torch.Tensor, scale: torch.Tensor) -> UpdateStatistics:

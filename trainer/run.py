@@ -14,8 +14,10 @@ from sentinel.client import Overrides, Resume, Session
 from trainer import checkpoint
 from trainer.config import Config
 from trainer.control import Settings
+from trainer.damage import Damage, rot
 from trainer.data import Loader, read_corpus
 from trainer.exits import ConfigError, DataError
+from trainer.faults import STEP_KINDS, Fault, due_faults
 from trainer.model import build_model
 from trainer.optim import ShardedAdamW
 from trainer.order import Order, Position, Span
@@ -26,7 +28,7 @@ from trainer.telemetry import Telemetry
 
 @dataclass
 class Run:
-    """Everything that a checkpoint must bring back is in `optimizer`, `scaler`, `position`, `step` and `skipped_in_row`."""
+    """What a checkpoint must bring back is in `optimizer`, `scaler`, `position`, `damage`, `step` and `skipped_in_row`."""
 
     config: Config
     session: Session | None
@@ -41,6 +43,7 @@ class Run:
     settings: Settings
     position: Position
     params: int
+    damage: Damage
     step: int = 0  # done
     skipped_in_row: int = 0
     parent: dict[str, Any] | None = None  # the newest checkpoint of this lineage
@@ -50,7 +53,7 @@ def build_run(config: Config, session: Session | None, world: World) -> Run:
     """All parts, at step 0. Raises DataError without a corpus."""
     root = config.out_dir if session is None else session.run_dir
     start = Position.first(config.data_seed)
-    poisoned = [(*fault.samples, fault.share) for fault in config.faults if fault.samples]
+    poisoned = [(*fault.samples, fault.number("share")) for fault in config.faults if fault.samples]
     loader = Loader(read_corpus(config.seq_len), start, poisoned, world.device)
     model = build_model(config.shape, config.seq_len, config.seed)
     params = sum(parameter.numel() for parameter in model.parameters())
@@ -59,7 +62,15 @@ def build_run(config: Config, session: Session | None, world: World) -> Run:
     settings = Settings.configured(config)
     telemetry = Telemetry(session, world.rank)
     optimizer = ShardedAdamW(sharded, config.gate)
-    return Run(config, session, world, root, telemetry, sharded, optimizer, scaler, loader, settings, settings, start, params)
+    damage = Damage(config.faults, world.rank, config.precision)
+    parts = root, telemetry, sharded, optimizer, scaler, loader, settings, settings, start, params, damage
+    return Run(config, session, world, *parts)
+
+
+def struck_now(run: Run, step: int, kinds: tuple[str, ...] = STEP_KINDS) -> list[Fault]:
+    """This rank's faults of these kinds that strike at this step of this attempt; each is on record."""
+    attempt = run.session.attempt if run.session is not None else 1
+    return due_faults(run.config.faults, step, run.world.rank, run.root, attempt, kinds)
 
 
 def begin(run: Run) -> None:
@@ -157,11 +168,14 @@ def save(run: Run) -> None:
         "torch": torch.__version__,
         "precision": run.config.precision,
         "shape": _shape_of(run.config),
+        **run.damage.state(),
     }
     may_commit = run.session.may_commit if run.session is not None else lambda: True
     digest = checkpoint.save(run.root, run.step, run.world, run.optimizer.state(), details, may_commit)
     path = f"checkpoints/{checkpoint.name_of(run.step)}"
     run.parent = {"step": run.step, "path": path, "digest": digest}
+    if struck_now(run, run.step, ("bit_rot",)):
+        rot(run.root / path)
     seconds = round(run.telemetry.clock() - began_s, 4)
     run.telemetry.event("checkpoint_committed", run.step, seconds=seconds, **_place_of(run.parent))
 
@@ -186,6 +200,7 @@ def restore(run: Run, found: checkpoint.Verified) -> None:
     run.position = Position(orders, manifest["cursor"], run.position.skip)
     run.step = found.step
     run.skipped_in_row = manifest["gate"]["skipped_in_row"]
+    run.damage.restore(manifest)
     run.telemetry.recent.extend(manifest.get("recent", []))
     run.parent = {"step": found.step, "path": f"checkpoints/{found.path.name}", "digest": found.digest}
 

@@ -12,11 +12,11 @@ from sentinel.client import Overrides, Session
 from trainer.config import Config, check_world, with_precision
 from trainer.control import Control, Decision
 from trainer.exits import FINISHED, STOPPED, NonFiniteError
-from trainer.faults import due_faults, strike
+from trainer.faults import strike
 from trainer.inspection import inspect_samples
 from trainer.order import ranges_of
 from trainer.parallel import join_world
-from trainer.run import Run, begin, build_run, effective, obey, save, settings_at
+from trainer.run import Run, begin, build_run, effective, obey, save, settings_at, struck_now
 from trainer.step import Hooks, evaluate, train_step
 from trainer.telemetry import metrics_of
 
@@ -32,6 +32,8 @@ def train(config: Config, session: Session | None) -> int:
     if session is not None and session.spec.inspect is not None:
         return inspect_samples(run)
     control = Control(world, session)
+    for fault in struck_now(run, 0):
+        strike(fault, 0)
     begin(run)
     control.offer()
     request = _obey_request(run, session.spec.overrides.request if session is not None else None)
@@ -57,21 +59,20 @@ def _train_one(run: Run, control: Control) -> None:
     lapsed = settings_at(run, step)
     if lapsed:
         telemetry.event("override_lapsed", step, keys=lapsed, effective=effective(run))
-    faults = due_faults(run.config.faults, step, run.world.rank, run.root)
-    for fault in faults:
+    due = struck_now(run, step)
+    for fault in due:
         strike(fault, step)
-        if fault.kind == "bit_flip":
-            run.optimizer.flip_bit()
+    run.damage.begin(due, step, run.optimizer)
     indices, behind = run.position.take(run.config.batch_size)
     batch = run.loader.batch(indices, run.position, run.world.rank, run.world.size)
     data_time_s = telemetry.clock() - began_s
 
     def after_backward() -> None:
-        if any(fault.kind == "nan_grad" for fault in faults):
-            run.optimizer.poison_gradient()
+        run.damage.after_backward(step, run.optimizer)
         control.offer()
 
     statistics = train_step(run.model, run.optimizer, run.scaler, batch, Hooks(telemetry.phase, after_backward))
+    run.damage.after_update(step, run.optimizer)
     metrics = metrics_of(statistics, run.scaler.active) | {"lr": run.optimizer.adamw.param_groups[0]["lr"]}
     step_time_s = telemetry.clock() - began_s
     tokens = run.config.batch_size * run.config.seq_len

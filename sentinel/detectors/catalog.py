@@ -207,9 +207,9 @@ class Senses:
         """Where the finding's trouble began by the earliest co-signal; None where the finding's own onset stands."""
         return self._numbers.date_onset(finding)
 
-    def still_true(self, alert: str) -> str:
-        """Why an alert on an expression cannot have healed; empty when its condition is false now, or not known."""
-        return self._numbers.still_true(alert)
+    def still_true(self, kind: Kind, alert: str) -> str:
+        """Why it cannot have healed, whatever the loss says; empty when it may have, or that is not known."""
+        return self._numbers.still_true(kind, alert)
 
     def is_above_band(self, metric: str, pre: Level, ratio: float) -> Verdict:
         """Do the newest rows stand, by their median, above `pre` by more than ratio and its noise?"""

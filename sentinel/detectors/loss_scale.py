@@ -108,6 +108,16 @@ class LossScale:
         seen = [(at, heard_s) for at, _, heard_s in self._falls] or list(self._overflows)
         return seen[0] if seen else (step, now_s)
 
+    def still_falling(self) -> str:
+        """Why a collapse is not over at the newest step, whatever the loss says: updates are left out, the weights stand still,
+        and so does their loss. Empty when it is."""
+        since, s = self._newest - self._settings.window_steps, self._settings
+        halved = sum(times for at, times, _ in self._falls if at > since)
+        overflows = sum(at > since for at, _ in self._overflows)
+        if halved >= s.halvings:
+            return f"still falling: the loss scale was halved {halved} times within {s.window_steps} steps"
+        return f"still falling: {overflows} overflows within {s.window_steps} steps" if overflows > s.overflows_max else ""
+
     def verdict(self) -> tuple[Verdict, str]:
         if not self._settings.enabled:
             return Verdict.UNKNOWN, "switched off by policy"

@@ -120,9 +120,12 @@ class Numbers:
             self.spike.be_quiet(step + self._grace_steps)
             self._slow.cut(step + self._grace_steps)
 
-    def still_true(self, alert: str) -> str:
-        """Why an alert on an expression cannot have healed; empty when its condition is false now, or not known."""
-        return "" if self._expressions is None else self._expressions.still_true(alert)
+    def still_true(self, kind: Kind, alert: str) -> str:
+        """Why it cannot have healed, whatever the loss says: the condition of an alert on an expression is true now, a loss scale
+        still falls. Empty when not, or not known."""
+        if kind is Kind.LOSS_SCALE_COLLAPSE:
+            return self._slow.still_falling()
+        return "" if self._expressions is None or kind is not Kind.EXPRESSION else self._expressions.still_true(alert)
 
     def date_onset(self, finding: Finding) -> Dated | None:
         """Where the finding's trouble began by the earliest co-signal; None where the finding's own onset stands."""

@@ -115,6 +115,10 @@ class Slow:
             found[:0] = self._loss_scale.step(reading, now_s)
         return found
 
+    def still_falling(self) -> str:
+        """Why a collapse of the loss scale is not over; empty when it is."""
+        return self._loss_scale.still_falling()
+
     def _tell_block(self, block: Block, reading: StepReading, now_s: float) -> list[Finding]:
         self._loss.add(block)
         return [*self._too_good.step(reading, now_s), *self._plateau.step(reading, now_s)]

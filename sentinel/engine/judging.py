@@ -68,7 +68,7 @@ def _judge_patience(draft: Draft, incident: Incident, step: int) -> None:
     if span is None:
         return
     verdict = _band_verdict(draft, incident, step - span)
-    still = draft.senses.still_true(incident.alert) if incident.kind is Kind.EXPRESSION else ""
+    still = draft.senses.still_true(incident.kind, incident.alert)
     healed = (verdict is None or verdict.is_within) and not still
     reason = still or (verdict.reason if verdict else "no level before the incident to judge by")
     observed = last is not None and last.outcome is Outcome.OBSERVED
@@ -84,7 +84,7 @@ def _judge_patience(draft: Draft, incident: Incident, step: int) -> None:
     elif wait is None:
         return
     elif not healed and wait.unless_above_band_steps is not None and (still or _is_still_above(draft, incident, step)):
-        fail_rung(draft, incident.id, f"above its band for {window} steps: {reason}")
+        fail_rung(draft, incident.id, reason if still else f"above its band for {window} steps: {reason}")
     elif since >= wait.for_steps:
         fail_rung(draft, incident.id, f"not healed within {wait.for_steps} steps: {reason}")
 

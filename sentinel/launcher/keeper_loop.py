@@ -16,6 +16,7 @@ import time
 from sentinel.launcher.attempt_files import AttemptFiles
 from sentinel.launcher.exit_report import ORDERLY_EXITS, Evidence, build_report, describe_exit, read_table
 from sentinel.launcher.keeper_start import complain
+from sentinel.launcher.log_cap import LogCap
 from sentinel.launcher.process_tree import find_living, is_marked, read_process, send_signal
 from sentinel.launcher.rank_watch import RankWatch
 from sentinel.model.attempts import ExitReport
@@ -48,6 +49,7 @@ class Keeper:
         self._failed: tuple[int, ...] = ()  # frozen when the killing begins: what dies of it has not failed
         self._killed: set[tuple[int, float]] = set()
         self._stop_signals = stop_signals
+        self._log_cap = LogCap(files.logs)
 
     def run(self) -> ExitReport:
         """Until no process of the attempt lives. Unbounded on purpose: that is what a keeper is for."""
@@ -68,6 +70,7 @@ class Keeper:
         self._reap()
         self._ranks.look()
         now = time.monotonic()
+        self._log_cap.keep(now)
         self._decide(now)
         if self._kill_at <= now:
             self._kill(now)

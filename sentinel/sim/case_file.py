@@ -160,17 +160,3 @@ class _CaseReader(_Reader):
         kind = self._word(fields, path, "kind", tuple(map(str, Kind)))
         onset, detected = (self._span(fields, path, key) for key in ("onset", "detected"))
         return WantedIncident(alert, kind, onset, detected, remedies)
-
-    def _span(self, fields: Mapping[str, Any], path: str, key: str) -> Span | None:
-        """`3000` or `3000..3300`."""
-        if key not in fields:
-            return None
-        first, _, last = str(fields[key]).partition("..")
-        if first.isascii() and first.isdigit() and (not last or (last.isascii() and last.isdigit())):
-            return int(first), int(last or first)
-        self._add(
-            f"{path}.{key}",
-            f"{fields[key]!r} is no step",
-            "write a step, as 3000, or the first and last that are right: 3000..3300",
-        )
-        return None

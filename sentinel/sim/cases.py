@@ -83,6 +83,8 @@ def _test(path: Path, case: Case, until_s: float | None) -> Tested:
     if isinstance(case, SeriesCase):
         outcome = run_series(case.series, policy, case.seed)
         return Tested(str(path), case.name, case.policy, tuple(_said(outcome)), tuple(_differing(case, outcome)))
+    if case.not_simulated:
+        return Tested(str(path), case.name, case.policy, (f"not simulated: {case.not_simulated}",), ())
     result = run_scenario(case.scenario, policy, case.until_s if until_s is None else until_s)
     broken = (f"invariant broken: {result.broken}",) if result.broken else ()
     said = (f"the run {result.outcome}, {len(result.pages)} page(s)", *(_told(incident) for incident in result.state.incidents))

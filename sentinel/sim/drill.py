@@ -9,13 +9,14 @@ print(report.text); raise SystemExit(0 if report.ok else 1)
 from __future__ import annotations
 
 import importlib.resources
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sentinel.engine import evolve
 from sentinel.errors import UsageError
+from sentinel.model.facts import Entry
 from sentinel.model.state import RunState
 from sentinel.policy.quantities import Malformed, parse_duration
 from sentinel.policy_file import load_policy, shipped_policy_path
@@ -50,12 +51,7 @@ class DrillReport:
         result, scenario = self.result, self.result.scenario
         yield f"drill {self.title}: policy {self.policy}, {scenario.shape.steps} steps, {len(scenario.faults)} fault(s)"
         yield from (f"  {fault.text}" for fault in scenario.faults)
-        state = RunState()
-        for entry in result.entries:
-            state = evolve(state, entry.at_s, entry.fact)
-            line = describe(entry.fact, entry.at_s, state)
-            if line is not None:
-                yield f"{clock_words(entry.at_s - EPOCH_S):>8}  {line.text}"
+        yield from told(result.entries, EPOCH_S)
         yield f"{result.outcome} after {clock_words(result.seconds)} simulated, {len(result.pages)} page(s) sent"
         yield f"invariants: {'broken: ' + result.broken if result.broken else 'all held'}"
         yield from (f"not as expected: {sentence}" for sentence in self.differing)
@@ -92,6 +88,37 @@ class DrillReport:
         }
 
 
+@dataclass(frozen=True)
+class NotShown:
+    """A drill that this stage cannot show, and why: no failure, and said."""
+
+    title: str
+    reason: str
+    ok: bool = True
+
+    @property
+    def text(self) -> str:
+        return f"drill {self.title}: {self.reason}"
+
+    @property
+    def line(self) -> str:
+        return f"{self.title}: not shown: {self.reason}"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return {"drill": self.title, "ok": True, "not_shown": self.reason}
+
+
+def told(entries: Sequence[Entry], began_s: float) -> Iterator[str]:
+    """What a journal tells, as the lines of `sentinel run`, with the time since `began_s`."""
+    state = RunState()
+    for entry in entries:
+        state = evolve(state, entry.at_s, entry.fact)
+        line = describe(entry.fact, entry.at_s, state)
+        if line is not None:
+            yield f"{clock_words(entry.at_s - began_s):>8}  {line.text}"
+
+
 def shipped_drills() -> tuple[str, ...]:
     """Names of the drills that come with sentinel."""
     entries = importlib.resources.files("policies").joinpath("drills").iterdir()
@@ -110,7 +137,7 @@ def read_until(text: str) -> float:
 class SeedsReport:
     """Several runs, and what failed of them."""
 
-    reports: tuple[DrillReport, ...]
+    reports: tuple[DrillReport | NotShown, ...]
 
     @property
     def ok(self) -> bool:
@@ -126,21 +153,41 @@ class SeedsReport:
         return {"ok": self.ok, "drills": [report.document for report in self.reports]}
 
 
-def drill_file(path: Path, until_s: float | None = None, seed: int | None = None) -> DrillReport:
-    """Run a drill file, or the shipped drill of that name; with `seed`, its faults drawn. Raises UsageError or PolicyError for
-    what is no drill."""
-    place = path
-    if not path.exists() and path.stem in shipped_drills():
-        place = Path(str(importlib.resources.files("policies").joinpath("drills", f"{path.stem}.yaml")))
+def find_drill(path: Path) -> Path:
+    """The file, or the shipped drill of that name."""
+    if path.exists() or path.stem not in shipped_drills():
+        return path
+    return Path(str(importlib.resources.files("policies").joinpath("drills", f"{path.stem}.yaml")))
+
+
+def policy_beside(place: Path, name: str) -> Path:
+    """The policy a drill file names: one beside the file, a shipped one, or a path."""
+    beside = place.parent / name
+    return beside if not Path(name).is_absolute() and beside.is_file() else shipped_policy_path(name)
+
+
+def drill_file(
+    path: Path, until_s: float | None = None, seed: int | None = None, policy_name: str | None = None
+) -> DrillReport | NotShown:
+    """Simulate a drill file, or the shipped drill of that name; with `seed`, its faults drawn; with `policy_name`, under another
+    policy than it names. Raises UsageError or PolicyError for what is no drill."""
+    place = find_drill(path)
     drill: Drill = read_drill(place)
-    policy = drill.policy_for(load_policy(shipped_policy_path(drill.policy)))
+    if drill.not_simulated:
+        return NotShown(drill.name, f"not simulated: {drill.not_simulated}; sentinel drill {path} --real shows it")
+    name = policy_name or drill.policy
+    if policy_name is None:
+        policy = drill.policy_for(load_policy(policy_beside(place, drill.policy)))
+    else:
+        policy = load_policy(shipped_policy_path(policy_name))  # with playbooks of its own: those are rehearsed
     title, again, scenario = drill.name, f"sentinel drill {path}", drill.scenario
+    again += f" --policy {policy_name}" if policy_name is not None else ""
     if seed is not None:
         title, again = f"{title} seed {seed}", f"{again} --seed {seed}"
         scenario = vary_scenario(scenario, drill.vary, policy, seed)
     again += f" --until {until_s:g}s" if until_s is not None else ""
     result = run_scenario(scenario, policy, drill.until_s if until_s is None else until_s)
-    return DrillReport(title, drill.policy, result, differences(drill.expected, result, varied=seed is not None), again)
+    return DrillReport(title, name, result, differences(drill.expected, result, varied=seed is not None), again)
 
 
 def drill_seed(seed: int, until_s: float | None = None, policy_name: str = "demo") -> DrillReport:
@@ -154,10 +201,12 @@ def drill_seed(seed: int, until_s: float | None = None, policy_name: str = "demo
 
 
 def drill_seeds(
-    path: Path | None, first: int, count: int, until_s: float | None = None, policy_name: str = "demo"
+    path: Path | None, first: int, count: int, until_s: float | None = None, policy_name: str | None = None
 ) -> SeedsReport:
     """A file as it is written and then drawn from each seed; without a file, what each seed draws. Raises as `drill_file`."""
     seeds = range(first, first + count)
     if path is None:
-        return SeedsReport(tuple(drill_seed(seed, until_s, policy_name) for seed in seeds))
-    return SeedsReport((drill_file(path, until_s), *(drill_file(path, until_s, seed) for seed in seeds)))
+        return SeedsReport(tuple(drill_seed(seed, until_s, policy_name or "demo") for seed in seeds))
+    written = drill_file(path, until_s, None, policy_name)
+    drawn = () if isinstance(written, NotShown) else (drill_file(path, until_s, seed, policy_name) for seed in seeds)
+    return SeedsReport((written, *drawn))

@@ -13,6 +13,8 @@ expect:
   pages: 0
   incidents:
     - {kind: spike, state: recovered, remedies: [wait, rollback + skip], onset: 101}   # a step: not asked of a drawn run
+real:                              # with --real, what differs there: run, faults (the trainer's grammar), policy, until, expect
+  expect: {incidents: [{kind: spike, onset: 101..104}]}        # or: not_shown: why the real trainer cannot show it
 """
 
 from __future__ import annotations
@@ -20,39 +22,52 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from sentinel.errors import PolicyError, Problem, UsageError
-from sentinel.model.findings import Kind
-from sentinel.model.incidents import IncidentState
-from sentinel.policy.checks_playbooks import check_playbook
-from sentinel.policy.problems import did_you_mean, print_problems
-from sentinel.policy.quantities import Malformed, parse_duration, parse_positive_steps, parse_steps
+from sentinel.policy.problems import print_problems
+from sentinel.policy.quantities import parse_duration, parse_positive_steps
 from sentinel.policy.schema import Policy, Rung
-from sentinel.policy.schema_problems import validate_rung
 from sentinel.policy_yaml import read_yaml
-from sentinel.sim.expected import Expected, ExpectedIncident
+from sentinel.sim.drill_expect import Expectations
+from sentinel.sim.drill_playbooks import Playbooks
+from sentinel.sim.expected import Expected
 from sentinel.sim.faults import Fault, parse_fault
 from sentinel.sim.learning import Curve
+from sentinel.sim.real_faults import as_real_fault, parse_real_fault
 from sentinel.sim.scenarios import Scenario
 from sentinel.sim.shape import Shape
 from sentinel.sim.variation import Vary, parse_factors, parse_span
 
-OUTCOMES = ("finished", "failed", "stopped", "held", "unfinished")
-KEYS = ("name", "description", "policy", "seed", "until", "observe_only", "run", "faults", "vary", "playbooks", "expect")
+KEYS = (
+    "name", "description", "policy", "seed", "until", "observe_only", "run", "faults", "vary", "playbooks", "expect", "real",
+    "not_simulated",
+)  # fmt: skip
+REAL_KEYS = ("run", "faults", "policy", "until", "expect", "not_shown")
+REAL_RUN_KEYS = ("steps", "batch", "ranks", "checkpoint_every", "precision")
+PRECISIONS = ("fp32", "bf16", "fp16")
 RUN_KEYS = ("steps", "batch", "ranks", "step", "startup", "checkpoint_every", "save")
-EXPECT_KEYS = ("outcome", "pages", "attempts", "incidents")
-INCIDENT_KEYS = ("kind", "state", "remedies", "onset", "resumed_from", "steps_lost_max", "skipped_max")
 VARY_KEYS = ("position", "length", "magnitude")
 UNTIL_S = 4 * 3600.0
+REAL_UNTIL_S = 600.0
 
-Parsed = TypeVar("Parsed")
-Default = TypeVar("Default")
+
+@dataclass(frozen=True)
+class RealDrill:
+    """The same on the real trainer: of `scenario` seed and simulated times are not used. `not_shown`: why it cannot be."""
+
+    policy: str
+    scenario: Scenario
+    precision: str
+    until_s: float
+    expected: Expected
+    not_shown: str
 
 
 @dataclass(frozen=True)
 class Drill:
-    """A drill file, read and checked. `policy` is a shipped name or a path; `playbooks` take the place of its own."""
+    """A drill file, read and checked. `policy` is a shipped name or a path; `playbooks` take the place of its own.
+    `not_simulated`: why the simulator cannot show it."""
 
     name: str
     policy: str
@@ -60,6 +75,8 @@ class Drill:
     until_s: float
     expected: Expected
     vary: Vary
+    not_simulated: str
+    real: RealDrill
     playbooks: Mapping[str, tuple[Rung, ...]] = field(default_factory=dict)
 
     def policy_for(self, named: Policy) -> Policy:
@@ -70,8 +87,9 @@ class Drill:
         return named.model_copy(update={"spec": named.spec.model_copy(update=changed)})
 
 
-def read_drill(path: Path) -> Drill:
-    """Raises UsageError when the file cannot be read, PolicyError with every problem when it is no drill."""
+def read_drill(path: Path, real: bool = False) -> Drill:
+    """Raises UsageError when the file cannot be read, PolicyError with every problem when it is no drill; with `real`, also when
+    it has faults that cannot be done to the real trainer and says nothing of it."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -79,52 +97,84 @@ def read_drill(path: Path) -> Drill:
     read = read_yaml(text)
     reader = _Reader(list(read.problems))
     drill = reader.drill(read.value, path.stem) if not read.problems else None
-    located = sorted((read.locate(problem) for problem in reader.problems), key=lambda p: (p.line, p.column))
+    found = [*reader.problems, *(reader.only_simulated if real else ())]
+    located = sorted((read.locate(problem) for problem in found), key=lambda p: (p.line, p.column))
     if drill is None or located:
         raise PolicyError(print_problems(str(path), text, located), tuple(located))
     return drill
 
 
-class _Reader:
-    """Collects every problem instead of stopping at the first."""
+class _Reader(Expectations, Playbooks):
+    """`only_simulated`: faults that are fine in the simulator and cannot be done to the real trainer."""
 
     def __init__(self, problems: list[Problem]) -> None:
-        self.problems = problems
+        super().__init__(problems)
+        self.only_simulated: list[Problem] = []
 
     def drill(self, raw: object, stem: str) -> Drill:
         top = self._mapping(raw, "", KEYS)
         seed = self._number(top, "", "seed", 1)
-        faults = tuple(self._faults(top.get("faults", [])))
+        faults = tuple(self._faults(top.get("faults", []), "faults", parse_fault))
         scenario = Scenario(seed, self._shape(top, seed), faults, observe_only=top.get("observe_only") is True)
+        policy = str(top.get("policy", "demo"))
+        expected = self._expected(top.get("expect", {}), "expect")
+        playbooks = self._playbooks(top.get("playbooks", {}))
+        if playbooks and not {"policy", "not_shown"} & set(top.get("real") or ()):
+            remedy = "write real: {policy: a policy with such playbooks}, or real: {not_shown: why}"
+            self.only_simulated.append(Problem("playbooks", "these are rehearsed in the simulator only", remedy))
         return Drill(
             name=str(top.get("name", stem)),
-            policy=str(top.get("policy", "demo")),
+            policy=policy,
             scenario=scenario,
             until_s=self._quantity(top, "", "until", parse_duration, UNTIL_S),
-            expected=self._expected(top.get("expect", {})),
+            expected=expected,
             vary=self._vary(top.get("vary", {}), scenario.shape),
-            playbooks=self._playbooks(top.get("playbooks", {})),
+            not_simulated=self._sentence(top, "", "not_simulated"),
+            real=self._real(top.get("real"), scenario, policy, expected),
+            playbooks=playbooks,
         )
 
-    def _playbooks(self, raw: object) -> dict[str, tuple[Rung, ...]]:
-        found: dict[str, tuple[Rung, ...]] = {}
-        if not isinstance(raw, dict):
-            self._add("playbooks", "this is no mapping of playbooks", "write name: and its rungs below it")
-            return found
-        for name, rungs in raw.items():
-            path = f"playbooks.{name}"
-            read = [self._rung(rung, f"{path}[{index}]") for index, rung in enumerate(self._list(rungs, path))]
-            found[str(name)] = tuple(rung for rung in read if rung is not None)
-            if read and None not in read:
-                problems = check_playbook(path, found[str(name)], 0, None)
-                self.problems += [problem for problem in problems if problem.severity == "error"]
+    def _real(self, raw: object, scenario: Scenario, policy: str, expected: Expected) -> RealDrill:
+        """The drill on the real trainer: as it is written, but for what `real` says otherwise."""
+        given = {} if raw is None else self._mapping(raw, "real", REAL_KEYS)
+        run = self._mapping(given.get("run", {}), "real.run", REAL_RUN_KEYS)
+        written = scenario.shape
+        steps, batch, ranks = (self._number(run, "real.run", key, getattr(written, key)) for key in REAL_RUN_KEYS[:3])
+        every = int(self._quantity(run, "real.run", "checkpoint_every", parse_positive_steps, written.checkpoint_every))
+        shape = replace(written, steps=steps, batch=batch, ranks=ranks, checkpoint_every=every)
+        if "faults" in given:
+            faults = tuple(self._faults(given["faults"], "real.faults", parse_real_fault))
+        else:
+            faults = tuple(self._as_real(scenario.faults)) if not given.get("not_shown") else ()
+        if shape.batch % shape.ranks:
+            self._add("real.run" if "run" in given else "run", f"batch {shape.batch} does not divide by {shape.ranks} ranks",
+                      f"write batch: {shape.ranks * -(-shape.batch // shape.ranks)}")  # fmt: skip
+        own = self._expected(given.get("expect", {}), "real.expect")
+        return RealDrill(
+            policy=str(given.get("policy", policy)),
+            scenario=replace(scenario, shape=shape, faults=faults),
+            precision=self._word(run, "real.run", "precision", PRECISIONS) or "fp32",
+            until_s=self._quantity(given, "real", "until", parse_duration, REAL_UNTIL_S),
+            expected=replace(expected, **{k: v for k, v in vars(own).items() if v is not None}),
+            not_shown=self._sentence(given, "real", "not_shown"),
+        )
+
+    def _as_real(self, faults: tuple[Fault, ...]) -> list[Fault]:
+        found = []
+        for index, fault in enumerate(faults):
+            try:
+                found.append(as_real_fault(fault))
+            except UsageError as error:
+                what, _, remedy = error.message.partition("; ")
+                self.only_simulated.append(Problem(f"faults[{index}]", what, remedy))
         return found
 
-    def _rung(self, raw: object, path: str) -> Rung | None:
-        rung, problems = validate_rung(raw)
-        for problem in problems:
-            self._add(f"{path}.{problem.path}".rstrip("."), problem.message, problem.remedy)
-        return rung
+    def _sentence(self, fields: Mapping[str, Any], path: str, key: str) -> str:
+        value = fields.get(key, "")
+        if isinstance(value, str) and (value.strip() or key not in fields):
+            return value.strip()
+        self._add(f"{path}.{key}".lstrip("."), f"{value!r} is no sentence", "say why in words")
+        return ""
 
     def _shape(self, top: Mapping[str, Any], seed: int) -> Shape:
         run, default = self._mapping(top.get("run", {}), "run", RUN_KEYS), Shape()
@@ -140,14 +190,14 @@ class _Reader:
             curve=Curve(seed),
         )
 
-    def _faults(self, raw: object) -> list[Fault]:
+    def _faults(self, raw: object, path: str, parse: Callable[[str], Fault]) -> list[Fault]:
         found = []
-        for index, text in enumerate(self._list(raw, "faults")):
+        for index, text in enumerate(self._list(raw, path)):
             try:
-                found.append(parse_fault(str(text)))
+                found.append(parse(str(text)))
             except UsageError as error:
                 what, _, remedy = error.message.partition("; ")
-                self._add(f"faults[{index}]", what, remedy)
+                self._add(f"{path}[{index}]", what, remedy)
         return found
 
     def _vary(self, raw: object, shape: Shape) -> Vary:
@@ -157,75 +207,3 @@ class _Reader:
             self._add("vary.position", f"the run ends at step {shape.steps}", f"write a last step of at most {shape.steps}")
         factors = [self._quantity(given, "vary", key, parse_factors, None) for key in VARY_KEYS[1:]]
         return Vary(position, factors[0], factors[1])
-
-    def _expected(self, raw: object) -> Expected:
-        expect = self._mapping(raw, "expect", EXPECT_KEYS)
-        incidents = None
-        if "incidents" in expect:
-            listed = enumerate(self._list(expect["incidents"], "expect.incidents"))
-            incidents = tuple(self._incident(item, f"expect.incidents[{index}]") for index, item in listed)
-        return Expected(
-            outcome=self._word(expect, "expect", "outcome", OUTCOMES),
-            pages=self._number(expect, "expect", "pages", 0, floor=0) if "pages" in expect else None,
-            attempts=self._number(expect, "expect", "attempts", 1) if "attempts" in expect else None,
-            incidents=incidents,
-        )
-
-    def _incident(self, raw: object, path: str) -> ExpectedIncident:
-        fields = self._mapping(raw, path, INCIDENT_KEYS)
-        kind = self._word(fields, path, "kind", tuple(map(str, Kind)))
-        if "kind" not in fields:
-            self._add(path, "which kind of incident is expected?", "write kind: crash, for example")
-        remedies = None
-        if "remedies" in fields:
-            remedies = tuple(map(str, self._list(fields["remedies"], f"{path}.remedies")))
-        lost = self._quantity(fields, path, "steps_lost_max", parse_steps, None)
-        onset, resumed = (self._number(fields, path, key, 0, floor=0) if key in fields else None for key in INCIDENT_KEYS[3:5])
-        state = self._word(fields, path, "state", tuple(map(str, IncidentState)))
-        skipped = self._number(fields, path, "skipped_max", 0, floor=0) if "skipped_max" in fields else None
-        return ExpectedIncident(kind or "", state, remedies, onset, resumed, lost, skipped)
-
-    # Values of one type each, at a path.
-
-    def _add(self, path: str, message: str, remedy: str) -> None:
-        self.problems.append(Problem(path, message, remedy))
-
-    def _mapping(self, raw: object, path: str, keys: tuple[str, ...]) -> dict[str, Any]:
-        if not isinstance(raw, dict):
-            self._add(path or "document", "this is no mapping of keys", f"write {keys[0]}: …")
-            return {}
-        for key in raw:
-            if key not in keys:
-                self._add(f"{path}.{key}".lstrip("."), f"unknown key '{key}'", did_you_mean(str(key), keys, "keys"))
-        return {str(key): value for key, value in raw.items()}
-
-    def _list(self, raw: object, path: str) -> list[object]:
-        if isinstance(raw, list):
-            return raw
-        self._add(path, "this is no list", "begin each line with '- '")
-        return []
-
-    def _number(self, fields: Mapping[str, Any], path: str, key: str, default: int, floor: int = 1) -> int:
-        value = fields.get(key, default)
-        if isinstance(value, int) and not isinstance(value, bool) and floor <= value < 10**9:
-            return value
-        self._add(f"{path}.{key}".lstrip("."), f"{value!r} is not a whole number", f"write a number from {floor} on")
-        return default
-
-    def _quantity(
-        self, fields: Mapping[str, Any], path: str, key: str, parse: Callable[[object], Parsed], default: Default
-    ) -> Parsed | Default:
-        if key not in fields:
-            return default
-        try:
-            return parse(fields[key])
-        except Malformed as malformed:
-            self._add(f"{path}.{key}".lstrip("."), str(malformed), malformed.remedy)
-            return default
-
-    def _word(self, fields: Mapping[str, Any], path: str, key: str, words: tuple[str, ...]) -> str | None:
-        value = fields.get(key)
-        if value is not None and value not in words:
-            self._add(f"{path}.{key}", f"{value!r} is not known", did_you_mean(str(value), words, "known"))
-            return None
-        return value

@@ -7,13 +7,15 @@ always asked, against the truth of the world: nothing damaged was resumed from, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from dataclasses import dataclass
+from typing import Protocol
 
 from sentinel.model.incidents import Incident, IncidentState
+from sentinel.model.state import RunState
 from sentinel.sim.faults import SAMPLE, Fault
 from sentinel.sim.order import union
-from sentinel.sim.run import Result
+from sentinel.sim.scenarios import Scenario
 from sentinel.sim.variation import first_step
 
 DAMAGING = ("bad_data", "nan_state", "spike", "unstable")
@@ -22,16 +24,19 @@ DAMAGING = ("bad_data", "nan_state", "spike", "unstable")
 @dataclass(frozen=True)
 class ExpectedIncident:
     """None: not asked about. `remedies` are the rungs' titles in the order they were taken; `onset` and `resumed_from` (of the
-    last relaunch for this incident) are steps of the file as written; `steps_lost_max` are steps to be trained again;
-    `skipped_max`: samples that the last remedy left out."""
+    last relaunch for this incident) are steps of the file as written, the first and last that are right; `steps_lost_max`
+    are steps to be trained again; `skipped_max`: samples that the last remedy left out; `diagnosis` is the cause that a
+    repetition proved, `blamed_rank` whom it blames, as written."""
 
     kind: str
     state: str | None = None
     remedies: tuple[str, ...] | None = None
-    onset: int | None = None
-    resumed_from: int | None = None
+    onset: tuple[int, int] | None = None
+    resumed_from: tuple[int, int] | None = None
     steps_lost_max: int | None = None
     skipped_max: int | None = None
+    diagnosis: str | None = None
+    blamed_rank: int | None = None
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,20 @@ class Expected:
     incidents: tuple[ExpectedIncident, ...] | None = None
 
 
-def differences(expected: Expected, result: Result, *, varied: bool = False) -> tuple[str, ...]:
+class Happened(Protocol):
+    """A run that is over, simulated or real."""
+
+    @property
+    def scenario(self) -> Scenario: ...
+    @property
+    def outcome(self) -> str: ...
+    @property
+    def state(self) -> RunState: ...
+    @property
+    def pages(self) -> Sized: ...
+
+
+def differences(expected: Expected, result: Happened, *, varied: bool = False) -> tuple[str, ...]:
     """Where what happened is not what was expected. `varied`: the faults were drawn, so steps are not compared."""
     found = []
     counts = (("pages", expected.pages, len(result.pages)), ("attempts", expected.attempts, len(result.state.attempts)))
@@ -62,8 +80,11 @@ def differences(expected: Expected, result: Result, *, varied: bool = False) -> 
 
 
 def _differing(want: ExpectedIncident, incident: Incident) -> Iterator[str]:
-    remedies = tuple(" + ".join(word for word in t.remedy.words if word not in ("then", "until")) for t in incident.tries)
-    pairs = (("kind", want.kind, incident.kind), ("state", want.state, incident.state), ("remedies", want.remedies, remedies))
+    cause = incident.diagnosis.cause if incident.diagnosis is not None else "none"
+    pairs = (
+        ("kind", want.kind, incident.kind), ("state", want.state, incident.state),
+        ("remedies", want.remedies, rungs_of(incident)), ("diagnosis", want.diagnosis, cause),
+    )  # fmt: skip
     for name, expected, got in pairs:
         if expected is not None and expected != got:
             shown = [", ".join(value) if isinstance(value, tuple) else str(value) for value in (got, expected)]
@@ -75,13 +96,21 @@ def _differing(want: ExpectedIncident, incident: Incident) -> Iterator[str]:
         yield f"incident {incident.id}: {skipped} samples were left out, expected {want.skipped_max} at most"
 
 
+def rungs_of(incident: Incident) -> tuple[str, ...]:
+    """Titles of the rungs taken, in order."""
+    return tuple(" + ".join(word for word in t.remedy.words if word not in ("then", "until")) for t in incident.tries)
+
+
 def _misplaced(want: ExpectedIncident, incident: Incident) -> Iterator[str]:
+    if want.blamed_rank is not None and want.blamed_rank != incident.blamed_rank:
+        yield f"incident {incident.id}: rank {incident.blamed_rank} is blamed, expected {want.blamed_rank}"
     for name, expected, got in (
         ("onset", want.onset, incident.onset_step),
         ("resumed_from", want.resumed_from, next(iter(_resumed_from(incident)[::-1]), None)),
     ):
-        if expected is not None and expected != got:
-            yield f"incident {incident.id}: {name} {got}, expected {expected}"
+        if expected is not None and (got is None or not expected[0] <= got <= expected[1]):
+            span = f"{expected[0]}" if expected[0] == expected[1] else f"{expected[0]}..{expected[1]}"
+            yield f"incident {incident.id}: {name} {got}, expected {span}"
 
 
 def _resumed_from(incident: Incident) -> tuple[int, ...]:
@@ -89,7 +118,7 @@ def _resumed_from(incident: Incident) -> tuple[int, ...]:
     return tuple(step for step in steps if step is not None)
 
 
-def _uncovered(want: ExpectedIncident, incident: Incident, result: Result) -> Iterator[str]:
+def _uncovered(want: ExpectedIncident, incident: Incident, result: Happened) -> Iterator[str]:
     """A repair that was to skip the poison and is called recovered has skipped all of it."""
     if want.state != IncidentState.RECOVERED or not any("skip" in title for title in want.remedies or ()):
         return
@@ -101,7 +130,7 @@ def _uncovered(want: ExpectedIncident, incident: Incident, result: Result) -> It
             yield f"incident {incident.id}: it skipped {told}, and the poison is {start}-{end}"
 
 
-def _resumed_too_late(result: Result) -> Iterator[str]:
+def _resumed_too_late(result: Happened) -> Iterator[str]:
     """Each numeric incident against the fault it is of, in order; where their numbers differ, the first of each."""
     damaging = (fault for fault in result.scenario.faults if fault.kind in DAMAGING)
     faults = sorted(damaging, key=lambda fault: _began(fault, result))
@@ -114,5 +143,5 @@ def _resumed_too_late(result: Result) -> Iterator[str]:
             yield f"incident {incident.id}: resumed from step {late[0]}, and {fault.text} began at step {began}"
 
 
-def _began(fault: Fault, result: Result) -> int:
+def _began(fault: Fault, result: Happened) -> int:
     return first_step(fault, result.scenario.shape)

@@ -31,6 +31,7 @@ A step fault strikes before its step's forward, once per run unless it ends in `
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sentinel.errors import UsageError
@@ -38,7 +39,7 @@ from sentinel.sim.learning import HEALING
 
 STEP, SAMPLE, TIME, JOURNAL, EFFECT, ACTION = "step", "sample", "time", "journal", "effect", "action"
 
-# kind → where it may be placed, and its options with their defaults
+Kinds = Mapping[str, tuple[tuple[str, ...], dict[str, str]]]  # kind → where it may be placed, its options with their defaults
 KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "kill": ((STEP,), {"rank": "0"}),
     "hang": ((STEP,), {"rank": "0"}),
@@ -105,13 +106,14 @@ class Fault:
         return int(self.at)
 
 
-def parse_fault(text: str) -> Fault:
-    """One line as a fault. Raises UsageError naming what is wrong and what to write."""
+def parse_fault(text: str, kinds: Kinds | None = None) -> Fault:
+    """One line as a fault, of `kinds` (those of the simulator). Raises UsageError naming what is wrong and what to write."""
+    kinds = KINDS if kinds is None else kinds
     head, *tail = text.split(":")
     kind, at, where = head.partition("@")
-    if kind not in KINDS:
-        raise _wrong(text, f"unknown kind {kind!r}", f"one of {', '.join(KINDS)}")
-    places, defaults = KINDS[kind]
+    if kind not in kinds:
+        raise _wrong(text, f"unknown kind {kind!r}", f"one of {', '.join(kinds)}")
+    places, defaults = kinds[kind]
     place, equals, value = where.partition("=")
     if not at or not equals or place not in places:
         raise _wrong(text, f"{kind} has no place {where!r}", " or ".join(f"{kind}@{place}=…" for place in places))

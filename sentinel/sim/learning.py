@@ -80,10 +80,13 @@ def param_norm(step: int, weights: Weights) -> float:
     return math.nan if weights.ruined_by else 30.0 + 0.01 * step
 
 
-def own_norms_and_scale(weights: Weights, hurts: Sequence[Hurt], step: int, ranks: int, is_fp16: bool) -> dict[str, float]:
+def own_norms_and_scale(
+    weights: Weights, hurts: Sequence[Hurt], step: int, ranks: int, is_fp16: bool, overflowed: bool
+) -> dict[str, float]:
     """Metrics of the state before the update, as the bundled trainer writes them: each rank's own parameter norm, which has its
-    own shard's damage in it (with more ranks than one), and the loss scale (with fp16)."""
-    found = {"loss_scale": max(1.0, LOSS_SCALE * 0.5**weights.halvings)} if is_fp16 else {}
+    own shard's damage in it (with more ranks than one), and with fp16 the loss scale and whether this update overflowed."""
+    scale = max(1.0, LOSS_SCALE * 0.5**weights.halvings)
+    found = {"loss_scale": scale, "overflow": float(overflowed)} if is_fp16 else {}
     found["param_norm"] = param_norm(step, weights)
     if ranks == 1:
         return found

@@ -1,7 +1,7 @@
 """One simulated run from first launch to end: the real daemon loop, supervisors that are killed and restarted, a verdict.
 
-    result = run_seed(8123)
-    assert result.ok, result.reproduce
+result = run_seed(8123)
+assert result.ok, result.reproduce
 """
 
 from __future__ import annotations

@@ -145,10 +145,10 @@ class SimTrainer:
         hurts = self._trouble.hurts(step, self.attempt, spans, shape.batch, due, settings.orders)
         for hurt in hurts:
             self.hurt_since.setdefault(hurt.fault, step)
-        more = own_norms_and_scale(self.weights, hurts, step, shape.ranks, self._trouble.is_fp16)
-        rates = (settings.lr_scale, settings.clip_norm)
-        loss, norm, weights = update(shape.curve, self.weights, step, spans[0][0], hurts, *rates)
         overflowed, gated = (self._trouble.lasting(kind, step, self.attempt) for kind in ("scale_collapse", "nan_grad"))
+        more = own_norms_and_scale(self.weights, hurts, step, shape.ranks, self._trouble.is_fp16, overflowed is not None)
+        made = update(shape.curve, self.weights, step, spans[0][0], hurts, settings.lr_scale, settings.clip_norm)
+        loss, norm, weights = made
         if skipped := bool(overflowed or gated):
             norm, weights = math.nan, self.weights.overflowed() if overflowed else self.weights
         ruin = next((fault for fault in due if fault.kind == "nan_state"), None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from sentinel.launcher.attempt_files import AttemptFiles
@@ -50,7 +51,16 @@ def _logged(folder: Path) -> Iterable[int]:
 
 def _read(folder: Path, name: str) -> tuple[str, ...]:
     """Standard output first, so that the last word is that of standard error."""
-    return (*_tail(folder / f"{name}.out"), *_tail(folder / f"{name}.err"))
+    return (*_newest(folder / f"{name}.out"), *_newest(folder / f"{name}.err"))
+
+
+def _newest(path: Path) -> tuple[str, ...]:
+    """The end of a log; of one that was just cut (launcher/log_cap.py), what was last before that, too."""
+    lines = _tail(path)
+    with suppress(OSError):
+        if path.stat().st_size < TAIL_BYTES:
+            return (*_tail(path.with_name(f"{path.name}.tail")), *lines)[-LINES_KEPT:]
+    return lines
 
 
 def _tail(path: Path) -> tuple[str, ...]:

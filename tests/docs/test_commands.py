@@ -39,7 +39,7 @@ COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ("replay",): ({"--policy", "--format", "--json", "--plot", "--follow"}, ["paths"]),
     ("watch",): ({"--policy", "--format", "--json"}, ["paths"]),
     ("hardware",): ({"--policy", "--json"}, []),
-    ("drill",): ({"--seed", "--seeds", "--until", "--json"}, ["file"]),
+    ("drill",): ({"--seed", "--seeds", "--until", "--policy", "--real", "--run-dir", "--json"}, ["file"]),
 }
 STATUS = ("run", "state", "attempt", "step", "goodput", "open_incident")
 STATES = {
@@ -121,6 +121,11 @@ def test_incidents_have_the_keys_people_build_on(tmp_path: Path) -> None:
         ["run"],
         ["run", "--policy", "no-such-policy.yaml", "--", "true"],
         ["demo", "--fault", "burn@step=3"],
+        ["drill", "--real"],
+        ["drill", "kill", "--real", "--seed", "3"],
+        ["drill", "kill", "--run-dir", "x"],
+        ["drill", "kill", "--policy", "no-such-policy.yaml"],
+        ["drill", "kill", "--real", "--policy", "no-such-policy.yaml"],
         ["demo", "--no-faults", "--fault", "crash@step=3"],
         ["replay"],
         ["replay", "--format", "no-such-format", "x.csv"],

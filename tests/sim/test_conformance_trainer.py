@@ -22,7 +22,7 @@ from tests.sim.test_conformance_telemetry import as_json
 from trainer.order import Position, ranges_of
 
 __all__ = ["launch"]
-FAULTS = ("kill@step=7:rank=1", "crash@step=12:rank=0")
+FAULTS = ("nan_grad@step=5:length=2", "kill@step=7:rank=1", "crash@step=12:rank=0", "exit@step=13:code=4,attempt=3")
 STEPS, BATCH, EVERY = 14, 4, 4
 CHANGED = {"id": "ov-2", "lr_scale": 0.5, "clip_norm": 0.3, "skip": [[24, 30]], "until": {"lr_scale": 7}}
 Story = list[tuple[Any, ...]]

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from sentinel import demo
+from sentinel import bundled_trainer, demo
 from sentinel.demo import DemoOptions
 from sentinel.errors import AlreadySupervised, PolicyError, UsageError
 from sentinel.journal.lease import RunLock
 from sentinel.journal.run_file import find_run_file, write_run_file
 from sentinel.policy_file import load_policy, shipped_policy_path
+from sentinel.sim.real_faults import REAL_KINDS
 from tests.unit.told_run import write_run
 from trainer import faults
 from trainer.config import PRECISIONS, PRESETS, Config, check_world, parse_arguments
@@ -121,7 +122,7 @@ def test_a_wrong_policy_is_refused_before_anything_is_there(tmp_path: Path) -> N
 
 
 def test_the_forms_of_faults_are_the_trainers() -> None:
-    assert set(demo.FAULT_KINDS) == set(faults.KINDS)
+    assert set(REAL_KINDS) == set(faults.KINDS)
     assert demo.PRECISIONS == PRECISIONS
     assert set(demo.PRESETS) == set(PRESETS)
     poisons = ("bad_data@sample=6400-6800", "bad_data@sample=64-80:share=0.3")
@@ -132,8 +133,8 @@ def test_the_forms_of_faults_are_the_trainers() -> None:
 
 @pytest.mark.parametrize("missing", ["torch", "numpy", "trainer"])
 def test_without_the_trainer_one_sentence_says_how_to_get_it(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    find = demo.importlib.util.find_spec
-    monkeypatch.setattr(demo.importlib.util, "find_spec", lambda name: None if name == missing else find(name))
+    find = bundled_trainer.importlib.util.find_spec
+    monkeypatch.setattr(bundled_trainer.importlib.util, "find_spec", lambda name: None if name == missing else find(name))
     remedy = r"install it with: pip install 'training-sentinel\[trainer\]'"
     with pytest.raises(UsageError, match=f"{missing} cannot be found; {remedy}"):
         demo.check_trainer()

@@ -86,8 +86,8 @@ def test_verdicts_are_three_valued():
     assert senses.verdicts()[Kind.EXPRESSION][0] is Verdict.HEALTHY
     feed(senses, [9.0] * 9, first=13)
     assert senses.verdicts()[Kind.EXPRESSION] == (Verdict.BREACHED, "true now: A")
-    assert senses.still_true("A").startswith("still true")
-    assert senses.still_true("B") == ""
+    assert senses.still_true(Kind.EXPRESSION, "A").startswith("still true")
+    assert senses.still_true(Kind.EXPRESSION, "B") == ""
 
 
 def test_windows_are_cut_at_a_relaunch_and_filled_from_the_surviving_past():

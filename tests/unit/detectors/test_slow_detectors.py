@@ -43,6 +43,18 @@ def test_one_row_may_hide_several_halvings() -> None:
     assert [finding.detected_step for finding in found] == [29060]
 
 
+def test_a_collapse_is_over_when_the_scale_came_to_rest() -> None:
+    senses = make_senses()
+    fallen = [2.0**power for power in (16, 16, 15, 14, 13)]
+    assert senses.still_true(Kind.LOSS_SCALE_COLLAPSE, "") == ""
+    feed(senses, scales(*fallen, first=200))
+    assert senses.still_true(Kind.LOSS_SCALE_COLLAPSE, "") == "still falling: the loss scale was halved 3 times within 20 steps"
+    feed(senses, scales(*[2.0**13] * 17, first=205))
+    assert senses.still_true(Kind.LOSS_SCALE_COLLAPSE, "").startswith("still falling")
+    feed(senses, scales(2.0**13, first=222))
+    assert senses.still_true(Kind.LOSS_SCALE_COLLAPSE, "") == ""
+
+
 def test_a_healthy_scale_that_doubles_and_halves_once_in_a_while_is_silent() -> None:
     values = [65536.0 if (step // 150) % 2 else 32768.0 for step in range(3000)]
     senses = make_senses()

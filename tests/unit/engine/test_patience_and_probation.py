@@ -9,7 +9,7 @@ import pytest
 
 from sentinel.model import facts as f
 from sentinel.model.incidents import IncidentState
-from tests.builders import Bench, build_policy
+from tests.builders import POLICY, Bench, build_policy
 
 PAGE = {"page": {"severity": "critical"}, "then": "stop_now"}
 
@@ -40,6 +40,35 @@ def test_a_spike_that_is_already_over_is_not_acted_on_because_the_window_still_h
     bench.steps(73, 74, loss=8.0).steps(75, 76)
     assert bench.state.plan is None
     bench.steps(77, 84)
+    assert (bench.incident.state, bench.incident.benign) == (IncidentState.RECOVERED, True)
+
+
+def collapsing(last_overflow: int, last: int) -> Bench:
+    """An fp16 run whose updates overflow from step 61 on: the weights stand still, and so does their loss."""
+    loss_scale = {"halvings": 3, "within": "4 steps", "floor": 1.0, "search": "20 steps"}
+    spec = POLICY["spec"]
+    rule = {"alert": "Collapse", "on": "loss_scale_collapse", "labels": {"severity": "critical"}, "playbook": "numeric"}
+    policy = build_policy(detectors=spec["detectors"] | {"loss_scale": loss_scale}, rules=[*spec["rules"], rule])
+    bench = Bench(policy).launched()
+    scale = 65536.0
+    for step in range(1, last + 1):
+        overflows = 61 <= step <= last_overflow
+        bench.step(step, 2.0, loss_scale=scale, overflow=float(overflows), skipped=float(overflows))
+        scale *= 0.5 if overflows else 1.0
+        if step == 50:
+            bench.checkpoint(50)
+    return bench
+
+
+def test_a_loss_scale_that_still_falls_has_not_healed_whatever_the_loss_says() -> None:
+    bench = collapsing(90, 80)
+    assert bench.incident.kind == "loss_scale_collapse"
+    assert bench.state.plan is not None
+    assert "still falling: the loss scale was halved" in bench.incident.tries[0].reason
+
+
+def test_a_loss_scale_that_came_to_rest_has() -> None:
+    bench = collapsing(65, 100)
     assert (bench.incident.state, bench.incident.benign) == (IncidentState.RECOVERED, True)
 
 

@@ -50,6 +50,17 @@ def test_only_the_end_of_a_long_log_is_read_and_lines_are_cut(tmp_path: Path) ->
     assert [len(line) for line in tail.lines] == [log_tail.LINE_CHARS]
 
 
+def test_of_a_log_that_was_just_cut_what_came_last_before_is_read_too(tmp_path: Path) -> None:
+    logs = logs_of(tmp_path)
+    (logs / "rank-00000.err.tail").write_text("ValueError: the cause\n")
+    (logs / "rank-00000.err").write_text("[sentinel cut this log at 9 bytes]\nsaid since\n")
+    (tail,) = read_log_tails(tmp_path, 1, NOTHING)
+    assert tail.lines == ("ValueError: the cause", "[sentinel cut this log at 9 bytes]", "said since")
+    (logs / "rank-00000.err").write_text("x\n" * log_tail.TAIL_BYTES)
+    (tail,) = read_log_tails(tmp_path, 1, NOTHING)
+    assert set(tail.lines) == {"x"}
+
+
 def test_of_many_ranks_those_that_failed_are_read(tmp_path: Path) -> None:
     logs = logs_of(tmp_path)
     for rank in range(100):

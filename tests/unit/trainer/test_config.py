@@ -63,6 +63,13 @@ def test_the_schedule_warms_up_and_ends_at_the_minimum():
     assert dataclasses.replace(config, warmup_steps=0).schedule(1) <= 1e-3
 
 
+def test_too_high_a_rate_is_the_schedules_own_from_its_step_on():
+    right = parse_arguments(["--steps", "100"])
+    wrong = parse_arguments(["--steps", "100", "--fault", "unstable@step=60:times=50"])
+    factors = [wrong.schedule(step) / right.schedule(step) for step in range(1, 101)]
+    assert factors == pytest.approx([1.0] * 59 + [50.0] * 41)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [(["--help"], 0, "bad_data@sample=A-B"), (["--fault", "kil@step=3"], 3, "trainer: --fault 'kil@step=3': unknown kind"),
