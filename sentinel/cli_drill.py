@@ -1,4 +1,4 @@
-"""`sentinel drill`: rehearse a policy, simulated or on the real trainer. Parse and print, as `sentinel.cli`, of which this is a part."""
+"""`sentinel drill`: rehearse a policy, simulated or on the real trainer. Parse and print: a part of `sentinel.cli`."""
 
 from __future__ import annotations
 

@@ -19,9 +19,7 @@ BANNED = {"utils", "util", "helpers", "common", "misc", "base", "manager", "watc
 
 # One place per dependency (ARCHITECTURE "Doors"). A package counts as one place.
 ONE_PLACE = {
-    "typer": (
-        "sentinel/cli.py", "sentinel/cli_checkpoints.py", "sentinel/cli_drill.py", "sentinel/cli_operator.py", "sentinel/cli_policy.py",
-    ),  # fmt: skip
+    "typer": tuple(f"sentinel/{name}.py" for name in ("cli", "cli_checkpoints", "cli_drill", "cli_operator", "cli_policy")),
     "rich": ("sentinel/view/",),
     "watchdog": ("sentinel/telemetry/",),
     "sqlite3": ("sentinel/journal/",),
