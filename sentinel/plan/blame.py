@@ -4,7 +4,7 @@ Two attempts that began with this very checkpoint failed in the same way soon af
 dies), or both within SOON_STEPS of it, at about the same step. What speaks for the checkpoint outweighs that:
 
 - an attempt that began with it trained on past SOON_STEPS;
-- an attempt of the same time that did not begin with it failed in the same way: then it is the data there, the code, or a
+- an attempt of the same time that did not begin with it failed in the same way, or there: then it is the data, the code, or a
   machine. So of failing loads at most one checkpoint is passed over in a row, and a dead node does not walk a run back;
 - the failure's cause is known to lie outside (`Finding.outside`: memory, a GPU, the scheduler, a disk, another rank's silence);
 - there is no older checkpoint to go to.
@@ -49,7 +49,7 @@ def judge_blame(
     if any(_trained(a, newest_step if a is last else 0) > found.step + SOON_STEPS for a in own):
         return None
     alike = [a for a in own if _is_alike(a, last)]
-    if len(alike) < TIMES or any(_is_alike(a, last) for a in since if a not in own):
+    if len(alike) < TIMES or any(_is_alike(a, last) or _is_near(a, last) for a in since if a not in own):
         return None
     older = choose_newest((c for c in checkpoints if c.step < found.step), open_incidents).checkpoint
     if older is None:
@@ -66,6 +66,13 @@ def _is_alike(one: Attempt, other: Attempt) -> bool:
     if one.first_step is None or other.first_step is None:
         return one.first_step is other.first_step
     return abs(one.failed_step - other.failed_step) <= ABOUT_STEPS
+
+
+def _is_near(one: Attempt, other: Attempt) -> bool:
+    """Failed alike at about the same place, whether or not it had made a step before: a step that kills whoever comes to it may
+    be the first after a checkpoint."""
+    places = [a.failed_step if a.first_step is not None else a.resumed_step for a in (one, other)]
+    return bool(one.failed) and one.failed == other.failed and abs(places[0] - places[1]) <= ABOUT_STEPS
 
 
 def _trained(attempt: Attempt, newest_step: int) -> int:

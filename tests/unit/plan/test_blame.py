@@ -69,6 +69,8 @@ def test_a_step_that_fails_whoever_comes_to_it_is_not_the_checkpoints_fault() ->
     first = replace(FIRST, failed="crash", failed_step=103, last_step=103)
     found = judge_blame(CHECKPOINTS, (first, attempt(2, step=103), attempt(3, step=103)), (), 103)
     assert found is None
+    at_once = replace(first, failed_step=100, last_step=100)  # it is the first step after the checkpoint
+    assert judge_blame(CHECKPOINTS, (at_once, attempt(2), attempt(3)), (), 100) is None
 
 
 def test_without_an_older_one_to_go_to_it_is_kept() -> None:
