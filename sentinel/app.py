@@ -6,7 +6,6 @@ The only room that knows every adapter. What it refuses, it refuses before anyth
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -36,10 +35,13 @@ from sentinel.journal.run_file import (
     write_run_file,
 )
 from sentinel.journal.session import RunSession, refuse_lost_journal, take_run
+from sentinel.launcher.command import check_code, check_command
 from sentinel.launcher.contract import Launcher
+from sentinel.launcher.environment import start_recorded
 from sentinel.launcher.local import LocalLauncher
 from sentinel.model import actions as a
 from sentinel.model.attempts import Alive, AttemptSpec, Orphaned
+from sentinel.model.environment import Environment
 from sentinel.model.events import SupervisorStarted
 from sentinel.model.records import Comparison
 from sentinel.model.state import RunState
@@ -69,6 +71,7 @@ class RunRequest:
     observe_only: bool = False
     stop_at_once: bool = False  # take the run over only to stop it
     without: tuple[str, ...] = ()  # capabilities this trainer does not have
+    code: tuple[str, ...] = ()  # what the program's source is, in the place of what its command leads to
 
 
 def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
@@ -85,6 +88,7 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
     run_file = replace(_describe(run_dir, known, request, policy, policy_path), capabilities=capabilities)
     if not request.stop_at_once:
         check_command(run_file.command, run_file.cwd)
+        check_code(request.code, run_file.cwd)
     ensure_run_dir(run_dir)
     with StopWishes() as wishes:
         outage = Outage(run_dir, wishes)
@@ -144,24 +148,13 @@ def exit_code(state: RunState) -> int:
     return {"finished": EXIT_OK, "stopped": EXIT_STOPPED}.get(state.ended, EXIT_FAILED)
 
 
-def check_command(command: tuple[str, ...], cwd: str) -> None:
-    """A command that cannot be started is refused before there is a run. Raises UsageError."""
-    if not command:
-        raise UsageError("no command to run; write it after --, as in: sentinel run -- torchrun --nproc-per-node 8 train.py")
-    program = command[0]
-    found = shutil.which(program if os.sep not in program else os.path.join(cwd, program))
-    if found is None:
-        where = "is not on the PATH" if os.sep not in program else f"is not an executable file (seen from {cwd})"
-        raise UsageError(f"{program}: {where}; check the first word after --")
-
-
 def build_handlers(run_dir: Path, launcher: Launcher, lease: Lease, run: RunFile) -> Mapping[type[a.Action], Handler]:
     """How each action is carried out here."""
 
-    def start(action: a.StartAttempt) -> str:
+    def start(action: a.StartAttempt) -> tuple[str, Environment]:
         lease.set_attempt(action.attempt)
-        view = launcher.ensure_started(AttemptSpec(action.attempt, run.command, run.cwd, action.resume, action.overrides))
-        return type(view).__name__.lower()
+        spec = AttemptSpec(action.attempt, run.command, run.cwd, action.resume, action.overrides)
+        return start_recorded(launcher, run_dir, spec, run.code)
 
     def kill(action: a.KillAttempt) -> str:
         return type(launcher.ensure_stopped(action.attempt)).__name__.lower()
@@ -184,7 +177,7 @@ def build_handlers(run_dir: Path, launcher: Launcher, lease: Lease, run: RunFile
         pids = view.pids if isinstance(view, (Alive, Orphaned)) else ()
         return capture(run_dir, action.incident, action.attempt, pids)
 
-    handlers: dict[type[a.Action], Callable[[Any], str | Comparison]] = {
+    handlers: dict[type[a.Action], Callable[[Any], str | Comparison | tuple[str, Environment]]] = {
         a.StartAttempt: start,
         a.KillAttempt: kill,
         a.SignalRanks: tell,
@@ -205,13 +198,13 @@ def _describe(run_dir: Path, known: RunFile | None, request: RunRequest, policy:
     if known is None:
         created = datetime.fromtimestamp(SystemClock().wall_s(), UTC).isoformat(timespec="seconds")
         run_id = run_dir.name
-        return RunFile(run_id, request.command, request.cwd, reference, "local", created)
+        return RunFile(run_id, request.command, request.cwd, reference, "local", created, code=request.code)
     if request.command and request.command != known.command:
         raise UsageError(
             f"{run_dir}: is the directory of another command ({' '.join(known.command)}); "
             "choose another --run-dir, or repeat that command to go on with this run"
         )
-    return RunFile(known.id, known.command, known.cwd, reference, known.launcher, known.created)
+    return RunFile(known.id, known.command, known.cwd, reference, known.launcher, known.created, code=request.code or known.code)
 
 
 def _started(session: RunSession, run: RunFile, policy: Policy, request: RunRequest) -> SupervisorStarted:

@@ -34,6 +34,9 @@ def run(
     run_dir: Annotated[Path | None, typer.Option(help="Where the run lives; default runs/<program name>.")] = None,
     observe_only: Annotated[bool, typer.Option("--observe-only", help="Decide and record, change nothing.")] = False,
     without: Annotated[str, typer.Option(help="What the trainer cannot do: skip, live_overrides, or both with a comma.")] = "",
+    code: Annotated[
+        list[str] | None, typer.Option(help="Source to watch for changes, instead of what the command leads to.", metavar="PATH")
+    ] = None,
 ) -> None:
     """Launch a training command, or adopt the one that is running; watch it; repair it.
 
@@ -47,8 +50,10 @@ def run(
     place = run_dir or Path("runs") / (Path(words[0]).stem if words else "run")
     with closing(choose_narrator(place)) as narrator:
         lacks = tuple(word.strip() for word in without.split(",") if word.strip())
-        code = supervise(RunRequest(place, policy, words, os.getcwd(), observe_only, without=lacks), narrator)
-    raise typer.Exit(code)
+        outcome = supervise(
+            RunRequest(place, policy, words, os.getcwd(), observe_only, without=lacks, code=tuple(code or ())), narrator
+        )
+    raise typer.Exit(outcome)
 
 
 @app.command()

@@ -46,7 +46,7 @@ def on_done(draft: Draft, done: ActionDone) -> None:
         draft.record(f.CheckpointsQuarantined(action.above_step, action.reason))
     draft.record(f.ActionConfirmed(done.key, done.detail))
     if isinstance(action, CompareRecords):
-        return _compared(draft, action, done.found)
+        return _compared(draft, action, done.found if isinstance(done.found, Comparison) else None)
     if plan is None or plan.actions[plan.next].key != done.key:
         return None
     if draft.state.plan is not None:

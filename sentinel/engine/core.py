@@ -16,12 +16,14 @@ from sentinel.detectors.behind_reference import Reference
 from sentinel.detectors.catalog import Senses
 from sentinel.engine import attempts, carrying_out, ladder, live_changes, operator, stopping
 from sentinel.engine.draft import Draft
+from sentinel.engine.environment import on_launched
 from sentinel.engine.evolve import evolve
 from sentinel.engine.giving_up import finish_giving_up
 from sentinel.engine.live import Live
 from sentinel.engine.senses import build_senses
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt, SendPage, StartAttempt
+from sentinel.model.environment import Environment
 from sentinel.model.events import ActionDelayed, ActionDone, ActionFailed, Event, StopWanted, SupervisorStarted, Tick
 from sentinel.model.facts import Entry, Fact
 from sentinel.model.findings import Finding, Kind
@@ -129,6 +131,8 @@ class Engine:
                 if isinstance(action, StartAttempt):
                     self._begin(action.attempt, now_s)
                 carrying_out.on_done(draft, event)
+                if isinstance(action, StartAttempt) and isinstance(event.found, Environment):
+                    on_launched(draft, action.attempt, event.found)
             case ActionFailed():
                 carrying_out.on_failed(draft, event)
             case ActionDelayed():

@@ -189,6 +189,7 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.ActionConfirmed: _confirmed,
     f.ActionAbandoned: _abandoned,
     f.AttemptLaunched: of_attempts.launched,
+    f.EnvironmentRead: of_attempts.environment_read,
     f.ReceiptSeen: of_attempts.receipt,
     f.FirstStep: of_attempts.first_step,
     f.CheckpointCommitted: of_attempts.checkpoint,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from sentinel.engine.ledger import fold_oldest
 from sentinel.model import facts as f
 from sentinel.model.state import ATTEMPTS_KEPT, MARKS_KEPT, STAMPS_KEPT, Attempt, Checkpoint, Mark, RunState
+from sentinel.plan.environment import merge
 
 CHECKPOINTS_KEPT = 4096
 
@@ -35,6 +36,13 @@ def launched(state: RunState, at_s: float, fact: f.AttemptLaunched) -> RunState:
         findings=(),
         remarks=(),
     )
+
+
+def environment_read(state: RunState, at_s: float, fact: f.EnvironmentRead) -> RunState:
+    del at_s
+    found = fact.environment
+    state = replace(state, environment=merge(state.environment, found)) if found is not None else state
+    return change_attempt(state, fact.attempt, lambda a: replace(a, changes=fact.changes, unread=fact.unknown))
 
 
 def receipt(state: RunState, at_s: float, fact: f.ReceiptSeen) -> RunState:

@@ -27,7 +27,7 @@ class PolicyReference:
 @dataclass(frozen=True, slots=True)
 class RunFile:
     """`created` is wall time in ISO 8601, for people; `capabilities` is what the trainer supports (skip, live_overrides), None
-    where the file does not say."""
+    where the file does not say. `code`: files and directories that are the program's source, in the place of what is found."""
 
     id: str
     command: tuple[str, ...]
@@ -36,6 +36,7 @@ class RunFile:
     launcher: str
     created: str
     capabilities: tuple[str, ...] | None = None
+    code: tuple[str, ...] = ()
 
 
 def ensure_run_dir(run_dir: Path) -> Path:
@@ -89,6 +90,7 @@ def find_run_file(run_dir: Path) -> RunFile | None:
         launcher=_field(path, plain, "launcher", str),
         created=_field(path, plain, "created", str),
         capabilities=_words(path, plain, "capabilities") if plain.get("capabilities") is not None else None,
+        code=_words(path, plain, "code") if "code" in plain else (),
     )
 
 

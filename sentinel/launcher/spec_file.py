@@ -11,6 +11,7 @@ from typing import Any
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.strict_json import dumps
 from sentinel.launcher.attempt_files import AttemptFiles
+from sentinel.launcher.environment import environment_to_json
 from sentinel.model.attempts import AttemptSpec, Overrides, ResumePoint
 
 
@@ -27,6 +28,7 @@ def write_spec(files: AttemptFiles, spec: AttemptSpec) -> None:
         "env": files.environment,
         "resume": None if spec.resume is None else resume_to_json(spec.resume),
         "overrides": overrides_to_json(spec.overrides, spec.attempt),
+        "environment": None if spec.environment is None else environment_to_json(spec.environment),
     }
     write_atomically(files.spec, dumps(value).encode() + b"\n")
 

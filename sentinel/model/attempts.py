@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from sentinel.model.environment import Environment
+
 ExitSource = Literal["record", "reaped", "launcher", "unknown"]
 
 EXIT_FINISHED = 0
@@ -72,13 +74,15 @@ class ResumePoint:
 
 @dataclass(frozen=True, slots=True)
 class AttemptSpec:
-    """Everything one launch needs. Starting is idempotent under `attempt`: the same number is never started twice."""
+    """Everything one launch needs. Starting is idempotent under `attempt`: the same number is never started twice.
+    `environment`: what it runs, as read just before; None where nobody looked."""
 
     attempt: int
     argv: tuple[str, ...]
     cwd: str
     resume: ResumePoint | None
     overrides: Overrides
+    environment: Environment | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sentinel.model.environment import Environment
 from sentinel.model.readings import Reading
 from sentinel.model.records import Comparison
 
@@ -35,7 +36,7 @@ class ActionDone:
 
     key: str
     detail: str = ""
-    found: Comparison | None = None
+    found: Comparison | Environment | None = None
 
 
 @dataclass(frozen=True, slots=True)

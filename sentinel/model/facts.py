@@ -16,6 +16,7 @@ from sentinel.model.facts_of_attempts import (
     CheckpointCommitted,
     CheckpointCondemned,
     CheckpointsQuarantined,
+    EnvironmentRead,
     FirstStep,
     ReceiptSeen,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "CheckpointsQuarantined",
     "Diagnosed",
     "Entry",
+    "EnvironmentRead",
     "Fact",
     "FindingRecorded",
     "FirstStep",
@@ -166,6 +168,7 @@ Fact = (
     | ActionConfirmed
     | ActionAbandoned
     | AttemptLaunched
+    | EnvironmentRead
     | ReceiptSeen
     | FirstStep
     | CheckpointCommitted

@@ -39,6 +39,7 @@ class Kind(StrEnum):
     HARDWARE_WARNING = "hardware_warning"
     STALE_CHECKPOINT = "stale_checkpoint"
     OVERRIDE_MISMATCH = "override_mismatch"
+    ENVIRONMENT_CHANGED = "environment_changed"
     EXPRESSION = "expression"
 
 

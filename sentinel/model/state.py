@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from sentinel.model.actions import Action, StartAttempt
 from sentinel.model.attempts import Overrides, RankExit, ResumePoint
+from sentinel.model.environment import Environment
 from sentinel.model.incidents import Incident, IncidentState
 
 ATTEMPTS_KEPT = 512  # whole attempts kept for the ledger and the lineage; older ones are folded into `Archive`
@@ -52,7 +53,7 @@ class Attempt:
     not_before_s: the end of the backoff it was launched under, 0 without one. signalled_s: when SIGTERM was decided.
     idle_s: when, after its end, the run was ended or held: what follows until the next launch is nobody's repair.
     answered, written_s, written_step: the live change it last answered; when, and at which step, `overrides` was written to it.
-    before: what was in force until then.
+    before: what was in force until then. changes, unread: of what it runs, against the attempts before, as its launch found it.
     """
 
     attempt: int
@@ -81,6 +82,8 @@ class Attempt:
     written_step: int = 0
     deterministic: bool = False
     before: Overrides | None = None
+    changes: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
     @property
     def is_over(self) -> bool:
@@ -130,6 +133,7 @@ class RunState:
     next_incident: int = 1
     next_attempt: int = 1
     overrides: Overrides = field(default_factory=Overrides)  # in force for the newest attempt
+    environment: Environment | None = None  # the newest that is known of each part
     plan: PlanInProgress | None = None
     pending: Mapping[str, Action] = field(default_factory=lambda: MappingProxyType({}))
     findings: tuple[str, ...] = ()  # keys recorded in the current attempt

@@ -8,6 +8,7 @@ from typing import Any
 from sentinel.goodput import account
 from sentinel.model.incidents import Incident, Try
 from sentinel.model.state import RunState
+from sentinel.report.environment import environment_document
 from sentinel.senses_file import NOTHING_TOLD, Told
 
 
@@ -48,6 +49,7 @@ def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str
         "supervisor": outside.supervisor,
         "attempt_alive": outside.attempt_alive,
         "warning": outside.warning,
+        "environment": environment_document(state),
         "detectors": _detectors_document(outside.senses, now_s),
     }
 

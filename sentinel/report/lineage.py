@@ -37,6 +37,8 @@ class Branch:
     end_reason: str = ""
     survives_to: int | None = None
     changed_live: list[dict[str, Any]] = field(default_factory=list)
+    environment_changes: list[str] = field(default_factory=list)
+    environment_unknown: list[str] = field(default_factory=list)
 
 
 def read_lineage(run_dir: Path) -> list[dict[str, Any]]:
@@ -65,6 +67,9 @@ def trace(facts: Iterable[Fact]) -> list[Branch]:
                 branch = branches[number]
                 if step != branch.resumed_step:  # the trainer passed a damaged checkpoint over
                     branch.parent, branch.resumed_step, branch.last_step = makers.get(step) if step else None, step, step
+            case f.EnvironmentRead(attempt=number) if number in branches:
+                branches[number].environment_changes = list(fact.changes)
+                branches[number].environment_unknown = list(fact.unknown)
             case f.FirstStep(attempt=number, step=step) if number in branches:
                 branches[number].first_step, branches[number].last_step = step, max(step, branches[number].last_step)
             case f.OverridesAnswered(attempt=number, id=name, step=step) if number in branches:
@@ -95,6 +100,8 @@ def lineage_text(branches: list[dict[str, Any]], newest_step: int | None = None)
         cut = "" if kept is not None and kept >= last else "; abandoned" if kept is None else f"; those after {kept} abandoned"
         lines.append(f"{'o' if kept is not None else 'x'} {branch['attempt']:>3}  {origin}: {trained}{cut}")
         lines.append(f"|      launched: {branch['why']}")
+        lines += [f"|      runs other than before: {change}" for change in branch["environment_changes"]]
+        lines += [f"|      what it runs is not wholly known: {why}" for why in branch["environment_unknown"]]
         if branch["settings"]:
             lines.append("|      settings: " + ", ".join(f"{key} {_said(value)}" for key, value in branch["settings"].items()))
         for change in branch["changed_live"]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sentinel.report.detectors import detector_rows
+from sentinel.report.environment import environment_rows
 from sentinel.report.tables import cell, rounded_parts, text_table
 
 INCIDENT_HEADER = ("incident", "onset", "detected", "remedy", "outcome", "steps lost", "s lost")  # fits 80 columns
@@ -24,6 +25,7 @@ def status_text(status: Mapping[str, Any]) -> str:
         ("policy", status["policy"] + (", observe only" if status["observe_only"] else "")),
         ("supervisor", status["supervisor"] + _advice(status)),
     ]
+    rows += environment_rows(status["environment"])
     rows += [("blind", f"{source}: {reason}") for source, reason in status["blind"].items()]
     if status["warning"]:
         rows.append(("warning", status["warning"]))

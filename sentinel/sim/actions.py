@@ -14,6 +14,7 @@ from sentinel.errors import GiveUp, RetryLater
 from sentinel.launcher.spec_file import overrides_to_json
 from sentinel.model import actions as a
 from sentinel.model.attempts import AttemptSpec
+from sentinel.model.environment import Environment
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.readings import StepReading
 from sentinel.model.records import Comparison
@@ -70,7 +71,7 @@ class SimRunner:
         self._lane_free_s = {"acts": 0.0, "pages": 0.0}
         self._under_way: list[Happening] = []
         self._outcomes: list[ActionDone | ActionFailed] = []
-        handlers: dict[type[a.Action], Callable[[Any], str | Comparison]] = {
+        handlers: dict[type[a.Action], Callable[[Any], str | Comparison | tuple[str, Environment]]] = {
             a.StartAttempt: self._start,
             a.KillAttempt: self._kill,
             a.SignalRanks: self._signal,
@@ -107,11 +108,12 @@ class SimRunner:
         self._outcomes.append(outcome)
         self._world.wake()
 
-    def _start(self, action: a.StartAttempt) -> str:
+    def _start(self, action: a.StartAttempt) -> tuple[str, Environment]:
         self._failures.check(action)
         self._world.lease_attempt = max(self._world.lease_attempt, action.attempt)
-        spec = AttemptSpec(action.attempt, self._command, "/", action.resume, action.overrides)
-        return type(self._launcher.ensure_started(spec)).__name__.lower()
+        found = self._world.runs(action.attempt)
+        spec = AttemptSpec(action.attempt, self._command, "/", action.resume, action.overrides, found)
+        return type(self._launcher.ensure_started(spec)).__name__.lower(), found
 
     def _kill(self, action: a.KillAttempt) -> str:
         self._failures.check(action)

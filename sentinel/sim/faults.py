@@ -16,6 +16,7 @@
     deaf@step=0                    the trainer ignores overrides, and its receipt says so
     blind@time=60:source=metrics,for=30   a source cannot be read    term@step=50           SIGTERM to the command from outside
     unreadable@time=60:for=30      for so long no checkpoint can be read (a stale file handle), though every one is whole
+    changed@time=60:what=code      what the next attempt runs: other code, another library, or it cannot be read (unread)
     supervisor_kill@time=60:for=5  kill -9 of sentinel, restarted so many seconds later; also @journal=N:side=before|after and
                                    @effect=N:side=before|after, at the Nth append to the journal or effect on the world
     fails@action=StartAttempt:times=2,retry=5   an action fails so often (retry=0: for good)
@@ -31,6 +32,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sentinel.errors import UsageError
+from sentinel.sim.environment import CHANGES
 from sentinel.sim.learning import HEALING
 
 STEP, SAMPLE, TIME, JOURNAL, EFFECT, ACTION = "step", "sample", "time", "journal", "effect", "action"
@@ -58,6 +60,7 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "term": ((STEP,), {}),
     "blind": ((TIME,), {"source": "metrics", "for": "30"}),
     "unreadable": ((TIME,), {"for": "30"}),
+    "changed": ((TIME,), {"what": "code"}),
     "supervisor_kill": ((TIME, JOURNAL, EFFECT), {"for": "2", "side": "before"}),
     "fails": ((ACTION,), {"times": "1", "retry": "2"}),
     "stop": ((TIME,), {}),
@@ -70,7 +73,8 @@ ACTIONS = (
     "SendPage",
 )  # fmt: skip
 ASKED = ("pause", "resume", "hold", "rollback", "set", "skip")
-WORDS: dict[str, tuple[str, ...]] = {"heals": tuple(HEALING), "source": SOURCES, "side": ("before", "after"), "what": ASKED}
+WORDS: dict[str, tuple[str, ...]] = {"heals": tuple(HEALING), "source": SOURCES, "side": ("before", "after")}
+WHAT = {"ask": ASKED, "changed": tuple(CHANGES)}
 ATTEMPTED = (STEP,)
 
 
@@ -117,7 +121,7 @@ def parse_fault(text: str) -> Fault:
             known = ", ".join([*defaults, "attempt", "always"] if place == STEP else defaults)
             raise _wrong(text, f"{kind} takes no {item!r}", known or "nothing behind its place")
         else:
-            options[key] = _option(text, key, given)
+            options[key] = _option(text, kind, key, given)
     if place == SAMPLE:
         start, _, end = value.partition("-")
         first, behind = _number(text, place, start), _number(text, place, end)
@@ -131,8 +135,8 @@ def parse_fault(text: str) -> Fault:
     return Fault(text, kind, place, _number(text, place, value), 0, "", options, attempt, always)
 
 
-def _option(text: str, key: str, given: str) -> str:
-    words = WORDS.get(key)
+def _option(text: str, kind: str, key: str, given: str) -> str:
+    words = WHAT.get(kind) if key == "what" else WORDS.get(key)
     if words is None:
         _number(text, key, given)
     elif given not in words:

@@ -1,7 +1,7 @@
 """One simulated run from first launch to end: the real daemon loop, supervisors that are killed and restarted, a verdict.
 
-    result = run_seed(8123)
-    assert result.ok, result.reproduce
+result = run_seed(8123)
+assert result.ok, result.reproduce
 """
 
 from __future__ import annotations
@@ -205,8 +205,7 @@ class Simulation:
         return True
 
     def _started(self, epoch: int) -> SupervisorStarted:
-        name = self.policy.metadata.name
-        observe = self.scenario.observe_only or self.policy.spec.mode == "observe"
+        name, observe = self.policy.metadata.name, self.scenario.observe_only or self.policy.spec.mode == "observe"
         return SupervisorStarted(epoch, "sim", epoch, "sim", COMMAND, "/", name, "0" * 64, observe, CAPABILITIES)
 
     # The world's side.
@@ -234,6 +233,7 @@ class Simulation:
                 raise SupervisorKilled(fault.text)
 
         deeds = {"stop": stop, "blind": blind, "supervisor_kill": kill, "ask": lambda: self.world.ask(wish_of(fault))}
+        deeds["changed"] = lambda: self.world.change_program(fault.options["what"])
         return {**deeds, "unreadable": lambda: self.world.hide_checkpoints(fault.number("for"))}[fault.kind]
 
 

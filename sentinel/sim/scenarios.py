@@ -10,6 +10,7 @@ import random
 import re
 from dataclasses import dataclass
 
+from sentinel.sim.environment import CHANGES
 from sentinel.sim.faults import ASKED, SOURCES, Fault, parse_fault
 from sentinel.sim.learning import Curve
 from sentinel.sim.shape import Shape
@@ -102,6 +103,7 @@ def draw_scenario(seed: int, long_history: bool = False) -> Scenario:
     if dice.random() < 0.1:
         texts.append(f"fails@action={dice.choice(RETRIED)}:times={dice.randrange(1, 4)},retry={dice.choice((1, 4))}")
     texts += _draw_wishes(random.Random(f"wishes {seed}"), shape)  # dice of its own: the faults of a seed stay what they were
+    texts += _draw_edits(random.Random(f"edits {seed}"))
     if plan == "chaos" and dice.random() < 0.2:
         texts.append(f"stop@time={dice.randrange(5, 200)}")
     if plan == "chaos" and dice.random() < 0.15:  # never a page: with one channel only, nothing could be done about that
@@ -168,6 +170,14 @@ def _draw_wishes(dice: random.Random, shape: Shape) -> list[str]:
         texts.append(f"ask@time={at_s}:what={what},to={to}")
         if what in ("pause", "hold"):
             texts += [f"ask@time={at_s + later}:what=resume" for later in (dice.randrange(1, 60), 120)]
+    return texts
+
+
+def _draw_edits(dice: random.Random) -> list[str]:
+    """What the next attempt runs is changed under the run."""
+    texts = []
+    while dice.random() < 0.1:
+        texts.append(f"changed@time={dice.randrange(1, 150)}:what={dice.choice(tuple(CHANGES))}")
     return texts
 
 

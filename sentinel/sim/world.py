@@ -16,7 +16,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sentinel.model.environment import Environment
 from sentinel.model.readings import WishReading
+from sentinel.sim.environment import CHANGES, PROGRAM
 from sentinel.sim.store import Store
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ class World:
         blind: sources that cannot be read now.
         lease_attempt: the attempt named in lease.json.
         inbox: what people ask; a supervisor that has answered removes it.
+        program: what the next attempt would run; `specs`: what each attempt was started with.
         deeds: what was changed, by whom: the truth that invariants are checked against.
     """
 
@@ -78,6 +81,8 @@ class World:
     pages: list[Deed] = field(default_factory=list)
     happened: int = 0
     inbox: list[WishReading] = field(default_factory=list)
+    program: Environment = PROGRAM
+    specs: dict[int, Environment] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
@@ -117,6 +122,14 @@ class World:
     def ask(self, wish: WishReading) -> None:
         self.inbox.append(wish)
         self.wake()
+
+    def runs(self, attempt: int) -> Environment:
+        """What the attempt runs: as it lay there at its first launch."""
+        return self.specs.setdefault(attempt, self.program)
+
+    def change_program(self, what: str) -> None:
+        """Somebody edits, installs, or takes away: what lives is not touched by it."""
+        self.program = CHANGES[what]
 
     def next_pid(self) -> int:
         self._pids += 1
