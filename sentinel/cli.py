@@ -102,13 +102,22 @@ def incidents(run_dir: RunDir, as_json: Json = False) -> None:
 
 @app.command()
 def lineage(run_dir: RunDir, as_json: Json = False) -> None:
-    """Every attempt: from which step of which other, with which settings, why, how it ended, and what of it survives."""
+    """Every attempt: from which step of which other, with which settings, why, how it ended, what of it survives; and what the
+    interventions cost the schedule (with --json: `schedule` of `sentinel status --json`)."""
     from sentinel.report.lineage import lineage_text, read_lineage
+    from sentinel.report.schedule import read_schedule, schedule_rows
     from sentinel.stream_file import read_newest_step
 
     branches = read_lineage(run_dir)
     newest = read_newest_step(run_dir, branches[-1]["attempt"]) if branches else None
-    print(_dump(branches) if as_json else lineage_text(branches, newest))
+    if as_json:
+        print(_dump(branches))
+    else:
+        print(
+            "\n".join(
+                [lineage_text(branches, newest), *(f"{what}: {words}" for what, words in schedule_rows(read_schedule(run_dir)))]
+            )
+        )
 
 
 @app.command()

@@ -14,7 +14,7 @@ from typing import assert_never
 
 from sentinel.detectors.behind_reference import Reference
 from sentinel.detectors.catalog import Senses
-from sentinel.engine import attempts, carrying_out, ladder, live_changes, operator, stopping
+from sentinel.engine import attempts, carrying_out, ladder, lapsing, live_changes, operator, stopping
 from sentinel.engine.draft import Draft
 from sentinel.engine.environment import on_launched
 from sentinel.engine.evolve import evolve
@@ -230,6 +230,7 @@ class Engine:
         for finding in live_changes.judge_unanswered(draft):
             ladder.consider(draft, finding)
         operator.press_on(draft)
+        lapsing.press_on(draft)
         stopping.press_on(draft)
 
     def _tell_of_stream_gap(self, draft: Draft) -> None:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from sentinel.engine import evolve_attempts as of_attempts
+from sentinel.engine import evolve_decay as of_decay
 from sentinel.engine import evolve_incidents as of_incidents
 from sentinel.engine import evolve_wishes as of_wishes
 from sentinel.engine.evolve_attempts import change_attempt
@@ -217,4 +218,6 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.WishAnswered: of_wishes.answered,
     f.ApprovalAsked: of_wishes.approval_asked,
     f.OverridesAnswered: of_wishes.overrides_answered,
+    f.SettingLapsed: of_decay.lapsed,
+    f.LapseJudged: of_decay.judged,
 }

@@ -9,6 +9,7 @@ from sentinel.engine.causes import join, link_of, record_meanwhile
 from sentinel.engine.diagnosing import ask_for_comparison, is_diagnosing
 from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import give_up, is_last_resort, page
+from sentinel.engine.lapsing import fail_lapse, spare_steps
 from sentinel.engine.live_changes import write_live
 from sentinel.engine.opening import STANDING_KINDS, open_incident, told_before
 from sentinel.engine.relaunching import drop_live_plan, relaunch
@@ -16,7 +17,7 @@ from sentinel.engine.seen_before import healed_before
 from sentinel.model import facts as f
 from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
-from sentinel.plan.remedy import build_treatment
+from sentinel.plan.remedy import Treatment, build_treatment
 from sentinel.policy.budget import judge_budget
 from sentinel.policy.match import NoMatch, match_rule
 from sentinel.policy.schema import Rung
@@ -50,6 +51,7 @@ def consider(draft: Draft, finding: Finding) -> None:
         worse = join(draft, finding, link)
         return fail_rung(draft, link.incident.id, worse) if worse else None
     incident = open_incident(draft, finding, match.rule.alert, match.rule.playbook, link.reason if link else "")
+    fail_lapse(draft, incident)
     if not incident.playbook:
         draft.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, f"rule {incident.alert} has no playbook"))
         return None
@@ -141,7 +143,7 @@ def take_rung(draft: Draft, incident_id: int, index: int) -> None:
     """Carry out a rung that acts: within the budget, and with a person's approval where the policy asks for it."""
     state, incident = draft.state, draft.state.incident(incident_id)
     rungs = draft.rungs_of(incident)
-    treatment = build_treatment(rungs, index, incident, state.checkpoints, state.open_incidents, state.overrides, draft.is_alive)
+    treatment = _treatment(draft, incident, index, draft.is_alive)
     if draft.observes_only:
         why = "observe only" if draft.is_observed_run else f"paused by {state.paused}"
         draft.record(f.RungTaken(incident.id, treatment.remedy, False, draft.newest_step))
@@ -164,16 +166,20 @@ def take_rung(draft: Draft, incident_id: int, index: int) -> None:
     return write_live(draft, incident.id, str(number), treatment.overrides)
 
 
+def _treatment(draft: Draft, incident: Incident, index: int, is_alive: bool) -> Treatment:
+    state, rungs = draft.state, draft.rungs_of(incident)
+    return build_treatment(
+        rungs, index, incident, state.checkpoints, state.open_incidents, state.overrides, is_alive, spare_steps(draft)
+    )
+
+
 def take_up_again(draft: Draft, incident: Incident) -> bool:
     """Go on with a rung whose plan was broken off by a stop before anything was launched; False when there is none."""
     last, rungs = incident.last_try, draft.rungs_of(incident)
     broken_off = incident.state is IncidentState.OPEN and last is not None and last.outcome is Outcome.PENDING
     if not broken_off or incident.is_waiting or draft.observes_only or incident.rung >= len(rungs):
         return False
-    state = draft.state
-    treatment = build_treatment(
-        rungs, incident.rung, incident, state.checkpoints, state.open_incidents, state.overrides, draft.is_alive
-    )
+    treatment = _treatment(draft, incident, incident.rung, draft.is_alive)
     relaunch(draft, incident.id, treatment.resume, treatment.overrides, 0.0, treatment.remedy.reason)
     return True
 

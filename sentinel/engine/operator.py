@@ -13,6 +13,7 @@ from sentinel.engine import approval
 from sentinel.engine.attempts import launch_first_or_next
 from sentinel.engine.draft import Draft
 from sentinel.engine.ladder import take_next_rung, take_rung
+from sentinel.engine.lapsing import spare_steps
 from sentinel.engine.live_changes import BY_PERSON, write_live
 from sentinel.engine.relaunching import relaunch
 from sentinel.engine.stopping import ask_to_stop
@@ -244,4 +245,5 @@ def _change(draft: Draft, wish: w.Change, asked: WishReading) -> Answer:
 def _write(draft: Draft, asked: WishReading, wanted: Overrides, keys: tuple[str, ...], until_steps: int | None) -> None:
     until = draft.newest_step + until_steps if until_steps is not None else None
     now = for_relaunch(draft.state.overrides, draft.newest_step, None)
-    write_live(draft, None, f"{BY_PERSON}{asked.id}", laid_over(now, wanted, keys, PERSON, until))
+    later = laid_over(now, wanted, keys, PERSON, until, until_steps or 0, spare_steps(draft))
+    write_live(draft, None, f"{BY_PERSON}{asked.id}", later)

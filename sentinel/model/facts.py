@@ -20,6 +20,7 @@ from sentinel.model.facts_of_attempts import (
     FirstStep,
     ReceiptSeen,
 )
+from sentinel.model.facts_of_decay import LapseJudged, SettingLapsed
 from sentinel.model.facts_of_incidents import (
     BudgetRefilled,
     Diagnosed,
@@ -58,6 +59,7 @@ __all__ = [
     "Held",
     "IncidentMoved",
     "IncidentOpened",
+    "LapseJudged",
     "Noted",
     "OverridesAnswered",
     "PlanAdopted",
@@ -68,6 +70,7 @@ __all__ = [
     "RunEnded",
     "RungJudged",
     "RungTaken",
+    "SettingLapsed",
     "SourceChanged",
     "StepsLost",
     "StopAsked",
@@ -196,6 +199,8 @@ Fact = (
     | ApprovalAsked
     | OverridesAnswered
     | Diagnosed
+    | SettingLapsed
+    | LapseJudged
 )
 
 

@@ -145,6 +145,7 @@ class Incident:
     approval: Approval | None = None  # of the newest rung that needed one
     acknowledged_by: str = ""
     diagnosis: Diagnosis | None = None  # of its present or last diagnosing rung
+    put_back: tuple[str, ...] = ()  # settings that had lapsed just before it, and are in force again
 
     @property
     def is_numeric(self) -> bool:

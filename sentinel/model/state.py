@@ -100,6 +100,16 @@ class Archive:
 
 
 @dataclass(frozen=True, slots=True)
+class Lapse:
+    """Settings that were taken back, until it is proven that the run stays healthy without them. `before`: with them."""
+
+    attempt: int
+    keys: tuple[str, ...]
+    step: int
+    before: Overrides
+
+
+@dataclass(frozen=True, slots=True)
 class PlanInProgress:
     """`actions[next]` is the one decided and not yet confirmed; `reason` is why the attempt it ends in is launched."""
 
@@ -133,6 +143,7 @@ class RunState:
     next_incident: int = 1
     next_attempt: int = 1
     overrides: Overrides = field(default_factory=Overrides)  # in force for the newest attempt
+    lapse: Lapse | None = None
     environment: Environment | None = None  # the newest that is known of each part
     plan: PlanInProgress | None = None
     pending: Mapping[str, Action] = field(default_factory=lambda: MappingProxyType({}))

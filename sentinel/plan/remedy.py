@@ -86,8 +86,10 @@ def build_treatment(
     open_incidents: Iterable[Incident],
     in_force: Overrides,
     is_alive: bool,
+    spare: int = 0,
 ) -> Treatment:
-    """What rung `index` means for this incident, now. A rung of settings alone is applied live where a trainer lives."""
+    """What rung `index` means for this incident, now. A rung of settings alone is applied live where a trainer lives. `spare`: so
+    much later than sentinel a trainer lapses its settings by itself."""
     rung = rungs[index]
     relaunch = rung.rollback is not None or rung.resume is not None or rung.reset_optimizer or rung.precision is not None
     relaunch = relaunch or not is_alive
@@ -99,7 +101,7 @@ def build_treatment(
     base = settings.for_relaunch(in_force, choice.step if choice else incident.break_step, incident.id)
     if choice is not None and choice.checkpoint is not None:
         resume = ResumePoint(choice.checkpoint.step, choice.checkpoint.path, choice.checkpoint.digest)
-    overrides = settings.with_rung(base, rung, incident.id, until, skip)
+    overrides = settings.with_rung(base, rung, incident.id, until, skip, spare)
     reason = _reason(rung, choice, skip, until)
     remedy = Remedy(
         rung=index,

@@ -87,6 +87,7 @@ def incident_document(incident: Incident) -> dict[str, Any]:
         "awaits_approval": incident.approval.rung if incident.awaits_approval and incident.approval else None,
         "acknowledged_by": incident.acknowledged_by,
         "diagnosis": {"cause": found.cause, "reason": found.reason, "ranks": list(found.ranks)} if found else None,
+        "put_back": list(incident.put_back),
         "remedies": [_try_document(t) for t in incident.tries],
         "pages": list(incident.pages),
     }

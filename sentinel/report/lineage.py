@@ -16,7 +16,7 @@ from sentinel.launcher.spec_file import overrides_to_json
 from sentinel.model import facts as f
 from sentinel.model.attempts import Overrides
 from sentinel.model.facts import Fact
-from sentinel.report.reading import check_run_dir
+from sentinel.report.run_dirs import check_run_dir
 
 UNSAID = ("id", "attempt", "incident", "request", "until")
 
@@ -48,8 +48,9 @@ def read_lineage(run_dir: Path) -> list[dict[str, Any]]:
         return [_document(branch) for branch in trace(entry.fact for entry in journal.read_entries())]
 
 
-def trace(facts: Iterable[Fact]) -> list[Branch]:
-    """The attempts in the order they were launched, each with its parent and what of it survives."""
+def trace(facts: Iterable[Fact], newest_step: int | None = None) -> list[Branch]:
+    """The attempts in the order they were launched, each with its parent and what of it survives. `newest_step`: of the newest, which
+    the journal does not know while it lives."""
     branches: dict[int, Branch] = {}
     makers: dict[int, int] = {}  # step → who committed the checkpoint that lies there
     for fact in facts:
@@ -80,6 +81,9 @@ def trace(facts: Iterable[Fact]) -> list[Branch]:
                 branch.last_step = max(fact.last_step, branch.resumed_step)
             case _:
                 pass
+    newest = branches[max(branches)] if branches else None
+    if newest is not None and newest_step is not None and not newest.outcome:
+        newest.last_step = max(newest.last_step, newest_step)
     _mark_surviving(branches)
     return list(branches.values())
 

@@ -36,7 +36,7 @@ from sentinel.sim.variation import Vary, parse_factors, parse_span
 OUTCOMES = ("finished", "failed", "stopped", "held", "unfinished")
 KEYS = ("name", "description", "policy", "seed", "until", "observe_only", "run", "faults", "vary", "expect")
 RUN_KEYS = ("steps", "batch", "ranks", "step", "startup", "checkpoint_every", "save")
-EXPECT_KEYS = ("outcome", "pages", "attempts", "incidents")
+EXPECT_KEYS = ("outcome", "pages", "attempts", "incidents", "lapses")
 INCIDENT_KEYS = ("kind", "state", "remedies", "onset", "resumed_from", "steps_lost_max")
 VARY_KEYS = ("position", "length", "magnitude")
 UNTIL_S = 4 * 3600.0
@@ -135,6 +135,7 @@ class _Reader:
             pages=self._number(expect, "expect", "pages", 0, floor=0) if "pages" in expect else None,
             attempts=self._number(expect, "expect", "attempts", 1) if "attempts" in expect else None,
             incidents=incidents,
+            lapses=tuple(map(str, self._list(expect["lapses"], "expect.lapses"))) if "lapses" in expect else None,
         )
 
     def _incident(self, raw: object, path: str) -> ExpectedIncident:

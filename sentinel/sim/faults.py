@@ -21,7 +21,8 @@
                                    @effect=N:side=before|after, at the Nth append to the journal or effect on the world
     fails@action=StartAttempt:times=2,retry=5   an action fails so often (retry=0: for good)
     stop@time=90                   a person stops the run        again@time=0:for=60        a person starts an ended run again
-    ask@time=60:what=rollback,to=100   a person asks: pause, resume, hold, rollback, set (half the rate), skip (length=N at `to`)
+    ask@time=60:what=rollback,to=100   a person asks: pause, resume, hold, rollback, set (half the rate), clip (at 0.5; both with
+                                   until=N steps), skip (length=N at `to`)
 
 A step fault strikes before its step's forward, once per run unless it ends in `:always` (then from that step on); with
 `attempt=N` it waits for that attempt. Step 0 is before the first step of an attempt. Times count from the run's first launch.
@@ -65,7 +66,7 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "fails": ((ACTION,), {"times": "1", "retry": "2"}),
     "stop": ((TIME,), {}),
     "again": ((TIME,), {"for": "60"}),
-    "ask": ((TIME,), {"what": "pause", "to": "0", "length": "32"}),
+    "ask": ((TIME,), {"what": "pause", "to": "0", "length": "32", "until": "0"}),
 }
 SOURCES = ("metrics", "heartbeats", "checkpoints", "launcher")
 ACTIONS = (
@@ -74,7 +75,7 @@ ACTIONS = (
 )  # fmt: skip
 ASKED = ("pause", "resume", "hold", "rollback", "set", "skip")
 WORDS: dict[str, tuple[str, ...]] = {"heals": tuple(HEALING), "source": SOURCES, "side": ("before", "after")}
-WHAT = {"ask": ASKED, "changed": tuple(CHANGES)}
+WHAT = {"ask": (*ASKED, "clip"), "changed": tuple(CHANGES)}
 ATTEMPTED = (STEP,)
 
 

@@ -52,6 +52,7 @@ class Inspector:
         self._blind_since: dict[str, float] = {}
         self._hour = (world.now_s, 0)
         self.by_person: set[int] = {1}
+        self._lapsing: tuple[str, ...] = ()
 
     # Deeds.
 
@@ -127,6 +128,10 @@ class Inspector:
                     self._open.pop(number, None)
                 if to is IncidentState.EXHAUSTED and self.state.incident(number).playbook:
                     self._page_due[number] = self.world.now_s + self._policy.spec.paging.deadline_s
+            case f.SettingLapsed(keys=keys, by_trainer=False):
+                self._judge_lapse(keys)
+            case f.LapseJudged():
+                self._lapsing = ()
             case f.PlanAdopted() if self.state.next_attempt not in self.by_person:
                 if (spared := find_spared(fact, self.state, self._policy, self.world.store)) is not None:
                     raise InvariantBroken("never from scratch for nothing", f"the checkpoint of step {spared.step} is whole")
@@ -135,6 +140,13 @@ class Inspector:
             case f.AttemptLaunched(attempt=attempt, resume=resume):
                 self._judge_launch(attempt, resume.step if resume else 0)
                 self._spoil()
+
+    def _judge_lapse(self, keys: tuple[str, ...]) -> None:
+        """A setting is taken back in a healthy run, alone, and when the one before it has proved itself."""
+        if self._lapsing or len(keys) != 1 or self.state.open_incidents:
+            sentence = f"{', '.join(keys)} lapsed while {', '.join(self._lapsing) or 'an incident'} was not settled"
+            raise InvariantBroken("settings lapse one at a time", sentence)
+        self._lapsing = keys
 
     def _judge_launch(self, attempt: int, step: int) -> None:
         for number, onset in self._open.items():

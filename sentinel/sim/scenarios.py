@@ -167,7 +167,8 @@ def _draw_wishes(dice: random.Random, shape: Shape) -> list[str]:
     while dice.random() < 0.2:
         at_s, what = dice.randrange(1, 200), dice.choice(ASKED)
         to = dice.randrange(shape.steps * (shape.batch if what == "skip" else 1))
-        texts.append(f"ask@time={at_s}:what={what},to={to}")
+        until = f",until={10 + to % 60}" if what == "set" and to % 2 else ""
+        texts.append(f"ask@time={at_s}:what={what},to={to}{until}")
         if what in ("pause", "hold"):
             texts += [f"ask@time={at_s + later}:what=resume" for later in (dice.randrange(1, 60), 120)]
     return texts

@@ -29,6 +29,10 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return _of_attempt(fact, at_s, state)
         case f.FindingRecorded() | f.IncidentOpened() | f.RungTaken() | f.RungJudged() | f.IncidentMoved():
             return _of_incident(fact)
+        case f.SettingLapsed():
+            return Line(f"setting lapses: {fact.reason}")
+        case f.LapseJudged():
+            return Line(f"lapse {fact.outcome}: {fact.reason}", "good" if fact.outcome == "proven" else "warn")
         case f.EnvironmentRead():
             return _of_environment(fact)
         case f.Diagnosed():

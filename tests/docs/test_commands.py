@@ -27,7 +27,8 @@ COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ("incidents",): ({"--json"}, ["run_dir"]),
     ("policy", "check"): ({"--capabilities", "--json"}, ["files"]),
     ("policy", "explain"): (
-        {"--finding", "--onset", "--detected", "--checkpoint-every", "--samples-per-step", "--json"}, ["file"],
+        {"--finding", "--onset", "--detected", "--checkpoint-every", "--samples-per-step", "--json"},
+        ["file"],
     ),
     ("policy", "test"): ({"--policy", "--json"}, ["files"]),
     ("policy", "schema"): (set(), []),
