@@ -155,7 +155,9 @@ class Senses:
         """Sick hardware that is certain by now; needs no sight of the trainer."""
         return self._gpu_fault.tick(self._clock(now_s), self.newest_step)
 
-    def exit(self, report: ExitReport, *, finished: bool, stop_requested: bool, now_s: float, has_trained: bool = False) -> Ended:
+    def exit(
+        self, report: ExitReport, *, finished: bool, stop_requested: bool, now_s: float, has_trained: bool = False
+    ) -> Ended:
         """Why the attempt ended. `has_trained`: the run has made a step before, in whatever attempt."""
         assert self._attempt is not None, "no attempt was begun"
         self._liveness.hang.end()

@@ -194,7 +194,6 @@ class GpuFaultSettings(Protocol):
     @property
     def throttle_s(self) -> float: ...
 
-
 class BehindReferenceSettings(Protocol):
     @property
     def enabled(self) -> bool: ...

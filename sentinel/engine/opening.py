@@ -69,7 +69,6 @@ def told_before(draft: Draft, finding: Finding) -> Incident | None:
     before = (i for i in reversed(state.incidents) if i.detected_s < state.session_s)
     return next((i for i in before if (i.kind, i.attempt, i.blamed_rank) == whom), None)
 
-
 def _within_reach(draft: Draft, finding: Finding, dated_step: int) -> int:
     """A date must not cost the run: where the only checkpoints before the alarm's own onset are younger than the date, the
     oldest of them counts as clean. A start from scratch is for a person to choose."""

@@ -49,8 +49,8 @@ def read_lineage(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def trace(facts: Iterable[Fact], newest_step: int | None = None) -> list[Branch]:
-    """The attempts in the order they were launched, each with its parent and what of it survives. `newest_step`: of the newest, which
-    the journal does not know while it lives."""
+    """The attempts in the order they were launched, each with its parent and what of it survives. `newest_step`: of the newest,
+    which the journal does not know while it lives."""
     branches: dict[int, Branch] = {}
     makers: dict[int, int] = {}  # step → who committed the checkpoint that lies there
     for fact in facts:

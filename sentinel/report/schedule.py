@@ -51,8 +51,8 @@ def read_schedule(run_dir: Path) -> dict[str, Any]:
 
 
 def schedule_document(facts: Iterable[Fact], newest_step: int | None, tokens_per_sample: float | None) -> dict[str, Any]:
-    """`newest_step`: of the newest attempt, where the journal does not say yet. `full_rate_steps_lost`: the sum of 1 - lr_scale over
-    the surviving steps; negative where the rate was raised. `skipped_tokens` None: the trainer does not say."""
+    """`newest_step`: of the newest attempt, where the journal does not say yet. `full_rate_steps_lost`: the sum of 1 - lr_scale
+    over the surviving steps; negative where the rate was raised. `skipped_tokens` None: the trainer does not say."""
     facts = list(facts)
     branches = trace(facts, newest_step)
     timelines = _timelines(facts)

@@ -61,7 +61,6 @@ def read_own(run_dir: Path, attempt: int, last_step: int, limit: int) -> tuple[i
             break
     return start, tuple(reversed(found))
 
-
 def read_world_size(run_dir: Path, attempts: Iterable[int]) -> int | None:
     """How many ranks these attempts had, by their receipts; None where they differ, or one does not say."""
     sizes = set()

@@ -97,7 +97,11 @@ def test_start_up() -> None:
 
 
 def test_memory_after_a_million_readings() -> None:
-    code = "import sys; sys.path.insert(0, '.')\nfrom tests.bench.test_supervisor import feed_a_million\nfeed_a_million()\n"
+    code = (
+        "import sys; sys.path.insert(0, '.')\n"
+        "from tests.bench.test_supervisor import feed_a_million\n"
+        "feed_a_million()\n"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     print(done.stdout.strip())
 

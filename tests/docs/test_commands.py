@@ -22,13 +22,12 @@ ROOT = typer.main.get_command(app)
 
 COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ("demo",): ({"--run-dir", "--steps", "--seed", "--precision", "--policy", "--no-faults", "--fault", "--preset"}, []),
-    ("run",): ({"--policy", "--run-dir", "--observe-only", "--without"}, ["command"]),
+    ("run",): ({"--policy", "--run-dir", "--observe-only", "--without", "--code"}, ["command"]),
     ("status",): ({"--json"}, ["run_dir"]),
     ("incidents",): ({"--json"}, ["run_dir"]),
     ("policy", "check"): ({"--capabilities", "--json"}, ["files"]),
     ("policy", "explain"): (
-        {"--finding", "--onset", "--detected", "--checkpoint-every", "--samples-per-step", "--json"},
-        ["file"],
+        {"--finding", "--onset", "--detected", "--checkpoint-every", "--samples-per-step", "--json"}, ["file"],
     ),
     ("policy", "test"): ({"--policy", "--json"}, ["files"]),
     ("policy", "schema"): (set(), []),

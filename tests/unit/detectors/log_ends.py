@@ -18,8 +18,7 @@ ILLEGAL = (
 )
 ASSERT = (
     "../aten/src/ATen/native/cuda/IndexKernel.cu:92: operator(): block: [3,0,0], thread: [64,0,0] Assertion "
-    '`-sizes[i] <= index && index < sizes[i] && "index out of bounds"` failed.\n'
-    + TRACEBACK
+    "`-sizes[i] <= index && index < sizes[i] && \"index out of bounds\"` failed.\n" + TRACEBACK
     + "torch.AcceleratorError: CUDA error: device-side assert triggered"
 )
 WATCHDOG = (

@@ -1,5 +1,6 @@
 """Where what a person asks meets what is under way: a recovery, a hold, a pause, a diagnosis, an approval, the end of the run."""
 
+
 from __future__ import annotations
 
 from sentinel.model import actions as a

@@ -38,12 +38,7 @@ SMALL: dict[str, Any] = {
     "metadata": {"name": "small"},
     "spec": {
         "detectors": {
-            "loss_scale": "off",
-            "divergence": "off",
-            "drift": "off",
-            "too_good": "off",
-            "slowdown": "off",
-            "straggler": "off",
+            "loss_scale": "off", "divergence": "off", "drift": "off", "too_good": "off", "slowdown": "off", "straggler": "off",
             "stale_checkpoint": "off",
         },
         "rules": [

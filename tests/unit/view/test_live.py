@@ -170,3 +170,5 @@ def test_live_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
