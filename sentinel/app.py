@@ -71,6 +71,7 @@ class RunRequest:
     observe_only: bool = False
     stop_at_once: bool = False  # take the run over only to stop it
     without: tuple[str, ...] = ()  # capabilities this trainer does not have
+    more: tuple[str, ...] = ()  # and those that are there only where somebody says so
     code: tuple[str, ...] = ()  # what the program's source is, in the place of what its command leads to
 
 
@@ -82,7 +83,7 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
     """
     policy_path = shipped_policy_path(request.policy)
     run_dir = request.run_dir.absolute()
-    capabilities = declared_capabilities(known := find_run_file(run_dir), request.without)
+    capabilities = declared_capabilities(known := find_run_file(run_dir), request.without, request.more)
     policy = load_policy(policy_path, None if request.stop_at_once or request.observe_only else frozenset(capabilities))
     reference = load_reference(policy, policy_path)
     run_file = replace(_describe(run_dir, known, request, policy, policy_path), capabilities=capabilities)
@@ -153,7 +154,7 @@ def build_handlers(run_dir: Path, launcher: Launcher, lease: Lease, run: RunFile
 
     def start(action: a.StartAttempt) -> tuple[str, Environment]:
         lease.set_attempt(action.attempt)
-        spec = AttemptSpec(action.attempt, run.command, run.cwd, action.resume, action.overrides)
+        spec = AttemptSpec(action.attempt, run.command, run.cwd, action.resume, action.overrides, None, action.exclude_nodes)
         return start_recorded(launcher, run_dir, spec, run.code)
 
     def kill(action: a.KillAttempt) -> str:

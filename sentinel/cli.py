@@ -34,6 +34,7 @@ def run(
     run_dir: Annotated[Path | None, typer.Option(help="Where the run lives; default runs/<program name>.")] = None,
     observe_only: Annotated[bool, typer.Option("--observe-only", help="Decide and record, change nothing.")] = False,
     without: Annotated[str, typer.Option(help="What the trainer cannot do: skip, live_overrides, or both with a comma.")] = "",
+    with_: Annotated[str, typer.Option("--with", help="What the command can do besides: exclude (SENTINEL_EXCLUDE_NODES).")] = "",
     code: Annotated[
         list[str] | None, typer.Option(help="Source to watch for changes, instead of what the command leads to.", metavar="PATH")
     ] = None,
@@ -49,10 +50,9 @@ def run(
     words = tuple(command or ())
     place = run_dir or Path("runs") / (Path(words[0]).stem if words else "run")
     with closing(choose_narrator(place)) as narrator:
-        lacks = tuple(word.strip() for word in without.split(",") if word.strip())
-        outcome = supervise(
-            RunRequest(place, policy, words, os.getcwd(), observe_only, without=lacks, code=tuple(code or ())), narrator
-        )
+        lacks, more = (tuple(word.strip() for word in said.split(",") if word.strip()) for said in (without, with_))
+        asked = RunRequest(place, policy, words, os.getcwd(), observe_only, without=lacks, more=more, code=tuple(code or ()))
+        outcome = supervise(asked, narrator)
     raise typer.Exit(outcome)
 
 

@@ -193,7 +193,7 @@ class Engine:
             )
         who = (event.epoch, event.host, event.pid, event.policy_name, event.policy_digest, event.observe_only)
         unsaid = any(isinstance(action, SendPage) for action in draft.state.pending.values())
-        draft.record(f.SupervisorTookOver(*who, answers=not unsaid))
+        draft.record(f.SupervisorTookOver(*who, answers=not unsaid, capabilities=event.capabilities))
         if draft.state.ended:
             draft.note("the end", f"the page about it was never sent: it is sent now, and the run stays {draft.state.ended}")
             return

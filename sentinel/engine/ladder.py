@@ -8,6 +8,7 @@ from sentinel.engine import approval
 from sentinel.engine.causes import join, link_of, record_meanwhile
 from sentinel.engine.diagnosing import ask_for_comparison, is_diagnosing
 from sentinel.engine.draft import Draft
+from sentinel.engine.excluding import cures, exclude, is_left_out, pass_over, reason_against
 from sentinel.engine.giving_up import give_up, is_last_resort, page
 from sentinel.engine.lapsing import fail_lapse, spare_steps
 from sentinel.engine.live_changes import write_live
@@ -32,6 +33,8 @@ def consider(draft: Draft, finding: Finding) -> None:
         return draft.dismiss(finding, "severity info: recorded, no incident")
     if isinstance(match, NoMatch):
         return draft.dismiss(finding, match.reason)
+    if is_left_out(draft, finding):
+        return draft.dismiss(finding, f"node {finding.blamed_node} is left out of this attempt")
     told = told_before(draft, finding)
     if told is not None:
         return draft.dismiss(finding, f"incident {told.id} told of it before this supervisor came")
@@ -110,7 +113,7 @@ def take_next_rung(draft: Draft, incident_id: int, index: int | None = None) -> 
     incident = draft.state.incident(incident_id)
     rungs = draft.rungs_of(incident)
     index = incident.rung + 1 if index is None else index
-    if not incident.retryable:
+    if not incident.retryable and not cures(draft, incident, rungs, index):
         return give_up(draft, incident_id, f"a relaunch cannot help: {incident.reason}")
     if index >= len(rungs):
         return give_up(draft, incident_id, "every rung of the playbook was tried")
@@ -144,6 +147,9 @@ def take_rung(draft: Draft, incident_id: int, index: int) -> None:
     state, incident = draft.state, draft.state.incident(incident_id)
     rungs = draft.rungs_of(incident)
     treatment = _treatment(draft, incident, index, draft.is_alive)
+    if why_not := reason_against(draft, incident, rungs[index]):
+        pass_over(draft, incident, rungs[index], index, why_not)
+        return take_next_rung(draft, incident_id)
     if draft.observes_only:
         why = "observe only" if draft.is_observed_run else f"paused by {state.paused}"
         draft.record(f.RungTaken(incident.id, treatment.remedy, False, draft.newest_step))
@@ -160,6 +166,7 @@ def take_rung(draft: Draft, incident_id: int, index: int) -> None:
     draft.record(f.RungTaken(incident.id, treatment.remedy, True, draft.newest_step))
     if (told := rungs[index].page) is not None:
         page(draft, incident.id, told.severity, treatment.remedy.reason)
+    exclude(draft, incident, rungs[index])
     if treatment.relaunch:
         return relaunch(draft, incident.id, treatment.resume, treatment.overrides, verdict.wait_s, treatment.remedy.reason)
     number = sum(len(i.tries) for i in draft.state.incidents)

@@ -6,10 +6,8 @@ nothing is resumed from at or after an onset that is not resolved, nothing is do
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from sentinel.engine import approval
+from sentinel.engine.answers import Answer, acknowledge, nothing_more, readmit, refuse
 from sentinel.engine.attempts import launch_first_or_next
 from sentinel.engine.draft import Draft
 from sentinel.engine.ladder import take_next_rung, take_rung
@@ -24,21 +22,6 @@ from sentinel.model.incidents import Outcome
 from sentinel.model.readings import WishReading
 from sentinel.plan.overrides import for_relaunch, laid_over
 from sentinel.plan.rollback import choose_at_or_below, choose_by_samples
-
-
-class Answer(NamedTuple):
-    """`then` carries out what was granted; None: refused."""
-
-    words: str
-    then: Callable[[], None] | None
-
-
-def refuse(words: str) -> Answer:
-    return Answer(words, None)
-
-
-def nothing_more() -> None:
-    """Granted, and the fact itself was all there was to do."""
 
 
 def on_wish(draft: Draft, asked: WishReading) -> None:
@@ -68,7 +51,7 @@ def _answer(draft: Draft, asked: WishReading) -> Answer:
     if state.ended:
         return refuse(f"the run has {state.ended}: {state.end_reason}")
     if isinstance(wish, w.Acknowledge):
-        return _acknowledge(draft, wish.incident, asked.by)
+        return acknowledge(draft, wish.incident, asked.by)
     if state.stop_by:
         return refuse(f"the run is being stopped, by {state.stop_by}")
     if draft.is_observed_run:
@@ -82,6 +65,8 @@ def _answer(draft: Draft, asked: WishReading) -> Answer:
             return _decide_rung(draft, number, asked.by, is_approved=True)
         case w.Deny(incident=number):
             return _decide_rung(draft, number, asked.by, is_approved=False)
+        case w.Readmit(node=node):
+            return readmit(draft, node)
         case w.Hold() | w.RollBack() | w.LeaveOut() | w.Change():
             return _change_training(draft, wish, asked)
 
@@ -172,16 +157,6 @@ def _decide_rung(draft: Draft, number: int, by: str, is_approved: bool) -> Answe
         take_next_rung(draft, number)
 
     return Answer(f"rung {index + 1} of incident {number} is passed over", deny)
-
-
-def _acknowledge(draft: Draft, number: int, by: str) -> Answer:
-    incident = next((i for i in draft.state.incidents if i.id == number), None)
-    if incident is None:
-        known = ", ".join(str(i.id) for i in draft.state.incidents[-8:]) or "none"
-        return refuse(f"there is no incident {number} (newest: {known})")
-    if incident.acknowledged_by:
-        return refuse(f"incident {number} was already acknowledged by {incident.acknowledged_by}")
-    return Answer(f"incident {number} is acknowledged by {by}", nothing_more)
 
 
 # What is trained, and with which settings.

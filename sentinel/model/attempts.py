@@ -88,7 +88,7 @@ class ResumePoint:
 @dataclass(frozen=True, slots=True)
 class AttemptSpec:
     """Everything one launch needs. Starting is idempotent under `attempt`: the same number is never started twice.
-    `environment`: what it runs, as read just before; None where nobody looked."""
+    `environment`: what it runs, as read just before; None where nobody looked. `exclude_nodes`: nodes it is not to run on."""
 
     attempt: int
     argv: tuple[str, ...]
@@ -96,6 +96,7 @@ class AttemptSpec:
     resume: ResumePoint | None
     overrides: Overrides
     environment: Environment | None = None
+    exclude_nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from sentinel.model.facts_of_incidents import (
     GaveUp,
     IncidentMoved,
     IncidentOpened,
+    NodeExcluded,
     PlanAdopted,
     PlanDropped,
     Restored,
@@ -60,6 +61,7 @@ __all__ = [
     "IncidentMoved",
     "IncidentOpened",
     "LapseJudged",
+    "NodeExcluded",
     "Noted",
     "OverridesAnswered",
     "PlanAdopted",
@@ -95,7 +97,8 @@ class SupervisorTookOver:
     """A new supervisor session: who, under which epoch, by which policy.
 
     `answers`: starting it again is a person's answer to the end of the run. False while the page about that end was never
-    sent: then it is the restart of a supervisor that died, and nobody has decided anything.
+    sent: then it is the restart of a supervisor that died, and nobody has decided anything. `capabilities`: as this session was
+    told; None in journals that only say it when the run began.
     """
 
     epoch: int
@@ -105,6 +108,7 @@ class SupervisorTookOver:
     policy_digest: str
     observe_only: bool
     answers: bool = True
+    capabilities: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +205,7 @@ Fact = (
     | Diagnosed
     | SettingLapsed
     | LapseJudged
+    | NodeExcluded
 )
 
 

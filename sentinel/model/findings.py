@@ -60,7 +60,7 @@ class Finding:
         detected_step: the newest step seen when the finding fired.
         visible_s: supervisor time at which the fault was first visible in what the trainer wrote.
         metric, value, baseline: the evidence, where the kind has one.
-        blamed_rank: the rank the evidence points at.
+        blamed_rank, blamed_node: the rank, and the machine, the evidence points at.
         retryable: False where a relaunch cannot help (exit 3: configuration error).
         alert: the rule that made it, for a rule on an expression; None where a detector did.
     """
@@ -78,6 +78,7 @@ class Finding:
     blamed_rank: int | None = None
     retryable: bool = True
     alert: str | None = None
+    blamed_node: str = ""
 
     @property
     def key(self) -> str:

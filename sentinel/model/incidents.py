@@ -41,6 +41,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
     OBSERVED = "observed"  # observe only: what would have been done; nothing was
     PAGED = "paged"
+    PASSED_OVER = "passed_over"  # it could not be carried out here: nothing was done
     DENIED = "denied"  # a person, or a deadline, said no: nothing was done
 
 
@@ -145,6 +146,7 @@ class Incident:
     approval: Approval | None = None  # of the newest rung that needed one
     acknowledged_by: str = ""
     diagnosis: Diagnosis | None = None  # of its present or last diagnosing rung
+    blamed_node: str = ""
     put_back: tuple[str, ...] = ()  # settings that had lapsed just before it, and are in force again
 
     @property

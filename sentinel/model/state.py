@@ -100,6 +100,15 @@ class Archive:
 
 
 @dataclass(frozen=True, slots=True)
+class Excluded:
+    """A node that is left out of every launch, and the incident that blamed it."""
+
+    node: str
+    incident: int
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Lapse:
     """Settings that were taken back, until it is proven that the run stays healthy without them. `before`: with them."""
 
@@ -144,6 +153,7 @@ class RunState:
     next_attempt: int = 1
     overrides: Overrides = field(default_factory=Overrides)  # in force for the newest attempt
     lapse: Lapse | None = None
+    excluded: tuple[Excluded, ...] = ()  # the oldest first
     environment: Environment | None = None  # the newest that is known of each part
     plan: PlanInProgress | None = None
     pending: Mapping[str, Action] = field(default_factory=lambda: MappingProxyType({}))

@@ -21,6 +21,7 @@ def build_relaunch(
     overrides: Overrides,
     not_before_s: float,
     reason: str,
+    exclude_nodes: tuple[str, ...] = (),
 ) -> tuple[Action, ...]:
     """Capture, kill, verify, quarantine, start: those of them that apply, in this order."""
     actions: list[Action] = []
@@ -32,7 +33,7 @@ def build_relaunch(
         actions.append(VerifyCheckpoint(f"verify/{new_attempt}/{resume.step}", resume.step, resume.path))
     if old_attempt is not None:
         actions.append(Quarantine(f"quarantine/{new_attempt}", old_attempt, resume.step if resume else 0, reason))
-    actions.append(StartAttempt(f"start/{new_attempt}", new_attempt, resume, overrides, not_before_s))
+    actions.append(StartAttempt(f"start/{new_attempt}", new_attempt, resume, overrides, not_before_s, exclude_nodes))
     return tuple(actions)
 
 

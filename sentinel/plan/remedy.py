@@ -102,7 +102,7 @@ def build_treatment(
     if choice is not None and choice.checkpoint is not None:
         resume = ResumePoint(choice.checkpoint.step, choice.checkpoint.path, choice.checkpoint.digest)
     overrides = settings.with_rung(base, rung, incident.id, until, skip, spare)
-    reason = _reason(rung, choice, skip, until)
+    reason = _reason(rung, choice, skip, until, incident.blamed_node)
     remedy = Remedy(
         rung=index,
         words=rung.keys,
@@ -116,18 +116,20 @@ def build_treatment(
     return Treatment(remedy, relaunch, resume, overrides)
 
 
-def _reason(rung: Rung, choice: Choice | None, skip: tuple[SampleRange, ...], until: int | None) -> str:
+def _reason(rung: Rung, choice: Choice | None, skip: tuple[SampleRange, ...], until: int | None, node: str) -> str:
     parts = [f"{'roll back to' if rung.rollback else 'resume from'} the {choice.reason}" if choice and choice.checkpoint else ""]
     if choice and not choice.checkpoint:
         parts = [choice.reason]
     parts += [f"skip samples {r.start}..{r.end}" for r in skip]
     if rung.skip and not skip:
         parts.append("skip nothing (the place in the data is unknown)")
+    if rung.exclude is not None:
+        parts.insert(0, f"leave out node {node}" if node else "leave out the blamed node")
     if rung.lr is not None:
         parts.append(f"learning rate {rung.lr:g}x")
     if rung.clip_norm is not None:
         parts.append(f"clip at {rung.clip_norm:g}")
-    named = {"rollback", "resume", "skip", "lr", "clip_norm", "until", "then"}
+    named = {"rollback", "resume", "exclude", "skip", "lr", "clip_norm", "until", "then"}
     parts += [word for word in rung.keys if word not in named]
     if until is not None:
         parts.append(f"until step {until}")

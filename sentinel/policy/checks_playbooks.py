@@ -8,11 +8,11 @@ from sentinel.errors import Problem
 from sentinel.policy.schema import Rung
 
 # In the language, but nothing carries them out yet.
-_LATER = ("exclude", "reseed_data")
+_LATER = ("reseed_data",)
 # Settings that go back to the schedule at `until`.
 _SETTINGS = ("lr", "clip_norm", "weight_decay", "betas", "eps", "loss_scale", "precision", "checkpoint_every")
 # What only a relaunch can change.
-_AT_LAUNCH = ("reset_optimizer", "precision")
+_AT_LAUNCH = ("reset_optimizer", "precision", "exclude")
 _RELAUNCH = ("resume", "rollback")
 
 
@@ -128,6 +128,9 @@ def _check_available(place: str, rung: Rung, capabilities: Set[str] | None) -> I
     if rung.skip is not None and "skip" not in capabilities:
         message = "the trainer cannot skip samples (capability 'skip')"
         yield Problem(f"{place}.skip", message, "remove the skip, or teach the trainer to skip and declare it")
+    if rung.exclude is not None and "exclude" not in capabilities:
+        message = "the command does not declare that it can leave a node out (capability 'exclude'): this rung is passed over"
+        yield Problem(f"{place}.exclude", message, "begin the run with --with exclude, if the command honours it", "warning")
     live = tuple(part for part in rung.parts if part in _SETTINGS and part not in _AT_LAUNCH)
     if live and not any(part in rung.parts for part in _RELAUNCH) and "live_overrides" not in capabilities:
         message = "the trainer cannot change settings while it runs (capability 'live_overrides')"

@@ -49,6 +49,7 @@ def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str
         "supervisor": outside.supervisor,
         "attempt_alive": outside.attempt_alive,
         "warning": outside.warning,
+        "excluded_nodes": [{"node": one.node, "incident": one.incident} for one in state.excluded],
         "environment": environment_document(state),
         "detectors": _detectors_document(outside.senses, now_s),
     }
@@ -84,6 +85,7 @@ def incident_document(incident: Incident) -> dict[str, Any]:
         "alert": incident.alert,
         "benign": incident.benign,
         "blamed_rank": incident.blamed_rank,
+        "blamed_node": incident.blamed_node,
         "awaits_approval": incident.approval.rung if incident.awaits_approval and incident.approval else None,
         "acknowledged_by": incident.acknowledged_by,
         "diagnosis": {"cause": found.cause, "reason": found.reason, "ranks": list(found.ranks)} if found else None,

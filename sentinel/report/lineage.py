@@ -14,6 +14,7 @@ from typing import Any
 from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.launcher.spec_file import overrides_to_json
 from sentinel.model import facts as f
+from sentinel.model.actions import StartAttempt
 from sentinel.model.attempts import Overrides
 from sentinel.model.facts import Fact
 from sentinel.report.run_dirs import check_run_dir
@@ -37,6 +38,7 @@ class Branch:
     end_reason: str = ""
     survives_to: int | None = None
     changed_live: list[dict[str, Any]] = field(default_factory=list)
+    exclude_nodes: list[str] = field(default_factory=list)
     environment_changes: list[str] = field(default_factory=list)
     environment_unknown: list[str] = field(default_factory=list)
 
@@ -68,6 +70,8 @@ def trace(facts: Iterable[Fact], newest_step: int | None = None) -> list[Branch]
                 branch = branches[number]
                 if step != branch.resumed_step:  # the trainer passed a damaged checkpoint over
                     branch.parent, branch.resumed_step, branch.last_step = makers.get(step) if step else None, step, step
+            case f.ActionDecided(action=StartAttempt(attempt=number, exclude_nodes=nodes)) if number in branches:
+                branches[number].exclude_nodes = list(nodes)
             case f.EnvironmentRead(attempt=number) if number in branches:
                 branches[number].environment_changes = list(fact.changes)
                 branches[number].environment_unknown = list(fact.unknown)
@@ -104,6 +108,8 @@ def lineage_text(branches: list[dict[str, Any]], newest_step: int | None = None)
         cut = "" if kept is not None and kept >= last else "; abandoned" if kept is None else f"; those after {kept} abandoned"
         lines.append(f"{'o' if kept is not None else 'x'} {branch['attempt']:>3}  {origin}: {trained}{cut}")
         lines.append(f"|      launched: {branch['why']}")
+        if branch["exclude_nodes"]:
+            lines.append(f"|      without the nodes {', '.join(branch['exclude_nodes'])}")
         lines += [f"|      runs other than before: {change}" for change in branch["environment_changes"]]
         lines += [f"|      what it runs is not wholly known: {why}" for why in branch["environment_unknown"]]
         if branch["settings"]:

@@ -26,6 +26,8 @@ def status_text(status: Mapping[str, Any]) -> str:
         ("policy", status["policy"] + (", observe only" if status["observe_only"] else "")),
         ("supervisor", status["supervisor"] + _advice(status)),
     ]
+    for out in status["excluded_nodes"]:
+        rows.append(("left out", f"node {out['node']} (incident {out['incident']}): sentinel readmit {out['node']} RUN_DIR"))
     rows += environment_rows(status["environment"]) + schedule_rows(status["schedule"])
     rows += [("blind", f"{source}: {reason}") for source, reason in status["blind"].items()]
     if status["warning"]:

@@ -112,7 +112,7 @@ class SimRunner:
         self._failures.check(action)
         self._world.lease_attempt = max(self._world.lease_attempt, action.attempt)
         found = self._world.runs(action.attempt)
-        spec = AttemptSpec(action.attempt, self._command, "/", action.resume, action.overrides, found)
+        spec = AttemptSpec(action.attempt, self._command, "/", action.resume, action.overrides, found, action.exclude_nodes)
         return type(self._launcher.ensure_started(spec)).__name__.lower(), found
 
     def _kill(self, action: a.KillAttempt) -> str:

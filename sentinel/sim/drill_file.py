@@ -35,7 +35,7 @@ from sentinel.sim.variation import Vary, parse_factors, parse_span
 
 OUTCOMES = ("finished", "failed", "stopped", "held", "unfinished")
 KEYS = ("name", "description", "policy", "seed", "until", "observe_only", "run", "faults", "vary", "expect")
-RUN_KEYS = ("steps", "batch", "ranks", "step", "startup", "checkpoint_every", "save")
+RUN_KEYS = ("steps", "batch", "ranks", "nodes", "step", "startup", "checkpoint_every", "save")
 EXPECT_KEYS = ("outcome", "pages", "attempts", "incidents", "lapses")
 INCIDENT_KEYS = ("kind", "state", "remedies", "onset", "resumed_from", "steps_lost_max")
 VARY_KEYS = ("position", "length", "magnitude")
@@ -99,6 +99,7 @@ class _Reader:
             steps=self._number(run, "run", "steps", default.steps),
             batch=self._number(run, "run", "batch", default.batch),
             ranks=self._number(run, "run", "ranks", default.ranks),
+            nodes=self._number(run, "run", "nodes", default.nodes),
             step_s=self._quantity(run, "run", "step", parse_duration, default.step_s),
             startup_s=self._quantity(run, "run", "startup", parse_duration, default.startup_s),
             save_s=self._quantity(run, "run", "save", parse_duration, default.save_s),

@@ -13,6 +13,7 @@
     sick_optimizer@step=90:later=34,height=2   the optimizer's state is damaged; so much later the gradients explode, for good
     drift@step=90:height=0.6       from then on the loss climbs by so many nats in a hundred updates, for good
     scale_collapse@step=90:length=4   fp16: so many updates in a row overflow and are left out, each halves the loss scale
+    sick_node@step=120:node=1      from then on whatever runs on that node loses its GPU (an Xid), and dies 10 s later
     deaf@step=0                    the trainer ignores overrides, and its receipt says so
     blind@time=60:source=metrics,for=30   a source cannot be read    term@step=50           SIGTERM to the command from outside
     unreadable@time=60:for=30      for so long no checkpoint can be read (a stale file handle), though every one is whole
@@ -57,6 +58,7 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "damaged_line": ((STEP,), {"length": "1"}),
     "bit_rot": ((STEP,), {}),
     "keeper_kill": ((STEP,), {}),
+    "sick_node": ((STEP,), {"node": "1"}),
     "deaf": ((STEP,), {}),
     "term": ((STEP,), {}),
     "blind": ((TIME,), {"source": "metrics", "for": "30"}),

@@ -36,7 +36,6 @@ from sentinel.sim.world import EPOCH_S, Deed, SupervisorKilled, World
 
 COMMAND = ("train",)
 SAME_MOMENT_TURNS_MAX = 2000
-CAPABILITIES = ("skip", "live_overrides")
 SESSIONS_MAX = 400
 UNTIL_S = 4 * 3600.0
 LONG_HISTORY_STEPS = 100
@@ -206,7 +205,8 @@ class Simulation:
 
     def _started(self, epoch: int) -> SupervisorStarted:
         name, observe = self.policy.metadata.name, self.scenario.observe_only or self.policy.spec.mode == "observe"
-        return SupervisorStarted(epoch, "sim", epoch, "sim", COMMAND, "/", name, "0" * 64, observe, CAPABILITIES)
+        can = self.scenario.shape.capabilities
+        return SupervisorStarted(epoch, "sim", epoch, "sim", COMMAND, "/", name, "0" * 64, observe, can)
 
     # The world's side.
 

@@ -26,7 +26,7 @@ class Trouble:
         for fault in self.faults:
             if fault.place != STEP or fault.kind == "bit_rot":  # that one strikes a checkpoint (`rots`), not a step
                 continue
-            if fault.always or fault.kind == "unstable":
+            if fault.always or fault.kind in ("unstable", "sick_node"):
                 self._always.append(fault)
             else:
                 self._once.setdefault(fault.step, []).append(fault)

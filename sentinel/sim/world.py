@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sentinel.model.environment import Environment
-from sentinel.model.readings import WishReading
+from sentinel.model.readings import HardwareReading, WishReading
 from sentinel.sim.environment import CHANGES, PROGRAM
 from sentinel.sim.store import Store
 
@@ -64,6 +64,7 @@ class World:
         lease_attempt: the attempt named in lease.json.
         inbox: what people ask; a supervisor that has answered removes it.
         program: what the next attempt would run; `specs`: what each attempt was started with.
+        hardware: what a look at the machines would tell; `sick`: which fault of them struck which attempt.
         deeds: what was changed, by whom: the truth that invariants are checked against.
     """
 
@@ -83,6 +84,8 @@ class World:
     inbox: list[WishReading] = field(default_factory=list)
     program: Environment = PROGRAM
     specs: dict[int, Environment] = field(default_factory=dict)
+    hardware: list[HardwareReading] = field(default_factory=list)
+    sick: set[tuple[int, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)

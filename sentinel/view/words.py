@@ -29,6 +29,8 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return _of_attempt(fact, at_s, state)
         case f.FindingRecorded() | f.IncidentOpened() | f.RungTaken() | f.RungJudged() | f.IncidentMoved():
             return _of_incident(fact)
+        case f.NodeExcluded():
+            return Line(f"node {fact.node} is left out from now on: {fact.reason}", "warn")
         case f.SettingLapsed():
             return Line(f"setting lapses: {fact.reason}")
         case f.LapseJudged():
@@ -206,6 +208,8 @@ def wish_words(wish: w.Wish) -> str:
             return f"leave out samples {wish.samples.start}..{wish.samples.end}"
         case w.Change():
             return f"change {', '.join(wish.keys)}"
+        case w.Readmit():
+            return f"readmit node {wish.node}"
         case w.Approve() | w.Deny() | w.Acknowledge():
             return f"{type(wish).__name__.lower()} incident {wish.incident}"
         case _:

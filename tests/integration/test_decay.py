@@ -1,4 +1,4 @@
-"""A person halves the learning rate of a real run for a while: sentinel takes it back, watches, and says what the schedule lost."""
+"""A person halves the rate of a real run for a while: sentinel takes it back, watches, and says what the schedule lost."""
 
 from __future__ import annotations
 
