@@ -6,7 +6,6 @@ The only room that knows every adapter. What it refuses, it refuses before anyth
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -30,6 +29,7 @@ from sentinel.journal.run_file import (
     write_run_file,
 )
 from sentinel.journal.session import RunSession, refuse_lost_journal, take_run
+from sentinel.launcher.command import check_code, check_command
 from sentinel.launcher.local import LocalLauncher
 from sentinel.model.events import SupervisorStarted
 from sentinel.model.state import RunState
@@ -58,6 +58,8 @@ class RunRequest:
     stop_at_once: bool = False  # take the run over only to stop it
     without: tuple[str, ...] = ()  # capabilities this trainer does not have
     tensorboard: bool = True
+    more: tuple[str, ...] = ()  # and those that are there only where somebody says so
+    code: tuple[str, ...] = ()  # what the program's source is, in the place of what its command leads to
 
 
 def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
@@ -68,12 +70,13 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
     """
     policy_path = shipped_policy_path(request.policy)
     run_dir = request.run_dir.absolute()
-    capabilities = declared_capabilities(known := find_run_file(run_dir), request.without)
+    capabilities = declared_capabilities(known := find_run_file(run_dir), request.without, request.more)
     policy = load_policy(policy_path, None if request.stop_at_once or request.observe_only else frozenset(capabilities))
     reference = load_reference(policy, policy_path)
     run_file = replace(_describe(run_dir, known, request, policy, policy_path), capabilities=capabilities)
     if not request.stop_at_once:
         check_command(run_file.command, run_file.cwd)
+        check_code(request.code, run_file.cwd)
     ensure_run_dir(run_dir)
     with StopWishes() as wishes:
         outage = Outage(run_dir, wishes)
@@ -126,14 +129,6 @@ def exit_code(state: RunState) -> int:
     return {"finished": EXIT_OK, "stopped": EXIT_STOPPED}.get(state.ended, EXIT_FAILED)
 
 
-def check_command(command: tuple[str, ...], cwd: str) -> None:
-    """A command that cannot be started is refused before there is a run. Raises UsageError."""
-    if not command:
-        raise UsageError("no command to run; write it after --, as in: sentinel run -- torchrun --nproc-per-node 8 train.py")
-    program = command[0]
-    if shutil.which(program if os.sep not in program else os.path.join(cwd, program)) is None:
-        where = "is not on the PATH" if os.sep not in program else f"is not an executable file (seen from {cwd})"
-        raise UsageError(f"{program}: {where}; check the first word after --")
 
 
 def _describe(run_dir: Path, known: RunFile | None, request: RunRequest, policy: Policy, policy_path: Path) -> RunFile:
@@ -142,13 +137,13 @@ def _describe(run_dir: Path, known: RunFile | None, request: RunRequest, policy:
     if known is None:
         created = datetime.fromtimestamp(SystemClock().wall_s(), UTC).isoformat(timespec="seconds")
         run_id = run_dir.name
-        return RunFile(run_id, request.command, request.cwd, reference, "local", created)
+        return RunFile(run_id, request.command, request.cwd, reference, "local", created, code=request.code)
     if request.command and request.command != known.command:
         raise UsageError(
             f"{run_dir}: is the directory of another command ({' '.join(known.command)}); "
             "choose another --run-dir, or repeat that command to go on with this run"
         )
-    return RunFile(known.id, known.command, known.cwd, reference, known.launcher, known.created)
+    return RunFile(known.id, known.command, known.cwd, reference, known.launcher, known.created, code=request.code or known.code)
 
 
 def _started(session: RunSession, run: RunFile, policy: Policy, request: RunRequest) -> SupervisorStarted:

@@ -23,7 +23,8 @@ from sentinel.model.wishes import Wish
 from sentinel.plan.overrides import with_rung
 from sentinel.policy.schema import Rung
 from sentinel.policy.schema_problems import validate_rung
-from sentinel.report.reading import check_run_dir, read_supervisor
+from sentinel.report.reading import read_supervisor
+from sentinel.report.run_dirs import check_run_dir
 from sentinel.telemetry.inbox import post, withdraw
 
 ANSWER_S = 30.0  # a supervisor looks at least once a second; on a busy shared filesystem it may take longer

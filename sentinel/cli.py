@@ -39,6 +39,10 @@ def run(
     run_dir: Annotated[Path | None, typer.Option(help="Where the run lives; default runs/<program name>.")] = None,
     observe_only: Annotated[bool, typer.Option("--observe-only", help="Decide and record, change nothing.")] = False,
     without: Annotated[str, typer.Option(help="What the trainer cannot do, as in skip,live_overrides,attribution.")] = "",
+    with_: Annotated[str, typer.Option("--with", help="What the command can do besides: exclude (SENTINEL_EXCLUDE_NODES).")] = "",
+    code: Annotated[
+        list[str] | None, typer.Option(help="Source to watch for changes, instead of what the command leads to.", metavar="PATH")
+    ] = None,
     tensorboard: Annotated[bool, typer.Option(help="Keep RUN_DIR/tensorboard: each attempt, and the run that survives.")] = True,
 ) -> None:
     """Launch a training command, or adopt the one that is running; watch it; repair it.
@@ -52,10 +56,11 @@ def run(
     words = tuple(command or ())
     place = run_dir or Path("runs") / (Path(words[0]).stem if words else "run")
     with closing(choose_narrator(place)) as narrator:
-        lacks = tuple(word.strip() for word in without.split(",") if word.strip())
-        request = RunRequest(place, policy, words, os.getcwd(), observe_only, without=lacks, tensorboard=tensorboard)
-        code = supervise(request, narrator)
-    raise typer.Exit(code)
+        lacks, more = (tuple(word.strip() for word in said.split(",") if word.strip()) for said in (without, with_))
+        said_of_run = (place, policy, words, os.getcwd(), observe_only)
+        asked = RunRequest(*said_of_run, without=lacks, more=more, code=tuple(code or ()), tensorboard=tensorboard)
+        outcome = supervise(asked, narrator)
+    raise typer.Exit(outcome)
 
 
 @app.command()
@@ -104,13 +109,22 @@ def incidents(run_dir: RunDir, as_json: Json = False) -> None:
 
 @app.command()
 def lineage(run_dir: RunDir, as_json: Json = False) -> None:
-    """Every attempt: from which step of which other, with which settings, why, how it ended, and what of it survives."""
+    """Every attempt: from which step of which other, with which settings, why, how it ended, what of it survives; and what the
+    interventions cost the schedule (with --json: `schedule` of `sentinel status --json`)."""
     from sentinel.report.lineage import lineage_text, read_lineage
+    from sentinel.report.schedule import read_schedule, schedule_rows
     from sentinel.stream_file import read_newest_step
 
     branches = read_lineage(run_dir)
     newest = read_newest_step(run_dir, branches[-1]["attempt"]) if branches else None
-    print(_dump(branches) if as_json else lineage_text(branches, newest))
+    if as_json:
+        print(_dump(branches))
+    else:
+        print(
+            "\n".join(
+                [lineage_text(branches, newest), *(f"{what}: {words}" for what, words in schedule_rows(read_schedule(run_dir)))]
+            )
+        )
 
 
 @app.command()

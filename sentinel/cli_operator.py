@@ -31,7 +31,7 @@ class Commands(TyperGroup):
 def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
     app.command(SHOW)(incidents_show)
-    for command in (pause, resume, hold, rollback, skip, set_, approve, deny, ack):
+    for command in (pause, resume, hold, rollback, skip, set_, approve, deny, ack, readmit):
         name = command.__name__.rstrip("_")
         app.command(name, epilog=EXITS, rich_help_panel="While a run is live")(command)
 
@@ -125,6 +125,15 @@ def deny(number: Number, run_dir: RunDir, timeout: Timeout = 30.0) -> None:
 def ack(number: Number, run_dir: RunDir, timeout: Timeout = 30.0) -> None:
     """A person has seen incident N: its page is not repeated."""
     _ask(run_dir, w.Acknowledge(number), timeout)
+
+
+def readmit(
+    node: Annotated[str, typer.Argument(help="Its name, as `sentinel status` shows it.", metavar="NODE")],
+    run_dir: RunDir,
+    timeout: Timeout = 30.0,
+) -> None:
+    """A node that a remedy has left out may be used again, from the next launch on."""
+    _ask(run_dir, w.Readmit(node), timeout)
 
 
 def _ask(run_dir: Path, wish: w.Wish, timeout: float) -> None:

@@ -17,8 +17,10 @@ from sentinel.checkpoint_quarantine import quarantine_above
 from sentinel.journal.lease import Lease
 from sentinel.journal.run_file import RunFile
 from sentinel.launcher.contract import Launcher
+from sentinel.launcher.environment import start_recorded
 from sentinel.model import actions as a
 from sentinel.model.attempts import Alive, AttemptSpec, Orphaned
+from sentinel.model.environment import Environment
 from sentinel.model.records import Attribution
 from sentinel.pages import terminal
 from sentinel.telemetry.records import compare_attempts
@@ -29,10 +31,10 @@ from sentinel.telemetry.saved_numbers import verify_saved
 def build_handlers(run_dir: Path, launcher: Launcher, lease: Lease, run: RunFile) -> Mapping[type[a.Action], Handler]:
     """How each action is carried out here."""
 
-    def start(action: a.StartAttempt) -> str:
+    def start(action: a.StartAttempt) -> tuple[str, Environment]:
         lease.set_attempt(action.attempt)
-        view = launcher.ensure_started(AttemptSpec(action.attempt, run.command, run.cwd, action.resume, action.overrides))
-        return type(view).__name__.lower()
+        place = (action.attempt, run.command, run.cwd, action.resume, action.overrides)
+        return start_recorded(launcher, run_dir, AttemptSpec(*place, exclude_nodes=action.exclude_nodes), run.code)
 
     look = Look(partial(has_stream, run_dir), partial(read_samples, run_dir))
 

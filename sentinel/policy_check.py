@@ -13,7 +13,7 @@ from sentinel.policy.schema import Policy
 from sentinel.policy_file import read_policy_file, shipped_policy_path
 
 # What `capabilities` of run.json may say (PROTOCOL).
-CAPABILITIES = ("skip", "live_overrides", "skip_spends_steps", "attribution")
+CAPABILITIES = ("skip", "live_overrides", "skip_spends_steps", "attribution", "exclude")
 
 
 Also = Callable[[Policy, Path], object]

@@ -30,6 +30,23 @@ def read_total_steps(run_dir: Path, attempt: int) -> int | None:
     return total if type(total) is int and total > 0 else None
 
 
+def read_tokens_per_sample(run_dir: Path, attempt: int) -> float | None:
+    """From the receipt's tokens a step and the samples of the newest step; None when either is not said."""
+    try:
+        with open(stream_path(run_dir, attempt), "rb") as file:
+            tokens = _object(file.readline(RECEIPT_BYTES_MAX)).get("tokens_per_step")
+    except OSError:
+        return None
+    for line in _newest_first(stream_path(run_dir, attempt)):
+        try:
+            samples = sum(end - start for start, end in line.get("samples") or ())
+        except (TypeError, ValueError):
+            return None
+        if type(tokens) is int and type(samples) is int and tokens > 0 and samples > 0:
+            return tokens / samples
+    return None
+
+
 def read_newest_step(run_dir: Path, attempt: int) -> int | None:
     """The newest step of the attempt's stream; None when it has none."""
     for line in _newest_first(stream_path(run_dir, attempt)):

@@ -12,7 +12,8 @@ import torch.distributed as dist
 
 from sentinel.client import SampleLog
 from trainer.exits import FINISHED
-from trainer.run import Run, obey, resume
+from trainer.resuming import resume
+from trainer.run import Run, obey
 from trainer.step import compute_loss
 
 CHUNK = 32  # samples of each rank between two gatherings at rank 0

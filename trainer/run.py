@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
-from sentinel.client import Overrides, Resume, Session
+from sentinel.client import Overrides, Session
 from trainer import checkpoint
 from trainer.config import Config
 from trainer.control import Settings
 from trainer.damage import Damage, rot
 from trainer.data import Loader, read_corpus
-from trainer.exits import ConfigError, DataError
+from trainer.exits import ConfigError
 from trainer.faults import STEP_KINDS, Fault, due_faults
 from trainer.model import build_model
 from trainer.optim import ShardedAdamW
-from trainer.order import Order, Position, Span
+from trainer.order import Position, Span
 from trainer.parallel import World, shard
+from trainer.resuming import resume, shape_of
 from trainer.step import LossScaler
 from trainer.telemetry import Telemetry
 
@@ -167,7 +167,7 @@ def save(run: Run) -> None:
         "recent": list(run.telemetry.recent),
         "torch": torch.__version__,
         "precision": run.config.precision,
-        "shape": _shape_of(run.config),
+        "shape": shape_of(run.config),
         **run.damage.state(),
     }
     may_commit = run.session.may_commit if run.session is not None else lambda: True
@@ -180,75 +180,11 @@ def save(run: Run) -> None:
     run.telemetry.event("checkpoint_committed", run.step, seconds=seconds, **_place_of(run.parent))
 
 
-def restore(run: Run, found: checkpoint.Verified) -> None:
-    """Stand where a verified checkpoint stood. Raises ConfigError if it is of another model, batch or data order, DataError (on
-    every rank) if what was loaded is not what its manifest says."""
-    manifest, own = found.manifest, _shape_of(run.config)
-    differing = sorted(key for key in own if manifest["shape"].get(key) != own[key])
-    if differing:
-        raise ConfigError(
-            f"{found.path}: was written with {differing[0]}={manifest['shape'].get(differing[0])!r}, this run has "
-            f"{own[differing[0]]!r}; start with the same settings, or from scratch"
-        )
-    state = run.optimizer.state()
-    checkpoint.load(found, run.world, state)
-    checkpoint.compare_numbers(found, run.optimizer.numbers())
-    run.optimizer.adopt_count(state["adam.step"])
-    run.scaler.restore(manifest["loss_scaler"])
-    orders = tuple(Order(start, seed) for start, seed in manifest["orders"])
-    run.position, _ = Position(orders).skipping(manifest["skip"])
-    run.position = Position(orders, manifest["cursor"], run.position.skip)
-    run.step = found.step
-    run.skipped_in_row = manifest["gate"]["skipped_in_row"]
-    run.damage.restore(manifest)
-    run.telemetry.recent.extend(manifest.get("recent", []))
-    run.parent = {"step": found.step, "path": f"checkpoints/{found.path.name}", "digest": found.digest}
-
-
-def resume(run: Run, asked: Resume | None) -> tuple[checkpoint.Verified | None, list[dict[str, Any]]]:
-    """Restore what was asked for, or the newest older one that holds; what was passed over, and why. Raises DataError where none
-    does. What a refused one left behind is overwritten by the next: a checkpoint brings back everything that `Run` lists."""
-    refused: list[dict[str, Any]] = []
-    while True:
-        below = refused[-1]["step"] if refused else None
-        found, passed_over = _agree_on_resume(run, asked, below)
-        refused += passed_over
-        if found is None:
-            return None, refused
-        try:
-            restore(run, found)
-            return found, refused
-        except DataError as error:
-            refused.append({"step": found.step, "reason": str(error)})
-
-
 def _last_told(run: Run) -> dict[str, Any]:
     """What the last step's line told of the training itself."""
     last = run.telemetry.recent[-1] if run.telemetry.recent else {}
     return {name: last[name] for name in ("loss", "grad_norm") if name in last}
 
 
-def _agree_on_resume(
-    run: Run, asked: Resume | None, below: int | None
-) -> tuple[checkpoint.Verified | None, list[dict[str, Any]]]:
-    """Rank 0 verifies, all ranks get the same answer or the same DataError. `below`: older than this step."""
-    answer: list[Any] = [None]
-    if run.world.rank == 0:
-        try:
-            answer[0] = checkpoint.choose_resume(run.root, asked, below)
-        except DataError as error:
-            answer[0] = str(error)
-    dist.broadcast_object_list(answer, src=0, group=run.world.storage)
-    if isinstance(answer[0], str):
-        raise DataError(answer[0])
-    return answer[0]
-
-
 def _place_of(parent: dict[str, Any]) -> dict[str, Any]:
     return {"path": parent["path"], "digest": parent["digest"]}
-
-
-def _shape_of(config: Config) -> dict[str, Any]:
-    """What must be equal between a checkpoint and the run that continues it."""
-    shape = {"seq_len": config.seq_len, "batch_size": config.batch_size, "data_seed": config.data_seed}
-    return asdict(config.shape) | shape

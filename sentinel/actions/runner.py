@@ -9,16 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sentinel.errors import GiveUp, GoesOn, RetryLater
 from sentinel.model.actions import Action, SendPage
+from sentinel.model.environment import Environment
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.records import Attribution, Comparison, SavedNumbers
 
-Found = str | Comparison | SavedNumbers | Attribution
+Found = str | Comparison | SavedNumbers | Attribution | tuple[str, Environment]
 Handler = Callable[[Action], Found]
 OS_RETRY_S = 5.0  # the operating system said no (full disk, no processes left): that may pass
 
 
 class ThreadRunner:
-    """`handlers` maps an action's type to the function that carries it out and returns a detail or what it found."""
+    """`handlers` maps an action's type to the function that carries it out and returns a detail, what it found, or both."""
 
     def __init__(self, handlers: Mapping[type[Action], Handler], wake: threading.Event) -> None:
         self._handlers = handlers
@@ -51,6 +52,8 @@ def carry_out(handlers: Mapping[type[Action], Handler], action: Action) -> Actio
     """Do one action; never raises."""
     try:
         result = handlers[type(action)](action)
+        if isinstance(result, tuple):
+            return ActionDone(action.key, *result)
         return ActionDone(action.key, result) if isinstance(result, str) else ActionDone(action.key, "", result)
     except GoesOn as later:
         return ActionFailed(action.key, str(later), later.retry_in_s, goes_on=True)

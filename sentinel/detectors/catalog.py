@@ -99,10 +99,7 @@ class Senses:
         covered = self._series.add(reading)
         if not covered:
             return ()
-        if now_s > self._now_s:  # as `_clock`, without a call for each row
-            self._now_s = now_s
-        else:
-            now_s = self._now_s
+        now_s = self._now_s = now_s if now_s > self._now_s else self._now_s  # as `_clock`, without a call
         found = self._numbers.step(reading, covered, now_s)
         paced = self._liveness.step(reading, now_s)
         if paced is not None:

@@ -223,6 +223,7 @@ class GpuFault:
         finding = Finding(
             kind, severity, self._attempt, None, 0, seen_s, reason, metric=f"{what}@{name}", value=number,
             blamed_rank=rank if part.used else None, retryable=retryable or severity == "info",
+            blamed_node=part.host if part.used else "",
         )  # fmt: skip
         self._due.append(finding)
 

@@ -10,6 +10,7 @@ from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import fail_run, finish_giving_up
 from sentinel.engine.judging import judge_open_incidents, settle_at_finish
 from sentinel.engine.ladder import consider, take_up_again
+from sentinel.engine.lapsing import on_lapsed_by_trainer
 from sentinel.engine.live_changes import mismatch, on_answer
 from sentinel.engine.passing_over import heed_refusal
 from sentinel.engine.relaunching import drop_live_plan, relaunch
@@ -82,6 +83,8 @@ def on_note(draft: Draft, note: TrainerNote) -> None:
         _save_told(draft, attempt, note)
     elif note.event == "resumed_older":
         heed_refusal(draft, note)
+    elif note.event == "override_lapsed":
+        on_lapsed_by_trainer(draft, note)
     elif note.event in ("override_applied", "override_refused"):
         for finding in on_answer(draft, note):
             consider(draft, finding)
@@ -137,9 +140,7 @@ def on_exit(draft: Draft, report: ExitReport) -> None:
     assert attempt is not None
     trained = attempt.first_step is not None or draft.state.best_step > 0
     wanted = bool(attempt.stopping)
-    ended = draft.senses.exit(
-        report, finished=draft.live.finished, stop_requested=wanted, now_s=draft.now_s, has_trained=trained
-    )
+    ended = draft.senses.exit(report, finished=draft.live.finished, stop_requested=wanted, now_s=draft.now_s, has_trained=trained)
     outcome = {Finished: "finished", Stopped: "stopped", Failed: "crashed"}[type(ended)]
     reason = ended.finding.reason if isinstance(ended, Failed) else ended.reason
     began_s = attempt.receipt_s if attempt.receipt_s is not None else draft.now_s

@@ -10,6 +10,7 @@ from sentinel.engine.diagnosing import conclude
 from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import fail_run, finish_giving_up, give_up, page
 from sentinel.engine.ladder import fail_rung
+from sentinel.engine.lapsing import spare_steps
 from sentinel.engine.relaunching import proceed, relaunch
 from sentinel.engine.stopping import ask_to_stop
 from sentinel.model import facts as f
@@ -165,7 +166,7 @@ def _next_older(draft: Draft, incident_id: int | None, damaged_step: int) -> tup
         found = choice.checkpoint
         return ResumePoint(found.step, found.path, found.digest) if found else None, choice.reason
     built = build_treatment(
-        rungs, incident.rung, incident, state.checkpoints, state.open_incidents, state.overrides, is_alive=False
+        rungs, incident.rung, incident, state.checkpoints, state.open_incidents, state.overrides, False, spare_steps(draft)
     )
     return built.resume, built.remedy.reason
 

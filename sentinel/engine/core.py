@@ -14,14 +14,16 @@ from typing import assert_never
 
 from sentinel.detectors.behind_reference import Reference
 from sentinel.detectors.catalog import Senses
-from sentinel.engine import attempts, attributing, carrying_out, ladder, live_changes, operator, stopping
+from sentinel.engine import attempts, attributing, carrying_out, ladder, lapsing, live_changes, operator, stopping
 from sentinel.engine.draft import Draft
+from sentinel.engine.environment import on_launched
 from sentinel.engine.evolve import evolve
 from sentinel.engine.giving_up import finish_giving_up
 from sentinel.engine.live import Live
 from sentinel.engine.senses import build_senses
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt, SendPage, StartAttempt
+from sentinel.model.environment import Environment
 from sentinel.model.events import ActionDelayed, ActionDone, ActionFailed, Event, StopWanted, SupervisorStarted, Tick
 from sentinel.model.facts import Entry, Fact
 from sentinel.model.findings import Finding, Kind
@@ -129,6 +131,8 @@ class Engine:
                 if isinstance(action, StartAttempt):
                     self._begin(action.attempt, now_s)
                 carrying_out.on_done(draft, event)
+                if isinstance(action, StartAttempt) and isinstance(event.found, Environment):
+                    on_launched(draft, action.attempt, event.found)
             case ActionFailed():
                 carrying_out.on_failed(draft, event)
             case ActionDelayed():
@@ -189,7 +193,7 @@ class Engine:
             )
         who = (event.epoch, event.host, event.pid, event.policy_name, event.policy_digest, event.observe_only)
         unsaid = any(isinstance(action, SendPage) for action in draft.state.pending.values())
-        draft.record(f.SupervisorTookOver(*who, answers=not unsaid))
+        draft.record(f.SupervisorTookOver(*who, answers=not unsaid, capabilities=event.capabilities))
         if draft.state.ended:
             draft.note("the end", f"the page about it was never sent: it is sent now, and the run stays {draft.state.ended}")
             return
@@ -227,6 +231,7 @@ class Engine:
             ladder.consider(draft, finding)
         attributing.press_on(draft)
         operator.press_on(draft)
+        lapsing.press_on(draft)
         stopping.press_on(draft)
 
     def _tell_of_stream_gap(self, draft: Draft) -> None:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from sentinel.engine import evolve_attempts as of_attempts
+from sentinel.engine import evolve_decay as of_decay
 from sentinel.engine import evolve_incidents as of_incidents
 from sentinel.engine import evolve_wishes as of_wishes
 from sentinel.engine.evolve_attempts import change_attempt
@@ -65,6 +66,7 @@ def _took_over(state: RunState, at_s: float, fact: f.SupervisorTookOver) -> RunS
         policy_name=fact.policy_name,
         policy_digest=fact.policy_digest,
         observe_only=fact.observe_only,
+        capabilities=state.capabilities if fact.capabilities is None else fact.capabilities,
         stop_by="",
         held="" if answered else state.held,
         hold_by="" if answered else state.hold_by,
@@ -191,6 +193,7 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.ActionConfirmed: _confirmed,
     f.ActionAbandoned: _abandoned,
     f.AttemptLaunched: of_attempts.launched,
+    f.EnvironmentRead: of_attempts.environment_read,
     f.ReceiptSeen: of_attempts.receipt,
     f.FirstStep: of_attempts.first_step,
     f.CheckpointCommitted: of_attempts.checkpoint,
@@ -207,6 +210,7 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.Diagnosed: of_incidents.diagnosed,
     f.InspectionLaunched: of_attempts.inspection,
     f.Attributed: of_incidents.attributed,
+    f.NodeExcluded: of_incidents.excluded,
     f.StepsLost: of_incidents.lost,
     f.PlanAdopted: _plan,
     f.PlanDropped: _dropped,
@@ -220,4 +224,6 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.WishAnswered: of_wishes.answered,
     f.ApprovalAsked: of_wishes.approval_asked,
     f.OverridesAnswered: of_wishes.overrides_answered,
+    f.SettingLapsed: of_decay.lapsed,
+    f.LapseJudged: of_decay.judged,
 }

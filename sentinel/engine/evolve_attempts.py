@@ -18,6 +18,7 @@ from sentinel.model.state import (
     Mark,
     RunState,
 )
+from sentinel.plan.environment import merge
 
 CHECKPOINTS_KEPT = 4096
 
@@ -50,6 +51,13 @@ def launched(state: RunState, at_s: float, fact: f.AttemptLaunched) -> RunState:
 def inspection(state: RunState, at_s: float, fact: f.InspectionLaunched) -> RunState:
     """None of the run's attempts, but its number is used up: no other is ever launched under it."""
     return replace(state, inspection=Inspection(fact.attempt, fact.incident, at_s), next_attempt=fact.attempt + 1)
+
+
+def environment_read(state: RunState, at_s: float, fact: f.EnvironmentRead) -> RunState:
+    del at_s
+    found = fact.environment
+    state = replace(state, environment=merge(state.environment, found)) if found is not None else state
+    return change_attempt(state, fact.attempt, lambda a: replace(a, changes=fact.changes, unread=fact.unknown))
 
 
 def receipt(state: RunState, at_s: float, fact: f.ReceiptSeen) -> RunState:

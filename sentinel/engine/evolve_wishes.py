@@ -33,6 +33,8 @@ def answered(state: RunState, at_s: float, fact: f.WishAnswered) -> RunState:
             return change_incident(state, number, lambda i: _with_answer(i, "deny"))
         case w.Acknowledge(incident=number):
             return change_incident(state, number, lambda i: replace(i, acknowledged_by=fact.by))
+        case w.Readmit(node=node):
+            return replace(state, excluded=tuple(one for one in state.excluded if one.node != node))
         case w.Change():
             return state  # what follows from them are facts of their own
 

@@ -153,7 +153,9 @@ def settle_at_finish(draft: Draft) -> bool:
 
 def _is_untouched(incident: Incident) -> bool:
     """Nothing was relaunched or changed for it: patience, pages and what was only observed do not count."""
-    return not any(t.attempt is not None or (t.remedy.live and t.outcome is not Outcome.OBSERVED) for t in incident.tries)
+    return not incident.put_back and not any(
+        t.attempt is not None or (t.remedy.live and t.outcome is not Outcome.OBSERVED) for t in incident.tries
+    )
 
 
 def _back_since(draft: Draft, incident: Incident) -> int | None:

@@ -8,7 +8,9 @@ from sentinel.engine import approval
 from sentinel.engine.causes import join, link_of, record_meanwhile
 from sentinel.engine.diagnosing import ask_for_comparison, is_diagnosing
 from sentinel.engine.draft import Draft
+from sentinel.engine.excluding import cures, exclude, is_left_out, pass_over, reason_against
 from sentinel.engine.giving_up import give_up, is_last_resort, page
+from sentinel.engine.lapsing import fail_lapse, spare_steps
 from sentinel.engine.live_changes import write_live
 from sentinel.engine.opening import STANDING_KINDS, open_incident, told_before
 from sentinel.engine.passing_over import pass_over_failing
@@ -33,6 +35,8 @@ def consider(draft: Draft, finding: Finding) -> None:
         return draft.dismiss(finding, "severity info: recorded, no incident")
     if isinstance(match, NoMatch):
         return draft.dismiss(finding, match.reason)
+    if is_left_out(draft, finding):
+        return draft.dismiss(finding, f"node {finding.blamed_node} is left out of this attempt")
     told = told_before(draft, finding)
     if told is not None:
         return draft.dismiss(finding, f"incident {told.id} told of it before this supervisor came")
@@ -52,6 +56,7 @@ def consider(draft: Draft, finding: Finding) -> None:
         worse = join(draft, finding, link)
         return fail_rung(draft, link.incident.id, worse) if worse else None
     incident = open_incident(draft, finding, match.rule.alert, match.rule.playbook, link.reason if link else "")
+    fail_lapse(draft, incident)
     if not incident.playbook:
         draft.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, f"rule {incident.alert} has no playbook"))
         return None
@@ -113,7 +118,7 @@ def take_next_rung(draft: Draft, incident_id: int, index: int | None = None) -> 
     incident = draft.state.incident(incident_id)
     rungs = draft.rungs_of(incident)
     index = incident.rung + 1 if index is None else index
-    if not incident.retryable:
+    if not incident.retryable and not cures(draft, incident, rungs, index):
         return give_up(draft, incident_id, f"a relaunch cannot help: {incident.reason}")
     if index >= len(rungs):
         return give_up(draft, incident_id, "every rung of the playbook was tried")
@@ -147,7 +152,10 @@ def take_rung(draft: Draft, incident_id: int, index: int) -> None:
     pass_over_failing(draft)
     state, incident = draft.state, draft.state.incident(incident_id)
     rungs = draft.rungs_of(incident)
-    treatment = _treatment(draft, rungs, index, incident)
+    treatment = _treatment(draft, incident, index, draft.is_alive)
+    if why_not := reason_against(draft, incident, rungs[index]):
+        pass_over(draft, incident, rungs[index], index, why_not)
+        return take_next_rung(draft, incident_id)
     if draft.observes_only:
         why = "observe only" if draft.is_observed_run else f"paused by {state.paused}"
         draft.record(f.RungTaken(incident.id, treatment.remedy, False, draft.newest_step))
@@ -164,11 +172,19 @@ def take_rung(draft: Draft, incident_id: int, index: int) -> None:
     draft.record(f.RungTaken(incident.id, treatment.remedy, True, draft.newest_step))
     if (told := rungs[index].page) is not None:
         page(draft, incident.id, told.severity, treatment.remedy.reason)
+    exclude(draft, incident, rungs[index])
     if treatment.relaunch:
         launch = (treatment.resume, treatment.overrides, verdict.wait_s, treatment.remedy.reason, treatment.look)
         return relaunch(draft, incident.id, *launch)
     number = sum(len(i.tries) for i in draft.state.incidents)
     return write_live(draft, incident.id, str(number), treatment.overrides)
+
+
+def _treatment(draft: Draft, incident: Incident, index: int, is_alive: bool) -> Treatment:
+    state, rungs = draft.state, draft.rungs_of(incident)
+    seed = draw_data_seed(state.run_id, incident.id, state.next_attempt)
+    known = (state.checkpoints, state.open_incidents, state.overrides, is_alive)
+    return build_treatment(rungs, index, incident, *known, seed, spare_steps(draft))
 
 
 def take_up_again(draft: Draft, incident: Incident) -> bool:
@@ -177,16 +193,9 @@ def take_up_again(draft: Draft, incident: Incident) -> bool:
     broken_off = incident.state is IncidentState.OPEN and last is not None and last.outcome is Outcome.PENDING
     if not broken_off or incident.is_waiting or draft.observes_only or incident.rung >= len(rungs):
         return False
-    treatment = _treatment(draft, rungs, incident.rung, incident)
+    treatment = _treatment(draft, incident, incident.rung, draft.is_alive)
     relaunch(draft, incident.id, treatment.resume, treatment.overrides, 0.0, treatment.remedy.reason, treatment.look)
     return True
-
-
-def _treatment(draft: Draft, rungs: tuple[Rung, ...], index: int, incident: Incident) -> Treatment:
-    state = draft.state
-    seed = draw_data_seed(state.run_id, incident.id, state.next_attempt)
-    known = (state.checkpoints, state.open_incidents, state.overrides, draft.is_alive)
-    return build_treatment(rungs, index, incident, *known, seed)
 
 
 def _spent(draft: Draft, reason: str) -> str:

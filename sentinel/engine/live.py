@@ -24,6 +24,7 @@ class Live:
         self.finished = False
         self.unwritten_remarks = 0
         self.saves_s: dict[int, float] = {}  # by step: what a save cost, told before its directory was seen
+        self.hosts: dict[int, str] = {}  # by rank, as its heartbeats tell
         self._phases: dict[int, Phase] = {}
 
     def step(self, reading: StepReading, now_s: float, launched_s: float) -> None:
@@ -36,6 +37,8 @@ class Live:
         if "checkpoint" in (beat.phase, self._phases.get(beat.rank)):
             self.saving_s = now_s
         self._phases[beat.rank] = beat.phase
+        if beat.host:
+            self.hosts[beat.rank] = beat.host
 
     def saved(self, step: int, seconds: float) -> None:
         self.saves_s[step] = seconds
@@ -45,6 +48,11 @@ class Live:
     def end(self, reading: EndReading) -> None:
         if reading.attempt == self.attempt and reading.reason == "finished":
             self.finished = True
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """The machines that ranks of this attempt were heard from."""
+        return frozenset(self.hosts.values())
 
     @property
     def has_beats(self) -> bool:

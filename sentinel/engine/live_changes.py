@@ -16,11 +16,13 @@ from sentinel.model.attempts import PERSON, Overrides
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.readings import TrainerNote
 from sentinel.plan.build import build_live_change
+from sentinel.plan.decay import left_to_trainer
 from sentinel.plan.overrides import done_once_at, for_relaunch, judge_effective
 
 ANSWER_S = 60.0  # with both gone by, a trainer that trains on has not heard: it looks for a change once a step
 ANSWER_STEPS = 20
 BY_PERSON = "wish-"  # how the name of a request begins that a person made
+LAPSE, KEEP = "lapse-", "keep-"  # that takes a setting back, or puts off the trainer's own lapse: the run does without either
 
 
 def write_live(draft: Draft, incident: int | None, name: str, overrides: Overrides) -> None:
@@ -65,6 +67,9 @@ def on_answer(draft: Draft, note: TrainerNote) -> tuple[Finding, ...]:
         draft.record(f.OverridesAnswered(attempt.attempt, asked.id, note.step, lost, whole))
         draft.note("wish", f"the trainer refused {', '.join(lost) or 'the change'}: {reason}")
         return ()
+    if is_refusal and is_waiting and _is_about_lapse(asked.id):
+        let_go(draft, note.step, f"refused by the trainer: {reason}")
+        return ()
     if is_waiting:
         draft.record(f.OverridesAnswered(attempt.attempt, asked.id, note.step))
     if is_refusal:
@@ -86,7 +91,26 @@ def judge_unanswered(draft: Draft) -> tuple[Finding, ...]:
     if waited_s <= ANSWER_S or steps <= ANSWER_STEPS:
         return ()
     asked = f"settings {attempt.overrides.id} were written at step {attempt.written_step}"
+    if _is_about_lapse(attempt.overrides.id):
+        let_go(draft, draft.newest_step, f"{asked} and never answered")
+        return ()
     return (mismatch(draft, attempt.written_step, f"{asked} and never answered, {steps} steps and {waited_s:.0f} s ago"),)
+
+
+def _is_about_lapse(name: str) -> bool:
+    return f".{LAPSE}" in name or f".{KEEP}" in name
+
+
+def let_go(draft: Draft, step: int, why: str) -> None:
+    """The trainer does not take a setting back, or hold it longer, when asked. The run does without: what was before still holds,
+    until the trainer's own `until`. No incident: nothing that a remedy needs is missing."""
+    attempt, lapse = draft.attempt, draft.state.lapse
+    assert attempt is not None
+    draft.record(f.OverridesAnswered(attempt.attempt, attempt.overrides.id, step, whole=True))
+    now = draft.state.overrides
+    keys = lapse.keys if lapse is not None else tuple(found.key for found in now.decay)
+    reason = f"{' and '.join(keys)}: {why}; left to the trainer's own until"
+    draft.record(f.LapseJudged(keys, "refused", reason, left_to_trainer(now, keys)))
 
 
 def mismatch(draft: Draft, step: int, reason: str) -> Finding:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from math import isfinite
 
 from sentinel.engine.draft import Draft
+from sentinel.engine.excluding import blamed_node
 from sentinel.model import facts as f
 from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
 from sentinel.model.incidents import Band, Incident, SampleAnchor
@@ -47,6 +48,7 @@ def open_incident(draft: Draft, finding: Finding, alert: str, playbook: str | No
         band=band,
         samples=anchor,
         blamed_rank=finding.blamed_rank,
+        blamed_node=blamed_node(draft, finding),
         retryable=finding.retryable,
         value=_shown(finding.value),
         baseline=_shown(finding.baseline),

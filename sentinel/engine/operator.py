@@ -6,13 +6,12 @@ nothing is resumed from at or after an onset that is not resolved, nothing is do
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from sentinel.engine import approval
+from sentinel.engine.answers import Answer, acknowledge, nothing_more, readmit, refuse
 from sentinel.engine.attempts import launch_first_or_next
 from sentinel.engine.draft import Draft
 from sentinel.engine.ladder import take_next_rung, take_rung
+from sentinel.engine.lapsing import spare_steps
 from sentinel.engine.live_changes import BY_PERSON, write_live
 from sentinel.engine.relaunching import relaunch
 from sentinel.engine.stopping import ask_to_stop
@@ -23,21 +22,6 @@ from sentinel.model.incidents import Outcome
 from sentinel.model.readings import WishReading
 from sentinel.plan.overrides import for_relaunch, laid_over
 from sentinel.plan.rollback import choose_at_or_below, choose_by_samples
-
-
-class Answer(NamedTuple):
-    """`then` carries out what was granted; None: refused."""
-
-    words: str
-    then: Callable[[], None] | None
-
-
-def refuse(words: str) -> Answer:
-    return Answer(words, None)
-
-
-def nothing_more() -> None:
-    """Granted, and the fact itself was all there was to do."""
 
 
 def on_wish(draft: Draft, asked: WishReading) -> None:
@@ -67,7 +51,7 @@ def _answer(draft: Draft, asked: WishReading) -> Answer:
     if state.ended:
         return refuse(f"the run has {state.ended}: {state.end_reason}")
     if isinstance(wish, w.Acknowledge):
-        return _acknowledge(draft, wish.incident, asked.by)
+        return acknowledge(draft, wish.incident, asked.by)
     if state.stop_by:
         return refuse(f"the run is being stopped, by {state.stop_by}")
     if draft.is_observed_run:
@@ -81,6 +65,8 @@ def _answer(draft: Draft, asked: WishReading) -> Answer:
             return _decide_rung(draft, number, asked.by, is_approved=True)
         case w.Deny(incident=number):
             return _decide_rung(draft, number, asked.by, is_approved=False)
+        case w.Readmit(node=node):
+            return readmit(draft, node)
         case w.Hold() | w.RollBack() | w.LeaveOut() | w.Change():
             return _change_training(draft, wish, asked)
 
@@ -173,16 +159,6 @@ def _decide_rung(draft: Draft, number: int, by: str, is_approved: bool) -> Answe
     return Answer(f"rung {index + 1} of incident {number} is passed over", deny)
 
 
-def _acknowledge(draft: Draft, number: int, by: str) -> Answer:
-    incident = next((i for i in draft.state.incidents if i.id == number), None)
-    if incident is None:
-        known = ", ".join(str(i.id) for i in draft.state.incidents[-8:]) or "none"
-        return refuse(f"there is no incident {number} (newest: {known})")
-    if incident.acknowledged_by:
-        return refuse(f"incident {number} was already acknowledged by {incident.acknowledged_by}")
-    return Answer(f"incident {number} is acknowledged by {by}", nothing_more)
-
-
 # What is trained, and with which settings.
 
 
@@ -244,4 +220,5 @@ def _change(draft: Draft, wish: w.Change, asked: WishReading) -> Answer:
 def _write(draft: Draft, asked: WishReading, wanted: Overrides, keys: tuple[str, ...], until_steps: int | None) -> None:
     until = draft.newest_step + until_steps if until_steps is not None else None
     now = for_relaunch(draft.state.overrides, draft.newest_step, None)
-    write_live(draft, None, f"{BY_PERSON}{asked.id}", laid_over(now, wanted, keys, PERSON, until))
+    later = laid_over(now, wanted, keys, PERSON, until, until_steps or 0, spare_steps(draft))
+    write_live(draft, None, f"{BY_PERSON}{asked.id}", later)

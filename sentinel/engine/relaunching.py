@@ -41,6 +41,7 @@ def relaunch(
         not_before_s=draft.now_s + wait_s if wait_s else 0.0,
         reason=reason,
         inspect=inspect,
+        exclude_nodes=tuple(one.node for one in draft.state.excluded),
     )
     if draft.is_alive and attempt is not None:
         draft.record(f.AttemptStopping(attempt.attempt, reason))

@@ -13,6 +13,7 @@ from sentinel.errors import UsageError
 
 RUN_FILE_NAME = "run.json"
 CAPABILITIES = ("skip", "live_overrides", "attribution")  # what PROTOCOL.md gives every trainer that honours it
+MORE = ("exclude",)  # of the command, not of the trainer: only where somebody says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class PolicyReference:
 @dataclass(frozen=True, slots=True)
 class RunFile:
     """`created` is wall time in ISO 8601, for people; `capabilities` is what the trainer supports (`CAPABILITIES`), None where
-    the file does not say."""
+    the file does not say. `code`: files and directories that are the program's source, in the place of what is found."""
 
     id: str
     command: tuple[str, ...]
@@ -36,6 +37,7 @@ class RunFile:
     launcher: str
     created: str
     capabilities: tuple[str, ...] | None = None
+    code: tuple[str, ...] = ()
 
 
 def ensure_run_dir(run_dir: Path) -> Path:
@@ -89,20 +91,23 @@ def find_run_file(run_dir: Path) -> RunFile | None:
         launcher=_field(path, plain, "launcher", str),
         created=_field(path, plain, "created", str),
         capabilities=_words(path, plain, "capabilities") if plain.get("capabilities") is not None else None,
+        code=_words(path, plain, "code") if "code" in plain else (),
     )
 
 
-def declared_capabilities(known: RunFile | None, without: tuple[str, ...]) -> tuple[str, ...]:
-    """What the trainer declares, as run.json has it, less what the command says it lacks. A policy that needs more is refused.
+def declared_capabilities(known: RunFile | None, without: tuple[str, ...], more: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """What the trainer declares, as run.json has it, less what the command line says it lacks, and with what it says
+    it has. A policy that needs more is refused.
 
     Raises:
-        UsageError: `without` names no capability.
+        UsageError: `without` or `more` names no capability.
     """
-    for word in without:
-        if word not in CAPABILITIES:
-            raise UsageError(f"--without {word}: no such capability; use one of {', '.join(CAPABILITIES)}")
+    for option, words in (("--without", without), ("--with", more)):
+        for word in words:
+            if word not in (*CAPABILITIES, *MORE):
+                raise UsageError(f"{option} {word}: no such capability; use one of {', '.join((*CAPABILITIES, *MORE))}")
     declared = known.capabilities if known is not None and known.capabilities is not None else CAPABILITIES
-    return tuple(word for word in declared if word not in without)
+    return tuple(word for word in dict.fromkeys((*declared, *more)) if word not in without)
 
 
 def read_run_file(run_dir: Path) -> RunFile:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.strict_json import dumps
-from sentinel.launcher.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
+from sentinel.launcher.attempt_files import ATTEMPT_VARIABLE, EXCLUDE_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
 from sentinel.launcher.exit_report import StartFailure, read_object
 from sentinel.launcher.process_tree import read_boot_id, read_process
 
@@ -83,7 +83,8 @@ def start_command(files: AttemptFiles) -> Started | NotStartable:
         return NotStartable(f"{files.spec}: argv: is not a list of words; sentinel writes it before a launch", "certain")
     cwd = spec.get("cwd") or str(files.run_dir)
     added = spec.get("env")
-    environment = {name: value for name, value in os.environ.items() if name not in (RUN_DIR_VARIABLE, ATTEMPT_VARIABLE)}
+    ours = (RUN_DIR_VARIABLE, ATTEMPT_VARIABLE, EXCLUDE_VARIABLE)
+    environment = {name: value for name, value in os.environ.items() if name not in ours}
     environment |= {str(name): str(value) for name, value in (added if isinstance(added, dict) else {}).items()}
     environment |= files.environment
     try:

@@ -10,7 +10,8 @@ from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.strict_json import dumps
-from sentinel.launcher.attempt_files import AttemptFiles
+from sentinel.launcher.attempt_files import EXCLUDE_VARIABLE, AttemptFiles
+from sentinel.launcher.environment import environment_to_json
 from sentinel.model.attempts import AttemptSpec, Overrides, ResumePoint, SampleRange
 
 
@@ -24,10 +25,12 @@ def write_spec(files: AttemptFiles, spec: AttemptSpec) -> None:
         "attempt": spec.attempt,
         "argv": list(spec.argv),
         "cwd": os.path.abspath(spec.cwd),
-        "env": files.environment,
+        "env": files.environment | ({EXCLUDE_VARIABLE: ",".join(spec.exclude_nodes)} if spec.exclude_nodes else {}),
         "resume": None if spec.resume is None else resume_to_json(spec.resume),
         "overrides": overrides_to_json(spec.overrides, spec.attempt),
         "inspect": None if spec.inspect is None else {"samples": [[looked.start, looked.end] for looked in spec.inspect]},
+        "exclude_nodes": list(spec.exclude_nodes),
+        "environment": None if spec.environment is None else environment_to_json(spec.environment),
     }
     write_atomically(files.spec, dumps(value).encode() + b"\n")
 

@@ -17,13 +17,14 @@ Request = Literal["checkpoint_now", "stop_after_checkpoint", "stop_now"]
 
 @dataclass(frozen=True, slots=True)
 class StartAttempt:
-    """Launch attempt `attempt` at or after `not_before_s` (backoff)."""
+    """Launch attempt `attempt` at or after `not_before_s` (backoff), on none of `exclude_nodes`."""
 
     key: str
     attempt: int
     resume: ResumePoint | None
     overrides: Overrides
     not_before_s: float = 0.0
+    exclude_nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

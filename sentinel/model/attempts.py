@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from sentinel.model.environment import Environment
+
 ExitSource = Literal["record", "reaped", "launcher", "unknown"]
 
 EXIT_FINISHED = 0
@@ -34,12 +36,24 @@ PERSON = 0  # who owns a setting that a person asked for; incidents count from 1
 
 
 @dataclass(frozen=True, slots=True)
+class Decay:
+    """When sentinel takes a setting back, if the run is healthy then. `wait`: for how many steps it was to hold; each time its
+    lapse brings the failure back, twice as long."""
+
+    key: str
+    due: int
+    wait: int
+
+
+@dataclass(frozen=True, slots=True)
 class Overrides:
     """Settings in force over the trainer's own; None means 'the schedule decides'. PROTOCOL.md 'overrides.json'.
 
     `lr_scale` multiplies the schedule, `clip_norm` replaces it; both are absolute. `until` gives, per key, the
     first step at which it no longer holds. `skip` is merged, sorted and only grows during a run. `owners`: per key, the
     incident whose remedy set it, or PERSON; a remedy takes back only what its own incident set.
+    `decay`: which of them sentinel takes back itself, and from which step on; for these `until` is later: the trainer's own
+    lapse, should no sentinel be there.
     `once_step`: where what is done once (optimizer reset, loss scale) was done; a relaunch from there or before does it again.
     """
 
@@ -59,6 +73,7 @@ class Overrides:
     until: tuple[tuple[str, int], ...] = ()
     owners: tuple[tuple[str, int], ...] = ()
     once_step: int | None = None
+    decay: tuple[Decay, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +92,8 @@ failures of what resumed from it. Empty: an onset."""
 
 @dataclass(frozen=True, slots=True)
 class AttemptSpec:
-    """Everything one launch needs. Starting is idempotent under `attempt`: the same number is never started twice."""
+    """Everything one launch needs. Starting is idempotent under `attempt`: the same number is never started twice.
+    `environment`: what it runs, as read just before; None where nobody looked. `exclude_nodes`: nodes it is not to run on."""
 
     attempt: int
     argv: tuple[str, ...]
@@ -85,6 +101,8 @@ class AttemptSpec:
     resume: ResumePoint | None
     overrides: Overrides
     inspect: tuple[SampleRange, ...] | None = None  # samples to look at; None: it trains
+    environment: Environment | None = None
+    exclude_nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sentinel.model.environment import Environment
 from sentinel.model.readings import Reading
 from sentinel.model.records import Attribution, Comparison, SavedNumbers
 
@@ -35,7 +36,7 @@ class ActionDone:
 
     key: str
     detail: str = ""
-    found: Comparison | SavedNumbers | Attribution | None = None
+    found: Comparison | SavedNumbers | Attribution | Environment | None = None
 
 
 @dataclass(frozen=True, slots=True)

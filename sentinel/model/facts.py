@@ -16,9 +16,11 @@ from sentinel.model.facts_of_attempts import (
     CheckpointCommitted,
     CheckpointCondemned,
     CheckpointsQuarantined,
+    EnvironmentRead,
     FirstStep,
     ReceiptSeen,
 )
+from sentinel.model.facts_of_decay import LapseJudged, SettingLapsed
 from sentinel.model.facts_of_incidents import (
     Attributed,
     BudgetRefilled,
@@ -28,6 +30,7 @@ from sentinel.model.facts_of_incidents import (
     IncidentMoved,
     IncidentOpened,
     InspectionLaunched,
+    NodeExcluded,
     PlanAdopted,
     PlanDropped,
     Restored,
@@ -52,6 +55,7 @@ __all__ = [
     "CheckpointsQuarantined",
     "Diagnosed",
     "Entry",
+    "EnvironmentRead",
     "Fact",
     "FindingRecorded",
     "FirstStep",
@@ -60,6 +64,8 @@ __all__ = [
     "IncidentMoved",
     "IncidentOpened",
     "InspectionLaunched",
+    "LapseJudged",
+    "NodeExcluded",
     "Noted",
     "OverridesAnswered",
     "PlanAdopted",
@@ -70,6 +76,7 @@ __all__ = [
     "RunEnded",
     "RungJudged",
     "RungTaken",
+    "SettingLapsed",
     "SourceChanged",
     "StepsLost",
     "StopAsked",
@@ -94,7 +101,8 @@ class SupervisorTookOver:
     """A new supervisor session: who, under which epoch, by which policy.
 
     `answers`: starting it again is a person's answer to the end of the run. False while the page about that end was never
-    sent: then it is the restart of a supervisor that died, and nobody has decided anything.
+    sent: then it is the restart of a supervisor that died, and nobody has decided anything. `capabilities`: as this session was
+    told; None in journals that only say it when the run began.
     """
 
     epoch: int
@@ -104,6 +112,7 @@ class SupervisorTookOver:
     policy_digest: str
     observe_only: bool
     answers: bool = True
+    capabilities: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +179,7 @@ Fact = (
     | ActionConfirmed
     | ActionAbandoned
     | AttemptLaunched
+    | EnvironmentRead
     | ReceiptSeen
     | FirstStep
     | CheckpointCommitted
@@ -199,6 +209,9 @@ Fact = (
     | Diagnosed
     | InspectionLaunched
     | Attributed
+    | SettingLapsed
+    | LapseJudged
+    | NodeExcluded
 )
 
 

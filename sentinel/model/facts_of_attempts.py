@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sentinel.model.attempts import Evidence, Overrides, RankExit, ResumePoint
+from sentinel.model.environment import Environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,17 @@ class AttemptLaunched:
     resume: ResumePoint | None
     overrides: Overrides
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentRead:
+    """What the attempt was launched to run, as its spec.json says. `environment` None: the same as the last one on record.
+    `changes`: against the newest that was known before, in words. `unknown`: what could not be read, and why."""
+
+    attempt: int
+    environment: Environment | None
+    changes: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,15 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeExcluded:
+    """Every later attempt is launched without this node, until a person readmits it."""
+
+    node: str
+    incident: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class StepsLost:
     incident: int
     steps: int

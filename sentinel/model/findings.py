@@ -39,6 +39,7 @@ class Kind(StrEnum):
     HARDWARE_WARNING = "hardware_warning"
     STALE_CHECKPOINT = "stale_checkpoint"
     OVERRIDE_MISMATCH = "override_mismatch"
+    ENVIRONMENT_CHANGED = "environment_changed"
     EXPRESSION = "expression"
 
 
@@ -59,7 +60,7 @@ class Finding:
         detected_step: the newest step seen when the finding fired.
         visible_s: supervisor time at which the fault was first visible in what the trainer wrote.
         metric, value, baseline: the evidence, where the kind has one.
-        blamed_rank: the rank the evidence points at.
+        blamed_rank, blamed_node: the rank, and the machine, the evidence points at.
         retryable: False where a relaunch cannot help (exit 3: configuration error).
         alert: the rule that made it, for a rule on an expression; None where a detector did.
         outside: the cause is known to lie outside what the run trains on and resumes from: memory, a GPU, the scheduler, a disk.
@@ -79,6 +80,7 @@ class Finding:
     retryable: bool = True
     alert: str | None = None
     outside: bool = False
+    blamed_node: str = ""
 
     @property
     def key(self) -> str:

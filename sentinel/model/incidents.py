@@ -41,6 +41,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
     OBSERVED = "observed"  # observe only: what would have been done; nothing was
     PAGED = "paged"
+    PASSED_OVER = "passed_over"  # it could not be carried out here: nothing was done
     DENIED = "denied"  # a person, or a deadline, said no: nothing was done
 
 
@@ -148,6 +149,8 @@ class Incident:
     diagnosis: Diagnosis | None = None  # of its present or last diagnosing rung
     attribution: Attribution | None = None  # of rung `attributed_rung`, the newest that asked for guilty samples only
     attributed_rung: int = -1
+    blamed_node: str = ""
+    put_back: tuple[str, ...] = ()  # settings that had lapsed just before it, and are in force again
 
     @property
     def is_numeric(self) -> bool:

@@ -75,6 +75,7 @@ class Heartbeat:
     """A rank's heartbeat file changed; only changes are reported, so the reading's arrival is the beat.
 
     `busy_s`: seconds of its own work before it met its peers in step `busy_step`, the newest it has done; None where not told.
+    `host`: where the rank runs; empty where not told.
     """
 
     attempt: int
@@ -84,6 +85,7 @@ class Heartbeat:
     time_s: float
     busy_s: float | None = None
     busy_step: int = 0
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)

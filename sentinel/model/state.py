@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from sentinel.model.actions import Action, StartAttempt
 from sentinel.model.attempts import Evidence, Overrides, RankExit, ResumePoint
+from sentinel.model.environment import Environment
 from sentinel.model.incidents import Incident, IncidentState
 
 ATTEMPTS_KEPT = 512  # whole attempts kept for the ledger and the lineage; older ones are folded into `Archive`
@@ -59,7 +60,7 @@ class Attempt:
     not_before_s: the end of the backoff it was launched under, 0 without one. signalled_s: when SIGTERM was decided.
     idle_s: when, after its end, the run was ended or held: what follows until the next launch is nobody's repair.
     answered, written_s, written_step: the live change it last answered; when, and at which step, `overrides` was written to it.
-    before: what was in force until then.
+    before: what was in force until then. changes, unread: of what it runs, against the attempts before, as its launch found it.
     failed, failed_step: crash or non_finite, and the newest step then, where what it resumed from may be the cause.
     """
 
@@ -91,6 +92,8 @@ class Attempt:
     before: Overrides | None = None
     failed: str = ""
     failed_step: int = 0
+    changes: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
     @property
     def is_over(self) -> bool:
@@ -114,6 +117,25 @@ class Archive:
 
     seconds: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     attempts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """A node that is left out of every launch, and the incident that blamed it."""
+
+    node: str
+    incident: int
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lapse:
+    """Settings that were taken back, until it is proven that the run stays healthy without them. `before`: with them."""
+
+    attempt: int
+    keys: tuple[str, ...]
+    step: int
+    before: Overrides
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +173,9 @@ class RunState:
     next_incident: int = 1
     next_attempt: int = 1
     overrides: Overrides = field(default_factory=Overrides)  # in force for the newest attempt
+    lapse: Lapse | None = None
+    excluded: tuple[Excluded, ...] = ()  # the oldest first
+    environment: Environment | None = None  # the newest that is known of each part
     plan: PlanInProgress | None = None
     inspection: Inspection | None = None  # under way, as a part of the plan
     pending: Mapping[str, Action] = field(default_factory=lambda: MappingProxyType({}))

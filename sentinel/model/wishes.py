@@ -69,4 +69,11 @@ class Acknowledge:
     incident: int
 
 
-Wish = Pause | Resume | Hold | RollBack | LeaveOut | Change | Approve | Deny | Acknowledge
+@dataclass(frozen=True, slots=True)
+class Readmit:
+    """The node may be used again, from the next launch on."""
+
+    node: str
+
+
+Wish = Pause | Resume | Hold | RollBack | LeaveOut | Change | Approve | Deny | Acknowledge | Readmit

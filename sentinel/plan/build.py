@@ -31,6 +31,7 @@ def build_relaunch(
     not_before_s: float,
     reason: str,
     inspect: InspectSamples | None = None,
+    exclude_nodes: tuple[str, ...] = (),
 ) -> tuple[Action, ...]:
     """Capture, kill, verify, inspect and end that, quarantine, start: those of them that apply, in this order. Quarantine comes
     after the inspection: a trainer that trained instead may have left checkpoints.
@@ -46,7 +47,7 @@ def build_relaunch(
         actions += [inspect, KillAttempt(f"kill/{inspect.attempt}", inspect.attempt)]
     if old_attempt is not None:
         actions.append(Quarantine(f"quarantine/{new_attempt}", old_attempt, resume.step if resume else 0, reason))
-    actions.append(StartAttempt(f"start/{new_attempt}", new_attempt, resume, overrides, not_before_s))
+    actions.append(StartAttempt(f"start/{new_attempt}", new_attempt, resume, overrides, not_before_s, exclude_nodes))
     return tuple(actions)
 
 

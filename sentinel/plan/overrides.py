@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sentinel.model.attempts import PERSON, Overrides, ResumePoint, SampleRange
+from sentinel.model.attempts import PERSON, Decay, Overrides, ResumePoint, SampleRange
 from sentinel.model.readings import Receipt
 from sentinel.plan.skip import bounded, covers, merge
 from sentinel.policy.schema import Rung
@@ -41,8 +41,9 @@ def without(now: Overrides, gone: Collection[str]) -> Overrides:
     left: dict[str, Any] = {key: False if key == "reset_optimizer" else None for key in sorted(gone)}
     owners = tuple(o for o in now.owners if o[0] not in gone)
     until = tuple(u for u in now.until if u[0] not in gone)
+    decay = tuple(d for d in now.decay if d.key not in gone)
     held_by = [owner for _, owner in owners if owner != PERSON]
-    return replace(now, incident=held_by[-1] if held_by else None, until=until, owners=owners, **left)
+    return replace(now, incident=held_by[-1] if held_by else None, until=until, owners=owners, decay=decay, **left)
 
 
 def draw_data_seed(run_id: str, incident: int, attempt: int) -> int:
@@ -63,8 +64,10 @@ def done_once_at(wanted: Overrides, step: int) -> Overrides:
     return replace(wanted, once_step=step) if once and wanted.once_step is None else wanted
 
 
-def with_rung(now: Overrides, rung: Rung, incident: int, until_step: int | None, skip: tuple[SampleRange, ...]) -> Overrides:
-    """`now` with the rung's own settings laid over it."""
+def with_rung(
+    now: Overrides, rung: Rung, incident: int, until_step: int | None, skip: tuple[SampleRange, ...], spare: int = 0
+) -> Overrides:
+    """`now` with the rung's own settings laid over it; `spare` as in `laid_over`."""
     wanted = Overrides(
         lr_scale=rung.lr,
         clip_norm=rung.clip_norm,
@@ -77,15 +80,30 @@ def with_rung(now: Overrides, rung: Rung, incident: int, until_step: int | None,
         checkpoint_interval=rung.checkpoint_every_steps,
         skip=skip,
     )
-    return laid_over(now, wanted, [key for key in SETTINGS if getattr(wanted, key) not in (None, False)], incident, until_step)
+    keys = [key for key in SETTINGS if getattr(wanted, key) not in (None, False)]
+    return laid_over(now, wanted, keys, incident, until_step, rung.until_steps or 0, spare)
 
 
-def laid_over(now: Overrides, wanted: Overrides, keys: Collection[str], owner: int, until_step: int | None) -> Overrides:
-    """`now` with `keys` of `wanted` (None: as configured) and its skip list laid over it, for an incident or a PERSON."""
+def laid_over(
+    now: Overrides,
+    wanted: Overrides,
+    keys: Collection[str],
+    owner: int,
+    until_step: int | None,
+    wait: int = 0,
+    spare: int = 0,
+) -> Overrides:
+    """`now` with `keys` of `wanted` (None: as configured) and its skip list laid over it, for an incident or a PERSON.
+
+    `wait`: steps they are to hold, for sentinel to take them back itself from `until_step` on; the trainer's own lapse is `spare`
+    steps later. 0: nobody but the trainer takes them back.
+    """
     values: dict[str, Any] = {key: getattr(wanted, key) for key in keys}
     now = without(now, keys)
     set_now = [key for key, value in values.items() if value not in (None, False)]
-    until = tuple((key, until_step) for key in set_now if key in LAPSING and until_step is not None)
+    lapsing = [key for key in set_now if key in LAPSING and until_step is not None]
+    until = tuple((key, (until_step or 0) + spare) for key in lapsing)
+    decay = tuple(Decay(key, until_step or 0, wait) for key in lapsing if wait)
     if any(key in ONCE for key in set_now):
         values["once_step"] = None
     return replace(
@@ -94,6 +112,7 @@ def laid_over(now: Overrides, wanted: Overrides, keys: Collection[str], owner: i
         skip=bounded(merge((*now.skip, *wanted.skip))),
         until=(*now.until, *until),
         owners=(*now.owners, *((key, owner) for key in set_now)),
+        decay=(*now.decay, *decay),
         **values,
     )
 

@@ -104,9 +104,11 @@ def build_treatment(
     in_force: Overrides,
     is_alive: bool,
     new_seed: int | None = None,
+    spare: int = 0,
 ) -> Treatment:
     """What rung `index` means for this incident, now. A rung of settings alone is applied live where a trainer lives.
-    `new_seed`: of the data order that `reseed_data` begins.
+    `new_seed`: of the data order that `reseed_data` begins. `spare`: so much later than sentinel a trainer lapses its settings
+    by itself.
     """
     rung = rungs[index]
     at_launch = rung.reset_optimizer or rung.precision is not None or rung.reseed_data
@@ -121,12 +123,12 @@ def build_treatment(
         resume = ResumePoint(choice.checkpoint.step, choice.checkpoint.path, choice.checkpoint.digest)
     if rung.reseed_data:
         base = settings.reseeded(base, new_seed)
-    unskipped = settings.with_rung(base, rung, incident.id, until, ())
+    unskipped = settings.with_rung(base, rung, incident.id, until, (), spare)
     look = _look(rung, index, incident, found, unskipped) if resume is not None else None
     if found and rung.skip and rung.skip.only and incident.attributed_rung == index and incident.attribution is not None:
         skip = incident.attribution.ranges or skip  # looked at before a stop broke the launch off
-    overrides = settings.with_rung(base, rung, incident.id, until, skip)
-    reason = _reason(rung, choice, skip, until, look)
+    overrides = settings.with_rung(base, rung, incident.id, until, skip, spare)
+    reason = _reason(rung, choice, skip, until, incident.blamed_node, look)
     if rung.reseed_data:
         reason += f"; a new data order, seed {overrides.data_seed}"
     remedy = Remedy(
@@ -152,7 +154,9 @@ def _look(rung: Rung, index: int, incident: Incident, window: SampleRange | None
     return Look(index, (samples,), window, base, rung.skip.within_s or GUILTY_WITHIN_S)
 
 
-def _reason(rung: Rung, choice: Choice | None, skip: tuple[SampleRange, ...], until: int | None, look: Look | None = None) -> str:
+def _reason(
+    rung: Rung, choice: Choice | None, skip: tuple[SampleRange, ...], until: int | None, node: str, look: Look | None = None
+) -> str:
     parts = [f"{'roll back to' if rung.rollback else 'resume from'} the {choice.reason}" if choice and choice.checkpoint else ""]
     if choice and not choice.checkpoint:
         parts = [choice.reason]
@@ -167,11 +171,13 @@ def _reason(rung: Rung, choice: Choice | None, skip: tuple[SampleRange, ...], un
         parts.append("all of them, for untrained weights tell nothing of a sample")
     elif rung.skip and rung.skip.only and look is None and skip[0].end - skip[0].start > SAMPLES_MAX:
         parts.append(f"all of them, for more than {SAMPLES_MAX} samples are not looked at one by one")
+    if rung.exclude is not None:
+        parts.insert(0, f"leave out node {node}" if node else "leave out the blamed node")
     if rung.lr is not None:
         parts.append(f"learning rate {rung.lr:g}x")
     if rung.clip_norm is not None:
         parts.append(f"clip at {rung.clip_norm:g}")
-    named = {"rollback", "resume", "skip", "lr", "clip_norm", "until", "then", "reseed_data"}
+    named = {"rollback", "resume", "exclude", "skip", "lr", "clip_norm", "until", "then", "reseed_data"}
     parts += [word for word in rung.keys if word not in named]
     if until is not None:
         parts.append(f"until step {until}")

@@ -17,7 +17,7 @@ from sentinel.policy.schema import Budget, Detectors, FindingKind, Policy, Rule,
 
 __all__ = ["Problem", "check_policy"]
 
-# Which detector makes which finding in this version; override_mismatch is seen by sentinel itself, always.
+# Which detector makes which finding in this version; those of `_ALWAYS` are seen by sentinel itself.
 _DETECTOR_OF: dict[FindingKind, str] = {
     "non_finite": "non_finite", "spike": "spike", "hang": "hang", "crash": "crash", "broken_job": "crash",
     "loss_scale_collapse": "loss_scale", "divergence": "divergence", "drift": "drift", "too_good": "too_good",
@@ -28,7 +28,7 @@ _DETECTOR_OF: dict[FindingKind, str] = {
 _ONLY_TELLS: frozenset[FindingKind] = frozenset({"plateau", "generalisation", "precursor"})  # info, with or without a rule
 # What these find is recorded all the same; what broken hardware does shows as a crash or a hang as well.
 _MAY_BE_UNRULED = _ONLY_TELLS | {"gpu_fault", "hardware_warning", "slowdown", "straggler", "stale_checkpoint"}
-_ALWAYS: frozenset[FindingKind] = frozenset({"override_mismatch"})
+_ALWAYS: frozenset[FindingKind] = frozenset({"override_mismatch", "environment_changed"})
 
 
 def check_policy(policy: Policy, capabilities: Set[str] | None = None) -> tuple[Problem, ...]:

@@ -8,11 +8,11 @@ from sentinel.errors import Problem
 from sentinel.policy.schema import Rung
 
 # In the language, but nothing carries them out yet.
-_LATER = ("exclude",)
+_LATER: tuple[str, ...] = ()
 # Settings that go back to the schedule at `until`.
 _SETTINGS = ("lr", "clip_norm", "weight_decay", "betas", "eps", "loss_scale", "precision", "checkpoint_every")
 # What only a relaunch can change.
-_AT_LAUNCH = ("reset_optimizer", "precision", "reseed_data")
+_AT_LAUNCH = ("reset_optimizer", "precision", "reseed_data", "exclude")
 _RELAUNCH = ("resume", "rollback")
 
 
@@ -140,6 +140,9 @@ def _check_available(place: str, rung: Rung, capabilities: Set[str] | None) -> I
     if rung.reseed_data and "skip" not in capabilities:
         message = "the trainer cannot change its data order (capability 'skip')"
         yield Problem(f"{place}.reseed_data", message, "remove it, or teach the trainer to and declare it")
+    if rung.exclude is not None and "exclude" not in capabilities:
+        message = "the command does not declare that it can leave a node out (capability 'exclude'): this rung is passed over"
+        yield Problem(f"{place}.exclude", message, "begin the run with --with exclude, if the command honours it", "warning")
     live = tuple(part for part in rung.parts if part in _SETTINGS and part not in _AT_LAUNCH)
     if live and not any(part in rung.parts for part in _RELAUNCH) and "live_overrides" not in capabilities:
         message = "the trainer cannot change settings while it runs (capability 'live_overrides')"

@@ -14,7 +14,7 @@ from sentinel.policy.expr_tree import LENGTH_MAX, Expression
 FindingKind = Literal[
     "non_finite", "spike", "divergence", "drift", "loss_scale_collapse", "plateau", "too_good", "behind_reference",
     "generalisation", "precursor", "hang", "straggler", "slowdown", "crash", "broken_job", "gpu_fault", "stale_checkpoint",
-    "override_mismatch", "hardware_warning",
+    "override_mismatch", "hardware_warning", "environment_changed",
 ]  # fmt: skip
 Severity = Literal["info", "warning", "critical"]
 Precision = Literal["fp32", "bf16", "fp16"]

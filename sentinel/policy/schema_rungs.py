@@ -10,6 +10,7 @@ from sentinel.policy.quantities import Malformed
 from sentinel.policy.schema_fields import (
     AboveBand,
     AtStep,
+    Count,
     Factor,
     Flag,
     Model,
@@ -108,6 +109,8 @@ class Exclude(Model):
 
     node: Literal["blamed"] = "blamed"
     """The node the finding blames."""
+    at_most: Count = 4
+    """So many nodes may be left out of the run in all; then the rung is passed over."""
 
 
 class Page(Model):

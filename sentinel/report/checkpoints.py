@@ -16,7 +16,8 @@ from sentinel.journal.run_file import find_run_file
 from sentinel.plan.trust import Trust, judge_trust
 from sentinel.plan.vetting import judge_numbers
 from sentinel.policy_file import load_policy, shipped_policy_path
-from sentinel.report.reading import check_run_dir, read_run
+from sentinel.report.reading import read_run
+from sentinel.report.run_dirs import check_run_dir
 from sentinel.report.tables import text_table
 from sentinel.stream_file import read_newest_step
 from sentinel.telemetry.saved_numbers import verify_saved

@@ -9,6 +9,7 @@ from sentinel.goodput import account
 from sentinel.model.incidents import Incident, Try
 from sentinel.model.records import Attribution
 from sentinel.model.state import RunState
+from sentinel.report.environment import environment_document
 from sentinel.senses_file import NOTHING_TOLD, Told
 
 
@@ -49,6 +50,8 @@ def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str
         "supervisor": outside.supervisor,
         "attempt_alive": outside.attempt_alive,
         "warning": outside.warning,
+        "excluded_nodes": [{"node": one.node, "incident": one.incident} for one in state.excluded],
+        "environment": environment_document(state),
         "detectors": _detectors_document(outside.senses, now_s),
     }
 
@@ -83,10 +86,12 @@ def incident_document(incident: Incident) -> dict[str, Any]:
         "alert": incident.alert,
         "benign": incident.benign,
         "blamed_rank": incident.blamed_rank,
+        "blamed_node": incident.blamed_node,
         "awaits_approval": incident.approval.rung if incident.awaits_approval and incident.approval else None,
         "acknowledged_by": incident.acknowledged_by,
         "diagnosis": {"cause": found.cause, "reason": found.reason, "ranks": list(found.ranks)} if found else None,
         "attribution": _attribution_document(incident.attribution) if incident.attribution else None,
+        "put_back": list(incident.put_back),
         "remedies": [_try_document(t) for t in incident.tries],
         "pages": list(incident.pages),
     }

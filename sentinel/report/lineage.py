@@ -14,9 +14,10 @@ from typing import Any
 from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.launcher.spec_file import overrides_to_json
 from sentinel.model import facts as f
+from sentinel.model.actions import StartAttempt
 from sentinel.model.attempts import Overrides
 from sentinel.model.facts import Fact
-from sentinel.report.reading import check_run_dir
+from sentinel.report.run_dirs import check_run_dir
 
 UNSAID = ("id", "attempt", "incident", "request", "until")
 
@@ -37,6 +38,9 @@ class Branch:
     end_reason: str = ""
     survives_to: int | None = None
     changed_live: list[dict[str, Any]] = field(default_factory=list)
+    exclude_nodes: list[str] = field(default_factory=list)
+    environment_changes: list[str] = field(default_factory=list)
+    environment_unknown: list[str] = field(default_factory=list)
 
 
 def read_lineage(run_dir: Path) -> list[dict[str, Any]]:
@@ -46,8 +50,9 @@ def read_lineage(run_dir: Path) -> list[dict[str, Any]]:
         return [_document(branch) for branch in trace(entry.fact for entry in journal.read_entries())]
 
 
-def trace(facts: Iterable[Fact]) -> list[Branch]:
-    """The attempts in the order they were launched, each with its parent and what of it survives."""
+def trace(facts: Iterable[Fact], newest_step: int | None = None) -> list[Branch]:
+    """The attempts in the order they were launched, each with its parent and what of it survives. `newest_step`: of the newest,
+    which the journal does not know while it lives."""
     branches: dict[int, Branch] = {}
     makers: dict[int, int] = {}  # step → who committed the checkpoint that lies there
     for fact in facts:
@@ -65,6 +70,11 @@ def trace(facts: Iterable[Fact]) -> list[Branch]:
                 branch = branches[number]
                 if step != branch.resumed_step:  # the trainer passed a damaged checkpoint over
                     branch.parent, branch.resumed_step, branch.last_step = makers.get(step) if step else None, step, step
+            case f.ActionDecided(action=StartAttempt(attempt=number, exclude_nodes=nodes)) if number in branches:
+                branches[number].exclude_nodes = list(nodes)
+            case f.EnvironmentRead(attempt=number) if number in branches:
+                branches[number].environment_changes = list(fact.changes)
+                branches[number].environment_unknown = list(fact.unknown)
             case f.FirstStep(attempt=number, step=step) if number in branches:
                 branches[number].first_step, branches[number].last_step = step, max(step, branches[number].last_step)
             case f.OverridesAnswered(attempt=number, id=name, step=step) if number in branches:
@@ -75,6 +85,9 @@ def trace(facts: Iterable[Fact]) -> list[Branch]:
                 branch.last_step = max(fact.last_step, branch.resumed_step)
             case _:
                 pass
+    newest = branches[max(branches)] if branches else None
+    if newest is not None and newest_step is not None and not newest.outcome:
+        newest.last_step = max(newest.last_step, newest_step)
     _mark_surviving(branches)
     return list(branches.values())
 
@@ -95,6 +108,10 @@ def lineage_text(branches: list[dict[str, Any]], newest_step: int | None = None)
         cut = "" if kept is not None and kept >= last else "; abandoned" if kept is None else f"; those after {kept} abandoned"
         lines.append(f"{'o' if kept is not None else 'x'} {branch['attempt']:>3}  {origin}: {trained}{cut}")
         lines.append(f"|      launched: {branch['why']}")
+        if branch["exclude_nodes"]:
+            lines.append(f"|      without the nodes {', '.join(branch['exclude_nodes'])}")
+        lines += [f"|      runs other than before: {change}" for change in branch["environment_changes"]]
+        lines += [f"|      what it runs is not wholly known: {why}" for why in branch["environment_unknown"]]
         if branch["settings"]:
             lines.append("|      settings: " + ", ".join(f"{key} {_said(value)}" for key, value in branch["settings"].items()))
         for change in branch["changed_live"]:

@@ -15,13 +15,14 @@ from sentinel.errors import UsageError
 from sentinel.journal.identity import is_alive, is_here
 from sentinel.journal.lease import LEASE_NAME, STALE_AFTER_S, LeaseRecord, read_lease
 from sentinel.journal.recover import recover
-from sentinel.journal.run_file import RUN_FILE_NAME
 from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.launcher.attempt_files import AttemptFiles
 from sentinel.launcher.attempt_view import read_view
 from sentinel.model.attempts import Alive, AttemptView, Orphaned, Unseen
 from sentinel.model.state import RunState
 from sentinel.report.documents import Outside, incident_document, status_document
+from sentinel.report.run_dirs import check_run_dir
+from sentinel.report.schedule import read_schedule
 from sentinel.senses_file import read_senses
 from sentinel.stream_file import read_newest_step, read_total_steps
 
@@ -56,7 +57,7 @@ def read_status(run_dir: Path) -> dict[str, Any]:
         warning=run.warning,
         senses=read_senses(run_dir),
     )
-    return status_document(run.state, run.now_s, outside)
+    return status_document(run.state, run.now_s, outside) | {"schedule": read_schedule(run_dir)}
 
 
 def read_incidents(run_dir: Path) -> list[dict[str, Any]]:
@@ -72,23 +73,6 @@ def read_run(run_dir: Path) -> RunRead:
     if not found.state.run_id:
         raise NothingRecorded(f"{run_dir}: the run is only just being started, nothing is recorded yet; look again in a moment")
     return RunRead(run_dir, found.state, SystemClock(found.last_at_s).now_s(), found.warning)
-
-
-def check_run_dir(run_dir: Path) -> None:
-    """Raises UsageError with a clear sentence for what is not the directory of a run."""
-    try:
-        names = {entry.name for entry in run_dir.iterdir()}
-    except FileNotFoundError:
-        raise UsageError(f"{run_dir}: there is no such directory; name the directory of a run, such as runs/demo") from None
-    except NotADirectoryError:
-        raise UsageError(f"{run_dir}: is a file; name the directory of a run") from None
-    except OSError as error:
-        raise UsageError(f"{run_dir}: cannot be read: {error.strerror}; check the rights of this user") from error
-    if JOURNAL_NAME in names:
-        return
-    if RUN_FILE_NAME in names:
-        raise UsageError(f"{run_dir}: holds a {RUN_FILE_NAME} but no journal ({JOURNAL_NAME}); restore it from a copy")
-    raise UsageError(f"{run_dir}: is not the directory of a run: it holds no journal ({JOURNAL_NAME}); `sentinel run` makes one")
 
 
 def read_supervisor(run_dir: Path) -> Supervisor:

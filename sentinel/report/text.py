@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sentinel.report.detectors import detector_rows
+from sentinel.report.environment import environment_rows
+from sentinel.report.schedule import schedule_rows
 from sentinel.report.tables import cell, rounded_parts, text_table
 
 INCIDENT_HEADER = ("incident", "onset", "detected", "remedy", "outcome", "steps lost", "s lost")  # fits 80 columns
@@ -24,6 +26,9 @@ def status_text(status: Mapping[str, Any]) -> str:
         ("policy", status["policy"] + (", observe only" if status["observe_only"] else "")),
         ("supervisor", status["supervisor"] + _advice(status)),
     ]
+    for out in status["excluded_nodes"]:
+        rows.append(("left out", f"node {out['node']} (incident {out['incident']}): sentinel readmit {out['node']} RUN_DIR"))
+    rows += environment_rows(status["environment"]) + schedule_rows(status["schedule"])
     rows += [("blind", f"{source}: {reason}") for source, reason in status["blind"].items()]
     if status["warning"]:
         rows.append(("warning", status["warning"]))
@@ -74,6 +79,8 @@ def incident_story(incident: Mapping[str, Any]) -> list[str]:
         launched = f", attempt {remedy['attempt']}" if remedy["attempt"] is not None else ""
         lines.append(f"  rung {remedy['rung'] + 1} ({rung_words(remedy)}{launched}): {remedy['chosen']}")
         lines.append(f"    {remedy['outcome']}" + (f": {remedy['verdict']}" if remedy["verdict"] else ""))
+    if incident["put_back"]:
+        lines.append(f"  put back, because it had just lapsed: {' and '.join(incident['put_back'])}")
     if incident["diagnosis"]:
         lines.append(f"  diagnosis: {incident['diagnosis']['cause']}: {incident['diagnosis']['reason']}")
     if incident["attribution"]:

@@ -15,6 +15,7 @@ from sentinel.errors import GiveUp, RetryLater
 from sentinel.launcher.spec_file import overrides_to_json
 from sentinel.model import actions as a
 from sentinel.model.attempts import AttemptSpec
+from sentinel.model.environment import Environment
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.readings import StepReading
 from sentinel.model.records import Attribution, Comparison, SavedNorm, SavedNumbers
@@ -111,11 +112,12 @@ class SimRunner:
         self._outcomes.append(outcome)
         self._world.wake()
 
-    def _start(self, action: a.StartAttempt) -> str:
+    def _start(self, action: a.StartAttempt) -> tuple[str, Environment]:
         self._failures.check(action)
         self._world.lease_attempt = max(self._world.lease_attempt, action.attempt)
-        spec = AttemptSpec(action.attempt, self._command, "/", action.resume, action.overrides)
-        return type(self._launcher.ensure_started(spec)).__name__.lower()
+        found = self._world.runs(action.attempt)
+        spec = AttemptSpec(action.attempt, self._command, "/", action.resume, action.overrides, None, found, action.exclude_nodes)
+        return type(self._launcher.ensure_started(spec)).__name__.lower(), found
 
     def _kill(self, action: a.KillAttempt) -> str:
         self._failures.check(action)

@@ -9,13 +9,14 @@ from sentinel.sim.faults import Fault
 
 
 def wish_of(fault: Fault) -> WishReading:
-    to = int(fault.number("to"))
+    to, until = int(fault.number("to")), int(fault.number("until")) or None
     wishes: dict[str, w.Wish] = {
         "pause": w.Pause(),
         "resume": w.Resume(),
         "hold": w.Hold(),
         "rollback": w.RollBack(to),
-        "set": w.Change(Overrides(lr_scale=0.5), ("lr_scale",)),
+        "set": w.Change(Overrides(lr_scale=0.5), ("lr_scale",), until),
+        "clip": w.Change(Overrides(clip_norm=0.5), ("clip_norm",), until),
         "skip": w.LeaveOut(SampleRange(to, to + max(1, int(fault.number("length"))))),
     }
     return WishReading(fault.text, "a person", wishes[fault.options["what"]])

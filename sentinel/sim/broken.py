@@ -29,3 +29,10 @@ def judge_caps(state: RunState) -> None:
     for name, (size, cap) in sizes.items():
         if size > cap:
             raise InvariantBroken("state stays under its cap", f"{size} {name}, {cap} at most")
+
+
+def judge_lapse(keys: tuple[str, ...], lapsing: tuple[str, ...], state: RunState) -> None:
+    """A setting is taken back in a healthy run, alone, and when the one before it (`lapsing`) has proved itself."""
+    if lapsing or len(keys) != 1 or state.open_incidents:
+        sentence = f"{', '.join(keys)} lapsed while {', '.join(lapsing) or 'an incident'} was not settled"
+        raise InvariantBroken("settings lapse one at a time", sentence)

@@ -9,7 +9,7 @@ from sentinel.sim.drill_fields import Fields
 from sentinel.sim.expected import Expected, ExpectedIncident
 
 OUTCOMES = ("finished", "failed", "stopped", "held", "unfinished")
-EXPECT_KEYS = ("outcome", "pages", "attempts", "incidents")
+EXPECT_KEYS = ("outcome", "pages", "attempts", "incidents", "lapses")
 INCIDENT_KEYS = (
     "kind", "state", "remedies", "onset", "resumed_from", "steps_lost_max", "skipped_max", "diagnosis", "blamed_rank",
 )  # fmt: skip
@@ -28,6 +28,7 @@ class Expectations(Fields):
             pages=self._number(expect, path, "pages", 0, floor=0) if "pages" in expect else None,
             attempts=self._number(expect, path, "attempts", 1) if "attempts" in expect else None,
             incidents=incidents,
+            lapses=tuple(map(str, self._list(expect["lapses"], f"{path}.lapses"))) if "lapses" in expect else None,
         )
 
     def _incident(self, raw: object, path: str) -> ExpectedIncident:

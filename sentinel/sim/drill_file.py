@@ -46,7 +46,7 @@ KEYS = (
 REAL_KEYS = ("run", "faults", "policy", "until", "expect", "not_shown")
 REAL_RUN_KEYS = ("steps", "batch", "ranks", "checkpoint_every", "precision")
 PRECISIONS = ("fp32", "bf16", "fp16")
-RUN_KEYS = ("steps", "batch", "ranks", "step", "startup", "checkpoint_every", "save")
+RUN_KEYS = ("steps", "batch", "ranks", "nodes", "step", "startup", "checkpoint_every", "save")
 VARY_KEYS = ("position", "length", "magnitude")
 UNTIL_S = 4 * 3600.0
 REAL_UNTIL_S = 600.0
@@ -183,6 +183,7 @@ class _Reader(Expectations, Playbooks):
             steps=self._number(run, "run", "steps", default.steps),
             batch=self._number(run, "run", "batch", default.batch),
             ranks=self._number(run, "run", "ranks", default.ranks),
+            nodes=self._number(run, "run", "nodes", default.nodes),
             step_s=self._quantity(run, "run", "step", parse_duration, default.step_s),
             startup_s=self._quantity(run, "run", "startup", parse_duration, default.startup_s),
             save_s=self._quantity(run, "run", "save", parse_duration, default.save_s),

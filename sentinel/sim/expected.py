@@ -1,16 +1,17 @@
 """What a drill expects, and where what happened differs: as sentences.
 
 Most expectations hold wherever the faults strike: kinds, states, the order of the rungs, how much may be lost. Steps of the run
-(`onset`, `resumed_from`) hold for the file as it is written and are not asked about when its faults are drawn. Two things are
-always asked, against the truth of the world: nothing damaged was resumed from, and an expected skip covers the poison.
+(`onset`, `resumed_from`) and `lapses` hold for the file as it is written and are not asked about when its faults are drawn. Two
+things are always asked, against the truth of the world: nothing damaged was resumed from, and an expected skip covers the poison.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass
 from typing import Protocol
 
+from sentinel.model.facts import Entry, LapseJudged
 from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.state import RunState
 from sentinel.sim.faults import SAMPLE, Fault
@@ -45,6 +46,7 @@ class Expected:
     pages: int | None = None
     attempts: int | None = None
     incidents: tuple[ExpectedIncident, ...] | None = None
+    lapses: tuple[str, ...] | None = None  # `lr_scale proven`, in the order they were judged; of the file as written
 
 
 class Happened(Protocol):
@@ -58,6 +60,8 @@ class Happened(Protocol):
     def state(self) -> RunState: ...
     @property
     def pages(self) -> Sized: ...
+    @property
+    def entries(self) -> Sequence[Entry]: ...
 
 
 def differences(expected: Expected, result: Happened, *, varied: bool = False) -> tuple[str, ...]:
@@ -67,6 +71,9 @@ def differences(expected: Expected, result: Happened, *, varied: bool = False) -
     if expected.outcome is not None and expected.outcome != result.outcome:
         found.append(f"the run {result.outcome}, expected {expected.outcome}")
     found += [f"{got} {name}, expected {want}" for name, want, got in counts if want is not None and want != got]
+    judged = tuple(f"{key} {e.fact.outcome}" for e in result.entries if isinstance(e.fact, LapseJudged) for key in e.fact.keys)
+    if expected.lapses is not None and judged != expected.lapses and not varied:
+        found.append(f"lapses {', '.join(judged) or 'none'}, expected {', '.join(expected.lapses) or 'none'}")
     if expected.incidents is not None:
         happened = result.state.incidents
         if len(happened) != len(expected.incidents):

@@ -16,17 +16,21 @@
     sick_optimizer@step=90:later=34,height=2   the optimizer's state is damaged; so much later the gradients explode, for good
     drift@step=90:height=0.6       from then on the loss climbs by so many nats in a hundred updates, for good
     scale_collapse@step=90:length=4   fp16: so many updates in a row overflow and are left out, each halves the loss scale
+    sick_node@step=120:node=1      from then on whatever runs on that node loses its GPU (an Xid), and dies 10 s later
     deaf@step=0                    the trainer ignores overrides, and its receipt says so
     blind@time=60:source=metrics,for=30   a source cannot be read    term@step=50           SIGTERM to the command from outside
     unreadable@time=60:for=30      for so long no checkpoint can be read (a stale file handle), though every one is whole
+    changed@time=60:what=code      what the next attempt runs: other code, another library, or it cannot be read (unread)
     supervisor_kill@time=60:for=5  kill -9 of sentinel, restarted so many seconds later; also @journal=N:side=before|after and
                                    @effect=N:side=before|after, at the Nth append to the journal or effect on the world
     fails@action=StartAttempt:times=2,retry=5   an action fails so often (retry=0: for good)
     stop@time=90                   a person stops the run        again@time=0:for=60        a person starts an ended run again
-    ask@time=60:what=rollback,to=100   a person asks: pause, resume, hold, rollback, set (half the rate), skip (length=N at `to`)
+    ask@time=60:what=rollback,to=100   a person asks: pause, resume, hold, rollback, set (half the rate), clip (at 0.5; both with
+                                   until=N steps), skip (length=N at `to`)
 
 A step fault strikes before its step's forward, once per run unless it ends in `:always` (then from that step on); with
-`attempt=N` it waits for that attempt. Step 0 is before the first step of an attempt, or while an inspection looks at samples. Times count from the run's first launch.
+`attempt=N` it waits for that attempt. Step 0 is before the first step of an attempt, or while an inspection looks
+at samples. Times count from the run's first launch.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sentinel.errors import UsageError
+from sentinel.sim.environment import CHANGES
 from sentinel.sim.learning import HEALING
 
 STEP, SAMPLE, TIME, JOURNAL, EFFECT, ACTION = "step", "sample", "time", "journal", "effect", "action"
@@ -60,15 +65,17 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "bad_numbers": ((STEP,), {"seen": "norm"}),
     "bad_resume": ((STEP,), {"after": "0"}),
     "keeper_kill": ((STEP,), {}),
+    "sick_node": ((STEP,), {"node": "1"}),
     "deaf": ((STEP,), {}),
     "term": ((STEP,), {}),
     "blind": ((TIME,), {"source": "metrics", "for": "30"}),
     "unreadable": ((TIME,), {"for": "30"}),
+    "changed": ((TIME,), {"what": "code"}),
     "supervisor_kill": ((TIME, JOURNAL, EFFECT), {"for": "2", "side": "before"}),
     "fails": ((ACTION,), {"times": "1", "retry": "2"}),
     "stop": ((TIME,), {}),
     "again": ((TIME,), {"for": "60"}),
-    "ask": ((TIME,), {"what": "pause", "to": "0", "length": "32"}),
+    "ask": ((TIME,), {"what": "pause", "to": "0", "length": "32", "until": "0"}),
 }
 SOURCES = ("metrics", "heartbeats", "checkpoints", "launcher")
 ACTIONS = (
@@ -79,8 +86,9 @@ ASKED = ("pause", "resume", "hold", "rollback", "set", "skip")
 SEEN = ("norm", "finite", "load")
 OF_CHECKPOINTS = ("bit_rot", "bad_numbers", "bad_resume")  # they strike what is saved at their step, not the step
 WORDS: dict[str, tuple[str, ...]] = {
-    "heals": tuple(HEALING), "source": SOURCES, "side": ("before", "after"), "what": ASKED, "seen": SEEN,
+    "heals": tuple(HEALING), "source": SOURCES, "side": ("before", "after"), "seen": SEEN,
 }  # fmt: skip
+WHAT = {"ask": (*ASKED, "clip"), "changed": tuple(CHANGES)}
 ATTEMPTED = (STEP,)
 
 
@@ -128,7 +136,7 @@ def parse_fault(text: str, kinds: Kinds | None = None) -> Fault:
             known = ", ".join([*defaults, "attempt", "always"] if place == STEP else defaults)
             raise _wrong(text, f"{kind} takes no {item!r}", known or "nothing behind its place")
         else:
-            options[key] = _option(text, key, given)
+            options[key] = _option(text, kind, key, given)
     if place == SAMPLE:
         start, _, end = value.partition("-")
         first, behind = _number(text, place, start), _number(text, place, end)
@@ -142,8 +150,8 @@ def parse_fault(text: str, kinds: Kinds | None = None) -> Fault:
     return Fault(text, kind, place, _number(text, place, value), 0, "", options, attempt, always)
 
 
-def _option(text: str, key: str, given: str) -> str:
-    words = WORDS.get(key)
+def _option(text: str, kind: str, key: str, given: str) -> str:
+    words = WHAT.get(kind) if key == "what" else WORDS.get(key)
     if words is None:
         _number(text, key, given)
     elif given not in words:

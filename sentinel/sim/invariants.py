@@ -15,7 +15,7 @@ from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
 from sentinel.model.incidents import IncidentState
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
-from sentinel.sim.broken import InvariantBroken, judge_caps
+from sentinel.sim.broken import InvariantBroken, judge_caps, judge_lapse
 from sentinel.sim.from_scratch import find_spared
 from sentinel.sim.resumed import judge_asked, judge_resumed
 from sentinel.sim.store import SimCheckpoint
@@ -54,6 +54,7 @@ class Inspector:
         self._hour = (world.now_s, 0)
         self.by_person: set[int] = {1}
         self._inspections: set[int] = set()  # they train nothing, and are no restarts
+        self._lapsing: tuple[str, ...] = ()
 
     # Deeds.
 
@@ -132,6 +133,11 @@ class Inspector:
                     self._open.pop(number, None)
                 if to is IncidentState.EXHAUSTED and self.state.incident(number).playbook:
                     self._page_due[number] = self.world.now_s + self._policy.spec.paging.deadline_s
+            case f.SettingLapsed(keys=keys, by_trainer=False):
+                judge_lapse(keys, self._lapsing, self.state)
+                self._lapsing = keys
+            case f.LapseJudged():
+                self._lapsing = ()
             case f.PlanAdopted() if self.state.next_attempt not in self.by_person:
                 if (spared := find_spared(fact, self.state, self._policy, self.world.store)) is not None:
                     raise InvariantBroken("never from scratch for nothing", f"the checkpoint of step {spared.step} is whole")

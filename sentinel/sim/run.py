@@ -13,7 +13,6 @@ from functools import partial
 
 from sentinel.daemon import Daemon
 from sentinel.engine import Engine
-from sentinel.journal.run_file import CAPABILITIES
 from sentinel.model.attempts import AttemptSpec
 from sentinel.model.events import SupervisorStarted
 from sentinel.model.facts import Entry
@@ -205,9 +204,9 @@ class Simulation:
         return True
 
     def _started(self, epoch: int) -> SupervisorStarted:
-        name = self.policy.metadata.name
-        observe = self.scenario.observe_only or self.policy.spec.mode == "observe"
-        return SupervisorStarted(epoch, "sim", epoch, "sim", COMMAND, "/", name, "0" * 64, observe, CAPABILITIES)
+        name, observe = self.policy.metadata.name, self.scenario.observe_only or self.policy.spec.mode == "observe"
+        can = self.scenario.shape.capabilities
+        return SupervisorStarted(epoch, "sim", epoch, "sim", COMMAND, "/", name, "0" * 64, observe, can)
 
     # The world's side.
 
@@ -234,6 +233,7 @@ class Simulation:
                 raise SupervisorKilled(fault.text)
 
         deeds = {"stop": stop, "blind": blind, "supervisor_kill": kill, "ask": lambda: self.world.ask(wish_of(fault))}
+        deeds["changed"] = lambda: self.world.change_program(fault.options["what"])
         return {**deeds, "unreadable": lambda: self.world.hide_checkpoints(fault.number("for"))}[fault.kind]
 
 

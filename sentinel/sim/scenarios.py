@@ -10,6 +10,7 @@ import random
 import re
 from dataclasses import dataclass
 
+from sentinel.sim.environment import CHANGES
 from sentinel.sim.faults import ASKED, SOURCES, Fault, parse_fault
 from sentinel.sim.learning import Curve
 from sentinel.sim.shape import Shape
@@ -110,6 +111,7 @@ def draw_scenario(seed: int, long_history: bool = False) -> Scenario:
     texts += _draw_wishes(random.Random(f"wishes {seed}"), shape)  # dice of its own: the faults of a seed stay what they were
     if plan in ("chaos", "hopeless"):
         texts += _draw_bad_checkpoints(random.Random(f"checkpoints {seed}"), shape)
+    texts += _draw_edits(random.Random(f"edits {seed}"))
     if plan == "chaos" and dice.random() < 0.2:
         texts.append(f"stop@time={dice.randrange(5, 200)}")
     if plan == "chaos" and dice.random() < 0.15:  # never a page: with one channel only, nothing could be done about that
@@ -173,7 +175,8 @@ def _draw_wishes(dice: random.Random, shape: Shape) -> list[str]:
     while dice.random() < 0.2:
         at_s, what = dice.randrange(1, 200), dice.choice(ASKED)
         to = dice.randrange(shape.steps * (shape.batch if what == "skip" else 1))
-        texts.append(f"ask@time={at_s}:what={what},to={to}")
+        until = f",until={10 + to % 60}" if what == "set" and to % 2 else ""
+        texts.append(f"ask@time={at_s}:what={what},to={to}{until}")
         if what in ("pause", "hold"):
             texts += [f"ask@time={at_s + later}:what=resume" for later in (dice.randrange(1, 60), 120)]
     return texts
@@ -188,6 +191,14 @@ def _draw_bad_checkpoints(dice: random.Random, shape: Shape) -> list[str]:
         saved = step // shape.checkpoint_every * shape.checkpoint_every
         later = min(shape.steps - 1, saved + dice.randrange(1, shape.checkpoint_every))
         texts += [f"kill@step={later}:rank=0"] if dice.random() < 0.8 else []
+    return texts
+
+
+def _draw_edits(dice: random.Random) -> list[str]:
+    """What the next attempt runs is changed under the run."""
+    texts = []
+    while dice.random() < 0.1:
+        texts.append(f"changed@time={dice.randrange(1, 150)}:what={dice.choice(tuple(CHANGES))}")
     return texts
 
 

@@ -9,11 +9,13 @@ from sentinel.sim.learning import Curve
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """`batch` in samples a step over all ranks; `max_skipped` updates in a row may be non-finite before it leaves with 5."""
+    """`batch` in samples a step over all ranks, which lie in blocks on `nodes`;
+    `max_skipped` updates in a row may be non-finite before it leaves with 5."""
 
     steps: int = 300
     batch: int = 16
     ranks: int = 2
+    nodes: int = 1
     step_s: float = 0.5
     startup_s: float = 4.0
     first_step_s: float = 1.0
@@ -21,3 +23,8 @@ class Shape:
     save_s: float = 0.8
     max_skipped: int = 100
     curve: Curve = field(default_factory=lambda: Curve(1))
+
+    @property
+    def capabilities(self) -> tuple[str, ...]:
+        """A command on several nodes can leave one out."""
+        return ("skip", "live_overrides", "exclude") if self.nodes > 1 else ("skip", "live_overrides")

@@ -35,6 +35,7 @@ class SimTelemetry:
         self._known: dict[int, str] = {}
         self._store_version = -1
         self._told: set[str] = set()
+        self._heard = len(world.hardware)  # a look at the machine begins now
         self.has_more = False
 
     def follow(self, attempt: int) -> None:
@@ -54,6 +55,8 @@ class SimTelemetry:
 
     def poll(self, now_s: float) -> list[Reading]:
         out = self._read_inbox()
+        out += self._world.hardware[self._heard :]
+        self._heard = len(self._world.hardware)
         if not self._attempt:
             return out
         self._look(now_s, out)
@@ -141,7 +144,7 @@ class SimTelemetry:
         for rank, beat in sorted(trainer.voice.beats.items()):
             if self._beats.get(rank) != beat:
                 self._beats[rank] = beat
-                out.append(Heartbeat(self._attempt, rank, *beat))
+                out.append(Heartbeat(self._attempt, rank, *beat, host=trainer.hosts[rank]))
 
     def _list_checkpoints(self, out: list[Reading]) -> None:
         committed = self._world.store.committed

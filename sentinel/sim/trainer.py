@@ -15,6 +15,7 @@ from sentinel.model.readings import Phase, Receipt, StepReading
 from sentinel.sim.faults import Fault
 from sentinel.sim.learning import HEALTHY, Weights, noise, own_norms_and_scale, update
 from sentinel.sim.order import Span, take
+from sentinel.sim.outside import place_ranks, strike_from_outside
 from sentinel.sim.processes import Job
 from sentinel.sim.settings import Mailbox, Settings, in_force
 from sentinel.sim.shape import Shape
@@ -35,6 +36,7 @@ class SimTrainer:
         self.shape = shape
         self.spec = spec
         self.attempt = spec.attempt
+        self.hosts = place_ranks(shape.ranks, shape.nodes, spec.exclude_nodes)
         self.voice = Voice(world, spec.attempt)
         self.trail: list[tuple[int, tuple[Span, ...]]] = []
         self.resumed: SimCheckpoint | None = None
@@ -131,11 +133,7 @@ class SimTrainer:
         self._beat("forward", step)
         jitter = 1.0 + 0.08 * min(4.0, abs(noise(self.shape.curve.seed + 2, step * 5 + self.attempt)))
         self._pending = self.world.after(self.shape.step_s * jitter + extra_s, lambda: self._done(step, due))
-        for fault in due:
-            if fault.kind == "keeper_kill":
-                self.job.signal_keeper(SIGKILL)
-            elif fault.kind == "term":
-                self.job.send(min(self.job.processes), SIGTERM)
+        strike_from_outside(self.world, self.job, self.hosts, due)
         return None
 
     def _done(self, step: int, due: list[Fault]) -> None:

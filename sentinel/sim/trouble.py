@@ -27,7 +27,7 @@ class Trouble:
         for fault in self.faults:
             if fault.place != STEP or fault.kind in OF_CHECKPOINTS:  # those strike what is saved (`spoil`)
                 continue
-            if fault.always or fault.kind == "unstable":
+            if fault.always or fault.kind in ("unstable", "sick_node"):
                 self._always.append(fault)
             else:
                 self._once.setdefault(fault.step, []).append(fault)

@@ -16,8 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sentinel.model.readings import WishReading
+from sentinel.model.environment import Environment
+from sentinel.model.readings import HardwareReading, WishReading
 from sentinel.model.records import SampleSeen
+from sentinel.sim.environment import CHANGES, PROGRAM
 from sentinel.sim.store import Store
 
 if TYPE_CHECKING:
@@ -63,6 +65,8 @@ class World:
         lease_attempt: the attempt named in lease.json.
         inbox: what people ask; a supervisor that has answered removes it.
         samples: what inspections wrote, by attempt.
+        program: what the next attempt would run; `specs`: what each attempt was started with.
+        hardware: what a look at the machines would tell; `sick`: which fault of them struck which attempt.
         deeds: what was changed, by whom: the truth that invariants are checked against.
     """
 
@@ -81,6 +85,10 @@ class World:
     happened: int = 0
     inbox: list[WishReading] = field(default_factory=list)
     samples: dict[int, tuple[SampleSeen, ...]] = field(default_factory=dict)
+    program: Environment = PROGRAM
+    specs: dict[int, Environment] = field(default_factory=dict)
+    hardware: list[HardwareReading] = field(default_factory=list)
+    sick: set[tuple[int, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
@@ -120,6 +128,14 @@ class World:
     def ask(self, wish: WishReading) -> None:
         self.inbox.append(wish)
         self.wake()
+
+    def runs(self, attempt: int) -> Environment:
+        """What the attempt runs: as it lay there at its first launch."""
+        return self.specs.setdefault(attempt, self.program)
+
+    def change_program(self, what: str) -> None:
+        """Somebody edits, installs, or takes away: what lives is not touched by it."""
+        self.program = CHANGES[what]
 
     def next_pid(self) -> int:
         self._pids += 1

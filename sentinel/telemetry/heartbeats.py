@@ -18,6 +18,7 @@ from sentinel.telemetry.stream_lines import parse_object, real_number, whole_num
 RANKS_MAX = 1 << 16
 FILE_BYTES_MAX = 1 << 16
 PHASES: dict[str, Phase] = {phase: phase for phase in get_args(Phase)}
+HOST_CHARS_MAX = 255
 UNKNOWN_PHASE: Phase = "idle"  # a word of a newer trainer: the rank lives, what it does is not known here
 
 Signature = tuple[int, int, int]
@@ -70,5 +71,7 @@ def _parse_beat(content: bytes, attempt: int, rank: int) -> Heartbeat:
         raise ValueError("a heartbeat needs a step and a phase")
     busy_s = real_number(fields.get("busy_s"), -1.0)
     busy_step = whole_number(fields.get("busy_step"), -1)
-    busy = (busy_s, busy_step) if busy_s >= 0.0 and busy_step >= 0 else (None, 0)
-    return Heartbeat(attempt, rank, step, PHASES.get(phase, UNKNOWN_PHASE), real_number(fields.get("time_s")), *busy)
+    busy, at = (busy_s, busy_step) if busy_s >= 0.0 and busy_step >= 0 else (None, 0)
+    host = fields.get("host")
+    told = host[:HOST_CHARS_MAX] if isinstance(host, str) and "," not in host else ""  # a name that can stand in a list
+    return Heartbeat(attempt, rank, step, PHASES.get(phase, UNKNOWN_PHASE), real_number(fields.get("time_s")), busy, at, told)

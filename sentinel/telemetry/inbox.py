@@ -31,6 +31,7 @@ _NAME = re.compile(r"\d{20}-[0-9a-f]{12}\.json")
 _WORDS: dict[type[w.Wish], str] = {
     w.Pause: "pause", w.Resume: "resume", w.Hold: "hold", w.RollBack: "rollback", w.LeaveOut: "skip", w.Change: "set",
     w.Approve: "approve", w.Deny: "deny", w.Acknowledge: "ack",
+    w.Readmit: "readmit",
 }  # fmt: skip
 SETTABLE = (
     "lr_scale", "clip_norm", "weight_decay", "betas", "eps", "loss_scale", "data_seed", "reset_optimizer", "precision",
@@ -121,6 +122,8 @@ def _to_json(wish: w.Wish) -> dict[str, Any]:
             said |= {"settings": _settings(wish.settings, wish.keys), "until_steps": wish.until_steps}
         case w.Approve() | w.Deny() | w.Acknowledge():
             said |= {"incident": wish.incident}
+        case w.Readmit():
+            said |= {"node": wish.node}
         case w.Pause() | w.Resume() | w.Hold():
             pass
     return said
@@ -152,6 +155,10 @@ def _from_json(raw: Mapping[str, Any]) -> w.Wish:
             return w.Deny(_whole(raw, "incident"))
         case "ack":
             return w.Acknowledge(_whole(raw, "incident"))
+        case "readmit":
+            if not isinstance(raw.get("node"), str):
+                raise Unreadable(f"node: {raw.get('node')!r} is not a name")
+            return w.Readmit(raw["node"])
         case word:
             raise Unreadable(f"ask: {word!r} is not one of {', '.join(_WORDS.values())}")
 

@@ -1,9 +1,9 @@
 """TensorBoard event files: a file, or a directory with several of one run, read in the order of their time stamps.
 
 The stock loader stops silently at a flipped byte; here a damaged record is left out and counted, and where its length cannot be
-believed the next record whose length checks out is looked for. Appends to older files are not lost: every file keeps its
-place. Scalars of one step are put together to one reading; a step is given out when later ones have come. Tags of both of
-Megatron's generations are known (see `metric_names`); its `... vs samples` duplicates are ignored, their step is no step.
+believed the next record whose length checks out is looked for. Appends to older files are not lost: every file keeps its place.
+Scalars of one step are put together to one reading; a step is given out when later ones have come. Tags of both of Megatron's
+generations are known (see `metric_names`); its `... vs samples` duplicates are ignored, their step is no step.
 """
 
 from __future__ import annotations
@@ -62,8 +62,7 @@ class EventFile:
 
     def __init__(self, path: Path, fast: FastScalars) -> None:
         self.path = path
-        self.damage: list[str] = []  # since it was last looked at
-        self.has_more = False
+        self.damage, self.has_more = list[str](), False  # damage since it was last looked at
         self._fast = fast
         self._offset = 0
         self._size = 0

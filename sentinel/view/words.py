@@ -29,6 +29,14 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return _of_attempt(fact, at_s, state)
         case f.FindingRecorded() | f.IncidentOpened() | f.RungTaken() | f.RungJudged() | f.IncidentMoved():
             return _of_incident(fact)
+        case f.NodeExcluded():
+            return Line(f"node {fact.node} is left out from now on: {fact.reason}", "warn")
+        case f.SettingLapsed():
+            return Line(f"setting lapses: {fact.reason}")
+        case f.LapseJudged():
+            return Line(f"lapse {fact.outcome}: {fact.reason}", "good" if fact.outcome == "proven" else "warn")
+        case f.EnvironmentRead():
+            return _of_environment(fact)
         case f.Diagnosed():
             found = fact.diagnosis
             return Line(f"incident {fact.incident} diagnosis: {found.cause}: {found.reason}", "warn")
@@ -110,6 +118,13 @@ def _of_run(fact: f.RunCreated | f.SupervisorTookOver | f.RunEnded | f.Held | f.
         case f.RunEnded():
             tone: Tone = "good" if fact.outcome == "finished" else "warn" if fact.outcome == "stopped" else "bad"
             return Line(f"run {fact.outcome}: {fact.reason}", tone)
+
+
+def _of_environment(fact: f.EnvironmentRead) -> Line | None:
+    """A change is told as a finding, and by policy; here is what could not be read."""
+    if not fact.unknown or fact.environment is None:
+        return None
+    return Line(f"attempt {fact.attempt}: what it runs is not wholly known: {'; '.join(fact.unknown)}", "quiet")
 
 
 def _of_attempt(
@@ -198,6 +213,8 @@ def wish_words(wish: w.Wish) -> str:
             return f"leave out samples {wish.samples.start}..{wish.samples.end}"
         case w.Change():
             return f"change {', '.join(wish.keys)}"
+        case w.Readmit():
+            return f"readmit node {wish.node}"
         case w.Approve() | w.Deny() | w.Acknowledge():
             return f"{type(wish).__name__.lower()} incident {wish.incident}"
         case _:

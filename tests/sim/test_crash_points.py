@@ -23,6 +23,7 @@ DISASTERS = {
     "a dead keeper": ("keeper_kill@step=90",),
     "faults during recovery": ("bad_data@sample=1600-1900:heals=slow", "kill@step=112:attempt=2", "kill@step=90:attempt=3"),
     "a person who stops": ("stop@time=40",),
+    "a setting that lapses too soon": ("ask@time=20:what=set,until=60", "unstable@step=112"),
 }
 LIVE = {"an unstable run": ("unstable@step=100",), "poisoned data": ("bad_data@sample=1600-1900:heals=slow",)}
 

@@ -9,7 +9,7 @@ import pytest
 
 from sentinel.model import actions as a
 from sentinel.model import facts as f
-from sentinel.model.attempts import SampleRange
+from sentinel.model.attempts import Decay, SampleRange
 from sentinel.model.events import ActionDone
 from sentinel.model.incidents import IncidentState
 from tests.builders import BATCH, Bench, build_policy
@@ -122,7 +122,9 @@ def test_settings_alone_are_changed_without_a_relaunch_and_judged() -> None:
     bench = Bench(build_policy(playbooks={"numeric": [{"clip_norm": 0.3, "until": "100 steps"}, PAGE]})).launched()
     bench.steps(1, 70).steps(71, 72, loss=8.0)
     (write,) = bench.decided(a.WriteOverrides)
-    assert (write.overrides.clip_norm, write.overrides.until) == (0.3, (("clip_norm", bench.incident.break_step + 100),))
+    due = bench.incident.break_step + 100  # sentinel takes it back then; the trainer by itself four probations later
+    assert (write.overrides.clip_norm, write.overrides.decay) == (0.3, (Decay("clip_norm", due, 100),))
+    assert write.overrides.until == (("clip_norm", due + 4 * bench.engine.policy.spec.probation.steps),)
     assert bench.incident.tries[-1].remedy.live
     bench.done("override")
     assert bench.incident.state is IncidentState.PROBATION

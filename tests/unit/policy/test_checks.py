@@ -44,7 +44,7 @@ def test_a_sound_policy_has_no_problems():
             "[0].reseed_data",
             "in a new data order the samples around the onset lie anywhere",
         ),
-        ({"exclude": {}, "resume": {}}, "[0].exclude", "'exclude' is not available in this version"),
+        ({"exclude": {}}, "[0].exclude", "exclude takes effect only at a relaunch"),
     ],
 )
 def test_a_rung_that_contradicts_itself_is_refused(rung, path, message):

@@ -1,0 +1,57 @@
+"""`exclude: {node: blamed}`: the node that the evidence blames is left out of every later attempt, until a person readmits it.
+
+What the command makes of that is its own affair, so the capability must be declared. A rung that cannot be carried out is passed
+over with its reason, and the next is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sentinel.engine.draft import Draft
+from sentinel.model import facts as f
+from sentinel.model.findings import Finding
+from sentinel.model.incidents import Incident, Outcome, Remedy
+from sentinel.plan.exclusion import judge_exclusion, short
+from sentinel.policy.schema import Rung
+
+
+def blamed_node(draft: Draft, finding: Finding) -> str:
+    """The host of the blamed rank, by its heartbeats; else the machine that the finding itself names. Empty: nobody is blamed."""
+    hosts = draft.live.hosts
+    if finding.blamed_node:  # in the words of the heartbeats, where they know it
+        return next((host for host in hosts.values() if short(host) == short(finding.blamed_node)), finding.blamed_node)
+    return hosts.get(finding.blamed_rank, "") if finding.blamed_rank is not None else ""
+
+
+def reason_against(draft: Draft, incident: Incident, rung: Rung) -> str:
+    """Why the rung's exclusion cannot be carried out; empty when it can, or it has none."""
+    if rung.exclude is None:
+        return ""
+    state = draft.state
+    out = [one.node for one in state.excluded]
+    return judge_exclusion(incident.blamed_node, draft.live.nodes, out, rung.exclude.at_most, state.capabilities)
+
+
+def is_left_out(draft: Draft, finding: Finding) -> bool:
+    """It is about a machine that this attempt was told to do without, and as far as is heard does without."""
+    out = {short(one.node) for one in draft.state.excluded}
+    return short(finding.blamed_node) in out and short(finding.blamed_node) not in {short(node) for node in draft.live.nodes}
+
+
+def cures(draft: Draft, incident: Incident, rungs: Sequence[Rung], index: int) -> bool:
+    """A relaunch where the fault is cannot help, one without that node can."""
+    return index < len(rungs) and rungs[index].exclude is not None and not reason_against(draft, incident, rungs[index])
+
+
+def pass_over(draft: Draft, incident: Incident, rung: Rung, index: int, reason: str) -> None:
+    remedy = Remedy(index, rung.keys, f"leave out the blamed node: {reason}")
+    draft.record(f.RungTaken(incident.id, remedy, False, draft.newest_step))
+    draft.record(f.RungJudged(incident.id, Outcome.PASSED_OVER, reason))
+
+
+def exclude(draft: Draft, incident: Incident, rung: Rung) -> None:
+    """On record before the launch that is to do without it."""
+    if rung.exclude is not None:
+        reason = f"blamed by incident {incident.id} ({incident.kind}): {incident.reason}"
+        draft.record(f.NodeExcluded(incident.blamed_node, incident.id, reason))

@@ -1,0 +1,116 @@
+"""Decay of interventions: settings go back to the schedule one at a time, the newest first, each watched for a probation.
+
+When a setting is due (`until` of its rung, or of a person's wish) and nothing is open, sentinel takes it back itself. An incident
+in the probation that follows puts it back, for twice as long. A trainer's own `until` lies later and is put off while sentinel
+is there: it is for a run whose supervisor is dead, and what the trainer lapses by itself is watched just the same.
+"""
+
+from __future__ import annotations
+
+from sentinel.engine.draft import Draft
+from sentinel.engine.live_changes import KEEP, LAPSE, write_live
+from sentinel.model import facts as f
+from sentinel.model.incidents import Incident
+from sentinel.model.readings import TrainerNote
+from sentinel.model.state import Lapse
+from sentinel.plan.decay import SPARE_PROBATIONS, is_set_anew, next_to_lapse, put_back, put_off
+from sentinel.plan.overrides import LAPSING, for_relaunch, without
+
+
+def spare_steps(draft: Draft) -> int:
+    """How much later than sentinel a trainer lapses a setting by itself; 0 where only the trainer can do it."""
+    can = "live_overrides" in draft.state.capabilities and not draft.is_observed_run
+    return SPARE_PROBATIONS * draft.policy.spec.probation.steps if can else 0
+
+
+def press_on(draft: Draft) -> None:
+    """On every tick: judge the lapse under probation, else begin the next that is due."""
+    state = draft.state
+    if (state.lapse is None and not state.overrides.decay) or _is_busy(draft):
+        return
+    if state.lapse is not None:
+        _judge(draft, state.lapse)
+    elif spare_steps(draft) > 0 and _is_owed(draft):
+        step = draft.newest_step
+        write_live(draft, None, f"back-{step}", for_relaunch(state.overrides, step, None))
+    elif spare_steps(draft) > 0:
+        _begin_or_put_off(draft)
+
+
+def _is_busy(draft: Draft) -> bool:
+    """Nothing is begun or judged now: no attempt trains, something is under way, or the stream cannot be read."""
+    state, attempt = draft.state, draft.attempt
+    if attempt is None or attempt.is_over or attempt.stopping or attempt.first_step is None or draft.observes_only:
+        return True
+    waits = attempt.written_s is not None and attempt.answered != attempt.overrides.id
+    ends = state.giving_up or state.ended or state.held or state.hold_by or state.stop_by
+    return bool(waits or ends or state.plan is not None or "metrics" in state.blind)
+
+
+def _begin_or_put_off(draft: Draft) -> None:
+    """Only a healthy run loses a setting: nothing is open, and every remedy has proved itself."""
+    now, step, attempt = draft.state.overrides, draft.newest_step, draft.attempt
+    assert attempt is not None
+    found = next_to_lapse(now, step)
+    if found is not None and not draft.state.open_incidents:
+        left = without(now, (found.key,))
+        reason = f"{found.key} has held for {found.wait} steps and nothing is open: back to the schedule at step {step}"
+        draft.record(f.SettingLapsed(attempt.attempt, (found.key,), step, now, reason))
+        write_live(draft, None, f"{LAPSE}{found.key}-{step}", for_relaunch(left, step, None))
+        return
+    later = put_off(now, step, spare_steps(draft))
+    if later is not None:
+        draft.note(
+            "decay", f"the trainer's own lapse is put off by {spare_steps(draft)} steps: no setting could be taken back yet"
+        )
+        write_live(draft, None, f"{KEEP}{step}", for_relaunch(later, step, None))
+
+
+def _judge(draft: Draft, lapse: Lapse) -> None:
+    now, needed = draft.state.overrides, draft.policy.spec.probation.steps
+    said = " and ".join(lapse.keys)
+    if all(is_set_anew(now, lapse.before, key) for key in lapse.keys):
+        draft.record(f.LapseJudged(lapse.keys, "overtaken", f"{said} was set anew since"))
+    elif any(getattr(now, key) is not None for key in lapse.keys):
+        draft.record(f.LapseJudged(lapse.keys, "overtaken", f"{said} never lapsed: the change was overtaken; it is still due"))
+    elif not draft.state.open_incidents and (past := draft.newest_step - lapse.step) >= needed:
+        draft.record(f.LapseJudged(lapse.keys, "proven", f"healthy for {past} steps without {said}"))
+
+
+def fail_lapse(draft: Draft, incident: Incident) -> bool:
+    """An incident has opened. In the probation of a lapse, what lapsed is wanted again, whatever its playbook does; then True.
+
+    The repair that follows is built with it in force. Whether the lapse or something else broke the run is not asked: the
+    setting had kept it healthy.
+    """
+    lapse, step = draft.state.lapse, draft.newest_step
+    if lapse is None or not incident.is_numeric or draft.observes_only:
+        return False
+    past = incident.detected_step - lapse.step
+    if past > draft.policy.spec.probation.steps:
+        return False  # proven, and about to be called so
+    wanted = put_back(draft.state.overrides, lapse.before, lapse.keys, max(step, lapse.step), spare_steps(draft))
+    back = [found for found in wanted.decay if found.key in lapse.keys]
+    reason = f"incident {incident.id} ({incident.kind}) {past} steps after its lapse: put back"
+    reason += f", and not taken back before step {max(found.due for found in back)}" if back else ""
+    reason += "" if spare_steps(draft) else "; at the next relaunch, for the trainer cannot change settings while it runs"
+    draft.record(f.LapseJudged(lapse.keys, "failed", f"{' and '.join(lapse.keys)}: {reason}", wanted, incident.id))
+    return True
+
+
+def _is_owed(draft: Draft) -> bool:
+    """Something was put back that the living attempt does not have: it was decided, and not written yet, or overtaken."""
+    attempt, wanted = draft.attempt, draft.state.overrides
+    assert attempt is not None
+    return any(getattr(wanted, key) != getattr(attempt.overrides, key) for key in LAPSING)
+
+
+def on_lapsed_by_trainer(draft: Draft, note: TrainerNote) -> None:
+    """The trainer reached its own `until`: no sentinel was there in time, or it cannot be asked. Watched from here."""
+    attempt, said = draft.attempt, note.data.get("keys")
+    known = {found.key for found in draft.state.overrides.decay}
+    keys = tuple(key for key in said if key in known) if isinstance(said, list) else ()
+    if attempt is None or not keys or draft.state.lapse is not None:
+        return
+    reason = f"{' and '.join(keys)} lapsed in the trainer itself at step {note.step}"
+    draft.record(f.SettingLapsed(attempt.attempt, keys, note.step, draft.state.overrides, reason, by_trainer=True))

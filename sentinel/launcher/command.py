@@ -1,0 +1,27 @@
+"""A command that cannot be started, and source that is not there, are refused before there is a run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+
+from sentinel.errors import UsageError
+
+
+def check_command(command: tuple[str, ...], cwd: str) -> None:
+    """Raises UsageError."""
+    if not command:
+        raise UsageError("no command to run; write it after --, as in: sentinel run -- torchrun --nproc-per-node 8 train.py")
+    program = command[0]
+    found = shutil.which(program if os.sep not in program else os.path.join(cwd, program))
+    if found is None:
+        where = "is not on the PATH" if os.sep not in program else f"is not an executable file (seen from {cwd})"
+        raise UsageError(f"{program}: {where}; check the first word after --")
+
+
+def check_code(paths: Iterable[str], cwd: str) -> None:
+    """Raises UsageError."""
+    for path in paths:
+        if not os.path.exists(os.path.join(cwd, path)):
+            raise UsageError(f"--code {path}: is not there (seen from {cwd}); name files or directories of the program's source")

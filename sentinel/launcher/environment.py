@@ -1,0 +1,126 @@
+"""What an attempt is about to run, read at its launch: source and configuration by sha256, interpreter, libraries, variables.
+
+It can only be slow within bounds, never fail a launch, and what cannot be read is said to be unknown. The record stands in the
+attempt's spec.json; asked again for an attempt that was started, sentinel tells what stands there and not what lies there now.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sentinel.client.strict_json import loads
+from sentinel.launcher.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
+from sentinel.launcher.contract import Launcher
+from sentinel.launcher.interpreter import Interpreter, ask_interpreter, find_interpreter
+from sentinel.launcher.program_code import Reading, config_files, read_paths, read_program
+from sentinel.model.attempts import AttemptSpec
+from sentinel.model.environment import Environment, Named
+
+READ_S = 5.0  # for the files; the interpreter has a deadline of its own
+VALUE_CHARS_MAX = 200
+VARIABLES_MAX = 300
+VARIABLES = re.compile(r"(NCCL|CUDA|TORCH|TORCHINDUCTOR|PYTORCH|TRITON|OMP|MKL|CUBLAS|CUDNN|XLA|ROCM|HSA|RCCL)_|PYTHON")
+_SECRET = re.compile(r"TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
+_SECRET_VALUE = re.compile(r"://[^/@\s]*@")  # a name or a password in an address
+PARTS = ("code", "configs", "distributions", "variables")
+
+
+def start_recorded(launcher: Launcher, run_dir: Path, spec: AttemptSpec, code: tuple[str, ...]) -> tuple[str, Environment]:
+    """Start the attempt as the launcher does, with what it runs in its spec.json. Raises as `Launcher.ensure_started`."""
+    known = read_recorded(AttemptFiles.of(run_dir, spec.attempt))
+    found = read_environment(spec.argv, spec.cwd, os.environ, code) if known is None else known
+    view = launcher.ensure_started(replace(spec, environment=found))
+    return type(view).__name__.lower(), found
+
+
+def read_environment(argv: tuple[str, ...], cwd: str, environ: Mapping[str, str], code: tuple[str, ...] = ()) -> Environment:
+    """Never raises. `code`: what `--code` names, in the place of what the command's words lead to."""
+    given = {name: value for name, value in environ.items() if name not in (RUN_DIR_VARIABLE, ATTEMPT_VARIABLE)}
+    unknown: list[str] = []
+    path = find_interpreter(argv, cwd)
+    asked = ask_interpreter(path, cwd, given) if path is not None else "no word of the command is a Python, nor its first line"
+    python = asked if isinstance(asked, Interpreter) else None
+    if python is None:
+        unknown.append(f"interpreter and distributions: {asked}")
+    end_s = time.monotonic() + READ_S
+    reading = Reading(lambda: time.monotonic() > end_s)
+    if code:
+        unknown += read_paths(code, cwd, reading)
+    elif not read_program(argv, cwd, python.roots if python is not None else (), reading):
+        unknown.append("code: no word of the command names source of its own (sentinel run --code PATH names it)")
+    configs = Reading(reading.is_late)
+    for file in config_files(argv, cwd):
+        configs.read(file)
+    capped = [*reading.capped, *configs.capped]
+    if python is not None and python.is_capped:
+        capped.append(f"only the first {len(python.distributions)} distributions were read")
+    return Environment(
+        code=_named(reading.found, cwd) if reading.found else None,
+        configs=_named(configs.found, cwd),
+        interpreter=None if python is None else python.name,
+        distributions=None if python is None else python.distributions,
+        variables=_variables(given),
+        unknown=tuple(unknown),
+        capped=tuple(capped),
+    )
+
+
+def _named(found: Mapping[str, str], cwd: str) -> Named:
+    """Paths as the command sees them: relative below its directory, else whole; text that any file may hold."""
+    inside = os.path.realpath(cwd) + os.sep
+    return tuple(sorted((path.removeprefix(inside), digest) for path, digest in found.items()))
+
+
+def _variables(environ: Mapping[str, str]) -> Named:
+    names = sorted(name for name in environ if VARIABLES.match(name) and not _SECRET.search(name))
+    return tuple((name, _value(environ[name])) for name in names[:VARIABLES_MAX])
+
+
+def _value(text: str) -> str:
+    if len(text) <= VALUE_CHARS_MAX and not _SECRET_VALUE.search(text):
+        return text
+    return f"sha256:{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()}"
+
+
+def environment_to_json(environment: Environment) -> dict[str, Any]:
+    """The object of spec.json (PROTOCOL.md 'spec.json'). `digests`: one for each part, to compare at a glance."""
+    said: dict[str, Any] = {part: None if (v := getattr(environment, part)) is None else dict(v) for part in PARTS}
+    digests = {part: None if said[part] is None else digest_of(getattr(environment, part)) for part in PARTS}
+    rest = {"interpreter": environment.interpreter, "unknown": list(environment.unknown), "capped": list(environment.capped)}
+    return {**said, **rest, "digests": digests}
+
+
+def digest_of(named: Named) -> str:
+    """One sha256 over a whole list."""
+    return hashlib.sha256("".join(f"{name}\0{value}\n" for name, value in named).encode(errors="surrogateescape")).hexdigest()
+
+
+def read_recorded(files: AttemptFiles) -> Environment | None:
+    """What stands in the attempt's spec.json; None when it was not written, or says nothing of it."""
+    try:
+        raw = loads(files.spec.read_bytes())
+        said = raw["environment"]
+        parts = {name: None if said[name] is None else _pairs(said[name]) for name in PARTS}
+        named = said["interpreter"]
+        return Environment(
+            code=parts["code"],
+            configs=parts["configs"],
+            interpreter=None if named is None else str(named),
+            distributions=parts["distributions"],
+            variables=parts["variables"],
+            unknown=tuple(str(text) for text in said["unknown"]),
+            capped=tuple(str(text) for text in said["capped"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _pairs(said: Mapping[str, object]) -> Named:
+    return tuple(sorted((str(name), str(value)) for name, value in said.items()))

@@ -1,0 +1,109 @@
+"""Which Python runs a command, and what is installed for it: asked of that interpreter itself, in a process with a deadline.
+
+Nothing heavy is imported there: `importlib.metadata` reads the directories of installed distributions, so a torch that cannot
+be imported any more is still named, and no GPU is touched.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+ASK_S = 10.0  # reading a few hundred directories takes a tenth of a second; a shared filesystem under load takes seconds
+KILLED_S = 1.0
+ANSWER_BYTES_MAX = 4 << 20
+DISTRIBUTIONS_MAX = 2000
+_PYTHON = re.compile(r"python(\d+(\.\d+)?)?t?$")
+_SHEBANG = re.compile(rb"^#!\s*(\S+)(?:[ \t]+([^\r\n]+))?")
+
+# sys.path without its first entry: for `-c` that is the working directory, whose json.py would be imported instead of Python's.
+_QUESTION = f"""
+import sys
+here = [entry for entry in sys.path if entry]
+sys.path[:] = here
+import json, platform, sysconfig
+from importlib import metadata
+found = {{}}
+for one in metadata.distributions():
+    name = one.metadata["Name"] if one.metadata is not None else None
+    if name and len(found) < {DISTRIBUTIONS_MAX}:
+        found.setdefault(name, str(one.version))
+paths = sysconfig.get_paths()
+own = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+print(json.dumps([platform.python_implementation(), platform.python_version(), found, here, own]))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """`roots`: directories of `sys.path` that hold neither the standard library nor installed distributions."""
+
+    name: str
+    distributions: tuple[tuple[str, str], ...]
+    roots: tuple[str, ...]
+    is_capped: bool
+
+
+def find_interpreter(argv: Sequence[str], cwd: str) -> str | None:
+    """The Python that the command runs, as a path: a word that names one, or the interpreter in the first line of a script (as
+    of torchrun). None when neither is there, as in a shell script."""
+    for word in argv:
+        if _PYTHON.match(os.path.basename(word)) and (path := _which(word, cwd)) is not None:
+            return path
+    program = _which(argv[0], cwd) if argv else None
+    return None if program is None else _of_script(program, cwd)
+
+
+def _which(word: str, cwd: str) -> str | None:
+    return shutil.which(os.path.join(cwd, word) if os.sep in word else word)
+
+
+def _of_script(program: str, cwd: str) -> str | None:
+    try:
+        with open(program, "rb") as file:
+            found = _SHEBANG.match(file.readline(512))
+    except OSError:
+        return None
+    if found is None:
+        return None
+    words = [os.fsdecode(found[1]), *os.fsdecode(found[2] or b"").split()]
+    named = next((word for word in words if _PYTHON.match(os.path.basename(word))), None)
+    return None if named is None else _which(named, cwd)
+
+
+def ask_interpreter(path: str, cwd: str, environment: Mapping[str, str], deadline_s: float = ASK_S) -> Interpreter | str:
+    """Ask it; or the sentence that says why that is not known. Never raises, and never waits longer than the deadline."""
+    try:
+        asked = subprocess.Popen(
+            [path, "-c", _QUESTION], cwd=cwd, env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+    except (OSError, ValueError) as error:
+        return f"{path} cannot be asked what is installed: {error}"
+    try:
+        said, _ = asked.communicate(timeout=deadline_s)
+    except subprocess.TimeoutExpired:
+        asked.kill()
+        with suppress(subprocess.TimeoutExpired):  # one that hangs in the kernel is left to it
+            asked.communicate(timeout=KILLED_S)
+        return f"{path} did not say within {deadline_s:g} s what is installed"
+    if asked.returncode != 0 or len(said) > ANSWER_BYTES_MAX:
+        return f"{path} could not say what is installed (it left with {asked.returncode})"
+    try:
+        implementation, version, found, entries, own = json.loads(said)
+        named = tuple(sorted((str(name), str(value)) for name, value in found.items()))
+        roots = tuple(str(entry) for entry in entries if not _is_installed(str(entry), own))
+    except (ValueError, TypeError, AttributeError):
+        return f"{path} could not say what is installed (its answer cannot be read)"
+    return Interpreter(f"{implementation} {version} ({path})", named, roots, len(named) >= DISTRIBUTIONS_MAX)
+
+
+def _is_installed(entry: str, own: Sequence[str]) -> bool:
+    kept = any(part in ("site-packages", "dist-packages", "lib-dynload") for part in entry.split(os.sep))
+    return kept or entry.endswith(".zip") or entry in own

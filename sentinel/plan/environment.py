@@ -1,0 +1,74 @@
+"""Two attempts' environments compared: what changed, from what to what, in words a person can act upon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sentinel.model.environment import Environment, Named
+
+SAID_MAX = 12  # changes named in a sentence; the rest is counted
+PARTS = ("interpreter", "distributions", "code", "configs", "variables")
+# Libraries that change numbers or communication come first in the sentence.
+TELLING = (
+    "torch", "numpy", "triton", "nvidia-nccl", "nvidia-cudnn", "nvidia-cublas", "transformer-engine", "flash-attn", "xformers",
+)  # fmt: skip
+
+
+def merge(before: Environment | None, now: Environment) -> Environment:
+    """The newest that is known of each part: what could not be read now stands as it was last read."""
+    if before is None:
+        return now
+    known = {part: getattr(now, part) if getattr(now, part) is not None else getattr(before, part) for part in PARTS}
+    return Environment(**known, unknown=now.unknown, capped=now.capped)
+
+
+def compare_environments(before: Environment, now: Environment) -> tuple[str, ...]:
+    """Every difference, libraries that matter most first. A part unknown on either side is passed over: see `unknown`."""
+    found: list[str] = []
+    if None not in (before.interpreter, now.interpreter) and before.interpreter != now.interpreter:
+        found.append(f"{before.interpreter} → {now.interpreter}")
+    found += _versions(before.distributions, now.distributions)
+    whole = not (before.capped or now.capped)
+    found += _files(before.code, now.code, whole)
+    found += _files(before.configs, now.configs, whole)
+    found += _values(before.variables, now.variables)
+    return tuple(found)
+
+
+def changes_in_words(changes: tuple[str, ...]) -> str:
+    """As many as a sentence bears, and how many more."""
+    said = "; ".join(changes[:SAID_MAX])
+    return f"{said}; and {len(changes) - SAID_MAX} more" if len(changes) > SAID_MAX else said
+
+
+def _pairs(before: Named | None, now: Named | None) -> list[tuple[str, str | None, str | None]]:
+    if before is None or now is None or before == now:
+        return []
+    old, new = dict(before), dict(now)
+    return [(name, old.get(name), new.get(name)) for name in sorted(old.keys() | new.keys()) if old.get(name) != new.get(name)]
+
+
+def _versions(before: Named | None, now: Named | None) -> list[str]:
+    def rank(pair: tuple[str, str | None, str | None]) -> tuple[int, str]:
+        return next((n for n, word in enumerate(TELLING) if pair[0].lower().startswith(word)), len(TELLING)), pair[0]
+
+    return [_change(*pair, "installed", "no longer installed") for pair in sorted(_pairs(before, now), key=rank)]
+
+
+def _files(before: Named | None, now: Named | None, whole: bool) -> Iterator[str]:
+    """Where only a part of the files was read, a file that is missing says nothing."""
+    for name, old, new in _pairs(before, now):
+        if old is not None and new is not None:
+            yield f"{name} changed"
+        elif whole:
+            yield f"{name} {'is new' if old is None else 'is gone'}"
+
+
+def _values(before: Named | None, now: Named | None) -> list[str]:
+    return [_change(*pair, "set", "no longer set") for pair in _pairs(before, now)]
+
+
+def _change(name: str, old: str | None, new: str | None, came: str, went: str) -> str:
+    if old is None:
+        return f"{name} {new} {came}"
+    return f"{name} {old} {went}" if new is None else f"{name} {old} → {new}"

@@ -1,0 +1,165 @@
+"""What the interventions cost the schedule: steps under other settings, full-rate steps lost, data left out, steps thrown away.
+
+Read from the journal's facts. Only steps that survive count as trained under a setting; what was abandoned is thrown away as a
+whole. A live change counts from the step the trainer says, and a setting until it lapsed, by whomever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from sentinel.journal.store import JOURNAL_NAME, Journal
+from sentinel.model import actions as a
+from sentinel.model import facts as f
+from sentinel.model.attempts import Overrides
+from sentinel.model.facts import Fact
+from sentinel.plan.overrides import SETTINGS, without
+from sentinel.report.lineage import Branch, trace
+from sentinel.stream_file import read_newest_step, read_tokens_per_sample
+
+
+@dataclass(slots=True)
+class Segment:
+    """From `first` on the attempt trained under `settings`, until the next segment; `name` is that of the request."""
+
+    first: int
+    settings: Overrides
+    name: str = ""
+
+
+@dataclass(slots=True)
+class Timeline:
+    """What was in force in one attempt, oldest first."""
+
+    segments: list[Segment] = field(default_factory=list)
+
+    def begin(self, first: int, settings: Overrides, name: str = "") -> None:
+        self.segments = [known for known in self.segments if known.first < first or known.name == name == ""]
+        self.segments.append(Segment(first, settings, name))
+
+
+def read_schedule(run_dir: Path) -> dict[str, Any]:
+    """The ledger of a run, as `sentinel status --json` has it under `schedule`. Raises JournalError."""
+    with Journal.open(run_dir / JOURNAL_NAME, read_only=True) as journal:
+        facts = [entry.fact for entry in journal.read_entries()]
+    launched = [fact.attempt for fact in facts if isinstance(fact, f.AttemptLaunched)]
+    newest = read_newest_step(run_dir, launched[-1]) if launched else None
+    return schedule_document(facts, newest, read_tokens_per_sample(run_dir, launched[-1]) if launched else None)
+
+
+def schedule_document(facts: Iterable[Fact], newest_step: int | None, tokens_per_sample: float | None) -> dict[str, Any]:
+    """`newest_step`: of the newest attempt, where the journal does not say yet. `full_rate_steps_lost`: the sum of 1 - lr_scale
+    over the surviving steps; negative where the rate was raised. `skipped_tokens` None: the trainer does not say."""
+    facts = list(facts)
+    branches = trace(facts, newest_step)
+    timelines = _timelines(facts)
+    under = dict.fromkeys(SETTINGS, 0)
+    lost = 0.0
+    for branch in branches:
+        for first, last, settings in _surviving(branch, timelines[branch.attempt]):
+            for key, steps in _held(settings, first, last).items():
+                under[key] += steps
+                lost += steps * (1.0 - (settings.lr_scale or 1.0)) if key == "lr_scale" else 0.0
+    skip = [range_ for timeline in timelines.values() for segment in timeline.segments for range_ in segment.settings.skip]
+    samples = _covered((range_.start, range_.end) for range_ in skip)
+    return {
+        "full_rate_steps_lost": round(lost, 3),
+        "steps_under": {key: steps for key, steps in under.items() if steps},
+        "skipped_samples": samples,
+        "skipped_tokens": round(samples * tokens_per_sample) if tokens_per_sample is not None else None,
+        "steps_thrown_away": sum(_thrown_away(branch) for branch in branches),
+        "lapses": _lapses(facts),
+    }
+
+
+def schedule_rows(said: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """For a terminal; nothing where nothing was lost."""
+    words = [f"{steps} steps under another {key}" for key, steps in said["steps_under"].items()]
+    if said["full_rate_steps_lost"]:
+        words.insert(0, f"{said['full_rate_steps_lost']:g} full-rate steps lost")
+    if said["skipped_samples"]:
+        tokens = f" ({said['skipped_tokens']} tokens)" if said["skipped_tokens"] is not None else ""
+        words.append(f"{said['skipped_samples']} samples left out{tokens}")
+    if said["steps_thrown_away"]:
+        words.append(f"{said['steps_thrown_away']} steps thrown away")
+    rows = [("schedule", ", ".join(words))] if words else []
+    for lapse in said["lapses"]:
+        outcome = f"{lapse['outcome']}: {lapse['verdict']}" if lapse["outcome"] else "being watched"
+        rows.append(("lapse", f"{' and '.join(lapse['keys'])} at step {lapse['step']}, {outcome}"))
+    return rows
+
+
+def _timelines(facts: Iterable[Fact]) -> dict[int, Timeline]:
+    found: dict[int, Timeline] = {}
+    writes: dict[str, a.WriteOverrides] = {}
+    for fact in facts:
+        match fact:
+            case f.AttemptLaunched(attempt=number, resume=resume, overrides=settings):
+                found[number] = Timeline([Segment(resume.step + 1 if resume else 1, settings)])
+            case f.ReceiptSeen(attempt=number, resumed_step=step) if number in found:
+                found[number].segments[0] = replace(found[number].segments[0], first=step + 1)
+            case f.ActionDecided(action=a.WriteOverrides() as write):
+                writes[write.key] = write
+            case f.ActionConfirmed(key=key) if key in writes and writes[key].attempt in found:
+                write = writes[key]
+                found[write.attempt].begin(write.step + 1, write.overrides, write.overrides.id)
+            case f.OverridesAnswered(attempt=number, id=name, step=step) if number in found:
+                _answered(found[number], fact, name, step)
+            case f.SettingLapsed(attempt=number, keys=keys, step=step, by_trainer=True) if number in found:
+                found[number].begin(step, without(found[number].segments[-1].settings, keys))
+            case _:
+                pass
+    return found
+
+
+def _answered(timeline: Timeline, fact: f.OverridesAnswered, name: str, step: int) -> None:
+    """From the step the trainer names; a refusal takes the change out again."""
+    asked = next((segment for segment in timeline.segments if segment.name == name), None)
+    timeline.segments = [segment for segment in timeline.segments if segment.name != name]
+    if asked is not None and not fact.whole:
+        timeline.begin(step, without(asked.settings, fact.not_in_force), name)
+
+
+def _surviving(branch: Branch, timeline: Timeline) -> Iterable[tuple[int, int, Overrides]]:
+    """First and last surviving step of each segment."""
+    if branch.survives_to is None:
+        return
+    ends = [segment.first - 1 for segment in timeline.segments[1:]] + [branch.survives_to]
+    for segment, end in zip(timeline.segments, ends, strict=True):
+        first, last = max(segment.first, branch.resumed_step + 1), min(end, branch.survives_to)
+        if first <= last:
+            yield first, last, segment.settings
+
+
+def _held(settings: Overrides, first: int, last: int) -> dict[str, int]:
+    """Steps each setting was in force, of these: the trainer's own `until` ends it."""
+    until = dict(settings.until)
+    keys = [key for key in SETTINGS if getattr(settings, key) not in (None, False)]
+    return {key: max(0, min(last, until.get(key, last + 1) - 1) - first + 1) for key in keys}
+
+
+def _thrown_away(branch: Branch) -> int:
+    kept = branch.resumed_step if branch.survives_to is None else max(branch.survives_to, branch.resumed_step)
+    return max(0, branch.last_step - kept)
+
+
+def _covered(ranges: Iterable[tuple[int, int]]) -> int:
+    total, behind = 0, 0
+    for start, end in sorted(ranges):
+        total += max(0, end - max(start, behind))
+        behind = max(behind, end)
+    return total
+
+
+def _lapses(facts: Iterable[Fact]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for fact in facts:
+        if isinstance(fact, f.SettingLapsed):
+            said = {"attempt": fact.attempt, "keys": list(fact.keys), "step": fact.step, "by_trainer": fact.by_trainer}
+            found.append({**said, "reason": fact.reason, "outcome": "", "verdict": ""})
+        elif isinstance(fact, f.LapseJudged) and found and not found[-1]["outcome"]:
+            found[-1] |= {"outcome": fact.outcome, "verdict": fact.reason}
+    return found

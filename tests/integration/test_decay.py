@@ -1,0 +1,32 @@
+"""A person halves the rate of a real run for a while: sentinel takes it back, watches, and says what the schedule lost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from sentinel.model import facts as f
+from tests.integration.supervised import Supervised, double, wait_for
+
+
+def test_a_setting_lapses_under_watch_and_the_ledger_says_what_it_cost(tmp_path: Path) -> None:
+    run = Supervised(tmp_path / "run", double(260, 0.02)).start()
+    wait_for("a training run", lambda: run.last_step(1) > 10)
+    words = [sys.executable, "-m", "sentinel", "set", "lr=0.5x", "until=40 steps", str(run.run_dir)]
+    asked = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert asked.returncode == 0, asked.stderr
+    assert run.wait() == 0, run.log
+    facts = [entry.fact for entry in run.facts()]
+    (lapsed,) = [fact for fact in facts if isinstance(fact, f.SettingLapsed)]
+    (judged,) = [fact for fact in facts if isinstance(fact, f.LapseJudged)]
+    assert (lapsed.keys, lapsed.by_trainer, judged.outcome) == (("lr_scale",), False, "proven")
+    halved = [step for step, line in run.surviving().items() if line["lr"] == 0.5]
+    assert 40 <= len(halved) <= 120, "a tick, and the trainer's own look, after the step it was due"
+    assert run.surviving()[260]["lr"] == 1.0
+    said = run.status()["schedule"]
+    assert said["steps_under"] == {"lr_scale": len(halved)}
+    assert said["full_rate_steps_lost"] == len(halved) / 2
+    told = subprocess.run([sys.executable, "-m", "sentinel", "lineage", str(run.run_dir)], capture_output=True, text=True).stdout
+    assert f"{len(halved) / 2:g} full-rate steps lost" in told
+    assert run.incidents() == []

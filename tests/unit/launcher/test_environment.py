@@ -1,0 +1,171 @@
+"""What an attempt runs, read at its launch: found, bounded, never secret, and told the same when asked again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from sentinel.errors import UsageError
+from sentinel.launcher import program_code
+from sentinel.launcher.attempt_files import AttemptFiles
+from sentinel.launcher.command import check_code
+from sentinel.launcher.environment import digest_of, environment_to_json, read_environment, read_recorded, start_recorded
+from sentinel.launcher.interpreter import ask_interpreter, find_interpreter
+from sentinel.launcher.program_code import Reading, read_program
+from sentinel.launcher.spec_file import write_spec
+from sentinel.model.attempts import AttemptSpec, AttemptView, Exited, ExitReport, Overrides
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A script with a helper beside it, a package with a relative import, a configuration, and files nobody imports."""
+    files = {
+        "train.py": "import helper\nfrom mine import model\nimport os, torch\n",
+        "helper.py": "x = 1\n",
+        "mine/__init__.py": "",
+        "mine/model.py": "from . import layers\nfrom .layers import norm\n",
+        "mine/layers.py": "norm = None\n",
+        "mine/unused.py": "",
+        "conf/base.yaml": "lr: 1\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def code_of(*argv: str, cwd: Path, **more: object) -> list[str] | None:
+    found = read_environment(argv, str(cwd), {}, **more).code  # type: ignore[arg-type]
+    return None if found is None else [name for name, _ in found]
+
+
+def test_a_script_is_followed_through_its_imports(project: Path) -> None:
+    assert code_of(sys.executable, "train.py", cwd=project) == [
+        "helper.py", "mine/__init__.py", "mine/layers.py", "mine/model.py", "train.py",
+    ]  # fmt: skip
+
+
+def test_a_module_is_its_whole_package_and_what_that_imports(project: Path) -> None:
+    (project / "mine/__main__.py").write_text("import helper\n")
+    found = code_of(sys.executable, "-m", "mine", "--steps", "3", cwd=project)
+    assert found == ["helper.py", *(f"mine/{name}.py" for name in ("__init__", "__main__", "layers", "model", "unused"))]
+
+
+def test_code_named_by_a_person_takes_the_place_of_what_is_found(project: Path) -> None:
+    assert code_of(sys.executable, "train.py", cwd=project, code=("mine",)) == [
+        f"mine/{name}.py" for name in ("__init__", "layers", "model", "unused")
+    ]
+    with pytest.raises(UsageError, match="--code nothing: is not there"):
+        check_code(("nothing",), str(project))
+
+
+def test_a_changed_byte_is_another_digest_and_nothing_else_is(project: Path) -> None:
+    argv = (sys.executable, "train.py", "--config=conf/base.yaml")
+    before, again = (read_environment(argv, str(project), {}) for _ in range(2))
+    assert before == again
+    (project / "mine/layers.py").write_text("norm = 1\n")
+    (project / "conf/base.yaml").write_text("lr: 2\n")
+    after = read_environment(argv, str(project), {})
+    assert before.code is not None
+    assert after.code is not None
+    assert {name for name, _ in set(before.code) ^ set(after.code)} == {"mine/layers.py"}
+    assert before.configs != after.configs
+    assert [name for name, _ in after.configs or ()] == ["conf/base.yaml"]
+    assert (before.distributions, before.interpreter) == (after.distributions, after.interpreter)
+
+
+def test_the_commands_own_interpreter_says_what_is_installed(project: Path) -> None:
+    found = read_environment((sys.executable, "train.py"), str(project), {})
+    assert {"pytest", "pydantic"} <= {name for name, _ in found.distributions or ()}
+    assert (found.interpreter or "").endswith(f"({sys.executable})")
+    assert found.unknown == ()
+
+
+def test_a_module_of_the_project_that_is_called_json_does_not_blind_the_question(project: Path) -> None:
+    (project / "json.py").write_text("raise SystemExit('not this one')\n")
+    assert not isinstance(ask_interpreter(sys.executable, str(project), {}), str)
+
+
+def test_the_first_line_of_a_script_names_the_interpreter(tmp_path: Path) -> None:
+    launcher = tmp_path / "torchrun"
+    launcher.write_text(f"#!{sys.executable}\n")
+    launcher.chmod(0o755)
+    assert find_interpreter((str(launcher), "train.py"), str(tmp_path)) == sys.executable
+    launcher.write_text("#!/bin/sh\n")
+    assert find_interpreter((str(launcher), "train.py"), str(tmp_path)) is None
+
+
+def test_what_cannot_be_read_is_unknown_and_says_why(tmp_path: Path) -> None:
+    shell = tmp_path / "go.sh"
+    shell.write_text("#!/bin/sh\nexec python train.py\n")
+    shell.chmod(0o755)
+    found = read_environment((str(shell),), str(tmp_path), {})
+    assert (found.code, found.interpreter, found.distributions) == (None, None, None)
+    assert [sentence.partition(":")[0] for sentence in found.unknown] == ["interpreter and distributions", "code"]
+    assert "--code PATH" in found.unknown[1]
+
+
+def test_an_interpreter_that_does_not_answer_is_left_after_its_deadline(tmp_path: Path) -> None:
+    sleeper = tmp_path / "python3"
+    sleeper.write_text("#!/bin/sh\nexec sleep 60\n")
+    sleeper.chmod(0o755)
+    said = ask_interpreter(str(sleeper), str(tmp_path), {"PATH": "/bin:/usr/bin"}, deadline_s=0.2)
+    assert said == f"{sleeper} did not say within 0.2 s what is installed"
+    assert "left with" in str(ask_interpreter("/bin/false", str(tmp_path), {}))
+    assert "cannot be asked" in str(ask_interpreter(str(tmp_path / "none"), str(tmp_path), {}))
+
+
+def test_too_many_files_too_large_a_file_and_too_little_time_are_said(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_code, "FILES_MAX", 2)
+    found = read_environment((sys.executable, "train.py"), str(project), {})
+    assert len(found.code or ()) == 2
+    assert [sentence for sentence in found.capped if "not every file of the program was read" in sentence]
+    monkeypatch.setattr(program_code, "FILES_MAX", 100)
+    monkeypatch.setattr(program_code, "FILE_BYTES_MAX", 10)
+    assert any("larger than" in sentence for sentence in read_environment(("x", "train.py"), str(project), {}).capped)
+    late = Reading(lambda: True)
+    assert read_program(("train.py",), str(project), (), late)
+    assert (late.found, len(late.capped)) == ({}, 1)
+
+
+def test_only_variables_that_matter_and_never_a_secret(tmp_path: Path) -> None:
+    environ = {
+        "NCCL_DEBUG": "INFO", "CUDA_VISIBLE_DEVICES": "0,1", "OMP_NUM_THREADS": "4", "PYTHONHASHSEED": "0",
+        "TORCH_NCCL_TRACE": "1",
+        "NCCL_AUTH_TOKEN": "s3cret", "CUDA_API_KEY": "s3cret", "HOME": "/root", "PYTHONPATH": "https://me:s3cret@host/x",
+        "TORCH_LONG": "x" * 500, "SENTINEL_ATTEMPT": "3",
+    }  # fmt: skip
+    found = dict(read_environment(("true",), str(tmp_path), environ).variables or ())
+    names = "CUDA_VISIBLE_DEVICES NCCL_DEBUG OMP_NUM_THREADS PYTHONHASHSEED PYTHONPATH TORCH_LONG TORCH_NCCL_TRACE"
+    assert sorted(found) == names.split()
+    assert "s3cret" not in json.dumps(found)
+    assert found["TORCH_LONG"].startswith("sha256:")
+
+
+class Recorder:
+    """A launcher that writes the spec as the real one does: once."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+
+    def ensure_started(self, spec: AttemptSpec) -> AttemptView:
+        files = AttemptFiles.of(self.run_dir, spec.attempt)
+        if not files.spec.exists():
+            write_spec(files, spec)
+        return Exited(spec.attempt, ExitReport(0, (), None))
+
+
+def test_asked_again_what_stands_in_the_spec_is_told_and_not_what_lies_there_now(project: Path, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    spec = AttemptSpec(1, (sys.executable, "train.py"), str(project), None, Overrides())
+    launcher: object = Recorder(run_dir)
+    first = start_recorded(launcher, run_dir, spec, ())  # type: ignore[arg-type]
+    (project / "helper.py").write_text("x = 2\n")
+    assert start_recorded(launcher, run_dir, spec, ()) == first  # type: ignore[arg-type]
+    said = json.loads(AttemptFiles.of(run_dir, 1).spec.read_text())["environment"]
+    assert said == json.loads(json.dumps(environment_to_json(first[1])))
+    assert said["digests"]["code"] == digest_of(first[1].code or ())
+    assert read_recorded(AttemptFiles.of(run_dir, 2)) is None

@@ -1,0 +1,63 @@
+"""Environments compared: what matters first, unknown is neither changed nor unchanged, a part read in part accuses nobody."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sentinel.model.environment import Environment
+from sentinel.plan.environment import changes_in_words, compare_environments, merge
+
+BEFORE = Environment(
+    code=(("a.py", "1"), ("b.py", "2")),
+    configs=(("c.yaml", "3"),),
+    interpreter="CPython 3.12.3 (/p)",
+    distributions=(("aiohttp", "1"), ("numpy", "2.0"), ("torch", "2.13.0")),
+    variables=(("NCCL_DEBUG", "WARN"),),
+)
+
+
+def test_the_same_has_no_difference() -> None:
+    assert compare_environments(BEFORE, BEFORE) == ()
+
+
+def test_every_kind_of_difference_says_from_what_to_what() -> None:
+    now = Environment(
+        code=(("b.py", "9"), ("new.py", "1")),
+        configs=(("c.yaml", "4"),),
+        interpreter="CPython 3.13.0 (/p)",
+        distributions=(("aiohttp", "2"), ("scipy", "1"), ("torch", "2.14.0")),
+        variables=(("OMP_NUM_THREADS", "4"),),
+    )
+    assert compare_environments(BEFORE, now) == (
+        "CPython 3.12.3 (/p) → CPython 3.13.0 (/p)",
+        "torch 2.13.0 → 2.14.0",
+        "numpy 2.0 no longer installed",
+        "aiohttp 1 → 2",
+        "scipy 1 installed",
+        "a.py is gone",
+        "b.py changed",
+        "new.py is new",
+        "c.yaml changed",
+        "NCCL_DEBUG WARN no longer set",
+        "OMP_NUM_THREADS 4 set",
+    )
+
+
+def test_unknown_is_no_difference_and_is_compared_when_it_is_known_again() -> None:
+    blind = replace(BEFORE, distributions=None, interpreter=None, unknown=("not said",))
+    assert compare_environments(BEFORE, blind) == ()
+    known = merge(BEFORE, blind)
+    assert known.distributions == BEFORE.distributions
+    assert known.unknown == ("not said",)
+    later = replace(BEFORE, distributions=(("torch", "3.0"),))
+    assert compare_environments(known, later)[0] == "torch 2.13.0 → 3.0"
+
+
+def test_of_files_read_in_part_only_those_read_twice_are_compared() -> None:
+    part = replace(BEFORE, code=(("b.py", "9"),), capped=("too many",))
+    assert compare_environments(BEFORE, part) == ("b.py changed",)
+
+
+def test_a_sentence_names_so_many_and_counts_the_rest() -> None:
+    words = changes_in_words(tuple(f"file{n} changed" for n in range(20)))
+    assert words.endswith("file11 changed; and 8 more")
