@@ -129,7 +129,8 @@ def pardoned(state: RunState) -> RunState:
 
 def quarantined(state: RunState, at_s: float, fact: f.CheckpointsQuarantined) -> RunState:
     del at_s
-    moved = tuple(replace(c, condemned=fact.reason) for c in state.checkpoints if c.step > fact.above_step)
+    doomed = (c for c in state.checkpoints if c.step > fact.above_step)
+    moved = tuple(replace(c, condemned=f"{fact.reason}; {c.condemned}" if c.condemned else fact.reason) for c in doomed)
     kept = tuple(c for c in state.checkpoints if c.step <= fact.above_step)
     return replace(state, checkpoints=kept, quarantined=(*state.quarantined, *moved)[-QUARANTINED_KEPT:])
 
