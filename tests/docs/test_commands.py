@@ -22,7 +22,7 @@ ROOT = typer.main.get_command(app)
 
 COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ("demo",): ({"--run-dir", "--steps", "--seed", "--precision", "--policy", "--no-faults", "--fault", "--preset"}, []),
-    ("run",): ({"--policy", "--run-dir", "--observe-only", "--without", "--code"}, ["command"]),
+    ("run",): ({"--policy", "--run-dir", "--observe-only", "--with", "--without", "--code"}, ["command"]),
     ("status",): ({"--json"}, ["run_dir"]),
     ("incidents",): ({"--json"}, ["run_dir"]),
     ("policy", "check"): ({"--capabilities", "--json"}, ["files"]),
