@@ -29,7 +29,8 @@ class Look:
 
 def inspect_samples(launcher: Launcher, look: Look, action: InspectSamples, command: tuple[str, ...], cwd: str) -> Attribution:
     """The judgement. Raises GoesOn while it runs; GiveUp when no answer will come; RetryLater when nothing can be seen now."""
-    spec = AttemptSpec(action.attempt, command, cwd, action.resume, action.overrides, action.samples)
+    place = (action.attempt, command, cwd, action.resume, action.overrides, action.samples)
+    spec = AttemptSpec(*place, exclude_nodes=action.exclude_nodes)
     view = launcher.ensure_started(spec)
     if look.trains(action.attempt):
         raise GiveUp(

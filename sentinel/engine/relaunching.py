@@ -24,10 +24,11 @@ def relaunch(
 ) -> None:
     """Adopt the plan that ends in a new attempt, and decide its first action. `look`: at samples, before the launch."""
     attempt, number = draft.attempt, draft.state.next_attempt
+    excluded = tuple(one.node for one in draft.state.excluded)
     inspect = None
     if look is not None and incident_id is not None:
         settings, key = replace(look.overrides, id=f"ov-{number}"), f"inspect/{number}"
-        where = (resume, settings, look.samples, look.suspect, look.within_s)
+        where = (resume, settings, look.samples, look.suspect, look.within_s, excluded)
         inspect = InspectSamples(key, incident_id, look.rung, number, *where)
         number += 1
     named = done_once_at(replace(overrides, id=f"ov-{number}"), resume.step if resume else 0)
@@ -41,7 +42,7 @@ def relaunch(
         not_before_s=draft.now_s + wait_s if wait_s else 0.0,
         reason=reason,
         inspect=inspect,
-        exclude_nodes=tuple(one.node for one in draft.state.excluded),
+        exclude_nodes=excluded,
     )
     if draft.is_alive and attempt is not None:
         draft.record(f.AttemptStopping(attempt.attempt, reason))

@@ -137,6 +137,7 @@ class InspectSamples:
     samples: tuple[SampleRange, ...]
     suspect: SampleRange
     within_s: float
+    exclude_nodes: tuple[str, ...] = ()
 
 
 Action = (

@@ -11,15 +11,16 @@ from sentinel.sim.faults import Fault
 from sentinel.sim.processes import Job
 from sentinel.sim.world import World
 
+ONE = "sim"  # the only machine of most runs
 SPARE_NODES = 2
 XID = 79.0  # the GPU has fallen off the bus: nothing but a reset of the node helps
 DIES_AFTER_S = 10.0
 
 
 def place_ranks(ranks: int, nodes: int, excluded: tuple[str, ...]) -> tuple[str, ...]:
-    """The node of each rank, in blocks, on the first nodes that are not excluded; with one node nobody says where."""
+    """The node of each rank, in blocks, on the first nodes that are not excluded."""
     if nodes < 2:
-        return ("",) * ranks
+        return (ONE,) * ranks
     left = [name for name in (f"node{number}" for number in range(nodes + SPARE_NODES)) if name not in excluded]
     return tuple(left[min(rank * nodes // ranks, len(left) - 1)] for rank in range(ranks))
 

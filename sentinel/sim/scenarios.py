@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sentinel.sim.environment import CHANGES
 from sentinel.sim.faults import ASKED, SOURCES, Fault, parse_fault
@@ -112,6 +112,9 @@ def draw_scenario(seed: int, long_history: bool = False) -> Scenario:
     if plan in ("chaos", "hopeless"):
         texts += _draw_bad_checkpoints(random.Random(f"checkpoints {seed}"), shape)
     texts += _draw_edits(random.Random(f"edits {seed}"))
+    if plan == "chaos":
+        shape, sick = _draw_sick_node(random.Random(f"nodes {seed}"), shape)
+        texts += sick
     if plan == "chaos" and dice.random() < 0.2:
         texts.append(f"stop@time={dice.randrange(5, 200)}")
     if plan == "chaos" and dice.random() < 0.15:  # never a page: with one channel only, nothing could be done about that
@@ -200,6 +203,13 @@ def _draw_edits(dice: random.Random) -> list[str]:
     while dice.random() < 0.1:
         texts.append(f"changed@time={dice.randrange(1, 150)}:what={dice.choice(tuple(CHANGES))}")
     return texts
+
+
+def _draw_sick_node(dice: random.Random, shape: Shape) -> tuple[Shape, list[str]]:
+    """Two nodes, of which one fails whatever runs on it."""
+    if shape.ranks < 2 or dice.random() > 0.25:
+        return shape, []
+    return replace(shape, nodes=2), [f"sick_node@step={dice.randrange(2, shape.steps)}:node={dice.randrange(2)}"]
 
 
 def _draw_supervisor_deaths(dice: random.Random) -> list[str]:

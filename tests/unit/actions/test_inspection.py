@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -70,6 +71,13 @@ def test_it_is_launched_with_the_samples_and_without_the_rungs_own_skip() -> Non
     with pytest.raises(GoesOn):
         inspect_samples(launcher, look(), ACTION, ("train",), "/")
     assert launcher.specs == [AttemptSpec(4, ("train",), "/", RESUME, ACTION.overrides, ACTION.samples)]
+
+
+def test_a_node_that_is_left_out_looks_at_no_samples_either() -> None:
+    launcher = Launched(Alive(4, 1, (2,)))
+    with pytest.raises(GoesOn):
+        inspect_samples(launcher, look(), replace(ACTION, exclude_nodes=("n7",)), ("train",), "/")
+    assert launcher.specs[0].exclude_nodes == ("n7",)
 
 
 def test_when_it_has_ended_its_record_is_judged() -> None:

@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 from sentinel.errors import UsageError
-from sentinel.journal.run_file import PolicyReference, RunFile, ensure_run_dir, find_run_file, read_run_file, write_run_file
+from sentinel.journal.run_file import (
+    CAPABILITIES,
+    PolicyReference,
+    RunFile,
+    declared_capabilities,
+    ensure_run_dir,
+    find_run_file,
+    read_run_file,
+    write_run_file,
+)
 
 RUN = RunFile(
     id="gpt-7",
@@ -107,3 +116,13 @@ def test_a_run_directory_without_rights_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
     with pytest.raises(UsageError, match="cannot be written by this user"):
         ensure_run_dir(tmp_path)
+
+
+def test_what_the_command_can_besides_is_there_only_where_somebody_says_so() -> None:
+    assert declared_capabilities(None, ()) == CAPABILITIES
+    assert declared_capabilities(None, (), ("exclude",)) == (*CAPABILITIES, "exclude")
+    known = dataclasses.replace(RUN, capabilities=("skip", "exclude"))
+    assert declared_capabilities(known, ()) == ("skip", "exclude")
+    assert declared_capabilities(known, ("exclude",)) == ("skip",)
+    with pytest.raises(UsageError, match="--with levitation: no such capability"):
+        declared_capabilities(None, (), ("levitation",))

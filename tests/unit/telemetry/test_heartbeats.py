@@ -19,10 +19,10 @@ def beat(step: int, phase: str = "forward", time_s: float = 1.0) -> dict[str, ob
 def test_each_change_is_one_reading_per_rank_in_rank_order(world, beats) -> None:
     world.beat(1, 10, beat(3))
     world.beat(1, 2, beat(4, "backward"))
-    assert beats.poll(1.0) == [Heartbeat(1, 2, 4, "backward", 1.0), Heartbeat(1, 10, 3, "forward", 1.0)]
+    assert beats.poll(1.0) == [Heartbeat(1, 2, 4, "backward", 1.0, host="a"), Heartbeat(1, 10, 3, "forward", 1.0, host="a")]
     assert beats.poll(2.0) == []
     world.beat(1, 10, beat(4))
-    assert beats.poll(3.0) == [Heartbeat(1, 10, 4, "forward", 1.0)]
+    assert beats.poll(3.0) == [Heartbeat(1, 10, 4, "forward", 1.0, host="a")]
 
 
 def test_a_file_written_again_with_the_same_content_is_no_beat(world, beats) -> None:
@@ -44,14 +44,14 @@ def test_an_unchanged_file_is_not_opened(world, beats, monkeypatch) -> None:
 def test_a_damaged_file_is_left_out_and_tried_again(world, beats, content: bytes) -> None:
     world.beat(1, 0, content)
     world.beat(1, 1, beat(5))
-    assert beats.poll(1.0) == [Heartbeat(1, 1, 5, "forward", 1.0)]
+    assert beats.poll(1.0) == [Heartbeat(1, 1, 5, "forward", 1.0, host="a")]
     world.beat(1, 0, beat(6))
-    assert beats.poll(2.0) == [Heartbeat(1, 0, 6, "forward", 1.0)]
+    assert beats.poll(2.0) == [Heartbeat(1, 0, 6, "forward", 1.0, host="a")]
 
 
 def test_a_phase_of_a_newer_trainer_is_still_a_beat(world, beats) -> None:
     world.beat(1, 0, beat(5, "reticulating"))
-    assert beats.poll(1.0) == [Heartbeat(1, 0, 5, "idle", 1.0)]
+    assert beats.poll(1.0) == [Heartbeat(1, 0, 5, "idle", 1.0, host="a")]
 
 
 def test_other_files_in_the_folder_are_nothing(world, beats) -> None:
@@ -81,4 +81,4 @@ def test_how_long_a_rank_was_busy_is_read_where_it_is_told(world, beats) -> None
 )
 def test_a_busy_time_that_is_none_is_left_out_and_the_beat_is_not(world, beats, odd) -> None:
     world.beat(1, 0, beat(5) | odd)
-    assert beats.poll(1.0) == [Heartbeat(1, 0, 5, "forward", 1.0)]
+    assert beats.poll(1.0) == [Heartbeat(1, 0, 5, "forward", 1.0, host="a")]
