@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ from sentinel.sim.expected import differences, rungs_of
 from sentinel.sim.scenarios import Scenario
 from sentinel.view.words import clock_words
 
+EDITED = "edited.txt"  # of the fault `edit`: the file of a run that its drill watches as its source
 PRESET = "micro"  # 50 thousand parameters: 40 ms a step on two cores
 LEAVING_LOOKS, LEAVING_LOOK_S = 60, 0.05
 LOG_SLACK = 2  # a flood is cut once a second, and may write as much again until then
@@ -171,6 +172,11 @@ def build_command(real: RealDrill) -> tuple[str, ...]:
 def _supervise(real: RealDrill, folder: Path, policy: Path, until_s: float) -> list[str]:
     """Until the run is over; one that is not over in time is stopped, as a person would. What was out of time, in a sentence."""
     late: list[str] = []
+    watched = folder / EDITED
+    edits = any(fault.kind == "edit" for fault in real.scenario.faults)
+    if edits:
+        folder.mkdir(parents=True, exist_ok=True)
+        watched.write_text("as it was when the run began\n", encoding="utf-8")
 
     def stop() -> None:
         late.append(f"it was not over after {until_s:g} s, and was stopped")
@@ -180,7 +186,8 @@ def _supervise(real: RealDrill, folder: Path, policy: Path, until_s: float) -> l
     timer.daemon = True
     timer.start()
     try:
-        supervise(RunRequest(folder, str(policy), build_command(real), os.getcwd(), real.scenario.observe_only))
+        request = RunRequest(folder, str(policy), build_command(real), os.getcwd(), real.scenario.observe_only)
+        supervise(replace(request, code=(str(watched.resolve()),)) if edits else request)
     finally:
         timer.cancel()
     return late

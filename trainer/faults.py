@@ -14,6 +14,7 @@
     scale_collapse@step=90:length=4  fp16: so many updates in a row overflow
     bit_rot@step=100              a byte of that checkpoint changes after it was committed
     log_flood@step=60:rank=1,lines=100000   so many lines of 200 bytes to stderr, as fast as they go
+    edit@step=60                  a line is added to RUN_DIR/edited.txt, as if somebody edited what the run is made of
     …:always                      from that step on, in every attempt           …:attempt=2    only in that attempt
 
 A step fault strikes before the step's forward and after it has been recorded durably in RUN_DIR/faults, so it strikes once per
@@ -54,8 +55,10 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "scale_collapse": ("length",),
     "bit_rot": (),
     "log_flood": ("rank", "lines"),
+    "edit": (),
 }
 KINDS = tuple(OPTIONS)
+EDITED = "edited.txt"
 STEP_KINDS = tuple(kind for kind in KINDS if kind not in ("bad_data", "unstable", "bit_rot"))  # the loop asks for these
 EVERY_RANK = ("exit", "nan_state", "sick_optimizer", "drift", "scale_collapse")  # every rank must know, whosever shard it is
 
@@ -145,8 +148,9 @@ def due_faults(
     return due
 
 
-def strike(fault: Fault, step: int) -> None:
-    """Kill, stop, crash, leave, delay or fill the log of this process. Faults of tensors do nothing here: see damage.py."""
+def strike(fault: Fault, step: int, run_dir: Path) -> None:
+    """Kill, stop, crash, leave, delay this process, fill its log or edit a file. Faults of tensors do nothing here: see
+    damage.py."""
     if fault.kind == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif fault.kind == "hang":
@@ -159,6 +163,9 @@ def strike(fault: Fault, step: int) -> None:
         raise _leaving(int(fault.number("code")), f"--fault {fault.text}: leaves at step {step}")
     elif fault.kind == "log_flood":
         _flood(int(fault.number("lines")))
+    elif fault.kind == "edit":
+        with (run_dir / EDITED).open("a", encoding="utf-8") as file:
+            file.write(f"{fault.text} at step {step}\n")
 
 
 def _leaving(code: int, words: str) -> TrainerError:

@@ -33,7 +33,7 @@ def train(config: Config, session: Session | None) -> int:
         return inspect_samples(run)
     control = Control(world, session)
     for fault in struck_now(run, 0):
-        strike(fault, 0)
+        strike(fault, 0, run.root)
     begin(run)
     control.offer()
     request = _obey_request(run, session.spec.overrides.request if session is not None else None)
@@ -61,7 +61,7 @@ def _train_one(run: Run, control: Control) -> None:
         telemetry.event("override_lapsed", step, keys=lapsed, effective=effective(run))
     due = struck_now(run, step)
     for fault in due:
-        strike(fault, step)
+        strike(fault, step, run.root)
     run.damage.begin(due, step, run.optimizer)
     indices, behind = run.position.take(run.config.batch_size)
     batch = run.loader.batch(indices, run.position, run.world.rank, run.world.size)

@@ -27,6 +27,7 @@ REAL_KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "scale_collapse": ((STEP,), {"length": "1"}),
     "bit_rot": ((STEP,), {}),
     "log_flood": ((STEP,), {"rank": "0", "lines": "100000"}),
+    "edit": ((STEP,), {}),
 }
 REMEDY = "write what the real trainer is to suffer: real: {faults: […]}, or why it cannot: real: {not_shown: …}"
 EFFECTS = ("height", "loss", "growth", "heals")  # what a simulated model makes of a fault; a real one is not told
@@ -54,4 +55,4 @@ def as_real_fault(fault: Fault) -> Fault:
     return parse_real_fault(":".join([head, *([",".join(left)] if left else [])]))
 
 
-assert all(kind in KINDS or kind == "log_flood" for kind in REAL_KINDS), "a kind means the same in both grammars"
+assert all(kind in KINDS or kind in ("log_flood", "edit") for kind in REAL_KINDS), "a kind means the same in both grammars"

@@ -32,6 +32,7 @@ ASKED = {
     "a bad newest checkpoint": "damaged-checkpoint",
     "a bit flip on one rank": "bit-flip",
     "a wrong configuration": "wrong-config",
+    "library versions or code changed between attempts": "changed-code",
     "a log flood": "log-flood",
     "SIGKILL": "kill",
     "a hang": "hang",
