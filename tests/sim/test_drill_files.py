@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sentinel.errors import PolicyError, UsageError
+from sentinel.journal.run_file import CAPABILITIES
 from sentinel.policy_file import load_policy
 from sentinel.sim.cases import run_case_files
 from sentinel.sim.drill import NotShown, drill_file, drill_seeds, policy_beside, shipped_drills
@@ -56,7 +57,7 @@ def test_every_disaster_asked_for_has_its_drill_and_is_shown_with_the_real_train
 def test_a_shipped_drill_can_be_done_to_the_real_trainer_or_says_why_not(name: str) -> None:
     real = read_drill(DRILLS / f"{name}.yaml", real=True).real
     assert real.not_shown or real.scenario.faults
-    load_policy(policy_beside(DRILLS / f"{name}.yaml", real.policy), frozenset(("skip", "live_overrides")))
+    load_policy(policy_beside(DRILLS / f"{name}.yaml", real.policy), frozenset(CAPABILITIES))
     for fault in real.scenario.faults:
         assert trainers_parse(fault.text).text == fault.text
 

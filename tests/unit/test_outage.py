@@ -25,7 +25,7 @@ from sentinel.errors import (
     UsageError,
     WatchLost,
 )
-from sentinel.journal.run_file import RunFile, write_run_file
+from sentinel.journal.run_file import CAPABILITIES, RunFile, write_run_file
 from sentinel.journal.session import refuse_lost_journal
 from sentinel.journal.trouble import told
 from sentinel.model.actions import KillAttempt
@@ -206,7 +206,7 @@ def test_what_a_run_lacks_is_remembered(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(app, "_watch", watch)
     request = app.RunRequest(tmp_path / "run", "observe_only", ("true",), "/", observe_only=True)
-    for without in (("skip", "live_overrides"), ()):
+    for without in (CAPABILITIES, ()):
         app.supervise(replace(request, without=without))
     assert [run_file.capabilities for run_file in seen] == [(), ()]
     with pytest.raises(PolicyError, match="capability 'skip'"):
