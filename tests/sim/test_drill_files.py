@@ -152,7 +152,7 @@ def test_a_diagnosis_and_the_rank_it_blames_may_be_expected(tmp_path: Path) -> N
 
 def test_the_grammars_of_simulator_and_trainer_are_one_but_for_how_strong_a_fault_is() -> None:
     assert set(REAL_KINDS) == set(OPTIONS), "what sentinel lets through is what the trainer takes"
-    assert set(REAL_KINDS) - set(KINDS) == {"log_flood"}
+    assert set(REAL_KINDS) - set(KINDS) == {"log_flood", "edit"}
     for kind, (places, options) in REAL_KINDS.items():
         assert set(options) == set(OPTIONS[kind])
         for name, default in options.items():
