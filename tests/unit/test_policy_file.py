@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sentinel.errors import PolicyError
+from sentinel.journal.run_file import CAPABILITIES
 from sentinel.policy_file import (
     SIZE_MAX_BYTES,
     load_policy,
@@ -84,7 +85,7 @@ def test_no_file_a_directory_and_a_device(tmp_path):
 
 @pytest.mark.parametrize("name", shipped_policies())
 def test_every_shipped_policy_loads_without_a_warning(name):
-    read = read_policy_file(shipped_policy_path(name), capabilities={"skip", "live_overrides"})
+    read = read_policy_file(shipped_policy_path(name), capabilities=set(CAPABILITIES))
     assert read.warnings == ()
     assert read.policy.metadata.name == name
 
