@@ -29,8 +29,8 @@
                                    until=N steps), skip (length=N at `to`)
 
 A step fault strikes before its step's forward, once per run unless it ends in `:always` (then from that step on); with
-`attempt=N` it waits for that attempt. Step 0 is before the first step of an attempt, or while an inspection looks
-at samples. Times count from the run's first launch.
+`attempt=N` it waits for that attempt. Step 0 is before the first step of an attempt, or while an inspection looks at samples.
+Times count from the run's first launch.
 """
 
 from __future__ import annotations
