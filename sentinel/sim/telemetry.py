@@ -61,14 +61,14 @@ class SimTelemetry:
             return out
         self._look(now_s, out)
         trainer = self._trainer_of(self._attempt)
+        if self._sees("checkpoints", out) and self._world.store.version != self._store_version:
+            self._store_version = self._world.store.version
+            self._list_checkpoints(out)
         if self._sees("metrics", out) and trainer is not None:
             self._read_stream(trainer, out)
         if self._sees("heartbeats", out) and trainer is not None and trainer.voice.beat_version != self._beat_version:
             self._beat_version = trainer.voice.beat_version
             self._read_beats(trainer, out)
-        if self._sees("checkpoints", out) and self._world.store.version != self._store_version:
-            self._store_version = self._world.store.version
-            self._list_checkpoints(out)
         if self._exit is not None and not self.has_more:
             out.append(self._exit)
             self._exit = None

@@ -4,6 +4,9 @@ The launcher is asked before the stream is read and its word on the exit is give
 trainer ever wrote is in the file, so reading the stream, the heartbeats and the checkpoints to their end first loses nothing.
 The ends of its logs are read then, too, and given just before the exit.
 
+Checkpoints are told before the steps: a supervisor that was away finds hours of both, and whoever decides on a rollback must know
+what there is to go back to.
+
     telemetry = RunTelemetry(run_dir, launcher)
     telemetry.follow(3)
     for reading in telemetry.poll(now_s): ...      # and again at once while telemetry.has_more
@@ -67,7 +70,7 @@ class RunTelemetry:
         self._oom_kills = read_oom_kills()
 
     def poll(self, now_s: float) -> list[Reading]:
-        """What is new, oldest first, a bounded batch: wishes, life, receipt, steps, beats, checkpoints, hardware, logs, exit."""
+        """What is new, oldest first, a bounded batch: wishes, life, checkpoints, receipt, steps, beats, hardware, logs, exit."""
         out = self._inbox.poll(now_s)
         if self._stream is None or self._beats is None or self._watch is None:
             return out
@@ -78,11 +81,13 @@ class RunTelemetry:
                 self._checkpoints.look_again()
             else:
                 out.append(reading)
+        out += self._checkpoints.poll(now_s)
+        if self._checkpoints.has_more:
+            return out
         out += self._stream.poll(now_s)
         if self._exit is not None and not self._stream.has_more:
             out += self._stream.finish()
         out += self._beats.poll(now_s)
-        out += self._checkpoints.poll(now_s)
         if self._hardware is not None:
             out += self._hardware.poll(now_s)  # before the exit that it may explain
         if self._another is not None:

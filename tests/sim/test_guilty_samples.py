@@ -3,6 +3,8 @@ found, the whole window is; and a supervisor killed anywhere on the way changes 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sentinel.model import facts as f
@@ -25,8 +27,8 @@ def skipped(result: Result) -> int:
     return sum(span.end - span.start for span in incident.last_try.remedy.skip)
 
 
-def run(*faults: str, **more: object) -> Result:
-    result = simulate(*POISON, *faults, policy="guilty", shape=SHAPE, **more)
+def run(*faults: str, shape: Shape = SHAPE, **more: object) -> Result:
+    result = simulate(*POISON, *faults, policy="guilty", shape=shape, **more)
     assert result.ok, result.broken
     return result
 
@@ -81,7 +83,7 @@ def test_a_spike_that_no_sample_is_guilty_of_is_skipped_whole() -> None:
 
 def test_without_a_checkpoint_nothing_is_looked_at() -> None:
     """Untrained weights find every text as bad as random bytes."""
-    result = run("supervisor_kill@effect=1:for=200,side=after")  # whoever comes back knows no checkpoint yet
+    result = run(shape=replace(SHAPE, checkpoint_every=150))  # the first one comes after the poison
     (incident,) = result.state.incidents
     assert incident.attribution is None
     assert incident.last_try is not None

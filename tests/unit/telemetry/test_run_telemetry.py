@@ -2,7 +2,7 @@ import pytest
 
 from sentinel.model.attempts import Alive, Exited, ExitReport, NotStarted, Unseen
 from sentinel.model.readings import CheckpointReading, EndReading, Heartbeat, LauncherReading, Receipt, SourceReading, StepReading
-from sentinel.telemetry import metrics_jsonl
+from sentinel.telemetry import checkpoints, metrics_jsonl
 from sentinel.telemetry.run_telemetry import RunTelemetry
 
 EXITED = Exited(1, ExitReport(0, (), None))
@@ -52,8 +52,21 @@ def test_life_comes_first_and_the_exit_last_of_all(world, telemetry, launcher) -
     world.steps(1, 3, 3)
     world.checkpoint(3)
     world.write(1, {"kind": "end", "step": 3, "reason": "finished"})
-    assert kinds(read_all(telemetry, 2.0)) == ["StepReading", "EndReading", "CheckpointReading", "LauncherReading"]
+    assert kinds(read_all(telemetry, 2.0)) == ["CheckpointReading", "StepReading", "EndReading", "LauncherReading"]
     assert read_all(telemetry, 3.0) == []
+
+
+def test_every_checkpoint_is_told_before_the_steps_of_a_backlog(world, telemetry, launcher, monkeypatch) -> None:
+    """Whoever decides on a rollback must know what there is to go back to."""
+    monkeypatch.setattr(checkpoints, "READINGS_PER_POLL", 2)
+    launcher.view = Alive(1, 10, (11,))
+    world.start(1)
+    world.steps(1, 1, 9)
+    for step in (2, 4, 6, 8):
+        world.checkpoint(step)
+    telemetry.follow(1)
+    found = [kind for kind in kinds(read_all(telemetry)) if kind in ("CheckpointReading", "StepReading")]
+    assert found == ["CheckpointReading"] * 4 + ["StepReading"] * 9
 
 
 def test_an_exit_waits_until_a_long_stream_is_read(world, telemetry, launcher, monkeypatch) -> None:
