@@ -4,6 +4,8 @@ Every path ends in exactly one of: a plan adopted, patience (`wait`), an observa
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sentinel.engine import approval
 from sentinel.engine.causes import join, link_of, record_meanwhile
 from sentinel.engine.diagnosing import ask_for_comparison, is_diagnosing
@@ -19,6 +21,7 @@ from sentinel.engine.seen_before import healed_before
 from sentinel.model import facts as f
 from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
+from sentinel.plan.effect import predict_effect
 from sentinel.plan.overrides import draw_data_seed
 from sentinel.plan.remedy import Treatment, build_treatment
 from sentinel.policy.budget import judge_budget
@@ -184,7 +187,10 @@ def _treatment(draft: Draft, incident: Incident, index: int, is_alive: bool) -> 
     state, rungs = draft.state, draft.rungs_of(incident)
     seed = draw_data_seed(state.run_id, incident.id, state.next_attempt)
     known = (state.checkpoints, state.open_incidents, state.overrides, is_alive)
-    return build_treatment(rungs, index, incident, *known, seed, spare_steps(draft))
+    built = build_treatment(rungs, index, incident, *known, seed, spare_steps(draft))
+    probation = draft.policy.spec.probation
+    effect = predict_effect(built.remedy, incident, draft.newest_step, probation.steps, probation.recovered_when.ratio)
+    return replace(built, remedy=replace(built.remedy, effect=effect))
 
 
 def take_up_again(draft: Draft, incident: Incident) -> bool:

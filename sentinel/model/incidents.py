@@ -79,6 +79,7 @@ class Remedy:
     lr_scale: float | None = None
     clip_norm: float | None = None
     live: bool = False  # carried out by overrides.json, without a relaunch
+    effect: str = ""  # what was expected of it when it was chosen
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,5 +123,6 @@ def _try_document(tried: Try) -> dict[str, Any]:
         "outcome": str(tried.outcome),
         "reason": tried.reason or remedy.reason,
         "chosen": remedy.reason,
+        "expected": remedy.effect,
         "verdict": tried.reason,
     }

@@ -78,6 +78,8 @@ def incident_story(incident: Mapping[str, Any]) -> list[str]:
     for remedy in incident["remedies"]:
         launched = f", attempt {remedy['attempt']}" if remedy["attempt"] is not None else ""
         lines.append(f"  rung {remedy['rung'] + 1} ({rung_words(remedy)}{launched}): {remedy['chosen']}")
+        if remedy["expected"]:
+            lines.append(f"    expected: {remedy['expected']}")
         lines.append(f"    {remedy['outcome']}" + (f": {remedy['verdict']}" if remedy["verdict"] else ""))
     if incident["put_back"]:
         lines.append(f"  put back, because it had just lapsed: {' and '.join(incident['put_back'])}")

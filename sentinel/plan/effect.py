@@ -1,0 +1,25 @@
+"""What a remedy is expected to do, said when it is chosen, so that its probation can be read against it.
+
+It is a promise in the words of the probation: where the metric will stand, for how long, past which step, and what it costs. The
+judgement itself does not read it (`verdict.py`, `engine/judging.py`).
+"""
+
+from __future__ import annotations
+
+from sentinel.model.incidents import Incident, Remedy
+
+
+def predict_effect(remedy: Remedy, incident: Incident, newest_step: int, probation_steps: int, ratio: float) -> str:
+    """One sentence. `ratio`: how far above its level before the incident the metric may stand, as 0.02."""
+    band, past = incident.band, f"for {probation_steps} steps past step {incident.break_step}"
+    if incident.is_numeric and band is not None:
+        parts = [f"{band.metric} within {ratio:.3g} of {band.median:.4g} {past}"]
+    else:
+        parts = [f"no other {incident.kind} {past}"]
+    if remedy.rollback_to_step is not None and (again := newest_step - remedy.rollback_to_step) > 0:
+        parts.append(f"{again} steps are trained again")
+    if remedy.skip:
+        parts.append(f"{sum(span.end - span.start for span in remedy.skip)} samples are not trained on")
+    if remedy.live:
+        parts.append("nothing is trained again")
+    return "; ".join(parts)
