@@ -28,7 +28,7 @@ VALUE_CHARS_MAX = 200
 VARIABLES_MAX = 300
 VARIABLES = re.compile(r"(NCCL|CUDA|TORCH|TORCHINDUCTOR|PYTORCH|TRITON|OMP|MKL|CUBLAS|CUDNN|XLA|ROCM|HSA|RCCL)_|PYTHON")
 _SECRET = re.compile(r"TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
-_SECRET_VALUE = re.compile(r"://[^/@\s]*@")  # a name or a password in an address
+_SECRET_VALUE = re.compile(r"://\S*@")  # a name or a password in an address
 PARTS = ("code", "configs", "distributions", "variables")
 
 
