@@ -72,6 +72,11 @@ def _parse_beat(content: bytes, attempt: int, rank: int) -> Heartbeat:
     busy_s = real_number(fields.get("busy_s"), -1.0)
     busy_step = whole_number(fields.get("busy_step"), -1)
     busy, at = (busy_s, busy_step) if busy_s >= 0.0 and busy_step >= 0 else (None, 0)
-    host = fields.get("host")
-    told = host[:HOST_CHARS_MAX] if isinstance(host, str) and "," not in host else ""  # a name that can stand in a list
+    told = _name(fields.get("host"))
     return Heartbeat(attempt, rank, step, PHASES.get(phase, UNKNOWN_PHASE), real_number(fields.get("time_s")), busy, at, told)
+
+
+def _name(host: object) -> str:
+    """A name that can stand in a list, on a terminal and in a variable of the environment; empty for any other."""
+    is_name = isinstance(host, str) and host.isprintable() and not any(char.isspace() or char == "," for char in host)
+    return str(host)[:HOST_CHARS_MAX] if is_name else ""
