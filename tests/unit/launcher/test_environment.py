@@ -188,6 +188,18 @@ def test_only_variables_that_matter_and_never_a_secret(tmp_path: Path) -> None:
     assert found["TORCH_LONG"].startswith("sha256:")
 
 
+def test_nothing_that_a_terminal_cannot_take_reaches_the_record(tmp_path: Path) -> None:
+    named = os.fsdecode(b"caf\xe9.py")
+    for name in (named, "\x1b[31m.py"):
+        (tmp_path / name).touch()
+    environ = {"NCCL_DEBUG": "\x1b[31mINFO\n", "CUDA_X": os.fsdecode(b"caf\xe9")}
+    found = read_environment(("true",), str(tmp_path), environ, (".", named + "/x"))
+    said = [*(word for part in (found.code, found.variables) for pair in part or () for word in pair), *found.unknown]
+    assert all(word.isprintable() for word in said), said
+    assert dict(found.variables or ()) == {"NCCL_DEBUG": "\\x1b[31mINFO\\n", "CUDA_X": "caf\\udce9"}
+    assert len(found.code or ()) == 2
+
+
 class Recorder:
     """A launcher that writes the spec as the real one does: once."""
 
