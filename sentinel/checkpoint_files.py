@@ -154,8 +154,8 @@ def _listed_files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, int, str]]
 
 
 def _check_file(path: Path, name: str, size: int, sha256: str) -> str:
-    """What is wrong with one file, empty when nothing is. Its name is a trainer's, or what became of it on a sick disk: a person's
-    terminal takes no command from it."""
+    """What is wrong with one file, empty when nothing is. Its name is a trainer's, or what a sick disk made of it: no
+    terminal takes a command from it."""
     told = str(path / name) if name.isprintable() else f"{path}/{name!r}"
     try:
         with open(path / name, "rb") as file:
