@@ -6,6 +6,7 @@ that cannot be read or is no heartbeat is left out this time and tried again at 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import get_args
 
@@ -18,7 +19,7 @@ from sentinel.telemetry.stream_lines import parse_object, real_number, whole_num
 RANKS_MAX = 1 << 16
 FILE_BYTES_MAX = 1 << 16
 PHASES: dict[str, Phase] = {phase: phase for phase in get_args(Phase)}
-HOST_CHARS_MAX = 255
+HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:%-]{0,254}")
 UNKNOWN_PHASE: Phase = "idle"  # a word of a newer trainer: the rank lives, what it does is not known here
 
 Signature = tuple[int, int, int]
@@ -77,6 +78,5 @@ def _parse_beat(content: bytes, attempt: int, rank: int) -> Heartbeat:
 
 
 def _name(host: object) -> str:
-    """A name that can stand in a list, on a terminal and in a variable of the environment; empty for any other."""
-    is_name = isinstance(host, str) and host.isprintable() and not any(char.isspace() or char == "," for char in host)
-    return str(host)[:HOST_CHARS_MAX] if is_name else ""
+    """A host's name; empty for what is none. It is put into lists and variables, and into commands for a person to copy."""
+    return host if isinstance(host, str) and HOST.fullmatch(host) else ""
