@@ -129,8 +129,6 @@ def exit_code(state: RunState) -> int:
     return {"finished": EXIT_OK, "stopped": EXIT_STOPPED}.get(state.ended, EXIT_FAILED)
 
 
-
-
 def _describe(run_dir: Path, known: RunFile | None, request: RunRequest, policy: Policy, policy_path: Path) -> RunFile:
     """run.json: as it is for a run that exists, from the request for a new one. A changed command is refused."""
     reference = PolicyReference(str(policy_path), policy_digest(policy_path), policy.metadata.name)

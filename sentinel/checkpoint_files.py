@@ -146,7 +146,7 @@ def _listed_files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, int, str]]
         size = _whole(entry.get("bytes", entry.get("size"))) if isinstance(entry, dict) else None
         sha256 = entry.get("sha256") if isinstance(entry, dict) else None
         if size is None or not isinstance(sha256, str):
-            raise ValueError(f"files: {name}: needs 'bytes' and 'sha256'")
+            raise ValueError(f"files: {name!r}: needs 'bytes' and 'sha256'")
         where = PurePosixPath(name)
         if where.is_absolute() or ".." in where.parts or "\0" in name:
             raise ValueError(f"files: {name!r} lies outside the checkpoint")
@@ -154,18 +154,22 @@ def _listed_files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, int, str]]
 
 
 def _check_file(path: Path, name: str, size: int, sha256: str) -> str:
-    """What is wrong with one file, empty when nothing is."""
+    """What is wrong with one file, empty when nothing is. Its name is a trainer's, or what a sick disk made of it: no
+    terminal takes a command from it."""
+    told = str(path / name) if name.isprintable() else f"{path}/{name!r}"
     try:
         with open(path / name, "rb") as file:
             actual = os.fstat(file.fileno()).st_size
             if actual != size:
-                return f"{path / name}: {actual} bytes, the manifest says {size}"
+                return f"{told}: {actual} bytes, the manifest says {size}"
             digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except UnicodeEncodeError:
+        return f"{told}: is no name of a file"
     except OSError as error:
         if error.errno not in _ABSENT:
             raise
-        return f"{path / name}: cannot be read ({error.strerror})"
-    return "" if digest == sha256.lower() else f"{path / name}: sha256 is {digest[:12]}…, the manifest says {sha256[:12]}…"
+        return f"{told}: cannot be read ({error.strerror})"
+    return "" if digest == sha256.lower() else f"{told}: sha256 is {digest[:12]}…, the manifest says {sha256[:12]}…"
 
 
 def read_numbers(path: Path) -> dict[str, float]:

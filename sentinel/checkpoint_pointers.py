@@ -41,8 +41,8 @@ def _fix(run_dir: Path, name: str, step: int, attempt: int) -> str:
     match = _NAMED.fullmatch(told.strip()) if told is not None else None
     if told is None or match is None or int(match["step"]) <= step or (pointer.parent / told.strip()).exists():
         return ""
-    if os.path.realpath(pointer.parent / match["folder"]) != os.path.realpath(pointer.parent):
-        return ""  # it names something elsewhere
+    if not told.strip().isprintable() or os.path.realpath(pointer.parent / match["folder"]) != os.path.realpath(pointer.parent):
+        return ""  # it names something elsewhere, or no place at all
     prefix, digits = match["folder"] + match["prefix"], match["step"]
     target = prefix + str(step).rjust(len(digits) if digits.startswith("0") else 1, "0")
     _keep(quarantine_folder(run_dir, attempt), name, told)

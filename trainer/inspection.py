@@ -38,6 +38,8 @@ def inspect_samples(run: Run) -> int:
         digest = found.digest if found is not None else None
         log.start(resume_step=run.step, resume_digest=digest, cursor=run.position.cursor, data_seed=run.position.data_seed)
     indices = run.position.ahead(session.spec.inspect)
+    if indices:
+        _gather_weights(run, indices[0])
     for start in range(0, len(indices), CHUNK * run.world.size):
         run.telemetry.phase("eval", run.step)
         mine = indices[start + run.world.rank : start + CHUNK * run.world.size : run.world.size]
@@ -51,6 +53,13 @@ def inspect_samples(run: Run) -> int:
         log.end()
     run.telemetry.say(f"inspected {len(indices)} samples from step {run.step}")
     return FINISHED
+
+
+@torch.no_grad()
+def _gather_weights(run: Run, index: int) -> None:
+    """One forward that every rank makes: the weights are gathered there and kept whole, so that a rank that gets fewer samples
+    than another, or none, is not waited for."""
+    compute_loss(run.model, *run.loader.sample(index, run.position))
 
 
 def _look_at(run: Run, indices: list[int]) -> list[Row]:

@@ -7,6 +7,7 @@ Nothing of the text reaches the terminal as a command: what cannot be printed is
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,7 +50,7 @@ def show(run_dir: Path, attempt: int, index: int) -> str:
 
     config = parse_arguments(spec.argv[spec.argv.index(MODULE) + 1 :])
     position = _position(run_dir, spec, Position.first(config.data_seed))
-    poisoned = [(*fault.samples, fault.share) for fault in config.faults if fault.samples]
+    poisoned = [(*fault.samples, fault.number("share")) for fault in config.faults if fault.samples]
     corpus = read_corpus(config.seq_len)
     text, is_poisoned = Loader(corpus, Position.first(config.data_seed), poisoned, None).text_of(index, position)
     name, offset = corpus.place_of(position.sequence_of(index, corpus.size))
@@ -80,10 +81,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if given.sample < 0:
             raise ConfigError(f"--sample {given.sample}: samples are counted from 0")
-        print(show(given.run_dir, newest_attempt(given.run_dir) if given.attempt is None else given.attempt, given.sample))
+        print(
+            show(given.run_dir, newest_attempt(given.run_dir) if given.attempt is None else given.attempt, given.sample),
+            flush=True,
+        )
     except (TrainerError, SpecError) as error:
         print(f"trainer.show: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever reads it has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     return 0
 
 

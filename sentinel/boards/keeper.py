@@ -41,6 +41,7 @@ class BoardKeeper:
         self._every_s = every_s
         self._drawn: RunState | None = None
         self._closing = threading.Event()
+        self._is_late = False
         self._said: queue.SimpleQueue[SourceReading] = queue.SimpleQueue()
         self._has_complained = False
         self._thread = threading.Thread(target=self._work, name="sentinel-boards", daemon=True)
@@ -54,9 +55,11 @@ class BoardKeeper:
         return out
 
     def close(self) -> None:
-        """Draw what is left, for CLOSE_S at most, and tell of what is not drawn by then. Safe to call twice."""
+        """Draw what is left, for CLOSE_S at most, and tell of what is not drawn by then. Safe to call twice. A supervisor whose
+        journal was blocked goes on in this process with another keeper, so a thread that is late leaves off after its piece."""
         self._closing.set()
         self._thread.join(CLOSE_S)
+        self._is_late = True
         if self._thread.is_alive() or self._drawn is not self._latest():
             with suppress(OSError, ValueError):
                 words = f"{self._run_dir}: its TensorBoard is not complete; `sentinel tensorboard {self._run_dir}` completes it"
@@ -66,7 +69,7 @@ class BoardKeeper:
         """Until it is closed; then once more, so that the last steps are there."""
         board: Board | None = None
         wait_s, is_last = self._every_s, False
-        while not is_last:
+        while not (is_last or self._is_late):
             is_last = self._closing.wait(wait_s)
             state = self._latest()
             try:

@@ -28,7 +28,7 @@ VALUE_CHARS_MAX = 200
 VARIABLES_MAX = 300
 VARIABLES = re.compile(r"(NCCL|CUDA|TORCH|TORCHINDUCTOR|PYTORCH|TRITON|OMP|MKL|CUBLAS|CUDNN|XLA|ROCM|HSA|RCCL)_|PYTHON")
 _SECRET = re.compile(r"TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
-_SECRET_VALUE = re.compile(r"://[^/@\s]*@")  # a name or a password in an address
+_SECRET_VALUE = re.compile(r"://\S*@")  # a name or a password in an address
 PARTS = ("code", "configs", "distributions", "variables")
 
 
@@ -64,28 +64,33 @@ def read_environment(argv: tuple[str, ...], cwd: str, environ: Mapping[str, str]
     return Environment(
         code=_named(reading.found, cwd) if reading.found else None,
         configs=_named(configs.found, cwd),
-        interpreter=None if python is None else python.name,
-        distributions=None if python is None else python.distributions,
+        interpreter=None if python is None else _shown(python.name),
+        distributions=None if python is None else tuple((_shown(name), _shown(of)) for name, of in python.distributions),
         variables=_variables(given),
-        unknown=tuple(unknown),
-        capped=tuple(capped),
+        unknown=tuple(map(_shown, unknown)),
+        capped=tuple(map(_shown, capped)),
     )
 
 
 def _named(found: Mapping[str, str], cwd: str) -> Named:
     """Paths as the command sees them: relative below its directory, else whole; text that any file may hold."""
     inside = os.path.realpath(cwd) + os.sep
-    return tuple(sorted((path.removeprefix(inside), digest) for path, digest in found.items()))
+    return tuple(sorted((_shown(path.removeprefix(inside)), digest) for path, digest in found.items()))
+
+
+def _shown(text: str) -> str:
+    """It is written, compared and shown to a person: what no terminal should be given, or can be, becomes an escape."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
 
 
 def _variables(environ: Mapping[str, str]) -> Named:
     names = sorted(name for name in environ if VARIABLES.match(name) and not _SECRET.search(name))
-    return tuple((name, _value(environ[name])) for name in names[:VARIABLES_MAX])
+    return tuple((_shown(name), _value(environ[name])) for name in names[:VARIABLES_MAX])
 
 
 def _value(text: str) -> str:
     if len(text) <= VALUE_CHARS_MAX and not _SECRET_VALUE.search(text):
-        return text
+        return _shown(text)
     return f"sha256:{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()}"
 
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import shutil
+import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -86,12 +89,8 @@ def ask_interpreter(path: str, cwd: str, environment: Mapping[str, str], deadlin
         )  # fmt: skip
     except (OSError, ValueError) as error:
         return f"{path} cannot be asked what is installed: {error}"
-    try:
-        said, _ = asked.communicate(timeout=deadline_s)
-    except subprocess.TimeoutExpired:
-        asked.kill()
-        with suppress(subprocess.TimeoutExpired):  # one that hangs in the kernel is left to it
-            asked.communicate(timeout=KILLED_S)
+    said = _answer(asked, time.monotonic() + deadline_s)
+    if said is None:
         return f"{path} did not say within {deadline_s:g} s what is installed"
     if asked.returncode != 0 or len(said) > ANSWER_BYTES_MAX:
         return f"{path} could not say what is installed (it left with {asked.returncode})"
@@ -102,6 +101,27 @@ def ask_interpreter(path: str, cwd: str, environment: Mapping[str, str], deadlin
     except (ValueError, TypeError, AttributeError):
         return f"{path} could not say what is installed (its answer cannot be read)"
     return Interpreter(f"{implementation} {version} ({path})", named, roots, len(named) >= DISTRIBUTIONS_MAX)
+
+
+def _answer(asked: subprocess.Popen[bytes], end_s: float) -> bytes | None:
+    """What it says until it leaves, never more than a little above ANSWER_BYTES_MAX; None when that is late. What does not leave
+    by itself is killed with all it started: a `python` may be a script that starts another."""
+    assert asked.stdout is not None
+    said = bytearray()
+    with asked.stdout as pipe, suppress(subprocess.TimeoutExpired):
+        looking = select.poll()
+        looking.register(pipe, select.POLLIN)
+        while len(said) <= ANSWER_BYTES_MAX and looking.poll(max(0.0, end_s - time.monotonic()) * 1e3):
+            data = os.read(pipe.fileno(), 1 << 16)
+            if not data:
+                asked.wait(max(0.0, end_s - time.monotonic()))
+                return bytes(said)
+            said += data
+    with suppress(OSError):
+        os.killpg(asked.pid, signal.SIGKILL)
+    with suppress(subprocess.TimeoutExpired):  # one that hangs in the kernel is left to it
+        asked.wait(KILLED_S)
+    return bytes(said) if len(said) > ANSWER_BYTES_MAX else None
 
 
 def _is_installed(entry: str, own: Sequence[str]) -> bool:

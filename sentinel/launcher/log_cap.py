@@ -83,9 +83,15 @@ def _logs(folder: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _copy(source: int, start: int, end: int, target: Path) -> None:
+    """Raises OSError; then nothing of it is left on a disk that may be full."""
     aside = target.with_name(f".{target.name}.tmp")
-    with open(aside, "wb") as file:
-        while start < end and (chunk := os.pread(source, min(CHUNK_BYTES, end - start), start)):
-            file.write(chunk)
-            start += len(chunk)
-    os.replace(aside, target)
+    try:
+        with open(aside, "wb") as file:
+            while start < end and (chunk := os.pread(source, min(CHUNK_BYTES, end - start), start)):
+                file.write(chunk)
+                start += len(chunk)
+        os.replace(aside, target)
+    except OSError:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        raise

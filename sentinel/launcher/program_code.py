@@ -41,7 +41,7 @@ class Reading:
             self.capped[f"not every file of the program was read: the limit is {limit}"] = None
             return None
         try:
-            with open(path, "rb", buffering=0) as file:
+            with open(path, "rb", buffering=0, opener=_open_at_once) as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     return None
                 data = file.read(FILE_BYTES_MAX + 1)
@@ -54,6 +54,11 @@ class Reading:
             return None
         self.found[path] = hashlib.sha256(data).hexdigest()
         return data
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """A pipe of a file's name is opened, too, without waiting for whoever writes to it."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def read_program(argv: Sequence[str], cwd: str, roots: Iterable[str], reading: Reading) -> bool:
@@ -126,8 +131,10 @@ def _of_module(name: str, places: Sequence[str]) -> list[str]:
     for place in places:
         base = os.path.join(place, *name.split("."))
         if os.path.isfile(os.path.join(base, "__main__.py")):
-            with os.scandir(base) as entries:
-                return sorted(entry.path for entry in entries if entry.name.endswith(".py"))
+            try:
+                return sorted(os.path.join(base, entry) for entry in os.listdir(base) if entry.endswith(".py"))
+            except OSError:  # it may be entered and not listed
+                return [os.path.join(base, "__main__.py")]
         if os.path.isfile(f"{base}.py"):
             return [f"{base}.py"]
     return []

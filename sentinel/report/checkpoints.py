@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sentinel.checkpoint_files import list_checkpoints, read_size
+from sentinel.checkpoint_files import CHECKPOINTS, list_entries, read_size, step_of_name
 from sentinel.errors import GiveUp, SentinelError, UsageError
 from sentinel.journal.run_file import find_run_file
 from sentinel.plan.trust import Trust, judge_trust
@@ -53,18 +53,19 @@ def trust_text(document: dict[str, Any]) -> str:
 
 
 def verify_steps(run_dir: Path, steps: Sequence[int]) -> list[dict[str, Any]]:
-    """Look at every byte and the numbers of these checkpoints (empty: of all), changing nothing. The documents of `sentinel
+    """Look at every byte and the numbers of these checkpoints (empty: of all), changing nothing. One whose manifest is gone or
+    cannot be read is one, too: only a look closer than a list's tells that. The documents of `sentinel
     checkpoints verify --json`: `ok` is null for one that cannot be read now. UsageError for a step without a checkpoint."""
     check_run_dir(run_dir)
     try:
-        found = {checkpoint.step: checkpoint for checkpoint in list_checkpoints(run_dir)}
+        found = {step: name for name in list_entries(run_dir) if (step := step_of_name(name)) is not None}
     except OSError as error:
         raise UsageError(f"{run_dir}/checkpoints: cannot be read: {error.strerror}; try again when it can") from error
     unknown = [step for step in steps if step not in found]
     if unknown:
-        there = ", ".join(map(str, found)) or "none"
+        there = ", ".join(map(str, sorted(found))) or "none"
         raise UsageError(f"{run_dir}: there is no checkpoint of step {unknown[0]}; there are: {there}")
-    return [_verified(run_dir, step, found[step].path) for step in steps or found]
+    return [_verified(run_dir, step, f"{CHECKPOINTS}/{found[step]}") for step in steps or sorted(found)]
 
 
 def verified_text(documents: Sequence[dict[str, Any]]) -> str:
@@ -113,4 +114,5 @@ def _amount(value: float | None, units: Sequence[tuple[str, float]]) -> str | No
     if value is None:
         return None
     name, size = next(((name, size) for name, size in units if value >= size), units[-1])
-    return f"{value / size:.3g} {name}"
+    amount = value / size
+    return f"{amount:.0f} {name}" if amount >= 100.0 else f"{amount:.3g} {name}"

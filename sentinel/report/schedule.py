@@ -32,13 +32,14 @@ class Segment:
 
 @dataclass(slots=True)
 class Timeline:
-    """What was in force in one attempt, oldest first."""
+    """What was in force in one attempt, oldest first. What it was launched with stays, whatever takes its place at once: a change
+    that is refused gives it back."""
 
     segments: list[Segment] = field(default_factory=list)
 
     def begin(self, first: int, settings: Overrides, name: str = "") -> None:
-        self.segments = [known for known in self.segments if known.first < first or known.name == name == ""]
-        self.segments.append(Segment(first, settings, name))
+        kept = [known for known in self.segments[1:] if known.first < first or known.name == name == ""]
+        self.segments = [*self.segments[:1], *kept, Segment(first, settings, name)]
 
 
 def read_schedule(run_dir: Path) -> dict[str, Any]:

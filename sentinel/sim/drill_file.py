@@ -119,7 +119,8 @@ class _Reader(Expectations, Playbooks):
         policy = str(top.get("policy", "demo"))
         expected = self._expected(top.get("expect", {}), "expect")
         playbooks = self._playbooks(top.get("playbooks", {}))
-        if playbooks and not {"policy", "not_shown"} & set(top.get("real") or ()):
+        said = top.get("real")
+        if playbooks and not (isinstance(said, dict) and {"policy", "not_shown"} & said.keys()):
             remedy = "write real: {policy: a policy with such playbooks}, or real: {not_shown: why}"
             self.only_simulated.append(Problem("playbooks", "these are rehearsed in the simulator only", remedy))
         return Drill(

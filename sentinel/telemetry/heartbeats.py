@@ -6,6 +6,7 @@ that cannot be read or is no heartbeat is left out this time and tried again at 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import get_args
 
@@ -18,7 +19,7 @@ from sentinel.telemetry.stream_lines import parse_object, real_number, whole_num
 RANKS_MAX = 1 << 16
 FILE_BYTES_MAX = 1 << 16
 PHASES: dict[str, Phase] = {phase: phase for phase in get_args(Phase)}
-HOST_CHARS_MAX = 255
+HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:%-]{0,254}")
 UNKNOWN_PHASE: Phase = "idle"  # a word of a newer trainer: the rank lives, what it does is not known here
 
 Signature = tuple[int, int, int]
@@ -72,6 +73,10 @@ def _parse_beat(content: bytes, attempt: int, rank: int) -> Heartbeat:
     busy_s = real_number(fields.get("busy_s"), -1.0)
     busy_step = whole_number(fields.get("busy_step"), -1)
     busy, at = (busy_s, busy_step) if busy_s >= 0.0 and busy_step >= 0 else (None, 0)
-    host = fields.get("host")
-    told = host[:HOST_CHARS_MAX] if isinstance(host, str) and "," not in host else ""  # a name that can stand in a list
+    told = _name(fields.get("host"))
     return Heartbeat(attempt, rank, step, PHASES.get(phase, UNKNOWN_PHASE), real_number(fields.get("time_s")), busy, at, told)
+
+
+def _name(host: object) -> str:
+    """A host's name; empty for what is none. It is put into lists and variables, and into commands for a person to copy."""
+    return host if isinstance(host, str) and HOST.fullmatch(host) else ""

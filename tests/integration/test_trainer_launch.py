@@ -29,7 +29,7 @@ def await_that(condition, what):
 class Attempt:
     """One launch. `resume` is a step whose checkpoint to continue from; one rank starts plainly, more under torchrun."""
 
-    def __init__(self, run_dir, number, *arguments, ranks=1, resume=None, overrides=None):
+    def __init__(self, run_dir, number, *arguments, ranks=1, resume=None, overrides=None, inspect=None):
         self.run_dir, self.ranks = run_dir, ranks
         self.folder = run_dir / "attempts" / f"{number:04d}"
         self.folder.mkdir(parents=True)
@@ -40,6 +40,7 @@ class Attempt:
             point = {"step": resume, "path": path, "digest": digest}
         command = [*start_of(ranks), *SIZES, *arguments]
         spec = {"v": 1, "attempt": number, "argv": command, "env": {}, "resume": point, "overrides": overrides or {}}
+        spec["inspect"] = inspect
         (self.folder / "spec.json").write_text(json.dumps(spec))
         environ = clean_environ() | {"SENTINEL_RUN_DIR": str(run_dir), "SENTINEL_ATTEMPT": str(number)}
         self.process = subprocess.Popen(command, env=environ, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -120,6 +121,12 @@ def launch(tmp_path):
     yield start
     for attempt in attempts:
         attempt.end()
+
+
+def test_an_inspection_of_fewer_samples_than_ranks_ends(launch):
+    attempt = launch(1, "--steps", "10", ranks=2, inspect={"samples": [[10, 11]]}).finish()
+    lines = [json.loads(line) for line in (attempt.folder / "samples.jsonl").read_text().splitlines()]
+    assert [(line["kind"], line.get("index")) for line in lines] == [("inspection", None), ("sample", 10), ("end", None)]
 
 
 def test_a_finished_attempt_leaves_everything_the_protocol_names(launch):

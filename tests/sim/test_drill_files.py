@@ -112,6 +112,11 @@ def test_a_mistake_is_told_with_its_line(tmp_path: Path, text: str, place: str, 
     assert said in caught.value.message
 
 
+def test_a_word_where_real_wants_keys_is_a_mistake_too(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="real"):
+        read_drill(written(tmp_path, "real: 5\nplaybooks: {crash: [{resume: {}}]}\n"))
+
+
 def test_what_only_the_simulator_can_do_is_no_mistake_in_it(tmp_path: Path) -> None:
     assert read_drill(written(tmp_path, "faults: ['stop@time=9']\n")).scenario.faults
 

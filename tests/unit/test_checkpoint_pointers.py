@@ -158,3 +158,10 @@ def test_where_quarantine_lies_inside_checkpoints_the_old_text_does_too(run_dir:
 
 def test_a_run_without_checkpoints_has_no_pointer(tmp_path: Path) -> None:
     assert fix_pointers(tmp_path, 0, 1) == []
+
+
+@pytest.mark.parametrize("told", ["\0/step-00000200", "\x1b[31m/../step-00000200"])
+def test_one_that_names_no_place_is_left_and_holds_nothing_up(run_dir: Path, told: str) -> None:
+    pointer = point(run_dir, "latest", told)
+    assert roll_back(run_dir) == []
+    assert pointer.read_text() == told

@@ -104,3 +104,15 @@ def test_unwanted_it_is_not_there(tmp_path: Path, state: RunState) -> None:
     assert boards.poll(0.0) == []
     boards.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_long_past_is_not_drawn_on_by_a_keeper_that_was_closed(
+    tmp_path: Path, state: RunState, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(keeper, "CLOSE_S", 0.0)
+    monkeypatch.setattr(keeper, "PAUSE_S", 0.001)
+    monkeypatch.setattr(Board, "advance", lambda *_: True)
+    boards = BoardKeeper(tmp_path, lambda: state, every_s=0.001)
+    boards.close()
+    wait_for("the thread's end", lambda: not boards._thread.is_alive())
+    assert "is not complete" in capsys.readouterr().err

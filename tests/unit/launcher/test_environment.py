@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import sys
 from pathlib import Path
 
@@ -118,6 +120,46 @@ def test_an_interpreter_that_does_not_answer_is_left_after_its_deadline(tmp_path
     assert "cannot be asked" in str(ask_interpreter(str(tmp_path / "none"), str(tmp_path), {}))
 
 
+def test_what_an_interpreter_started_ends_with_it(tmp_path: Path) -> None:
+    wrapper, pipe = tmp_path / "python3", tmp_path / "pipe"
+    wrapper.write_text(f"#!/bin/sh\nsleep 60 > {pipe} &\nwait\n")
+    wrapper.chmod(0o755)
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        ask_interpreter(str(wrapper), str(tmp_path), {"PATH": "/bin:/usr/bin"}, deadline_s=0.5)
+        os.set_blocking(reader, True)
+        assert select.select([reader], [], [], 5.0)[0], "its child still holds the pipe"
+        assert os.read(reader, 1) == b""
+    finally:
+        os.close(reader)
+
+
+def test_an_interpreter_that_floods_is_cut_off(tmp_path: Path) -> None:
+    flood = tmp_path / "python3"
+    flood.write_text("#!/bin/sh\nexec yes\n")
+    flood.chmod(0o755)
+    said = ask_interpreter(str(flood), str(tmp_path), {"PATH": "/bin:/usr/bin"}, deadline_s=30.0)
+    assert "could not say what is installed" in str(said), "before its deadline, which says something else"
+
+
+def test_a_pipe_named_as_source_is_no_source_and_holds_nothing_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.py")
+    found = read_environment(("true",), str(tmp_path), {}, (".", "x.py"))
+    assert found.code is None
+
+
+def test_a_package_that_cannot_be_listed_fails_no_launch(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "mine/__main__.py").write_text("import helper\n")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(program_code.os, "listdir", refuse)
+    monkeypatch.setattr(program_code.os, "scandir", refuse)
+    assert code_of(sys.executable, "-m", "mine", cwd=project) == ["helper.py", "mine/__main__.py"]
+
+
 def test_too_many_files_too_large_a_file_and_too_little_time_are_said(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program_code, "FILES_MAX", 2)
     found = read_environment((sys.executable, "train.py"), str(project), {})
@@ -136,13 +178,26 @@ def test_only_variables_that_matter_and_never_a_secret(tmp_path: Path) -> None:
         "NCCL_DEBUG": "INFO", "CUDA_VISIBLE_DEVICES": "0,1", "OMP_NUM_THREADS": "4", "PYTHONHASHSEED": "0",
         "TORCH_NCCL_TRACE": "1",
         "NCCL_AUTH_TOKEN": "s3cret", "CUDA_API_KEY": "s3cret", "HOME": "/root", "PYTHONPATH": "https://me:s3cret@host/x",
+        "TORCH_HOME": "https://me:a/s3cret@host/x",
         "TORCH_LONG": "x" * 500, "SENTINEL_ATTEMPT": "3",
     }  # fmt: skip
     found = dict(read_environment(("true",), str(tmp_path), environ).variables or ())
-    names = "CUDA_VISIBLE_DEVICES NCCL_DEBUG OMP_NUM_THREADS PYTHONHASHSEED PYTHONPATH TORCH_LONG TORCH_NCCL_TRACE"
+    names = "CUDA_VISIBLE_DEVICES NCCL_DEBUG OMP_NUM_THREADS PYTHONHASHSEED PYTHONPATH TORCH_HOME TORCH_LONG TORCH_NCCL_TRACE"
     assert sorted(found) == names.split()
     assert "s3cret" not in json.dumps(found)
     assert found["TORCH_LONG"].startswith("sha256:")
+
+
+def test_nothing_that_a_terminal_cannot_take_reaches_the_record(tmp_path: Path) -> None:
+    named = os.fsdecode(b"caf\xe9.py")
+    for name in (named, "\x1b[31m.py"):
+        (tmp_path / name).touch()
+    environ = {"NCCL_DEBUG": "\x1b[31mINFO\n", "CUDA_X": os.fsdecode(b"caf\xe9")}
+    found = read_environment(("true",), str(tmp_path), environ, (".", named + "/x"))
+    said = [*(word for part in (found.code, found.variables) for pair in part or () for word in pair), *found.unknown]
+    assert all(word.isprintable() for word in said), said
+    assert dict(found.variables or ()) == {"NCCL_DEBUG": "\\x1b[31mINFO\\n", "CUDA_X": "caf\\udce9"}
+    assert len(found.code or ()) == 2
 
 
 class Recorder:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
+import pytest
+
+from sentinel.launcher import log_cap
 from sentinel.launcher.log_cap import LOOK_EVERY_S, LogCap, read_log_sizes
 
 CAP, HEAD, TAIL = 1 << 20, 20_000, 30_000
@@ -66,6 +70,19 @@ def test_what_cannot_be_cut_now_is_left(tmp_path: Path) -> None:
     head = tmp_path / ".rank-00000.out.head.tmp"
     head.mkdir()  # no copy can be made: the room matters more
     LogCap(tmp_path, CAP, HEAD, TAIL).keep(0.0)
+    assert path.stat().st_size < 200
+
+
+def test_a_copy_for_which_there_is_no_room_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "rank-00000.out"
+    path.write_bytes(b"x" * (2 * CAP))
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(log_cap.os, "replace", refuse)
+    LogCap(tmp_path, CAP, HEAD, TAIL).keep(0.0)
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
     assert path.stat().st_size < 200
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from sentinel.cli import app
 from sentinel.client.strict_json import dumps
 from sentinel.journal.run_file import PolicyReference, read_run_file, write_run_file
-from sentinel.report.checkpoints import read_trust, trust_text
+from sentinel.report.checkpoints import SIZES, _amount, read_trust, trust_text
 from tests.unit.told_run import write_run
 
 
@@ -117,3 +117,27 @@ def test_a_step_that_is_not_there_is_named_with_those_that_are(run_dir: Path) ->
     save(run_dir, 50)
     done = CliRunner().invoke(app, ["checkpoints", "verify", str(run_dir), "60"])
     assert str(done.exception) == f"{run_dir}: there is no checkpoint of step 60; there are: 50"
+
+
+def test_one_without_a_manifest_is_looked_at_like_the_others(run_dir: Path) -> None:
+    (save(run_dir, 50) / "manifest.json").unlink()
+    save(run_dir, 75)
+    (save(run_dir, 100) / "manifest.json").write_text("{")
+    code, text = run("verify", run_dir)
+    assert code == 1
+    assert [line.split(":")[1] for line in text.splitlines()] == [" DAMAGED", " holds", " DAMAGED"]
+
+
+def test_the_largest_amounts_of_a_unit_are_told_whole() -> None:
+    assert [_amount(value * 2.0**30, SIZES) for value in (1.5, 1023.4, 1024)] == ["1.5 GiB", "1023 GiB", "1 TiB"]
+
+
+@pytest.mark.parametrize("name", ["\x1b[31mevil", "\ud800"])
+@pytest.mark.parametrize("entry", [{"bytes": 3}, {"bytes": 3, "sha256": "00"}])
+def test_a_name_in_a_manifest_gives_the_terminal_no_command(run_dir: Path, name: str, entry: dict[str, object]) -> None:
+    manifest = save(run_dir, 50) / "manifest.json"
+    manifest.write_text(json.dumps({"v": 1, "step": 50, "attempt": 1, "files": {name: entry}}))
+    code, text = run("verify", run_dir)
+    assert code == 1
+    assert text.startswith("step 50: DAMAGED: ")
+    assert text.strip().isprintable()

@@ -78,3 +78,13 @@ def test_data_left_out_is_counted_once_in_samples_and_in_tokens() -> None:
     found = cost(*launch(1), ended(1, 9), *launch(2, 0, first), ended(2, 9), *launch(3, 0, more), newest=20, tokens=2048.0)
     assert (found["skipped_samples"], found["skipped_tokens"]) == (250, 250 * 2048)
     assert "250 samples left out (512000 tokens)" in schedule_rows(found)[0][1]
+
+
+def test_a_change_asked_for_before_the_first_step_and_refused_leaves_what_was_launched() -> None:
+    action = a.WriteOverrides("override/1", 1, HALF, 0)
+    refused = f.OverridesAnswered(1, HALF.id, 0, ("lr_scale",), whole=True)
+    found = cost(*launch(1, settings=NONE), f.ActionDecided(action), f.ActionConfirmed(action.key), refused, newest=9)
+    assert found["steps_under"] == {}
+    launched = Overrides("ov-1", lr_scale=0.25)
+    found = cost(*launch(1, settings=launched), f.ActionDecided(action), f.ActionConfirmed(action.key), refused, newest=9)
+    assert found["steps_under"] == {"lr_scale": 9}

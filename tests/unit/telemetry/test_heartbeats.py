@@ -82,3 +82,11 @@ def test_how_long_a_rank_was_busy_is_read_where_it_is_told(world, beats) -> None
 def test_a_busy_time_that_is_none_is_left_out_and_the_beat_is_not(world, beats, odd) -> None:
     world.beat(1, 0, beat(5) | odd)
     assert beats.poll(1.0) == [Heartbeat(1, 0, 5, "forward", 1.0, host="a")]
+
+
+@pytest.mark.parametrize(
+    "host", ["a,b", "a\0", "\x1b[31ma", "a\nb", "a b", "\ud800", "a;reboot", "n[1-9]", "-w", "a" * 256, "", 7, None]
+)
+def test_a_host_that_could_not_stand_in_the_environment_of_a_command_is_not_told(world, beats, host) -> None:
+    world.beat(1, 0, beat(5) | {"host": host})
+    assert beats.poll(1.0) == [Heartbeat(1, 0, 5, "forward", 1.0)]
