@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from sentinel.model import facts as f
+from sentinel.model.actions import WriteOverrides
 from tests.integration.supervised import Supervised, double, wait_for
 
 
@@ -22,7 +23,10 @@ def test_a_setting_lapses_under_watch_and_the_ledger_says_what_it_cost(tmp_path:
     (judged,) = [fact for fact in facts if isinstance(fact, f.LapseJudged)]
     assert (lapsed.keys, lapsed.by_trainer, judged.outcome) == (("lr_scale",), False, "proven")
     halved = [step for step, line in run.surviving().items() if line["lr"] == 0.5]
-    assert 40 <= len(halved) <= 120, "a tick, and the trainer's own look, after the step it was due"
+    written = [fact.action for fact in facts if isinstance(fact, f.ActionDecided) and isinstance(fact.action, WriteOverrides)]
+    asked_at = written[0].step  # `until` counts from there; the trainer looks once a step, and obeys some steps later
+    assert asked_at < halved[0], "nothing is halved before it is asked for"
+    assert asked_at + 40 <= lapsed.step <= halved[-1] <= lapsed.step + 80, "a tick, and the trainer's own look, after it was due"
     assert run.surviving()[260]["lr"] == 1.0
     said = run.status()["schedule"]
     assert said["steps_under"] == {"lr_scale": len(halved)}
