@@ -45,6 +45,16 @@ def test_a_lapse_that_may_have_been_written_when_it_was_overtaken_is_put_back_in
     assert obeyed(bench).lr_scale == 0.5
 
 
+def test_an_answer_that_comes_after_it_was_put_back_does_not_take_it_away_again() -> None:
+    bench = lapsing()
+    lapse = writes(bench)[-1]
+    bench.done(lapse.key).steps(101, 102, loss=8.0)
+    assert verdicts(bench) == [("lr_scale", "failed")]
+    bench.note("override_applied", 102, id=lapse.overrides.id)
+    bench.tick()
+    assert (obeyed(bench).lr_scale, bench.state.overrides.lr_scale) == (0.5, 0.5)
+
+
 def test_in_a_pause_it_fails_too_and_is_put_back_when_the_pause_ends() -> None:
     bench = lapsing()
     obeyed(bench)
