@@ -23,7 +23,7 @@ def conclude(draft: Draft, action: InspectSamples, found: Attribution) -> None:
     """The answer is there (or there is none): write it down, and go on with what it leads to. The action is confirmed or
     abandoned already."""
     draft.record(f.Attributed(action.incident, action.rung, found))
-    _go_on(draft, action, found)
+    _go_on(draft, action, found.reason, found.ranges if found.verdict == "guilty" else ())
 
 
 def press_on(draft: Draft) -> None:
@@ -42,7 +42,7 @@ def break_off(draft: Draft, reason: str) -> bool:
     if action is None:
         return False
     draft.record(f.ActionAbandoned(action.key, reason))
-    _go_on(draft, action, None)
+    _go_on(draft, action, f"not looked at, {reason}", ())
     return True
 
 
@@ -53,18 +53,17 @@ def pending_inspection(draft: Draft) -> InspectSamples | None:
     return action if isinstance(action, InspectSamples) and action.key in draft.state.pending else None
 
 
-def _go_on(draft: Draft, action: InspectSamples, found: Attribution | None) -> None:
-    """The rest of the plan, with what was found in its launch."""
+def _go_on(draft: Draft, action: InspectSamples, why: str, guilty: tuple[SampleRange, ...]) -> None:
+    """The rest of the plan: only the guilty are skipped, or the whole window where there are none."""
     plan = draft.state.plan
     if plan is None or action not in plan.actions:
         return
     left = plan.actions[plan.actions.index(action) + 1 :]
-    reason = plan.reason
-    if found is not None and found.verdict == "guilty":
-        left = tuple(_narrowed(one, action, found.ranges) for one in left)
-        reason = f"{reason}; {found.reason}; skip {told(found.ranges)}"
-    elif found is not None:
-        reason = f"{reason}; {found.reason}; so all of {told((action.suspect,))} are skipped"
+    if guilty:
+        left = tuple(_narrowed(one, action, guilty) for one in left)
+        reason = f"{plan.reason}; {why}; skip {told(guilty)}"
+    else:
+        reason = f"{plan.reason}; {why}; so all of {told((action.suspect,))} are skipped"
     draft.record(f.PlanAdopted(plan.incident, left, reason))
     proceed(draft)
 

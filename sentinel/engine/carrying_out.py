@@ -142,7 +142,7 @@ def _again_without(draft: Draft, action: VerifyCheckpoint, damage: str) -> None:
     if plan is None:
         return None
     start = next(a for a in plan.actions if isinstance(a, StartAttempt))
-    resume, reason = _next_older(draft, plan.incident, action.step)
+    resume, reason = _next_older(draft, plan.incident, action.step, start.overrides.data_seed)
     if resume is None:
         none_left = f"no checkpoint is left to go back to, the last one is damaged ({damage}); {NOT_FROM_SCRATCH}"
         return _unable(draft, action, none_left)
@@ -155,8 +155,11 @@ def _again_without(draft: Draft, action: VerifyCheckpoint, damage: str) -> None:
     return relaunch(draft, plan.incident, resume, start.overrides, wait_s, f"{reason}; {passed_over}", look)
 
 
-def _next_older(draft: Draft, incident_id: int | None, damaged_step: int) -> tuple[ResumePoint | None, str]:
-    """What the rung, or the launch, comes to without the checkpoint just condemned: where from, and why."""
+def _next_older(
+    draft: Draft, incident_id: int | None, damaged_step: int, data_seed: int | None
+) -> tuple[ResumePoint | None, str]:
+    """What the rung, or the launch, comes to without the checkpoint just condemned: where from, and why. `data_seed`: of the
+    order that the launch was to have."""
     state = draft.state
     incident = state.incident(incident_id) if incident_id is not None else None
     rungs = draft.rungs_of(incident) if incident is not None else ()
@@ -165,9 +168,8 @@ def _next_older(draft: Draft, incident_id: int | None, damaged_step: int) -> tup
         choice = choose_newest(older, state.open_incidents)
         found = choice.checkpoint
         return ResumePoint(found.step, found.path, found.digest) if found else None, choice.reason
-    built = build_treatment(
-        rungs, incident.rung, incident, state.checkpoints, state.open_incidents, state.overrides, False, spare_steps(draft)
-    )
+    known = (state.checkpoints, state.open_incidents, state.overrides, False)
+    built = build_treatment(rungs, incident.rung, incident, *known, new_seed=data_seed, spare=spare_steps(draft))
     return built.resume, built.remedy.reason
 
 

@@ -26,4 +26,7 @@ def judged(state: RunState, at_s: float, fact: f.LapseJudged) -> RunState:
     state = replace(state, lapse=None, overrides=state.overrides if fact.overrides is None else fact.overrides)
     if fact.incident is None:
         return state
+    if (attempt := state.attempt) is not None:
+        # A change overtaken before it was confirmed may have reached the trainer: what is wanted is written in any case.
+        state = change_attempt(state, attempt.attempt, lambda a: replace(a, overrides=without(a.overrides, fact.keys)))
     return change_incident(state, fact.incident, lambda i: replace(i, put_back=fact.keys))

@@ -55,7 +55,8 @@ def approval_asked(state: RunState, at_s: float, fact: f.ApprovalAsked) -> RunSt
 
 
 def overrides_answered(state: RunState, at_s: float, fact: f.OverridesAnswered) -> RunState:
-    """What the trainer could not obey is not in force, and a relaunch does not ask for it again."""
+    """What the trainer could not obey is not in force, and a relaunch does not ask for it again. An answer that obeys changes
+    nothing that is wanted: a lapse may have failed while it was on its way."""
     del at_s
 
     def answered(a: Attempt) -> Attempt:
@@ -63,5 +64,7 @@ def overrides_answered(state: RunState, at_s: float, fact: f.OverridesAnswered) 
         return replace(a, answered=fact.id, overrides=replace(held, id=a.overrides.id, skip=a.overrides.skip))
 
     state = change_attempt(state, fact.attempt, answered)
+    if not fact.whole and not fact.not_in_force:
+        return state
     attempt = state.attempt
     return replace(state, overrides=attempt.overrides) if attempt is not None and attempt.attempt == fact.attempt else state

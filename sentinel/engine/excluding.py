@@ -24,13 +24,25 @@ def blamed_node(draft: Draft, finding: Finding) -> str:
     return hosts.get(finding.blamed_rank, "") if finding.blamed_rank is not None else ""
 
 
+def other_node(draft: Draft, blamed: str) -> str:
+    """One machine beside the blamed one that ranks of this attempt were heard from; empty where there is none."""
+    return min((host for host in draft.live.nodes if short(host) != short(blamed)), default="") if blamed else ""
+
+
 def reason_against(draft: Draft, incident: Incident, rung: Rung) -> str:
-    """Why the rung's exclusion cannot be carried out; empty when it can, or it has none."""
-    if rung.exclude is None:
+    """Why the rung's exclusion cannot be carried out; empty when it can, or it has none, or this incident's own is in force and
+    the rung is taken again. An attempt that died before it was heard from says nothing of where the run can be."""
+    if rung.exclude is None or _is_out(draft, incident):
         return ""
-    state = draft.state
-    out = [one.node for one in state.excluded]
-    return judge_exclusion(incident.blamed_node, draft.live.nodes, out, rung.exclude.at_most, state.capabilities)
+    out = [one.node for one in draft.state.excluded]
+    nodes = {*draft.live.nodes, incident.other_node} - {"", *out}
+    return judge_exclusion(incident.blamed_node, nodes, out, rung.exclude.at_most, draft.state.capabilities)
+
+
+def _is_out(draft: Draft, incident: Incident) -> bool:
+    """Left out for this very incident, and not heard from since."""
+    node, heard = incident.blamed_node, {short(host) for host in draft.live.nodes}
+    return any(one.incident == incident.id and one.node == node for one in draft.state.excluded) and short(node) not in heard
 
 
 def is_left_out(draft: Draft, finding: Finding) -> bool:
@@ -52,6 +64,6 @@ def pass_over(draft: Draft, incident: Incident, rung: Rung, index: int, reason: 
 
 def exclude(draft: Draft, incident: Incident, rung: Rung) -> None:
     """On record before the launch that is to do without it."""
-    if rung.exclude is not None:
+    if rung.exclude is not None and not _is_out(draft, incident):
         reason = f"blamed by incident {incident.id} ({incident.kind}): {incident.reason}"
         draft.record(f.NodeExcluded(incident.blamed_node, incident.id, reason))

@@ -81,17 +81,18 @@ def fail_lapse(draft: Draft, incident: Incident) -> bool:
     """An incident has opened. In the probation of a lapse, what lapsed is wanted again, whatever its playbook does; then True.
 
     The repair that follows is built with it in force. Whether the lapse or something else broke the run is not asked: the
-    setting had kept it healthy.
+    setting had kept it healthy. A pause does not change what is wanted, only when it is carried out.
     """
     lapse, step = draft.state.lapse, draft.newest_step
-    if lapse is None or not incident.is_numeric or draft.observes_only:
+    if lapse is None or not incident.is_numeric or draft.is_observed_run:
         return False
     past = incident.detected_step - lapse.step
     if past > draft.policy.spec.probation.steps:
         return False  # proven, and about to be called so
     wanted = put_back(draft.state.overrides, lapse.before, lapse.keys, max(step, lapse.step), spare_steps(draft))
     back = [found for found in wanted.decay if found.key in lapse.keys]
-    reason = f"incident {incident.id} ({incident.kind}) {past} steps after its lapse: put back"
+    when = f"{past} steps after its lapse" if past >= 0 else "on steps trained again without it"
+    reason = f"incident {incident.id} ({incident.kind}) {when}: put back"
     reason += f", and not taken back before step {max(found.due for found in back)}" if back else ""
     reason += "" if spare_steps(draft) else "; at the next relaunch, for the trainer cannot change settings while it runs"
     draft.record(f.LapseJudged(lapse.keys, "failed", f"{' and '.join(lapse.keys)}: {reason}", wanted, incident.id))
@@ -106,11 +107,16 @@ def _is_owed(draft: Draft) -> bool:
 
 
 def on_lapsed_by_trainer(draft: Draft, note: TrainerNote) -> None:
-    """The trainer reached its own `until`: no sentinel was there in time, or it cannot be asked. Watched from here."""
+    """The trainer reached its own `until`: no sentinel was there in time, or it cannot be asked. Watched from here.
+
+    A restarted supervisor hears of it again: then it is out of the attempt's settings already, or was written anew since.
+    """
     attempt, said = draft.attempt, note.data.get("keys")
-    known = {found.key for found in draft.state.overrides.decay}
+    if attempt is None or draft.state.lapse is not None or (attempt.written_s is not None and note.step <= attempt.written_step):
+        return
+    known = {found.key for found in draft.state.overrides.decay if getattr(attempt.overrides, found.key) is not None}
     keys = tuple(key for key in said if key in known) if isinstance(said, list) else ()
-    if attempt is None or not keys or draft.state.lapse is not None:
+    if not keys:
         return
     reason = f"{' and '.join(keys)} lapsed in the trainer itself at step {note.step}"
     draft.record(f.SettingLapsed(attempt.attempt, keys, note.step, draft.state.overrides, reason, by_trainer=True))

@@ -6,7 +6,7 @@ from __future__ import annotations
 from math import isfinite
 
 from sentinel.engine.draft import Draft
-from sentinel.engine.excluding import blamed_node
+from sentinel.engine.excluding import blamed_node, other_node
 from sentinel.model import facts as f
 from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
 from sentinel.model.incidents import Band, Incident, SampleAnchor
@@ -32,6 +32,7 @@ def open_incident(draft: Draft, finding: Finding, alert: str, playbook: str | No
         anchor = _anchor(draft, onset, finding.detected_step)
     if link:
         reason = f"{reason}; {link}"
+    blamed = blamed_node(draft, finding)
     incident = Incident(
         id=draft.state.next_incident,
         kind=finding.kind,
@@ -48,7 +49,8 @@ def open_incident(draft: Draft, finding: Finding, alert: str, playbook: str | No
         band=band,
         samples=anchor,
         blamed_rank=finding.blamed_rank,
-        blamed_node=blamed_node(draft, finding),
+        blamed_node=blamed,
+        other_node=other_node(draft, blamed),
         retryable=finding.retryable,
         value=_shown(finding.value),
         baseline=_shown(finding.baseline),

@@ -70,7 +70,10 @@ def press_on(draft: Draft) -> None:
     """On every tick while a stop is under way: the next harder word once a deadline has passed."""
     attempt = draft.attempt
     wanted = draft.state.stop_by or draft.state.hold_by
-    if not wanted or attempt is None or attempt.is_over or attempt.stopping_s is None or draft.state.plan:
+    if not wanted or attempt is None or attempt.is_over or draft.state.plan:
+        return
+    if attempt.stopping_s is None:
+        ask_to_stop(draft)  # it waited for a live change, and that was overtaken
         return
     step_s = STEPS_TO_ANSWER * (draft.senses.step_time_s or 0.0)
     checkpoint_s = draft.policy.spec.detectors.hang.phases.get("checkpoint", 600.0) if draft.live.is_checkpointing else 0.0

@@ -151,6 +151,7 @@ class Incident:
     attribution: Attribution | None = None  # of rung `attributed_rung`, the newest that asked for guilty samples only
     attributed_rung: int = -1
     blamed_node: str = ""
+    other_node: str = ""  # a machine beside the blamed one that was heard from when it opened
     put_back: tuple[str, ...] = ()  # settings that had lapsed just before it, and are in force again
 
     @property

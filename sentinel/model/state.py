@@ -221,7 +221,7 @@ class RunState:
         if self.paused:
             return "paused"
         attempt = self.attempt
-        if self.plan is not None:
+        if self.plan is not None and (self.plan.incident is not None or not self.plan.is_live):
             return "recovering" if self.plan.incident is not None else "starting"
         if attempt is None or attempt.is_over:
             return "recovering" if attempt is not None else "starting"

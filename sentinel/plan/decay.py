@@ -22,6 +22,7 @@ def next_to_lapse(now: Overrides, step: int) -> Decay | None:
 def put_back(now: Overrides, before: Overrides, keys: Collection[str], step: int, spare: int) -> Overrides:
     """`now` with `keys` as they were in `before`, each for twice its wait from `step` on. What was set anew since stays."""
     owners, waits = dict(before.owners), {found.key: found.wait for found in before.decay}
+    before = replace(before, skip=())  # `now` has it, but for what counted in a data order that is over
     for key in keys:
         if is_set_anew(now, before, key):
             continue
