@@ -78,7 +78,7 @@ def judged(state: RunState, at_s: float, fact: f.RungJudged) -> RunState:
     def with_outcome(i: Incident) -> Incident:
         if not i.tries:
             return i
-        last = replace(i.tries[-1], outcome=fact.outcome, reason=fact.reason)
+        last = replace(i.tries[-1], outcome=fact.outcome, reason=fact.reason, struck_step=fact.struck_step)
         return replace(i, tries=(*i.tries[:-1], last), restored_s=None if fact.outcome is Outcome.FAILED else i.restored_s)
 
     return change_incident(state, fact.incident, with_outcome)

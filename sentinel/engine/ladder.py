@@ -24,6 +24,7 @@ from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
 from sentinel.plan.effect import predict_effect
 from sentinel.plan.overrides import draw_data_seed
 from sentinel.plan.remedy import Treatment, build_treatment
+from sentinel.plan.structural import judge_structural
 from sentinel.policy.budget import judge_budget
 from sentinel.policy.match import NoMatch, match_rule
 from sentinel.policy.schema import Rung
@@ -94,7 +95,7 @@ def strike_again(draft: Draft, incident: Incident, finding: Finding) -> None:
     if is_diagnosing(incident):
         return ask_for_comparison(draft, incident, struck_again=True)
     if incident.state is IncidentState.PROBATION:
-        return fail_rung(draft, incident.id, f"the same again: {finding.reason}")
+        return fail_rung(draft, incident.id, f"the same again: {finding.reason}", finding.onset_step)
     turned = finding.kind is Kind.NON_FINITE and incident.kind is not Kind.NON_FINITE
     patient = draft.observes_only or (incident.is_waiting and draft.is_alive)
     if incident.is_numeric and patient and not turned:
@@ -102,17 +103,21 @@ def strike_again(draft: Draft, incident: Incident, finding: Finding) -> None:
     return fail_rung(draft, incident.id, f"it got worse: {finding.reason}")
 
 
-def fail_rung(draft: Draft, incident_id: int, reason: str) -> None:
+def fail_rung(draft: Draft, incident_id: int, reason: str, struck_step: int | None = None) -> None:
     """The rung did not help: judge it, and take the next, from the original incident. One that failed for the checkpoint it
-    resumed from is taken again, from the next older one, as where a checkpoint turns out to be damaged."""
+    resumed from is taken again, from the next older one, as where a checkpoint turns out to be damaged. `struck_step`: where
+    it broke again."""
     incident = draft.state.incident(incident_id)
     if incident.tries and incident.tries[-1].outcome is Outcome.PENDING:
-        draft.record(f.RungJudged(incident_id, Outcome.FAILED, reason))
+        draft.record(f.RungJudged(incident_id, Outcome.FAILED, reason, struck_step))
     if incident.state is IncidentState.PROBATION:
         draft.record(f.IncidentMoved(incident_id, IncidentState.OPEN, reason))
     rungs = draft.rungs_of(incident)
     resumes = 0 <= incident.rung < len(rungs) and (rungs[incident.rung].resume or rungs[incident.rung].rollback) is not None
-    take_next_rung(draft, incident_id, incident.rung if pass_over_failing(draft) and resumes else None)
+    if pass_over_failing(draft) and resumes:
+        return take_next_rung(draft, incident_id, incident.rung)
+    why_not = judge_structural(draft.state.incident(incident_id), rungs, incident.rung + 1)
+    return give_up(draft, incident_id, why_not) if why_not else take_next_rung(draft, incident_id)
 
 
 def take_next_rung(draft: Draft, incident_id: int, index: int | None = None) -> None:

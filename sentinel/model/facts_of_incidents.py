@@ -34,9 +34,12 @@ class RungTaken:
 
 @dataclass(frozen=True, slots=True)
 class RungJudged:
+    """`struck_step`: where it broke again, of a rung that failed of that."""
+
     incident: int
     outcome: Outcome
     reason: str
+    struck_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

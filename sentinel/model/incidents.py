@@ -92,6 +92,7 @@ class Try:
     attempt: int | None = None
     outcome: Outcome = Outcome.PENDING
     reason: str = ""
+    struck_step: int | None = None  # where it broke again, of one that failed of that
 
 
 @dataclass(frozen=True, slots=True)

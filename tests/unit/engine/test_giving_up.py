@@ -216,3 +216,23 @@ def test_an_attempt_that_never_started_reached_no_step() -> None:
         bench.done(next(iter(bench.state.pending)))
     bench.fails("start/2", "no processes left")
     assert bench.of(f.AttemptEnded)[-1].last_step == 50
+
+
+def test_the_same_step_after_going_back_skipping_and_a_lower_rate_calls_a_person_early() -> None:
+    rung = {"rollback": {"before_onset": "10 steps"}, "skip": {"from": "onset", "to": "detected"}}
+    numeric = [rung, {**rung, "lr": "0.5x"}, {"rollback": {"further": "2x"}, "lr": "0.1x"}, {"page": {}, "then": "stop_now"}]
+    bench = Bench(build_policy({"numeric": numeric})).launched()
+    for step in range(1, 71):
+        bench.step(step)
+        if step % 10 == 0:
+            bench.checkpoint(step)
+    bench.steps(71, 78, loss=8.0)
+    for _ in range(2):
+        bench.launched()
+        assert bench.resumed_from is not None
+        bench.steps(bench.resumed_from + 1, 70).steps(71, 74, loss=8.0)
+    assert bench.incident.state is IncidentState.EXHAUSTED
+    assert [t.remedy.rung for t in bench.incident.tries] == [0, 1, 3], "the third rung would have been more of the same"
+    assert bench.incident.tries[-1].reason.startswith("structural: spike at step 7")
+    decided = [e.fact.action for e in bench.entries if isinstance(e.fact, f.ActionDecided)]
+    assert "now: structural: " in next(action.text for action in decided if isinstance(action, a.SendPage))
