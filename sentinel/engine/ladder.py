@@ -25,7 +25,7 @@ from sentinel.plan.effect import predict_effect
 from sentinel.plan.overrides import draw_data_seed
 from sentinel.plan.remedy import Treatment, build_treatment
 from sentinel.plan.structural import judge_structural
-from sentinel.policy.budget import judge_budget
+from sentinel.policy.budget import draw_spread, judge_budget
 from sentinel.policy.match import NoMatch, match_rule
 from sentinel.policy.schema import Rung
 
@@ -174,7 +174,9 @@ def take_rung(draft: Draft, incident_id: int, index: int) -> None:
     state = draft.state
     budget = draft.policy.spec.budget
     stuck = state.without_progress if treatment.relaunch else 0
-    verdict = judge_budget(budget, draft.now_s, state.interventions_s, state.restarts_s if treatment.relaunch else (), stuck)
+    restarts_s = state.restarts_s if treatment.relaunch else ()
+    past = (state.interventions_s, restarts_s, stuck, _of_this_cause(draft, incident))
+    verdict = judge_budget(budget, draft.now_s, *past, draw_spread(state.run_id, state.next_attempt))
     if not verdict.allowed:
         return give_up(draft, incident.id, _spent(draft, verdict.reason))
     draft.record(f.RungTaken(incident.id, treatment.remedy, True, draft.newest_step))
@@ -207,6 +209,12 @@ def take_up_again(draft: Draft, incident: Incident) -> bool:
     treatment = _treatment(draft, incident, incident.rung, draft.is_alive)
     relaunch(draft, incident.id, treatment.resume, treatment.overrides, 0.0, treatment.remedy.reason, treatment.look)
     return True
+
+
+def _of_this_cause(draft: Draft, incident: Incident) -> tuple[float, ...]:
+    """Of the interventions that count, those for incidents of the same kind."""
+    same = {t.taken_s for i in draft.state.incidents if i.kind is incident.kind for t in i.tries}
+    return tuple(at_s for at_s in draft.state.interventions_s if at_s in same)
 
 
 def _spent(draft: Draft, reason: str) -> str:

@@ -9,6 +9,7 @@ caller passes only the times since the last refill (`Budget.refill_after_progres
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 
@@ -26,9 +27,16 @@ class BudgetVerdict:
 
 
 def judge_budget(
-    budget: Budget, now_s: float, interventions_s: tuple[float, ...], restarts_s: tuple[float, ...], without_progress: int
+    budget: Budget,
+    now_s: float,
+    interventions_s: tuple[float, ...],
+    restarts_s: tuple[float, ...],
+    without_progress: int,
+    same_cause_s: tuple[float, ...] = (),
+    spread: float = 1.0,
 ) -> BudgetVerdict:
-    """May sentinel act now? `interventions_s`, `restarts_s`: times of past ones, in any order, on the clock of `now_s`.
+    """May sentinel act now? `interventions_s`, `restarts_s`: times of past ones, in any order, on the clock of `now_s`;
+    `same_cause_s`: of the interventions, those for the same kind of incident. `spread` multiplies the pause.
 
     `without_progress` counts the latest restarts in a row that gained no step. A time ahead of `now_s` counts as now.
     """
@@ -36,7 +44,9 @@ def judge_budget(
         limit = f"without_progress: {budget.without_progress}"
         reason = f"{without_progress} restarts in a row without progress spend {limit}; only progress frees it, not time"
         return BudgetVerdict(False, math.inf, reason)
-    limits = (("restarts", budget.restarts, restarts_s), ("interventions", budget.interventions, interventions_s))
+    limits = [("restarts", budget.restarts, restarts_s), ("interventions", budget.interventions, interventions_s)]
+    if budget.per_cause is not None:
+        limits.append(("per_cause", budget.per_cause, same_cause_s))
     spent = [(name, rate, _frees_in(rate, now_s, times_s)) for name, rate, times_s in limits]
     name, rate, wait_s = max(spent, key=lambda limit: limit[2])
     if wait_s > 0:
@@ -44,10 +54,17 @@ def judge_budget(
         return BudgetVerdict(False, wait_s, reason)
     period, count = show_duration(budget.restarts.period_s), len(_within(budget.restarts, now_s, restarts_s))
     used = f"{count} of {budget.restarts.count} restarts in {period}"
-    pause_s = backoff_s(budget, without_progress)
+    pause_s = min(backoff_s(budget, without_progress) * spread, budget.backoff[1])
     if pause_s <= 0:
         return BudgetVerdict(True, 0.0, f"{used}; no pause after progress")
     return BudgetVerdict(True, pause_s, f"{used}; restart {without_progress} without progress waits {show_duration(pause_s)}")
+
+
+def draw_spread(run_id: str, attempt: int) -> float:
+    """What the pause before this launch is multiplied by, 1 to 1.5: runs that died together of one cause (a shared disk, a
+    switch) must not come back together. From the names alone, so that the same launch waits as long on every machine."""
+    drawn = int.from_bytes(hashlib.sha256(f"{run_id}/pause/{attempt}".encode()).digest()[:4], "big") / 2**32
+    return 1.0 + 0.5 * drawn
 
 
 def backoff_s(budget: Budget, without_progress: int) -> float:

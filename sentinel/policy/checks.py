@@ -125,7 +125,7 @@ def _check_budget(budget: Budget, probation_steps: int) -> Iterator[Problem]:
         yield Problem("spec.budget.refill_after_progress", message, f"write at least '{probation_steps} steps'")
     if budget.backoff[0] <= 0:
         yield Problem("spec.budget.backoff", "a pause that starts at 0 s never grows", "write it as '5s..5m'")
-    for key, rate in (("restarts", budget.restarts), ("interventions", budget.interventions)):
-        if rate.count > rate.period_s:
+    for key, rate in (("restarts", budget.restarts), ("interventions", budget.interventions), ("per_cause", budget.per_cause)):
+        if rate is not None and rate.count > rate.period_s:
             message = f"{rate.count} in {rate.period_s:g} s is more than one a second, so {endless}"
             yield Problem(f"spec.budget.{key}", message, "20 restarts per 1h and 12 interventions per 24h are usual")

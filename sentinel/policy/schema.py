@@ -126,6 +126,8 @@ class Budget(Model):
 
     interventions: RateOf = written("12 per 24h")
     """Remedies of any kind."""
+    per_cause: RateOf | None = None
+    """Of them, for one kind of incident: what keeps striking must not use up what the others need."""
     restarts: RateOf = written("20 per 1h")
     """Launches after the first."""
     without_progress: Count = 3
@@ -133,7 +135,7 @@ class Budget(Model):
     refill_after_progress_steps: Steps = written("1000 steps", alias="refill_after_progress")
     """So many new steps later all counts start again."""
     backoff: Range = written("5s..5m")
-    """Shortest and longest pause (seconds) before a restart; it doubles with each restart without progress."""
+    """Shortest and longest pause (seconds) before a restart; doubled by each without progress, and up to half as long again."""
 
 
 class Probation(Model):

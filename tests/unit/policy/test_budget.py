@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sentinel.policy.budget import backoff_s, judge_budget
+from sentinel.policy.budget import backoff_s, draw_spread, judge_budget
 from sentinel.policy.quantities import Rate
 from sentinel.policy.schema import Budget
 
@@ -110,3 +110,23 @@ def test_the_pause_stays_in_its_range_and_never_shrinks(budget, streak):
     pause_s, next_s = backoff_s(budget, streak), backoff_s(budget, streak + 1)
     assert pause_s == 0.0 if streak == 0 else budget.backoff[0] <= pause_s <= budget.backoff[1]
     assert next_s >= pause_s
+
+
+def test_what_keeps_striking_does_not_use_up_what_the_others_need() -> None:
+    budget = Budget.model_validate({"interventions": "12 per 24h", "per_cause": "2 per 1h"})
+    spikes = (100.0, 200.0)
+    refused = judge_budget(budget, 300.0, (*spikes, 250.0), (), 0, same_cause_s=spikes)
+    assert (refused.allowed, refused.wait_s) == (False, 3400.0)
+    assert refused.reason == "per_cause: 2 per 1h are spent; one frees in 3400s"
+    assert judge_budget(budget, 300.0, (*spikes, 250.0), (), 0, same_cause_s=(250.0,)).allowed
+
+
+def test_a_pause_is_spread_by_run_and_attempt_and_never_beyond_the_longest() -> None:
+    drawn = [draw_spread(f"run-{number}", 2) for number in range(200)]
+    assert min(drawn) >= 1.0
+    assert max(drawn) <= 1.5
+    assert max(drawn) - min(drawn) > 0.4
+    assert draw_spread("run", 2) == draw_spread("run", 2) != draw_spread("run", 3)
+    budget = Budget.model_validate({"backoff": "5s..8s"})
+    assert judge_budget(budget, 0.0, (), (), 1, spread=1.2).wait_s == 6.0
+    assert judge_budget(budget, 0.0, (), (), 2, spread=1.5).wait_s == 8.0
