@@ -15,6 +15,7 @@ from sentinel.cli_drill import drill
 from sentinel.cli_operator import Commands
 from sentinel.cli_operator import register as register_operator
 from sentinel.cli_policy import policy_app
+from sentinel.cli_words import Json, RunDir
 from sentinel.errors import PolicyError, SentinelError, UsageError
 
 app = typer.Typer(
@@ -27,9 +28,6 @@ app = typer.Typer(
 )
 app.add_typer(policy_app, name="policy")
 app.add_typer(checkpoints_app, name="checkpoints")
-
-RunDir = Annotated[Path, typer.Argument(help="The run's directory.", metavar="RUN_DIR")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 
 
 @app.command()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-RunDir = Annotated[Path, typer.Argument(help="The run's directory.", metavar="RUN_DIR")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+from sentinel.cli_words import Json, RunDir
 
 checkpoints_app = typer.Typer(no_args_is_help=True, help="The run's checkpoints: how far each is trusted, and why.")
 

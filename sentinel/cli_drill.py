@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
+from sentinel.cli_words import Json
 from sentinel.errors import UsageError
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 
 
 def drill(

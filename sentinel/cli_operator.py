@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from sentinel.cli_words import RunDir
 from sentinel.model import wishes as w
 
-RunDir = Annotated[Path, typer.Argument(help="The run's directory.", metavar="RUN_DIR")]
 Timeout = Annotated[float, typer.Option(help="Seconds to wait for the supervisor's answer.", min=0.0)]
 Number = Annotated[int, typer.Argument(help="The incident's number.", metavar="N", min=1)]
 EXITS = "Exit codes: 0 granted, 1 refused (the sentence says why), 2 usage, or nobody supervises the run."

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
+from sentinel.cli_words import Json
 from sentinel.errors import UsageError
 
 policy_app = typer.Typer(no_args_is_help=True, help="Remediation policies.")
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Policies = Annotated[list[str], typer.Argument(help="Policy files, or names of shipped ones.", metavar="FILE...")]
 
 

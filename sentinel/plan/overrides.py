@@ -5,13 +5,13 @@ The receipt is compared because a real 175B run silently reloaded old Adam betas
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 from sentinel.model.attempts import PERSON, Decay, Overrides, ResumePoint, SampleRange
+from sentinel.model.drawn import draw
 from sentinel.model.readings import Receipt
 from sentinel.plan.skip import bounded, covers, merge
 from sentinel.policy.schema import Rung
@@ -48,7 +48,7 @@ def without(now: Overrides, gone: Collection[str]) -> Overrides:
 
 def draw_data_seed(run_id: str, incident: int, attempt: int) -> int:
     """The seed of a new data order: the same for the same launch, on every machine, and hardly ever drawn before."""
-    return int.from_bytes(hashlib.sha256(f"{run_id}/{incident}/{attempt}".encode()).digest()[:4], "big") >> 1
+    return draw(run_id, incident, attempt) >> 1
 
 
 def reseeded(now: Overrides, data_seed: int | None) -> Overrides:

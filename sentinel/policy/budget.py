@@ -9,10 +9,10 @@ caller passes only the times since the last refill (`Budget.refill_after_progres
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass
 
+from sentinel.model.drawn import RANGE, draw
 from sentinel.policy.quantities import Rate, show_duration
 from sentinel.policy.schema import Budget
 
@@ -63,8 +63,7 @@ def judge_budget(
 def draw_spread(run_id: str, attempt: int) -> float:
     """What the pause before this launch is multiplied by, 1 to 1.5: runs that died together of one cause (a shared disk, a
     switch) must not come back together. From the names alone, so that the same launch waits as long on every machine."""
-    drawn = int.from_bytes(hashlib.sha256(f"{run_id}/pause/{attempt}".encode()).digest()[:4], "big") / 2**32
-    return 1.0 + 0.5 * drawn
+    return 1.0 + 0.5 * draw(run_id, "pause", attempt) / RANGE
 
 
 def backoff_s(budget: Budget, without_progress: int) -> float:

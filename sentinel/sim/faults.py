@@ -89,7 +89,6 @@ WORDS: dict[str, tuple[str, ...]] = {
     "heals": tuple(HEALING), "source": SOURCES, "side": ("before", "after"), "seen": SEEN,
 }  # fmt: skip
 WHAT = {"ask": (*ASKED, "clip"), "changed": tuple(CHANGES)}
-ATTEMPTED = (STEP,)
 
 
 @dataclass(frozen=True, slots=True)
