@@ -34,8 +34,12 @@ def launch_words(ranks: int) -> list[str]:
 
 def size_words(steps: int, checkpoint_every: int, batch: int = BATCH_SIZE) -> list[str]:
     """How long a run is and how often it is saved."""
-    words = ["--steps", str(steps), "--batch-size", str(batch), "--seq-len", str(SEQ_LEN), "--threads", str(THREADS)]
-    return [*words, "--checkpoint-every", str(checkpoint_every)]
+    sizes = f"schedule.steps={steps}", f"data.batch_size={batch}", f"data.seq_len={SEQ_LEN}"
+    return ["--set", *sizes, f"checkpoint.every={checkpoint_every}", f"parallel.threads={THREADS}"]
+
+
+def precision_words(precision: str) -> list[str]:
+    return ["--set", f"numerics.precision={precision}"]
 
 
 def fault_words(faults: tuple[str, ...]) -> list[str]:

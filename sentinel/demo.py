@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.app import RunRequest, supervise
-from sentinel.bundled_trainer import BATCH_SIZE, check_trainer, fault_words, launch_words, size_words
+from sentinel.bundled_trainer import BATCH_SIZE, check_trainer, fault_words, launch_words, precision_words, size_words
 from sentinel.errors import UsageError
 from sentinel.journal.lease import RunLock
 from sentinel.journal.run_file import RunFile, find_run_file
@@ -120,9 +120,9 @@ def choose_ranks(gpus: int) -> int:
 
 def build_command(options: DemoOptions, gpus: int) -> tuple[str, ...]:
     ranks = choose_ranks(gpus)
-    train = [*size_words(options.steps, checkpoint_every(options.steps)), "--precision", options.precision]
+    train = [*size_words(options.steps, checkpoint_every(options.steps)), *precision_words(options.precision)]
     if options.seed is not None:
-        train += ["--seed", str(options.seed)]
+        train += ["--set", f"init.seed={options.seed}"]
     too_slow = options.precision == "fp16" and not gpus  # fp16 on a CPU is about eight times slower than fp32
     preset = options.preset or ("micro" if too_slow else None)
     if preset is not None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.app import RunRequest, supervise
-from sentinel.bundled_trainer import check_trainer, fault_words, launch_words, size_words
+from sentinel.bundled_trainer import check_trainer, fault_words, launch_words, precision_words, size_words
 from sentinel.errors import UsageError
 from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.launcher.attempt_files import RUN_DIR_VARIABLE, AttemptFiles
@@ -165,7 +165,7 @@ def build_command(real: RealDrill) -> tuple[str, ...]:
     """The trainer at its smallest, on the CPU whatever else is there: equal on every machine."""
     shape = real.scenario.shape
     hidden = ["env", "CUDA_VISIBLE_DEVICES=", "OMP_NUM_THREADS=1"]
-    sizes = ["--preset", PRESET, "--precision", real.precision, *size_words(shape.steps, shape.checkpoint_every, shape.batch)]
+    sizes = ["--preset", PRESET, *precision_words(real.precision), *size_words(shape.steps, shape.checkpoint_every, shape.batch)]
     return (*hidden, *launch_words(shape.ranks), *sizes, *fault_words(tuple(fault.text for fault in real.scenario.faults)))
 
 

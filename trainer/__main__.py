@@ -9,7 +9,7 @@ import sys
 import traceback
 
 from sentinel.client import Session, SpecError
-from trainer.config import parse_arguments
+from trainer.command_line import parse_arguments
 from trainer.exits import BAD_CONFIG, CRASHED, INTERRUPTED, ConfigError, TrainerError, is_peer_lost, leave_now
 
 CODES = {SpecError: BAD_CONFIG, KeyboardInterrupt: INTERRUPTED}
@@ -23,10 +23,10 @@ def main() -> None:
         if session is not None:
             session.redirect_output()
             session.heartbeat(0, "init")
-        config = parse_arguments(sys.argv[1:])
+        launch = parse_arguments(sys.argv[1:])
         from trainer.train import train  # torch comes with it
 
-        code = train(config, session)
+        code = train(launch, session)
     except SystemExit:  # --help
         raise
     except BaseException as error:  # noqa: BLE001 - the last frame: whatever it was is recorded (torch's CheckpointException is none)

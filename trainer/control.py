@@ -19,6 +19,7 @@ from sentinel.client import LAPSING, Overrides, OverridesError, Session
 from trainer.config import Config
 from trainer.optim import Hyperparameters
 from trainer.parallel import World
+from trainer.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Settings:
 
     lr_scale: float
     clip_norm: float
-    weight_decay: float
+    weight_decay: float | None  # None: what the schedule says
     betas: tuple[float, float]
     eps: float
     checkpoint_interval: int
@@ -35,7 +36,8 @@ class Settings:
 
     @classmethod
     def configured(cls, config: Config) -> Settings:
-        return cls(1.0, config.clip_norm, config.weight_decay, config.betas, config.eps, config.checkpoint_every)
+        optim = config.optim
+        return cls(1.0, optim.clip_norm, None, optim.betas, optim.eps, config.checkpoint.every)
 
     def overridden(self, overrides: Overrides, configured: Settings) -> Settings:
         """After a statement of overrides: a missing key leaves its setting, null makes it the configured one."""
@@ -54,8 +56,9 @@ class Settings:
         """Names of the settings that are not equal, `until` aside."""
         return [key for key in LAPSING if getattr(self, key) != getattr(other, key)]
 
-    def hyperparameters(self, config: Config, step: int) -> Hyperparameters:
-        return Hyperparameters(config.schedule(step) * self.lr_scale, self.clip_norm, self.weight_decay, self.betas, self.eps)
+    def hyperparameters(self, schedule: Schedule, step: int) -> Hyperparameters:
+        decay = schedule.weight_decay(step) if self.weight_decay is None else self.weight_decay
+        return Hyperparameters(schedule.lr(step) * self.lr_scale, self.clip_norm, decay, self.betas, self.eps)
 
 
 @dataclass(frozen=True)

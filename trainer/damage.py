@@ -30,7 +30,7 @@ class Damage:
         """Raises ConfigError for a collapse of a loss scale that there is not."""
         for fault in faults:
             if fault.kind == "scale_collapse" and precision != "fp16":
-                raise ConfigError(f"--fault {fault.text!r}: {precision} has no loss scale; add --precision fp16")
+                raise ConfigError(f"--fault {fault.text!r}: {precision} has no loss scale; add --set numerics.precision=fp16")
         self.lasting: dict[str, int] = {}
         self._faults = {fault.text: fault for fault in faults}
         self._rank = rank

@@ -65,7 +65,7 @@ def read_corpus(seq_len: int, root: Path | None = None) -> Corpus:
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror}); the corpus is the .py files under {root}") from None
     if min(len(train), len(held_out)) <= seq_len:
-        raise DataError(f"{root}: only {len(train)} bytes of .py text; --seq-len {seq_len} needs more of them")
+        raise DataError(f"{root}: only {len(train)} bytes of .py text; data.seq_len {seq_len} needs more of them")
     return Corpus(_as_tensor(train[:CORPUS_BYTES_MAX]), _as_tensor(held_out), seq_len, tuple(files))
 
 

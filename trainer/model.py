@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from trainer.config import ModelShape
+from trainer.config.sections import Model
 
 INITIAL_STD = 0.02  # GPT-2; residual outputs are scaled down by the depth on top of it
 
@@ -14,7 +14,7 @@ INITIAL_STD = 0.02  # GPT-2; residual outputs are scaled down by the depth on to
 class Block(nn.Module):
     """(batch, time, width) → the same shape."""
 
-    def __init__(self, shape: ModelShape) -> None:
+    def __init__(self, shape: Model) -> None:
         super().__init__()
         self.heads = shape.heads
         self.norm_attention = nn.LayerNorm(shape.width, bias=False)
@@ -37,13 +37,13 @@ class Block(nn.Module):
 class GPT(nn.Module):
     """Bytes (batch, time) int64 → logits (batch, time, vocabulary) and the mean square of the residual stream before the head."""
 
-    def __init__(self, shape: ModelShape, seq_len: int) -> None:
+    def __init__(self, shape: Model, seq_len: int) -> None:
         super().__init__()
-        self.embed = nn.Embedding(shape.vocabulary, shape.width)
+        self.embed = nn.Embedding(shape.vocab_size, shape.width)
         self.place = nn.Embedding(seq_len, shape.width)
         self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
         self.norm = nn.LayerNorm(shape.width, bias=False)
-        self.head = nn.Linear(shape.width, shape.vocabulary, bias=False)
+        self.head = nn.Linear(shape.width, shape.vocab_size, bias=False)
         for name, parameter in self.named_parameters():
             if parameter.dim() > 1:
                 depth = 2 * shape.layers if name.endswith(("attention_out.weight", "mlp_out.weight")) else 1
@@ -57,7 +57,7 @@ class GPT(nn.Module):
         return self.head(self.norm(x)), mean_square
 
 
-def build_model(shape: ModelShape, seq_len: int, seed: int) -> GPT:
+def build_model(shape: Model, seq_len: int, seed: int) -> GPT:
     """The whole model on the CPU with weights that depend on the seed alone, never on the number of ranks."""
     torch.manual_seed(seed)
     return GPT(shape, seq_len)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
 from sentinel.client import Resume
 from trainer import checkpoint
-from trainer.config import Config
+from trainer.config.loading import fixed_settings, value_of
 from trainer.exits import ConfigError, DataError
 from trainer.order import Order, Position
 
@@ -37,13 +36,14 @@ def resume(run: Run, asked: Resume | None) -> tuple[checkpoint.Verified | None, 
 def restore(run: Run, found: checkpoint.Verified) -> None:
     """Stand where a verified checkpoint stood. Raises ConfigError if it is of another model, batch or data order, DataError (on
     every rank) if what was loaded is not what its manifest says."""
-    manifest, own = found.manifest, shape_of(run.config)
-    differing = sorted(key for key in own if manifest["shape"].get(key) != own[key])
-    if differing:
-        raise ConfigError(
-            f"{found.path}: was written with {differing[0]}={manifest['shape'].get(differing[0])!r}, this run has "
-            f"{own[differing[0]]!r}; start with the same settings, or from scratch"
-        )
+    manifest, own = found.manifest, run.config.model_dump(mode="json")
+    for name in fixed_settings():
+        was, now = value_of(manifest["config"], name), value_of(own, name)
+        if was != now:
+            raise ConfigError(
+                f"{found.path}: was written with {name}={was!r}, this run has {now!r}; "
+                f"start with --set {name}={was}, or from scratch"
+            )
     state = run.optimizer.state()
     checkpoint.load(found, run.world, state)
     checkpoint.compare_numbers(found, run.optimizer.numbers())
@@ -73,9 +73,3 @@ def _agree_on_resume(
     if isinstance(answer[0], str):
         raise DataError(answer[0])
     return answer[0]
-
-
-def shape_of(config: Config) -> dict[str, Any]:
-    """What must be equal between a checkpoint and the run that continues it."""
-    shape = {"seq_len": config.seq_len, "batch_size": config.batch_size, "data_seed": config.data_seed}
-    return asdict(config.shape) | shape

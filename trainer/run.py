@@ -11,7 +11,9 @@ from torch import nn
 
 from sentinel.client import Overrides, Session
 from trainer import checkpoint
+from trainer.command_line import Launch
 from trainer.config import Config
+from trainer.config.loading import written_out
 from trainer.control import Settings
 from trainer.damage import Damage, rot
 from trainer.data import Loader, read_corpus
@@ -21,7 +23,8 @@ from trainer.model import build_model
 from trainer.optim import ShardedAdamW
 from trainer.order import Position, Span
 from trainer.parallel import World, shard
-from trainer.resuming import resume, shape_of
+from trainer.resuming import resume
+from trainer.schedule import Schedule
 from trainer.step import LossScaler
 from trainer.telemetry import Telemetry
 
@@ -30,7 +33,9 @@ from trainer.telemetry import Telemetry
 class Run:
     """What a checkpoint must bring back is in `optimizer`, `scaler`, `position`, `damage`, `step` and `skipped_in_row`."""
 
+    launch: Launch
     config: Config
+    schedule: Schedule
     session: Session | None
     world: World
     root: Path  # checkpoints, faults and quarantine go below it
@@ -49,28 +54,29 @@ class Run:
     parent: dict[str, Any] | None = None  # the newest checkpoint of this lineage
 
 
-def build_run(config: Config, session: Session | None, world: World) -> Run:
+def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     """All parts, at step 0. Raises DataError without a corpus."""
-    root = config.out_dir if session is None else session.run_dir
+    config, faults = launch.config, launch.faults
+    root = launch.out_dir if session is None else session.run_dir
     start = Position.first(config.data_seed)
-    poisoned = [(*fault.samples, fault.number("share")) for fault in config.faults if fault.samples]
-    loader = Loader(read_corpus(config.seq_len), start, poisoned, world.device)
-    model = build_model(config.shape, config.seq_len, config.seed)
+    poisoned = [(*fault.samples, fault.number("share")) for fault in faults if fault.samples]
+    loader = Loader(read_corpus(config.data.seq_len), start, poisoned, world.device)
+    model = build_model(config.model, config.data.seq_len, config.init.seed)
     params = sum(parameter.numel() for parameter in model.parameters())
-    sharded = shard(model, world, config.precision)
-    scaler = LossScaler(config.precision == "fp16", config.loss_scale, world.device)
+    sharded = shard(model, world, config.numerics.precision)
+    scaler = LossScaler(config.numerics.precision == "fp16", config.numerics.loss_scale, world.device)
     settings = Settings.configured(config)
     telemetry = Telemetry(session, world.rank)
-    optimizer = ShardedAdamW(sharded, config.gate)
-    damage = Damage(config.faults, world.rank, config.precision)
+    optimizer = ShardedAdamW(sharded, config.stability.gate != "off")
+    damage = Damage(faults, world.rank, config.numerics.precision)
     parts = root, telemetry, sharded, optimizer, scaler, loader, settings, settings, start, params, damage
-    return Run(config, session, world, *parts)
+    return Run(launch, config, launch.schedule(), session, world, *parts)
 
 
 def struck_now(run: Run, step: int, kinds: tuple[str, ...] = STEP_KINDS) -> list[Fault]:
     """This rank's faults of these kinds that strike at this step of this attempt; each is on record."""
     attempt = run.session.attempt if run.session is not None else 1
-    return due_faults(run.config.faults, step, run.world.rank, run.root, attempt, kinds)
+    return due_faults(run.launch.faults, step, run.world.rank, run.root, attempt, kinds)
 
 
 def begin(run: Run) -> None:
@@ -79,27 +85,29 @@ def begin(run: Run) -> None:
     found, passed_over = None, []
     if run.session is None and run.world.rank == 0:
         checkpoint.discard_unfinished(run.root)  # a supervisor does it itself, when it knows the old attempt to be dead
-    if asked is not None or (run.session is None and run.config.resume):
+    if asked is not None or (run.session is None and run.launch.resume):
         found, passed_over = resume(run, asked)
     late: list[Span] = []
     if run.session is not None:
         overrides = run.session.spec.overrides
         if overrides.loss_scale is not None and not run.scaler.active:
-            raise ConfigError(f"spec.json: overrides.loss_scale: {run.config.precision} has none; write null, or precision fp16")
+            own = run.config.numerics.precision
+            raise ConfigError(f"spec.json: overrides.loss_scale: {own} has none; write null, or precision fp16")
         late = obey(run, overrides)
     settings_at(run, run.step + 1)
+    run.telemetry.say(written_out(run.config).rstrip())
     run.telemetry.start(
         resume_step=run.step,
         resume_digest=found.digest if found is not None else None,
         world_size=run.world.size,
         params=run.params,
-        tokens_per_step=run.config.batch_size * run.config.seq_len,
+        tokens_per_step=run.schedule.tokens(run.step + 1),
         effective=effective(run),
         resume_asked=asdict(asked) if asked is not None else None,
         passed_over=passed_over,
         skip_clamped=late,
-        preset=run.config.preset,
-        steps=run.config.steps,
+        preset=run.launch.recipe,
+        steps=run.config.schedule.steps,
         cursor=run.position.cursor,
     )
     if passed_over:
@@ -124,20 +132,20 @@ def settings_at(run: Run, step: int) -> list[str]:
     now = run.settings.at(step, run.configured)
     lapsed = run.settings.differing(now)
     run.settings = now
-    run.optimizer.set(now.hyperparameters(run.config, step))
+    run.optimizer.set(now.hyperparameters(run.schedule, step))
     return lapsed
 
 
 def effective(run: Run) -> dict[str, Any]:
     """What is in force for the next step, read back from the live optimizer, scaler and data position."""
     live = run.optimizer.read_back()
-    scheduled = run.config.schedule(run.step + 1)  # 0 at the very end of a cosine that ends there
+    scheduled = run.schedule.lr(run.step + 1)  # 0 at the very end of a cosine that ends there
     return live | {
         "lr_scale": float(f"{live['lr'] / scheduled:.12g}") if scheduled else run.settings.lr_scale,
-        "seed": run.config.seed,
+        "seed": run.config.init.seed,
         "data_seed": run.position.data_seed,
         "loss_scale": run.scaler.scale.item() if run.scaler.active else None,
-        "precision": run.config.precision,
+        "precision": run.config.numerics.precision,
         "checkpoint_interval": run.settings.checkpoint_interval,
         "skip": run.position.skipped_ahead(),
         "until": dict(run.settings.until),
@@ -153,11 +161,11 @@ def save(run: Run) -> None:
     began_s = run.telemetry.clock()
     run.telemetry.phase("checkpoint")
     details = {
-        "samples": run.step * run.config.batch_size,
+        "samples": run.schedule.samples_before(run.step + 1),
         "attempt": run.session.attempt if run.session is not None else 0,
         "parent": run.parent,
         "world_size": run.world.size,
-        "rng": {"seed": run.config.seed, "streams": "rng-*.bin"},
+        "rng": {"seed": run.config.init.seed, "streams": "rng-*.bin"},
         "loss_scaler": run.scaler.state(),
         "cursor": run.position.cursor,
         "orders": [[order.start, order.data_seed] for order in run.position.orders],
@@ -166,8 +174,7 @@ def save(run: Run) -> None:
         "metrics": run.optimizer.numbers() | _last_told(run),
         "recent": list(run.telemetry.recent),
         "torch": torch.__version__,
-        "precision": run.config.precision,
-        "shape": shape_of(run.config),
+        "config": run.config.model_dump(mode="json"),
         **run.damage.state(),
     }
     may_commit = run.session.may_commit if run.session is not None else lambda: True

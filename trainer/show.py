@@ -45,13 +45,14 @@ def show(run_dir: Path, attempt: int, index: int) -> str:
     spec = read_spec(spec_path(run_dir, attempt))
     if MODULE not in spec.argv:
         raise ConfigError(f"attempt {attempt} runs {' '.join(spec.argv)!r}, which is not the bundled trainer (-m {MODULE})")
-    from trainer.config import parse_arguments
+    from trainer.command_line import parse_arguments
     from trainer.data import Loader, read_corpus  # torch comes with it
 
-    config = parse_arguments(spec.argv[spec.argv.index(MODULE) + 1 :])
+    launch = parse_arguments(spec.argv[spec.argv.index(MODULE) + 1 :])
+    config = launch.config
     position = _position(run_dir, spec, Position.first(config.data_seed))
-    poisoned = [(*fault.samples, fault.number("share")) for fault in config.faults if fault.samples]
-    corpus = read_corpus(config.seq_len)
+    poisoned = [(*fault.samples, fault.number("share")) for fault in launch.faults if fault.samples]
+    corpus = read_corpus(config.data.seq_len)
     text, is_poisoned = Loader(corpus, Position.first(config.data_seed), poisoned, None).text_of(index, position)
     name, offset = corpus.place_of(position.sequence_of(index, corpus.size))
     about = f"sample {index}: {len(text)} bytes from {name}, byte {offset}, in the data order of attempt {attempt}"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from sentinel.client import Overrides, Session
-from trainer.config import Config, check_world, with_precision
+from trainer.command_line import Launch, check_world, with_precision
 from trainer.control import Control, Decision
 from trainer.exits import FINISHED, STOPPED, NonFiniteError
 from trainer.faults import strike
@@ -21,14 +22,15 @@ from trainer.step import Hooks, evaluate, train_step
 from trainer.telemetry import metrics_of
 
 
-def train(config: Config, session: Session | None) -> int:
+def train(launch: Launch, session: Session | None) -> int:
     """Train to the end or to a request to stop; the exit code. Raises the errors of trainer.exits, or whatever went wrong."""
-    torch.set_num_threads(config.threads)
+    torch.set_num_threads(launch.config.parallel.threads)
     if session is not None:
-        config = with_precision(config, "fp32" if session.spec.inspect is not None else session.spec.overrides.precision)
+        precision = "fp32" if session.spec.inspect is not None else session.spec.overrides.precision
+        launch = replace(launch, config=with_precision(launch.config, precision))
     world = join_world()
-    check_world(config, world.size)
-    run = build_run(config, session, world)
+    check_world(launch, world.size)
+    run = build_run(launch, session, world)
     if session is not None and session.spec.inspect is not None:
         return inspect_samples(run)
     control = Control(world, session)
@@ -37,7 +39,7 @@ def train(config: Config, session: Session | None) -> int:
     begin(run)
     control.offer()
     request = _obey_request(run, session.spec.overrides.request if session is not None else None)
-    while request is None and run.step < config.steps:
+    while request is None and run.step < run.config.schedule.steps:
         request = _obey_decision(run, control.decide())
         if request is None:
             _train_one(run, control)
@@ -63,7 +65,7 @@ def _train_one(run: Run, control: Control) -> None:
     for fault in due:
         strike(fault, step, run.root)
     run.damage.begin(due, step, run.optimizer)
-    indices, behind = run.position.take(run.config.batch_size)
+    indices, behind = run.position.take(run.schedule.batch_size(step))
     batch = run.loader.batch(indices, run.position, run.world.rank, run.world.size)
     data_time_s = telemetry.clock() - began_s
 
@@ -75,11 +77,11 @@ def _train_one(run: Run, control: Control) -> None:
     run.damage.after_update(step, run.optimizer)
     metrics = metrics_of(statistics, run.scaler.active) | {"lr": run.optimizer.adamw.param_groups[0]["lr"]}
     step_time_s = telemetry.clock() - began_s
-    tokens = run.config.batch_size * run.config.seq_len
+    tokens = run.schedule.tokens(step)
     metrics |= {"tokens_per_s": tokens / step_time_s, "step_time_s": step_time_s, "data_time_s": data_time_s}
     run.step, run.position = step, behind
-    last = step == run.config.steps
-    if last or (run.config.eval_every and step % run.config.eval_every == 0):
+    last, every = step == run.config.schedule.steps, run.config.evaluation.every
+    if last or (every and step % every == 0):
         metrics["val_loss"] = _evaluate(run)
     telemetry.step(step, ranges_of(indices), metrics, last=last)
     _count_skipped(run, metrics)
@@ -88,9 +90,9 @@ def _train_one(run: Run, control: Control) -> None:
 def _count_skipped(run: Run, metrics: dict[str, Any]) -> None:
     usable = math.isfinite(metrics["loss"]) and math.isfinite(metrics["grad_norm"]) and not metrics["skipped"]
     run.skipped_in_row = 0 if usable else run.skipped_in_row + 1
-    if run.skipped_in_row >= run.config.max_skipped:
+    if run.skipped_in_row >= run.config.stability.max_skipped:
         raise NonFiniteError(
-            f"step {run.step}: {run.skipped_in_row} updates in a row were not finite (--max-skipped); "
+            f"step {run.step}: {run.skipped_in_row} updates in a row were not finite (stability.max_skipped); "
             "roll back to before the first of them"
         )
 
@@ -98,8 +100,8 @@ def _count_skipped(run: Run, metrics: dict[str, Any]) -> None:
 def _evaluate(run: Run) -> float:
     config, world = run.config, run.world
     batches = [
-        lambda number=number: run.loader.evaluation_batch(number, config.batch_size, world.rank, world.size)
-        for number in range(config.eval_batches)
+        lambda number=number: run.loader.evaluation_batch(number, config.data.batch_size, world.rank, world.size)
+        for number in range(config.evaluation.batches)
     ]
     loss = evaluate(run.model, batches, lambda: run.telemetry.phase("eval"))
     dist.all_reduce(loss)
@@ -121,10 +123,10 @@ def _obey_decision(run: Run, decision: Decision) -> str | None:
 def _obey_live(run: Run, overrides: Overrides, step: int) -> str | None:
     """Put a live change in force from `step` on, answer it, and act on its request."""
     refused = {}
-    if overrides.precision not in (None, run.config.precision):
-        refused["precision"] = f"the model is sharded for {run.config.precision}; it takes a relaunch"
+    if overrides.precision not in (None, run.config.numerics.precision):
+        refused["precision"] = f"the model is sharded for {run.config.numerics.precision}; it takes a relaunch"
     if overrides.loss_scale is not None and not run.scaler.active:
-        refused["loss_scale"] = f"{run.config.precision} has no loss scale"
+        refused["loss_scale"] = f"{run.config.numerics.precision} has no loss scale"
     late = obey(run, overrides)
     settings_at(run, step)
     if refused:

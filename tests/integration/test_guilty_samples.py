@@ -33,7 +33,7 @@ def show(*words: str) -> str:
 
 def test_only_the_poisoned_samples_are_skipped_and_a_person_can_look_at_them(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "trainer"]
-    options = ["--preset", "micro", "--steps", str(STEPS), "--checkpoint-every", "20", "--eval-batches", "1"]
+    options = ["--preset", "micro", "--set", f"schedule.steps={STEPS}", "checkpoint.every=20", "evaluation.batches=1"]
     faults = [word for start, end in BURSTS for word in ("--fault", f"bad_data@sample={start}-{end}")]
     run = Supervised(tmp_path / "run", [*words, *options, *faults], policy=str(write_policy(tmp_path))).start()
     assert run.wait(200) == 0, run.log

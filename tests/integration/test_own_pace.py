@@ -51,7 +51,7 @@ def test_saves_that_stop_are_told_and_training_goes_on(tmp_path: Path) -> None:
 
 def test_the_bundled_trainer_names_its_slow_rank(tmp_path: Path, quick_policy: str) -> None:
     fault = "slow@step=5:rank=1,for=0.1:always"
-    command = [*start_of(2), *SIZES, "--steps", "60", "--checkpoint-every", "20", "--fault", fault]
+    command = [*start_of(2), *SIZES, "--set", "schedule.steps=60", "checkpoint.every=20", "--fault", fault]
     run = Supervised(tmp_path / "run", command, policy=quick_policy).start()
     assert run.wait() == 0, run.log
     assert told(run) == [("straggler", "exhausted", 1)]

@@ -21,7 +21,7 @@ CLOSE_RATIO = 0.01
 
 def trainer(*options: str) -> list[str]:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "0"]
-    return [*torchrun, "-m", "trainer", "--preset", "micro", "--steps", str(STEPS), "--checkpoint-every", "20", *options]
+    return [*torchrun, "-m", "trainer", "--preset", "micro", "--set", f"schedule.steps={STEPS}", "checkpoint.every=20", *options]
 
 
 @pytest.fixture(scope="module")

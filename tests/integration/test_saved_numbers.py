@@ -36,7 +36,7 @@ def norm_of(state, prefix):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_the_manifest_tells_what_lies_in_the_checkpoint_however_it_is_sharded(launch, tmp_path, ranks):
-    attempt = launch(1, "--steps", "9", ranks=ranks).finish()
+    attempt = launch(1, "--set", "schedule.steps=9", ranks=ranks).finish()
     told = manifest_of(attempt, 8)["metrics"]
     state = read_state(folder_of(attempt, 8), tmp_path / "whole.pt")
     assert told["param_norm"] == pytest.approx(norm_of(state, "model."), rel=1e-9)
@@ -74,10 +74,10 @@ def tamper(folder, aside, scale):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_weights_that_are_not_those_of_the_manifest_are_refused_when_they_are_loaded(launch, tmp_path, ranks):
-    first = launch(1, "--steps", "8").finish()
+    first = launch(1, "--set", "schedule.steps=8").finish()
     tamper(folder_of(first, 8), tmp_path / "whole.pt", 1.01)
     assert verify_saved(first.run_dir, folder_of(first, 8)).checked.endswith("match their digests")
-    second = launch(2, "--steps", "10", ranks=ranks, resume=8).finish()
+    second = launch(2, "--set", "schedule.steps=10", ranks=ranks, resume=8).finish()
     assert second.receipt()["resume_step"] == 4
     (refused,) = second.events("resumed_older")[0]["passed_over"]
     assert refused["step"] == 8
@@ -91,16 +91,16 @@ def test_weights_that_are_not_those_of_the_manifest_are_refused_when_they_are_lo
 
 
 def test_another_number_of_ranks_loads_the_same_numbers(launch):
-    first = launch(1, "--steps", "8").finish()
-    second = launch(2, "--steps", "9", ranks=2, resume=8).finish()
+    first = launch(1, "--set", "schedule.steps=8").finish()
+    second = launch(2, "--set", "schedule.steps=9", ranks=2, resume=8).finish()
     assert second.receipt()["resume_step"] == 8
     assert second.steps()[9]["param_norm"] == pytest.approx(manifest_of(first, 8)["metrics"]["param_norm"], rel=1e-12)
 
 
 def test_a_manifest_of_an_older_version_tells_no_numbers_and_is_believed(launch):
-    first = launch(1, "--steps", "8").finish()
+    first = launch(1, "--set", "schedule.steps=8").finish()
     manifest = manifest_of(first, 8)
     manifest["metrics"] = manifest.pop("recent")  # where the last step lines stood before
     (folder_of(first, 8) / "manifest.json").write_text(json.dumps(manifest))
     assert judge_numbers(verify_saved(first.run_dir, folder_of(first, 8))).reason.endswith("its manifest tells no numbers")
-    assert launch(2, "--steps", "9", resume=8).finish().receipt()["resume_step"] == 8
+    assert launch(2, "--set", "schedule.steps=9", resume=8).finish().receipt()["resume_step"] == 8

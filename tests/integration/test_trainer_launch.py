@@ -15,7 +15,7 @@ import trainer
 
 ROOT = Path(trainer.__file__).parents[1]
 DEADLINE_S = 90.0  # generous: the machine may be busy; nothing here waits that long when all is well
-SIZES = ("--preset", "micro", "--batch-size", "4", "--seq-len", "32", "--eval-batches", "2", "--checkpoint-every", "4")
+SIZES = ("--preset", "micro", "--set", "data.batch_size=4", "data.seq_len=32", "evaluation.batches=2", "checkpoint.every=4")
 
 
 def await_that(condition, what):
@@ -124,13 +124,13 @@ def launch(tmp_path):
 
 
 def test_an_inspection_of_fewer_samples_than_ranks_ends(launch):
-    attempt = launch(1, "--steps", "10", ranks=2, inspect={"samples": [[10, 11]]}).finish()
+    attempt = launch(1, "--set", "schedule.steps=10", ranks=2, inspect={"samples": [[10, 11]]}).finish()
     lines = [json.loads(line) for line in (attempt.folder / "samples.jsonl").read_text().splitlines()]
     assert [(line["kind"], line.get("index")) for line in lines] == [("inspection", None), ("sample", 10), ("end", None)]
 
 
 def test_a_finished_attempt_leaves_everything_the_protocol_names(launch):
-    attempt = launch(1, "--steps", "10", "--eval-every", "5", ranks=2).finish()
+    attempt = launch(1, "--set", "schedule.steps=10", "evaluation.every=5", ranks=2).finish()
     first = json.loads((attempt.folder / "metrics.jsonl").read_text().splitlines()[0])
     assert (first["kind"], first["v"], first["attempt"], first["resume_step"], first["resume_digest"]) == ("start", 1, 1, 0, None)
     assert (first["world_size"], first["tokens_per_step"], first["overrides"]) == (2, 4 * 32, {})
@@ -164,9 +164,9 @@ def test_a_finished_attempt_leaves_everything_the_protocol_names(launch):
     ("arguments", "overrides", "code", "says"),
     [
         (["--fault", "kil@step=3"], {}, 3, "unknown kind 'kil'"),
-        (["--steps", "3"], {"precision": "fp8"}, 3, "fp8"),
-        (["--steps", "3"], {"loss_scale": 8.0}, 3, "overrides.loss_scale"),
-        (["--steps", "3"], {"eps": 0}, 3, "overrides: eps: 0"),
+        (["--set", "schedule.steps=3"], {"precision": "fp8"}, 3, "fp8"),
+        (["--set", "schedule.steps=3"], {"loss_scale": 8.0}, 3, "overrides.loss_scale"),
+        (["--set", "schedule.steps=3"], {"eps": 0}, 3, "overrides: eps: 0"),
     ],
 )
 def test_what_cannot_be_obeyed_at_launch_ends_in_one_sentence_and_three(launch, arguments, overrides, code, says):
@@ -179,10 +179,10 @@ def test_what_cannot_be_obeyed_at_launch_ends_in_one_sentence_and_three(launch, 
 
 
 def test_without_a_supervisor_it_trains_the_same_and_continues(tmp_path, launch):
-    watched = launch(1, "--steps", "12").finish()
+    watched = launch(1, "--set", "schedule.steps=12").finish()
 
     def run_plainly(*arguments):
-        command = [*start_of(1), *SIZES, "--steps", "12", "--out-dir", str(tmp_path / "out"), *arguments]
+        command = [*start_of(1), *SIZES, "--set", "schedule.steps=12", "--out-dir", str(tmp_path / "out"), *arguments]
         return subprocess.run(
             command, env=clean_environ(), cwd=ROOT, capture_output=True, text=True, check=False, timeout=DEADLINE_S
         )

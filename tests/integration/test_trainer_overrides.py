@@ -19,7 +19,7 @@ def parameters_of(run_dir, step):
 
 
 def test_a_live_change_holds_on_every_rank_from_the_step_it_names(launch):
-    attempt = launch(1, "--steps", "100000", "--checkpoint-every", "100000", ranks=2)
+    attempt = launch(1, "--set", "schedule.steps=100000", "checkpoint.every=100000", ranks=2)
     attempt.await_steps(1)
     # A learning rate this small moves no bit of any shard: had one rank not obeyed, its shard would move.
     attempt.ask(id="ov-1", lr_scale=1e-30, skip=[[400, 440], [0, 4]], request="checkpoint_now", precision="bf16")
@@ -46,9 +46,9 @@ def test_a_live_change_holds_on_every_rank_from_the_step_it_names(launch):
 
 
 def test_a_launch_with_overrides_skips_scales_and_lapses_exactly(launch):
-    plain = launch(1, "--steps", "8", run="plain").finish()
+    plain = launch(1, "--set", "schedule.steps=8", run="plain").finish()
     overrides = {"id": "ov-7", "lr_scale": 0.5, "clip_norm": 0.3, "skip": [[8, 14], [0, 0]], "until": {"lr_scale": 6}}
-    attempt = launch(1, "--steps", "8", overrides=overrides).finish()
+    attempt = launch(1, "--set", "schedule.steps=8", overrides=overrides).finish()
     receipt = attempt.receipt()
     assert receipt["overrides"] == overrides
     assert (receipt["effective"]["lr_scale"], receipt["effective"]["clip_norm"]) == (0.5, 0.3)
@@ -60,19 +60,19 @@ def test_a_launch_with_overrides_skips_scales_and_lapses_exactly(launch):
 
 
 def test_a_relaunch_changes_order_precision_and_moments_and_clamps_what_is_past(launch):
-    launch(1, "--steps", "8").finish()
+    launch(1, "--set", "schedule.steps=8").finish()
     overrides = {"data_seed": 7, "precision": "bf16", "reset_optimizer": True, "skip": [[0, 20]], "betas": [0.8, 0.9]}
-    attempt = launch(2, "--steps", "12", resume=4, overrides=overrides).finish()
+    attempt = launch(2, "--set", "schedule.steps=12", resume=4, overrides=overrides).finish()
     effective = attempt.receipt()["effective"]
     assert (effective["data_seed"], effective["precision"], effective["optimizer_steps"]) == (7, "bf16", 0)
     assert effective["betas"] == [0.8, 0.9]
     assert effective["skip"] == [[16, 20]]
     assert attempt.receipt()["skip_clamped"] == [[0, 16]]
     assert attempt.steps()[5]["samples"] == [[20, 24]]
-    again = launch(3, "--steps", "12", resume=8, overrides=overrides | {"reset_optimizer": False}).finish()
+    again = launch(3, "--set", "schedule.steps=12", resume=8, overrides=overrides | {"reset_optimizer": False}).finish()
     assert again.receipt()["effective"]["optimizer_steps"] == 4
     assert {step: line for step, line in attempt.steps().items() if step > 8} == again.steps()
-    unsaid = launch(4, "--steps", "12", resume=8, overrides={"precision": "bf16", "betas": [0.8, 0.9]}).finish()
+    unsaid = launch(4, "--set", "schedule.steps=12", resume=8, overrides={"precision": "bf16", "betas": [0.8, 0.9]}).finish()
     assert unsaid.receipt()["effective"]["data_seed"] == 7, "the order is in the checkpoint"
     assert unsaid.steps() == again.steps()
 
@@ -81,12 +81,12 @@ def test_an_attempt_ignores_what_names_another(launch, tmp_path):
     attempt_dir = tmp_path / "run"
     attempt_dir.mkdir()
     (attempt_dir / "overrides.json").write_text('{"id":"ov-1","attempt":9,"lr_scale":0.1,"request":"stop_now"}')
-    attempt = launch(1, "--steps", "4").finish()
+    attempt = launch(1, "--set", "schedule.steps=4").finish()
     assert attempt.lines("event")[0]["event"] == "checkpoint_committed"
 
 
 def test_stop_now_writes_no_checkpoint(launch):
-    attempt = launch(1, "--steps", "100000", "--checkpoint-every", "100000")
+    attempt = launch(1, "--set", "schedule.steps=100000", "checkpoint.every=100000")
     attempt.await_steps(2)
     attempt.ask(id="ov-1", request="stop_now")
     assert attempt.wait() == 6
@@ -95,19 +95,19 @@ def test_stop_now_writes_no_checkpoint(launch):
 
 
 def test_another_number_of_ranks_continues_the_same_data(launch):
-    first = launch(1, "--steps", "8", ranks=2).finish()
-    second = launch(2, "--steps", "8", resume=4).finish()
+    first = launch(1, "--set", "schedule.steps=8", ranks=2).finish()
+    second = launch(2, "--set", "schedule.steps=8", resume=4).finish()
     for step in range(5, 9):
         assert second.steps()[step]["samples"] == first.steps()[step]["samples"]
         assert abs(second.steps()[step]["loss"] - first.steps()[step]["loss"]) < 1e-3
 
 
 def test_a_nan_is_gated_once_and_not_gated_it_ends_the_run(launch):
-    gated = launch(1, "--steps", "6", "--fault", "nan_grad@step=3").finish()
+    gated = launch(1, "--set", "schedule.steps=6", "--fault", "nan_grad@step=3").finish()
     assert [line["skipped"] for line in gated.steps().values()] == [0, 0, 1, 0, 0, 0]
     assert gated.steps()[3]["grad_norm"] == "NaN"
     assert gated.steps()[4]["param_norm"] == gated.steps()[3]["param_norm"]
-    arguments = ("--steps", "50", "--fault", "nan_grad@step=3", "--gate", "off", "--max-skipped", "4")
+    arguments = ("--set", "schedule.steps=50", "--fault", "nan_grad@step=3", "stability.gate=off", "stability.max_skipped=4")
     open_gate = launch(1, *arguments, run="open")
     assert open_gate.wait() == 5
     assert open_gate.steps()[4]["loss"] == "NaN"
@@ -116,7 +116,7 @@ def test_a_nan_is_gated_once_and_not_gated_it_ends_the_run(launch):
 
 
 def test_fp16_reports_its_loss_scale_and_resumes_it(launch):
-    arguments = ("--steps", "6", "--precision", "fp16", "--fault", "nan_grad@step=2", "--checkpoint-every", "3")
+    arguments = ("--set", "schedule.steps=6", "numerics.precision=fp16", "--fault", "nan_grad@step=2", "checkpoint.every=3")
     whole = launch(1, *arguments).finish()
     assert [line["overflow"] for line in whole.steps().values()] == [0, 1, 0, 0, 0, 0]
     assert [line["loss_scale"] for line in whole.steps().values()] == [65536, 65536, *[32768] * 4]

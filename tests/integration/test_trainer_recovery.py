@@ -13,7 +13,7 @@ from tests.integration.test_trainer_launch import DEADLINE_S, ROOT, SIZES, Attem
 from trainer.checkpoint import choose_resume, list_steps
 
 __all__ = ["launch"]
-STEPS = ("--steps", "14")
+STEPS = ("--set", "schedule.steps=14")
 
 
 def shards_of(attempt, step):
@@ -49,7 +49,7 @@ def test_killed_or_stopped_and_resumed_equals_uninterrupted_bit_for_bit(launch):
 
 def test_a_survivor_of_a_lost_peer_leaves_because_of_it_and_makes_no_step(launch):
     """Because of it: its record says so. Not by a timeout of the collective, which is half an hour, nor killed by anybody."""
-    attempt = launch(1, "--steps", "100000", "--fault", "hang@step=3:rank=1", ranks=2)
+    attempt = launch(1, "--set", "schedule.steps=100000", "--fault", "hang@step=3:rank=1", ranks=2)
     await_that(lambda: attempt.beat(1) is not None, "a heartbeat of rank 1")
     stopped = psutil.Process(attempt.beat(1)["pid"])
     await_that(lambda: stopped.status() == psutil.STATUS_STOPPED, "rank 1 to stop itself")
@@ -66,7 +66,7 @@ def test_a_survivor_of_a_lost_peer_leaves_because_of_it_and_makes_no_step(launch
 
 
 def test_sigterm_to_one_rank_stops_all_after_a_checkpoint(launch):
-    attempt = launch(1, "--steps", "100000", ranks=2)
+    attempt = launch(1, "--set", "schedule.steps=100000", ranks=2)
     attempt.await_steps(2)
     os.kill(attempt.beat(1)["pid"], signal.SIGTERM)
     attempt.wait()
@@ -75,12 +75,12 @@ def test_sigterm_to_one_rank_stops_all_after_a_checkpoint(launch):
 
 
 def test_a_flipped_bit_makes_it_resume_older_and_say_so(launch):
-    first = launch(1, "--steps", "14").finish()
+    first = launch(1, "--set", "schedule.steps=14").finish()
     path = first.run_dir / "checkpoints" / "step-00000012" / "__0_0.distcp"
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    second = launch(2, "--steps", "14", resume=12).finish()
+    second = launch(2, "--set", "schedule.steps=14", resume=12).finish()
     receipt = second.receipt()
     assert (receipt["resume_step"], receipt["resume_asked"]["step"]) == (8, 12)
     assert receipt["passed_over"][0]["step"] == 12

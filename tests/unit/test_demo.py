@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -17,7 +18,9 @@ from sentinel.policy_file import load_policy, shipped_policy_path
 from sentinel.sim.real_faults import REAL_KINDS
 from tests.unit.told_run import write_run
 from trainer import faults
-from trainer.config import PRECISIONS, PRESETS, Config, check_world, parse_arguments
+from trainer.command_line import Launch, check_world, parse_arguments
+from trainer.config.loading import preset_names
+from trainer.config.sections import Precision
 from trainer.faults import parse_fault
 
 
@@ -25,7 +28,7 @@ def options(tmp_path: Path, **changes: object) -> DemoOptions:
     return replace(DemoOptions(tmp_path / "demo"), **changes)  # type: ignore[arg-type]
 
 
-def trainer_config(command: tuple[str, ...]) -> Config:
+def trainer_launch(command: tuple[str, ...]) -> Launch:
     """What the trainer makes of the words behind `-m trainer`; it refuses what it does not know."""
     return parse_arguments(command[command.index("trainer") + 1 :])
 
@@ -35,36 +38,38 @@ def test_the_default_command_is_the_issues_demonstration(tmp_path: Path) -> None
     assert command[:3] == (sys.executable, "-m", "torch.distributed.run")
     assert command[command.index("--nproc-per-node") + 1] == "2"
     assert command[command.index("--max-restarts") + 1] == "0"
-    config = trainer_config(command)
-    assert (config.preset, config.steps, config.precision, config.batch_size, config.seq_len) == ("tiny", 600, "fp32", 16, 128)
-    assert (config.checkpoint_every, config.threads) == (50, 1)
-    assert [fault.kind for fault in config.faults] == ["bad_data", "kill", "hang"]
-    poison = config.faults[0].samples
+    launch = trainer_launch(command)
+    config = launch.config
+    assert (launch.recipe, config.schedule.steps, config.numerics.precision) == ("tiny", 600, "fp32")
+    assert (config.data.batch_size, config.data.seq_len, config.checkpoint.every, config.parallel.threads) == (16, 128, 50, 1)
+    assert [fault.kind for fault in launch.faults] == ["bad_data", "kill", "hang"]
+    poison = launch.faults[0].samples
     assert poison is not None
     assert poison[1] - poison[0] == 400
 
 
 def test_options_reach_the_trainer(tmp_path: Path) -> None:
     asked = options(tmp_path, steps=120, seed=7, precision="bf16", faults=("crash@step=9", "nan_grad@step=4:rank=1:always"))
-    config = trainer_config(demo.build_command(asked, gpus=0))
-    assert (config.steps, config.seed, config.precision, config.checkpoint_every) == (120, 7, "bf16", 10)
-    assert [fault.text for fault in config.faults] == ["crash@step=9", "nan_grad@step=4:rank=1:always"]
-    assert trainer_config(demo.build_command(options(tmp_path, faults=()), gpus=0)).faults == ()
+    launch = trainer_launch(demo.build_command(asked, gpus=0))
+    config = launch.config
+    assert (config.schedule.steps, config.init.seed, config.numerics.precision, config.checkpoint.every) == (120, 7, "bf16", 10)
+    assert [fault.text for fault in launch.faults] == ["crash@step=9", "nan_grad@step=4:rank=1:always"]
+    assert trainer_launch(demo.build_command(options(tmp_path, faults=()), gpus=0)).faults == ()
 
 
 def test_fp16_on_a_cpu_takes_the_small_model(tmp_path: Path) -> None:
     asked = options(tmp_path, precision="fp16")
-    assert trainer_config(demo.build_command(asked, gpus=0)).preset == "micro"
-    assert trainer_config(demo.build_command(asked, gpus=2)).preset == "tiny"
-    assert trainer_config(demo.build_command(replace(asked, preset="tiny"), gpus=0)).preset == "tiny"
-    assert trainer_config(demo.build_command(options(tmp_path, preset="micro"), gpus=0)).preset == "micro"
+    assert trainer_launch(demo.build_command(asked, gpus=0)).recipe == "micro"
+    assert trainer_launch(demo.build_command(asked, gpus=2)).recipe == "tiny"
+    assert trainer_launch(demo.build_command(replace(asked, preset="tiny"), gpus=0)).recipe == "tiny"
+    assert trainer_launch(demo.build_command(options(tmp_path, preset="micro"), gpus=0)).recipe == "micro"
 
 
 @pytest.mark.parametrize(("gpus", "ranks"), [(0, 2), (1, 1), (2, 2), (3, 2), (5, 4), (8, 8), (100, 16)])
 def test_one_process_per_gpu_as_many_as_divide_the_batch(tmp_path: Path, gpus: int, ranks: int) -> None:
     command = demo.build_command(options(tmp_path), gpus)
     assert command[command.index("--nproc-per-node") + 1] == str(ranks)
-    check_world(trainer_config(command), ranks)  # the batch divides, and every fault's rank exists
+    check_world(trainer_launch(command), ranks)  # the batch divides, and every fault's rank exists
 
 
 def test_each_fault_meets_awake_detectors_and_a_closed_probation() -> None:
@@ -94,8 +99,8 @@ def test_default_faults_scale_with_the_steps(steps: int) -> None:
 
 
 def test_a_very_short_run_still_has_a_command_the_trainer_takes(tmp_path: Path) -> None:
-    config = trainer_config(demo.build_command(options(tmp_path, steps=1), gpus=0))
-    assert (config.steps, config.checkpoint_every) == (1, 5)
+    config = trainer_launch(demo.build_command(options(tmp_path, steps=1), gpus=0)).config
+    assert (config.schedule.steps, config.checkpoint.every) == (1, 5)
 
 
 @pytest.mark.parametrize(
@@ -123,8 +128,8 @@ def test_a_wrong_policy_is_refused_before_anything_is_there(tmp_path: Path) -> N
 
 def test_the_forms_of_faults_are_the_trainers() -> None:
     assert set(REAL_KINDS) == set(faults.KINDS)
-    assert demo.PRECISIONS == PRECISIONS
-    assert set(demo.PRESETS) == set(PRESETS)
+    assert get_args(Precision) == demo.PRECISIONS
+    assert set(demo.PRESETS) <= set(preset_names())
     poisons = ("bad_data@sample=6400-6800", "bad_data@sample=64-80:share=0.3")
     for text in (*poisons, "kill@step=300:rank=1", "hang@step=5", "crash@step=9:always", "slow@step=9:rank=1,for=0.5:always"):
         parse_fault(text)
@@ -205,9 +210,9 @@ def test_an_unfinished_one_is_continued_with_its_own_command(tmp_path: Path, mon
     supervised = Supervised(monkeypatch)
     demo.run_demo(options(tmp_path))
     assert supervised.requests[0].command == command
-    with pytest.raises(UsageError, match=r"unfinished run with other options \(--steps 600"):
+    with pytest.raises(UsageError, match=r"unfinished run with other options \(--set schedule.steps=600"):
         demo.run_demo(options(tmp_path, steps=300))
-    with pytest.raises(UsageError, match=r"it lacks --seed 5"):
+    with pytest.raises(UsageError, match=r"it lacks init.seed=5"):
         demo.run_demo(options(tmp_path, seed=5))
 
 

@@ -14,12 +14,12 @@ from sentinel.sim.drill import NotShown, shipped_drills
 from sentinel.sim.drill_file import read_drill
 from sentinel.sim.faults import parse_fault
 from tests.unit.told_run import write_run
-from trainer.config import Config, check_world, parse_arguments
+from trainer.command_line import Launch, check_world, parse_arguments
 
 DRILLS = Path(__file__).parents[2] / "policies" / "drills"
 
 
-def trainer_config(command: tuple[str, ...]) -> Config:
+def trainer_launch(command: tuple[str, ...]) -> Launch:
     return parse_arguments(command[command.index("trainer") + 1 :])
 
 
@@ -28,12 +28,13 @@ def test_the_trainer_takes_the_command_of_every_shipped_drill(name: str) -> None
     real = read_drill(DRILLS / f"{name}.yaml", real=True).real
     command = drill_real.build_command(real)
     assert command[:3] == ("env", "CUDA_VISIBLE_DEVICES=", "OMP_NUM_THREADS=1"), "on the CPU, whatever else is there"
-    config, shape = trainer_config(command), real.scenario.shape
-    assert (config.preset, config.steps, config.batch_size, config.checkpoint_every) == (
+    launch, shape = trainer_launch(command), real.scenario.shape
+    config = launch.config
+    assert (launch.recipe, config.schedule.steps, config.data.batch_size, config.checkpoint.every) == (
         "micro", shape.steps, shape.batch, shape.checkpoint_every
     )  # fmt: skip
-    assert config.precision == real.precision
-    check_world(config, shape.ranks)
+    assert config.numerics.precision == real.precision
+    check_world(launch, shape.ranks)
 
 
 def test_what_cannot_be_shown_is_said_and_starts_nothing(capsys: pytest.CaptureFixture[str]) -> None:

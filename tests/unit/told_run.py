@@ -23,7 +23,7 @@ from sentinel.model.readings import StepReading
 from sentinel.model.state import RunState
 
 START_S = 1_000_000.0
-COMMAND = ("python3", "-m", "trainer", "--steps", "600")
+COMMAND = ("python3", "-m", "trainer", "--set", "schedule.steps=600")
 
 
 def told(until: float = 1e9) -> list[tuple[float, f.Fact]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Precision = Literal["fp32", "bf16", "fp16"]
 
@@ -31,11 +31,15 @@ def fixed(default: Any, told: str, **limits: Any) -> Any:
 class Model(Section):
     """The decoder. Sizes in elements."""
 
-    vocab_size: int = fixed(256, "tokens the data may hold; padded to a multiple of 128 and of the ranks at the first launch", ge=2)
+    vocab_size: int = fixed(
+        256, "tokens the data may hold; padded to a multiple of 128 and of the ranks at the first launch", ge=2
+    )
     layers: int = fixed(4, "blocks", ge=1)
     width: int = fixed(128, "of the residual stream; must divide by heads", ge=1)
     heads: int = fixed(4, "of the queries", ge=1)
-    kv_heads: int | None = fixed(None, "of keys and values, shared by groups of queries (GQA, Ainslie et al. 2023); null: heads", ge=1)
+    kv_heads: int | None = fixed(
+        None, "of keys and values, shared by groups of queries (GQA, Ainslie et al. 2023); null: heads", ge=1
+    )
     ffn_width: int | None = fixed(None, "of the feed-forward; null: 4·width, for swiglu 8/3·width up to a multiple of 64", ge=1)
     positions: Literal["learned", "rotary"] = fixed("learned", "learned embeddings (GPT-2) or rotary (Su et al. 2021)")
     rotary_base: float = fixed(10_000.0, "longest wavelength of rotary positions over 2π", gt=1)
@@ -47,8 +51,12 @@ class Model(Section):
     qk_norm: bool = fixed(False, "RMS norm of each head's query and key (Dehghani et al. 2023): bounds attention logits")
     tied_head: bool = fixed(False, "the head is the token embedding (Press and Wolf 2017)")
     embedding_norm: bool = fixed(False, "a layer norm right after the embedding (BLOOM, Le Scao et al. 2022)")
-    fp32_softmax: bool = setting(False, "attention scores and softmax in fp32 whatever the precision (GLM-130B); slower, whole matrix")
-    split_attention_scale: bool = setting(False, "scale queries and keys by d^-1/4 each, not their product by d^-1/2 (Megatron, BLOOM)")
+    fp32_softmax: bool = setting(
+        False, "attention scores and softmax in fp32 whatever the precision (GLM-130B); slower, whole matrix"
+    )
+    split_attention_scale: bool = setting(
+        False, "scale queries and keys by d^-1/4 each, not their product by d^-1/2 (Megatron, BLOOM)"
+    )
     dropout: float = setting(0.0, "on attention output, feed-forward output and embeddings", ge=0, lt=1)
 
 
@@ -56,14 +64,16 @@ class Init(Section):
     """Initial weights; each parameter has a random stream of its own, so they do not depend on the number of ranks."""
 
     seed: int = fixed(1337, "of the initial weights and of dropout", ge=0)
-    std: float | Literal["small", "wang"] = fixed(
+    std: Annotated[float, Field(gt=0)] | Literal["small", "wang"] = fixed(
         0.02, "a number, or small: √(2/(5·width)) (Nguyen and Salazar 2019; BLOOM), or wang: √(1/(3·width)) (BLOOM 104B, MT-NLG)"
     )
     scale_outputs: bool = fixed(True, "layers that write to the residual stream by another 1/√(2·layers) (GPT-2)")
 
 
 class Data(Section):
-    path: str | None = fixed(None, "folder of prepared shards, or Megatron's FILE without .bin; null: this Python's own sources as bytes")
+    path: str | None = fixed(
+        None, "folder of prepared shards, or Megatron's FILE without .bin; null: Python's own sources as bytes"
+    )
     seed: int | None = fixed(None, "of the data order; null: init.seed", ge=0)
     seq_len: int = fixed(128, "tokens a sequence", ge=2)
     batch_size: int = fixed(16, "sequences a step over all ranks", ge=1)
@@ -83,14 +93,20 @@ class Optim(Section):
 
 class Schedule(Section):
     steps: int = setting(600, "optimizer steps of the whole run; the schedule ends there", ge=1)
-    kind: Literal["cosine", "linear", "wsd", "constant"] = setting("cosine", "after the warm-up; wsd: stable, then a linear decay")
+    kind: Literal["cosine", "linear", "wsd", "constant"] = setting(
+        "cosine", "after the warm-up; wsd: stable, then a linear decay"
+    )
     warmup_steps: int = setting(40, "linear warm-up", ge=0)
-    warmup_samples: int | None = setting(None, "linear warm-up over so many sequences instead (Megatron); null: warmup_steps", ge=1)
+    warmup_samples: int | None = setting(
+        None, "linear warm-up over so many sequences instead (Megatron); null: warmup_steps", ge=1
+    )
     min_lr_ratio: float = setting(0.1, "where the decay ends, as a share of optim.lr", ge=0, le=1)
     decay_share: float = setting(0.2, "wsd: the last part of the steps that decays (Hu et al. 2024, MiniCPM)", gt=0, le=1)
     weight_decay_end: float | None = setting(None, "weight decay moves there along a cosine (DINO); null: constant", ge=0)
     batch_ramp: tuple[int, int, int] | None = fixed(
-        None, "[start, increment, samples]: the batch grows to data.batch_size within so many sequences (GPT-3, BLOOM)", strict=False
+        None,
+        "[start, increment, samples]: the batch grows to data.batch_size within so many sequences (GPT-3, BLOOM)",
+        strict=False,
     )
     seq_ramp: tuple[int, int] | None = fixed(
         None, "[start, steps]: sequences are cut to a length that grows to data.seq_len (Li et al. 2021), in eights", strict=False
@@ -100,10 +116,13 @@ class Schedule(Section):
 class Stability(Section):
     z_loss: float = setting(0.0, "weight of the squared log-partition in the loss, PaLM's 1e-4", ge=0)
     embedding_grad_shrink: float = setting(1.0, "share of the gradient that reaches the embedding, GLM-130B's 0.1", gt=0, le=1)
-    zclip: float | None = setting(None, "clip a gradient norm so many deviations above its running mean (Kumar et al. 2025: 2.5)", gt=0)
+    zclip: float | None = setting(
+        None, "clip a gradient norm so many deviations above its running mean (Kumar et al. 2025: 2.5)", gt=0
+    )
     zclip_decay: float = setting(0.97, "of ZClip's running mean and variance", gt=0, lt=1)
     gate: Literal["off", "nonfinite", "outlier"] = setting(
-        "nonfinite", "leave out an update that is not finite, or also one whose loss or gradient norm is an outlier (OLMo's skip step)"
+        "nonfinite",
+        "leave out an update that is not finite, or also one whose loss or gradient norm is an outlier (OLMo's skip step)",
     )
     gate_window: int = setting(128, "accepted steps an outlier is judged against", ge=8, le=4096)
     gate_sigmas: float = setting(6.0, "robust deviations above the window's median that make an outlier", gt=0)
@@ -123,7 +142,9 @@ class Numerics(Section):
 
 class Parallel(Section):
     replicas: int = setting(1, "HSDP: copies of the model, each sharded over ranks/replicas; 1: one copy over all (FSDP2)", ge=1)
-    micro_batch: int | None = setting(None, "sequences a rank takes at once; its share of a batch is accumulated from them; null: all", ge=1)
+    micro_batch: int | None = setting(
+        None, "sequences a rank takes at once, accumulated to its share of a batch; null: all at once", ge=1
+    )
     recompute: Literal["none", "selective", "full"] = setting(
         "none", "activation checkpointing: of every block, or selective: keep matrix products and attention, recompute the rest"
     )
@@ -169,3 +190,23 @@ class Config(Section):
     @property
     def data_seed(self) -> int:
         return self.init.seed if self.data.seed is None else self.data.seed
+
+    @model_validator(mode="after")
+    def _ramps_fit(self) -> Config:
+        batch, length = self.data.batch_size, self.data.seq_len
+        if self.schedule.batch_ramp is not None:
+            start, increment, samples = self.schedule.batch_ramp
+            if not (0 < start < batch and increment > 0 and (batch - start) % increment == 0 and samples > 0):
+                raise ValueError(
+                    f"schedule.batch_ramp [{start}, {increment}, {samples}]: must start below data.batch_size {batch} and reach "
+                    "it in whole increments within 1 sample or more; write for example "
+                    f"[{max(1, batch // 4)}, {max(1, batch // 4)}, {100 * batch}]"
+                )
+        if self.schedule.seq_ramp is not None:
+            start, steps = self.schedule.seq_ramp
+            if not (2 <= start <= length and steps > 0):
+                raise ValueError(
+                    f"schedule.seq_ramp [{start}, {steps}]: must start between 2 and data.seq_len {length}, "
+                    "and last 1 step or more"
+                )
+        return self

@@ -52,7 +52,7 @@ def test_a_script_is_followed_through_its_imports(project: Path) -> None:
 
 def test_a_module_is_its_whole_package_and_what_that_imports(project: Path) -> None:
     (project / "mine/__main__.py").write_text("import helper\n")
-    found = code_of(sys.executable, "-m", "mine", "--steps", "3", cwd=project)
+    found = code_of(sys.executable, "-m", "mine", "--set", "schedule.steps=3", cwd=project)
     assert found == ["helper.py", *(f"mine/{name}.py" for name in ("__init__", "__main__", "layers", "model", "unused"))]
 
 

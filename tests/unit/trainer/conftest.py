@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from trainer.config import parse_arguments
+from trainer.command_line import parse_arguments
 from trainer.parallel import join_world
 
 
@@ -13,7 +13,11 @@ def world():
 
 
 @pytest.fixture
-def config(tmp_path):
-    return parse_arguments(
-        ["--preset", "micro", "--steps", "12", "--batch-size", "2", "--seq-len", "16", "--out-dir", str(tmp_path)]
-    )
+def launch(tmp_path):
+    sizes = "schedule.steps=12", "data.batch_size=2", "data.seq_len=16"
+    return parse_arguments(["--preset", "micro", "--set", *sizes, "--out-dir", str(tmp_path)])
+
+
+@pytest.fixture
+def config(launch):
+    return launch.config

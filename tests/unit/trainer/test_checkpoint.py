@@ -23,7 +23,7 @@ class Died(Exception):
 
 @pytest.fixture
 def optimizer(world, config):
-    model = shard(build_model(config.shape, config.seq_len, 1), world, "fp32")
+    model = shard(build_model(config.model, config.data.seq_len, 1), world, "fp32")
     optimizer = ShardedAdamW(model, gate=True)
     optimizer.set(Hyperparameters(1e-2, 1.0, 0.1, (0.9, 0.95), 1e-8))
     return optimizer

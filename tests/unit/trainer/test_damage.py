@@ -42,7 +42,7 @@ def test_an_overflow_halves_the_loss_scale_and_needs_one(world, config):
     damage, faults = damaged("scale_collapse@step=2:length=3", precision="fp16")
     train(model, optimizer, scaler, damage, range(1, 7), 2, faults)
     assert scaler.scale.item() == 1024.0 / 8
-    with pytest.raises(ConfigError, match="fp32 has no loss scale; add --precision fp16"):
+    with pytest.raises(ConfigError, match=r"fp32 has no loss scale; add --set numerics\.precision=fp16"):
         damaged("scale_collapse@step=2")
 
 

@@ -1,9 +1,10 @@
 from sentinel.client import Overrides
-from trainer.config import parse_arguments
+from trainer.command_line import parse_arguments
 from trainer.control import Settings
 
-CONFIG = parse_arguments([])
-CONFIGURED = Settings.configured(CONFIG)
+LAUNCH = parse_arguments([])
+SCHEDULE = LAUNCH.schedule()
+CONFIGURED = Settings.configured(LAUNCH.config)
 
 
 def after(settings, **keys):
@@ -14,8 +15,8 @@ def test_overrides_are_absolute_not_cumulative():
     once = after(CONFIGURED, lr_scale=0.5, clip_norm=0.3)
     twice = after(once, lr_scale=0.5, clip_norm=0.3)
     assert once == twice
-    assert once.hyperparameters(CONFIG, 40).lr == 0.5 * CONFIG.schedule(40)
-    assert once.hyperparameters(CONFIG, 40).clip_norm == 0.3
+    assert once.hyperparameters(SCHEDULE, 40).lr == 0.5 * SCHEDULE.lr(40)
+    assert once.hyperparameters(SCHEDULE, 40).clip_norm == 0.3
 
 
 def test_a_missing_key_leaves_and_a_null_restores():

@@ -20,7 +20,7 @@ def batches(count):
 
 
 def prepared(world, config, gate=True, precision="fp32"):
-    model = shard(build_model(config.shape, config.seq_len, 1), world, precision)
+    model = shard(build_model(config.model, config.data.seq_len, 1), world, precision)
     optimizer = ShardedAdamW(model, gate)
     optimizer.set(HYPER)
     return model, optimizer, LossScaler(precision == "fp16", 1024.0, world.device)
@@ -37,7 +37,7 @@ def weights(optimizer):
 
 def test_it_is_clip_grad_norm_and_adamw(world, config):
     model, optimizer, scaler = prepared(world, config)
-    plain = build_model(config.shape, config.seq_len, 1)
+    plain = build_model(config.model, config.data.seq_len, 1)
     groups = [{"params": [p for p in plain.parameters() if p.dim() > 1]}]
     groups.append({"params": [p for p in plain.parameters() if p.dim() <= 1], "weight_decay": 0.0})
     reference = torch.optim.AdamW(groups, lr=HYPER.lr, betas=HYPER.betas, eps=HYPER.eps, weight_decay=HYPER.weight_decay)

@@ -1,0 +1,120 @@
+"""The command line of a training run. Imports no torch, so that --help and a wrong value answer at once."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from trainer.config import Config
+from trainer.config.loading import DEFAULT_PRESET, changed, load_config, preset_names, settings_told
+from trainer.exits import ConfigError
+from trainer.faults import OPTIONS, Fault, parse_fault
+from trainer.schedule import Schedule
+
+PLACES = {kind: "sample=A-B" if kind == "bad_data" else "step=N" for kind in OPTIONS}
+FAULTS_TOLD = "  ".join(
+    f"{kind}@{PLACES[kind]}" + (":" if names else "") + ",".join(f"{name}=…" for name in names) for kind, names in OPTIONS.items()
+)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What one start of the trainer was asked for: the settings of the run, and what belongs to this start alone."""
+
+    config: Config
+    recipe: str  # the preset or file, for people
+    out_dir: Path
+    resume: bool
+    faults: tuple[Fault, ...]
+    check: bool = False
+    ranks: int | None = None  # for --check: as if on so many
+
+    def schedule(self) -> Schedule:
+        """Of the run, with what faults do to its learning rate."""
+        unstable = [(fault.step or 0, fault.number("times")) for fault in self.faults if fault.kind == "unstable"]
+        return Schedule(self.config, lambda step: math.prod(times for first, times in unstable if step >= first))
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; see python -m trainer --help")
+
+
+class _Settings(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        print(settings_told())
+        parser.exit()
+
+
+def parse_arguments(arguments: Sequence[str]) -> Launch:
+    """The checked settings of a command line. Raises ConfigError; --help and --settings print and leave with 0."""
+    given = _build_parser().parse_args(arguments)
+    sets = [words for several in given.set for words in several]
+    file = given.check if isinstance(given.check, Path) else given.config
+    if given.config is not None and isinstance(given.check, Path):
+        raise ConfigError(f"--check {given.check} and --config {given.config}: name the file once")
+    config = load_config(given.preset, file, sets)
+    recipe = file.name if file is not None else given.preset or DEFAULT_PRESET
+    faults = tuple(parse_fault(text) for text in given.fault)
+    if given.ranks is not None and given.ranks < 1:
+        raise ConfigError(f"--ranks {given.ranks}: must be 1 or above")
+    return Launch(config, recipe, given.out_dir, given.resume, faults, given.check is not None, given.ranks)
+
+
+def with_precision(config: Config, precision: str | None) -> Config:
+    """The settings under another precision, as spec.json may ask at a relaunch; None changes nothing."""
+    return config if precision is None else changed(config, numerics={"precision": precision})
+
+
+def check_world(launch: Launch, world_size: int) -> None:
+    """What can only be judged once the number of ranks is known. Raises ConfigError."""
+    for size in launch.schedule().batch_sizes():
+        if size % world_size:
+            key = "data.batch_size" if size == launch.config.data.batch_size else "schedule.batch_ramp"
+            raise ConfigError(
+                f"{key} {size}: a batch is global and must divide by the {world_size} ranks; "
+                f"use {math.ceil(size / world_size) * world_size}"
+            )
+    for fault in launch.faults:
+        if fault.rank >= world_size:
+            raise ConfigError(f"--fault {fault.text!r}: rank={fault.rank} does not exist; ranks are 0 to {world_size - 1}")
+
+
+def _build_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="python -m trainer",
+        description="Pretrain a GPT under FSDP2. Start one process per rank with torchrun, or a single process plainly. With "
+        "SENTINEL_RUN_DIR and SENTINEL_ATTEMPT it obeys the run directory. Without settings it trains a byte-level model of "
+        "about a million parameters on this machine's Python standard library.",
+        epilog=f"Faults: {FAULTS_TOLD}. A step fault strikes once per run; with :always from that step on, in every attempt. "
+        "Exit codes: 0 finished, 3 configuration, 4 data, 5 non-finite, 6 stopped on request, else a crash.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add(
+        "--preset",
+        metavar="NAME",
+        help=f"a shipped recipe: {', '.join(preset_names())} (default {DEFAULT_PRESET}, without --config)",
+    )
+    add("--config", type=Path, metavar="FILE", help="a YAML file of settings; `preset: NAME` in it says what it builds on")
+    add(
+        "--set", nargs="+", action="append", default=[], metavar="SECTION.FIELD=VALUE", help="over all others; as often as needed"
+    )
+    add("--settings", nargs=0, action=_Settings, help="list every setting, its default and what it is for")
+    add(
+        "--check",
+        nargs="?",
+        type=Path,
+        const=True,
+        metavar="FILE",
+        help="sizes, memory, cost and what looks wrong; trains nothing",
+    )
+    add("--ranks", type=int, metavar="N", help="with --check: as if on so many ranks (default: those of torchrun, else 1)")
+    add("--out-dir", type=Path, default=Path("out"), help="checkpoints go here when no supervisor names a run directory (out)")
+    add("--resume", action="store_true", help="without a supervisor: continue from the newest checkpoint in --out-dir")
+    add("--fault", action="append", default=[], metavar="SPEC", help="hurt this run; may be repeated")
+    return parser

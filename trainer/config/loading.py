@@ -1,0 +1,205 @@
+"""From words to a Config: a preset, a YAML file over it, and `--set SECTION.FIELD=VALUE` over both. What is wrong is named with
+its place, its value and a remedy."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from yamlcore import CoreLoader
+
+from trainer.config.sections import Config
+from trainer.exits import ConfigError
+
+PRESETS = Path(__file__).parent.parent / "presets"
+DEFAULT_PRESET = "tiny"
+Places = dict[str, str]  # dotted key → "file.yaml:12" or "--set"
+
+
+def preset_names() -> list[str]:
+    return sorted(path.stem for path in PRESETS.glob("*.yaml"))
+
+
+def load_config(preset: str | None = None, file: Path | None = None, sets: Sequence[str] = ()) -> Config:
+    """Defaults, under the preset, under the file (which may name its own preset with `preset: NAME`), under the sets.
+
+    Raises ConfigError for whatever cannot be read, is not a setting, or is not a value of it.
+    """
+    places: Places = {}
+    written = _read_file(file, places) if file is not None else {}
+    named = written.pop("preset", None)
+    if named is not None and preset is not None and named != preset:
+        raise ConfigError(f"{places['preset']}: preset {named!r} and --preset {preset!r}: say one of them")
+    base = preset or named or (None if file is not None else DEFAULT_PRESET)
+    values: dict[str, Any] = {}
+    if base is not None:
+        if base not in preset_names():
+            raise ConfigError(f"preset {base!r}: there is none of this name; use one of {', '.join(preset_names())}")
+        _lay_over(values, _read_file(PRESETS / f"{base}.yaml", {}))
+    _lay_over(values, written)
+    for words in sets:
+        _lay_over(values, _read_set(words, places))
+    return checked(values, places)
+
+
+def checked(values: Mapping[str, Any], places: Places | None = None) -> Config:
+    """The Config of nested values. Raises ConfigError with every mistake in it, one a line."""
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        lines = [_sentence(problem, places or {}) for problem in error.errors(include_url=False)]
+        raise ConfigError("\n".join(lines)) from None
+
+
+def changed(config: Config, **sections: Mapping[str, Any]) -> Config:
+    """The same settings with some fields of some sections replaced, checked again."""
+    values = config.model_dump()
+    _lay_over(values, sections)
+    return checked(values)
+
+
+def written_out(config: Config) -> str:
+    """The whole configuration as YAML that `--config` reads back to the same."""
+    plain = config.model_dump(mode="json")
+    blocks = [f"{key}: {_inline(value)}" for key, value in plain.items() if not isinstance(value, dict)]
+    for name, section in plain.items():
+        if isinstance(section, dict):
+            blocks.append(f"{name}:\n" + "\n".join(f"  {key}: {_inline(value)}" for key, value in section.items()))
+    return "\n".join(blocks) + "\n"
+
+
+def settings_told() -> str:
+    """Every setting with its default and what it is for, for people."""
+    lines = []
+    for name, (kind, default, told, is_fixed) in _settings().items():
+        lines.append(f"{name}  ({kind}; {_inline(default)}{'; fixed for a run' if is_fixed else ''})\n    {told}")
+    return "\n".join(lines)
+
+
+def fixed_settings() -> list[str]:
+    """Dotted names of what may not change between the attempts of a run."""
+    return [name for name, (*_, is_fixed) in _settings().items() if is_fixed]
+
+
+def value_of(values: Mapping[str, Any], name: str) -> Any:
+    """The value of a dotted name in nested mappings; None where a part of it is missing."""
+    here: Any = values
+    for part in name.split("."):
+        here = here.get(part) if isinstance(here, Mapping) else None
+    return here
+
+
+def _settings() -> dict[str, tuple[str, Any, str, bool]]:
+    """Dotted name → type in words, default, what it is for, whether it is fixed."""
+    found = {}
+    for section_name, section in Config.model_fields.items():
+        kind = section.annotation
+        is_section = isinstance(kind, type) and issubclass(kind, BaseModel)
+        for name, info in kind.model_fields.items() if is_section else [("", section)]:  # type: ignore[union-attr]
+            dotted = f"{section_name}.{name}" if name else section_name
+            extra = info.json_schema_extra or {}
+            found[dotted] = (_kind_in_words(info.annotation), info.default, info.description or "", bool(extra["fixed"]))
+    return found
+
+
+def _kind_in_words(annotation: Any) -> str:
+    text = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    for noise in ("typing.", "Annotated[", "Literal"):
+        text = text.replace(noise, "")
+    return text.replace("NoneType", "null").replace("None", "null").split(", FieldInfo")[0]
+
+
+def _read_file(path: Path, places: Places) -> dict[str, Any]:
+    """A mapping of settings; where each stands goes into `places`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else f"it is not UTF-8 text, at byte {error.start}"
+        raise ConfigError(f"{path}: cannot be read ({why}); name a YAML file, or a preset: {', '.join(preset_names())}") from None
+    try:
+        node = yaml.compose(text, Loader=CoreLoader)
+        if node is not None:
+            _note_places(node, "", path, places)
+        values = yaml.load(text, Loader=CoreLoader)  # CoreLoader builds plain values only
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: is not YAML: {' '.join(str(error).split())}") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise ConfigError(
+            f"{path}: holds {type(values).__name__}; a configuration is a mapping of sections, such as `optim: {{lr: 3e-4}}`"
+        )
+    return values
+
+
+def _note_places(node: yaml.Node, prefix: str, path: Path, places: Places) -> None:
+    """Where each key stands; PyYAML alone would keep the last of two equal keys and say nothing."""
+    if not isinstance(node, yaml.MappingNode):
+        return
+    for key, value in node.value:
+        name, place = f"{prefix}{key.value}", f"{path.name}:{key.start_mark.line + 1}"
+        if name in places:
+            raise ConfigError(f"{place}: {name} is there twice (first at {places[name]}); keep one")
+        places[name] = place
+        _note_places(value, f"{name}.", path, places)
+
+
+def _read_set(words: str, places: Places) -> dict[str, Any]:
+    name, equals, text = words.partition("=")
+    if not equals or not name:
+        raise ConfigError(f"--set {words!r}: write SECTION.FIELD=VALUE, for example --set optim.lr=3e-4")
+    try:
+        value = yaml.load(text, Loader=CoreLoader)
+    except yaml.YAMLError:
+        raise ConfigError(f"--set {words!r}: {text!r} is not a YAML value; quote it, or write a list as [1, 2]") from None
+    places[name] = "--set"
+    for part in reversed(name.split(".")):
+        value = {part: value}
+    return value
+
+
+def _lay_over(below: dict[str, Any], above: Mapping[str, Any]) -> None:
+    for key, value in above.items():
+        if isinstance(value, Mapping) and isinstance(below.get(key), dict):
+            _lay_over(below[key], value)
+        else:
+            below[key] = dict(value) if isinstance(value, Mapping) else value
+
+
+def _sentence(problem: Any, places: Places) -> str:
+    """One of pydantic's problems as a sentence: place, name, value, what is wrong, remedy."""
+    parts = [part for part in problem["loc"] if isinstance(part, str) and part in _names_at(problem["loc"])]
+    name = ".".join(parts) or ".".join(str(part) for part in problem["loc"])
+    place = next((places[known] for known in _prefixes(name) if known in places), None)
+    where = f"{place}: {name}" if place is not None and place != "--set" else f"--set {name}" if place else name
+    if problem["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(name, _settings(), n=1, cutoff=0.5)
+        remedy = f"did you mean {near[0]}?" if near else "python -m trainer --settings lists them"
+        return f"{where}: there is no such setting; {remedy}"
+    message = problem["msg"].removeprefix("Value error, ")
+    told = _settings().get(name)
+    about = f" ({told[2]})" if told is not None else ""
+    shown = "" if isinstance(problem["input"], Mapping) else f" {problem['input']!r}"
+    return f"{where}{shown}: {message[:1].lower() + message[1:]}{about}"
+
+
+def _names_at(loc: Sequence[Any]) -> set[str]:
+    """The parts of a location that are keys; what pydantic adds for a branch of a union ('float', 'tuple[…]') is left out."""
+    return {str(part) for part in loc[:2]}
+
+
+def _prefixes(name: str) -> Iterator[str]:
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        yield ".".join(parts[:length])
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, tuple):
+        value = list(value)
+    text = yaml.safe_dump(value, default_flow_style=True, width=10**6).strip()
+    return text.removesuffix("...").strip()
