@@ -107,7 +107,7 @@ def test_a_nan_is_gated_once_and_not_gated_it_ends_the_run(launch):
     assert [line["skipped"] for line in gated.steps().values()] == [0, 0, 1, 0, 0, 0]
     assert gated.steps()[3]["grad_norm"] == "NaN"
     assert gated.steps()[4]["param_norm"] == gated.steps()[3]["param_norm"]
-    arguments = ("--set", "schedule.steps=50", "--fault", "nan_grad@step=3", "stability.gate=off", "stability.max_skipped=4")
+    arguments = ("--set", "schedule.steps=50", "stability.gate=off", "stability.max_skipped=4", "--fault", "nan_grad@step=3")
     open_gate = launch(1, *arguments, run="open")
     assert open_gate.wait() == 5
     assert open_gate.steps()[4]["loss"] == "NaN"
@@ -116,7 +116,7 @@ def test_a_nan_is_gated_once_and_not_gated_it_ends_the_run(launch):
 
 
 def test_fp16_reports_its_loss_scale_and_resumes_it(launch):
-    arguments = ("--set", "schedule.steps=6", "numerics.precision=fp16", "--fault", "nan_grad@step=2", "checkpoint.every=3")
+    arguments = ("--set", "schedule.steps=6", "numerics.precision=fp16", "checkpoint.every=3", "--fault", "nan_grad@step=2")
     whole = launch(1, *arguments).finish()
     assert [line["overflow"] for line in whole.steps().values()] == [0, 1, 0, 0, 0, 0]
     assert [line["loss_scale"] for line in whole.steps().values()] == [65536, 65536, *[32768] * 4]

@@ -212,7 +212,7 @@ def test_an_unfinished_one_is_continued_with_its_own_command(tmp_path: Path, mon
     assert supervised.requests[0].command == command
     with pytest.raises(UsageError, match=r"unfinished run with other options \(--set schedule.steps=600"):
         demo.run_demo(options(tmp_path, steps=300))
-    with pytest.raises(UsageError, match=r"it lacks init.seed=5"):
+    with pytest.raises(UsageError, match=r"it lacks --set init.seed=5"):
         demo.run_demo(options(tmp_path, seed=5))
 
 
