@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 import trainer
+from tests.integration.forked_ranks import Forked
 
 ROOT = Path(trainer.__file__).parents[1]
 DEADLINE_S = 90.0  # generous: the machine may be busy; nothing here waits that long when all is well
@@ -27,9 +28,10 @@ def await_that(condition, what):
 
 
 class Attempt:
-    """One launch. `resume` is a step whose checkpoint to continue from; one rank starts plainly, more under torchrun."""
+    """One launch. `resume` is a step whose checkpoint to continue from. Ranks are forked (see forked_ranks), or with `torchrun`
+    started as a supervisor starts them: one plainly, more under torchrun."""
 
-    def __init__(self, run_dir, number, *arguments, ranks=1, resume=None, overrides=None, inspect=None):
+    def __init__(self, run_dir, number, *arguments, ranks=1, resume=None, overrides=None, inspect=None, torchrun=False):
         self.run_dir, self.ranks = run_dir, ranks
         self.folder = run_dir / "attempts" / f"{number:04d}"
         self.folder.mkdir(parents=True)
@@ -43,7 +45,10 @@ class Attempt:
         spec["inspect"] = inspect
         (self.folder / "spec.json").write_text(json.dumps(spec))
         environ = clean_environ() | {"SENTINEL_RUN_DIR": str(run_dir), "SENTINEL_ATTEMPT": str(number)}
-        self.process = subprocess.Popen(command, env=environ, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if torchrun:
+            self.process = subprocess.Popen(command, env=environ, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        else:
+            self.process = Forked([*SIZES, *arguments], ranks, environ, str(ROOT))
 
     def wait(self):
         """The launcher's exit code: under torchrun 0 or 1 whatever the ranks said."""
@@ -130,7 +135,7 @@ def test_an_inspection_of_fewer_samples_than_ranks_ends(launch):
 
 
 def test_a_finished_attempt_leaves_everything_the_protocol_names(launch):
-    attempt = launch(1, "--set", "schedule.steps=10", "evaluation.every=5", ranks=2).finish()
+    attempt = launch(1, "--set", "schedule.steps=10", "evaluation.every=5", ranks=2, torchrun=True).finish()
     first = json.loads((attempt.folder / "metrics.jsonl").read_text().splitlines()[0])
     assert (first["kind"], first["v"], first["attempt"], first["resume_step"], first["resume_digest"]) == ("start", 1, 1, 0, None)
     assert (first["world_size"], first["tokens_per_step"], first["overrides"]) == (2, 4 * 32, {})

@@ -66,7 +66,7 @@ def test_a_survivor_of_a_lost_peer_leaves_because_of_it_and_makes_no_step(launch
 
 
 def test_sigterm_to_one_rank_stops_all_after_a_checkpoint(launch):
-    attempt = launch(1, "--set", "schedule.steps=100000", ranks=2)
+    attempt = launch(1, "--set", "schedule.steps=100000", ranks=2, torchrun=True)
     attempt.await_steps(2)
     os.kill(attempt.beat(1)["pid"], signal.SIGTERM)
     attempt.wait()
@@ -131,7 +131,7 @@ main()
 
 def test_a_save_that_fails_is_a_crash_on_record(launch, monkeypatch):
     monkeypatch.setattr(test_trainer_launch, "start_of", lambda ranks: [sys.executable, "-c", FAIL_IN_SAVE])
-    attempt = launch(1, *STEPS)
+    attempt = launch(1, *STEPS, torchrun=True)
     assert attempt.wait() == 1
     assert "No space left" in attempt.record()["error"]
     assert (attempt.record()["peer_lost"], attempt.lines("end")[0]["reason"]) == (False, "failed")
