@@ -1,4 +1,4 @@
-"""What the trainer promises about exactness: a hurt run ends equal to the unhurt one, and a rollback trains on what was planned."""
+"""What the trainer promises: a hurt run ends equal to the unhurt one, and a rollback trains on what was planned."""
 
 import random
 
