@@ -24,5 +24,6 @@ def check_compiler(device: torch.device) -> None:
         need = "Triton and a C compiler" if device.type == "cuda" else "a C++ compiler (g++ or clang)"
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(
-            f"parallel.compile true: torch.compile does not work here ({why}); install {need}, or add --set parallel.compile=false"
+            f"parallel.compile true: torch.compile does not work here ({why}); install {need}, "
+            "or add --set parallel.compile=false"
         ) from error

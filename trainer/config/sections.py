@@ -83,8 +83,8 @@ class Model(Section):
             remedy = f"use {below} or {above}" if below else f"use {above}"
             raise ValueError(f"model.width {self.width} does not divide by model.heads {self.heads}; {remedy}")
         if self.heads % self.key_heads:
-            fitting = [str(count) for count in range(1, self.heads + 1) if self.heads % count == 0]
-            raise ValueError(f"model.heads {self.heads} does not divide by model.kv_heads {self.kv_heads}; use {', '.join(fitting)}")
+            fitting = ", ".join(str(count) for count in range(1, self.heads + 1) if self.heads % count == 0)
+            raise ValueError(f"model.heads {self.heads} does not divide by model.kv_heads {self.kv_heads}; use one of {fitting}")
         if self.positions == "rotary" and self.head_size % 2:
             raise ValueError(
                 f"model.positions rotary turns pairs of elements, but a head has {self.head_size} "

@@ -37,7 +37,7 @@ class Attention(nn.Module):
             query, key = turned(query, turn), turned(key, turn)
         scale = self.head_size**-0.5
         if self.split_scale:
-            # The product of unscaled fp16 queries and keys can overflow before it is scaled; this way it cannot.
+            # A kernel that keeps fp16 scores can overflow before it scales them; this way it cannot.
             query, key, scale = query * scale**0.5, key * scale**0.5, 1.0
         if self.fp32_softmax:
             mixed = exact_attention(query, key, value, scale)
