@@ -1,4 +1,4 @@
-"""The oracle: a GPT and its training loop as one would write them in an afternoon, in one process, sharing no code with the trainer.
+"""The oracle: a GPT and its training loop as one would write them in an afternoon, in one process, apart from the trainer's.
 
     plain = PlainTrainer(config, weights_of(model))     # or initial_weights_of(config, padded)
     loss = plain.train_step(tokens, targets, lr)        # float32 scalar tensor; clip_grad_norm_ and torch.optim.AdamW

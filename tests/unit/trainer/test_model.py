@@ -60,7 +60,8 @@ def test_logits_and_gradients_are_the_plain_models(mix):
         F.cross_entropy(logits.flatten(0, 1), targets.flatten()).backward()
     assert {name for name, _ in model.named_parameters()} == set(plain.weights)
     for name, parameter in model.named_parameters():
-        torch.testing.assert_close(parameter.grad, plain.weights[name].grad, rtol=2e-4, atol=2e-6, msg=lambda m, n=name: f"{n}: {m}")
+        expected = plain.weights[name].grad
+        torch.testing.assert_close(parameter.grad, expected, rtol=2e-4, atol=2e-6, msg=lambda why, name=name: f"{name}: {why}")
 
 
 def test_no_place_sees_what_comes_after_it():
