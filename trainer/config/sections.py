@@ -81,14 +81,14 @@ class Model(Section):
         if self.width % self.heads:
             below, above = self.width // self.heads * self.heads, -(-self.width // self.heads) * self.heads
             remedy = f"use {below} or {above}" if below else f"use {above}"
-            raise ValueError(f"model.width {self.width} does not divide by model.heads {self.heads}; {remedy}")
+            raise ValueError(f"width {self.width} does not divide by heads {self.heads}; {remedy}")
         if self.heads % self.key_heads:
             fitting = ", ".join(str(count) for count in range(1, self.heads + 1) if self.heads % count == 0)
-            raise ValueError(f"model.heads {self.heads} does not divide by model.kv_heads {self.kv_heads}; use one of {fitting}")
+            raise ValueError(f"heads {self.heads} does not divide by kv_heads {self.kv_heads}; use one of {fitting}")
         if self.positions == "rotary" and self.head_size % 2:
             raise ValueError(
-                f"model.positions rotary turns pairs of elements, but a head has {self.head_size} "
-                f"(model.width {self.width} over model.heads {self.heads}); make that even, or use learned positions"
+                f"positions rotary turns pairs of elements, but a head has {self.head_size} "
+                f"(width {self.width} over heads {self.heads}); make that even, or use learned positions"
             )
         return self
 

@@ -125,9 +125,9 @@ def test_dropout_is_for_training_only():
 @pytest.mark.parametrize(
     ("model", "told"),
     [
-        ({"width": 100, "heads": 3}, "model.width 100 does not divide by model.heads 3; use 99 or 102"),
+        ({"width": 100, "heads": 3}, "width 100 does not divide by heads 3; use 99 or 102"),
         ({"width": 2, "heads": 3}, "use 3"),
-        ({"width": 64, "heads": 8, "kv_heads": 3}, "model.kv_heads 3; use one of 1, 2, 4, 8"),
+        ({"width": 64, "heads": 8, "kv_heads": 3}, "kv_heads 3; use one of 1, 2, 4, 8"),
         ({"width": 60, "heads": 4, "positions": "rotary"}, "a head has 15"),
     ],
 )
