@@ -1,4 +1,4 @@
-"""The ranks: joining them, sharding the model over them. One process per GPU with NCCL, or gloo on the CPU."""
+"""The ranks: joining them, and the model over them. One process per GPU with NCCL, or gloo on the CPU."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
+from trainer.compiling import check_compiler, compile_blocks
+from trainer.config import Config
 from trainer.exits import ConfigError
-from trainer.model import GPT
+from trainer.model.gpt import GPT
+from trainer.model.initial import fill_initial
+from trainer.recompute import recompute_blocks
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
 class World:
-    """This rank among all. `control` and `storage` are gloo groups of their own: nothing there meets training's collectives."""
+    """This rank among all. `control` and `storage` are gloo groups of their own: nothing there meets training's collectives.
+
+    `mesh` has one dimension, "shard", or two, "replicate" and "shard", where the model is there `replicas` times: ranks
+    0 to shards-1 hold the first copy between them, the next `shards` ranks the second, and so on.
+    """
 
     rank: int
     size: int
@@ -27,10 +34,22 @@ class World:
     mesh: DeviceMesh
     control: dist.ProcessGroup
     storage: dist.ProcessGroup
+    replicas: int = 1
+
+    @property
+    def shards(self) -> int:
+        """Ranks that one copy of the model is spread over."""
+        return self.size // self.replicas
+
+    @property
+    def holds_first_replica(self) -> bool:
+        """Whether this rank's shard is of the first copy: what is summed or written once over the model is theirs to tell."""
+        return self.rank < self.shards
 
 
-def join_world() -> World:
-    """Join the process group torchrun prepared, or make a world of one. Raises ConfigError where ranks outnumber GPUs."""
+def join_world(replicas: int = 1) -> World:
+    """Join the process group torchrun prepared, or make a world of one. Raises ConfigError where ranks outnumber GPUs, or do not
+    divide into the replicas."""
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     cuda = torch.cuda.is_available()
@@ -39,6 +58,7 @@ def join_world() -> World:
             f"local rank {local_rank}: this host has {torch.cuda.device_count()} GPUs and each process needs one; "
             "lower --nproc-per-node, or hide the GPUs with CUDA_VISIBLE_DEVICES="
         )
+    shape, names = mesh_of(size, replicas)
     device = torch.device("cuda", local_rank) if cuda else torch.device("cpu")
     if cuda:
         torch.cuda.set_device(device)
@@ -47,20 +67,48 @@ def join_world() -> World:
         dist.init_process_group(backend)
     else:
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
-    mesh = init_device_mesh(device.type, (size,))
-    return World(rank, size, device, mesh, dist.new_group(backend="gloo"), dist.new_group(backend="gloo"))
+    mesh = init_device_mesh(device.type, shape, mesh_dim_names=names)
+    return World(rank, size, device, mesh, dist.new_group(backend="gloo"), dist.new_group(backend="gloo"), replicas)
 
 
-def shard(model: GPT, world: World, precision: str) -> nn.Module:
-    """The model on its device under FSDP2, each block a unit. Parameters stay fp32; `precision` is that of the arithmetic.
+def mesh_of(size: int, replicas: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Extent and name of each dimension of the mesh. Raises ConfigError where the ranks do not divide into the replicas."""
+    if size % replicas:
+        fitting = ", ".join(str(count) for count in range(1, size + 1) if size % count == 0)
+        raise ConfigError(
+            f"parallel.replicas {replicas}: {size} ranks do not divide into so many copies of the model; "
+            f"use one of {fitting}, or start a multiple of {replicas} ranks"
+        )
+    return ((size,), ("shard",)) if replicas == 1 else ((replicas, size // replicas), ("replicate", "shard"))
 
-    Blocks are not resharded after forward: at these sizes a second all-gather costs more than the memory it saves.
+
+def shard(model: GPT, world: World, config: Config, *, initial: bool = True) -> GPT:
+    """A model of the meta device over the ranks by FSDP2, each block a unit, with its initial weights. Every rank calls it.
+
+    Parameters stay float32; numerics.precision is that of the arithmetic, gradients are reduced in float32. Blocks are
+    compiled and recomputed inside their FSDP hooks, so parameter names are those of the plain model whatever is chosen.
+    The root (embeddings, last norm, head) stays gathered between forward and backward: it is needed again at once.
+
+    `initial` False leaves NaN instead of initial weights, for a checkpoint that will fill every one: drawing a billion of them
+    takes seconds, and one that was forgotten shows. Raises ConfigError where blocks cannot be compiled.
     """
+    precision = config.numerics.precision
     policy = MixedPrecisionPolicy()
     if precision in DTYPES:
-        policy = MixedPrecisionPolicy(param_dtype=DTYPES[precision], reduce_dtype=torch.float32)
-    model.to(world.device)
+        # Inputs are not cast: tokens are integers, the embedding gives the right type, rotary angles must stay float32.
+        policy = MixedPrecisionPolicy(param_dtype=DTYPES[precision], reduce_dtype=torch.float32, cast_forward_inputs=False)
+    recompute_blocks(model, config)
+    if config.parallel.compile:
+        check_compiler(world.device)
+        compile_blocks(model)
     for block in model.blocks:
-        fully_shard(block, mesh=world.mesh, mp_policy=policy, reshard_after_forward=False)
+        fully_shard(block, mesh=world.mesh, mp_policy=policy, reshard_after_forward=config.parallel.reshard)
     fully_shard(model, mesh=world.mesh, mp_policy=policy, reshard_after_forward=False)
+    model.to_empty(device=world.device)
+    if initial:
+        fill_initial(model, config)
+    else:
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.to_local().fill_(float("nan"))
     return model

@@ -19,7 +19,8 @@ from trainer.damage import Damage, rot
 from trainer.data import Loader, read_corpus
 from trainer.exits import ConfigError
 from trainer.faults import STEP_KINDS, Fault, due_faults
-from trainer.model import build_model
+from trainer.model.gpt import build_model
+from trainer.model.padding import padded_vocabulary
 from trainer.optim import ShardedAdamW
 from trainer.order import Position, Span
 from trainer.parallel import World, shard
@@ -61,9 +62,9 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     start = Position.first(config.data_seed)
     poisoned = [(*fault.samples, fault.number("share")) for fault in faults if fault.samples]
     loader = Loader(read_corpus(config.data.seq_len), start, poisoned, world.device)
-    model = build_model(config.model, config.data.seq_len, config.init.seed)
+    model = build_model(config, padded_vocabulary(config.model.vocab_size, world.size))
     params = sum(parameter.numel() for parameter in model.parameters())
-    sharded = shard(model, world, config.numerics.precision)
+    sharded = shard(model, world, config)
     scaler = LossScaler(config.numerics.precision == "fp16", config.numerics.loss_scale, world.device)
     settings = Settings.configured(config)
     telemetry = Telemetry(session, world.rank)

@@ -52,8 +52,8 @@ class Hooks:
 
 def compute_loss(model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Mean cross entropy in nats per byte (float32) and the mean square of the residual stream."""
-    logits, mean_square = model(inputs)
-    return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten()), mean_square
+    logits, layers = model(inputs)
+    return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten()), layers[-1, 0]
 
 
 def train_step(model: nn.Module, optimizer: ShardedAdamW, scaler: LossScaler, batch: Batch, hooks: Hooks) -> UpdateStatistics:

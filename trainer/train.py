@@ -28,7 +28,7 @@ def train(launch: Launch, session: Session | None) -> int:
     if session is not None:
         precision = "fp32" if session.spec.inspect is not None else session.spec.overrides.precision
         launch = replace(launch, config=with_precision(launch.config, precision))
-    world = join_world()
+    world = join_world(launch.config.parallel.replicas)
     check_world(launch, world.size)
     run = build_run(launch, session, world)
     if session is not None and session.spec.inspect is not None:

@@ -6,7 +6,7 @@ and not to the attempt: a resume that changes it is refused. Imports no torch, s
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -58,6 +58,39 @@ class Model(Section):
         False, "scale queries and keys by d^-1/4 each, not their product by d^-1/2 (Megatron, BLOOM)"
     )
     dropout: float = setting(0.0, "on attention output, feed-forward output and embeddings", ge=0, lt=1)
+
+    @property
+    def head_size(self) -> int:
+        """Elements of one head's query, key or value."""
+        return self.width // self.heads
+
+    @property
+    def key_heads(self) -> int:
+        """Heads of the keys and of the values, with the default filled in."""
+        return self.heads if self.kv_heads is None else self.kv_heads
+
+    @property
+    def ffn_size(self) -> int:
+        """Width of the feed-forward, with the default filled in."""
+        if self.ffn_width is not None:
+            return self.ffn_width
+        return -(-8 * self.width // (3 * 64)) * 64 if self.activation == "swiglu" else 4 * self.width
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.width % self.heads:
+            below, above = self.width // self.heads * self.heads, -(-self.width // self.heads) * self.heads
+            remedy = f"use {below} or {above}" if below else f"use {above}"
+            raise ValueError(f"width {self.width} does not divide by heads {self.heads}; {remedy}")
+        if self.heads % self.key_heads:
+            fitting = ", ".join(str(count) for count in range(1, self.heads + 1) if self.heads % count == 0)
+            raise ValueError(f"heads {self.heads} does not divide by kv_heads {self.kv_heads}; use one of {fitting}")
+        if self.positions == "rotary" and self.head_size % 2:
+            raise ValueError(
+                f"positions rotary turns pairs of elements, but a head has {self.head_size} "
+                f"(width {self.width} over heads {self.heads}); make that even, or use learned positions"
+            )
+        return self
 
 
 class Init(Section):

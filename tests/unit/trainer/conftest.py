@@ -5,10 +5,15 @@ from trainer.command_line import parse_arguments
 from trainer.parallel import join_world
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    """Everything here is too small to gain from more, and the other cores are at work."""
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def world():
     """A world of one rank, joined once for this process."""
-    torch.set_num_threads(1)
     return join_world()
 
 

@@ -10,7 +10,7 @@ import torch
 from sentinel.client import Resume
 from trainer import checkpoint
 from trainer.exits import DataError, LeaseLostError
-from trainer.model import build_model
+from trainer.model.gpt import build_model
 from trainer.optim import Hyperparameters, ShardedAdamW
 from trainer.parallel import shard
 
@@ -23,7 +23,7 @@ class Died(Exception):
 
 @pytest.fixture
 def optimizer(world, config):
-    model = shard(build_model(config.model, config.data.seq_len, 1), world, "fp32")
+    model = shard(build_model(config, 256), world, config)
     optimizer = ShardedAdamW(model, gate=True)
     optimizer.set(Hyperparameters(1e-2, 1.0, 0.1, (0.9, 0.95), 1e-8))
     return optimizer

@@ -5,7 +5,9 @@ import copy
 import pytest
 import torch
 
-from trainer.model import build_model
+from trainer.config.loading import changed
+from trainer.model.gpt import GPT, build_model
+from trainer.model.initial import fill_initial
 from trainer.optim import Hyperparameters, ShardedAdamW
 from trainer.parallel import shard
 from trainer.step import Hooks, LossScaler, compute_loss, train_step
@@ -20,7 +22,7 @@ def batches(count):
 
 
 def prepared(world, config, gate=True, precision="fp32"):
-    model = shard(build_model(config.model, config.data.seq_len, 1), world, precision)
+    model = shard(build_model(config, 256), world, changed(config, numerics={"precision": precision}))
     optimizer = ShardedAdamW(model, gate)
     optimizer.set(HYPER)
     return model, optimizer, LossScaler(precision == "fp16", 1024.0, world.device)
@@ -37,7 +39,8 @@ def weights(optimizer):
 
 def test_it_is_clip_grad_norm_and_adamw(world, config):
     model, optimizer, scaler = prepared(world, config)
-    plain = build_model(config.model, config.data.seq_len, 1)
+    plain = GPT(config, 256)
+    fill_initial(plain, config)
     groups = [{"params": [p for p in plain.parameters() if p.dim() > 1]}]
     groups.append({"params": [p for p in plain.parameters() if p.dim() <= 1], "weight_decay": 0.0})
     reference = torch.optim.AdamW(groups, lr=HYPER.lr, betas=HYPER.betas, eps=HYPER.eps, weight_decay=HYPER.weight_decay)
