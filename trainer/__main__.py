@@ -10,7 +10,7 @@ import traceback
 
 from sentinel.client import Session, SpecError
 from trainer.command_line import parse_arguments
-from trainer.exits import BAD_CONFIG, CRASHED, INTERRUPTED, ConfigError, TrainerError, is_peer_lost, leave_now
+from trainer.exits import BAD_CONFIG, CRASHED, FINISHED, INTERRUPTED, ConfigError, TrainerError, is_peer_lost, leave_now
 
 CODES = {SpecError: BAD_CONFIG, KeyboardInterrupt: INTERRUPTED}
 
@@ -24,6 +24,11 @@ def main() -> None:
             session.redirect_output()
             session.heartbeat(0, "init")
         launch = parse_arguments(sys.argv[1:])
+        if launch.check:
+            from trainer.preflight import report
+
+            print(report(launch), flush=True)
+            leave_now(FINISHED)
         from trainer.train import train  # torch comes with it
 
         code = train(launch, session)
