@@ -33,7 +33,7 @@ ANEW = "copy both files again, or make them anew with Megatron's tools/preproces
 
 @dataclass(frozen=True)
 class Index:
-    """`lengths` in tokens and `pointers` in bytes of the sequences; `documents`: first sequence of each, and behind them the count."""
+    """`lengths` in tokens and `pointers` in bytes of the sequences; `documents`: first sequence of each, then their count."""
 
     path: Path
     dtype: np.dtype

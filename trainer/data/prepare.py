@@ -101,7 +101,7 @@ def prepare(inputs: Inputs, folder: Path, wish: Wish, train_advance: Advance, ad
                     source = sources.setdefault(piece.source, len(sources))
                     index.write(np.array([split.tokens, source, piece.line], ROW).tobytes())
             if len(tokens) and int(tokens.max()) >= vocab_size:
-                raise DataError(f"{piece.source}: token {tokens.max()} is not below the tokenizer's {vocab_size}; give a whole one")
+                raise DataError(f"{piece.source}: token {tokens.max()} is not below the tokenizer's {vocab_size}")
             split.write(tokens)
             if piece.last and end is not None and (piece.text or not piece.first):
                 split.write(np.array([end]))

@@ -16,7 +16,7 @@ BLOCK_BYTES = 1 << 22  # divides by every dtype's size
 
 
 def verify_shards(folder: Path, advance: Advance) -> Manifest:
-    """Sizes, digests, each token below the vocabulary; `advance` is told of bytes. Raises DataError at the first that is wrong."""
+    """Sizes, digests, each token below the vocabulary; `advance` is told of bytes. Raises DataError at the first wrong."""
     manifest, _ = read_manifest(folder)
     check_sizes(folder, manifest)
     for file in manifest.files:
@@ -52,4 +52,4 @@ def _verify_file(path: Path, file: File, manifest: Manifest, advance: Advance) -
 def _check_tokens(path: Path, block: np.ndarray, vocab_size: int) -> None:
     for extreme in (block.min(), block.max()):
         if not 0 <= extreme < vocab_size:
-            raise DataError(f"{path}: token {extreme} is not below the vocabulary of {vocab_size}; copy it again, or prepare anew")
+            raise DataError(f"{path}: token {extreme} is outside the vocabulary of {vocab_size}; copy it again, or prepare anew")
