@@ -66,7 +66,7 @@ def _train_one(run: Run, control: Control) -> None:
         strike(fault, step, run.root)
     run.damage.begin(due, step, run.optimizer)
     indices, behind = run.position.take(run.schedule.batch_size(step))
-    batch = run.loader.batch(indices, run.position, run.world.rank, run.world.size)
+    batch = run.loader.batch(indices, run.position, run.world.rank, run.world.size, run.schedule.seq_len(step))
     data_time_s = telemetry.clock() - began_s
 
     def after_backward() -> None:
@@ -75,6 +75,7 @@ def _train_one(run: Run, control: Control) -> None:
 
     statistics = train_step(run.model, run.optimizer, run.scaler, batch, Hooks(telemetry.phase, after_backward))
     run.damage.after_update(step, run.optimizer)
+    run.loader.will_need(behind.take(run.schedule.batch_size(step + 1))[0], behind, run.world.rank, run.world.size)
     metrics = metrics_of(statistics, run.scaler.active) | {"lr": run.optimizer.adamw.param_groups[0]["lr"]}
     step_time_s = telemetry.clock() - began_s
     tokens = run.schedule.tokens(step)

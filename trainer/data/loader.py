@@ -10,7 +10,7 @@ import torch
 from trainer.data.corpus import Corpus
 from trainer.data.text import Bytes
 from trainer.exits import DataError
-from trainer.order import Position, mix, permuted
+from trainer.order import Order, Position, mix, permuted
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # inputs and targets, int64, (sequences of this rank, seq_len)
 
@@ -30,6 +30,7 @@ class Loader:
         self.device = device
         # A fault names indices of the original order; what it spoils is the sequences, in whatever order they come later.
         self._poisoned: dict[int, float] = {}
+        self._looked_up: tuple[tuple[int, ...], tuple[Order, ...], list[int]] = (), (), []
         for start, end, share in poisoned:
             for index in range(start, min(end, start + 2 * corpus.size)):  # two epochs hold every sequence
                 self._poisoned[original.sequence_of(index, corpus.size)] = share
@@ -41,13 +42,17 @@ class Loader:
 
         With `seq_len` only so many tokens from the beginning of each sequence (a sequence-length curriculum, Li et al. 2021).
         """
-        mine = _share(indices, rank, world_size)
-        return self._cut([position.sequence_of(index, self.corpus.size) for index in mine], seq_len)
+        return self._cut(self._numbers(_share(indices, rank, world_size), position), seq_len)
 
     def will_need(self, indices: tuple[int, ...], position: Position, rank: int, world_size: int) -> None:
-        """Let the disk begin with a later batch. Only a hint: what is then asked for may be something else."""
-        for index in _share(indices, rank, world_size):
-            self.corpus.train.will_need(*self.corpus.span(position.sequence_of(index, self.corpus.size)))
+        """Look a later batch up, and let the disk begin to read it. Only a hint: what is then asked for may be something else.
+
+        The kernel reads ahead by itself, so no thread holds tokens that an override would have to take away again.
+        """
+        mine = _share(indices, rank, world_size)
+        self._looked_up = mine, position.orders, self._numbers(mine, position)
+        for number in self._looked_up[2]:
+            self.corpus.train.will_need(*self.corpus.span(number))
 
     def sample(self, index: int, position: Position) -> Batch:
         """One sample as it is trained on, poison and all: a batch of one."""
@@ -64,6 +69,13 @@ class Loader:
         share = count // world_size
         numbers = [permuted((number * count + rank * share + i) % total, total, 0, 0) for i in range(share)]
         return self._on_device(self._checked([self.corpus.held_out_sequence(number) for number in numbers], None))
+
+    def _numbers(self, indices: tuple[int, ...], position: Position) -> list[int]:
+        """The corpus' sequences behind sample indices."""
+        known, orders, numbers = self._looked_up
+        if known == indices and orders == position.orders:
+            return numbers
+        return [position.sequence_of(index, self.corpus.size) for index in indices]
 
     def _cut(self, numbers: Sequence[int], seq_len: int | None = None) -> Batch:
         length = self.corpus.seq_len if seq_len is None else seq_len

@@ -28,7 +28,7 @@ def test_the_corpus_is_sorted_split_and_leaves_tests_out(corpus):
 
 
 def test_a_place_without_sources_is_a_data_error(tmp_path):
-    with pytest.raises(DataError, match=r"only 0 bytes of \.py text"):
+    with pytest.raises(DataError, match=r"only 0 training bytes"):
         read_corpus(8, tmp_path)
 
 
