@@ -69,7 +69,7 @@ def prepare_command(given: argparse.Namespace) -> str:
     return (
         f"{given.out}: {made.tokens('train')} tokens of {made.documents.train} documents to train on, "
         f"{made.tokens('held_out')} of {made.documents.held_out} held out, vocabulary {made.vocab_size}, {made.dtype}; "
-        f"train with --set data.path={given.out} --set model.vocab_size={made.vocab_size}"
+        f"train with --set data.path={given.out} model.vocab_size={made.vocab_size}"
     )
 
 

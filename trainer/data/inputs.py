@@ -120,19 +120,28 @@ def _whole(source: Source, advance: Advance) -> Iterator[bytes]:
 
 
 def _split_file(source: Source, every: int, advance: Advance) -> Iterator[Piece]:
-    """Too few files to hold whole ones out: the end of each is, cut at a line break."""
+    """Too few files to hold whole ones out: the end of each is."""
     with _opened(source) as file:
-        size = source.path.stat().st_size
-        left = size - max(1, size // every)
+        left = _border(file, source.path.stat().st_size, every)
+        file.seek(0)
 
         def read(count: int) -> bytes:
             nonlocal left
             text = file.read(min(count, left))
             left -= len(text)
-            return text + (file.readline(PIECE_BYTES) if text and not left else b"")
+            return text
 
         yield from _marked(source.name, 0, False, _pieces_of(read, advance))
         yield from _marked(source.name, 0, True, _pieces_of(file.read, advance))
+
+
+def _border(file: BufferedIOBase, size: int, every: int) -> int:
+    """About a part of so many from the end: behind the next line break, or else between two characters of UTF-8."""
+    border = size - size // every
+    file.seek(border)
+    ahead = file.read(min(PIECE_BYTES, (size - border) // 2))
+    inside = next((place for place, byte in enumerate(ahead) if not 0x80 <= byte < 0xC0), 0)
+    return border + (ahead.find(b"\n") + 1 or inside)
 
 
 def _pieces_of(read: Callable[[int], bytes], advance: Advance) -> Iterator[bytes]:

@@ -105,10 +105,11 @@ def prepare(inputs: Inputs, folder: Path, wish: Wish, train_advance: Advance, ad
             split.write(tokens)
             if piece.last and end is not None and (piece.text or not piece.first):
                 split.write(np.array([end]))
+    total = sum(split.documents for split in splits)
     for split, name in zip(splits, ("to train on", "held out"), strict=True):
         split.close()
         if not split.tokens:
-            raise DataError(f"{folder}: no text is {name}; give it more documents, or --held-out-every {max(2, split.documents)}")
+            raise DataError(f"{folder}: no text is {name}; give it more documents, or --held-out-every {max(2, total)}")
     names = Writer(folder / "sources.json")
     names.write(json.dumps(list(sources), indent=0).encode())
     manifest = Manifest(
