@@ -178,11 +178,11 @@ def test_a_batch_looked_up_ahead_is_forgotten_when_something_else_is_asked_for(c
 
 
 def test_the_kernel_is_told_of_whole_pages_that_hold_the_tokens():
-    class Recorder:
-        told = []
+    told = []
 
+    class Recorder:
         def madvise(self, option, start, length):
-            self.told.append((start, start + length))
+            told.append((start, start + length))
 
     page = 4096
     array = np.zeros(3 * page, np.uint16)
@@ -190,8 +190,8 @@ def test_the_kernel_is_told_of_whole_pages_that_hold_the_tokens():
     Tokens([Piece(array, Recorder(), 2 * page)]).will_need(10, 20)
     Tokens([Piece(array, Recorder()), Piece(array, Recorder())]).will_need(3 * page - 1, 3 * page + 1)
     ends = [(4200, 4220), (2 * page + 20, 2 * page + 40), (6 * page - 2, 6 * page), (0, 2)]
-    assert len(Recorder.told) == len(ends)
-    for (start, stop), (first, behind) in zip(Recorder.told, ends, strict=True):
+    assert len(told) == len(ends)
+    for (start, stop), (first, behind) in zip(told, ends, strict=True):
         assert start % page == 0
         assert first - page < start <= first
         assert stop == behind
@@ -214,11 +214,12 @@ def test_pieces_read_like_one_array(sizes, data):
 def test_a_token_outside_the_vocabulary_is_named_before_it_reaches_the_device(corpus, bad):
     tokens = np.full(200, 5, np.int32)
     tokens[150] = bad
-    hurt = replace(corpus, train=Tokens([Piece(tokens)]), held_out=Tokens([Piece(tokens[100:])]), place=lambda token: ("shard", token))
+    parts = Tokens([Piece(tokens)]), Tokens([Piece(tokens[100:])])
+    hurt = replace(corpus, train=parts[0], held_out=parts[1], place=lambda token: ("shard", token))
     position = Position.first(1)
     loader = Loader(hurt, position, [], CPU)
     epoch = tuple(range(hurt.size))
-    with pytest.raises(DataError, match=rf"shard, token 150: token {bad} is not below the vocabulary of 256; .*--set model.vocab"):
+    with pytest.raises(DataError, match=rf"shard, token 150: token {bad} is not below the vocabulary of 256; .*--set"):
         loader.batch(epoch, position, 0, 1)
     with pytest.raises(DataError, match="a held-out sequence"):
         loader.evaluation_batch(0, hurt.held_out_size, 0, 1)

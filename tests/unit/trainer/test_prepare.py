@@ -32,7 +32,7 @@ def texts(tmp_path_factory):
     """Forty documents: thirty files, ten lines."""
     root = tmp_path_factory.mktemp("texts")
     for number in range(30):
-        (root / f"t{number:02d}.txt").write_text(f"Text number {number} tells of {number * number} things, größer als {number}.\n")
+        (root / f"t{number:02d}.txt").write_text(f"Text number {number} tells of {number * number} things, größer.\n")
     lines = [json.dumps({"text": f"line {number} of the web, " * 3, "body": "other"}) for number in range(10)]
     (root / "web.jsonl").write_text("\n".join([*lines[:5], "", *lines[5:]]))
     (root / ".hidden.txt").write_text("not this")
@@ -66,7 +66,7 @@ def test_documents_become_shards_that_read_like_their_text(texts, tmp_path, caps
 def test_the_same_input_gives_the_same_bytes_packed_or_not_in_any_folder(texts, tmp_path):
     copy = tmp_path / "elsewhere" / texts.name
     copy.mkdir(parents=True)
-    for path in reversed(sorted(texts.iterdir())):
+    for path in sorted(texts.iterdir(), reverse=True):
         (copy / path.name).write_bytes(path.read_bytes())
     for number, source in enumerate((texts, copy)):
         assert main(["prepare", str(source), "--out", str(tmp_path / f"{number}"), "--tokenizer", "train:300"]) == 0
