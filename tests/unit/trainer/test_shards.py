@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from trainer import __main__ as program
+from trainer import train
 from trainer.config import Config
 from trainer.data import Loader, open_corpus
 from trainer.data.__main__ import main
@@ -105,6 +107,27 @@ def test_a_path_that_holds_no_data_is_a_sentence(tmp_path):
 def test_a_vocabulary_larger_than_the_models_is_refused_with_the_setting(folder):
     with pytest.raises(ConfigError, match=r"holds tokens up to 255; --set model\.vocab_size=256"):
         opened(folder, vocab_size=100)
+
+
+def test_a_run_on_damaged_data_ends_with_4_and_one_sentence_and_writes_nothing(folder, tmp_path, world, capsys, monkeypatch):
+    def leave(code):
+        raise SystemExit(code)
+
+    monkeypatch.setattr(train, "join_world", lambda: world)
+    monkeypatch.setattr(program, "leave_now", leave)
+    out = tmp_path / "out"
+    for vocab_size, code in ((100, 3), (256, 4)):
+        if code == 4:
+            cut_short(folder / "train-00000.bin", 7)
+        settings = [f"data.path={folder}", f"model.vocab_size={vocab_size}", "data.seq_len=16"]
+        monkeypatch.setattr("sys.argv", ["trainer", "--preset", "micro", "--set", *settings, "--out-dir", str(out)])
+        with pytest.raises(SystemExit) as ended:
+            program.main()
+        assert ended.value.code == code
+        said = capsys.readouterr().err
+        assert said.startswith("trainer: ")
+        assert said.count("\n") == 1
+        assert not out.exists()
 
 
 def test_verify_finds_one_changed_byte_that_opening_does_not(folder, capsys):

@@ -29,7 +29,9 @@ def trained(world, monkeypatch, out_dir, *, evaluate_every, global_seed):
     (manifest,) = (out_dir / "checkpoints").glob("*/manifest.json")
     lines = json.loads(manifest.read_text())["recent"]
     told = [{name: value for name, value in line.items() if name not in TIMES} for line in lines]
-    state = {name: getattr(value, "full_tensor", lambda value=value: value)() for name, value in runs[0].optimizer.state().items()}
+    live = runs[0].optimizer.state()
+    state = {name: value.full_tensor() if hasattr(value, "full_tensor") else value for name, value in live.items()}
+    assert training._evaluate(runs[0]) == training._evaluate(runs[0]), "held-out loss is measured without dropout"
     return told, [line["val_loss"] for line in lines if "val_loss" in line], state
 
 
