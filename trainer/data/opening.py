@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch.distributed as dist
+
 from trainer.config import Config
 from trainer.data.corpus import Corpus
 from trainer.data.library import read_corpus
@@ -28,6 +30,20 @@ def open_corpus(config: Config) -> Corpus:
             f"model.vocab_size {vocab_size}: {corpus.origin} holds tokens up to {corpus.vocab_size - 1}; "
             f"--set model.vocab_size={corpus.vocab_size}"
         )
+    return corpus
+
+
+def same_on_all_ranks(corpus: Corpus, group: dist.ProcessGroup) -> Corpus:
+    """The corpus, if it is the same everywhere. Raises DataError on every rank where it is not: each host has files of its own,
+    and the default corpus is that of its Python."""
+    digests: list[str] = [""] * dist.get_world_size(group)
+    dist.all_gather_object(digests, corpus.digest, group=group)
+    for rank, digest in enumerate(digests):
+        if digest != digests[0]:
+            raise DataError(
+                f"{corpus.origin}: is {digests[0]} on rank 0 and {digest} on rank {rank}; they would train on different data: "
+                "copy it to every host, or give them the same Python for the default corpus"
+            )
     return corpus
 
 

@@ -11,7 +11,7 @@ import torch
 from trainer import __main__ as program
 from trainer import train
 from trainer.config import Config
-from trainer.data import Loader, open_corpus
+from trainer.data import Loader, open_corpus, same_on_all_ranks
 from trainer.data.__main__ import main
 from trainer.exits import ConfigError, DataError
 from trainer.order import Position
@@ -213,6 +213,18 @@ def test_verify_finds_sequences_of_megatrons_that_do_not_follow_each_other(tmp_p
     patch(prefix, 34 + 4 * 40 + 8 * 5, (40).to_bytes(8, "little"))
     assert main(["verify", str(prefix)]) == 4
     assert "sequence 5 does not begin where the one before it ends" in capsys.readouterr().err
+
+
+def test_ranks_whose_hosts_hold_different_data_are_told_apart_at_the_start(folder, world, monkeypatch):
+    corpus = opened(folder)
+    assert same_on_all_ranks(corpus, world.control) is corpus
+
+    def gather(found, own, group):
+        found[:] = [own, own, "another"]
+
+    monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
+    with pytest.raises(DataError, match=rf"is {corpus.digest} on rank 0 and another on rank 2"):
+        same_on_all_ranks(corpus, world.control)
 
 
 def test_poison_stays_below_a_vocabulary_that_is_not_of_bytes(tmp_path):
