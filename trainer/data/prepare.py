@@ -83,10 +83,25 @@ class Split:
 
 
 def prepare(inputs: Inputs, folder: Path, wish: Wish, train_advance: Advance, advance: Advance) -> Manifest:
-    """Write everything `inputs` holds into an empty or new folder. Raises DataError, ConfigError and OSError."""
+    """Write everything `inputs` holds into an empty or new folder; on an error it is empty again. Raises DataError, ConfigError
+    and OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise ConfigError(f"--out {folder}: is not empty (one cut short leaves files); name a new folder, or empty this one")
+    try:
+        return _write(inputs, folder, wish, train_advance, advance)
+    except BaseException:
+        _clear(folder)
+        raise
+
+
+def _clear(folder: Path) -> None:
+    """It was empty before, so all of it is ours."""
+    for path in folder.iterdir():
+        path.unlink()
+
+
+def _write(inputs: Inputs, folder: Path, wish: Wish, train_advance: Advance, advance: Advance) -> Manifest:
     text, tokenizer = _text(inputs, folder, wish, train_advance)
     end, vocab_size = text.end_of_document, text.vocab_size
     kind = next(name for name, dtype in DTYPES.items() if vocab_size - 1 <= np.iinfo(dtype).max)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from trainer.config import Config
-from trainer.data import open_corpus, read_corpus
+from trainer.data import open_corpus, prepare, read_corpus
 from trainer.data.__main__ import main
 from trainer.data.inputs import PIECE_BYTES, Inputs, find_sources
 
@@ -133,10 +133,12 @@ def test_a_single_long_file_is_cut_behind_lines_and_its_end_held_out(tmp_path):
 
 
 def test_what_was_cut_short_opens_nowhere_and_is_not_written_over(texts, tmp_path, capsys, monkeypatch):
-    from trainer.data import prepare
-
     folder = tmp_path / "cut"
     monkeypatch.setattr(prepare, "_commit", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        main(["prepare", str(texts), "--out", str(folder)])
+    assert not content(folder), "a person's Ctrl-C leaves nothing"
+    monkeypatch.setattr(prepare, "_clear", lambda _: None)  # as with SIGKILL
     with pytest.raises(KeyboardInterrupt):
         main(["prepare", str(texts), "--out", str(folder)])
     monkeypatch.undo()
@@ -181,7 +183,7 @@ def test_a_wrong_input_is_a_sentence(tmp_path, monkeypatch, capsys, words, code,
     assert error.startswith("trainer.data: ")
     assert sentence in error
     assert error.count("\n") == 1
-    assert not (tmp_path / "out" / "manifest.json").exists()
+    assert not list((tmp_path / "out").glob("*")), "the next try finds an empty folder"
 
 
 def test_without_the_package_a_sentence_says_how_to_get_it(texts, tmp_path, capsys, monkeypatch):
