@@ -10,7 +10,17 @@ import traceback
 
 from sentinel.client import Session, SpecError
 from trainer.command_line import parse_arguments
-from trainer.exits import BAD_CONFIG, CRASHED, FINISHED, INTERRUPTED, ConfigError, TrainerError, is_peer_lost, leave_now
+from trainer.exits import (
+    BAD_CONFIG,
+    CRASHED,
+    FINISHED,
+    INTERRUPTED,
+    ConfigError,
+    DataError,
+    TrainerError,
+    is_peer_lost,
+    leave_now,
+)
 
 CODES = {SpecError: BAD_CONFIG, KeyboardInterrupt: INTERRUPTED}
 
@@ -43,7 +53,7 @@ def main() -> None:
 def _record_failure(session: Session | None, error: BaseException) -> int:
     """Say what happened, on stderr and in the records; the code to leave with."""
     code = error.code if isinstance(error, TrainerError) else CODES.get(type(error), CRASHED)
-    if isinstance(error, ConfigError | SpecError):
+    if isinstance(error, ConfigError | DataError | SpecError):
         print(f"trainer: {error}", file=sys.stderr)
     else:
         traceback.print_exception(error)

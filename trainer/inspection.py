@@ -31,6 +31,7 @@ def inspect_samples(run: Run) -> int:
         found, _ = resume(run, session.spec.resume)
         assert found is not None
     obey(run, session.spec.overrides)
+    run.model.eval()
     run.model.set_requires_gradient_sync(False)
     run.model.set_reshard_after_backward(False)
     log = SampleLog(session) if run.world.rank == 0 else None

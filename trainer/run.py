@@ -16,7 +16,7 @@ from trainer.config import Config
 from trainer.config.loading import written_out
 from trainer.control import Settings
 from trainer.damage import Damage, rot
-from trainer.data import Loader, read_corpus
+from trainer.data import Loader, open_corpus, same_on_all_ranks
 from trainer.exits import ConfigError
 from trainer.faults import STEP_KINDS, Fault, due_faults
 from trainer.model.gpt import build_model
@@ -56,12 +56,13 @@ class Run:
 
 
 def build_run(launch: Launch, session: Session | None, world: World) -> Run:
-    """All parts, at step 0. Raises DataError without a corpus."""
+    """All parts, at step 0. Raises DataError without a corpus, and ConfigError for one of another vocabulary."""
     config, faults = launch.config, launch.faults
     root = launch.out_dir if session is None else session.run_dir
     start = Position.first(config.data_seed)
     poisoned = [(*fault.samples, fault.number("share")) for fault in faults if fault.samples]
-    loader = Loader(read_corpus(config.data.seq_len), start, poisoned, world.device)
+    corpus = same_on_all_ranks(open_corpus(config), world.control)
+    loader = Loader(corpus, start, poisoned, world.device)
     model = build_model(config, padded_vocabulary(config.model.vocab_size, world.size))
     params = sum(parameter.numel() for parameter in model.parameters())
     sharded = shard(model, world, config)

@@ -46,16 +46,17 @@ def show(run_dir: Path, attempt: int, index: int) -> str:
     if MODULE not in spec.argv:
         raise ConfigError(f"attempt {attempt} runs {' '.join(spec.argv)!r}, which is not the bundled trainer (-m {MODULE})")
     from trainer.command_line import parse_arguments
-    from trainer.data import Loader, read_corpus  # torch comes with it
+    from trainer.data import Loader, open_corpus  # torch comes with it
 
     launch = parse_arguments(spec.argv[spec.argv.index(MODULE) + 1 :])
     config = launch.config
     position = _position(run_dir, spec, Position.first(config.data_seed))
     poisoned = [(*fault.samples, fault.number("share")) for fault in launch.faults if fault.samples]
-    corpus = read_corpus(config.data.seq_len)
+    corpus = open_corpus(config)
     text, is_poisoned = Loader(corpus, Position.first(config.data_seed), poisoned, None).text_of(index, position)
     name, offset = corpus.place_of(position.sequence_of(index, corpus.size))
-    about = f"sample {index}: {len(text)} bytes from {name}, byte {offset}, in the data order of attempt {attempt}"
+    unit = corpus.text.unit
+    about = f"sample {index}: {corpus.seq_len + 1} {unit}s from {name}, {unit} {offset}, in the data order of attempt {attempt}"
     return f"{about}{'; poisoned by a --fault, as it was trained on' if is_poisoned else ''}\n{printable(text)}"
 
 

@@ -72,9 +72,11 @@ def train_step(model: nn.Module, optimizer: ShardedAdamW, scaler: LossScaler, ba
 @torch.no_grad()
 def evaluate(model: nn.Module, batches: list[Callable[[], Batch]], beat: Callable[[], None]) -> torch.Tensor:
     """Mean loss of this rank's share of the held-out batches, float64."""
+    model.eval()  # nothing is dropped, so nothing is drawn
     total = torch.zeros((), dtype=torch.float64)
     for fetch in batches:
         beat()
         loss, _ = compute_loss(model, *fetch())
         total += loss.cpu()
+    model.train()
     return total / len(batches)

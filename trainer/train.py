@@ -15,6 +15,7 @@ from trainer.control import Control, Decision
 from trainer.exits import FINISHED, STOPPED, NonFiniteError
 from trainer.faults import strike
 from trainer.inspection import inspect_samples
+from trainer.model.dropout import seed_dropout
 from trainer.order import ranges_of
 from trainer.parallel import join_world
 from trainer.run import Run, begin, build_run, effective, obey, save, settings_at, struck_now
@@ -66,15 +67,17 @@ def _train_one(run: Run, control: Control) -> None:
         strike(fault, step, run.root)
     run.damage.begin(due, step, run.optimizer)
     indices, behind = run.position.take(run.schedule.batch_size(step))
-    batch = run.loader.batch(indices, run.position, run.world.rank, run.world.size)
+    batch = run.loader.batch(indices, run.position, run.world.rank, run.world.size, run.schedule.seq_len(step))
     data_time_s = telemetry.clock() - began_s
 
     def after_backward() -> None:
         run.damage.after_backward(step, run.optimizer)
         control.offer()
 
+    seed_dropout(run.config, step, run.world.rank)
     statistics = train_step(run.model, run.optimizer, run.scaler, batch, Hooks(telemetry.phase, after_backward))
     run.damage.after_update(step, run.optimizer)
+    run.loader.will_need(behind.take(run.schedule.batch_size(step + 1))[0], behind, run.world.rank, run.world.size)
     metrics = metrics_of(statistics, run.scaler.active) | {"lr": run.optimizer.adamw.param_groups[0]["lr"]}
     step_time_s = telemetry.clock() - began_s
     tokens = run.schedule.tokens(step)

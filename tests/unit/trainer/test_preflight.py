@@ -26,7 +26,7 @@ def test_the_shipped_recipes_carry_no_warning(preset, ranks):
 @pytest.mark.parametrize(
     ("sets", "says"),
     [
-        (["model.ffn_width=1024"], r"declared_params 124,000,000, and the model has \S+: 0\.\d+ times as many.*104B.*1\.33 times"),
+        (["model.ffn_width=1024"], r"declared_params 124,000,000, and the model has \S+: 0\.\d+ times as.*104B.*1\.33 times"),
         (["init.std=0.05"], r"init.std 0.05: too large for a width of 768.*init.std=small"),
         (["init.scale_outputs=false"], r"init.scale_outputs false with 12 layers"),
         (["schedule.warmup_steps=10"], r"schedule.warmup_steps 10: too short for β2 0.95.*2/\(1-β2\) = 40 steps"),
