@@ -113,7 +113,7 @@ def test_a_run_on_damaged_data_ends_with_4_and_one_sentence_and_writes_nothing(f
     def leave(code):
         raise SystemExit(code)
 
-    monkeypatch.setattr(train, "join_world", lambda: world)
+    monkeypatch.setattr(train, "join_world", lambda *_: world)
     monkeypatch.setattr(program, "leave_now", leave)
     out = tmp_path / "out"
     for vocab_size, code in ((100, 3), (256, 4)):
