@@ -17,8 +17,8 @@ import torch
 from trainer.config.sections import Stability
 
 NORMAL = 1.4826  # times the median absolute deviation is the standard deviation of normal noise
-# A deviation is taken for at least so much of the median: a window may hold one number over and over. So nothing within 3 % of the
-# median is an outlier by the usual 6 sigmas.
+# A deviation is taken for at least so much of the median: a window may hold one number over and over. So nothing within 3 % of
+# the median is an outlier by the usual 6 sigmas.
 FLOOR = 0.005
 # The median deviation of 16 normal values is off by a quarter, so that 6 sigmas are more than 4. A quarter of the window keeps
 # the steep first steps of a run from being all there is to compare with.

@@ -95,6 +95,15 @@ def measure_gradients(groups: list[list[torch.Tensor]], device: torch.device) ->
     return torch.stack([part.sum() for part in parts]), counts
 
 
+def rows_of_all(own: torch.Tensor) -> torch.Tensor:
+    """This rank's vector (n,) → those of all ranks (ranks, n), in their order. A collective on training's own group."""
+    ranks = dist.get_world_size()
+    gathered = own.new_empty(ranks * len(own))  # gloo takes no other shape
+    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # renamed in torch 2.13
+    gather(gathered, own)
+    return gathered.view(ranks, len(own))
+
+
 def gather_totals(seen: Seen, grad_squares: torch.Tensor, nonfinite: torch.Tensor, own: LocalState, replicas: int) -> Totals:
     """The one collective of a step: every rank's numbers to every rank, added up alike on each.
 
@@ -107,9 +116,8 @@ def gather_totals(seen: Seen, grad_squares: torch.Tensor, nonfinite: torch.Tenso
     blocks = [loss, squares, grad_squares, *sums, largest, logit_max, second_max]
     sizes = [1 + len(squares), len(grad_squares) + len(sums), len(largest) + 2]
     packed = torch.cat(blocks)
-    ranks = dist.get_world_size()
-    rows = packed.new_empty(ranks, len(packed))
-    dist.all_gather_into_tensor(rows, packed)
+    rows = rows_of_all(packed)
+    ranks = len(rows)
     means, sums_of_all, maxima = rows.split(sizes, dim=1)
     means = means.sum(dim=0) / ranks
     totals = sums_of_all.unflatten(0, (replicas, ranks // replicas)).sum(dim=1).amax(dim=0)

@@ -19,7 +19,7 @@ from trainer.clipping import ZClip, coefficient
 from trainer.config import Config
 from trainer.gate import Gate
 from trainer.loss import Seen
-from trainer.measures import LocalState, flat_views, gather_totals, measure_gradients, squares_of
+from trainer.measures import LocalState, flat_views, gather_totals, measure_gradients, rows_of_all, squares_of
 from trainer.statistics import UpdateStatistics, Wanted, block_name, group_of
 
 
@@ -196,10 +196,8 @@ class ShardedAdamW:
 
     def history(self) -> dict[str, Any]:
         """What the next updates depend on, or tell, besides the tensors: for a manifest. A collective, and the host waits."""
-        own = self._update_squares.reshape(1)
-        squares = own.new_empty(dist.get_world_size())
-        dist.all_gather_into_tensor(squares, own)
-        shards = squares.tolist()[: len(squares) // self.replicas]
+        squares = rows_of_all(self._update_squares.reshape(1))[:, 0].tolist()
+        shards = squares[: len(squares) // self.replicas]
         return {"gate": self.gate.state(), "zclip": self.zclip.state() if self.zclip else None, "update_squares": shards}
 
     def adopt_history(self, history: dict[str, Any]) -> None:
