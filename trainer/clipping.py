@@ -29,10 +29,10 @@ class ZClip:
         """What this norm (float64 scalar, unscaled) is to be brought to: itself where nothing is to be done. Counts it."""
         deviation = self.variance.sqrt()
         z = (norm - self.mean) / (deviation + GUARD)
-        warm = self.seen >= WARM_UP
+        warm, finite = self.seen >= WARM_UP, torch.isfinite(norm)
         clipped = self.mean + deviation * (self.threshold**2 / z)
-        bound = torch.where(warm & (z > self.threshold), clipped, norm)
-        self._learn(bound, warm, torch.isfinite(norm))
+        bound = torch.where(warm & finite & (z > self.threshold), clipped, norm)
+        self._learn(bound, warm, finite)
         return bound
 
     def _learn(self, norm: torch.Tensor, warm: torch.Tensor, finite: torch.Tensor) -> None:
