@@ -69,7 +69,7 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     scaler = LossScaler(config.numerics, world.device)
     settings = Settings.configured(config)
     telemetry = Telemetry(session, world.rank)
-    optimizer = ShardedAdamW(sharded, config)
+    optimizer = ShardedAdamW(sharded, config, world.replicas)
     damage = Damage(faults, world.rank, config.numerics.precision)
     parts = root, telemetry, sharded, optimizer, scaler, loader, settings, settings, start, params, damage
     return Run(launch, config, launch.schedule(), session, world, *parts)
