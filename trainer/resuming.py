@@ -48,6 +48,7 @@ def restore(run: Run, found: checkpoint.Verified) -> None:
     checkpoint.load(found, run.world, state)
     checkpoint.compare_numbers(found, run.optimizer.numbers())
     run.optimizer.adopt_count(state["adam.step"])
+    run.optimizer.adopt_history(manifest.get("history", {}))
     run.scaler.restore(manifest["loss_scaler"])
     orders = tuple(Order(start, seed) for start, seed in manifest["orders"])
     run.position, _ = Position(orders).skipping(manifest["skip"])

@@ -25,8 +25,8 @@ from trainer.optim import ShardedAdamW
 from trainer.order import Position, Span
 from trainer.parallel import World, shard
 from trainer.resuming import resume
+from trainer.scaler import LossScaler
 from trainer.schedule import Schedule
-from trainer.step import LossScaler
 from trainer.telemetry import Telemetry
 
 
@@ -66,10 +66,10 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     model = build_model(config, padded_vocabulary(config.model.vocab_size, world.size))
     params = sum(parameter.numel() for parameter in model.parameters())
     sharded = shard(model, world, config)
-    scaler = LossScaler(config.numerics.precision == "fp16", config.numerics.loss_scale, world.device)
+    scaler = LossScaler(config.numerics, world.device)
     settings = Settings.configured(config)
     telemetry = Telemetry(session, world.rank)
-    optimizer = ShardedAdamW(sharded, config.stability.gate != "off")
+    optimizer = ShardedAdamW(sharded, config, world.replicas)
     damage = Damage(faults, world.rank, config.numerics.precision)
     parts = root, telemetry, sharded, optimizer, scaler, loader, settings, settings, start, params, damage
     return Run(launch, config, launch.schedule(), session, world, *parts)
@@ -173,6 +173,7 @@ def save(run: Run) -> None:
         "orders": [[order.start, order.data_seed] for order in run.position.orders],
         "skip": [list(entry[:2] if entry[2] == run.position.data_seed else entry) for entry in run.position.skip],
         "gate": {"skipped_in_row": run.skipped_in_row},
+        "history": run.optimizer.history(),
         "metrics": run.optimizer.numbers() | _last_told(run),
         "recent": list(run.telemetry.recent),
         "torch": torch.__version__,

@@ -5,13 +5,10 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
-import torch
-
 from sentinel.client import Session
-from trainer.optim import UpdateStatistics
+from trainer.statistics import UpdateStatistics
 
 LINE_EVERY = 10  # steps between the lines for people
 MANIFEST_METRICS = 20  # how many step lines a checkpoint's manifest repeats
@@ -67,11 +64,7 @@ class Telemetry:
 
 def metrics_of(statistics: UpdateStatistics, fp16: bool) -> dict[str, Any]:
     """The step line's numbers that come from the update: the one place of a step where the host waits for the device."""
-    names = [item.name for item in fields(statistics) if item.name != "rank_param_norms"]
-    ranks = statistics.rank_param_norms
-    values = torch.cat([torch.stack([getattr(statistics, name).double() for name in names]), ranks]).tolist()
-    names += [f"param_norm/rank-{rank}" for rank in range(len(ranks))]
-    metrics: dict[str, Any] = dict(zip(names, values, strict=True))
+    metrics: dict[str, Any] = dict(zip(statistics.names, statistics.values.tolist(), strict=True))
     metrics |= {name: int(metrics[name]) for name in ("skipped", "overflow", "nonfinite_count")}
     if not fp16:
         del metrics["loss_scale"], metrics["overflow"]

@@ -75,7 +75,8 @@ def _train_one(run: Run, control: Control) -> None:
         control.offer()
 
     seed_dropout(run.config, step, run.world.rank)
-    statistics = train_step(run.model, run.optimizer, run.scaler, batch, Hooks(telemetry.phase, after_backward))
+    hooks = Hooks(telemetry.phase, after_backward)
+    statistics = train_step(run.model, run.optimizer, run.scaler, batch, hooks, run.config)
     run.damage.after_update(step, run.optimizer)
     run.loader.will_need(behind.take(run.schedule.batch_size(step + 1))[0], behind, run.world.rank, run.world.size)
     metrics = metrics_of(statistics, run.scaler.active) | {"lr": run.optimizer.adamw.param_groups[0]["lr"]}

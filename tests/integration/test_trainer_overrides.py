@@ -1,5 +1,6 @@
 """What spec.json and overrides.json ask for, and what the trainer proves to be in force."""
 
+import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import FileSystemReader
@@ -100,6 +101,11 @@ def test_another_number_of_ranks_continues_the_same_data(launch):
     for step in range(5, 9):
         assert second.steps()[step]["samples"] == first.steps()[step]["samples"]
         assert abs(second.steps()[step]["loss"] - first.steps()[step]["loss"]) < 1e-3
+    alone, together = second.steps()[5], {k: v for k, v in first.steps()[5].items() if "/rank-" not in k}
+    assert alone.keys() == together.keys()
+    for name in alone.keys() - {"kind", "samples"}:
+        assert alone[name] == pytest.approx(together[name], rel=1e-4), name
+    assert alone["update_norm"] > 0, "of the update before the checkpoint"
 
 
 def test_a_nan_is_gated_once_and_not_gated_it_ends_the_run(launch):
