@@ -116,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _number(kind: type[int] | type[float], least: float, most: float):  # noqa: ANN202 - argparse's type, named by what it says
+def _number(kind: type[int] | type[float], least: float, most: float):
     def parse(text: str) -> float:
         try:
             value = kind(text)
