@@ -7,7 +7,7 @@ fused kernel's `grad_scale`, and the gate on its `found_inf`: a gated update cha
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -44,6 +44,14 @@ class UpdateStatistics:
     skipped: torch.Tensor  # the same where the gate is on
     loss_scale: torch.Tensor  # in force during this step
     rank_param_norms: torch.Tensor  # float64[ranks], each rank's own shard; empty beyond RANKS_TOLD ranks
+
+
+def packed(statistics: UpdateStatistics) -> tuple[tuple[str, ...], torch.Tensor]:
+    """Names and one float64 vector."""
+    names = [item.name for item in fields(statistics) if item.name != "rank_param_norms"]
+    ranks = statistics.rank_param_norms
+    values = torch.cat([torch.stack([getattr(statistics, name).double() for name in names]), ranks])
+    return (*names, *(f"param_norm/rank-{rank}" for rank in range(len(ranks)))), values
 
 
 class ShardedAdamW:

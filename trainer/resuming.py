@@ -55,7 +55,7 @@ def restore(run: Run, found: checkpoint.Verified) -> None:
     run.step = found.step
     run.skipped_in_row = manifest["gate"]["skipped_in_row"]
     run.damage.restore(manifest)
-    run.telemetry.recent.extend(manifest.get("recent", []))
+    run.telemetry.restore(manifest)
     run.parent = {"step": found.step, "path": f"checkpoints/{found.path.name}", "digest": found.digest}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from trainer.config.loading import written_out
 from trainer.control import Settings
 from trainer.damage import Damage, rot
 from trainer.data import Loader, read_corpus
-from trainer.exits import ConfigError
+from trainer.exits import ConfigError, NonFiniteError
 from trainer.faults import STEP_KINDS, Fault, due_faults
 from trainer.model.gpt import build_model
 from trainer.model.padding import padded_vocabulary
@@ -67,7 +68,7 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     sharded = shard(model, world, config)
     scaler = LossScaler(config.numerics.precision == "fp16", config.numerics.loss_scale, world.device)
     settings = Settings.configured(config)
-    telemetry = Telemetry(session, world.rank)
+    telemetry = Telemetry(session, world.rank, root, world.device, fp16=scaler.active)
     optimizer = ShardedAdamW(sharded, config.stability.gate != "off")
     damage = Damage(faults, world.rank, config.numerics.precision)
     parts = root, telemetry, sharded, optimizer, scaler, loader, settings, settings, start, params, damage
@@ -161,6 +162,8 @@ def save(run: Run) -> None:
         return
     began_s = run.telemetry.clock()
     run.telemetry.phase("checkpoint")
+    told = run.telemetry.state()
+    count_skipped(run)
     details = {
         "samples": run.schedule.samples_before(run.step + 1),
         "attempt": run.session.attempt if run.session is not None else 0,
@@ -172,8 +175,8 @@ def save(run: Run) -> None:
         "orders": [[order.start, order.data_seed] for order in run.position.orders],
         "skip": [list(entry[:2] if entry[2] == run.position.data_seed else entry) for entry in run.position.skip],
         "gate": {"skipped_in_row": run.skipped_in_row},
-        "metrics": run.optimizer.numbers() | _last_told(run),
-        "recent": list(run.telemetry.recent),
+        "metrics": run.optimizer.numbers() | _last_told(told["recent"]),
+        **told,
         "torch": torch.__version__,
         "config": run.config.model_dump(mode="json"),
         **run.damage.state(),
@@ -188,9 +191,21 @@ def save(run: Run) -> None:
     run.telemetry.event("checkpoint_committed", run.step, seconds=seconds, **_place_of(run.parent))
 
 
-def _last_told(run: Run) -> dict[str, Any]:
+def count_skipped(run: Run) -> None:
+    """Count updates left out in a row, by the numbers every rank has by now. Raises NonFiniteError where they are too many."""
+    for step, metrics in run.telemetry.settled():
+        usable = math.isfinite(metrics["loss"]) and math.isfinite(metrics["grad_norm"]) and not metrics["skipped"]
+        run.skipped_in_row = 0 if usable else run.skipped_in_row + 1
+        if run.skipped_in_row >= run.config.stability.max_skipped:
+            raise NonFiniteError(
+                f"step {step}: {run.skipped_in_row} updates in a row were not finite (stability.max_skipped); "
+                "roll back to before the first of them"
+            )
+
+
+def _last_told(recent: list[dict[str, Any]]) -> dict[str, Any]:
     """What the last step's line told of the training itself."""
-    last = run.telemetry.recent[-1] if run.telemetry.recent else {}
+    last = recent[-1] if recent else {}
     return {name: last[name] for name in ("loss", "grad_norm") if name in last}
 
 
