@@ -6,8 +6,12 @@ import math
 import re
 import resource
 from collections import deque
+from collections.abc import Callable
 
 import torch
+
+from trainer.config import Config
+from trainer.model.sizes import flops_per_token
 
 CLIP_WINDOW = 100  # steps
 CLIPPED, WHOLE = "1", "0"
@@ -43,6 +47,18 @@ def peak_tflops(device: torch.device, precision: str, configured: float | None) 
     if configured is not None or device.type != "cuda":
         return configured
     return known_peak_tflops(torch.cuda.get_device_name(device), precision)
+
+
+Mfu = Callable[[float, int], float]
+"""Tokens a second, over all devices, at a sequence length → their share of the devices' peak."""
+
+
+def mfu_of(config: Config, padded: int, device: torch.device, devices: int) -> Mfu | None:
+    """None where nobody says what the device could do. `padded`: the padded vocabulary."""
+    peak = peak_tflops(device, config.numerics.precision, config.telemetry.peak_tflops)
+    if peak is None:
+        return None
+    return lambda rate, seq_len: model_flops_share(rate, flops_per_token(config, padded, seq_len), peak, devices)
 
 
 def model_flops_share(tokens_per_s: float, flops_per_token: float, peak_tflops: float, devices: int) -> float:

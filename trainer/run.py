@@ -25,6 +25,7 @@ from trainer.model.padding import padded_vocabulary
 from trainer.optim import ShardedAdamW
 from trainer.order import Position, Span
 from trainer.parallel import World, shard
+from trainer.rates import mfu_of
 from trainer.resuming import resume
 from trainer.schedule import Schedule
 from trainer.step import LossScaler
@@ -63,12 +64,14 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     start = Position.first(config.data_seed)
     poisoned = [(*fault.samples, fault.number("share")) for fault in faults if fault.samples]
     loader = Loader(read_corpus(config.data.seq_len), start, poisoned, world.device)
-    model = build_model(config, padded_vocabulary(config.model.vocab_size, world.size))
+    padded = padded_vocabulary(config.model.vocab_size, world.size)
+    model = build_model(config, padded)
     params = sum(parameter.numel() for parameter in model.parameters())
     sharded = shard(model, world, config)
     scaler = LossScaler(config.numerics.precision == "fp16", config.numerics.loss_scale, world.device)
     settings = Settings.configured(config)
-    telemetry = Telemetry(session, world.rank, root, world.device, fp16=scaler.active)
+    mfu = mfu_of(config, padded, world.device, world.size)
+    telemetry = Telemetry(session, world.rank, root, world.device, fp16=scaler.active, mfu=mfu)
     optimizer = ShardedAdamW(sharded, config.stability.gate != "off")
     damage = Damage(faults, world.rank, config.numerics.precision)
     parts = root, telemetry, sharded, optimizer, scaler, loader, settings, settings, start, params, damage

@@ -21,7 +21,7 @@ import torch
 
 from sentinel.client import Session, Stream
 from trainer.egress import Egress
-from trainer.rates import ClipShare, peak_memory_bytes
+from trainer.rates import ClipShare, Mfu, peak_memory_bytes
 
 LINE_EVERY = 10  # steps between the lines for people
 MANIFEST_METRICS = 20  # how many step lines a checkpoint's manifest repeats
@@ -30,9 +30,6 @@ UNSUPERVISED = 0  # the attempt of a run that nobody launched
 WHOLE = ("skipped", "overflow", "nonfinite_count")  # numbers that are counts
 OF_FP16 = ("overflow", "loss_scale")
 SHOWN = ("loss", "val_loss", "grad_norm", "lr", "step_time_s", "skipped")
-
-Mfu = Callable[[float, int], float]
-"""Tokens a second at a sequence length → share of the devices' peak."""
 
 
 class Telemetry:

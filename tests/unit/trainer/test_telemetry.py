@@ -10,9 +10,11 @@ import torch
 from sentinel.client import Session, Spec, stream
 from trainer import train as train_module
 from trainer.command_line import parse_arguments
+from trainer.config import Config
 from trainer.egress import Egress
 from trainer.exits import NonFiniteError
-from trainer.rates import CLIP_WINDOW, ClipShare, known_peak_tflops, model_flops_share, peak_tflops
+from trainer.model.sizes import flops_per_token
+from trainer.rates import CLIP_WINDOW, ClipShare, known_peak_tflops, mfu_of, model_flops_share, peak_tflops
 from trainer.telemetry import Telemetry
 
 CPU = torch.device("cpu")
@@ -23,7 +25,7 @@ SYNCS = ("item", "tolist", "cpu", "nonzero", "__bool__", "__int__", "__float__",
 @pytest.fixture
 def start(world, tmp_path, monkeypatch):
     """start(steps, *settings, resume=…, session=…) → lines of the stream; trains in this process, in the world that is there."""
-    monkeypatch.setattr(train_module, "join_world", lambda: world)
+    monkeypatch.setattr(train_module, "join_world", lambda replicas: world)
     monkeypatch.setattr("trainer.control.signal.signal", lambda *_: None)
 
     def start(*settings, resume=False, session=None, faults=()):
@@ -147,6 +149,23 @@ def test_nothing_in_the_loop_waits_for_the_device(start, monkeypatch):
     torch.ones(1).item()
     watching[0] = False
     assert found == ["item"], "what is counted is seen"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu_a_step_that_would_wait_for_the_device_is_an_error(start, monkeypatch):
+    really, steps = train_module._train_one, [0]
+
+    def strict(*arguments):
+        steps[0] += 1
+        torch.cuda.set_sync_debug_mode("error" if steps[0] > 2 else "default")  # what is made once may wait
+        try:
+            really(*arguments)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+    monkeypatch.setattr(train_module, "_train_one", strict)
+    monkeypatch.setattr(train_module, "_evaluate", lambda run: 1.0)
+    assert [line["step"] for line in of_kind(start("checkpoint.every=100"), "step")] == list(range(1, 13))
 
 
 class Gate:
@@ -284,3 +303,8 @@ def test_the_peak_of_a_device_is_known_by_its_name_or_not_at_all(name, precision
 def test_a_peak_that_is_configured_counts_and_a_cpu_has_none_of_its_own():
     assert (peak_tflops(CPU, "fp32", None), peak_tflops(CPU, "fp32", 0.1)) == (None, 0.1)
     assert model_flops_share(1000.0, 6e9, 100.0, 2) == pytest.approx(0.03)
+    assert mfu_of(Config(), 256, CPU, 2) is None
+    told = Config.model_validate({"telemetry": {"peak_tflops": 0.5}})
+    mfu = mfu_of(told, 256, CPU, 2)
+    assert mfu(1000.0, 128) == pytest.approx(1000.0 * flops_per_token(told, 256, 128) / 1e12)
+    assert mfu(1000.0, 64) < mfu(1000.0, 128), "attention over shorter sequences is less work"
