@@ -79,6 +79,7 @@ class Control:
         self._signalled = False
         self._found: list[Any] = [None, None]  # overrides.json as it was written, or the complaint about it
         self._flags = torch.zeros(2, dtype=torch.int64)
+        self._seen = self._flags.numpy()  # the same memory, the host's on every machine: read without a word to a device
         self._pending: dist.Work | None = None
         signal.signal(signal.SIGTERM, self._on_sigterm)
 
@@ -103,7 +104,7 @@ class Control:
         assert self._pending is not None
         self._pending.wait()
         self._pending = None
-        changed, stop = self._flags.tolist()
+        changed, stop = self._seen.tolist()
         if not changed:
             return Decision(stop_signal=bool(stop))
         dist.broadcast_object_list(self._found, src=0, group=self._world.control)

@@ -39,11 +39,10 @@ class Gate:
         self._window = torch.zeros(2, size, dtype=torch.float64, device=device)  # loss, gradient norm; entry n at place n % size
         self._accepted = torch.zeros((), dtype=torch.int64, device=device)  # entries since the window began
         self._outliers_in_row = torch.zeros((), dtype=torch.int64, device=device)
-        self.skipped_in_row = torch.zeros((), dtype=torch.int64, device=device)  # updates left out, or applied and not finite
 
     def judge(self, loss: torch.Tensor, grad_norm: torch.Tensor, nonfinite: torch.Tensor) -> torch.Tensor:
         """Whether to leave this update out: a bool scalar on the device. Loss and norm are float64 scalars of all ranks, the norm
-        unscaled and before clipping; `nonfinite` says that the loss or a gradient element is not finite. Counts the update."""
+        unscaled and before clipping; `nonfinite` says that the loss or a gradient element is not finite."""
         skip = nonfinite if self._closes else torch.zeros_like(nonfinite)
         if self._judges:
             values = torch.stack([loss, grad_norm])
@@ -54,7 +53,6 @@ class Gate:
             self._outliers_in_row = torch.where(new_level, 0, in_row)
             skip = nonfinite | (outlier & ~new_level)
             self._enter(values, torch.where(new_level, 0, self._accepted), ~skip)
-        self.skipped_in_row = torch.where(skip | nonfinite, self.skipped_in_row + 1, 0)
         return skip
 
     def _is_outlier(self, values: torch.Tensor) -> torch.Tensor:
@@ -84,7 +82,6 @@ class Gate:
         order = [number % size for number in range(max(0, accepted - size), accepted)]
         losses, norms = ([row[place] for place in order] for row in self._window.tolist())
         return {
-            "skipped_in_row": int(self.skipped_in_row),
             "outliers_in_row": int(self._outliers_in_row),
             "losses": losses,
             "grad_norms": norms,
@@ -94,7 +91,6 @@ class Gate:
         """Continue where a checkpoint stood, to the bit; a window of another size keeps the newest entries. What a state does not
         tell, as of a run without this gate, begins anew."""
         state = state or {}
-        self.skipped_in_row.fill_(int(state.get("skipped_in_row", 0)))
         self._outliers_in_row.fill_(int(state.get("outliers_in_row", 0)))
         size = len(self._places)
         rows = torch.tensor([state.get("losses", [])[-size:], state.get("grad_norms", [])[-size:]], dtype=torch.float64)

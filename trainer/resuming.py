@@ -54,9 +54,9 @@ def restore(run: Run, found: checkpoint.Verified) -> None:
     run.position, _ = Position(orders).skipping(manifest["skip"])
     run.position = Position(orders, manifest["cursor"], run.position.skip)
     run.step = found.step
-    run.skipped_in_row = manifest["gate"]["skipped_in_row"]
+    run.skipped_in_row = manifest["skipped_in_row"]
     run.damage.restore(manifest)
-    run.telemetry.recent.extend(manifest.get("recent", []))
+    run.telemetry.restore(manifest)
     run.parent = {"step": found.step, "path": f"checkpoints/{found.path.name}", "digest": found.digest}
 
 

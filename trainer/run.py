@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,14 @@ from trainer.config.loading import written_out
 from trainer.control import Settings
 from trainer.damage import Damage, rot
 from trainer.data import Loader, open_corpus, same_on_all_ranks
-from trainer.exits import ConfigError
+from trainer.exits import ConfigError, NonFiniteError
 from trainer.faults import STEP_KINDS, Fault, due_faults
 from trainer.model.gpt import build_model
 from trainer.model.padding import padded_vocabulary
 from trainer.optim import ShardedAdamW
 from trainer.order import Position, Span
 from trainer.parallel import World, shard
+from trainer.rates import mfu_of
 from trainer.resuming import resume
 from trainer.scaler import LossScaler
 from trainer.schedule import Schedule
@@ -63,12 +65,14 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     poisoned = [(*fault.samples, fault.number("share")) for fault in faults if fault.samples]
     corpus = same_on_all_ranks(open_corpus(config), world.control)
     loader = Loader(corpus, start, poisoned, world.device)
-    model = build_model(config, padded_vocabulary(config.model.vocab_size, world.size))
+    padded = padded_vocabulary(config.model.vocab_size, world.size)
+    model = build_model(config, padded)
     params = sum(parameter.numel() for parameter in model.parameters())
     sharded = shard(model, world, config)
     scaler = LossScaler(config.numerics, world.device)
     settings = Settings.configured(config)
-    telemetry = Telemetry(session, world.rank)
+    mfu = mfu_of(config, padded, world.device, world.size)
+    telemetry = Telemetry(session, world.rank, root, world.device, fp16=scaler.active, mfu=mfu)
     optimizer = ShardedAdamW(sharded, config, world.replicas)
     damage = Damage(faults, world.rank, config.numerics.precision)
     parts = root, telemetry, sharded, optimizer, scaler, loader, settings, settings, start, params, damage
@@ -162,6 +166,8 @@ def save(run: Run) -> None:
         return
     began_s = run.telemetry.clock()
     run.telemetry.phase("checkpoint")
+    told = run.telemetry.state()
+    count_skipped(run)
     details = {
         "samples": run.schedule.samples_before(run.step + 1),
         "attempt": run.session.attempt if run.session is not None else 0,
@@ -172,10 +178,10 @@ def save(run: Run) -> None:
         "cursor": run.position.cursor,
         "orders": [[order.start, order.data_seed] for order in run.position.orders],
         "skip": [list(entry[:2] if entry[2] == run.position.data_seed else entry) for entry in run.position.skip],
-        "gate": {"skipped_in_row": run.skipped_in_row},
+        "skipped_in_row": run.skipped_in_row,
         "history": run.optimizer.history(),
-        "metrics": run.optimizer.numbers() | _last_told(run),
-        "recent": list(run.telemetry.recent),
+        "metrics": run.optimizer.numbers() | _last_told(told["recent"]),
+        **told,
         "torch": torch.__version__,
         "config": run.config.model_dump(mode="json"),
         **run.damage.state(),
@@ -190,9 +196,21 @@ def save(run: Run) -> None:
     run.telemetry.event("checkpoint_committed", run.step, seconds=seconds, **_place_of(run.parent))
 
 
-def _last_told(run: Run) -> dict[str, Any]:
+def count_skipped(run: Run) -> None:
+    """Count updates left out in a row, by the numbers every rank has by now. Raises NonFiniteError where they are too many."""
+    for step, metrics in run.telemetry.settled():
+        usable = math.isfinite(metrics["loss"]) and math.isfinite(metrics["grad_norm"]) and not metrics["skipped"]
+        run.skipped_in_row = 0 if usable else run.skipped_in_row + 1
+        if run.skipped_in_row >= run.config.stability.max_skipped:
+            raise NonFiniteError(
+                f"step {step}: {run.skipped_in_row} updates in a row were not finite (stability.max_skipped); "
+                "roll back to before the first of them"
+            )
+
+
+def _last_told(recent: list[dict[str, Any]]) -> dict[str, Any]:
     """What the last step's line told of the training itself."""
-    last = run.telemetry.recent[-1] if run.telemetry.recent else {}
+    last = recent[-1] if recent else {}
     return {name: last[name] for name in ("loss", "grad_norm") if name in last}
 
 

@@ -63,12 +63,17 @@ def accumulate(model: nn.Module, scaler: LossScaler, batch: Batch, phase: Callab
 
 
 @torch.no_grad()
-def evaluate(model: nn.Module, batches: list[Callable[[], Batch]], beat: Callable[[], None]) -> torch.Tensor:
-    """Mean cross entropy of this rank's share of the held-out batches, float64, without dropout."""
+def evaluate(
+    model: nn.Module, batches: list[Callable[[], Batch]], beat: Callable[[], None], micro_batch: int | None = None
+) -> torch.Tensor:
+    """Mean cross entropy of this rank's share of the held-out batches, float64, without dropout; so many sequences at once."""
     total = torch.zeros((), dtype=torch.float64)
     model.eval()  # nothing is dropped, so nothing is drawn
     for fetch in batches:
-        beat()
-        total += compute_loss(model, *fetch()).cross_entropy.cpu()
+        batch = fetch()
+        whole = len(batch[0])
+        for inputs, targets in zip(*(tensor.split(micro_batch or whole) for tensor in batch), strict=True):
+            beat()
+            total += compute_loss(model, inputs, targets).cross_entropy.cpu() * (len(inputs) / whole)
     model.train()
     return total / len(batches)

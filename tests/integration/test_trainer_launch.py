@@ -66,7 +66,7 @@ class Attempt:
 
     def steps(self):
         """Step → what must be equal in an equal run."""
-        timing = {"time_s", "tokens_per_s", "step_time_s", "data_time_s"}
+        timing = {"time_s", "tokens_per_s", "step_time_s", "data_time_s", "mfu", "peak_memory_bytes"}
         return {line["step"]: {k: v for k, v in line.items() if k not in timing} for line in self.lines("step")}
 
     def events(self, name):

@@ -63,7 +63,6 @@ def test_without_the_gate_it_goes_in_and_an_overflow_of_fp16_never_does(world, c
     statistics = stepping.poisoned()
     assert statistics["skipped"].item() == 0
     assert stepping.weights()["model.head.weight"].isnan().any()
-    assert stepping.optimizer.gate.skipped_in_row.item() == 1, "it could not be used, whatever was done with it"
     stepping = Stepping(world, config, "fp16", stability={"gate": "off"})
     before = stepping.weights()
     assert stepping.poisoned()["skipped"].item() == 1
