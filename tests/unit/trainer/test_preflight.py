@@ -5,7 +5,8 @@ import pytest
 from trainer.command_line import parse_arguments
 from trainer.config.loading import preset_names
 from trainer.exits import ConfigError
-from trainer.preflight import Device, examine, memory_of_rank
+from trainer.preflight import examine
+from trainer.preflight.amounts import Device, memory_of_rank
 
 H200 = Device("NVIDIA H200", 141 * 2**30, bf16=True)
 V100 = Device("Tesla V100", 16 * 2**30, bf16=False)
