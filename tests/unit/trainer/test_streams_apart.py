@@ -1,37 +1,22 @@
 """Evaluation, and whoever else draws random numbers, must not change training: a known way to lose weeks."""
 
-import json
-import signal
-
 import torch
 
+from tests.unit.trainer.in_process import train_here
 from trainer import train as training
-from trainer.command_line import parse_arguments
 
-TIMES = ("step_time_s", "data_time_s", "tokens_per_s", "val_loss")
+HOSTS_OWN = ("time_s", "step_time_s", "data_time_s", "tokens_per_s", "peak_memory_bytes", "val_loss")
 
 
 def trained(world, monkeypatch, out_dir, *, evaluate_every, global_seed):
-    """Six steps with dropout, in this process: step lines, final held-out loss, weights and moments."""
-    runs = []
-    build = training.build_run
-    monkeypatch.setattr(training, "join_world", lambda *_: world)
-    monkeypatch.setattr(training, "build_run", lambda *given: runs.append(build(*given)) or runs[-1])
+    """Six steps with dropout: step lines, held-out losses, weights and moments."""
     sizes = "schedule.steps=6", "data.batch_size=4", "data.seq_len=16", "evaluation.batches=2", "model.dropout=0.2"
-    words = ["--preset", "micro", "--set", *sizes, f"evaluation.every={evaluate_every}", "--out-dir", str(out_dir)]
-    before = signal.getsignal(signal.SIGTERM)
     torch.manual_seed(global_seed)
-    try:
-        assert training.train(parse_arguments(words), None) == 0
-    finally:
-        signal.signal(signal.SIGTERM, before)
-        monkeypatch.undo()
-    (manifest,) = (out_dir / "checkpoints").glob("*/manifest.json")
-    lines = json.loads(manifest.read_text())["recent"]
-    told = [{name: value for name, value in line.items() if name not in TIMES} for line in lines]
-    live = runs[0].optimizer.state()
+    run, lines = train_here(world, monkeypatch, out_dir, "--preset", "micro", "--set", *sizes, f"evaluation.every={evaluate_every}")
+    told = [{name: value for name, value in line.items() if name not in HOSTS_OWN} for line in lines]
+    live = run.optimizer.state()
     state = {name: value.full_tensor() if hasattr(value, "full_tensor") else value for name, value in live.items()}
-    assert training._evaluate(runs[0]) == training._evaluate(runs[0]), "held-out loss is measured without dropout"
+    assert training._evaluate(run) == training._evaluate(run), "held-out loss is measured without dropout"
     return told, [line["val_loss"] for line in lines if "val_loss" in line], state
 
 

@@ -1,0 +1,37 @@
+"""The trainer against the oracle: a plain single-process loop of the same model on the same data comes to the same losses."""
+
+import pytest
+
+from tests.plain_gpt import PlainTrainer, initial_weights_of, weights_of
+from tests.unit.trainer.in_process import train_here
+from trainer.order import Position
+
+STEPS = 40
+WORDS = ("--preset", "micro", "--set", f"schedule.steps={STEPS}", "data.batch_size=8", "data.seq_len=64", "evaluation.batches=1")
+
+
+@pytest.mark.parametrize(
+    ("settings", "loss_off", "weight_off"),
+    [
+        (["numerics.precision=fp32"], 1e-5, 1e-3),
+        (["numerics.precision=bf16"], 5e-3, 2e-2),
+        (["parallel.micro_batch=3", "model.positions=rotary", "model.norm=rmsnorm", "model.activation=swiglu"], 1e-5, 1e-3),
+    ],
+)
+def test_the_loss_curve_is_that_of_a_plain_loop_within_rounding(world, monkeypatch, tmp_path, settings, loss_off, weight_off):
+    run, lines = train_here(world, monkeypatch, tmp_path, *WORDS, *settings)
+    padded = run.model.embed.num_embeddings
+    plain = PlainTrainer(run.config, initial_weights_of(run.config, padded))
+    position, losses = Position.first(run.config.data_seed), []
+    for step in range(1, STEPS + 1):
+        indices, behind = position.take(run.schedule.batch_size(step))
+        batch = run.loader.batch(indices, position, 0, 1)
+        losses.append(plain.train_step(*batch, lr=run.schedule.lr(step)).item())
+        position = behind
+    differences = [abs(line["loss"] - loss) for line, loss in zip(lines, losses, strict=True)]
+    print(f"{settings}: largest difference of a loss {max(differences):.2e}, from {losses[0]:.3f} to {losses[-1]:.3f}")
+    assert losses[-1] < losses[0] - 1.0, "it must have learned something, or equal curves mean little"
+    assert max(differences) < loss_off
+    own = weights_of(run.model)
+    for name, value in plain.model.weights.items():
+        assert (own[name] - value).norm() < weight_off * value.norm(), name
