@@ -4,7 +4,7 @@
     loss = plain.train_step(tokens, targets, lr)        # float32 scalar tensor; clip_grad_norm_ and torch.optim.AdamW
 
 Weights are a flat dict under the names of the trainer's own model. Attention writes its matrix of scores out; `fused=True` takes
-scaled_dot_product_attention instead, which is what a plain loop would do where speed is compared.
+scaled_dot_product_attention and the fused AdamW instead, which is what a plain loop would do where speed is compared.
 """
 
 import math
@@ -120,7 +120,7 @@ class PlainTrainer:
             {"params": [p for p in parameters if p.dim() > 1], "weight_decay": optim.weight_decay},
             {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
         ]
-        self.adamw = torch.optim.AdamW(groups, lr=optim.lr, betas=optim.betas, eps=optim.eps)
+        self.adamw = torch.optim.AdamW(groups, lr=optim.lr, betas=optim.betas, eps=optim.eps, fused=fused)
 
     def loss(self, tokens, targets):
         """Mean cross entropy in nats per token."""

@@ -34,14 +34,14 @@ OF_TWELVE_LAYERS = tuple(
 )
 
 
-def run(ranks: int, words: tuple[str, ...], environ: dict[str, str]) -> None:
+def run(ranks: int, words: tuple[str, ...], environ: dict[str, str], program: str = PROGRAM) -> None:
     start = [sys.executable, "-m"]
     if ranks > 1:
         start += ["torch.distributed.run", "--nproc-per-node", str(ranks), "--rdzv-backend", "c10d"]
         start += ["--rdzv-endpoint", "localhost:0", "-m"]
     outside = {key: value for key, value in os.environ.items() if not key.startswith("SENTINEL_")}
     told = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environ}
-    done = subprocess.run([*start, PROGRAM, *words], cwd=ROOT, env=outside | told, capture_output=True, text=True, check=False)
+    done = subprocess.run([*start, program, *words], cwd=ROOT, env=outside | told, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     print(done.stdout.rstrip())
 

@@ -12,7 +12,8 @@ def trained(world, monkeypatch, out_dir, *, evaluate_every, global_seed):
     """Six steps with dropout: step lines, held-out losses, weights and moments."""
     sizes = "schedule.steps=6", "data.batch_size=4", "data.seq_len=16", "evaluation.batches=2", "model.dropout=0.2"
     torch.manual_seed(global_seed)
-    run, lines = train_here(world, monkeypatch, out_dir, "--preset", "micro", "--set", *sizes, f"evaluation.every={evaluate_every}")
+    words = "--preset", "micro", "--set", *sizes, f"evaluation.every={evaluate_every}"
+    run, lines = train_here(world, monkeypatch, out_dir, *words)
     told = [{name: value for name, value in line.items() if name not in HOSTS_OWN} for line in lines]
     live = run.optimizer.state()
     state = {name: value.full_tensor() if hasattr(value, "full_tensor") else value for name, value in live.items()}

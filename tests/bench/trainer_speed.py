@@ -1,0 +1,115 @@
+"""Tokens a second: the trainer with every stream on, beside a plain PyTorch loop of the same model, in turns in one process.
+
+    python -m tests.bench.trainer_speed [--rounds 20] [--steps 5] [--preset tiny] [--set SECTION.FIELD=VALUE …]
+
+The plain loop (tests/plain_gpt.py) has fused attention and the fused AdamW, clips by the global norm, and tells nothing. Where
+parallel.compile is on, its loss is compiled whole. Of the ratios of neighbouring blocks of steps the median counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from sentinel.client import Session, Spec
+from tests.bench.telemetry_overhead import Unprinted, train
+from tests.plain_gpt import PlainTrainer, initial_weights_of
+from trainer.command_line import parse_arguments
+from trainer.control import Control
+from trainer.order import Position
+from trainer.parallel import World, join_world
+from trainer.rates import mfu_of
+from trainer.run import Run, begin, build_run
+
+WARM_UP_STEPS = 5
+BAR = 0.95
+
+
+def prepare(words: list[str], place: Path, world: World) -> tuple[Run, Control]:
+    launch = parse_arguments([*words, "--set", "schedule.steps=1000000", "--out-dir", str(place)])
+    session = Session(place, Spec(attempt=1), world.rank)
+    run = build_run(launch, session, world)
+    run.telemetry.__class__ = Unprinted
+    begin(run)
+    control = Control(world, session)
+    control.offer()
+    return run, control
+
+
+def plain_loop(run: Run) -> Callable[[int], float]:
+    """Trains so many steps on the same batches; seconds a step."""
+    device = run.world.device
+    weights = {name: value.to(device) for name, value in initial_weights_of(run.config, run.model.embed.num_embeddings).items()}
+    plain = PlainTrainer(run.config, weights, fused=True)
+    if run.config.parallel.compile:
+        plain.loss = torch.compile(plain.loss)
+    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    position, done = Position.first(run.config.data_seed), 0
+
+    def train_plainly(steps: int) -> float:
+        nonlocal position, done
+        wait()
+        began_s = time.perf_counter()
+        for _ in range(steps):
+            done += 1
+            indices, behind = position.take(run.schedule.batch_size(done))
+            plain.train_step(*run.loader.batch(indices, position, 0, 1), lr=run.schedule.lr(done))
+            position = behind
+        wait()
+        return (time.perf_counter() - began_s) / steps
+
+    return train_plainly
+
+
+def compare(words: list[str], rounds: int, steps: int, place: Path, world: World) -> None:
+    run, control = prepare(words, place, world)
+    with run.telemetry:
+        plainly = plain_loop(run)
+        train(run, control, WARM_UP_STEPS)
+        plainly(WARM_UP_STEPS)
+        ours, plain = [], []
+        for number in range(rounds):
+            if number % 2:
+                plain.append(plainly(steps))
+                ours.append(train(run, control, steps)[0])
+            else:
+                ours.append(train(run, control, steps)[0])
+                plain.append(plainly(steps))
+    tell(run, ours, plain)
+
+
+def tell(run: Run, ours: list[float], plain: list[float]) -> None:
+    device, config = run.world.device, run.config
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU, 1 thread"
+    tokens = run.schedule.tokens(1)
+    low, middle, high = statistics.quantiles([b / a for a, b in zip(ours, plain, strict=True)], n=4)
+    mfu = mfu_of(config, run.model.embed.num_embeddings, device, run.world.size)
+    print(f"\n{run.launch.recipe}, {run.params} parameters, {config.numerics.precision}, {tokens} tokens a step, 1 rank, {name}")
+    for kind, times in (("plain loop", plain), ("trainer, all streams", ours)):
+        rate = tokens / statistics.median(times)
+        used = f", mfu {mfu(rate, config.data.seq_len):.1%}" if mfu is not None else ""
+        print(f"  {kind:22} {rate:12,.0f} tokens/s{used}")
+    print(f"  trainer : plain loop   {middle:.1%} ({low:.1%} … {high:.1%})   our bar: {BAR:.0%} on a CPU")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=5)
+    given, words = parser.parse_known_args()
+    torch.set_num_threads(1)
+    world = join_world()
+    with tempfile.TemporaryDirectory() as place:
+        compare(words or ["--preset", "tiny"], given.rounds, given.steps, Path(place), world)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
