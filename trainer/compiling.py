@@ -7,9 +7,14 @@ import torch
 from trainer.exits import ConfigError
 from trainer.model.gpt import GPT
 
+# Blocks are one code to the compiler, which gives up (an error with fullgraph) past eight graphs of it. Training and evaluation,
+# watched and unwatched blocks, a first length and then any, a batch of one: ten have been seen.
+GRAPHS_MAX = 64
+
 
 def compile_blocks(model: GPT, backend: str = "inductor") -> None:
     """Compile each block's forward as one graph; in place, parameter names stay. Before sharding."""
+    torch._dynamo.config.recompile_limit = GRAPHS_MAX
     for block in model.blocks:
         block.forward = torch.compile(block.forward, fullgraph=True, backend=backend)
 

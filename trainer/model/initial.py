@@ -31,7 +31,7 @@ def initial_weights(config: Config, name: str, shape: torch.Size) -> torch.Tenso
     """One whole parameter on the CPU, float32: normal for matrices, 1 for norms, 0 for biases."""
     if len(shape) < 2:
         return torch.zeros(shape) if name.endswith("bias") else torch.ones(shape)
-    key = hashlib.sha256(f"{config.init.seed} {name}".encode()).digest()
+    key = hashlib.sha256(f"{config.init.seed}/{name}".encode()).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(key[:7]))
     return torch.empty(shape).normal_(0.0, std_of(config, name), generator=generator)
 

@@ -6,6 +6,7 @@ from torch.nn import functional as F
 
 from tests.plain_gpt import PlainGPT
 from trainer.config import Config
+from trainer.model.attention import exact_attention
 from trainer.model.gpt import GPT, magnitudes, shrink_gradient
 from trainer.model.initial import fill_initial
 
@@ -104,13 +105,14 @@ def test_shrinking_changes_the_gradient_and_not_a_bit_of_the_value():
     torch.testing.assert_close(x.grad, torch.full_like(x, 0.1))
 
 
-def test_exact_softmax_stays_closer_to_the_truth_in_bfloat16():
-    def error(**options):
-        truth, model = built(settings(options), 5), built(settings(options), 5).bfloat16()
-        with torch.no_grad():
-            return (model(tokens()).logits.float() - truth(tokens()).logits).abs().mean()
-
-    assert error(fp32_softmax=True) < error()
+def test_exact_softmax_tells_scores_apart_that_bfloat16_cannot():
+    """64 and 64.1 are one number in bfloat16; in float32 the second of two values weighs 0.525."""
+    query = torch.tensor([[64.0, 1.0]] * 2).bfloat16()[None, None]
+    key = torch.tensor([[1.0, 0.0], [1.0, 0.1015625]]).bfloat16()[None, None]
+    value = torch.tensor([[0.0, 0.0], [1.0, 1.0]]).bfloat16()[None, None]
+    mixed = exact_attention(query, key, value, 1.0)
+    assert mixed.dtype == torch.bfloat16
+    assert mixed[0, 0, 1, 0].item() == pytest.approx(0.5254, abs=0.003)
 
 
 def test_dropout_is_for_training_only():

@@ -104,6 +104,24 @@ def test_equal_blocks_are_one_graph_and_compiled_once(world, monkeypatch, how):
         assert layers.shape == (3, 2)
 
 
+def test_compiled_blocks_take_all_shapes_a_run_brings(world, monkeypatch):
+    """Growing lengths, evaluation between them, a lone sequence, unwatched blocks: more graphs than the compiler's own limit."""
+    monkeypatch.setattr("trainer.parallel.check_compiler", lambda device: None)
+    monkeypatch.setattr("trainer.parallel.compile_blocks", lambda model: compile_blocks(model, backend="eager"))
+    torch._dynamo.reset()
+    counters.clear()
+    config = settings({"layers": 2}, parallel={"compile": True}, telemetry={"layers": False})
+    model = shard(build_model(config, 128), world, config)
+    for batch, time in ((4, 8), (4, 12), (2, 16), (1, 16)):
+        model.train()
+        model(tokens(time).repeat(2, 1)[:batch]).logits.sum().backward()
+        model.eval()
+        with torch.no_grad():
+            model(tokens(16))
+            model(tokens(time)[:1])
+    assert counters["stats"]["unique_graphs"] > 8
+
+
 def test_a_machine_that_cannot_compile_says_so_before_training(monkeypatch):
     def broken(function, **options):
         def run(*inputs):
