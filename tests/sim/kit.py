@@ -26,7 +26,7 @@ def policy_named(name: str) -> Policy:
     return load_policy(own if own.exists() else shipped_policy_path(name))
 
 
-def with_retention(policy: Policy, last: int, every_steps: int | None = None, lookback: int = 20) -> Policy:
+def with_retention(policy: Policy, last: int, every_steps: int | None = None, lookback: int = 40) -> Policy:
     """The policy, and old checkpoints are deleted; `lookback`: steps that an onset may be dated back, as far as it reaches."""
     spec = policy.spec
     kept = Checkpoints(retain=Retain.model_validate({"last": last, "every": f"{every_steps} steps" if every_steps else None}))

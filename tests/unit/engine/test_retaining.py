@@ -6,10 +6,11 @@ from math import nan
 
 import pytest
 
+from sentinel.engine import evolve
 from sentinel.engine.retaining import RETRY_S
 from sentinel.model import actions as a
 from sentinel.model import facts as f
-from sentinel.model.attempts import SampleRange
+from sentinel.model.attempts import Overrides, ResumePoint, SampleRange
 from sentinel.model.events import ActionDone
 from sentinel.model.incidents import IncidentState
 from sentinel.model.wishes import LeaveOut
@@ -34,6 +35,10 @@ def trained(last: int = 200, **more: object) -> Bench:
 
 def steps_of(bench: Bench) -> list[int]:
     return [c.step for c in bench.state.checkpoints]
+
+
+def gone_back(step: int) -> f.AttemptLaunched:
+    return f.AttemptLaunched(2, ResumePoint(step, "x"), Overrides(), "a person")
 
 
 def prune_all(bench: Bench) -> list[int]:
@@ -115,13 +120,12 @@ def test_one_that_cannot_be_deleted_stays_and_is_tried_again_much_later() -> Non
 
 
 def test_one_that_could_not_be_deleted_and_was_moved_aside_since_does_not_come_back() -> None:
-    bench = trained()
-    assert bench.state.pending[bench.key("prune")]
-    bench.step(201, nan)
-    bench.launched()
-    assert bench.resumed_from >= 180
-    bench.fails("prune")
-    assert 20 in steps_of(bench), "the run still has it in its past"
+    state, key = trained().state, "prune/20/1-20"
+    stays = evolve(evolve(state, 1.0, gone_back(180)), 2.0, f.ActionAbandoned(key, "x"))
+    assert 20 in [c.step for c in stays.checkpoints], "the run still has it in its past"
+    aside = evolve(evolve(state, 1.0, gone_back(10)), 2.0, f.ActionAbandoned(key, "x"))
+    assert not aside.checkpoints
+    assert 20 not in [c.step for c in aside.pruned], "nobody deleted it"
 
 
 def test_what_of_it_could_not_be_deleted_yet_is_told() -> None:

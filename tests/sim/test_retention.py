@@ -1,0 +1,78 @@
+"""Old checkpoints are deleted, and no run goes otherwise for it: every drill ends as it should, whoever dies meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sentinel.model import facts as f
+from sentinel.model.actions import PruneCheckpoint
+from sentinel.policy_file import load_policy
+from sentinel.sim.drill import find_drill, policy_beside, shipped_drills
+from sentinel.sim.drill_file import read_drill
+from sentinel.sim.expected import differences
+from sentinel.sim.run import Result, run_scenario, run_seed
+from sentinel.sim.shape import Shape
+from tests.sim.kit import policy_named, simulate, with_retention
+from tests.sim.test_crash_points import check, points
+
+LONG = Shape(steps=340, step_s=0.4, startup_s=2.0, checkpoint_every=40)
+EARLY = 12  # points before the first deletion, which test_crash_points has
+DIES_LATE = "kill@step=330:rank=1"
+
+
+def deleted(result: Result) -> list[str]:
+    return [deed.to for deed in result.deeds if deed.what == "prune"]
+
+
+def test_every_shipped_drill_ends_as_it_expects() -> None:
+    gone = 0
+    for name in shipped_drills():
+        place = find_drill(Path(name))
+        drill = read_drill(place)
+        if drill.not_simulated:
+            continue
+        policy = with_retention(drill.policy_for(load_policy(policy_beside(place, drill.policy))), last=2)
+        result = run_scenario(drill.scenario, policy, drill.until_s, check_fold=False)
+        assert result.ok, f"{name}: {result.broken}"
+        assert differences(drill.expected, result) == (), name
+        gone += len(deleted(result))
+    assert gone > 100, "nothing was tried"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_a_seed_draws_no_repair_misses_what_was_deleted(seed: int) -> None:
+    result = run_seed(seed, with_retention(policy_named("demo"), last=2, every_steps=100))
+    assert result.ok, result.reproduce
+
+
+def test_killed_at_any_point_while_checkpoints_are_deleted() -> None:
+    undisturbed = simulate(DIES_LATE, policy="retaining", shape=LONG)
+    assert undisturbed.ok, undisturbed.broken
+    assert len(deleted(undisturbed)) >= 2
+    for point in list(points(undisturbed))[EARLY:]:
+        disturbed = simulate(DIES_LATE, point, policy="retaining", shape=LONG)
+        check(undisturbed, disturbed, point)
+        assert len(set(deleted(disturbed))) == len(deleted(disturbed)) >= 1, point
+
+
+def test_what_cannot_be_deleted_holds_nothing_up() -> None:
+    result = simulate("fails@action=PruneCheckpoint:times=1,retry=0", DIES_LATE, policy="retaining", shape=LONG)
+    assert (result.ok, result.outcome) == (True, "finished"), result.broken
+    assert not result.pages
+    assert any(isinstance(e.fact, f.ActionAbandoned) and e.fact.key.startswith("prune/") for e in result.entries)
+    assert not deleted(result), "it is not tried again for ten minutes"
+
+
+def test_checkpoints_that_cannot_be_read_now_are_not_deleted() -> None:
+    result = simulate("unreadable@time=60:for=30", policy="retaining", shape=LONG)
+    assert result.ok, result.broken
+    decided = [e.fact for e in result.entries if isinstance(e.fact, f.ActionDecided) and isinstance(e.fact.action, PruneCheckpoint)]
+    assert decided
+    assert result.outcome == "finished"
+
+
+def test_observe_only_deletes_nothing() -> None:
+    result = simulate(policy="retaining", shape=LONG, observe_only=True)
+    assert (result.ok, deleted(result)) == (True, []), result.broken
