@@ -133,6 +133,7 @@ def _policy(run_dir: Path) -> tuple[Policy | None, str]:
     except SentinelError as error:
         return None, f"the run's policy cannot be read: {error.message.splitlines()[0]}"
 
+
 def _amount(value: float | None, units: Sequence[tuple[str, float]]) -> str | None:
     """In the largest unit of which there is one: 1.5 GiB, 3 h."""
     if value is None:

@@ -14,12 +14,17 @@ from sentinel.sim.drill_file import read_drill
 from sentinel.sim.expected import differences
 from sentinel.sim.run import Result, run_scenario, run_seed
 from sentinel.sim.shape import Shape
+from sentinel.sim.world import EPOCH_S
 from tests.sim.kit import policy_named, simulate, with_retention
 from tests.sim.test_crash_points import check, points
 
 LONG = Shape(steps=340, step_s=0.4, startup_s=2.0, checkpoint_every=40)
 EARLY = 12  # points before the first deletion, which test_crash_points has
 DIES_LATE = "kill@step=330:rank=1"
+
+
+def is_deletion(fact: f.Fact) -> bool:
+    return isinstance(fact, f.ActionDecided) and isinstance(fact.action, PruneCheckpoint)
 
 
 def deleted(result: Result) -> list[str]:
@@ -65,12 +70,13 @@ def test_what_cannot_be_deleted_holds_nothing_up() -> None:
     assert not deleted(result), "it is not tried again for ten minutes"
 
 
-def test_checkpoints_that_cannot_be_read_now_are_not_deleted() -> None:
-    result = simulate("unreadable@time=60:for=30", policy="retaining", shape=LONG)
-    assert result.ok, result.broken
-    decided = [e.fact for e in result.entries if isinstance(e.fact, f.ActionDecided) and isinstance(e.fact.action, PruneCheckpoint)]
-    assert decided
-    assert result.outcome == "finished"
+def test_a_sick_disk_keeps_the_checkpoint_and_the_run_goes_on() -> None:
+    at_s = next(e.at_s for e in simulate(policy="retaining", shape=LONG).entries if is_deletion(e.fact)) - EPOCH_S
+    result = simulate(f"unreadable@time={at_s - 1:.1f}:for=30", policy="retaining", shape=LONG)
+    assert (result.ok, result.outcome) == (True, "finished"), result.broken
+    assert any(isinstance(e.fact, f.ActionAbandoned) for e in result.entries)
+    assert not deleted(result), "it is not tried again for ten minutes"
+    assert not result.state.pruned
 
 
 def test_observe_only_deletes_nothing() -> None:

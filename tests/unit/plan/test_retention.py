@@ -88,7 +88,9 @@ def test_a_checkpoint_without_a_digest_on_record_stays() -> None:
 
 
 def test_what_was_moved_aside_or_deleted_is_not_judged() -> None:
-    assert {r.checkpoint.step for r in judge_retention([trust(5, "quarantined"), trust(6, "pruned"), *proven(10)], NEAR, 0)} == {10}
+    assert {r.checkpoint.step for r in judge_retention([trust(5, "quarantined"), trust(6, "pruned"), *proven(10)], NEAR, 0)} == {
+        10
+    }
 
 
 def test_what_training_was_let_go_on_with_is_counted_by_itself() -> None:
@@ -102,7 +104,8 @@ def test_the_oldest_goes_first_and_what_could_not_be_deleted_comes_last() -> Non
     assert choose_to_prune(judge_retention(proven(10, 20), NEAR, 0)) is None
 
 
-def test_any_run_keeps_what_it_must(seed: int = 5) -> None:
+def test_any_run_keeps_what_it_must() -> None:
+    seed = 5
     dice = random.Random(seed)
     words: tuple[Word, ...] = ("candidate", "verified", "proven", "suspect")
     for number in range(500):
@@ -143,8 +146,8 @@ def test_nothing_goes_while_an_incident_is_open_or_in_probation(state: IncidentS
     "more",
     [
         {"observe_only": True}, {"paused": "ada"}, {"ended": "finished"}, {"held": "x"}, {"hold_by": "ada"}, {"stop_by": "ada"},
-        {"giving_up": "hold"}, {"plan": PlanInProgress(None, ())}, {"blind": {"metrics": "gone"}}, {"blind": {"checkpoints": "x"}},
-        {"attempts": ()},
+        {"giving_up": "hold"}, {"plan": PlanInProgress(None, ())}, {"blind": {"metrics": "gone"}},
+        {"blind": {"checkpoints": "x"}}, {"attempts": ()},
     ],
 )  # fmt: skip
 def test_nothing_goes_unless_the_run_simply_trains(more: dict[str, object]) -> None:
