@@ -1,7 +1,7 @@
 """Which checkpoints are given up, and why each of the others is kept.
 
 Kept are the newest `last` good ones, those at a multiple of `every` for ever, and whatever a rollback may need: the newest proven
-one and all younger than the newest that is trusted (so long nobody knows how good they are), the one the newest attempt began
+one, the newest trusted one and all younger (nobody knows yet how good they are), the one the newest attempt began
 with, and all within reach of the deepest rollback of the policy, with one at or below it. An onset is dated back, so the reach
 counts from `onset_lookback` before the newest. What is condemned is evidence, and waits for the next relaunch to be moved aside.
 
@@ -86,8 +86,8 @@ def judge_retention(trusts: Iterable[Trust], rule: Rule, began_with: int) -> tup
             return f"one of the newest {rule.last}"
         if step == proven:
             return "the newest that is proven"
-        if trust.word != "suspect" and step > trusted:
-            return "younger than the newest that is trusted"
+        if trust.word != "suspect" and step >= trusted:
+            return "the newest that is trusted" if step == trusted else "younger than the newest that is trusted"
         if step == began_with:
             return "the newest attempt began with it"
         if step >= floor:

@@ -69,7 +69,8 @@ def test_nothing_younger_than_the_newest_that_is_trusted_goes_nor_that_one() -> 
     assert pruned([trust(10, "candidate"), *young]) == [], "nobody knows yet how good any of them is"
     seen = [*proven(10, 20), trust(30, "verified"), *young[1:]]
     assert kept_because(seen)[20] == "the newest that is proven"
-    assert pruned(seen) == [10, 30], "one that was only looked at is no proof"
+    assert kept_because(seen)[30] == "the newest that is trusted"
+    assert pruned(seen) == [10]
 
 
 def test_what_the_newest_attempt_began_with_stays() -> None:
