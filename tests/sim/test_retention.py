@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sentinel.model import facts as f
 from sentinel.model.actions import PruneCheckpoint
+from sentinel.plan.retention import Retained, Rule
+from sentinel.plan.trust import Trust
 from sentinel.policy_file import load_policy
 from sentinel.sim.drill import find_drill, policy_beside, shipped_drills
 from sentinel.sim.drill_file import read_drill
@@ -15,11 +19,11 @@ from sentinel.sim.expected import differences
 from sentinel.sim.run import Result, run_scenario, run_seed
 from sentinel.sim.shape import Shape
 from sentinel.sim.world import EPOCH_S
-from tests.sim.kit import policy_named, simulate, with_retention
+from tests.sim.kit import SHORT, policy_named, simulate, with_retention
 from tests.sim.test_crash_points import check, points
 
 LONG = Shape(steps=340, step_s=0.4, startup_s=2.0, checkpoint_every=40)
-EARLY = 12  # points before the first deletion, which test_crash_points has
+EARLY = 17  # points before the first deletion, which test_crash_points has
 DIES_LATE = "kill@step=330:rank=1"
 
 
@@ -82,3 +86,25 @@ def test_a_sick_disk_keeps_the_checkpoint_and_the_run_goes_on() -> None:
 def test_observe_only_deletes_nothing() -> None:
     result = simulate(policy="retaining", shape=LONG, observe_only=True)
     assert (result.ok, deleted(result)) == (True, []), result.broken
+
+
+# The invariants notice what they are there for.
+
+
+def test_one_that_keeps_only_the_newest_costs_a_rollback_and_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def greedy(trusts: Iterable[Trust], rule: Rule, began_with: int) -> tuple[Retained, ...]:
+        there = sorted((t.checkpoint for t in trusts if t.word not in ("pruned", "quarantined")), key=lambda c: c.step)
+        return tuple(Retained(c, c not in there[-2:], "x") for c in there)
+
+    monkeypatch.setattr("sentinel.engine.retaining.judge_retention", greedy)
+    often = replace(SHORT, checkpoint_every=5, save_s=0.1)
+    assert simulate(policy="retaining", shape=often).ok, "where nothing happens nobody misses anything"
+    broken = simulate("bad_data@sample=2400-2700:heals=never", policy="retaining", shape=often).broken
+    assert broken.startswith("retention costs no repair: attempt 2 was to resume at step "), broken
+    assert broken.endswith(", which was deleted")
+
+
+def test_one_that_deletes_during_a_repair_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sentinel.engine.retaining.why_not_now", lambda state: "")
+    broken = simulate("kill@step=245:rank=1", policy="retaining", shape=LONG).broken
+    assert broken.endswith("is to be deleted while the run is not simply training"), broken
