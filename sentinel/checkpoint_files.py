@@ -1,7 +1,7 @@
 """Checkpoints as files: which are there, and whether every byte of one is as its manifest says.
 
 A directory `checkpoints/step-N` with a readable manifest.json of that step is a checkpoint; anything else is an unfinished
-save. It judges no training, picks no checkpoint and moves none (`checkpoint_quarantine` does).
+save. It judges no training, picks no checkpoint and moves none (`checkpoint_quarantine` and `checkpoint_pruning` do).
 
     for found in list_checkpoints(run_dir):
         ok, reason, digest = verify_checkpoint(run_dir / found.path)
@@ -23,6 +23,7 @@ from sentinel.client.strict_json import as_float, loads
 
 CHECKPOINTS = "checkpoints"
 MANIFEST = "manifest.json"
+PRUNED = ".pruned-"  # how what is being deleted is called
 ENTRIES_MAX = 100_000
 LARGEST_INT = 2**53  # beyond it JSON numbers are not whole in every language
 MANIFEST_BYTES_MAX = 64 << 20

@@ -1,4 +1,4 @@
-"""Moving checkpoints aside: nothing is ever deleted, a rename into `quarantine/attempt-NNNN/` is all that happens to one.
+"""Moving checkpoints aside: nothing is deleted here, a rename into `quarantine/attempt-NNNN/` is all that happens to one.
 
 Where checkpoints/ lies on another filesystem than the run directory (a link to a scratch disk), nothing can be renamed out of
 it: then quarantine is `checkpoints/.quarantine/`.
@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from sentinel.checkpoint_files import CHECKPOINTS, MANIFEST, is_there, list_entries, step_of_name
+from sentinel.checkpoint_files import CHECKPOINTS, MANIFEST, PRUNED, is_there, list_entries, step_of_name
 from sentinel.client.atomic_file import ensure_directory, fsync_directory
 
 QUARANTINE = "quarantine"
@@ -70,7 +70,7 @@ def _move(run_dir: Path, doomed: list[str], place: str) -> tuple[Moved, ...]:
 
 
 def _is_above_or_unfinished(run_dir: Path, name: str, step: int) -> bool:
-    if name == INSIDE:
+    if name == INSIDE or name.startswith(PRUNED):
         return False
     named = step_of_name(name)
     if named is not None and named > step:

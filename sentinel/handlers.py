@@ -13,6 +13,7 @@ from sentinel.actions.control_file import write_overrides, write_request
 from sentinel.actions.inspection import Look, inspect_samples
 from sentinel.actions.runner import Found, Handler
 from sentinel.checkpoint_pointers import fix_pointers
+from sentinel.checkpoint_pruning import prune_checkpoint
 from sentinel.checkpoint_quarantine import quarantine_above
 from sentinel.journal.lease import Lease
 from sentinel.journal.run_file import RunFile
@@ -66,6 +67,7 @@ def build_handlers(run_dir: Path, launcher: Launcher, lease: Lease, run: RunFile
         a.WriteOverrides: lambda action: write_overrides(run_dir, action),
         a.VerifyCheckpoint: lambda action: verify_saved(run_dir, run_dir / action.path),
         a.Quarantine: quarantine,
+        a.PruneCheckpoint: lambda action: prune_checkpoint(run_dir, action.path, action.step, action.digest),
         a.Capture: save_evidence,
         a.SendPage: lambda action: terminal.send(run_dir, action),
         a.InspectSamples: inspect,

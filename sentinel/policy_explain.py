@@ -9,7 +9,7 @@ if each had failed. What the run assumes is printed with it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sentinel.errors import UsageError
@@ -19,6 +19,8 @@ from sentinel.model.incidents import Incident, SampleAnchor
 from sentinel.model.state import Checkpoint
 from sentinel.plan.overrides import draw_data_seed
 from sentinel.plan.remedy import build_treatment
+from sentinel.plan.retention import judge_retention, rule_of
+from sentinel.plan.trust import Trust
 from sentinel.policy.match import Match, match_rule
 from sentinel.policy.problems import did_you_mean
 from sentinel.policy.quantities import Hold, show_duration
@@ -154,10 +156,9 @@ def _incident(kind: Kind, rule: Rule, assumed: Assumed, detected: int) -> Incide
 
 def _climb(policy: Policy, rungs: tuple[Rung, ...], incident: Incident, every: int) -> Iterator[tuple[str, str]]:
     marks = range(every, incident.break_step + 1, every)
-    kept = policy.spec.run.checkpoints_kept
     per_step = incident.samples.per_step if incident.samples else 1
     every_one = [Checkpoint(step, f"checkpoints/step-{step:08d}", 1, step * per_step) for step in marks]
-    checkpoints = every_one[-kept:] if kept else every_one
+    checkpoints = _kept(policy, every_one)
     in_force, alive = Overrides(), incident.kind not in _DEAD
     for index, rung in enumerate(rungs):
         if rung.wait is not None:
@@ -177,6 +178,26 @@ def _climb(policy: Policy, rungs: tuple[Rung, ...], incident: Incident, every: i
             how = "" if treatment.relaunch else "; live, without a relaunch"
             also = f"; and a {rung.page.severity} page" if rung.page else ""
             yield rung.title, f"{_asked(rung)}{treatment.remedy.reason}{how}{also}"
+
+
+def _kept(policy: Policy, checkpoints: list[Checkpoint]) -> list[Checkpoint]:
+    """Those of them that are still there, by whoever deletes the others."""
+    elsewhere, rule = policy.spec.run.checkpoints_kept, rule_of(policy)
+    left = checkpoints[-elsewhere:] if elsewhere else checkpoints
+    if rule is None:
+        return left
+    trusts = [Trust(replace(c, digest="assumed"), "proven", "assumed") for c in left]
+    return [retained.checkpoint for retained in judge_retention(trusts, rule, 0) if not retained.prune]
+
+
+def _retained(policy: Policy) -> Iterator[str]:
+    retain, rule = policy.spec.checkpoints.retain, rule_of(policy)
+    if retain is not None and rule is not None:
+        multiples = f", every one at a multiple of {retain.every_steps} steps for ever" if retain.every_steps else ""
+        yield (
+            f"checkpoints: the newest {retain.last} good ones are kept{multiples}, and what a rollback may need, "
+            f"{rule.reach_steps} steps back at least; nothing is deleted while an incident is open"
+        )
 
 
 def _asked(rung: Rung) -> str:
@@ -199,6 +220,7 @@ def _after(policy: Policy, rungs: tuple[Rung, ...]) -> Iterator[str]:
         f"budget: {tries.count} interventions in {show_duration(tries.period_s)}, of which this playbook takes up to {acting}; "
         f"{starts.count} restarts in {show_duration(starts.period_s)}, {budget.without_progress} without progress; then a page"
     )
+    yield from _retained(policy)
     channels = ", ".join(key for route in paging.routes for key in route.model_fields_set) or "nobody"
     every = show_duration(paging.repeat_every_s)
     yield f"pages go to: {channels}; within {show_duration(paging.deadline_s)}, again every {every}"

@@ -188,7 +188,11 @@ class Bench:
     # What became of its actions.
 
     def done(self, prefix: str) -> Bench:
-        self.tell(ActionDone(self.key(prefix)))
+        key = self.key(prefix)
+        asked = self.state.pending[key]
+        if isinstance(asked, a.PruneCheckpoint):
+            del self.directories[asked.step]
+        self.tell(ActionDone(key))
         action = prefix.split("/")[0]
         if action == "start":
             self.stream = []

@@ -1,5 +1,5 @@
-"""Carries out actions off the loop: one lane for acts, in the order they were decided, and one for pages, so that a hung
-pager never delays a recovery. Every exception becomes an outcome."""
+"""Carries out actions off the loop: one lane for acts, in the order they were decided, one for pages and one for deleting, so
+that neither a hung pager nor a slow disk delays a recovery. Every exception becomes an outcome."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from sentinel.errors import GiveUp, GoesOn, RetryLater
-from sentinel.model.actions import Action, SendPage
+from sentinel.model.actions import Action, PruneCheckpoint, SendPage
 from sentinel.model.environment import Environment
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.records import Attribution, Comparison, SavedNumbers
@@ -18,6 +18,13 @@ Handler = Callable[[Action], Found]
 OS_RETRY_S = 5.0  # the operating system said no (full disk, no processes left): that may pass
 
 
+LANES = ("acts", "pages", "deletions")
+
+
+def lane_of(action: Action) -> str:
+    return "pages" if isinstance(action, SendPage) else "deletions" if isinstance(action, PruneCheckpoint) else "acts"
+
+
 class ThreadRunner:
     """`handlers` maps an action's type to the function that carries it out and returns a detail, what it found, or both."""
 
@@ -25,10 +32,10 @@ class ThreadRunner:
         self._handlers = handlers
         self._wake = wake
         self._outcomes: queue.SimpleQueue[ActionDone | ActionFailed] = queue.SimpleQueue()
-        self._lanes = {name: _Lane(name, self._carry_out) for name in ("acts", "pages")}
+        self._lanes = {name: _Lane(name, self._carry_out) for name in LANES}
 
     def submit(self, action: Action) -> None:
-        self._lanes["pages" if isinstance(action, SendPage) else "acts"].put(action)
+        self._lanes[lane_of(action)].put(action)
 
     def outcomes(self) -> Sequence[ActionDone | ActionFailed]:
         found: list[ActionDone | ActionFailed] = []
@@ -39,7 +46,7 @@ class ThreadRunner:
     def close(self, timeout_s: float) -> bool:
         """Take no more acts, forget those that were not begun, wait for the one under way; whether none is under way now.
 
-        A page may go on by itself: it changes nothing that a successor acts upon.
+        A page may go on by itself, and so may a deletion: neither changes anything that a successor acts upon.
         """
         return self._lanes["acts"].close(timeout_s)
 

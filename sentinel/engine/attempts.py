@@ -14,8 +14,9 @@ from sentinel.engine.lapsing import on_lapsed_by_trainer
 from sentinel.engine.live_changes import mismatch, on_answer
 from sentinel.engine.passing_over import heed_refusal
 from sentinel.engine.relaunching import drop_live_plan, relaunch
+from sentinel.engine.retaining import prune_next
 from sentinel.model import facts as f
-from sentinel.model.actions import CompareRecords, KillAttempt
+from sentinel.model.actions import CompareRecords, KillAttempt, PruneCheckpoint
 from sentinel.model.attempts import Alive, AttemptView, Exited, ExitReport, NotStarted, Orphaned, ResumePoint, Unseen
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import IncidentState, Outcome
@@ -106,6 +107,8 @@ def on_checkpoint(draft: Draft, reading: CheckpointReading) -> None:
     attempt = draft.attempt
     if attempt is None or any(c.step == reading.step and c.digest == reading.digest for c in draft.state.checkpoints):
         return
+    if any(isinstance(a, PruneCheckpoint) and a.digest == reading.digest for a in draft.state.pending.values()):
+        return  # it is being deleted
     maker = reading.attempt or attempt.attempt  # a manifest that names no attempt: what lay above was moved aside at launch
     own = maker == attempt.attempt and reading.step > attempt.resumed_step
     if own or reading.step <= attempt.resumed_step:
@@ -116,6 +119,8 @@ def on_checkpoint(draft: Draft, reading: CheckpointReading) -> None:
         onset = max(given_up, key=lambda i: i.closed_s or 0.0).onset_step if given_up else None  # the one it is ended for
         if own and draft.state.giving_up and onset is not None and reading.step >= onset:
             draft.record(f.CheckpointCondemned(reading.step, f"at or after step {onset}, the onset of what was never repaired"))
+        if own:
+            prune_next(draft)
 
 
 def on_view(draft: Draft, view: AttemptView) -> None:

@@ -12,6 +12,7 @@ from sentinel.engine.giving_up import fail_run, finish_giving_up, give_up, page
 from sentinel.engine.ladder import fail_rung
 from sentinel.engine.lapsing import spare_steps
 from sentinel.engine.relaunching import proceed, relaunch
+from sentinel.engine.retaining import on_not_pruned, on_pruned
 from sentinel.engine.stopping import ask_to_stop
 from sentinel.model import facts as f
 from sentinel.model.actions import (
@@ -20,6 +21,7 @@ from sentinel.model.actions import (
     CompareRecords,
     InspectSamples,
     KillAttempt,
+    PruneCheckpoint,
     Quarantine,
     RequestStop,
     SendPage,
@@ -61,6 +63,8 @@ def on_done(draft: Draft, done: ActionDone) -> None:
     if isinstance(action, InspectSamples):
         said = Attribution("failed", "the inspection answered nothing", action.attempt, action.suspect)
         return attributing.conclude(draft, action, done.found if isinstance(done.found, Attribution) else said)
+    if isinstance(action, PruneCheckpoint):
+        return on_pruned(draft, done.detail)
     if plan is None or plan.actions[plan.next].key != done.key:
         return None
     if draft.state.plan is not None:
@@ -124,6 +128,8 @@ def on_failed(draft: Draft, failed: ActionFailed) -> None:
             _compared(draft, action, None)
         case InspectSamples():
             attributing.conclude(draft, action, Attribution("failed", failed.reason, action.attempt, action.suspect))
+        case PruneCheckpoint():
+            on_not_pruned(draft, action, failed.reason)
         case RequestStop() | SignalRanks():
             draft.note("stop", failed.reason)
         case _:

@@ -19,7 +19,7 @@ from sentinel.engine import evolve_wishes as of_wishes
 from sentinel.engine.evolve_attempts import change_attempt
 from sentinel.engine.evolve_incidents import change_incident
 from sentinel.model import facts as f
-from sentinel.model.actions import Action, SendPage, SignalRanks, StartAttempt, VerifyCheckpoint, WriteOverrides
+from sentinel.model.actions import Action, PruneCheckpoint, SendPage, SignalRanks, StartAttempt, VerifyCheckpoint, WriteOverrides
 from sentinel.model.incidents import Incident
 from sentinel.model.state import REMARKS_KEPT, PlanInProgress, RunState
 
@@ -92,6 +92,8 @@ def _decided(state: RunState, at_s: float, fact: f.ActionDecided) -> RunState:
         return change_attempt(state, action.attempt, lambda a: replace(a, not_before_s=action.not_before_s))
     if isinstance(action, SendPage):
         return change_incident(state, action.incident, lambda i: replace(i, pages=_paged(i.pages, action.key)))
+    if isinstance(action, PruneCheckpoint):
+        return of_attempts.pruned(state, action)
     return state
 
 
@@ -113,7 +115,9 @@ def _confirmed(state: RunState, at_s: float, fact: f.ActionConfirmed) -> RunStat
 
 
 def _abandoned(state: RunState, at_s: float, fact: f.ActionAbandoned) -> RunState:
-    del at_s
+    action = state.pending.get(fact.key)
+    if isinstance(action, PruneCheckpoint):
+        state = of_attempts.not_pruned(state, at_s, action)
     return replace(state, pending=_without(state.pending, fact.key))
 
 

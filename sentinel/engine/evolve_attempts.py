@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from sentinel.engine.ledger import fold_oldest
 from sentinel.model import facts as f
+from sentinel.model.actions import PruneCheckpoint
 from sentinel.model.state import (
     ATTEMPTS_KEPT,
     MARKS_KEPT,
+    PRUNED_KEPT,
     QUARANTINED_KEPT,
     STAMPS_KEPT,
     Attempt,
@@ -133,6 +135,30 @@ def quarantined(state: RunState, at_s: float, fact: f.CheckpointsQuarantined) ->
     moved = tuple(replace(c, condemned=f"{fact.reason}; {c.condemned}" if c.condemned else fact.reason) for c in doomed)
     kept = tuple(c for c in state.checkpoints if c.step <= fact.above_step)
     return replace(state, checkpoints=kept, quarantined=(*state.quarantined, *moved)[-QUARANTINED_KEPT:])
+
+
+def pruned(state: RunState, action: PruneCheckpoint) -> RunState:
+    """Given up from the decision on: whatever is planned while it is being deleted does not reckon with it."""
+    gone = tuple(replace(c, pruned=action.reason) for c in state.checkpoints if _is_meant(c, action))
+    kept = tuple(c for c in state.checkpoints if not _is_meant(c, action))
+    return replace(state, checkpoints=kept, pruned=(*state.pruned, *gone)[-PRUNED_KEPT:])
+
+
+def not_pruned(state: RunState, at_s: float, action: PruneCheckpoint) -> RunState:
+    """It is there after all. One above the step that the run has since gone back to was moved aside then."""
+    back = next((c for c in state.pruned if _is_meant(c, action)), None)
+    last = state.attempt
+    if back is None:
+        return state
+    left = tuple(c for c in state.pruned if c is not back)
+    taken = any(c.step == back.step for c in state.checkpoints)
+    is_ours = last is None or back.attempt == last.attempt or back.step <= last.resumed_step
+    again = (replace(back, pruned="", unpruned_s=at_s),) if is_ours and not taken else ()
+    return replace(state, checkpoints=tuple(sorted((*state.checkpoints, *again), key=lambda c: c.step)), pruned=left)
+
+
+def _is_meant(found: Checkpoint, action: PruneCheckpoint) -> bool:
+    return (found.step, found.digest) == (action.step, action.digest)
 
 
 def stopping(state: RunState, at_s: float, fact: f.AttemptStopping) -> RunState:

@@ -17,6 +17,7 @@ from sentinel.engine.live_changes import write_live
 from sentinel.engine.opening import STANDING_KINDS, open_incident, told_before
 from sentinel.engine.passing_over import pass_over_failing
 from sentinel.engine.relaunching import drop_live_plan, relaunch
+from sentinel.engine.retaining import lost_to_retention
 from sentinel.engine.seen_before import healed_before
 from sentinel.model import facts as f
 from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
@@ -164,6 +165,8 @@ def take_rung(draft: Draft, incident_id: int, index: int) -> None:
     if why_not := reason_against(draft, incident, rungs[index]):
         pass_over(draft, incident, rungs[index], index, why_not)
         return take_next_rung(draft, incident_id)
+    if treatment.relaunch and treatment.resume is None and (lost := lost_to_retention(draft, incident, index)):
+        return give_up(draft, incident_id, lost)
     if draft.observes_only:
         why = "observe only" if draft.is_observed_run else f"paused by {state.paused}"
         draft.record(f.RungTaken(incident.id, treatment.remedy, False, draft.newest_step))

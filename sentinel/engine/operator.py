@@ -190,6 +190,8 @@ def _leave_out(draft: Draft, wish: w.LeaveOut, asked: WishReading) -> Answer:
         words = f"samples {start}..{wish.samples.end} will be left out (training stands at sample {seen[-1].end})"
         return Answer(words, lambda: _write(draft, asked, wanted, (), None))
     choice = choose_by_samples(state.checkpoints, state.open_incidents, start)
+    if choice.checkpoint is None and state.pruned:
+        return refuse(f"no checkpoint from before sample {start} is left (they were deleted); `rollback --to 0` starts over")
     overrides = laid_over(for_relaunch(state.overrides, choice.step, None), wanted, (), PERSON, None)
     found = choice.checkpoint
     resume = ResumePoint(found.step, found.path, found.digest) if found else None

@@ -87,6 +87,17 @@ class Quarantine:
 
 
 @dataclass(frozen=True, slots=True)
+class PruneCheckpoint:
+    """Delete one checkpoint that no rollback can need any more, if its manifest still has this digest."""
+
+    key: str
+    step: int
+    path: str
+    digest: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Capture:
     """Save evidence before it is lost: stream slices, process states, log tails, into incidents/NNNN/."""
 
@@ -148,6 +159,7 @@ Action = (
     | WriteOverrides
     | VerifyCheckpoint
     | Quarantine
+    | PruneCheckpoint
     | Capture
     | SendPage
     | CompareRecords

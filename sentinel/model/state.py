@@ -21,6 +21,7 @@ INCIDENTS_KEPT = 512
 STAMPS_KEPT = 1024
 WISHES_KEPT = 256
 QUARANTINED_KEPT = 256
+PRUNED_KEPT = 256
 REMARKS_KEPT = 20  # per attempt, written down; of more, one word says that they are only counted
 
 
@@ -39,6 +40,7 @@ class Checkpoint:
     its bytes or its numbers, which a person may mend; what lies after an onset stays condemned. `evidence`: what speaks
     against it.
     committed_s: when it was first seen. verified: what held when it was last looked at, empty before that.
+    pruned: why it was given up. unpruned_s: when it last could not be deleted, and was kept after all.
     """
 
     step: int
@@ -51,6 +53,8 @@ class Checkpoint:
     evidence: Evidence = ""
     committed_s: float | None = None
     verified: str = ""
+    pruned: str = ""
+    unpruned_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +173,7 @@ class RunState:
     archive: Archive = field(default_factory=Archive)
     checkpoints: tuple[Checkpoint, ...] = ()  # by step, those that still lie in checkpoints/
     quarantined: tuple[Checkpoint, ...] = ()  # the newest of those that were moved aside; `condemned` says why
+    pruned: tuple[Checkpoint, ...] = ()  # the newest of those that were given up for good; `pruned` says why
     incidents: tuple[Incident, ...] = ()
     next_incident: int = 1
     next_attempt: int = 1

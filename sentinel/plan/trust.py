@@ -1,7 +1,7 @@
 """How far each checkpoint is trusted, in one word, from the facts of the journal alone.
 
     candidate ──looked at before a resume──▶ verified ──trained on past it, healthy──▶ proven
-        └─────────── suspect (an onset, or failures of what resumed from it) · damaged · quarantined ◀──────────┘
+        └────── suspect (an onset, or failures of what resumed from it) · damaged · quarantined · pruned ◀──────┘
 
 *proven*: an attempt that has it in its past trained a probation's length of steps beyond it; no onset of an incident that did
 not heal by itself lies in them, and where the checkpoint was saved inside one that did, they are counted from its break.
@@ -13,14 +13,15 @@ with that onset in its past, of one that was never repaired; or two attempts tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from sentinel.model.incidents import Incident, IncidentState, Outcome
 from sentinel.model.state import Attempt, Checkpoint, RunState
 
-Word = Literal["candidate", "verified", "proven", "suspect", "damaged", "quarantined"]
+Ends = Sequence[tuple[int, int]]  # of each attempt: its number, and its furthest healthy step
+Word = Literal["candidate", "verified", "proven", "suspect", "damaged", "quarantined", "pruned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +34,18 @@ class Trust:
 
 
 def judge_trust(state: RunState, probation_steps: int | None, newest_step: int | None = None) -> tuple[Trust, ...]:
-    """Every checkpoint that is known: those that were moved aside first, then the others by step.
+    """Every checkpoint that is known: those that were deleted and moved aside first, then the others by step.
 
     probation_steps: of the policy; None where it is not known, and then nothing is called proven. newest_step: of the living
     attempt, as its stream has it; the journal alone only knows its checkpoints.
     """
     aside = [Trust(c, "quarantined", f"moved aside: {c.condemned}") for c in state.quarantined]
-    return (*aside, *(_judge(state, c, probation_steps, newest_step or 0) for c in state.checkpoints))
+    gone = [Trust(c, "pruned", f"deleted: {c.pruned}") for c in state.pruned]
+    ends = [(a.attempt, _healthy_end(state, a, newest_step or 0)) for a in state.attempts] if probation_steps is not None else []
+    return (*gone, *aside, *(_judge(state, c, probation_steps or 0, ends) for c in state.checkpoints))
 
 
-def _judge(state: RunState, found: Checkpoint, probation_steps: int | None, newest_step: int) -> Trust:
+def _judge(state: RunState, found: Checkpoint, probation_steps: int, ends: Ends) -> Trust:
     if found.condemned:
         return Trust(found, "damaged" if found.damaged else "suspect", found.condemned)
     for incident in (i for i in state.incidents if _is_unrepaired(i)):
@@ -51,8 +54,7 @@ def _judge(state: RunState, found: Checkpoint, probation_steps: int | None, newe
             continue
         if not incident.is_closed or found.attempt in _tainted(state.attempts, incident, limit):
             return Trust(found, "suspect", _suspicion(incident, limit))
-    proof = _proof(state, found, probation_steps, newest_step) if probation_steps is not None else ""
-    if proof:
+    if proof := _proof(state, found, probation_steps, ends):
         return Trust(found, "proven", proof)
     if found.verified:
         return Trust(found, "verified", found.verified)
@@ -90,7 +92,7 @@ def _hit(attempts: Iterable[Attempt], incident: Incident, limit: int) -> set[int
     return {incident.attempt, *failed}
 
 
-def _proof(state: RunState, found: Checkpoint, probation_steps: int, newest_step: int) -> str:
+def _proof(state: RunState, found: Checkpoint, probation_steps: int, ends: Ends) -> str:
     """Why it is proven; empty when it is not. Every attempt since the one that saved it has it in its past: whatever lies above
     a resume step is moved aside."""
     since = found.step
@@ -98,11 +100,10 @@ def _proof(state: RunState, found: Checkpoint, probation_steps: int, newest_step
         limit = incident.limit_step
         if incident.benign and limit is not None and limit <= found.step <= incident.break_step:
             since = max(since, incident.break_step)
-    ends = ((_healthy_end(state, a, newest_step), a) for a in state.attempts if a.attempt >= found.attempt)
-    best, attempt = max(ends, key=lambda end: end[0], default=(0, None))
-    if attempt is None or best < since + probation_steps:
+    attempt, best = max((end for end in ends if end[0] >= found.attempt), key=lambda end: end[1], default=(0, 0))
+    if not attempt or best < since + probation_steps:
         return ""
-    return f"attempt {attempt.attempt} trained on from it to step {best} without harm, {best - since} steps beyond it"
+    return f"attempt {attempt} trained on from it to step {best} without harm, {best - since} steps beyond it"
 
 
 def _healthy_end(state: RunState, attempt: Attempt, newest_step: int) -> int:

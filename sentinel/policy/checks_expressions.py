@@ -1,4 +1,4 @@
-"""Whether a rule on an expression can ever say something, and whether what the policy says of its run fits what it asks for."""
+"""Whether a rule on an expression can ever say something, as far as the policy tells of its run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sentinel.errors import Problem
 from sentinel.policy.expr_tree import LAYERED, METRICS, Expression, Measured, Variable
 from sentinel.policy.problems import nearest
-from sentinel.policy.schema import Rule, RunFacts, Rung, Spec
+from sentinel.policy.schema import Rule, RunFacts
 
 # What an expression may read that neither a row nor the clock tells, and where it comes from.
 _TOLD: dict[Variable, tuple[str, str]] = {
@@ -67,29 +67,3 @@ def _check_window(path: str, measured: Measured, rule: Rule) -> Iterator[Problem
         message = f"'{measured.function}' forgets after {window.text}, and the alert waits longer than that"
         remedy = "shorten 'for', or lengthen the window"
         yield Problem(f"{path}.for", message, remedy, "warning")
-
-
-def check_depth(spec: Spec) -> Iterator[Problem]:
-    """No rung may go back further than checkpoints are kept, where the policy says how many are."""
-    every, kept = spec.run.checkpoint_every_steps, spec.run.checkpoints_kept
-    if every is None or kept is None:
-        return
-    reach = (kept - 1) * every
-    for name, playbook in spec.playbooks.items():
-        for index, steps in _depths(playbook):
-            if steps > reach:
-                key = "before_onset" if playbook[index].rollback.before_onset_steps else "further"  # type: ignore[union-attr]
-                message = f"goes back {steps} steps, and {kept} checkpoints of every {every} steps reach back only {reach}"
-                remedy = f"keep {-(-steps // every) + 1} checkpoints (spec.run.checkpoints_kept), or go back less"
-                yield Problem(f"spec.playbooks.{name}[{index}].rollback.{key}", message, remedy)
-
-
-def _depths(playbook: tuple[Rung, ...]) -> Iterator[tuple[int, int]]:
-    """Index and steps before the onset of every rung that rolls back."""
-    steps = 1.0
-    for index, rung in enumerate(playbook):
-        if rung.rollback is None:
-            continue
-        before = rung.rollback.before_onset_steps
-        steps = float(before) if before is not None else steps * (rung.rollback.further or 1.0)
-        yield index, round(steps)

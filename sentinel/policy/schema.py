@@ -40,9 +40,9 @@ from sentinel.policy.schema_fields import (
 from sentinel.policy.schema_rungs import Exclude, Page, Resume, Rollback, Rung, Skip, Wait
 
 __all__ = [
-    "Annotations", "Budget", "CrashSettings", "Detectors", "Exclude", "FindingKind", "HangSettings", "Labels", "Metadata",
-    "NonFiniteSettings", "Page", "Paging", "Phase", "Policy", "Precision", "Probation", "Resume", "Rollback", "Route", "Rule",
-    "RunFacts", "Rung", "Severity", "Skip", "Spec", "SpikeSettings", "TerminalRoute", "Then", "Wait",
+    "Annotations", "Budget", "Checkpoints", "CrashSettings", "Detectors", "Exclude", "FindingKind", "HangSettings", "Labels",
+    "Metadata", "NonFiniteSettings", "Page", "Paging", "Phase", "Policy", "Precision", "Probation", "Resume", "Retain",
+    "Rollback", "Route", "Rule", "RunFacts", "Rung", "Severity", "Skip", "Spec", "SpikeSettings", "TerminalRoute", "Then", "Wait",
 ]  # fmt: skip
 
 
@@ -181,7 +181,23 @@ class RunFacts(Model):
     checkpoint_every_steps: Steps | None = Field(default=None, alias="checkpoint_every")
     """How often the trainer saves."""
     checkpoints_kept: Count | None = None
-    """How many checkpoints are kept: what is older cannot be rolled back to."""
+    """How many checkpoints somebody else keeps: what is older cannot be rolled back to."""
+
+
+class Retain(Model):
+    """What sentinel keeps. All else it deletes, once no rollback can need it, and never while anything is being repaired."""
+
+    last: Count
+    """So many of the newest good ones; what is suspect or damaged does not count."""
+    every_steps: Steps | None = Field(default=None, alias="every")
+    """Those whose step is a multiple of this, for ever."""
+
+
+class Checkpoints(Model):
+    """What becomes of the run's checkpoints."""
+
+    retain: Retain | None = None
+    """Without it sentinel deletes none."""
 
 
 class Spec(Model):
@@ -191,6 +207,8 @@ class Spec(Model):
     """observe: decide and record as usual, and change nothing."""
     run: RunFacts = Field(default_factory=RunFacts)
     """What the author knows of the run."""
+    checkpoints: Checkpoints = Field(default_factory=Checkpoints)
+    """Which of the run's checkpoints are kept."""
     detectors: Detectors = Field(default_factory=Detectors)
     """Settings of the built-in detectors."""
     rules: tuple[Rule, ...]

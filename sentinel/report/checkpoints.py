@@ -1,7 +1,7 @@
 """`sentinel checkpoints`: every checkpoint of a run with the word for how far it is trusted, and one looked at closely.
 
-The words come from the journal alone (`plan/trust.py`); sizes, and the policy's probation, are read from files, and a file that
-cannot be read costs that column and nothing more. Only `verify` reads the checkpoints themselves.
+The words come from the journal alone (`plan/trust.py`); sizes, and the policy (its probation, and what it keeps), are read from
+files, and a file that cannot be read costs that column and nothing more. Only `verify` reads the checkpoints themselves.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from typing import Any
 from sentinel.checkpoint_files import CHECKPOINTS, list_entries, read_size, step_of_name
 from sentinel.errors import GiveUp, SentinelError, UsageError
 from sentinel.journal.run_file import find_run_file
+from sentinel.model.state import RunState
+from sentinel.plan.retention import judge_retention, rule_of, why_not_now
 from sentinel.plan.trust import Trust, judge_trust
 from sentinel.plan.vetting import judge_numbers
+from sentinel.policy.schema import Policy
 from sentinel.policy_file import load_policy, shipped_policy_path
 from sentinel.report.reading import read_run
 from sentinel.report.run_dirs import check_run_dir
@@ -28,28 +31,39 @@ AGES = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
 
 def read_trust(run_dir: Path) -> dict[str, Any]:
     """The document of `sentinel checkpoints list --json`. `probation_steps` null, and `missing` says why: the policy cannot be
-    read, and nothing can be called proven. Raises UsageError, JournalError."""
+    read, and nothing can be called proven. `retain` null: sentinel deletes none. `kept` of a checkpoint: why it is not deleted.
+    Raises UsageError, JournalError."""
     run = read_run(run_dir)
-    probation, missing = _probation(run_dir)
+    policy, missing = _policy(run_dir)
+    probation = policy.spec.probation.steps if policy is not None else None
     attempt = run.state.attempt
     newest = read_newest_step(run_dir, attempt.attempt) if attempt is not None else None
+    trusts = judge_trust(run.state, probation, newest)
+    retain = policy.spec.checkpoints.retain if policy is not None else None
+    kept = _kept(run.state, policy, trusts) if policy is not None else {}
     return {
         "run": run.state.run_id,
         "probation_steps": probation,
         "missing": missing,
-        "checkpoints": [_document(run_dir, trust, run.now_s) for trust in judge_trust(run.state, probation, newest)],
+        "retain": {"last": retain.last, "every": retain.every_steps} if retain is not None else None,
+        "checkpoints": [_document(run_dir, trust, run.now_s, kept) for trust in trusts],
     }
 
 
 def trust_text(document: dict[str, Any]) -> str:
-    """A table, oldest first; what was moved aside stands above."""
-    rows = [
-        (c["step"], _amount(c["age_s"], AGES), _amount(c["bytes"], SIZES), c["trust"], c["why"]) for c in document["checkpoints"]
-    ]
-    note = f"\nnothing can be called proven: {document['missing']}" if document["missing"] else ""
-    if not rows:
+    """A table, oldest first; what was moved aside stands above. Of those that were deleted only how many, and the last."""
+    there = [c for c in document["checkpoints"] if c["trust"] != "pruned"]
+    gone = [c for c in document["checkpoints"] if c["trust"] == "pruned"]
+    note = f"\n{len(gone)} deleted, the last of step {gone[-1]['step']}: {gone[-1]['why']}" if gone else ""
+    note += f"\nnothing can be called proven: {document['missing']}" if document["missing"] else ""
+    if not there:
         return f"no checkpoint was committed yet{note}"
-    return text_table(("step", "age", "size", "trust", "why"), rows) + note
+    kept = document["retain"] is not None
+    rows = [
+        (c["step"], _amount(c["age_s"], AGES), _amount(c["bytes"], SIZES), c["trust"], c["why"], *((c["kept"],) if kept else ()))
+        for c in there
+    ]
+    return text_table(("step", "age", "size", "trust", "why", *(("kept",) if kept else ())), rows) + note
 
 
 def verify_steps(run_dir: Path, steps: Sequence[int]) -> list[dict[str, Any]]:
@@ -83,30 +97,41 @@ def _verified(run_dir: Path, step: int, path: str) -> dict[str, Any]:
     return {"step": step, "path": path, "ok": not verdict.evidence, "why": verdict.reason}
 
 
-def _document(run_dir: Path, trust: Trust, now_s: float) -> dict[str, Any]:
-    found = trust.checkpoint
+def _kept(state: RunState, policy: Policy, trusts: Sequence[Trust]) -> dict[str, str]:
+    """Why each checkpoint that lies there is not deleted, by path; empty where sentinel deletes none."""
+    rule, attempt = rule_of(policy), state.attempt
+    if rule is None or attempt is None:
+        return {}
+    waits = why_not_now(state) or "goes when the next one is committed"
+    judged = judge_retention(trusts, rule, attempt.resumed_step)
+    return {r.checkpoint.path: f"for now ({waits}): {r.reason}" if r.prune else r.reason for r in judged}
+
+
+def _document(run_dir: Path, trust: Trust, now_s: float, kept: dict[str, str]) -> dict[str, Any]:
+    found, is_there = trust.checkpoint, trust.word not in ("quarantined", "pruned")
     return {
         "step": found.step,
         "path": found.path,
         "attempt": found.attempt,
         "digest": found.digest,
         "age_s": None if found.committed_s is None else round(max(0.0, now_s - found.committed_s), 3),
-        "bytes": None if trust.word == "quarantined" else read_size(run_dir / found.path),
+        "bytes": read_size(run_dir / found.path) if is_there else None,
         "trust": trust.word,
         "why": trust.reason,
+        "kept": kept.get(found.path) if is_there else None,
     }
 
 
-def _probation(run_dir: Path) -> tuple[int | None, str]:
+def _policy(run_dir: Path) -> tuple[Policy | None, str]:
+    """What the run is supervised by; None, and why, where that cannot be read."""
     try:
         run = find_run_file(run_dir)
         if run is None:
             return None, "there is no run.json, which names the policy"
         path = Path(run.policy.path)
-        policy = load_policy(path if path.exists() else shipped_policy_path(run.policy.name))
+        return load_policy(path if path.exists() else shipped_policy_path(run.policy.name)), ""
     except SentinelError as error:
         return None, f"the run's policy cannot be read: {error.message.splitlines()[0]}"
-    return policy.spec.probation.steps, ""
 
 
 def _amount(value: float | None, units: Sequence[tuple[str, float]]) -> str | None:

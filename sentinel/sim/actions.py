@@ -1,6 +1,6 @@
 """The simulated runner: actions take time, fail as told, and may be cut short by the death of the supervisor.
 
-One lane for acts and one for pages, as the real one has. What an action does is done by the launcher and the store; what is
+The same lanes as the real one has. What an action does is done by the launcher and the store; what is
 under way when the supervisor dies is lost before its effect, or its outcome is lost after it.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from sentinel.actions.inspection import inspect_samples
-from sentinel.actions.runner import Found, Handler, carry_out
+from sentinel.actions.runner import LANES, Found, Handler, carry_out, lane_of
 from sentinel.errors import GiveUp, RetryLater
 from sentinel.launcher.spec_file import overrides_to_json
 from sentinel.model import actions as a
@@ -28,6 +28,7 @@ from sentinel.sim.world import Deed, Happening, World
 SIGTERM = 15
 TAKES_S: dict[type[a.Action], float] = {
     a.StartAttempt: 0.3, a.KillAttempt: 0.5, a.VerifyCheckpoint: 0.6, a.Quarantine: 0.1, a.Capture: 0.2, a.SendPage: 0.3,
+    a.PruneCheckpoint: 1.0,
 }  # fmt: skip
 QUICK_S = 0.05
 ROWS = 20
@@ -71,7 +72,7 @@ class SimRunner:
         self._command = command
         self._failures = failures
         self._at_effect = at_effect
-        self._lane_free_s = {"acts": 0.0, "pages": 0.0}
+        self._lane_free_s = dict.fromkeys(LANES, 0.0)
         self._under_way: list[Happening] = []
         self._outcomes: list[ActionDone | ActionFailed] = []
         handlers: dict[type[a.Action], Callable[[Any], Found]] = {
@@ -82,6 +83,7 @@ class SimRunner:
             a.WriteOverrides: self._override,
             a.VerifyCheckpoint: self._verify,
             a.Quarantine: self._quarantine,
+            a.PruneCheckpoint: self._prune,
             a.Capture: lambda action: f"evidence of attempt {action.attempt}",
             a.SendPage: self._page,
             a.CompareRecords: self._compare,
@@ -90,7 +92,7 @@ class SimRunner:
         self._handlers = cast(Mapping[type[a.Action], Handler], handlers)
 
     def submit(self, action: a.Action) -> None:
-        lane = "pages" if isinstance(action, a.SendPage) else "acts"
+        lane = lane_of(action)
         begins_s = max(self._world.now_s, self._lane_free_s[lane])
         ends_s = begins_s + TAKES_S.get(type(action), QUICK_S)
         self._lane_free_s[lane] = ends_s
@@ -169,6 +171,18 @@ class SimRunner:
             self._at_effect("between")
         swept = self._world.store.sweep_unfinished()
         return f"{len(doomed) + swept} moved to quarantine"
+
+    def _prune(self, action: a.PruneCheckpoint) -> str:
+        """Taken away at once; a death between that and the deleting leaves it hidden."""
+        self._failures.check(action)
+        try:
+            is_taken = self._world.store.prune(action.step, action.digest)
+        except OSError as error:
+            raise GiveUp(f"{action.path} cannot be taken away: {error.strerror}") from error
+        if is_taken:
+            self._world.did("prune", f"checkpoint {action.step}", action.key)
+        self._at_effect("between")
+        return ""
 
     def _compare(self, action: a.CompareRecords) -> Comparison:
         self._failures.check(action)

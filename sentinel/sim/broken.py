@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sentinel.model.state import INCIDENTS_KEPT, STAMPS_KEPT, WISHES_KEPT, RunState
+from sentinel.model.state import INCIDENTS_KEPT, PRUNED_KEPT, STAMPS_KEPT, WISHES_KEPT, RunState
 
 ATTEMPTS_MAX, CHECKPOINTS_MAX, FINDINGS_MAX, PENDING_MAX = 512, 4096, 256, 32
 
@@ -20,6 +20,7 @@ def judge_caps(state: RunState) -> None:
     sizes = {
         "attempts": (len(state.attempts), ATTEMPTS_MAX),
         "checkpoints": (len(state.checkpoints), CHECKPOINTS_MAX),
+        "pruned": (len(state.pruned), PRUNED_KEPT),
         "incidents": (len(state.incidents), INCIDENTS_KEPT),
         "findings": (len(state.findings), FINDINGS_MAX),
         "stamps": (max(len(state.restarts_s), len(state.interventions_s)), STAMPS_KEPT),

@@ -80,7 +80,7 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
 SOURCES = ("metrics", "heartbeats", "checkpoints", "launcher")
 ACTIONS = (
     "StartAttempt", "KillAttempt", "RequestStop", "SignalRanks", "WriteOverrides", "VerifyCheckpoint", "Quarantine", "Capture",
-    "SendPage", "InspectSamples",
+    "SendPage", "InspectSamples", "PruneCheckpoint",
 )  # fmt: skip
 ASKED = ("pause", "resume", "hold", "rollback", "set", "skip")
 SEEN = ("norm", "finite", "load")

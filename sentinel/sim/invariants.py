@@ -18,6 +18,7 @@ from sentinel.policy.schema import Policy
 from sentinel.sim.broken import InvariantBroken, judge_caps, judge_lapse
 from sentinel.sim.from_scratch import find_spared
 from sentinel.sim.resumed import judge_asked, judge_resumed
+from sentinel.sim.retained import judge_retained
 from sentinel.sim.store import SimCheckpoint
 from sentinel.sim.trainer import SimTrainer
 from sentinel.sim.world import Deed, World
@@ -27,8 +28,8 @@ SEEN_STEPS, GROWN_STEPS = 3, 12  # harm that began earlier began unseen; what gr
 BLIND_TOLD_S = 5.0
 STUCK_S = 900.0  # longest silence of a whole supervised run: a compile limit, a backoff and an action's retries
 ENTRIES_PER_HOUR_MAX = 6000
-ACTS = ("kill", "quarantine", "override", "request", "signal")
-ONCE = ("start", "kill", "quarantine")
+ACTS = ("kill", "quarantine", "prune", "override", "request", "signal")
+ONCE = ("start", "kill", "quarantine", "prune")
 
 
 class Inspector:
@@ -120,6 +121,7 @@ class Inspector:
             raise InvariantBroken("no endless loop", f"{count + entries} facts within an hour")
 
     def _on_fact(self, fact: f.Fact) -> None:
+        judge_retained(fact, self.state, self._policy, self.world.store, self.by_person)
         match fact:
             case f.FindingRecorded(finding=finding, became=became):
                 if finding.kind in NUMERIC_KINDS and became is not None:

@@ -26,5 +26,7 @@ def judge_resumed(store: Store, attempt: int, loaded: SimCheckpoint) -> None:
     wrong = "bit rot" if loaded.is_rotten else "" if unseen else loaded.lies
     if any(loaded is found for found in store.quarantined):
         raise InvariantBroken(NAME, f"attempt {attempt} resumed from step {loaded.step}, which was moved aside")
+    if any(loaded is found for found in store.pruned):
+        raise InvariantBroken(NAME, f"attempt {attempt} resumed from step {loaded.step}, which was deleted")
     if wrong:
         raise InvariantBroken(NAME, f"attempt {attempt} resumed from step {loaded.step}, which is damaged ({wrong})")

@@ -10,6 +10,7 @@ import errno
 import hashlib
 from dataclasses import dataclass, field
 
+from sentinel.errors import GiveUp
 from sentinel.model.readings import CheckpointReading
 from sentinel.sim.learning import Weights, param_norm
 from sentinel.sim.order import Orders
@@ -68,7 +69,7 @@ class Store:
     """Attributes:
     committed: by step, what lies in checkpoints/ under its final name.
     unfinished: attempts (by number) whose save is being written, or was torn.
-    quarantined: in the order they were moved.
+    quarantined: in the order they were moved. pruned: those that were deleted; none of them is ever seen again.
     rots: steps whose next checkpoint rots as soon as it is committed.
     version: counts changes of the directory, as its mtime would.
     outages: how many faults keep every file in it from being read now.
@@ -77,6 +78,7 @@ class Store:
     committed: dict[int, SimCheckpoint] = field(default_factory=dict)
     unfinished: set[tuple[int, int]] = field(default_factory=set)
     quarantined: list[SimCheckpoint] = field(default_factory=list)
+    pruned: list[SimCheckpoint] = field(default_factory=list)
     version: int = 0
     outages: int = 0
 
@@ -111,6 +113,19 @@ class Store:
         """Move one checkpoint aside."""
         self.quarantined.append(self.committed.pop(step))
         self.version += 1
+
+    def prune(self, step: int, digest: str) -> bool:
+        """Delete it if it is the one that is meant; False where it is gone. OSError while nothing can be read."""
+        if self.outages:
+            raise OSError(errno.ESTALE, "Stale file handle", f"checkpoints/step-{step:08d}")
+        found = self.committed.get(step)
+        if found is None:
+            return False
+        if found.digest != digest:
+            raise GiveUp(f"{found.path} is not the one that was given up: its manifest has changed since")
+        self.pruned.append(self.committed.pop(step))
+        self.version += 1
+        return True
 
     def sweep_unfinished(self) -> int:
         """Move unfinished saves aside; how many there were."""

@@ -12,7 +12,8 @@ from sentinel.model.state import RunState
 
 Tone = Literal["plain", "quiet", "good", "warn", "bad"]
 
-_NOTES_TOLD = ("adoption", "resume", "launcher", "rollback", "stop", "wish", f.ABOUT_SOURCE)  # other notes are for the journal
+# Other notes are for the journal.
+_NOTES_TOLD = ("adoption", "resume", "launcher", "rollback", "stop", "wish", "checkpoints", f.ABOUT_SOURCE)
 
 
 class Line(NamedTuple):
@@ -45,6 +46,8 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
         case f.Restored() | f.StepsLost() | f.GaveUp():
             return _of_recovery(fact, at_s, state)
         case f.ActionDecided(action=action):
+            if isinstance(action, a.PruneCheckpoint):
+                return Line(action_words(action), "quiet")
             return None if isinstance(action, a.StartAttempt) else Line(f"  - {action_words(action)}")
         case f.ActionAbandoned():
             return Line(f"  - given up: {fact.key}: {fact.reason}", "bad")
@@ -90,6 +93,8 @@ def action_words(action: a.Action) -> str:
             return f"verify every byte of the checkpoint of step {action.step}"
         case a.Quarantine():
             return f"move checkpoints above step {action.above_step} to quarantine"
+        case a.PruneCheckpoint():
+            return f"delete the checkpoint of step {action.step}: {action.reason}"
         case a.Capture():
             return f"save the evidence of incident {action.incident}"
         case a.CompareRecords():

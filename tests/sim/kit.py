@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from sentinel.policy.schema import Policy
+from sentinel.policy.schema import Checkpoints, Policy, Retain
 from sentinel.policy_file import load_policy, shipped_policy_path
 from sentinel.sim.faults import parse_fault
 from sentinel.sim.run import Result, run_scenario
@@ -20,8 +20,18 @@ SHORT = Shape(steps=200, step_s=0.4, startup_s=2.0, checkpoint_every=20)
 @cache
 def policy_named(name: str) -> Policy:
     """A shipped policy, or one of the files beside this one."""
+    if name == "retaining":
+        return with_retention(policy_named("demo"), last=2)
     own = HERE / f"{name}.yaml"
     return load_policy(own if own.exists() else shipped_policy_path(name))
+
+
+def with_retention(policy: Policy, last: int, every_steps: int | None = None, lookback: int = 40) -> Policy:
+    """The policy, and old checkpoints are deleted; `lookback`: steps that an onset may be dated back, as far as it reaches."""
+    spec = policy.spec
+    kept = Checkpoints(retain=Retain.model_validate({"last": last, "every": f"{every_steps} steps" if every_steps else None}))
+    detectors = spec.detectors.model_copy(update={"onset_lookback_steps": lookback})
+    return policy.model_copy(update={"spec": spec.model_copy(update={"checkpoints": kept, "detectors": detectors})})
 
 
 def simulate(*faults: str, policy: str = "demo", shape: Shape = SHORT, until_s: float = 4 * 3600.0, **more: object) -> Result:

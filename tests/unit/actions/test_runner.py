@@ -9,11 +9,12 @@ import pytest
 
 from sentinel.actions.runner import OS_RETRY_S, ThreadRunner, carry_out
 from sentinel.errors import GiveUp, RetryLater
-from sentinel.model.actions import Action, KillAttempt, SendPage
+from sentinel.model.actions import Action, KillAttempt, PruneCheckpoint, SendPage
 from sentinel.model.events import ActionDone, ActionFailed
 
 KILL = KillAttempt("kill/1", 1)
 PAGE = SendPage("page/1/1", 1, "critical", "t", "x")
+DELETION = PruneCheckpoint("prune/20/d", 20, "checkpoints/step-00000020", "d", "x")
 DEADLINE_S = 20.0
 
 
@@ -61,16 +62,17 @@ def test_acts_are_done_one_after_the_other_and_each_wakes_the_loop() -> None:
     assert gather(runner, wake, 20) == [f"kill/{number}" for number in range(20)]
 
 
-def test_a_page_that_hangs_holds_up_no_act() -> None:
+@pytest.mark.parametrize("slow", [PAGE, DELETION])
+def test_a_page_or_a_deletion_that_hangs_holds_up_no_act(slow: Action) -> None:
     wake, released = threading.Event(), threading.Event()
 
     def hang(action: Action) -> str:
         released.wait(DEADLINE_S)
         return "delivered"
 
-    runner = ThreadRunner({SendPage: hang, KillAttempt: lambda action: "done"}, wake)
-    runner.submit(PAGE)
+    runner = ThreadRunner({type(slow): hang, KillAttempt: lambda action: "done"}, wake)
+    runner.submit(slow)
     runner.submit(KILL)
     assert gather(runner, wake, 1) == ["kill/1"]
     released.set()
-    assert gather(runner, wake, 1) == ["page/1/1"]
+    assert gather(runner, wake, 1) == [slow.key]

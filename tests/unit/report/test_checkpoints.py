@@ -13,6 +13,10 @@ from typer.testing import CliRunner
 from sentinel.cli import app
 from sentinel.client.strict_json import dumps
 from sentinel.journal.run_file import PolicyReference, read_run_file, write_run_file
+from sentinel.journal.store import JOURNAL_NAME, Journal
+from sentinel.model import facts as f
+from sentinel.model.actions import PruneCheckpoint
+from sentinel.policy_file import shipped_policy_path
 from sentinel.report.checkpoints import SIZES, _amount, read_trust, trust_text
 from tests.unit.told_run import write_run
 
@@ -60,9 +64,11 @@ def test_the_document_has_the_keys_people_build_on(run_dir: Path) -> None:
     document = json.loads(text)
     assert code == 0
     assert (document["probation_steps"], document["missing"]) == (60, "")
-    words = {"candidate", "verified", "proven", "suspect", "damaged", "quarantined"}
+    words = {"candidate", "verified", "proven", "suspect", "damaged", "quarantined", "pruned"}
+    assert document["retain"] is None
     for one in document["checkpoints"]:
-        assert set(one) == {"step", "path", "attempt", "digest", "age_s", "bytes", "trust", "why"}
+        assert set(one) == {"step", "path", "attempt", "digest", "age_s", "bytes", "trust", "why", "kept"}
+        assert one["kept"] is None, "sentinel deletes none of them"
         assert one["trust"] in words
         assert one["why"]
         assert one["bytes"] is None, "its directory is gone: that costs this column only"
@@ -74,6 +80,24 @@ def test_without_the_policy_it_says_why_nothing_is_proven(run_dir: Path) -> None
     document = read_trust(run_dir)
     assert {one["trust"] for one in document["checkpoints"]} == {"candidate"}
     assert "nothing can be called proven: the run's policy cannot be read: mine" in trust_text(document)
+
+
+def test_with_retention_each_says_why_it_is_kept_and_those_that_went_are_counted(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "run")
+    mine, retain = tmp_path / "mine.yaml", "spec:\n  checkpoints: {retain: {last: 2, every: 70 steps}}\n"
+    mine.write_text(shipped_policy_path("demo").read_text().replace("spec:\n", retain, 1))
+    write_run_file(run_dir, replace(read_run_file(run_dir), policy=PolicyReference(str(mine), "d" * 64, "mine")))
+    with Journal.open(run_dir / JOURNAL_NAME) as journal:
+        known = replace(next(e.fact for e in journal.read_entries() if isinstance(e.fact, f.CheckpointCommitted)), digest="d")
+        pruned = f.ActionDecided(PruneCheckpoint("prune/1", known.step, known.path, "d", "nobody needs it"))
+        journal.append(9999.0, [known, pruned, f.ActionConfirmed("prune/1")], journal.claim_epoch())
+    document = read_trust(run_dir)
+    assert document["retain"] == {"last": 2, "every": 70}
+    there = {c["step"]: c["kept"] for c in document["checkpoints"] if c["trust"] not in ("pruned", "quarantined")}
+    assert there == {350: "a multiple of 70 steps: kept for ever"}
+    text = trust_text(document)
+    assert text.splitlines()[0].split() == ["step", "age", "size", "trust", "why", "kept"]
+    assert f"1 deleted, the last of step {known.step}: deleted: nobody needs it" in text
 
 
 def test_a_run_without_checkpoints_says_so(tmp_path: Path) -> None:

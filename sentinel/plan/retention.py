@@ -1,0 +1,115 @@
+"""Which checkpoints are given up, and why each of the others is kept.
+
+Kept are the newest `last` good ones, those at a multiple of `every` for ever, and whatever a rollback may need: the newest proven
+one, the newest trusted one and all younger (nobody knows yet how good they are), the one the newest attempt began
+with, and all within reach of the deepest rollback of the policy, with one at or below it. An onset is dated back, so the reach
+counts from `onset_lookback` before the newest. What is condemned is evidence, and waits for the next relaunch to be moved aside.
+
+What was saved after an onset that a playbook let go on (`keep_training`) is suspect for good, and training goes on with it: such
+checkpoints are counted by themselves, so that neither they crowd out the good ones of before nor a disk fills with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sentinel.model.state import Checkpoint, RunState
+from sentinel.plan.remedy import margin_steps
+from sentinel.plan.trust import Trust
+from sentinel.policy.schema import Policy
+
+SOURCES = ("metrics", "checkpoints", "step lines")  # blind in one of them, nobody knows that the run is healthy
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What to keep: so many of the newest, every one at a multiple of `every_steps`, and what lies within `reach_steps`."""
+
+    last: int
+    every_steps: int | None
+    reach_steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """`prune`: it is given up. `reason` is a sentence for a person either way."""
+
+    checkpoint: Checkpoint
+    prune: bool
+    reason: str
+
+
+def rule_of(policy: Policy) -> Rule | None:
+    """What the policy asks for; None where sentinel deletes nothing."""
+    retain = policy.spec.checkpoints.retain
+    if retain is None:
+        return None
+    books = policy.spec.playbooks.values()
+    depths = [margin_steps(rungs, at) for rungs in books for at, rung in enumerate(rungs) if rung.rollback is not None]
+    return Rule(retain.last, retain.every_steps, max(depths, default=0) + policy.spec.detectors.onset_lookback_steps)
+
+
+def why_not_now(state: RunState) -> str:
+    """Why nothing may be deleted at present; empty when the run is healthy, and nothing is under way."""
+    attempt = state.attempt
+    if state.observe_only or state.paused:
+        return f"sentinel is paused by {state.paused}" if state.paused else "sentinel only observes this run"
+    if state.ended or state.held or state.hold_by or state.stop_by or state.giving_up or state.plan is not None:
+        return "the run is being started, changed or ended, or has ended"
+    for incident in state.open_incidents:
+        return f"incident {incident.id} ({incident.kind}) is in {incident.state}"
+    if attempt is None or attempt.is_over or attempt.stopping or attempt.first_step is None:
+        return "no attempt trains"
+    blind = [source for source in SOURCES if source in state.blind]
+    return f"sentinel is blind for {blind[0]}" if blind else ""
+
+
+def judge_retention(trusts: Iterable[Trust], rule: Rule, began_with: int) -> tuple[Retained, ...]:
+    """The word over every checkpoint that lies in checkpoints/, by step. `began_with`: the step that the newest attempt resumed
+    from, 0 for none. Whether anything may be deleted now is not asked (`why_not_now`)."""
+    there = sorted((t for t in trusts if t.word not in ("quarantined", "pruned")), key=lambda t: t.checkpoint.step)
+    usable = [t for t in there if not t.checkpoint.condemned]
+    good, let_go = [t for t in usable if t.word != "suspect"], [t for t in usable if t.word == "suspect"]
+    newest = {t.checkpoint.step for group in (good, let_go) for t in group[-rule.last :]}
+    proven = max((t.checkpoint.step for t in good if t.word == "proven"), default=None)
+    trusted = max((t.checkpoint.step for t in good if t.word in ("proven", "verified")), default=0)
+    floor = _floor([t.checkpoint.step for t in usable], rule.reach_steps)
+
+    def why_kept(trust: Trust) -> str:
+        step, every = trust.checkpoint.step, rule.every_steps
+        if trust.checkpoint.condemned:
+            return "condemned: kept as evidence, and moved aside at the next relaunch below it"
+        if every is not None and step % every == 0:
+            return f"a multiple of {every} steps: kept for ever"
+        if step in newest:
+            return f"one of the newest {rule.last}"
+        if step == proven:
+            return "the newest that is proven"
+        if trust.word != "suspect" and step >= trusted:
+            return "the newest that is trusted" if step == trusted else "younger than the newest that is trusted"
+        if step == began_with:
+            return "the newest attempt began with it"
+        if step >= floor:
+            return f"within reach of a rollback ({rule.reach_steps} steps)"
+        if trust.checkpoint.digest is None:
+            return "the digest of its manifest is not on record"
+        return ""
+
+    return tuple(Retained(t.checkpoint, not (why := why_kept(t)), why or _why_pruned(rule)) for t in there)
+
+
+def choose_to_prune(retained: Iterable[Retained]) -> Retained | None:
+    """The oldest one that is given up; one that could not be deleted comes behind the others."""
+    return min((r for r in retained if r.prune), key=lambda r: (r.checkpoint.unpruned_s or 0.0, r.checkpoint.step), default=None)
+
+
+def _floor(steps: Sequence[int], reach_steps: int) -> int:
+    """The newest of these that lies at or below the deepest place a rollback may ask for; everything from it on is kept."""
+    deepest = max(steps, default=0) - reach_steps
+    return max((step for step in steps if step <= deepest), default=0)
+
+
+def _why_pruned(rule: Rule) -> str:
+    multiple = f", at no multiple of {rule.every_steps} steps" if rule.every_steps is not None else ""
+    return f"older than the newest {rule.last}{multiple}, out of reach of any rollback"
