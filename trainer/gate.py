@@ -46,7 +46,7 @@ class Gate:
         skip = nonfinite if self._closes else torch.zeros_like(nonfinite)
         if self._judges:
             values = torch.stack([loss, grad_norm])
-            outlier = self._is_outlier(values) & ~nonfinite
+            outlier = self._is_outlier(values)
             # What is not finite says nothing about the level: it neither breaks a row of outliers nor lengthens it.
             in_row = torch.where(nonfinite, self._outliers_in_row, torch.where(outlier, self._outliers_in_row + 1, 0))
             new_level = in_row >= self._settings.gate_patience

@@ -55,10 +55,10 @@ def flat_views(shapes: Sequence[torch.Size], like: torch.Tensor) -> tuple[torch.
     return flat, [flat[start : start + size].view(shape) for start, size, shape in zip(starts, sizes, shapes, strict=True)]
 
 
-def squares_of(tensors: list[torch.Tensor]) -> torch.Tensor:
+def squares_of(tensors: list[torch.Tensor], device: torch.device) -> torch.Tensor:
     """The sum of squares of all elements, float64; finite exactly where every element is."""
     if not tensors:
-        return torch.zeros((), dtype=torch.float64)
+        return torch.zeros((), dtype=torch.float64, device=device)
     return torch.stack(torch._foreach_norm(tensors, 2, torch.float64)).square().sum()
 
 

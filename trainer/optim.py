@@ -144,16 +144,16 @@ class ShardedAdamW:
 
     def _own_state(self) -> LocalState:
         if self._before is None:
-            return LocalState(squares_of(list(self._filled.values())).to(self.device), self._zero, self._zero, self._zero)
+            return LocalState(squares_of(list(self._filled.values()), self.device), self._zero, self._zero, self._zero)
         torch._foreach_copy_(self._views, list(self._filled.values()))
-        parameters, second = squares_of([self._before]), squares_of([self._second])
+        parameters, second = (squares_of([flat], self.device) for flat in (self._before, self._second))
         return LocalState(parameters, self._update_squares, second, self._second.amax())
 
     def _measure_update(self) -> None:
         """What was before minus what is now, in the place of what was before: exactly what the parameters were changed by."""
         if self._before is not None:
             torch._foreach_sub_(self._views, list(self._filled.values()))
-            self._update_squares = squares_of([self._before])
+            self._update_squares = squares_of([self._before], self.device)
 
     @torch.no_grad()
     def numbers(self) -> dict[str, float]:
@@ -167,7 +167,7 @@ class ShardedAdamW:
         packed = torch.zeros(len(kinds) + 1, dtype=torch.float64, device=self.device)
         for place, tensors in enumerate(kinds):
             own = [tensor for tensor in tensors if tensor.numel()]
-            packed[place] = squares_of(own)
+            packed[place] = squares_of(own, self.device)
             if not math.isfinite(packed[place].item()):
                 packed[-1] += sum(int(tensor.numel() - torch.isfinite(tensor).sum()) for tensor in own)
         dist.all_reduce(packed)
