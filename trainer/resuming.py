@@ -8,8 +8,9 @@ import torch.distributed as dist
 
 from sentinel.client import Resume
 from trainer import checkpoint
-from trainer.config.loading import fixed_settings, value_of
-from trainer.exits import ConfigError, DataError
+from trainer.checkpoint.writing import load
+from trainer.config.changes import refuse_changes
+from trainer.exits import DataError
 from trainer.order import Order, Position
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 def resume(run: Run, asked: Resume | None) -> tuple[checkpoint.Verified | None, list[dict[str, Any]]]:
     """Restore what was asked for, or the newest older one that holds; what was passed over, and why. Raises DataError where none
-    does. What a refused one left behind is overwritten by the next: a checkpoint brings back everything that `Run` lists."""
+    does or the data is other data, ConfigError where a fixed setting differs. What a refused one left behind is overwritten by
+    the next: a checkpoint brings back everything that `Run` lists."""
     refused: list[dict[str, Any]] = []
     while True:
         below = refused[-1]["step"] if refused else None
@@ -26,6 +28,7 @@ def resume(run: Run, asked: Resume | None) -> tuple[checkpoint.Verified | None, 
         refused += passed_over
         if found is None:
             return None, refused
+        refuse_another_run(run, found)
         try:
             restore(run, found)
             return found, refused
@@ -33,19 +36,29 @@ def resume(run: Run, asked: Resume | None) -> tuple[checkpoint.Verified | None, 
             refused.append({"step": found.step, "reason": str(error)})
 
 
+def refuse_another_run(run: Run, found: checkpoint.Verified) -> None:
+    """Raises ConfigError where the checkpoint is of other fixed settings, DataError where it is of other data: no older one
+    would do either. Nothing is loaded yet, and nothing overwritten."""
+    refuse_changes(str(found.path), found.manifest["config"], run.config)
+    was, own = found.manifest.get("corpus"), corpus_digest(run)
+    if was != own:
+        raise DataError(
+            f"{found.path}: was trained on data of digest {was}, data.path {run.config.data.path} holds {own}: the same sample "
+            "ranges would mean other text. Point data.path to the data of the first launch, or start anew in another --out-dir"
+        )
+
+
+def corpus_digest(run: Run) -> str | None:
+    """What tells this run's data from other data."""
+    return getattr(run.loader.corpus, "digest", None)
+
+
 def restore(run: Run, found: checkpoint.Verified) -> None:
-    """Stand where a verified checkpoint stood. Raises ConfigError if it is of another model, batch or data order, DataError (on
-    every rank) if what was loaded is not what its manifest says."""
-    manifest, own = found.manifest, run.config.model_dump(mode="json")
-    for name in fixed_settings():
-        was, now = value_of(manifest["config"], name), value_of(own, name)
-        if was != now:
-            raise ConfigError(
-                f"{found.path}: was written with {name}={was!r}, this run has {now!r}; "
-                f"start with --set {name}={was}, or from scratch"
-            )
+    """Stand where a verified checkpoint stood. Raises DataError (on every rank) if what was loaded is not what its manifest
+    says."""
+    manifest = found.manifest
     state = run.optimizer.state()
-    checkpoint.load(found, run.world, state)
+    load(found, run.world, state)
     checkpoint.compare_numbers(found, run.optimizer.numbers())
     run.optimizer.adopt_count(state["adam.step"])
     run.scaler.restore(manifest["loss_scaler"])
@@ -56,7 +69,7 @@ def restore(run: Run, found: checkpoint.Verified) -> None:
     run.skipped_in_row = manifest["gate"]["skipped_in_row"]
     run.damage.restore(manifest)
     run.telemetry.recent.extend(manifest.get("recent", []))
-    run.parent = {"step": found.step, "path": f"checkpoints/{found.path.name}", "digest": found.digest}
+    run.saver.continue_from(found)
 
 
 def _agree_on_resume(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,13 @@ from torch import nn
 
 from sentinel.client import Overrides, Session
 from trainer import checkpoint
+from trainer.checkpoint.retention import Retention
+from trainer.checkpoint.saving import Saver
 from trainer.command_line import Launch
 from trainer.config import Config
+from trainer.config.changes import free_changes
 from trainer.config.loading import written_out
+from trainer.config.sections import Checkpoint
 from trainer.control import Settings
 from trainer.damage import Damage, rot
 from trainer.data import Loader, open_corpus, same_on_all_ranks
@@ -24,7 +29,7 @@ from trainer.model.padding import padded_vocabulary
 from trainer.optim import ShardedAdamW
 from trainer.order import Position, Span
 from trainer.parallel import World, shard
-from trainer.resuming import resume
+from trainer.resuming import corpus_digest, resume
 from trainer.schedule import Schedule
 from trainer.step import LossScaler
 from trainer.telemetry import Telemetry
@@ -50,9 +55,9 @@ class Run:
     position: Position
     params: int
     damage: Damage
+    saver: Saver
     step: int = 0  # done
     skipped_in_row: int = 0
-    parent: dict[str, Any] | None = None  # the newest checkpoint of this lineage
 
 
 def build_run(launch: Launch, session: Session | None, world: World) -> Run:
@@ -72,7 +77,16 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     optimizer = ShardedAdamW(sharded, config.stability.gate != "off")
     damage = Damage(faults, world.rank, config.numerics.precision)
     parts = root, telemetry, sharded, optimizer, scaler, loader, settings, settings, start, params, damage
-    return Run(launch, config, launch.schedule(), session, world, *parts)
+    saver = build_saver(config.checkpoint, root, session, world)
+    return Run(launch, config, launch.schedule(), session, world, *parts, saver)
+
+
+def build_saver(settings: Checkpoint, root: Path, session: Session | None, world: World) -> Saver:
+    """Under a supervisor the lease is asked before each commit, and nothing is deleted."""
+    if session is not None:
+        return Saver(root, world, session.may_commit, asynchronous=settings.asynchronous)
+    retention = Retention(settings.keep_last, settings.keep_every)
+    return Saver(root, world, lambda: True, asynchronous=settings.asynchronous, retention=retention)
 
 
 def struck_now(run: Run, step: int, kinds: tuple[str, ...] = STEP_KINDS) -> list[Fault]:
@@ -97,6 +111,7 @@ def begin(run: Run) -> None:
             raise ConfigError(f"spec.json: overrides.loss_scale: {own} has none; write null, or precision fp16")
         late = obey(run, overrides)
     settings_at(run, run.step + 1)
+    config_changed = free_changes(found.manifest["config"], run.config) if found is not None else {}
     run.telemetry.say(written_out(run.config).rstrip())
     run.telemetry.start(
         resume_step=run.step,
@@ -111,7 +126,11 @@ def begin(run: Run) -> None:
         preset=run.launch.recipe,
         steps=run.config.schedule.steps,
         cursor=run.position.cursor,
+        config_changed=config_changed,
     )
+    if config_changed:
+        told = ", ".join(f"{name} {was} → {own}" for name, (was, own) in config_changed.items())
+        run.telemetry.say(f"other settings than those of the checkpoint: {told}")
     if passed_over:
         run.telemetry.event("resumed_older", run.step, asked_step=asked.step if asked else None, passed_over=passed_over)
 
@@ -156,16 +175,16 @@ def effective(run: Run) -> dict[str, Any]:
 
 
 def save(run: Run) -> None:
-    """Commit a checkpoint of the step just done; if it is there already, only say so. Raises LeaseLostError."""
-    if run.parent is not None and run.parent["step"] == run.step:
-        run.telemetry.event("checkpoint_committed", run.step, seconds=0.0, **_place_of(run.parent))
+    """Save the step just done, behind the steps to come; if that is done or under way already, nothing. Raises SaveError or
+    LeaseLostError where an earlier save, or this one, could not be committed."""
+    if run.saver.newest == run.step:
         return
     began_s = run.telemetry.clock()
     run.telemetry.phase("checkpoint")
     details = {
+        "time_s": time.time(),
         "samples": run.schedule.samples_before(run.step + 1),
         "attempt": run.session.attempt if run.session is not None else 0,
-        "parent": run.parent,
         "world_size": run.world.size,
         "rng": {"seed": run.config.init.seed, "streams": "rng-*.bin"},
         "loss_scaler": run.scaler.state(),
@@ -177,23 +196,47 @@ def save(run: Run) -> None:
         "recent": list(run.telemetry.recent),
         "torch": torch.__version__,
         "config": run.config.model_dump(mode="json"),
+        "padded_vocab": run.model.embed.weight.shape[0],
+        "corpus": corpus_digest(run),
         **run.damage.state(),
     }
-    may_commit = run.session.may_commit if run.session is not None else lambda: True
-    digest = checkpoint.save(run.root, run.step, run.world, run.optimizer.state(), details, may_commit)
-    path = f"checkpoints/{checkpoint.name_of(run.step)}"
-    run.parent = {"step": run.step, "path": path, "digest": digest}
-    if struck_now(run, run.step, ("bit_rot",)):
-        rot(run.root / path)
-    seconds = round(run.telemetry.clock() - began_s, 4)
-    run.telemetry.event("checkpoint_committed", run.step, seconds=seconds, **_place_of(run.parent))
+    run.saver.save(run.step, run.optimizer.state(), details, began_s)
+    tell_commits(run)
+
+
+def tell_commits(run: Run) -> None:
+    """Say which saves have been committed since this was last asked."""
+    for saved in run.saver.committed():
+        if struck_now(run, saved.step, ("bit_rot",)):
+            rot(run.root / saved.path)
+        cost = {"seconds": round(saved.seconds, 4), "blocked_s": round(saved.blocked_s, 4)}
+        run.telemetry.event("checkpoint_committed", saved.step, path=saved.path, digest=saved.digest, **cost)
+        if saved.pruned:
+            steps = ", ".join(map(str, saved.pruned))
+            run.telemetry.say(f"deleted the checkpoints of steps {steps} (checkpoint.keep_last, checkpoint.keep_every)")
+
+
+def await_saves(run: Run) -> None:
+    """Until nothing is in flight, and it is told. Raises as `save` does."""
+    if run.saver.in_flight:
+        run.telemetry.phase("checkpoint")
+        try:
+            run.saver.wait()
+        finally:
+            tell_commits(run)
+
+
+def answer_with_checkpoint(run: Run) -> None:
+    """A checkpoint of the step just done, committed and told; told again if it was there already."""
+    told_s = run.saver.newest == run.step and not run.saver.in_flight
+    save(run)
+    await_saves(run)
+    if told_s and run.saver.parent is not None:
+        place = {"path": run.saver.parent["path"], "digest": run.saver.parent["digest"]}
+        run.telemetry.event("checkpoint_committed", run.step, seconds=0.0, blocked_s=0.0, **place)
 
 
 def _last_told(run: Run) -> dict[str, Any]:
     """What the last step's line told of the training itself."""
     last = run.telemetry.recent[-1] if run.telemetry.recent else {}
     return {name: last[name] for name in ("loss", "grad_norm") if name in last}
-
-
-def _place_of(parent: dict[str, Any]) -> dict[str, Any]:
-    return {"path": parent["path"], "digest": parent["digest"]}

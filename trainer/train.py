@@ -18,7 +18,19 @@ from trainer.inspection import inspect_samples
 from trainer.model.dropout import seed_dropout
 from trainer.order import ranges_of
 from trainer.parallel import join_world
-from trainer.run import Run, begin, build_run, effective, obey, save, settings_at, struck_now
+from trainer.run import (
+    Run,
+    answer_with_checkpoint,
+    await_saves,
+    begin,
+    build_run,
+    effective,
+    obey,
+    save,
+    settings_at,
+    struck_now,
+    tell_commits,
+)  # fmt: skip
 from trainer.step import Hooks, evaluate, train_step
 from trainer.telemetry import metrics_of
 
@@ -34,14 +46,16 @@ def train(launch: Launch, session: Session | None) -> int:
     run = build_run(launch, session, world)
     if session is not None and session.spec.inspect is not None:
         return inspect_samples(run)
-    control = Control(world, session)
+    control = Control(world, session, lambda: run.saver.failed)
     for fault in struck_now(run, 0):
         strike(fault, 0, run.root)
     begin(run)
     control.offer()
     request = _obey_request(run, session.spec.overrides.request if session is not None else None)
     while request is None and run.step < run.config.schedule.steps:
-        request = _obey_decision(run, control.decide())
+        decision = control.decide()
+        _heed_saves(run, decision)
+        request = _obey_decision(run, decision)
         if request is None:
             _train_one(run, control)
             if run.step % run.settings.checkpoint_interval == 0:
@@ -49,8 +63,8 @@ def train(launch: Launch, session: Session | None) -> int:
     if request is not None:
         return _stop(run, request)
     _refuse_late(run, control.decide())
-    if run.parent is None or run.parent["step"] != run.step:
-        save(run)
+    save(run)
+    await_saves(run)
     run.telemetry.end(run.step, "finished")
     return FINISHED
 
@@ -63,6 +77,8 @@ def _train_one(run: Run, control: Control) -> None:
     if lapsed:
         telemetry.event("override_lapsed", step, keys=lapsed, effective=effective(run))
     due = struck_now(run, step)
+    if due:
+        await_saves(run)  # what was saved before a fault is there after it, in every drill alike
     for fault in due:
         strike(fault, step, run.root)
     run.damage.begin(due, step, run.optimizer)
@@ -111,6 +127,13 @@ def _evaluate(run: Run) -> float:
     return loss.item() / world.size
 
 
+def _heed_saves(run: Run, decision: Decision) -> None:
+    """Tell what was committed meanwhile. Where a save failed on any rank, all leave together, each with its own account."""
+    tell_commits(run)
+    if decision.save_failed:
+        await_saves(run)
+
+
 def _obey_decision(run: Run, decision: Decision) -> str | None:
     """Act on what all ranks agreed upon, before the next step; the request to stop, if it is one."""
     step = run.step + 1
@@ -143,7 +166,7 @@ def _obey_live(run: Run, overrides: Overrides, step: int) -> str | None:
 def _obey_request(run: Run, request: str | None) -> str | None:
     """A request to stop is handed on; a checkpoint is written now."""
     if request == "checkpoint_now" and run.step > 0:
-        save(run)
+        answer_with_checkpoint(run)
     return request if request in ("stop_now", "stop_after_checkpoint") else None
 
 
@@ -156,5 +179,6 @@ def _refuse_late(run: Run, decision: Decision) -> None:
 def _stop(run: Run, request: str) -> int:
     if request == "stop_after_checkpoint" and run.step > 0:
         save(run)
+    await_saves(run)
     run.telemetry.end(run.step, "stopped_on_request")
     return STOPPED

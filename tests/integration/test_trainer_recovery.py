@@ -91,22 +91,22 @@ def test_a_flipped_bit_makes_it_resume_older_and_say_so(launch):
 
 DIE_IN_SAVE = """
 import os, signal, sys
-import trainer.checkpoint as checkpoint
-real = checkpoint.{function}
+import trainer.checkpoint.{module} as module
+real = module.{function}
 def die(*arguments, **options):
     if "step-00000008" in str(arguments):
         os.kill(os.getpid(), signal.SIGKILL)
     return real(*arguments, **options)
-checkpoint.{function} = die
+module.{function} = die
 sys.argv[0] = "trainer"
 from trainer.__main__ import main
 main()
 """
 
 
-@pytest.mark.parametrize("function", ["digest_of", "os.rename"])
-def test_killed_during_a_save_the_old_checkpoint_stands_and_no_false_one(tmp_path, function):
-    command = [sys.executable, "-c", DIE_IN_SAVE.format(function=function), *SIZES, *STEPS, "--out-dir", str(tmp_path)]
+@pytest.mark.parametrize(("module", "function"), [("writing", "digest_of"), ("committing", "os.rename")])
+def test_killed_during_a_save_the_old_checkpoint_stands_and_no_false_one(tmp_path, module, function):
+    command = [sys.executable, "-c", DIE_IN_SAVE.format(module=module, function=function), *SIZES, *STEPS, "--out-dir", str(tmp_path)]
     done = subprocess.run(command, env=clean_environ(), cwd=ROOT, capture_output=True, check=False, timeout=DEADLINE_S)
     assert done.returncode == -signal.SIGKILL
     assert any(entry.name.endswith(".tmp") for entry in (tmp_path / "checkpoints").iterdir())

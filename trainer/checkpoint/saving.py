@@ -66,7 +66,7 @@ class Saver:
         self._root, self._world, self._may_commit, self._retention = root, world, may_commit, retention
         self._parent: dict[str, Any] | None = None  # the newest committed one; the writing thread's own once there are saves
         self._free = [Slot(world.device) for _ in range(IN_FLIGHT_MAX)] if asynchronous else []
-        self._in_flight: deque[_Save] = deque()
+        self._pending: deque[_Save] = deque()
         self._ended: list[Saved] = []
         self._broken: BaseException | None = None
         cuda = (torch.cuda.set_device, (world.device,)) if world.device.type == "cuda" else (None, ())
@@ -81,7 +81,7 @@ class Saver:
     @property
     def parent(self) -> dict[str, Any] | None:
         """The newest checkpoint of this lineage that is committed. Ask when nothing is in flight."""
-        assert not self._in_flight
+        assert not self._pending
         return self._parent
 
     def save(self, step: int, state: dict[str, Any], details: dict[str, Any], began_s: float | None = None) -> None:
@@ -93,13 +93,13 @@ class Saver:
         """
         this = _Save(step, time.perf_counter() if began_s is None else began_s)
         details, streams = copy.deepcopy(details), rng_streams(self._world)
-        while len(self._in_flight) >= IN_FLIGHT_MAX:
+        while len(self._pending) >= IN_FLIGHT_MAX:
             self._end_oldest()
         if self._asynchronous:
             this.slot = self._free.pop()
             this.slot.fill(state)
         self.newest = step
-        self._in_flight.append(this)
+        self._pending.append(this)
         this.future = self._thread.submit(self._write, this, state, details, streams)
         if not self._asynchronous:
             this.future.exception()  # waits
@@ -108,28 +108,32 @@ class Saver:
             self._end_oldest()
 
     @property
+    def in_flight(self) -> bool:
+        return bool(self._pending)
+
+    @property
     def failed(self) -> bool:
         """Whether a save in flight is known to have failed. The ranks learn of it at different moments: let them agree, then
         `wait`."""
-        return any(save.future.done() and save.future.exception() is not None for save in self._in_flight)
+        return any(save.future.done() and save.future.exception() is not None for save in self._pending)
 
     def committed(self) -> list[Saved]:
         """Those committed since it was last asked, oldest first. Never waits, and leaves a failure to `wait`."""
-        while self._in_flight and self._in_flight[0].future.done() and self._in_flight[0].future.exception() is None:
+        while self._pending and self._pending[0].future.done() and self._pending[0].future.exception() is None:
             self._end_oldest()
         ended, self._ended = self._ended, []
         return ended
 
     def wait(self) -> None:
         """Until nothing is in flight. Raises SaveError, LeaseLostError, or whatever ended the oldest one that failed."""
-        while self._in_flight:
+        while self._pending:
             self._end_oldest()
 
     def _end_oldest(self) -> None:
-        oldest = self._in_flight[0]
+        oldest = self._pending[0]
         assert oldest.future is not None
         saved = oldest.future.result()
-        self._in_flight.popleft()
+        self._pending.popleft()
         if oldest.slot is not None:
             self._free.append(oldest.slot)
         self._ended.append(replace(saved, blocked_s=oldest.blocked_s))
