@@ -57,9 +57,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     """Aligned columns under their names; numbers to the right."""
     cells = [COLUMNS, *(_cells(row) for row in rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(COLUMNS) - 1)]
-    lines = [
-        "  ".join([*(cell.rjust(width) for cell, width in zip(line[:-1], widths, strict=True)), line[-1]]) for line in cells
-    ]
+    lines = ["  ".join([*(cell.rjust(width) for cell, width in zip(line[:-1], widths, strict=True)), line[-1]]) for line in cells]
     return "\n".join(lines)
 
 

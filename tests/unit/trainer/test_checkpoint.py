@@ -122,7 +122,8 @@ def test_dying_during_a_save_leaves_the_old_checkpoint_and_no_false_new_one(tmp_
             return rename(*arguments)
         raise Died
 
-    target = {"writing shards": "writing.dcp.save", "writing the manifest": "committing.dumps", "renaming": "committing.os.rename"}[stage]
+    targets = {"writing shards": "writing.dcp.save", "writing the manifest": "committing.dumps"}
+    target = targets.get(stage, "committing.os.rename")
     monkeypatch.setattr(f"trainer.checkpoint.{target}", die)
     with pytest.raises(Died):
         save(tmp_path, 8, world, optimizer)
