@@ -26,6 +26,10 @@ class Contents:
         """Names of the model's parameters, as the model itself calls them, in its order of naming."""
         return (name.removeprefix(PARAMETERS) for name in self._shapes if name.startswith(PARAMETERS))
 
+    def __contains__(self, name: str) -> bool:
+        """Whether there is a parameter of this name."""
+        return PARAMETERS + name in self._shapes
+
     def shape(self, name: str) -> torch.Size:
         return self._shapes[PARAMETERS + name].size
 
