@@ -1,6 +1,6 @@
 """A checkpoint's model for other programs: one safetensors file and a config.json, as Hugging Face transformers loads them.
 
-Learned positions make it a GPT-2 (GPT2LMHeadModel), rotary ones a Llama (LlamaForCausalLM). What those have no place for is refused;
+Learned positions make it a GPT-2 (GPT2LMHeadModel), rotary ones a Llama (LlamaForCausalLM). What has no place there is refused;
 biases that a GPT-2 always has and this model does not are zeros. Rows that only pad the vocabulary are left out.
 """
 
