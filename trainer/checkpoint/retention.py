@@ -38,7 +38,8 @@ class Retention:
 
 
 def to_prune(steps: Iterable[int], keep_last: int, keep_every: int | None) -> list[int]:
-    """The steps to delete, rising: all but the newest `keep_last` and the multiples of `keep_every`. Never the newest one."""
+    """The steps to delete, rising: all but the newest `keep_last`, at least one, and the multiples of `keep_every`."""
+    assert keep_last >= 1
     rising = sorted(set(steps))
-    kept = set(rising[-max(keep_last, 1) :])
+    kept = set(rising[-keep_last:])
     return [step for step in rising if step not in kept and not (keep_every and step % keep_every == 0)]
