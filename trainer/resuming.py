@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
-from sentinel.client import Resume
+from sentinel.client import Resume, Session
 from trainer import checkpoint
 from trainer.checkpoint.writing import load
+from trainer.command_line import Launch
 from trainer.config.changes import refuse_changes
 from trainer.exits import DataError
+from trainer.model.padding import padded_vocabulary
 from trainer.order import Order, Position
+from trainer.parallel import World
 
 if TYPE_CHECKING:
     from trainer.run import Run
+
+
+def agree_on_padding(launch: Launch, session: Session | None, root: Path, world: World) -> int:
+    """Rows of the embedding: as many as the run has had since its first launch, or what suits this number of ranks where it
+    begins now. Rank 0 looks, all ranks get the same."""
+    asked = session.spec.resume if session is not None else None
+    told: list[int | None] = [None]
+    if world.rank == 0 and (asked is not None or (session is None and launch.resume)):
+        told[0] = checkpoint.stored_padding(root, asked)
+    dist.broadcast_object_list(told, src=0, group=world.storage)
+    return told[0] or padded_vocabulary(launch.config.model.vocab_size, world.size)
 
 
 def resume(run: Run, asked: Resume | None) -> tuple[checkpoint.Verified | None, list[dict[str, Any]]]:
@@ -40,17 +55,12 @@ def refuse_another_run(run: Run, found: checkpoint.Verified) -> None:
     """Raises ConfigError where the checkpoint is of other fixed settings, DataError where it is of other data: no older one
     would do either. Nothing is loaded yet, and nothing overwritten."""
     refuse_changes(str(found.path), found.manifest["config"], run.config)
-    was, own = found.manifest.get("corpus"), corpus_digest(run)
+    was, own = found.manifest.get("corpus"), run.loader.corpus.digest
     if was != own:
         raise DataError(
             f"{found.path}: was trained on data of digest {was}, data.path {run.config.data.path} holds {own}: the same sample "
             "ranges would mean other text. Point data.path to the data of the first launch, or start anew in another --out-dir"
         )
-
-
-def corpus_digest(run: Run) -> str | None:
-    """What tells this run's data from other data."""
-    return getattr(run.loader.corpus, "digest", None)
 
 
 def restore(run: Run, found: checkpoint.Verified) -> None:

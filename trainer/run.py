@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,24 +11,21 @@ from torch import nn
 
 from sentinel.client import Overrides, Session
 from trainer import checkpoint
-from trainer.checkpoint.retention import Retention
 from trainer.checkpoint.saving import Saver
 from trainer.command_line import Launch
 from trainer.config import Config
 from trainer.config.changes import free_changes
 from trainer.config.loading import written_out
-from trainer.config.sections import Checkpoint
 from trainer.control import Settings
-from trainer.damage import Damage, rot
+from trainer.damage import Damage
 from trainer.data import Loader, open_corpus, same_on_all_ranks
 from trainer.exits import ConfigError
 from trainer.faults import STEP_KINDS, Fault, due_faults
 from trainer.model.gpt import build_model
-from trainer.model.padding import padded_vocabulary
 from trainer.optim import ShardedAdamW
 from trainer.order import Position, Span
 from trainer.parallel import World, shard
-from trainer.resuming import corpus_digest, resume
+from trainer.resuming import agree_on_padding, resume
 from trainer.schedule import Schedule
 from trainer.step import LossScaler
 from trainer.telemetry import Telemetry
@@ -68,7 +64,8 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     poisoned = [(*fault.samples, fault.number("share")) for fault in faults if fault.samples]
     corpus = same_on_all_ranks(open_corpus(config), world.control)
     loader = Loader(corpus, start, poisoned, world.device)
-    model = build_model(config, padded_vocabulary(config.model.vocab_size, world.size))
+    padded = agree_on_padding(launch, session, root, world)
+    model = build_model(config, padded)
     params = sum(parameter.numel() for parameter in model.parameters())
     sharded = shard(model, world, config)
     scaler = LossScaler(config.numerics.precision == "fp16", config.numerics.loss_scale, world.device)
@@ -77,16 +74,8 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     optimizer = ShardedAdamW(sharded, config.stability.gate != "off")
     damage = Damage(faults, world.rank, config.numerics.precision)
     parts = root, telemetry, sharded, optimizer, scaler, loader, settings, settings, start, params, damage
-    saver = build_saver(config.checkpoint, root, session, world)
+    saver = Saver.for_run(config.checkpoint, root, session, world)
     return Run(launch, config, launch.schedule(), session, world, *parts, saver)
-
-
-def build_saver(settings: Checkpoint, root: Path, session: Session | None, world: World) -> Saver:
-    """Under a supervisor the lease is asked before each commit, and nothing is deleted."""
-    if session is not None:
-        return Saver(root, world, session.may_commit, asynchronous=settings.asynchronous)
-    retention = Retention(settings.keep_last, settings.keep_every)
-    return Saver(root, world, lambda: True, asynchronous=settings.asynchronous, retention=retention)
 
 
 def struck_now(run: Run, step: int, kinds: tuple[str, ...] = STEP_KINDS) -> list[Fault]:
@@ -172,71 +161,3 @@ def effective(run: Run) -> dict[str, Any]:
         "until": dict(run.settings.until),
         "deterministic": run.world.device.type == "cpu" or torch.are_deterministic_algorithms_enabled(),
     }
-
-
-def save(run: Run) -> None:
-    """Save the step just done, behind the steps to come; if that is done or under way already, nothing. Raises SaveError or
-    LeaseLostError where an earlier save, or this one, could not be committed."""
-    if run.saver.newest == run.step:
-        return
-    began_s = run.telemetry.clock()
-    run.telemetry.phase("checkpoint")
-    details = {
-        "time_s": time.time(),
-        "samples": run.schedule.samples_before(run.step + 1),
-        "attempt": run.session.attempt if run.session is not None else 0,
-        "world_size": run.world.size,
-        "rng": {"seed": run.config.init.seed, "streams": "rng-*.bin"},
-        "loss_scaler": run.scaler.state(),
-        "cursor": run.position.cursor,
-        "orders": [[order.start, order.data_seed] for order in run.position.orders],
-        "skip": [list(entry[:2] if entry[2] == run.position.data_seed else entry) for entry in run.position.skip],
-        "gate": {"skipped_in_row": run.skipped_in_row},
-        "metrics": run.optimizer.numbers() | _last_told(run),
-        "recent": list(run.telemetry.recent),
-        "torch": torch.__version__,
-        "config": run.config.model_dump(mode="json"),
-        "padded_vocab": run.model.embed.weight.shape[0],
-        "corpus": corpus_digest(run),
-        **run.damage.state(),
-    }
-    run.saver.save(run.step, run.optimizer.state(), details, began_s)
-    tell_commits(run)
-
-
-def tell_commits(run: Run) -> None:
-    """Say which saves have been committed since this was last asked."""
-    for saved in run.saver.committed():
-        if struck_now(run, saved.step, ("bit_rot",)):
-            rot(run.root / saved.path)
-        cost = {"seconds": round(saved.seconds, 4), "blocked_s": round(saved.blocked_s, 4)}
-        run.telemetry.event("checkpoint_committed", saved.step, path=saved.path, digest=saved.digest, **cost)
-        if saved.pruned:
-            steps = ", ".join(map(str, saved.pruned))
-            run.telemetry.say(f"deleted the checkpoints of steps {steps} (checkpoint.keep_last, checkpoint.keep_every)")
-
-
-def await_saves(run: Run) -> None:
-    """Until nothing is in flight, and it is told. Raises as `save` does."""
-    if run.saver.in_flight:
-        run.telemetry.phase("checkpoint")
-        try:
-            run.saver.wait()
-        finally:
-            tell_commits(run)
-
-
-def answer_with_checkpoint(run: Run) -> None:
-    """A checkpoint of the step just done, committed and told; told again if it was there already."""
-    told_s = run.saver.newest == run.step and not run.saver.in_flight
-    save(run)
-    await_saves(run)
-    if told_s and run.saver.parent is not None:
-        place = {"path": run.saver.parent["path"], "digest": run.saver.parent["digest"]}
-        run.telemetry.event("checkpoint_committed", run.step, seconds=0.0, blocked_s=0.0, **place)
-
-
-def _last_told(run: Run) -> dict[str, Any]:
-    """What the last step's line told of the training itself."""
-    last = run.telemetry.recent[-1] if run.telemetry.recent else {}
-    return {name: last[name] for name in ("loss", "grad_norm") if name in last}

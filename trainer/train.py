@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from sentinel.client import Overrides, Session
 from trainer.command_line import Launch, check_world, with_precision
+from trainer.commits import answer_with_checkpoint, await_saves, save, tell_commits
 from trainer.control import Control, Decision
 from trainer.exits import FINISHED, STOPPED, NonFiniteError
 from trainer.faults import strike
@@ -18,19 +19,7 @@ from trainer.inspection import inspect_samples
 from trainer.model.dropout import seed_dropout
 from trainer.order import ranges_of
 from trainer.parallel import join_world
-from trainer.run import (
-    Run,
-    answer_with_checkpoint,
-    await_saves,
-    begin,
-    build_run,
-    effective,
-    obey,
-    save,
-    settings_at,
-    struck_now,
-    tell_commits,
-)  # fmt: skip
+from trainer.run import Run, begin, build_run, effective, obey, settings_at, struck_now
 from trainer.step import Hooks, evaluate, train_step
 from trainer.telemetry import metrics_of
 

@@ -18,10 +18,12 @@ from typing import Any
 
 import torch
 
+from sentinel.client import Session
 from trainer.checkpoint.retention import Retention
 from trainer.checkpoint.staging import Slot
 from trainer.checkpoint.verifying import Verified, name_of
 from trainer.checkpoint.writing import rng_streams, write
+from trainer.config.sections import Checkpoint
 from trainer.parallel import World
 
 IN_FLIGHT_MAX = 2
@@ -72,6 +74,14 @@ class Saver:
         cuda = (torch.cuda.set_device, (world.device,)) if world.device.type == "cuda" else (None, ())
         self._thread = ThreadPoolExecutor(1, "checkpoint", *cuda)  # a new thread would use the first GPU otherwise
         self._asynchronous = asynchronous
+
+    @classmethod
+    def for_run(cls, settings: Checkpoint, root: Path, session: Session | None, world: World) -> Saver:
+        """Under a supervisor the lease is asked before each commit, and nothing is deleted."""
+        if session is not None:
+            return cls(root, world, session.may_commit, asynchronous=settings.asynchronous)
+        retention = Retention(settings.keep_last, settings.keep_every)
+        return cls(root, world, lambda: True, asynchronous=settings.asynchronous, retention=retention)
 
     def continue_from(self, found: Verified) -> None:
         """The run stands where this checkpoint stood: it is the parent of the next one."""

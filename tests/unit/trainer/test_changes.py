@@ -1,16 +1,12 @@
 import json
 import re
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from trainer.checkpoint import Verified
 from trainer.config import Config
 from trainer.config.changes import changes, free_changes, refuse_changes, refused_changes
 from trainer.config.loading import changed, fixed_settings
-from trainer.exits import ConfigError, DataError
-from trainer.resuming import refuse_another_run
+from trainer.exits import ConfigError
 
 SAVED = json.loads(Config().model_dump_json())
 
@@ -51,10 +47,3 @@ def test_what_a_manifest_does_not_name_was_at_its_default_and_what_is_gone_is_pa
     older["model"]["gone"] = 7
     assert changes(older, Config()) == []
     assert refused_changes(older, changed(Config(), model={"qk_norm": True})) == [("model.qk_norm", False, True)]
-
-
-def test_other_data_is_refused_with_both_digests():
-    run = SimpleNamespace(config=Config(), loader=SimpleNamespace(corpus=SimpleNamespace(digest="bbb")))
-    refuse_another_run(run, Verified(Path("there"), 8, "", {"config": SAVED, "corpus": "bbb"}))
-    with pytest.raises(DataError, match=r"there: was trained on data of digest aaa, data.path None holds bbb"):
-        refuse_another_run(run, Verified(Path("there"), 8, "", {"config": SAVED, "corpus": "aaa"}))

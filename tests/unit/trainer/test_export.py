@@ -6,13 +6,13 @@ import re
 import pytest
 import torch
 from torch.nn import functional as F
-from trainer.model.gpt import GPT, build_model
-from trainer.model.initial import fill_initial
 
 from trainer.checkpoint import name_of
 from trainer.checkpoint.__main__ import main
 from trainer.checkpoint.saving import Saver
 from trainer.config.loading import checked
+from trainer.model.gpt import GPT, build_model
+from trainer.model.initial import fill_initial
 
 GPT2 = {"activation": "gelu", "bias": True, "tied_head": True}
 LLAMA = {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu", "kv_heads": 2}

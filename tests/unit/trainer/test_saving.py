@@ -167,7 +167,7 @@ def test_behind_a_save_that_failed_none_is_committed_even_where_there_is_room_ag
     for step in (1, 2):
         saver.save(step, state, DETAILS)
     gate.set()
-    with pytest.raises(SaveError, match="step-00000001: rank 0 could not write it .*No space left on device"):
+    with pytest.raises(SaveError, match=r"step-00000001: rank 0 could not write it .*No space left on device"):
         saver.wait()
     saver._thread.shutdown()  # waits for the second
     assert checkpoint.list_steps(tmp_path / "checkpoints") == []
