@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 TEST_WORKERS ?= 2
 
-.PHONY: help install demo test lint types contracts unit accept drills drills-real bench bench-detect bench-policy bench-replay bench-recovery leave-one-out clean
+.PHONY: help install demo test lint types contracts unit accept drills drills-real bench bench-detect bench-policy bench-replay bench-recovery bench-telemetry leave-one-out clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
 
@@ -59,6 +59,9 @@ bench-policy: $(STAMP) ## an expression per row beside the naive way, 200 rules 
 
 bench-recovery: $(STAMP) ## a hundred drawn disasters under restarts only, a gradient gate, and sentinel (simulated)
 	$(BIN)/python -m pytest -m bench -s tests/bench/test_recovery_bench.py
+
+bench-telemetry: $(STAMP) ## the same training with all telemetry, with none, and told naively, in turn; what a step line costs
+	$(BIN)/python -m pytest -m bench -s tests/bench/test_telemetry_overhead.py
 
 clean:           ## remove build products (not runs/)
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -126,11 +126,18 @@ def lineage(run_dir: RunDir, as_json: Json = False) -> None:
 
 
 @app.command()
-def tensorboard(run_dir: RunDir) -> None:
-    """Make, or mend, the run's TensorBoard: a board for each attempt and `effective`, what survives; say how to look at it."""
-    from sentinel.boards.command import make_tensorboard
+def tensorboard(
+    run_dir: Annotated[Path, typer.Argument(help="A run directory, or a log.", metavar="RUN_DIR|LOG")],
+    out: Annotated[Path | None, typer.Option(help="Of a log: where to draw; default LOG.tensorboard.", metavar="DIR")] = None,
+    format: Annotated[str, typer.Option(help="Of a log, as for replay: auto, metrics, csv, …")] = "auto",
+) -> None:
+    """Make, or mend, the TensorBoard of a run or of a recorded log: a board for each attempt and `effective`, what survives.
 
-    print(make_tensorboard(run_dir))
+    Say how to look at it. A log is anything `sentinel replay` reads, the stream of a run without a supervisor too.
+    """
+    from sentinel.boards.command import draw
+
+    print(draw(run_dir, out, format))
 
 
 @app.command()

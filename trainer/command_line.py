@@ -114,7 +114,12 @@ def _build_parser() -> argparse.ArgumentParser:
         help="sizes, memory, cost and what looks wrong; trains nothing",
     )
     add("--ranks", type=int, metavar="N", help="with --check: as if on so many ranks (default: those of torchrun, else 1)")
-    add("--out-dir", type=Path, default=Path("out"), help="checkpoints go here when no supervisor names a run directory (out)")
+    add(
+        "--out-dir",
+        type=Path,
+        default=Path("out"),
+        help="checkpoints and metrics.jsonl go here when no supervisor names a run directory (out)",
+    )
     add("--resume", action="store_true", help="without a supervisor: continue from the newest checkpoint in --out-dir")
     add("--fault", action="append", default=[], metavar="SPEC", help="hurt this run; may be repeated")
     return parser

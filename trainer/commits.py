@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from trainer.damage import rot
-from trainer.run import Run, struck_now
+from trainer.run import Run, count_skipped, struck_now
 
 
 def save(run: Run) -> None:
@@ -18,6 +18,8 @@ def save(run: Run) -> None:
         return
     began_s = run.telemetry.clock()
     run.telemetry.phase("checkpoint")
+    told = run.telemetry.state()
+    count_skipped(run)
     details = {
         "time_s": time.time(),
         "samples": run.schedule.samples_before(run.step + 1),
@@ -28,9 +30,10 @@ def save(run: Run) -> None:
         "cursor": run.position.cursor,
         "orders": [[order.start, order.data_seed] for order in run.position.orders],
         "skip": [list(entry[:2] if entry[2] == run.position.data_seed else entry) for entry in run.position.skip],
-        "gate": {"skipped_in_row": run.skipped_in_row},
-        "metrics": run.optimizer.numbers() | _last_told(run),
-        "recent": list(run.telemetry.recent),
+        "skipped_in_row": run.skipped_in_row,
+        "history": run.optimizer.history(),
+        "metrics": run.optimizer.numbers() | _last_told(told["recent"]),
+        **told,
         "torch": torch.__version__,
         "config": run.config.model_dump(mode="json"),
         "padded_vocab": run.model.embed.weight.shape[0],
@@ -73,7 +76,7 @@ def answer_with_checkpoint(run: Run) -> None:
         run.telemetry.event("checkpoint_committed", run.step, seconds=0.0, blocked_s=0.0, **place)
 
 
-def _last_told(run: Run) -> dict[str, Any]:
+def _last_told(recent: list[dict[str, Any]]) -> dict[str, Any]:
     """What the last step's line told of the training itself."""
-    last = run.telemetry.recent[-1] if run.telemetry.recent else {}
+    last = recent[-1] if recent else {}
     return {name: last[name] for name in ("loss", "grad_norm") if name in last}

@@ -81,6 +81,7 @@ class Control:
         self._signalled = False
         self._found: list[Any] = [None, None]  # overrides.json as it was written, or the complaint about it
         self._flags = torch.zeros(3, dtype=torch.int64)
+        self._seen = self._flags.numpy()  # the same memory, the host's on every machine: read without a word to a device
         self._pending: dist.Work | None = None
         signal.signal(signal.SIGTERM, self._on_sigterm)
 
@@ -106,7 +107,7 @@ class Control:
         assert self._pending is not None
         self._pending.wait()
         self._pending = None
-        changed, stop, failed = map(bool, self._flags.tolist())
+        changed, stop, failed = map(bool, self._seen.tolist())
         if not changed:
             return Decision(stop_signal=stop, save_failed=failed)
         dist.broadcast_object_list(self._found, src=0, group=self._world.control)

@@ -12,9 +12,9 @@ import torch.distributed as dist
 
 from sentinel.client import SampleLog
 from trainer.exits import FINISHED
+from trainer.loss import compute_loss
 from trainer.resuming import resume
 from trainer.run import Run, obey
-from trainer.step import compute_loss
 
 CHUNK = 32  # samples of each rank between two gatherings at rank 0
 
@@ -67,7 +67,7 @@ def _look_at(run: Run, indices: list[int]) -> list[Row]:
     """One forward and backward for each; the device is waited for once."""
     measured = []
     for index in indices:
-        loss, _ = compute_loss(run.model, *run.loader.sample(index, run.position))
+        loss = compute_loss(run.model, *run.loader.sample(index, run.position)).total
         loss.backward()
         gradients = [p.grad for p in run.model.parameters() if p.grad is not None]
         norm = torch.stack(torch._foreach_norm(gradients, 2, torch.float64)).square().sum().sqrt()

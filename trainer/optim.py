@@ -1,4 +1,4 @@
-"""The update: one packed reduction, a gate, and fused AdamW, without the device ever waiting for the host.
+"""The update: one packed collective, a gate, and fused AdamW, without the device ever waiting for the host.
 
 Works on each rank's local shards: plain tensors cost a fifth of what DTensors do. Clipping and fp16 unscaling both ride on the
 fused kernel's `grad_scale`, and the gate on its `found_inf`: a gated update changes no parameter, no moment and no Adam count.
@@ -15,8 +15,12 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-RANKS_TOLD = 64  # beyond so many ranks a step line does not carry a number for each
-CLIP_GUARD = 1e-6  # keeps the division finite for a gradient of zero, as torch's clip_grad_norm_ does
+from trainer.clipping import ZClip, coefficient
+from trainer.config import Config
+from trainer.gate import Gate
+from trainer.loss import Seen
+from trainer.measures import LocalState, flat_views, gather_totals, measure_gradients, rows_of_all, squares_of
+from trainer.statistics import UpdateStatistics, Wanted, block_name, group_of
 
 
 @dataclass(frozen=True)
@@ -30,46 +34,52 @@ class Hyperparameters:
     eps: float
 
 
-@dataclass(frozen=True)
-class UpdateStatistics:
-    """Device scalars over all ranks and parameters. Gradients unscaled and before clipping, parameters before the update."""
-
-    loss: torch.Tensor
-    grad_norm: torch.Tensor
-    nonfinite_count: torch.Tensor
-    activation_norm: torch.Tensor
-    param_norm: torch.Tensor
-    clip_coef: torch.Tensor
-    overflow: torch.Tensor  # float32, exactly 0 or 1: a gradient or the loss was not finite
-    skipped: torch.Tensor  # the same where the gate is on
-    loss_scale: torch.Tensor  # in force during this step
-    rank_param_norms: torch.Tensor  # float64[ranks], each rank's own shard; empty beyond RANKS_TOLD ranks
-
-
 class ShardedAdamW:
-    """AdamW over the local shards of an FSDP2 model. `gate` leaves an update out if a gradient or the loss is not finite."""
+    """AdamW over the local shards of an FSDP2 model, with the gate and the clipping of `config.stability` before it.
 
-    def __init__(self, model: nn.Module, gate: bool) -> None:
-        self.gate = gate
-        self.clip_norm = 1.0
+    Costs 8 bytes a parameter for Adam's moments and, where the update is measured (`config.telemetry.updates`), 4 more for the
+    parameters as they were. `replicas`: copies of the model under HSDP, rank = replica · shards + shard.
+    """
+
+    def __init__(self, model: nn.Module, config: Config, replicas: int = 1) -> None:
+        self.clip_norm = config.optim.clip_norm
+        self.replicas = replicas
         self._sharded = dict(model.named_parameters())
         # Parameters sharing the storage of the local shards: an update through them is an update of the model.
         self._local = {name: nn.Parameter(p.to_local().detach()) for name, p in self._sharded.items()}
-        filled = {name: p for name, p in self._local.items() if p.numel()}  # a small parameter may leave a rank with nothing
-        matrices = [p for name, p in filled.items() if self._sharded[name].dim() > 1]
-        vectors = [p for name, p in filled.items() if self._sharded[name].dim() <= 1]
-        self.adamw = torch.optim.AdamW([{"params": matrices}, {"params": vectors, "weight_decay": 0.0}], fused=True)
-        self.device = next(iter(self._local.values())).device
-        self._moments: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
-        for name, local in self._local.items():
-            self._moments[name] = (torch.zeros_like(local), torch.zeros_like(local))
-        ranks = dist.get_world_size()
-        self._own_slot = torch.zeros(ranks, dtype=torch.float64, device=self.device)  # this rank's place in the reduction
-        self._own_slot[dist.get_rank()] = 1.0
-        self._steps = {name: torch.zeros((), device=self.device) for name in filled}
-        for name, local in filled.items():
-            first, second = self._moments[name]
-            self.adamw.state[local] = {"step": self._steps[name], "exp_avg": first, "exp_avg_sq": second}
+        # A small parameter may leave a rank with nothing.
+        self._filled = {name: p for name, p in self._local.items() if p.numel()}
+        matrices = [p for name, p in self._filled.items() if self._sharded[name].dim() > 1]
+        vectors = [p for name, p in self._filled.items() if self._sharded[name].dim() <= 1]
+        groups = [{"params": part} for part in (matrices, vectors)]
+        self.adamw = torch.optim.AdamW([groups[0], groups[1] | {"weight_decay": 0.0}], fused=True)
+        like = next(iter(self._local.values())).detach()
+        self.device = like.device
+        shapes = [local.shape for local in self._local.values()]
+        _, firsts = flat_views(shapes, like)
+        self._second, seconds = flat_views(shapes, like)  # all second moments at once, to measure them in one pass
+        self._moments = dict(zip(self._local, zip(firsts, seconds, strict=True), strict=True))
+        self._steps = {name: torch.zeros((), device=self.device) for name in self._filled}
+        for name, local in self._filled.items():
+            exp_avg, exp_avg_sq = self._moments[name]
+            self.adamw.state[local] = {"step": self._steps[name], "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
+        self._measure_with(config, like)
+        stability = config.stability
+        self.gate = Gate(stability, config.numerics.precision == "fp16", self.device)
+        self.zclip = None if stability.zclip is None else ZClip(stability.zclip, stability.zclip_decay, self.device)
+
+    def _measure_with(self, config: Config, like: torch.Tensor) -> None:
+        layers, told = config.model.layers, config.telemetry
+        groups = ("embed", *(block_name(block, layers) for block in range(layers)), "head") if told.layers else ("all",)
+        member = {name: group_of(name, layers) if told.layers else "all" for name in self._filled}
+        self._groups = [[name for name in self._filled if member[name] == group] for group in groups]
+        self._wanted = Wanted(groups, layers, dist.get_world_size(), told.layers, told.updates)
+        self._names = self._wanted.names()
+        self._zero = torch.zeros((), dtype=torch.float64, device=self.device)
+        self._update_squares = self._zero.clone()  # of the last update, this rank's shards
+        self._before, self._views = None, []
+        if told.updates:
+            self._before, self._views = flat_views([local.shape for local in self._filled.values()], like)
 
     def set(self, hyper: Hyperparameters) -> None:
         """Put settings in force from the next update on."""
@@ -109,49 +119,41 @@ class ShardedAdamW:
         local.view(-1)[0] = value
 
     @torch.no_grad()
-    def update(self, loss: torch.Tensor, mean_square: torch.Tensor, scale: torch.Tensor) -> UpdateStatistics:
-        """Apply the gradients once. `loss` and `mean_square` are this rank's means, `scale` the fp16 loss scale or 1."""
-        gradients = []
-        for name, local in self._local.items():
-            local.grad = self._sharded[name].grad.to_local() if local.numel() else None
-            if local.grad is not None:
-                gradients.append(local.grad)
-        packed = self._reduce(gradients, loss, mean_square)
+    def update(self, seen: Seen, scale: torch.Tensor) -> UpdateStatistics:
+        """Apply the gradients once. `seen` is of this rank's share of the batch, `scale` the fp16 loss scale or 1."""
+        for name, local in self._filled.items():
+            local.grad = self._sharded[name].grad.to_local()
+        gradients = [[self._filled[name].grad for name in group] for group in self._groups]
+        own = self._own_state()
+        totals = gather_totals(seen, *measure_gradients(gradients, self.device), own, self.replicas)
         scale = scale.double()
-        grad_norm = packed[0].sqrt() / scale
-        clip_coef = (self.clip_norm / (grad_norm + CLIP_GUARD)).clamp(max=1.0)
-        unusable = ((packed[1] > 0) | ~torch.isfinite(packed[2])).float()
+        grad_norm = totals.grad_squares.sum().sqrt() / scale
+        clip_coef = coefficient(grad_norm, self.clip_norm, self.zclip)
+        unusable = (totals.nonfinite > 0) | ~torch.isfinite(totals.loss)
+        skipped = self.gate.judge(totals.loss, grad_norm, unusable)
         # The kernel compares found_inf with exactly 1; it divides gradients by grad_scale.
         self.adamw.grad_scale = (scale / clip_coef).float()
-        self.adamw.found_inf = unusable if self.gate else torch.zeros_like(unusable)
+        self.adamw.found_inf = skipped.float()
         self.adamw.step()
+        self._measure_update()
         self.adamw.zero_grad(set_to_none=True)
         for sharded in self._sharded.values():
             sharded.grad = None
-        norms = packed[3].sqrt(), packed[4].sqrt()
-        rest = clip_coef, unusable, self.adamw.found_inf, scale, packed[5:].sqrt()
-        return UpdateStatistics(packed[2], grad_norm, packed[1], *norms, *rest)
+        decided = [unusable.double(), skipped.double(), scale]
+        return UpdateStatistics(self._names, self._wanted.values(totals, grad_norm, clip_coef, decided))
 
-    def _reduce(self, gradients: list[torch.Tensor], loss: torch.Tensor, mean_square: torch.Tensor) -> torch.Tensor:
-        """[gradient sum of squares, non-finite elements, loss, activation mean square, parameter sum of squares] over all ranks,
-        then the parameter sum of squares of each rank alone: whose shard a flipped bit is in shows there.
+    def _own_state(self) -> LocalState:
+        if self._before is None:
+            return LocalState(squares_of(list(self._filled.values())).to(self.device), self._zero, self._zero, self._zero)
+        torch._foreach_copy_(self._views, list(self._filled.values()))
+        parameters, second = squares_of([self._before]), squares_of([self._second])
+        return LocalState(parameters, self._update_squares, second, self._second.amax())
 
-        Norms in float64: a sum of float32 squares overflows while every element is finite. Non-finite ones are counted apart.
-        """
-        zero = torch.zeros((), dtype=torch.float64, device=self.device)
-        squares, counted, weights = zero, zero, zero
-        if gradients:
-            squares = torch.stack(torch._foreach_norm(gradients, 2, torch.float64)).square().sum()
-            flat = torch.cat([gradient.view(-1) for gradient in gradients])
-            counted = flat.numel() - torch.isfinite(flat).sum(dtype=torch.float64)
-            own = [local for local in self._local.values() if local.numel()]
-            weights = torch.stack(torch._foreach_norm(own, 2, torch.float64)).square().sum()
-        ranks = dist.get_world_size()
-        packed = torch.stack([squares, counted, loss.double() / ranks, mean_square.double() / ranks, weights])
-        if 1 < ranks <= RANKS_TOLD:
-            packed = torch.cat([packed, self._own_slot * weights])
-        dist.all_reduce(packed)
-        return packed
+    def _measure_update(self) -> None:
+        """What was before minus what is now, in the place of what was before: exactly what the parameters were changed by."""
+        if self._before is not None:
+            torch._foreach_sub_(self._views, list(self._filled.values()))
+            self._update_squares = squares_of([self._before])
 
     @torch.no_grad()
     def numbers(self) -> dict[str, float]:
@@ -165,11 +167,11 @@ class ShardedAdamW:
         packed = torch.zeros(len(kinds) + 1, dtype=torch.float64, device=self.device)
         for place, tensors in enumerate(kinds):
             own = [tensor for tensor in tensors if tensor.numel()]
-            if own:
-                packed[place] = torch.stack(torch._foreach_norm(own, 2, torch.float64)).square().sum()
+            packed[place] = squares_of(own)
             if not math.isfinite(packed[place].item()):
                 packed[-1] += sum(int(tensor.numel() - torch.isfinite(tensor).sum()) for tensor in own)
         dist.all_reduce(packed)
+        packed /= self.replicas
         norms, count = packed[:-1].sqrt().tolist(), packed[-1].item()
         return dict(zip(("param_norm", "adam_m_norm", "adam_v_norm"), norms, strict=True)) | {"nonfinite": int(count)}
 
@@ -191,3 +193,21 @@ class ShardedAdamW:
         """Set Adam's count on every parameter, after a checkpoint was loaded."""
         for count in self._steps.values():
             count.copy_(steps)
+
+    def history(self) -> dict[str, Any]:
+        """What the next updates depend on, or tell, besides the tensors: for a manifest. A collective, and the host waits."""
+        squares = rows_of_all(self._update_squares.reshape(1))[:, 0].tolist()
+        shards = squares[: len(squares) // self.replicas]
+        return {"gate": self.gate.state(), "zclip": self.zclip.state() if self.zclip else None, "update_squares": shards}
+
+    def adopt_history(self, history: dict[str, Any]) -> None:
+        """Continue where a checkpoint stood; what its history does not tell begins anew. Over another number of shards the last
+        update's norm is the same up to rounding."""
+        self.gate.restore(history.get("gate"))
+        if self.zclip is not None:
+            self.zclip.restore(history.get("zclip"))
+        squares = history.get("update_squares", [])
+        shards = dist.get_world_size() // self.replicas
+        shard = dist.get_rank() % shards
+        whole = sum(squares) if shard == 0 else 0.0
+        self._update_squares.fill_(squares[shard] if len(squares) == shards else whole)

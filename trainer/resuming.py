@@ -71,14 +71,15 @@ def restore(run: Run, found: checkpoint.Verified) -> None:
     load(found, run.world, state)
     checkpoint.compare_numbers(found, run.optimizer.numbers())
     run.optimizer.adopt_count(state["adam.step"])
+    run.optimizer.adopt_history(manifest.get("history", {}))
     run.scaler.restore(manifest["loss_scaler"])
     orders = tuple(Order(start, seed) for start, seed in manifest["orders"])
     run.position, _ = Position(orders).skipping(manifest["skip"])
     run.position = Position(orders, manifest["cursor"], run.position.skip)
     run.step = found.step
-    run.skipped_in_row = manifest["gate"]["skipped_in_row"]
+    run.skipped_in_row = manifest["skipped_in_row"]
     run.damage.restore(manifest)
-    run.telemetry.recent.extend(manifest.get("recent", []))
+    run.telemetry.restore(manifest)
     run.saver.continue_from(found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,16 @@ from trainer.config.loading import written_out
 from trainer.control import Settings
 from trainer.damage import Damage
 from trainer.data import Loader, open_corpus, same_on_all_ranks
-from trainer.exits import ConfigError
+from trainer.exits import ConfigError, NonFiniteError
 from trainer.faults import STEP_KINDS, Fault, due_faults
 from trainer.model.gpt import build_model
 from trainer.optim import ShardedAdamW
 from trainer.order import Position, Span
 from trainer.parallel import World, shard
+from trainer.rates import mfu_of
 from trainer.resuming import agree_on_padding, resume
+from trainer.scaler import LossScaler
 from trainer.schedule import Schedule
-from trainer.step import LossScaler
 from trainer.telemetry import Telemetry
 
 
@@ -68,10 +70,11 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     model = build_model(config, padded)
     params = sum(parameter.numel() for parameter in model.parameters())
     sharded = shard(model, world, config)
-    scaler = LossScaler(config.numerics.precision == "fp16", config.numerics.loss_scale, world.device)
+    scaler = LossScaler(config.numerics, world.device)
     settings = Settings.configured(config)
-    telemetry = Telemetry(session, world.rank)
-    optimizer = ShardedAdamW(sharded, config.stability.gate != "off")
+    mfu = mfu_of(config, padded, world.device, world.size)
+    telemetry = Telemetry(session, world.rank, root, world.device, fp16=scaler.active, mfu=mfu)
+    optimizer = ShardedAdamW(sharded, config, world.replicas)
     damage = Damage(faults, world.rank, config.numerics.precision)
     parts = root, telemetry, sharded, optimizer, scaler, loader, settings, settings, start, params, damage
     saver = Saver.for_run(config.checkpoint, root, session, world)
@@ -161,3 +164,15 @@ def effective(run: Run) -> dict[str, Any]:
         "until": dict(run.settings.until),
         "deterministic": run.world.device.type == "cpu" or torch.are_deterministic_algorithms_enabled(),
     }
+
+
+def count_skipped(run: Run) -> None:
+    """Count updates left out in a row, by the numbers every rank has by now. Raises NonFiniteError where they are too many."""
+    for step, metrics in run.telemetry.settled():
+        usable = math.isfinite(metrics["loss"]) and math.isfinite(metrics["grad_norm"]) and not metrics["skipped"]
+        run.skipped_in_row = 0 if usable else run.skipped_in_row + 1
+        if run.skipped_in_row >= run.config.stability.max_skipped:
+            raise NonFiniteError(
+                f"step {step}: {run.skipped_in_row} updates in a row were not finite (stability.max_skipped); "
+                "roll back to before the first of them"
+            )

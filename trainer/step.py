@@ -1,4 +1,4 @@
-"""One optimizer step: forward, backward, update, and the fp16 loss scale between them."""
+"""One optimizer step: forward and backward in micro-batches, the update, and the fp16 loss scale between them."""
 
 from __future__ import annotations
 
@@ -7,39 +7,13 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
+from trainer.config import Config
 from trainer.data import Batch
-from trainer.optim import ShardedAdamW, UpdateStatistics
-
-# The constants of torch.amp.GradScaler: double after 2000 clean updates, halve after one overflow.
-GROWTH, BACKOFF, GROWTH_INTERVAL = 2.0, 0.5, 2000
-
-
-class LossScaler:
-    """Dynamic loss scaling, on the device. Off (scale 1, never changing) unless the precision is fp16."""
-
-    def __init__(self, active: bool, initial: float, device: torch.device) -> None:
-        self.active = active
-        self.scale = torch.full((), initial if active else 1.0, device=device)
-        self._clean = torch.zeros((), dtype=torch.int32, device=device)
-
-    def update(self, overflow: torch.Tensor) -> None:
-        if self.active:
-            torch._amp_update_scale_(self.scale, self._clean, overflow, GROWTH, BACKOFF, GROWTH_INTERVAL)
-
-    def state(self) -> dict[str, float] | None:
-        return {"scale": self.scale.item(), "clean_updates": int(self._clean)} if self.active else None
-
-    def restore(self, state: dict[str, float] | None) -> None:
-        """Continue where a checkpoint stood; one written under another precision has no state and changes nothing."""
-        if self.active and state is not None:
-            self.set_scale(state["scale"])
-            self._clean.fill_(int(state["clean_updates"]))
-
-    def set_scale(self, scale: float) -> None:
-        self.scale.fill_(scale)
-        self._clean.zero_()
+from trainer.loss import Seen, compute_loss
+from trainer.optim import ShardedAdamW
+from trainer.scaler import LossScaler
+from trainer.statistics import UpdateStatistics
 
 
 @dataclass(frozen=True)
@@ -50,33 +24,56 @@ class Hooks:
     after_backward: Callable[[], None]
 
 
-def compute_loss(model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean cross entropy in nats per byte (float32) and the mean square of the residual stream."""
-    logits, layers = model(inputs)
-    return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten()), layers[-1, 0]
-
-
-def train_step(model: nn.Module, optimizer: ShardedAdamW, scaler: LossScaler, batch: Batch, hooks: Hooks) -> UpdateStatistics:
+def train_step(
+    model: nn.Module, optimizer: ShardedAdamW, scaler: LossScaler, batch: Batch, hooks: Hooks, config: Config
+) -> UpdateStatistics:
     """Train on this rank's share of one batch."""
-    hooks.phase("forward")
-    loss, mean_square = compute_loss(model, *batch)
-    hooks.phase("backward")
-    (loss * scaler.scale if scaler.active else loss).backward()
+    seen = accumulate(model, scaler, batch, hooks.phase, config)
     hooks.after_backward()
     hooks.phase("optimizer")
-    statistics = optimizer.update(loss.detach(), mean_square, scaler.scale)
+    statistics = optimizer.update(seen, scaler.scale)
     scaler.update(statistics.overflow)
     return statistics
 
 
+def accumulate(model: nn.Module, scaler: LossScaler, batch: Batch, phase: Callable[[str], None], config: Config) -> Seen:
+    """Leave the gradient of the whole share's mean loss on the parameters, reduced over the ranks.
+
+    The share is cut into `parallel.micro_batch` sequences; the last part may be smaller, so each counts by its size. Ranks
+    exchange gradients once, with the last part, and keep gathered weights between parts unless `parallel.reshard` frees them.
+    """
+    whole = len(batch[0])
+    parts = list(zip(*(tensor.split(config.parallel.micro_batch or whole) for tensor in batch), strict=True))
+    seen = None
+    for number, (inputs, targets) in enumerate(parts, start=1):
+        if len(parts) > 1:
+            last = number == len(parts)
+            model.set_requires_gradient_sync(last)
+            model.set_reshard_after_backward(last or config.parallel.reshard)
+        phase("forward")
+        losses = compute_loss(model, inputs, targets, config.stability.z_loss)
+        phase("backward")
+        share = len(inputs) / whole
+        total = losses.total if share == 1.0 else losses.total * share
+        (total * scaler.scale if scaler.active else total).backward()
+        part = Seen.of(losses, share)
+        seen = part if seen is None else seen.with_part(part)
+    assert seen is not None
+    return seen
+
+
 @torch.no_grad()
-def evaluate(model: nn.Module, batches: list[Callable[[], Batch]], beat: Callable[[], None]) -> torch.Tensor:
-    """Mean loss of this rank's share of the held-out batches, float64."""
-    model.eval()  # nothing is dropped, so nothing is drawn
+def evaluate(
+    model: nn.Module, batches: list[Callable[[], Batch]], beat: Callable[[], None], micro_batch: int | None = None
+) -> torch.Tensor:
+    """Mean cross entropy of this rank's share of the held-out batches, float64, without dropout; so many sequences at once."""
     total = torch.zeros((), dtype=torch.float64)
+    model.eval()  # nothing is dropped, so nothing is drawn
     for fetch in batches:
-        beat()
-        loss, _ = compute_loss(model, *fetch())
-        total += loss.cpu()
+        batch = fetch()
+        whole = len(batch[0])
+        for inputs, targets in zip(*(tensor.split(micro_batch or whole) for tensor in batch), strict=True):
+            beat()
+            total += compute_loss(model, inputs, targets).cross_entropy.cpu() * (len(inputs) / whole)
     model.train()
     return total / len(batches)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -13,15 +11,14 @@ from sentinel.client import Overrides, Session
 from trainer.command_line import Launch, check_world, with_precision
 from trainer.commits import answer_with_checkpoint, await_saves, save, tell_commits
 from trainer.control import Control, Decision
-from trainer.exits import FINISHED, STOPPED, NonFiniteError
+from trainer.exits import FINISHED, STOPPED
 from trainer.faults import strike
 from trainer.inspection import inspect_samples
 from trainer.model.dropout import seed_dropout
 from trainer.order import ranges_of
 from trainer.parallel import join_world
-from trainer.run import Run, begin, build_run, effective, obey, settings_at, struck_now
+from trainer.run import Run, begin, build_run, count_skipped, effective, obey, settings_at, struck_now
 from trainer.step import Hooks, evaluate, train_step
-from trainer.telemetry import metrics_of
 
 
 def train(launch: Launch, session: Session | None) -> int:
@@ -33,9 +30,14 @@ def train(launch: Launch, session: Session | None) -> int:
     world = join_world(launch.config.parallel.replicas)
     check_world(launch, world.size)
     run = build_run(launch, session, world)
-    if session is not None and session.spec.inspect is not None:
-        return inspect_samples(run)
-    control = Control(world, session, lambda: run.saver.failed)
+    with run.telemetry:
+        if session is not None and session.spec.inspect is not None:
+            return inspect_samples(run)
+        return _train(run, Control(world, session, lambda: run.saver.failed))
+
+
+def _train(run: Run, control: Control) -> int:
+    session = run.session
     for fault in struck_now(run, 0):
         strike(fault, 0, run.root)
     begin(run)
@@ -60,8 +62,7 @@ def train(launch: Launch, session: Session | None) -> int:
 
 def _train_one(run: Run, control: Control) -> None:
     step, telemetry = run.step + 1, run.telemetry
-    began_s = telemetry.clock()
-    telemetry.phase("data", step)
+    telemetry.begin(step)
     lapsed = settings_at(run, step)
     if lapsed:
         telemetry.event("override_lapsed", step, keys=lapsed, effective=effective(run))
@@ -73,36 +74,26 @@ def _train_one(run: Run, control: Control) -> None:
     run.damage.begin(due, step, run.optimizer)
     indices, behind = run.position.take(run.schedule.batch_size(step))
     batch = run.loader.batch(indices, run.position, run.world.rank, run.world.size, run.schedule.seq_len(step))
-    data_time_s = telemetry.clock() - began_s
+    telemetry.loaded()
 
     def after_backward() -> None:
         run.damage.after_backward(step, run.optimizer)
         control.offer()
 
     seed_dropout(run.config, step, run.world.rank)
-    statistics = train_step(run.model, run.optimizer, run.scaler, batch, Hooks(telemetry.phase, after_backward))
+    hooks = Hooks(telemetry.phase, after_backward)
+    statistics = train_step(run.model, run.optimizer, run.scaler, batch, hooks, run.config)
     run.damage.after_update(step, run.optimizer)
     run.loader.will_need(behind.take(run.schedule.batch_size(step + 1))[0], behind, run.world.rank, run.world.size)
-    metrics = metrics_of(statistics, run.scaler.active) | {"lr": run.optimizer.adamw.param_groups[0]["lr"]}
-    step_time_s = telemetry.clock() - began_s
-    tokens = run.schedule.tokens(step)
-    metrics |= {"tokens_per_s": tokens / step_time_s, "step_time_s": step_time_s, "data_time_s": data_time_s}
+    telemetry.measured(statistics.names, statistics.values)
+    known = {key: run.optimizer.adamw.param_groups[0][key] for key in ("lr", "weight_decay")}
     run.step, run.position = step, behind
     last, every = step == run.config.schedule.steps, run.config.evaluation.every
     if last or (every and step % every == 0):
-        metrics["val_loss"] = _evaluate(run)
-    telemetry.step(step, ranges_of(indices), metrics, last=last)
-    _count_skipped(run, metrics)
-
-
-def _count_skipped(run: Run, metrics: dict[str, Any]) -> None:
-    usable = math.isfinite(metrics["loss"]) and math.isfinite(metrics["grad_norm"]) and not metrics["skipped"]
-    run.skipped_in_row = 0 if usable else run.skipped_in_row + 1
-    if run.skipped_in_row >= run.config.stability.max_skipped:
-        raise NonFiniteError(
-            f"step {run.step}: {run.skipped_in_row} updates in a row were not finite (stability.max_skipped); "
-            "roll back to before the first of them"
-        )
+        known["val_loss"] = _evaluate(run)
+    sizes = {"tokens": run.schedule.tokens(step), "seq_len": run.schedule.seq_len(step)}
+    telemetry.step(step, ranges_of(indices), known, **sizes, last=last)
+    count_skipped(run)
 
 
 def _evaluate(run: Run) -> float:
@@ -111,7 +102,7 @@ def _evaluate(run: Run) -> float:
         lambda number=number: run.loader.evaluation_batch(number, config.data.batch_size, world.rank, world.size)
         for number in range(config.evaluation.batches)
     ]
-    loss = evaluate(run.model, batches, lambda: run.telemetry.phase("eval"))
+    loss = evaluate(run.model, batches, lambda: run.telemetry.phase("eval"), config.parallel.micro_batch)
     dist.all_reduce(loss)
     return loss.item() / world.size
 

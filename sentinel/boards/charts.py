@@ -18,6 +18,7 @@ MEGATRON = {
     "loss_scale": "loss-scale",
     "param_norm": "params-norm",
     "step_time_s": "iteration-time",
+    "peak_memory_bytes": "mem-max-allocated-bytes",
 }
 MARKER = f"{OURS}incident"
 STORY = f"{OURS}incidents"
@@ -31,7 +32,24 @@ LAYOUT = {
         ("loss scale", (r"^loss-scale$",)),
         ("parameter norm", (r"^params-norm$",)),
     ),
-    "speed": (("tokens per second", (r"^tokens_per_s$",)), ("seconds per step", (r"^iteration-time$", r"^data_time_s$"))),
+    "layers": (
+        ("gradient norm of each layer", (r"^grad_norm/",)),
+        ("RMS of each layer's output", (r"^activation_norm/",)),
+        ("largest value of each layer's output", (r"^activation_max/",)),
+    ),
+    "update": (
+        ("update norm", (r"^update_norm$",)),
+        ("Adam's second moments, norm", (r"^adam_v_norm$",)),
+        ("Adam's second moments, largest", (r"^adam_v_max$",)),
+        ("share of steps clipped", (r"^clip_fraction$",)),
+        ("updates left out", (r"^skipped$", r"^overflow$")),
+        ("largest logit", (r"^logit_max$",)),
+    ),
+    "speed": (
+        ("tokens per second", (r"^tokens_per_s$",)),
+        ("seconds per step", (r"^iteration-time$", r"^data_time_s$")),
+        ("share of the devices' peak (MFU)", (r"^mfu$",)),
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""`sentinel tensorboard RUN_DIR`: the boards of a run, finished or older than boards are, made anew from its streams."""
+"""`sentinel tensorboard`: the boards of a run, finished or older than boards are, made anew from its streams, or of a log."""
 
 from __future__ import annotations
 
@@ -10,15 +10,41 @@ from pathlib import Path
 
 from sentinel.boards.board import EFFECTIVE, FOLDER, PLACE, Board
 from sentinel.boards.event_file import SHEET
+from sentinel.boards.log_board import draw_log, folder_beside
 from sentinel.boards.survivors import Begun, bounds
 from sentinel.errors import AlreadySupervised, UsageError
 from sentinel.journal.lease import RunLock
 from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.report.lineage import trace
 from sentinel.report.reading import read_run
+from sentinel.telemetry.tensorboard import event_files
 
+STREAM = "metrics.jsonl"  # of the bundled trainer without a supervisor, in its --out-dir
 FLAG = "--no-tensorboard"
 ASIDE = ".tensorboard.new"
+
+
+def draw(place: Path, out: Path | None = None, format: str = "auto") -> str:
+    """The boards of a run directory or of a log; what there is, and the command that shows it. Raises as the two below do."""
+    log = log_at(place)
+    if log is None:
+        if out is not None:
+            raise UsageError(f"--out {out}: is for a log; the boards of a run lie in {place / FOLDER}")
+        return make_tensorboard(place)
+    folder = folder_beside(log) if out is None else out
+    return f"{draw_log(log, folder, format)}\n{_look(folder)}"
+
+
+def log_at(place: Path) -> Path | None:
+    """The log that is meant; None for a run directory, and for what is neither. A directory of event files is a log; of the
+    directory a trainer writes to without a supervisor its stream is."""
+    if not place.is_dir():
+        return place if place.exists() else None
+    if (place / JOURNAL_NAME).exists():
+        return None
+    if (place / STREAM).is_file():
+        return place / STREAM
+    return place if event_files(place) else None
 
 
 def make_tensorboard(run_dir: Path) -> str:

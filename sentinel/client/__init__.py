@@ -9,8 +9,9 @@ See `sentinel.client.session` for a whole trainer in ten lines and PROTOCOL.md, 
 from sentinel.client.atomic_file import ensure_directory, fsync_directory, write_atomically
 from sentinel.client.overrides import LAPSING, REQUESTS, Overrides, OverridesError
 from sentinel.client.sample_log import SampleLog
-from sentinel.client.session import END_REASONS, PHASES, Session
+from sentinel.client.session import PHASES, Session
 from sentinel.client.spec import Resume, Spec, SpecError, read_spec
+from sentinel.client.stream import END_REASONS, Stream
 from sentinel.client.strict_json import as_float, dumps, loads
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Session",
     "Spec",
     "SpecError",
+    "Stream",
     "as_float",
     "dumps",
     "ensure_directory",

@@ -10,6 +10,7 @@
 
 Every rank makes its own. metrics.jsonl belongs to rank 0: on other ranks `start`, `step`, `event` and `end` do nothing, so that
 the same code can run on all of them. Nothing here waits for another process and nothing raises for a file that is missing.
+Beats and stream may each have a thread of its own; two threads must not write the stream at once.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sentinel.client.atomic_file import ensure_directory, write_atomically, write_fully
+from sentinel.client.atomic_file import write_atomically
 from sentinel.client.overrides import Overrides, OverridesError
 from sentinel.client.run_layout import attempt_folder, rank_file, spec_path, stream_path
 from sentinel.client.spec import Spec, SpecError, read_spec
+from sentinel.client.stream import END_REASONS, Stream
 from sentinel.client.strict_json import dumps, loads
 
 PHASES = ("init", "compile", "data", "forward", "backward", "optimizer", "eval", "checkpoint", "idle")
-END_REASONS = ("finished", "stopped_on_request", "failed")
 HEARTBEAT_GAP_S = 0.2  # within one phase at most five a second; a change of phase is always written
 TRACEBACK_TAIL_CHARS = 8000
 
@@ -49,13 +50,13 @@ class Session:
         self.heartbeat_path = rank_file(self.attempt_dir / "heartbeats", rank)
         self.exit_path = rank_file(self.attempt_dir / "exits", rank)
         self.metrics_path = stream_path(run_dir, spec.attempt)
+        self.stream = Stream(self.metrics_path, spec.attempt)
         self._host = socket.gethostname()
         self.last_step = 0  # of the latest heartbeat
         self._last_beat: tuple[str, float] = ("", 0.0)
         self._loads_since: tuple[int, float] | None = None  # the step whose data phase this rank is in, and since when
         self._tells_busy = False
         self._busy: tuple[int, float] | None = None  # a step done, and the seconds of own work in it
-        self._metrics: int | None = None
         self._seen_file: tuple[int, int, int] | None = None
         self._seen_id = spec.overrides.id
 
@@ -132,50 +133,39 @@ class Session:
         **more: Any,
     ) -> None:
         """Write the receipt. `effective` must be read back from the live optimizer after the checkpoint was loaded."""
-        asked = self.spec.overrides.in_force() if overrides is None else overrides
-        line = {"kind": "start", "v": 1, "attempt": self.attempt, "time_s": time.time(), "resume_step": resume_step}
-        line |= {"resume_digest": resume_digest, "world_size": world_size, "params": params}
-        line |= {"tokens_per_step": tokens_per_step, "overrides": dict(asked), "effective": dict(effective)}
-        self._append(line | more)
+        if self.rank != 0:
+            return
+        self.stream.start(
+            resume_step=resume_step,
+            resume_digest=resume_digest,
+            world_size=world_size,
+            params=params,
+            tokens_per_step=tokens_per_step,
+            effective=effective,
+            overrides=self.spec.overrides.in_force() if overrides is None else overrides,
+            **more,
+        )
 
     def step(self, step: int, *, samples: Sequence[Sequence[int]] | None = None, **metrics: Any) -> None:
         """One optimizer step is done. Names of metrics: PROTOCOL.md; a name with a slash goes in as **{"grad_norm/h.0": 1.0}."""
-        line: dict[str, Any] = {"kind": "step", "step": step, "time_s": time.time()}
-        if samples is not None:
-            line["samples"] = [list(pair) for pair in samples]
-        self._append(line | metrics)
+        if self.rank == 0:
+            self.stream.step(step, samples=samples, **metrics)
 
     def event(self, event: str, *, step: int | None = None, **fields: Any) -> None:
         """Something worth a line happened: checkpoint_committed, override_applied, …"""
-        self._append({"kind": "event", "event": event, "step": step, "time_s": time.time()} | fields)
+        if self.rank == 0:
+            self.stream.event(event, step=step, **fields)
 
     def end(self, step: int, reason: str) -> None:
         """The last line of the stream; it is synced to disk. `reason`: finished, stopped_on_request or failed."""
         assert reason in END_REASONS, f"{reason!r} is no reason to end; use one of {END_REASONS}"
-        self._append({"kind": "end", "step": step, "time_s": time.time(), "reason": reason})
-        if self._metrics is not None:
-            os.fsync(self._metrics)
+        if self.rank == 0:
+            self.stream.end(step, reason)
 
     def abandon(self) -> None:
         """End the stream as failed, if it was ever started: for the way out of an error."""
-        if self._metrics is not None:
+        if self.stream.is_begun:
             self.end(self.last_step, "failed")
-
-    def _append(self, line: Mapping[str, Any]) -> None:
-        if self.rank != 0:
-            return
-        data = dumps(line).encode() + b"\n"
-        if self._metrics is None:
-            self._metrics = self._open_metrics()
-        write_fully(self._metrics, data)  # one write: a reader, or a SIGKILL, finds whole lines
-
-    def _open_metrics(self) -> int:
-        ensure_directory(self.metrics_path.parent)
-        handle = os.open(self.metrics_path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        size = os.fstat(handle).st_size
-        if size and os.pread(handle, 1, size - 1) != b"\n":  # a torn last line must not swallow the next one
-            write_fully(handle, b"\n")
-        return handle
 
     # -- instructions --------------------------------------------------------------------------------------------------
 

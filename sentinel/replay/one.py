@@ -24,9 +24,9 @@ from sentinel.model.readings import Receipt, StepReading
 from sentinel.policy.schema import Policy
 from sentinel.replay.curves import Curves
 from sentinel.replay.found import Collector, Found, Result
-from sentinel.replay.rewind import Rewind
 from sentinel.telemetry.log_formats import UnreadableLog, open_log
 from sentinel.telemetry.log_reader import ATTEMPT, read_to_end
+from sentinel.telemetry.rewind import Rewind
 from sentinel.telemetry.source import describe_os_error
 
 COLLECTED_AFTER = 50_000  # allocations: rows hold no cycles, and looking for some takes a twentieth of the time

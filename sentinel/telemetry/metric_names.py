@@ -26,6 +26,7 @@ _KNOWN = {
     "lr": ("lr", "learning_rate", "train/learning_rate", "train/lr", "optim/learning_rate"),
     "param_norm": ("param_norm", "params_norm", "parameter_norm"),
     "step_time_s": ("step_time_s", "iteration_time"),
+    "peak_memory_bytes": ("peak_memory_bytes", "mem_max_allocated_bytes"),
     "step": ("step", "steps", "iteration", "iter", "iterations", "global_step", "train_step", "_step", "train/global_step",
              "trainer/global_step", "num_updates", "global_steps"),
     "consumed_tokens": (

@@ -35,7 +35,7 @@ COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ("checkpoints", "list"): ({"--json"}, ["run_dir"]),
     ("checkpoints", "verify"): ({"--json"}, ["run_dir", "steps"]),
     ("stop",): (set(), ["run_dir"]),
-    ("tensorboard",): (set(), ["run_dir"]),
+    ("tensorboard",): ({"--out", "--format"}, ["run_dir"]),
     ("replay",): ({"--policy", "--format", "--json", "--plot", "--follow"}, ["paths"]),
     ("watch",): ({"--policy", "--format", "--json"}, ["paths"]),
     ("hardware",): ({"--policy", "--json"}, []),

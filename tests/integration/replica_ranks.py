@@ -1,7 +1,7 @@
 """Two ranks, the second forked from the first: the model as two whole copies, then as one copy in two shards, against the plain
 model on the whole batch.
 
-    python -m tests.integration.replica_ranks OUT_DIR      writes OUT_DIR/rank-R.json: per layout what was found
+    python -m tests.integration.replica_ranks OUT_DIR      writes OUT_DIR/rank-R.json: per layout what was found and told
 """
 
 import json
@@ -18,7 +18,10 @@ from torch.nn import functional as F
 from tests.plain_gpt import PlainGPT, initial_weights_of
 from trainer.config import Config
 from trainer.model.gpt import build_model
+from trainer.optim import Hyperparameters, ShardedAdamW
 from trainer.parallel import join_world, shard
+from trainer.scaler import LossScaler
+from trainer.step import Hooks, train_step
 
 PADDED = 128
 # An odd feed-forward, so that the ranks' shares of it are unequal.
@@ -48,7 +51,20 @@ def found(world, config, plain, batch):
             for name, parameter in model.named_parameters()
         ),
         "holds_first_replica": world.holds_first_replica,
+        **two_steps(world, config, model, own),
     }
+
+
+def two_steps(world, config, model, batch):
+    """What both lines of two updates tell, and what the state then amounts to."""
+    for parameter in model.parameters():
+        parameter.grad = None
+    optimizer, scaler = ShardedAdamW(model, config, world.replicas), LossScaler(config.numerics, world.device)
+    optimizer.set(Hyperparameters(lr=1e-3, clip_norm=1.0, weight_decay=0.1, betas=(0.9, 0.95), eps=1e-8))
+    hooks = Hooks(phase=lambda _: None, after_backward=lambda: None)
+    lines = [train_step(model, optimizer, scaler, (batch, batch), hooks, config) for _ in range(2)]
+    told = [dict(zip(line.names, line.values.tolist(), strict=True)) for line in lines]
+    return {"lines": told, "numbers": optimizer.numbers(), "history": optimizer.history()}
 
 
 def become_ranks():
@@ -68,6 +84,7 @@ def examine(folder):
     F.cross_entropy(plain(batch)[0].flatten(0, 1), batch.flatten()).backward()
     sharded = replace(world, mesh=init_device_mesh("cpu", (2,), mesh_dim_names=("shard",)), replicas=1)
     told = {"copies": found(world, config, plain, batch), "shards": found(sharded, config, plain, batch)}
+    told["grad_norm"] = float(torch.stack([value.grad.double().square().sum() for value in plain.weights.values()]).sum().sqrt())
     told["largest_gradient"] = max(float(value.grad.abs().max()) for value in plain.weights.values())
     (Path(folder) / f"rank-{world.rank}.json").write_text(json.dumps(told))
     torch.distributed.destroy_process_group()

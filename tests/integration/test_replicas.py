@@ -1,8 +1,11 @@
 """Two real ranks: HSDP's two copies and FSDP's two shards begin with the same weights and come to the plain model's gradients."""
 
 import json
+import math
 import subprocess
 import sys
+
+import pytest
 
 from tests.integration.test_trainer_launch import DEADLINE_S, ROOT, clean_environ
 
@@ -24,3 +27,27 @@ def test_two_copies_and_two_shards_are_the_plain_model(tmp_path):
     assert (left["own_ffn_rows"], right["own_ffn_rows"]) == (21, 20)
     assert left["holds_first_replica"]
     assert right["holds_first_replica"]
+    _tell_the_same(told)
+
+
+def _tell_the_same(told):
+    """Of two updates: both ranks to the bit, both layouts up to rounding, and the first gradient as the plain model has it."""
+    copies, shards = (told[0][layout]["lines"] for layout in ("copies", "shards"))
+    for layout in ("copies", "shards"):
+        for key in ("lines", "numbers", "history"):
+            assert told[0][layout][key] == told[1][layout][key], "every rank comes to the same numbers"
+    assert copies[0]["grad_norm"] == pytest.approx(told[0]["grad_norm"], rel=1e-5)
+    for one, other in zip(copies, shards, strict=True):
+        assert one.keys() == other.keys()
+        for name in one.keys() - {"param_norm/rank-0", "param_norm/rank-1"}:
+            assert one[name] == pytest.approx(other[name], rel=1e-4, abs=1e-12), name
+        assert one["param_norm/rank-0"] == one["param_norm/rank-1"] == one["param_norm"], "a copy is a whole"
+        parts = other["param_norm/rank-0"], other["param_norm/rank-1"]
+        assert math.hypot(*parts) == pytest.approx(other["param_norm"], rel=1e-12)
+    assert (copies[0]["update_norm"], copies[0]["adam_v_norm"]) == (0.0, 0.0)
+    assert copies[1]["update_norm"] > 0
+    one, other = (told[0][layout]["numbers"] for layout in ("copies", "shards"))
+    assert one == pytest.approx(other, rel=1e-5), "a copy counts once"
+    kept = [told[0][layout]["history"]["update_squares"] for layout in ("copies", "shards")]
+    assert [len(squares) for squares in kept] == [1, 2]
+    assert sum(kept[0]) == pytest.approx(sum(kept[1]), rel=1e-4)

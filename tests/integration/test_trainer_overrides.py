@@ -105,6 +105,12 @@ def test_another_number_of_ranks_continues_the_same_data_and_says_what_was_chang
     for step in range(5, 9):
         assert second.steps()[step]["samples"] == first.steps()[step]["samples"]
         assert abs(second.steps()[step]["loss"] - first.steps()[step]["loss"]) < 1e-3
+    alone, together = second.steps()[5], {k: v for k, v in first.steps()[5].items() if "/rank-" not in k}
+    assert alone.keys() == together.keys()
+    for name in alone.keys() - {"kind", "samples"}:
+        assert alone[name] == pytest.approx(together[name], rel=1e-4), name
+    assert alone["update_norm"] > 0, "of the update before the checkpoint"
+
     assert [third.steps()[step]["samples"] for step in range(9, 13)] == [[[4 * n, 4 * n + 4]] for n in range(8, 12)]
     saved = json.loads((first.run_dir / "checkpoints" / "step-00000008" / "manifest.json").read_text())["metrics"]["param_norm"]
     assert third.steps()[9]["param_norm"] == pytest.approx(saved, rel=1e-12), "by one rank, and told again by two"

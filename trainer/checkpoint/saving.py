@@ -31,7 +31,7 @@ IN_FLIGHT_MAX = 2
 
 @dataclass(frozen=True)
 class Saved:
-    """A commit. `path` is relative to the run's root; `seconds` from the request to the commit, `blocked_s` of it in which the
+    """A commit. `path` is relative to the run's root; `seconds` from the request to the commit, `blocked_s` of them in which the
     training loop stood still; `pruned`: the steps deleted after it."""
 
     step: int
@@ -146,7 +146,8 @@ class Saver:
         self._pending.popleft()
         if oldest.slot is not None:
             self._free.append(oldest.slot)
-        self._ended.append(replace(saved, blocked_s=oldest.blocked_s))
+        # A small save may be committed before the loop has looked at its clock.
+        self._ended.append(replace(saved, blocked_s=oldest.blocked_s, seconds=max(saved.seconds, oldest.blocked_s)))
 
     def _write(self, save: _Save, state: dict[str, Any], details: dict[str, Any], streams: dict[str, torch.Tensor]) -> Saved:
         """In the thread. After a failure nothing more is written: the lineage would have a gap, and on all ranks alike."""

@@ -52,7 +52,7 @@ class GPT(nn.Module):
     def __init__(self, config: Config, padded: int) -> None:
         super().__init__()
         model = config.model
-        self.model, self.shrink = model, config.stability.embedding_grad_shrink
+        self.model, self.shrink, self.longest = model, config.stability.embedding_grad_shrink, config.data.seq_len
         self.embed = nn.Embedding(padded, model.width)
         self.norm_embedding = layer_norm(model) if model.embedding_norm else None
         self.place = nn.Embedding(config.data.seq_len, model.width) if model.positions == "learned" else None

@@ -13,9 +13,9 @@ from sentinel.boards import event_file
 from sentinel.boards.board import PLACE, Board
 from sentinel.boards.survivors import Begun
 from sentinel.model.readings import Receipt, StepReading
-from sentinel.replay.rewind import Rewind
 from sentinel.telemetry.log_formats import open_log
 from sentinel.telemetry.log_reader import read_to_end
+from sentinel.telemetry.rewind import Rewind
 from tests.unit.boards.board_kit import (
     CREATED_S,
     board_of,

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from sentinel.model.readings import Receipt, StepReading
-from sentinel.replay.rewind import Rewind
 from sentinel.telemetry.log_formats import open_log
 from sentinel.telemetry.log_reader import LogReader, read_to_end
+from sentinel.telemetry.rewind import Rewind
 from tests.unit.telemetry.event_kit import event, file_version, part, record, scalar
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -25,7 +25,7 @@ class Died(Exception):
 @pytest.fixture
 def optimizer(world, config):
     model = shard(build_model(config, 256), world, config)
-    optimizer = ShardedAdamW(model, gate=True)
+    optimizer = ShardedAdamW(model, config)
     optimizer.set(Hyperparameters(1e-2, 1.0, 0.1, (0.9, 0.95), 1e-8))
     return optimizer
 

@@ -5,11 +5,10 @@ import copy
 import pytest
 import torch
 
-from tests.unit.trainer.test_update import batches, prepared, weights
+from tests.unit.trainer.stepping import SCALE, Stepping
 from trainer.damage import Damage, add_noise, flip_bit, rot, ruin
 from trainer.exits import ConfigError
 from trainer.faults import parse_fault
-from trainer.step import Hooks, train_step
 
 
 def damaged(*texts, precision="fp32", rank=0):
@@ -17,84 +16,83 @@ def damaged(*texts, precision="fp32", rank=0):
     return Damage(faults, rank, precision), list(faults)
 
 
-def train(model, optimizer, scaler, damage, steps, due_at=None, due=()):
+def train(stepping, damage, steps, due_at=None, due=()):
     """Loss of each step; the faults `due` strike at `due_at`."""
-    losses, given = [], batches(1)[0]
+    losses, optimizer = [], stepping.optimizer
     for step in steps:
         damage.begin(list(due) if step == due_at else [], step, optimizer)
-        hooks = Hooks(lambda phase: None, lambda step=step: damage.after_backward(step, optimizer))
-        statistics = train_step(model, optimizer, scaler, given, hooks)
+        statistics = stepping.step(after_backward=lambda step=step: damage.after_backward(step, optimizer))
         damage.after_update(step, optimizer)
-        losses.append((statistics.loss.item(), statistics.skipped.item()))
+        losses.append((statistics["loss"].item(), statistics["skipped"].item()))
     return losses
 
 
 def test_a_stretch_lasts_as_long_as_it_says(world, config):
-    model, optimizer, scaler = prepared(world, config)
+    stepping = Stepping(world, config)
     damage, faults = damaged("nan_grad@step=3:length=2")
-    losses = train(model, optimizer, scaler, damage, range(1, 8), 3, faults)
+    losses = train(stepping, damage, range(1, 8), 3, faults)
     assert [skipped for _, skipped in losses] == [0, 0, 1, 1, 0, 0, 0]
     assert damage.state() == {}
 
 
 def test_an_overflow_halves_the_loss_scale_and_needs_one(world, config):
-    model, optimizer, scaler = prepared(world, config, precision="fp16")
+    stepping = Stepping(world, config, precision="fp16")
     damage, faults = damaged("scale_collapse@step=2:length=3", precision="fp16")
-    train(model, optimizer, scaler, damage, range(1, 7), 2, faults)
-    assert scaler.scale.item() == 1024.0 / 8
+    train(stepping, damage, range(1, 7), 2, faults)
+    assert stepping.scaler.scale.item() == SCALE / 8
     with pytest.raises(ConfigError, match=r"fp32 has no loss scale; add --set numerics\.precision=fp16"):
         damaged("scale_collapse@step=2")
 
 
 def test_a_moment_that_runs_away_is_not_seen_at_first_and_then_is(world, config):
-    model, optimizer, scaler = prepared(world, config)
-    healthy = train(model, optimizer, scaler, damaged()[0], range(1, 40))
-    model, optimizer, scaler = prepared(world, config)
+    stepping = Stepping(world, config)
+    healthy = train(stepping, damaged()[0], range(1, 40))
+    stepping = Stepping(world, config)
     damage, faults = damaged("sick_optimizer@step=5:later=20")
-    sick = train(model, optimizer, scaler, damage, range(1, 40), 5, faults)
+    sick = train(stepping, damage, range(1, 40), 5, faults)
     apart = [abs(a - b) / b for (a, _), (b, _) in zip(sick, healthy, strict=True)]
     assert max(apart[:10]) < 1e-3
     assert max(apart[25:]) > 0.5
 
 
 def test_what_lasts_is_in_the_checkpoint_and_goes_on_bit_for_bit(world, config):
-    model, optimizer, scaler = prepared(world, config)
+    stepping = Stepping(world, config)
     damage, faults = damaged("drift@step=3:size=5")
-    train(model, optimizer, scaler, damage, range(1, 6), 3, faults)
-    manifest, state = damage.state(), copy.deepcopy(weights(optimizer))
+    train(stepping, damage, range(1, 6), 3, faults)
+    manifest, state = damage.state(), copy.deepcopy(stepping.weights())
     assert manifest == {"damage": {"drift@step=3:size=5": 3}}
-    uninterrupted = train(model, optimizer, scaler, damage, range(6, 9))
-    model, optimizer, scaler = prepared(world, config)
-    for name, value in optimizer.state().items():
+    uninterrupted = train(stepping, damage, range(6, 9))
+    stepping = Stepping(world, config)
+    for name, value in stepping.optimizer.state().items():
         (value.to_local() if hasattr(value, "to_local") else value).copy_(state[name])
-    optimizer.adopt_count(state["adam.step"])
+    stepping.optimizer.adopt_count(state["adam.step"])
     resumed, _ = damaged("drift@step=3:size=5")
     resumed.restore(manifest)
-    assert train(model, optimizer, scaler, resumed, range(6, 9)) == uninterrupted
+    assert train(stepping, resumed, range(6, 9)) == uninterrupted
     fresh, _ = damaged()
     fresh.restore(manifest)
     assert fresh.state() == {}, "a run without the fault does not carry it on"
 
 
 def test_a_shard_is_hurt_by_its_own_rank_only(world, config):
-    _, optimizer, _ = prepared(world, config)
-    before = weights(optimizer)
+    stepping = Stepping(world, config)
+    optimizer, before = stepping.optimizer, stepping.weights()
     damage, faults = damaged("sick_optimizer@step=1:rank=1,later=0", "drift@step=1:rank=1")
     damage.begin(faults, 1, optimizer)
     damage.after_update(1, optimizer)
-    assert all(torch.equal(before[name], after) for name, after in weights(optimizer).items())
+    assert all(torch.equal(before[name], after) for name, after in stepping.weights().items())
     assert set(damage.lasting.values()) == {1}, "and every rank knows of it"
 
 
 def test_one_bit_or_everything(world, config):
-    _, optimizer, _ = prepared(world, config)
-    before = weights(optimizer)
+    stepping = Stepping(world, config)
+    optimizer, before = stepping.optimizer, stepping.weights()
     flip_bit(optimizer)
-    changed = sum(int((before[name] != after).sum()) for name, after in weights(optimizer).items())
+    changed = sum(int((before[name] != after).sum()) for name, after in stepping.weights().items())
     assert changed == 1
     add_noise(optimizer, 1, 0.1)
     ruin(optimizer)
-    assert all(after.isnan().all() for name, after in weights(optimizer).items() if name.startswith("model."))
+    assert all(after.isnan().all() for name, after in stepping.weights().items() if name.startswith("model."))
 
 
 def test_rot_changes_one_byte_and_no_size(tmp_path):

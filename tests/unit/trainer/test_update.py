@@ -1,138 +1,194 @@
-"""The update against plain torch: clipping, the gate, loss scaling."""
+"""The update against plain torch: clipping, the gate, loss scaling, accumulation, and nothing waiting for the device."""
 
-import copy
+import contextlib
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainer.config.loading import changed
-from trainer.model.gpt import GPT, build_model
+from tests.unit.trainer.stepping import HYPER, SCALE, Stepping, batches, same
+from trainer.loss import compute_loss
+from trainer.model.gpt import GPT
 from trainer.model.initial import fill_initial
-from trainer.optim import Hyperparameters, ShardedAdamW
-from trainer.parallel import shard
-from trainer.step import Hooks, LossScaler, compute_loss, train_step
 
-HYPER = Hyperparameters(lr=1e-2, clip_norm=0.5, weight_decay=0.1, betas=(0.9, 0.95), eps=1e-8)
-
-
-def batches(count):
-    generator = torch.Generator().manual_seed(0)
-    blocks = [torch.randint(0, 256, (2, 17), generator=generator) for _ in range(count)]
-    return [(block[:, :-1], block[:, 1:]) for block in blocks]
-
-
-def prepared(world, config, gate=True, precision="fp32"):
-    model = shard(build_model(config, 256), world, changed(config, numerics={"precision": precision}))
-    optimizer = ShardedAdamW(model, gate)
-    optimizer.set(HYPER)
-    return model, optimizer, LossScaler(precision == "fp16", 1024.0, world.device)
-
-
-def quiet(poison=None):
-    return Hooks(phase=lambda phase: None, after_backward=poison or (lambda: None))
-
-
-def weights(optimizer):
-    return {name: value.clone() if not hasattr(value, "full_tensor") else value.full_tensor().clone()
-            for name, value in optimizer.state().items()}  # fmt: skip
+PRECISIONS = ["fp32", "bf16", "fp16"]
 
 
 def test_it_is_clip_grad_norm_and_adamw(world, config):
-    model, optimizer, scaler = prepared(world, config)
+    stepping = Stepping(world, config)
     plain = GPT(config, 256)
     fill_initial(plain, config)
     groups = [{"params": [p for p in plain.parameters() if p.dim() > 1]}]
     groups.append({"params": [p for p in plain.parameters() if p.dim() <= 1], "weight_decay": 0.0})
     reference = torch.optim.AdamW(groups, lr=HYPER.lr, betas=HYPER.betas, eps=HYPER.eps, weight_decay=HYPER.weight_decay)
     for batch in batches(5):
-        statistics = train_step(model, optimizer, scaler, batch, quiet())
-        loss, _ = compute_loss(plain, *batch)
+        statistics = stepping.step(batch)
+        loss = compute_loss(plain, *batch).total
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(plain.parameters(), HYPER.clip_norm)
         reference.step()
         reference.zero_grad()
-        assert statistics.loss.item() == pytest.approx(loss.item(), rel=1e-5)
-        assert statistics.grad_norm.item() == pytest.approx(norm.item(), rel=1e-4)
-        assert statistics.clip_coef.item() == pytest.approx(min(1.0, HYPER.clip_norm / norm.item()), rel=1e-4)
-        assert statistics.skipped.item() == 0
-    state = weights(optimizer)
+        assert statistics["loss"].item() == pytest.approx(loss.item(), rel=1e-5)
+        assert statistics["grad_norm"].item() == pytest.approx(norm.item(), rel=1e-4)
+        assert statistics["clip_coef"].item() == pytest.approx(min(1.0, HYPER.clip_norm / norm.item()), rel=1e-4)
+        assert statistics["skipped"].item() == 0
+    state = stepping.weights()
     for name, parameter in plain.named_parameters():
         torch.testing.assert_close(state[f"model.{name}"], parameter.detach(), rtol=1e-4, atol=2e-5)
-    assert optimizer.count().item() == 5
+    assert stepping.optimizer.count().item() == 5
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_gated_update_changes_no_bit_and_no_count(world, config, precision):
-    model, optimizer, scaler = prepared(world, config, precision=precision)
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("gate", ["nonfinite", "outlier"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_gradient_element_that_is_not_finite_changes_no_bit_and_no_count(world, config, gate, precision, value):
+    stepping = Stepping(world, config, precision, stability={"gate": gate, "zclip": 2.5})
     first, second, third = batches(3)
-    train_step(model, optimizer, scaler, first, quiet())
-    before = weights(optimizer)
-    statistics = train_step(model, optimizer, scaler, second, quiet(optimizer.poison_gradient))
-    after = weights(optimizer)
-    assert all(torch.equal(before[name], after[name]) for name in before)
-    assert (statistics.skipped.item(), statistics.nonfinite_count.item()) == (1, 1)
-    assert torch.isnan(statistics.grad_norm)
-    statistics = train_step(model, optimizer, scaler, third, quiet())
-    assert statistics.skipped.item() == 0
-    assert not torch.equal(weights(optimizer)["model.head.weight"], before["model.head.weight"])
+    stepping.step(first)
+    before = stepping.weights()
+    statistics = stepping.step(second, after_backward=lambda: stepping.optimizer.poison_gradient(value))
+    assert same(before, stepping.weights())
+    assert stepping.optimizer.count().item() == 1
+    assert [statistics[name].item() for name in ("skipped", "overflow", "nonfinite_count")] == [1, 1, 1]
+    assert not torch.isfinite(statistics["grad_norm"])
+    statistics = stepping.step(third)
+    assert (statistics["skipped"].item(), statistics["update_norm"].item()) == (0, 0.0), "the last update was none"
+    assert stepping.optimizer.count().item() == 2
+    assert all(torch.isfinite(value).all() for value in stepping.weights().values())
+    assert not torch.equal(stepping.weights()["model.head.weight"], before["model.head.weight"])
 
 
-def test_without_the_gate_it_goes_in(world, config):
-    model, optimizer, scaler = prepared(world, config, gate=False)
-    statistics = train_step(model, optimizer, scaler, batches(1)[0], quiet(optimizer.poison_gradient))
-    assert statistics.skipped.item() == 0
-    assert torch.isnan(weights(optimizer)["model.head.weight"]).any()
+def test_without_the_gate_it_goes_in_and_an_overflow_of_fp16_never_does(world, config):
+    stepping = Stepping(world, config, stability={"gate": "off"})
+    statistics = stepping.poisoned()
+    assert statistics["skipped"].item() == 0
+    assert stepping.weights()["model.head.weight"].isnan().any()
+    stepping = Stepping(world, config, "fp16", stability={"gate": "off"})
+    before = stepping.weights()
+    assert stepping.poisoned()["skipped"].item() == 1
+    assert same(before, stepping.weights())
 
 
 def test_a_finite_gradient_whose_square_overflows_is_not_called_non_finite(world, config):
-    model, optimizer, scaler = prepared(world, config)
-
-    def enlarge():
-        next(model.parameters()).grad.to_local().fill_(1e30)
-
-    statistics = train_step(model, optimizer, scaler, batches(1)[0], quiet(enlarge))
-    assert (statistics.nonfinite_count.item(), statistics.skipped.item()) == (0, 0)
-    assert 1e30 < statistics.grad_norm.item() < 1e36
-    assert all(torch.isfinite(value).all() for value in weights(optimizer).values())
+    stepping = Stepping(world, config)
+    statistics = stepping.step(after_backward=lambda: stepping.gradients(1e30))
+    assert (statistics["nonfinite_count"].item(), statistics["skipped"].item()) == (0, 0)
+    elements = sum(parameter.numel() for parameter in stepping.model.parameters())
+    assert statistics["grad_norm"].item() == pytest.approx(1e30 * elements**0.5, rel=1e-6)
+    assert all(torch.isfinite(value).all() for value in stepping.weights().values())
 
 
 def test_fp16_unscales_what_it_reports_and_halves_after_an_overflow(world, config):
+    plain = Stepping(world, config).step()
+    stepping = Stepping(world, config, "fp16")
+    statistics = stepping.step()
+    assert statistics["loss_scale"].item() == SCALE
+    for name in ("grad_norm", "grad_norm/head", "grad_norm/block-00"):
+        assert statistics[name].item() == pytest.approx(plain[name].item(), rel=0.05)
+    statistics = stepping.poisoned()
+    assert (statistics["loss_scale"].item(), stepping.scaler.scale.item()) == (SCALE, SCALE / 2)
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("bf16", 2e-2)])
+def test_micro_batches_of_any_size_add_up_to_the_batch(world, config, precision, tolerance):
+    whole, parts = (
+        Stepping(world, config, precision, parallel={"micro_batch": size}, stability={"z_loss": 1e-3}) for size in (None, 3)
+    )
+    syncs = []
+    parts.model.set_requires_gradient_sync = lambda on: syncs.append(on)
+    for batch in batches(2, size=7):
+        one, other = whole.step(batch), parts.step(batch)
+        for name in one.names:
+            assert other[name].item() == pytest.approx(one[name].item(), rel=tolerance, abs=1e-7), name
+    assert syncs == [False, False, True] * 2, "7 sequences are 3, 3 and 1; gradients cross with the last"
+
+
+def test_the_z_loss_is_trained_on_and_not_reported(world, config):
+    model = GPT(config, 256)
+    fill_initial(model, config)
     batch = batches(1)[0]
-    plain = train_step(*prepared(world, config), batch, quiet())
-    model, optimizer, scaler = prepared(world, config, precision="fp16")
-    statistics = train_step(model, optimizer, scaler, batch, quiet())
-    assert statistics.loss_scale.item() == 1024
-    assert statistics.grad_norm.item() == pytest.approx(plain.grad_norm.item(), rel=0.02)
-    before = weights(optimizer)
-    statistics = train_step(model, optimizer, scaler, batch, quiet(optimizer.poison_gradient))
-    assert (statistics.overflow.item(), statistics.skipped.item(), scaler.scale.item()) == (1, 1, 512)
-    assert all(torch.equal(before[name], value) for name, value in weights(optimizer).items())
-    kept = scaler.state()
-    other = LossScaler(True, 1.0, world.device)
-    other.restore(copy.deepcopy(kept))
-    assert other.state() == kept == {"scale": 512.0, "clean_updates": 0}
+    plain, with_z = compute_loss(model, *batch), compute_loss(model, *batch, 0.5)
+    partition = torch.logsumexp(model(batch[0]).logits.double(), dim=-1)
+    assert with_z.cross_entropy.item() == pytest.approx(plain.cross_entropy.item(), rel=1e-6)
+    assert with_z.total.item() == pytest.approx(plain.total.item() + 0.5 * partition.square().mean().item(), rel=1e-6)
+    assert plain.total.item() == plain.cross_entropy.item()
+
+
+class Watch(TorchDispatchMode):
+    """Notes every operator the update runs, and refuses those that wait for a device."""
+
+    WAITS = ("_local_scalar_dense", "is_nonzero", "equal", "nonzero", "masked_select", "unique")
+
+    def __init__(self):
+        super().__init__()
+        self.collectives = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        package, name = function.name().split("::")
+        assert name.split(".")[0] not in self.WAITS, f"{function.name()} waits for the device"
+        if "c10d" in package:
+            self.collectives.append(name.split(".")[0])
+        return function(*args, **(kwargs or {}))
+
+
+def refuse(*_, **__):
+    raise AssertionError("a host sync within the step")
+
+
+@pytest.mark.parametrize("gate", ["off", "nonfinite", "outlier"])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_step_has_one_collective_of_its_own_and_never_waits_for_the_device(world, config, monkeypatch, precision, gate):
+    sections = {"stability": {"gate": gate, "zclip": 2.5, "z_loss": 1e-4}, "parallel": {"micro_batch": 1}}
+    stepping = Stepping(world, config, precision, **sections)
+    stepping.step()
+    watch = Watch()
+    with contextlib.ExitStack() as stack, monkeypatch.context() as patch:
+        for name in ("item", "tolist", "__bool__", "__float__", "__int__", "__index__", "cpu", "numpy"):
+            patch.setattr(torch.Tensor, name, refuse)
+        stepping.step(after_backward=lambda: stack.enter_context(watch))
+    assert len(watch.collectives) == 1, watch.collectives
+    assert "gather" in watch.collectives[0]
+
+
+def test_the_watch_sees_a_wait():
+    with Watch(), pytest.raises(AssertionError, match="waits for the device"):
+        torch.ones(()).item()
 
 
 def test_settings_are_read_back_from_the_live_optimizer(world, config):
-    _, optimizer, _ = prepared(world, config)
-    live = optimizer.read_back()
-    assert (live["lr"], live["clip_norm"], live["betas"], live["weight_decay"], live["eps"]) == (
-        1e-2,
-        0.5,
-        (0.9, 0.95),
-        0.1,
-        1e-8,
-    )
+    optimizer = Stepping(world, config).optimizer
+    wanted = {"lr": 1e-2, "clip_norm": 0.5, "betas": (0.9, 0.95), "weight_decay": 0.1, "eps": 1e-8}
+    assert wanted.items() <= optimizer.read_back().items()
     optimizer.adamw.param_groups[0]["betas"] = (0.5, 0.6)
     assert optimizer.read_back()["betas"] == (0.5, 0.6)
 
 
 def test_reset_forgets_moments_and_count_but_not_parameters(world, config):
-    model, optimizer, scaler = prepared(world, config)
-    train_step(model, optimizer, scaler, batches(1)[0], quiet())
-    before = weights(optimizer)
-    optimizer.reset()
-    after = weights(optimizer)
+    stepping = Stepping(world, config)
+    stepping.step()
+    before = stepping.weights()
+    stepping.optimizer.reset()
+    after = stepping.weights()
     assert after["adam.step"].item() == 0
     assert all(not value.any() for name, value in after.items() if name.startswith("adam."))
     assert all(torch.equal(before[name], value) for name, value in after.items() if name.startswith("model."))
+
+
+def test_what_a_checkpoint_keeps_continues_to_the_bit(world, config):
+    stability = {"gate": "outlier", "gate_window": 8, "gate_sigmas": 3.0, "zclip": 1.0, "gate_patience": 3}
+    first, second = (Stepping(world, config, "fp16", stability=stability) for _ in range(2))
+    given = batches(14)
+    for batch in given[:10]:
+        first.step(batch)
+    state, history, scaler = first.weights(), first.optimizer.history(), first.scaler.state()
+    second.poisoned()  # whatever it did before
+    for name, value in second.optimizer.state().items():
+        (value.to_local() if hasattr(value, "to_local") else value).copy_(state[name])
+    second.optimizer.adopt_count(state["adam.step"])
+    second.optimizer.adopt_history(history)
+    second.scaler.restore(scaler)
+    for batch in given[10:]:
+        one, other = first.step(batch), second.step(batch)
+        assert one.values.numpy().tobytes() == other.values.numpy().tobytes(), "the first line's update_norm among them"
+    assert first.optimizer.history() == second.optimizer.history()
+    assert same(first.weights(), second.weights())

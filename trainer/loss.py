@@ -1,0 +1,58 @@
+"""The loss to differentiate, the loss to report, and what a forward pass shows of the model on the way."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Losses(NamedTuple):
+    """Of one forward pass of one rank; nothing but `total` carries a gradient."""
+
+    total: torch.Tensor  # what is differentiated: cross entropy and the z-loss
+    cross_entropy: torch.Tensor  # float32 scalar, nats a token: what is reported, whatever else is trained on
+    logit_max: torch.Tensor  # float32 scalar
+    layers: torch.Tensor  # float32 (layers or 1, 2): mean square and largest magnitude of the residual stream behind each block
+
+
+class Seen(NamedTuple):
+    """What a rank saw in its whole share of a batch. The same shapes as in Losses."""
+
+    loss: torch.Tensor
+    logit_max: torch.Tensor
+    layers: torch.Tensor
+
+    @classmethod
+    def of(cls, losses: Losses, share: float) -> Seen:
+        """A part of the batch: means count by its share of the sequences, maxima as they are."""
+        if share == 1.0:
+            return cls(losses.cross_entropy, losses.logit_max, losses.layers)
+        squares, largest = losses.layers.unbind(1)
+        return cls(losses.cross_entropy * share, losses.logit_max, torch.stack([squares * share, largest], dim=1))
+
+    def with_part(self, other: Seen) -> Seen:
+        squares = self.layers[:, 0] + other.layers[:, 0]
+        largest = torch.maximum(self.layers[:, 1], other.layers[:, 1])
+        logit_max = torch.maximum(self.logit_max, other.logit_max)
+        return Seen(self.loss + other.loss, logit_max, torch.stack([squares, largest], dim=1))
+
+
+def compute_loss(model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, z_loss: float = 0.0) -> Losses:
+    """Means over all tokens of inputs and targets, int64 (batch, time), in float32 whatever the model computes in.
+
+    `z_loss` weighs the mean of the squared log-partition, which keeps logits from drifting away from 0 where softmax does not see
+    it (PaLM, Chowdhery et al. 2022, section 5: 1e-4). It is trained on and never reported, so that curves stay comparable.
+    """
+    output = model(inputs)
+    logits = output.logits.float().flatten(0, 1)
+    wanted = targets.flatten()
+    if z_loss == 0.0:
+        cross_entropy = total = F.cross_entropy(logits, wanted)
+    else:
+        partition = torch.logsumexp(logits, dim=1)
+        cross_entropy = (partition - logits.gather(1, wanted[:, None])[:, 0]).mean()
+        total = cross_entropy + z_loss * partition.square().mean()
+    return Losses(total, cross_entropy.detach(), logits.detach().amax(), output.layers)
