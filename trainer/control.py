@@ -8,7 +8,7 @@ the step nothing. Only when there is a change does rank 0 broadcast it.
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -68,17 +68,19 @@ class Decision:
     overrides: Overrides | None = None
     unreadable: str | None = None  # why a changed overrides.json cannot be obeyed
     stop_signal: bool = False
+    save_failed: bool = False  # a save behind training has failed on one rank at least
 
 
 class Control:
     """One per rank. Call `offer` once a step and `decide` before the next one, on every rank alike."""
 
-    def __init__(self, world: World, session: Session | None) -> None:
+    def __init__(self, world: World, session: Session | None, save_failed: Callable[[], bool] = lambda: False) -> None:
         self._world = world
+        self._save_failed = save_failed
         self._session = session
         self._signalled = False
         self._found: list[Any] = [None, None]  # overrides.json as it was written, or the complaint about it
-        self._flags = torch.zeros(2, dtype=torch.int64)
+        self._flags = torch.zeros(3, dtype=torch.int64)
         self._seen = self._flags.numpy()  # the same memory, the host's on every machine: read without a word to a device
         self._pending: dist.Work | None = None
         signal.signal(signal.SIGTERM, self._on_sigterm)
@@ -97,6 +99,7 @@ class Control:
                 self._found = [None, str(error)]
         self._flags[0] = self._found != [None, None]
         self._flags[1] = self._signalled
+        self._flags[2] = self._save_failed()
         self._pending = dist.all_reduce(self._flags, dist.ReduceOp.MAX, group=self._world.control, async_op=True)
 
     def decide(self) -> Decision:
@@ -104,11 +107,11 @@ class Control:
         assert self._pending is not None
         self._pending.wait()
         self._pending = None
-        changed, stop = self._seen.tolist()
+        changed, stop, failed = map(bool, self._seen.tolist())
         if not changed:
-            return Decision(stop_signal=bool(stop))
+            return Decision(stop_signal=stop, save_failed=failed)
         dist.broadcast_object_list(self._found, src=0, group=self._world.control)
         raw, complaint = self._found
         self._found = [None, None]
         overrides = None if raw is None else Overrides.from_json(raw, "overrides.json")
-        return Decision(overrides, complaint, bool(stop))
+        return Decision(overrides, complaint, stop, failed)

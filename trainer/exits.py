@@ -34,6 +34,10 @@ class NonFiniteError(TrainerError):
     code = NON_FINITE
 
 
+class SaveError(TrainerError):
+    """A checkpoint could not be written; what was committed before is untouched."""
+
+
 class LeaseLostError(TrainerError):
     """A later attempt holds the run: this one must not write to it any more."""
 

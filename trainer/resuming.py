@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
-from sentinel.client import Resume
+from sentinel.client import Resume, Session
 from trainer import checkpoint
-from trainer.config.loading import fixed_settings, value_of
-from trainer.exits import ConfigError, DataError
+from trainer.checkpoint.writing import load
+from trainer.command_line import Launch
+from trainer.config.changes import refuse_changes
+from trainer.exits import DataError
+from trainer.model.padding import padded_vocabulary
 from trainer.order import Order, Position
+from trainer.parallel import World
 
 if TYPE_CHECKING:
     from trainer.run import Run
 
 
+def agree_on_padding(launch: Launch, session: Session | None, root: Path, world: World) -> int:
+    """Rows of the embedding: as many as the run has had since its first launch, or what suits this number of ranks where it
+    begins now. Rank 0 looks, all ranks get the same."""
+    asked = session.spec.resume if session is not None else None
+    told: list[int | None] = [None]
+    if world.rank == 0 and (asked is not None or (session is None and launch.resume)):
+        told[0] = checkpoint.stored_padding(root, asked)
+    dist.broadcast_object_list(told, src=0, group=world.storage)
+    return told[0] or padded_vocabulary(launch.config.model.vocab_size, world.size)
+
+
 def resume(run: Run, asked: Resume | None) -> tuple[checkpoint.Verified | None, list[dict[str, Any]]]:
     """Restore what was asked for, or the newest older one that holds; what was passed over, and why. Raises DataError where none
-    does. What a refused one left behind is overwritten by the next: a checkpoint brings back everything that `Run` lists."""
+    does or the data is other data, ConfigError where a fixed setting differs. What a refused one left behind is overwritten by
+    the next: a checkpoint brings back everything that `Run` lists."""
     refused: list[dict[str, Any]] = []
     while True:
         below = refused[-1]["step"] if refused else None
@@ -26,6 +43,7 @@ def resume(run: Run, asked: Resume | None) -> tuple[checkpoint.Verified | None, 
         refused += passed_over
         if found is None:
             return None, refused
+        refuse_another_run(run, found)
         try:
             restore(run, found)
             return found, refused
@@ -33,19 +51,24 @@ def resume(run: Run, asked: Resume | None) -> tuple[checkpoint.Verified | None, 
             refused.append({"step": found.step, "reason": str(error)})
 
 
+def refuse_another_run(run: Run, found: checkpoint.Verified) -> None:
+    """Raises ConfigError where the checkpoint is of other fixed settings, DataError where it is of other data: no older one
+    would do either. Nothing is loaded yet, and nothing overwritten."""
+    refuse_changes(str(found.path), found.manifest["config"], run.config)
+    was, own = found.manifest.get("corpus"), run.loader.corpus.digest
+    if was != own:
+        raise DataError(
+            f"{found.path}: was trained on data of digest {was}, data.path {run.config.data.path} holds {own}: the same sample "
+            "ranges would mean other text. Point data.path to the data of the first launch, or start anew in another --out-dir"
+        )
+
+
 def restore(run: Run, found: checkpoint.Verified) -> None:
-    """Stand where a verified checkpoint stood. Raises ConfigError if it is of another model, batch or data order, DataError (on
-    every rank) if what was loaded is not what its manifest says."""
-    manifest, own = found.manifest, run.config.model_dump(mode="json")
-    for name in fixed_settings():
-        was, now = value_of(manifest["config"], name), value_of(own, name)
-        if was != now:
-            raise ConfigError(
-                f"{found.path}: was written with {name}={was!r}, this run has {now!r}; "
-                f"start with --set {name}={was}, or from scratch"
-            )
+    """Stand where a verified checkpoint stood. Raises DataError (on every rank) if what was loaded is not what its manifest
+    says."""
+    manifest = found.manifest
     state = run.optimizer.state()
-    checkpoint.load(found, run.world, state)
+    load(found, run.world, state)
     checkpoint.compare_numbers(found, run.optimizer.numbers())
     run.optimizer.adopt_count(state["adam.step"])
     run.optimizer.adopt_history(manifest.get("history", {}))
@@ -57,7 +80,7 @@ def restore(run: Run, found: checkpoint.Verified) -> None:
     run.skipped_in_row = manifest["skipped_in_row"]
     run.damage.restore(manifest)
     run.telemetry.restore(manifest)
-    run.parent = {"step": found.step, "path": f"checkpoints/{found.path.name}", "digest": found.digest}
+    run.saver.continue_from(found)
 
 
 def _agree_on_resume(

@@ -12,21 +12,22 @@ from torch import nn
 
 from sentinel.client import Overrides, Session
 from trainer import checkpoint
+from trainer.checkpoint.saving import Saver
 from trainer.command_line import Launch
 from trainer.config import Config
+from trainer.config.changes import free_changes
 from trainer.config.loading import written_out
 from trainer.control import Settings
-from trainer.damage import Damage, rot
+from trainer.damage import Damage
 from trainer.data import Loader, open_corpus, same_on_all_ranks
 from trainer.exits import ConfigError, NonFiniteError
 from trainer.faults import STEP_KINDS, Fault, due_faults
 from trainer.model.gpt import build_model
-from trainer.model.padding import padded_vocabulary
 from trainer.optim import ShardedAdamW
 from trainer.order import Position, Span
 from trainer.parallel import World, shard
 from trainer.rates import mfu_of
-from trainer.resuming import resume
+from trainer.resuming import agree_on_padding, resume
 from trainer.scaler import LossScaler
 from trainer.schedule import Schedule
 from trainer.telemetry import Telemetry
@@ -52,9 +53,9 @@ class Run:
     position: Position
     params: int
     damage: Damage
+    saver: Saver
     step: int = 0  # done
     skipped_in_row: int = 0
-    parent: dict[str, Any] | None = None  # the newest checkpoint of this lineage
 
 
 def build_run(launch: Launch, session: Session | None, world: World) -> Run:
@@ -65,7 +66,7 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     poisoned = [(*fault.samples, fault.number("share")) for fault in faults if fault.samples]
     corpus = same_on_all_ranks(open_corpus(config), world.control)
     loader = Loader(corpus, start, poisoned, world.device)
-    padded = padded_vocabulary(config.model.vocab_size, world.size)
+    padded = agree_on_padding(launch, session, root, world)
     model = build_model(config, padded)
     params = sum(parameter.numel() for parameter in model.parameters())
     sharded = shard(model, world, config)
@@ -76,7 +77,8 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     optimizer = ShardedAdamW(sharded, config, world.replicas)
     damage = Damage(faults, world.rank, config.numerics.precision)
     parts = root, telemetry, sharded, optimizer, scaler, loader, settings, settings, start, params, damage
-    return Run(launch, config, launch.schedule(), session, world, *parts)
+    saver = Saver.for_run(config.checkpoint, root, session, world)
+    return Run(launch, config, launch.schedule(), session, world, *parts, saver)
 
 
 def struck_now(run: Run, step: int, kinds: tuple[str, ...] = STEP_KINDS) -> list[Fault]:
@@ -101,6 +103,7 @@ def begin(run: Run) -> None:
             raise ConfigError(f"spec.json: overrides.loss_scale: {own} has none; write null, or precision fp16")
         late = obey(run, overrides)
     settings_at(run, run.step + 1)
+    config_changed = free_changes(found.manifest["config"], run.config) if found is not None else {}
     run.telemetry.say(written_out(run.config).rstrip())
     run.telemetry.start(
         resume_step=run.step,
@@ -115,7 +118,11 @@ def begin(run: Run) -> None:
         preset=run.launch.recipe,
         steps=run.config.schedule.steps,
         cursor=run.position.cursor,
+        config_changed=config_changed,
     )
+    if config_changed:
+        told = ", ".join(f"{name} {was} → {own}" for name, (was, own) in config_changed.items())
+        run.telemetry.say(f"other settings than those of the checkpoint: {told}")
     if passed_over:
         run.telemetry.event("resumed_older", run.step, asked_step=asked.step if asked else None, passed_over=passed_over)
 
@@ -159,43 +166,6 @@ def effective(run: Run) -> dict[str, Any]:
     }
 
 
-def save(run: Run) -> None:
-    """Commit a checkpoint of the step just done; if it is there already, only say so. Raises LeaseLostError."""
-    if run.parent is not None and run.parent["step"] == run.step:
-        run.telemetry.event("checkpoint_committed", run.step, seconds=0.0, **_place_of(run.parent))
-        return
-    began_s = run.telemetry.clock()
-    run.telemetry.phase("checkpoint")
-    told = run.telemetry.state()
-    count_skipped(run)
-    details = {
-        "samples": run.schedule.samples_before(run.step + 1),
-        "attempt": run.session.attempt if run.session is not None else 0,
-        "parent": run.parent,
-        "world_size": run.world.size,
-        "rng": {"seed": run.config.init.seed, "streams": "rng-*.bin"},
-        "loss_scaler": run.scaler.state(),
-        "cursor": run.position.cursor,
-        "orders": [[order.start, order.data_seed] for order in run.position.orders],
-        "skip": [list(entry[:2] if entry[2] == run.position.data_seed else entry) for entry in run.position.skip],
-        "skipped_in_row": run.skipped_in_row,
-        "history": run.optimizer.history(),
-        "metrics": run.optimizer.numbers() | _last_told(told["recent"]),
-        **told,
-        "torch": torch.__version__,
-        "config": run.config.model_dump(mode="json"),
-        **run.damage.state(),
-    }
-    may_commit = run.session.may_commit if run.session is not None else lambda: True
-    digest = checkpoint.save(run.root, run.step, run.world, run.optimizer.state(), details, may_commit)
-    path = f"checkpoints/{checkpoint.name_of(run.step)}"
-    run.parent = {"step": run.step, "path": path, "digest": digest}
-    if struck_now(run, run.step, ("bit_rot",)):
-        rot(run.root / path)
-    seconds = round(run.telemetry.clock() - began_s, 4)
-    run.telemetry.event("checkpoint_committed", run.step, seconds=seconds, **_place_of(run.parent))
-
-
 def count_skipped(run: Run) -> None:
     """Count updates left out in a row, by the numbers every rank has by now. Raises NonFiniteError where they are too many."""
     for step, metrics in run.telemetry.settled():
@@ -206,13 +176,3 @@ def count_skipped(run: Run) -> None:
                 f"step {step}: {run.skipped_in_row} updates in a row were not finite (stability.max_skipped); "
                 "roll back to before the first of them"
             )
-
-
-def _last_told(recent: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the last step's line told of the training itself."""
-    last = recent[-1] if recent else {}
-    return {name: last[name] for name in ("loss", "grad_norm") if name in last}
-
-
-def _place_of(parent: dict[str, Any]) -> dict[str, Any]:
-    return {"path": parent["path"], "digest": parent["digest"]}

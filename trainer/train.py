@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 from sentinel.client import Overrides, Session
 from trainer.command_line import Launch, check_world, with_precision
+from trainer.commits import answer_with_checkpoint, await_saves, save, tell_commits
 from trainer.control import Control, Decision
 from trainer.exits import FINISHED, STOPPED
 from trainer.faults import strike
@@ -16,7 +17,7 @@ from trainer.inspection import inspect_samples
 from trainer.model.dropout import seed_dropout
 from trainer.order import ranges_of
 from trainer.parallel import join_world
-from trainer.run import Run, begin, build_run, count_skipped, effective, obey, save, settings_at, struck_now
+from trainer.run import Run, begin, build_run, count_skipped, effective, obey, settings_at, struck_now
 from trainer.step import Hooks, evaluate, train_step
 
 
@@ -32,7 +33,7 @@ def train(launch: Launch, session: Session | None) -> int:
     with run.telemetry:
         if session is not None and session.spec.inspect is not None:
             return inspect_samples(run)
-        return _train(run, Control(world, session))
+        return _train(run, Control(world, session, lambda: run.saver.failed))
 
 
 def _train(run: Run, control: Control) -> int:
@@ -43,7 +44,9 @@ def _train(run: Run, control: Control) -> int:
     control.offer()
     request = _obey_request(run, session.spec.overrides.request if session is not None else None)
     while request is None and run.step < run.config.schedule.steps:
-        request = _obey_decision(run, control.decide())
+        decision = control.decide()
+        _heed_saves(run, decision)
+        request = _obey_decision(run, decision)
         if request is None:
             _train_one(run, control)
             if run.step % run.settings.checkpoint_interval == 0:
@@ -51,8 +54,8 @@ def _train(run: Run, control: Control) -> int:
     if request is not None:
         return _stop(run, request)
     _refuse_late(run, control.decide())
-    if run.parent is None or run.parent["step"] != run.step:
-        save(run)
+    save(run)
+    await_saves(run)
     run.telemetry.end(run.step, "finished")
     return FINISHED
 
@@ -64,6 +67,8 @@ def _train_one(run: Run, control: Control) -> None:
     if lapsed:
         telemetry.event("override_lapsed", step, keys=lapsed, effective=effective(run))
     due = struck_now(run, step)
+    if due:
+        await_saves(run)  # what was saved before a fault is there after it, in every drill alike
     for fault in due:
         strike(fault, step, run.root)
     run.damage.begin(due, step, run.optimizer)
@@ -102,6 +107,13 @@ def _evaluate(run: Run) -> float:
     return loss.item() / world.size
 
 
+def _heed_saves(run: Run, decision: Decision) -> None:
+    """Tell what was committed meanwhile. Where a save failed on any rank, all leave together, each with its own account."""
+    tell_commits(run)
+    if decision.save_failed:
+        await_saves(run)
+
+
 def _obey_decision(run: Run, decision: Decision) -> str | None:
     """Act on what all ranks agreed upon, before the next step; the request to stop, if it is one."""
     step = run.step + 1
@@ -134,7 +146,7 @@ def _obey_live(run: Run, overrides: Overrides, step: int) -> str | None:
 def _obey_request(run: Run, request: str | None) -> str | None:
     """A request to stop is handed on; a checkpoint is written now."""
     if request == "checkpoint_now" and run.step > 0:
-        save(run)
+        answer_with_checkpoint(run)
     return request if request in ("stop_now", "stop_after_checkpoint") else None
 
 
@@ -147,5 +159,6 @@ def _refuse_late(run: Run, decision: Decision) -> None:
 def _stop(run: Run, request: str) -> int:
     if request == "stop_after_checkpoint" and run.step > 0:
         save(run)
+    await_saves(run)
     run.telemetry.end(run.step, "stopped_on_request")
     return STOPPED

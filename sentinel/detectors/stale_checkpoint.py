@@ -1,10 +1,11 @@
 """stale_checkpoint: training goes on, and what it has learned is not being saved.
 
-Sees: no checkpoint committed for `intervals` times the run's own rhythm, counted in steps *and* in training seconds (a run that
-saves by the clock and gets faster, or by steps and gets slower, is not late); two saves begun, and gone past, with none
-of them committed; an age above the policy's `max_age_s`, if it gives one. The rhythm is what the trainer says
-(`checkpoint_interval` in what is in effect), else the median of the last gaps between commits. Does not see: whether a
-checkpoint can be read (it is verified before it is used), a run that stands still (hang), a rhythm it has never heard.
+Sees: no checkpoint committed for `intervals` times the run's own rhythm, counted in steps *and* in training seconds (a run
+that saves by the clock and gets faster, or by steps and gets slower, is not late); three saves begun, and gone past, with none
+of them committed (a trainer may have two in flight behind its steps); an age above the policy's `max_age_s`, if it gives one.
+The rhythm is what the trainer says (`checkpoint_interval` in what is in effect), else the median of the last gaps between
+commits. Does not see: whether a checkpoint can be read (it is verified before it is used), a run that stands still (hang), a
+rhythm it has never heard.
 
 Commits are event lines and directories with a manifest, whichever comes first. Age is counted over the stream's own times, of
 which one interval counts for an hour at most, so that a clock that jumps makes nothing old; a restarted supervisor reads the
@@ -24,7 +25,7 @@ from sentinel.model.readings import Phase, StepReading, TrainerNote
 GAPS_KEPT = 9
 GAPS_MIN = 3
 INTERVAL_S_MAX = 3600.0
-LOST_SAVES = 2
+LOST_SAVES = 3
 BEGUN_KEPT = 8
 SETTING = "checkpoint_interval"
 

@@ -92,8 +92,9 @@ def on_note(draft: Draft, note: TrainerNote) -> None:
 
 
 def _save_told(draft: Draft, attempt: Attempt, note: TrainerNote) -> None:
-    """What a save cost: for a checkpoint already seen, told now; for one not yet seen, kept until it is."""
-    save_s = note.data.get("seconds")
+    """What a save cost: for a checkpoint already seen, told now; for one not yet seen, kept until it is. A save behind training
+    costs what training stood still for it, not how long it took."""
+    save_s = note.data.get("blocked_s", note.data.get("seconds"))
     if not isinstance(save_s, (int, float)) or not isfinite(save_s) or save_s <= 0:
         return
     draft.live.saved(note.step, float(save_s))

@@ -149,7 +149,9 @@ def test_a_finished_attempt_leaves_everything_the_protocol_names(launch):
     wanted = {"loss", "grad_norm", "activation_norm", "param_norm", "lr", "tokens_per_s", "step_time_s", "skipped", "clip_coef"}
     assert all(wanted <= set(line) for line in steps)
     assert [line["step"] for line in steps if "val_loss" in line] == [5, 10]
-    assert [event["step"] for event in attempt.events("checkpoint_committed")] == [4, 8, 10]
+    commits = attempt.events("checkpoint_committed")
+    assert [event["step"] for event in commits] == [4, 8, 10]
+    assert all(0 < event["blocked_s"] <= event["seconds"] for event in commits)
     assert attempt.lines("end")[0]["reason"] == "finished"
 
     for rank in (0, 1):

@@ -1,5 +1,7 @@
 """What spec.json and overrides.json ask for, and what the trainer proves to be in force."""
 
+import json
+
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
@@ -95,9 +97,11 @@ def test_stop_now_writes_no_checkpoint(launch):
     assert not (attempt.run_dir / "checkpoints").exists()
 
 
-def test_another_number_of_ranks_continues_the_same_data(launch):
+def test_another_number_of_ranks_continues_the_same_data_and_says_what_was_changed(launch):
+    """Two ranks, then one, then two again; every resume with another free setting, and one with a fixed one."""
     first = launch(1, "--set", "schedule.steps=8", ranks=2).finish()
-    second = launch(2, "--set", "schedule.steps=8", resume=4).finish()
+    second = launch(2, "--set", "schedule.steps=8", "evaluation.batches=1", resume=4).finish()
+    third = launch(3, "--set", "schedule.steps=12", ranks=2, resume=8).finish()
     for step in range(5, 9):
         assert second.steps()[step]["samples"] == first.steps()[step]["samples"]
         assert abs(second.steps()[step]["loss"] - first.steps()[step]["loss"]) < 1e-3
@@ -106,6 +110,20 @@ def test_another_number_of_ranks_continues_the_same_data(launch):
     for name in alone.keys() - {"kind", "samples"}:
         assert alone[name] == pytest.approx(together[name], rel=1e-4), name
     assert alone["update_norm"] > 0, "of the update before the checkpoint"
+
+    assert [third.steps()[step]["samples"] for step in range(9, 13)] == [[[4 * n, 4 * n + 4]] for n in range(8, 12)]
+    saved = json.loads((first.run_dir / "checkpoints" / "step-00000008" / "manifest.json").read_text())["metrics"]["param_norm"]
+    assert third.steps()[9]["param_norm"] == pytest.approx(saved, rel=1e-12), "by one rank, and told again by two"
+    assert second.receipt()["config_changed"] == {"evaluation.batches": [2, 1]}
+    assert third.receipt()["config_changed"] == {"schedule.steps": [8, 12], "evaluation.batches": [1, 2]}
+
+    before = {path: path.stat().st_mtime_ns for path in (first.run_dir / "checkpoints").rglob("*")}
+    refused = launch(4, "--set", "schedule.steps=16", "data.seq_len=64", resume=12)
+    assert refused.wait() == 3
+    assert refused.lines("start") == []
+    assert "data.seq_len=32 and this run has 64" in refused.record()["error"]
+    assert "--set data.seq_len=32" in refused.record()["error"]
+    assert {path: path.stat().st_mtime_ns for path in (first.run_dir / "checkpoints").rglob("*")} == before
 
 
 def test_a_nan_is_gated_once_and_not_gated_it_ends_the_run(launch):

@@ -6,10 +6,9 @@ import subprocess
 import sys
 
 import psutil
-import pytest
 
 from tests.integration import test_trainer_launch
-from tests.integration.test_trainer_launch import DEADLINE_S, ROOT, SIZES, Attempt, await_that, clean_environ, launch
+from tests.integration.test_trainer_launch import DEADLINE_S, ROOT, SIZES, Attempt, await_that, clean_environ, launch, start_of
 from trainer.checkpoint import choose_resume, list_steps
 
 __all__ = ["launch"]
@@ -91,51 +90,59 @@ def test_a_flipped_bit_makes_it_resume_older_and_say_so(launch):
 
 DIE_IN_SAVE = """
 import os, signal, sys
-import trainer.checkpoint as checkpoint
-real = checkpoint.{function}
-def die(*arguments, **options):
-    if "step-00000008" in str(arguments):
+real = os.rename
+def die(here, there):
+    if str(there).endswith("/step-00000008"):
         os.kill(os.getpid(), signal.SIGKILL)
-    return real(*arguments, **options)
-checkpoint.{function} = die
+    return real(here, there)
+os.rename = die
 sys.argv[0] = "trainer"
 from trainer.__main__ import main
 main()
 """
 
 
-@pytest.mark.parametrize("function", ["digest_of", "os.rename"])
-def test_killed_during_a_save_the_old_checkpoint_stands_and_no_false_one(tmp_path, function):
-    command = [sys.executable, "-c", DIE_IN_SAVE.format(function=function), *SIZES, *STEPS, "--out-dir", str(tmp_path)]
+def test_killed_during_a_save_the_old_checkpoint_stands_and_the_run_goes_on_from_it(tmp_path):
+    """At the last moment, in the thread behind training: everything is written and nothing has its name."""
+    command = [sys.executable, "-c", DIE_IN_SAVE, *SIZES, *STEPS, "--out-dir", str(tmp_path)]
     done = subprocess.run(command, env=clean_environ(), cwd=ROOT, capture_output=True, check=False, timeout=DEADLINE_S)
     assert done.returncode == -signal.SIGKILL
-    assert any(entry.name.endswith(".tmp") for entry in (tmp_path / "checkpoints").iterdir())
+    assert list((tmp_path / "checkpoints").glob(".step-00000008.*.tmp/manifest.json"))
     assert list_steps(tmp_path / "checkpoints") == [4]
     found, _ = choose_resume(tmp_path, None)
     assert found.step == 4
+    resumed = [*start_of(1), *SIZES, "--set", "schedule.steps=14", "--out-dir", str(tmp_path), "--resume"]
+    done = subprocess.run(resumed, env=clean_environ(), cwd=ROOT, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+    assert (done.returncode, "from step 4" in done.stdout) == (0, True)
+    assert not list((tmp_path / "checkpoints").glob(".*")), "what the dead one left is gone"
+    assert list_steps(tmp_path / "checkpoints") == [8, 12, 14], "the newest three are kept"
 
 
-FAIL_IN_SAVE = """
-import os, sys
-real = os.rename
-def fail(here, there):
-    if str(there).endswith(".metadata"):
-        raise OSError(28, "No space left on device")
-    real(here, there)
-os.rename = fail
+FILL_AFTER_A_SAVE = """
+import resource, sys
+from trainer.checkpoint import writing
+real = writing.commit
+def commit(*arguments):
+    digest = real(*arguments)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))  # the kernel writes no file beyond it
+    return digest
+writing.commit = commit
 sys.argv[0] = "trainer"
 from trainer.__main__ import main
 main()
 """
 
 
-def test_a_save_that_fails_is_a_crash_on_record(launch, monkeypatch):
-    monkeypatch.setattr(test_trainer_launch, "start_of", lambda ranks: [sys.executable, "-c", FAIL_IN_SAVE])
+def test_a_disk_that_takes_no_more_is_a_crash_on_record_and_costs_no_older_checkpoint(launch, monkeypatch):
+    """The save fails behind training, in the middle of a file; the loop hears of it and says so."""
+    monkeypatch.setattr(test_trainer_launch, "start_of", lambda ranks: [sys.executable, "-c", FILL_AFTER_A_SAVE])
     attempt = launch(1, *STEPS, torchrun=True)
     assert attempt.wait() == 1
-    assert "No space left" in attempt.record()["error"]
+    assert attempt.record()["error"].startswith("SaveError: ")
+    assert "step-00000008: rank 0 could not write it (OSError: [Errno 27] File too large" in attempt.record()["error"]
     assert (attempt.record()["peer_lost"], attempt.lines("end")[0]["reason"]) == (False, "failed")
-    assert list_steps(attempt.run_dir / "checkpoints") == []
+    assert [event["step"] for event in attempt.events("checkpoint_committed")] == [4]
+    assert choose_resume(attempt.run_dir, None)[0].step == 4
 
 
 def test_an_attempt_that_lost_the_lease_commits_nothing_more(tmp_path):

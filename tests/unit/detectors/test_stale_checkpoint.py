@@ -114,8 +114,8 @@ def test_saves_begun_and_never_committed_are_told_without_a_rhythm() -> None:
         senses.heartbeat(beat(1, step + 1, "forward"), float(step))
         found += senses.tick(float(step))
     told = [finding for finding in found if finding.kind is Kind.STALE_CHECKPOINT]
-    assert [(f.onset_step, f.detected_step) for f in told] == [(0, 126)]
-    assert "saves were begun at steps 50, 100 and never committed; the newest checkpoint is from step 0" in told[0].reason
+    assert [(f.onset_step, f.detected_step) for f in told] == [(0, 176)]
+    assert "saves were begun at steps 50, 100, 150 and never committed; the newest checkpoint is from step 0" in told[0].reason
 
 
 def test_an_age_the_policy_does_not_allow_is_told_whatever_the_rhythm() -> None:

@@ -157,6 +157,12 @@ def test_the_cost_of_a_save_is_kept_whichever_word_of_it_comes_first() -> None:
         bench.die()
 
 
+def test_a_save_behind_training_costs_what_training_stood_still_for_it() -> None:
+    bench = Bench().launched()
+    bench.steps(1, 20).checkpoint(20).note("checkpoint_committed", 20, seconds=40.0, blocked_s=0.5)
+    assert [(m.step, m.save_s) for m in bench.state.attempts[0].marks] == [(20, 0.5)]
+
+
 def test_a_cost_that_is_no_number_is_no_cost() -> None:
     bench = Bench().launched()
     bench.steps(1, 20).checkpoint(20)

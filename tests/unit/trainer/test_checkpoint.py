@@ -9,6 +9,7 @@ import torch
 
 from sentinel.client import Resume
 from trainer import checkpoint
+from trainer.checkpoint import writing
 from trainer.exits import DataError, LeaseLostError
 from trainer.model.gpt import build_model
 from trainer.optim import Hyperparameters, ShardedAdamW
@@ -30,7 +31,7 @@ def optimizer(world, config):
 
 
 def save(root, step, world, optimizer, may_commit=lambda: True):
-    return checkpoint.save(root, step, world, optimizer.state(), DETAILS, may_commit)
+    return writing.write(root, step, world, optimizer.state(), writing.rng_streams(world), DETAILS, may_commit)
 
 
 def flip_a_bit(path):
@@ -56,7 +57,7 @@ def test_what_was_saved_comes_back_bit_for_bit(tmp_path, world, optimizer):
     found, refused = checkpoint.choose_resume(tmp_path, Resume(8, "checkpoints/step-00000008", digest))
     assert (found.step, found.digest, refused) == (8, digest, [])
     state = optimizer.state()
-    checkpoint.load(found, world, state)
+    writing.load(found, world, state)
     optimizer.adopt_count(state["adam.step"])
     assert all(torch.equal(saved[name], getattr(v, "_local_tensor", v)) for name, v in optimizer.state().items())
     assert torch.equal(torch.rand(3), expected)
@@ -121,7 +122,8 @@ def test_dying_during_a_save_leaves_the_old_checkpoint_and_no_false_new_one(tmp_
             return rename(*arguments)
         raise Died
 
-    target = {"writing shards": "dcp.save", "writing the manifest": "dumps", "renaming": "os.rename"}[stage]
+    targets = {"writing shards": "writing.dcp.save", "writing the manifest": "committing.dumps"}
+    target = targets.get(stage, "committing.os.rename")
     monkeypatch.setattr(f"trainer.checkpoint.{target}", die)
     with pytest.raises(Died):
         save(tmp_path, 8, world, optimizer)

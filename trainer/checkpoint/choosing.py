@@ -1,0 +1,68 @@
+"""Which checkpoint a run continues from: the one asked for, or the newest older one that can be trusted."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from sentinel.client import Resume
+from trainer.checkpoint.verifying import Verified, list_steps, name_of, read_manifest, verify
+from trainer.exits import DataError
+
+
+def discard_unfinished(root: Path) -> None:
+    """Remove what saves left behind that never committed, and what was being pruned. Only for a run that nobody else can be
+    writing to."""
+    for leftover in (root / "checkpoints").glob(".step-*.tmp"):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def choose_resume(root: Path, asked: Resume | None, below: int | None = None) -> tuple[Verified | None, list[dict[str, Any]]]:
+    """The checkpoint to continue from and why others were passed over: what was asked for, else the newest verified older one.
+
+    `asked` None means the newest there is (a run without a supervisor), and then nothing at all is fine. Raises DataError if a
+    checkpoint was asked for and none at or before it can be trusted. `below`: only older than that step, which was refused.
+    """
+    refused: list[dict[str, Any]] = []
+    candidates = [entry for entry in _candidates(root, asked) if below is None or entry[1] < below]
+    for path, step, digest in candidates:
+        try:
+            found = verify(path, digest)
+            if found.step != step:
+                raise DataError(f"{path}: its manifest is of step {found.step}")
+            return found, refused
+        except DataError as error:
+            refused.append({"step": step, "reason": str(error)})
+    if asked is None and below is None and not refused:
+        return None, refused
+    why = f"; the first refusal: {refused[0]['reason']}" if refused else f": none is older than step {below}, which was refused"
+    raise DataError(
+        f"no checkpoint under {root / 'checkpoints'} can be trusted{why}. Restore one, or start from scratch (resume null)"
+    )
+
+
+def stored_padding(root: Path, asked: Resume | None) -> int | None:
+    """The padded vocabulary of the run that a resume continues, before any model is built: a resume on another number of ranks
+    keeps the first launch's. None where there is nothing to continue, or no manifest says.
+
+    Every checkpoint of a run has the same one, so the first readable manifest serves; which checkpoint can be trusted is found
+    out later. For one rank to call and to tell the others: they must not read two different answers.
+    """
+    for path, _, _ in _candidates(root, asked):
+        try:
+            padded = read_manifest(path).manifest.get("padded_vocab")
+        except DataError:
+            continue
+        if isinstance(padded, int):
+            return padded
+    return None
+
+
+def _candidates(root: Path, asked: Resume | None) -> list[tuple[Path, int, str | None]]:
+    """(path, step, digest if one was named), in the order in which they are tried."""
+    folder = root / "checkpoints"
+    newest_first = [(folder / name_of(step), step, None) for step in reversed(list_steps(folder))]
+    if asked is None:
+        return list(newest_first)
+    return [(root / asked.path, asked.step, asked.digest), *(entry for entry in newest_first if entry[1] < asked.step)]

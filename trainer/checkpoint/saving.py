@@ -1,0 +1,175 @@
+"""Saving behind training: the loop stands still for a copy, and a thread of its own writes, checks and commits.
+
+One thread a rank does the saves in the order in which they were asked for, over a gloo group that nothing else uses meanwhile
+(torch's async_save on the group of training crashes there). So each knows what was committed before it, and what is in the
+manifest is what was true when it was asked for.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sentinel.client import Session
+from trainer.checkpoint.retention import Retention
+from trainer.checkpoint.staging import Slot
+from trainer.checkpoint.verifying import Verified, name_of
+from trainer.checkpoint.writing import rng_streams, write
+from trainer.config.sections import Checkpoint
+from trainer.parallel import World
+
+IN_FLIGHT_MAX = 2
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A commit. `path` is relative to the run's root; `seconds` from the request to the commit, `blocked_s` of them in which the
+    training loop stood still; `pruned`: the steps deleted after it."""
+
+    step: int
+    path: str
+    digest: str
+    seconds: float
+    blocked_s: float = 0.0
+    pruned: tuple[int, ...] = ()
+
+
+@dataclass
+class _Save:
+    step: int
+    began_s: float
+    blocked_s: float = 0.0
+    slot: Slot | None = None
+    future: Future[Saved] | None = None
+
+
+class Saver:
+    """Of one rank; every rank calls `save` and `wait` at the same steps."""
+
+    def __init__(
+        self,
+        root: Path,
+        world: World,
+        may_commit: Callable[[], bool],
+        *,
+        asynchronous: bool = True,
+        retention: Retention | None = None,
+    ) -> None:
+        """`may_commit` is asked on rank 0 before each commit. `retention` None: nothing is ever deleted."""
+        self.newest: int | None = None  # step of the newest checkpoint of this lineage, in flight or committed
+        self._root, self._world, self._may_commit, self._retention = root, world, may_commit, retention
+        self._parent: dict[str, Any] | None = None  # the newest committed one; the writing thread's own once there are saves
+        self._free = [Slot(world.device) for _ in range(IN_FLIGHT_MAX)] if asynchronous else []
+        self._pending: deque[_Save] = deque()
+        self._ended: list[Saved] = []
+        self._broken: BaseException | None = None
+        cuda = (torch.cuda.set_device, (world.device,)) if world.device.type == "cuda" else (None, ())
+        self._thread = ThreadPoolExecutor(1, "checkpoint", *cuda)  # a new thread would use the first GPU otherwise
+        self._asynchronous = asynchronous
+
+    @classmethod
+    def for_run(cls, settings: Checkpoint, root: Path, session: Session | None, world: World) -> Saver:
+        """Under a supervisor the lease is asked before each commit, and nothing is deleted."""
+        if session is not None:
+            return cls(root, world, session.may_commit, asynchronous=settings.asynchronous)
+        retention = Retention(settings.keep_last, settings.keep_every)
+        return cls(root, world, lambda: True, asynchronous=settings.asynchronous, retention=retention)
+
+    def continue_from(self, found: Verified) -> None:
+        """The run stands where this checkpoint stood: it is the parent of the next one."""
+        self.newest = found.step
+        self._parent = {"step": found.step, "path": f"checkpoints/{found.path.name}", "digest": found.digest}
+
+    @property
+    def parent(self) -> dict[str, Any] | None:
+        """The newest checkpoint of this lineage that is committed. Ask when nothing is in flight."""
+        assert not self._pending
+        return self._parent
+
+    def save(self, step: int, state: dict[str, Any], details: dict[str, Any], began_s: float | None = None) -> None:
+        """Save `state` and this rank's random streams as they are now, with `details` in the manifest.
+
+        Returns when training may go on: at once after a copy, or where two saves are in flight after the older one. `began_s`:
+        on time.perf_counter, when the loop began to stand still. Raises what ended an earlier save; without `asynchronous`, what
+        ends this one.
+        """
+        this = _Save(step, time.perf_counter() if began_s is None else began_s)
+        details, streams = copy.deepcopy(details), rng_streams(self._world)
+        while len(self._pending) >= IN_FLIGHT_MAX:
+            self._end_oldest()
+        if self._asynchronous:
+            this.slot = self._free.pop()
+            this.slot.fill(state)
+        self.newest = step
+        self._pending.append(this)
+        this.future = self._thread.submit(self._write, this, state, details, streams)
+        if not self._asynchronous:
+            this.future.exception()  # waits
+        this.blocked_s = time.perf_counter() - this.began_s
+        if not self._asynchronous:
+            self._end_oldest()
+
+    @property
+    def in_flight(self) -> bool:
+        return bool(self._pending)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a save in flight is known to have failed. The ranks learn of it at different moments: let them agree, then
+        `wait`."""
+        return any(save.future.done() and save.future.exception() is not None for save in self._pending)
+
+    def committed(self) -> list[Saved]:
+        """Those committed since it was last asked, oldest first. Never waits, and leaves a failure to `wait`."""
+        while self._pending and self._pending[0].future.done() and self._pending[0].future.exception() is None:
+            self._end_oldest()
+        ended, self._ended = self._ended, []
+        return ended
+
+    def wait(self) -> None:
+        """Until nothing is in flight. Raises SaveError, LeaseLostError, or whatever ended the oldest one that failed."""
+        while self._pending:
+            self._end_oldest()
+
+    def _end_oldest(self) -> None:
+        oldest = self._pending[0]
+        assert oldest.future is not None
+        saved = oldest.future.result()
+        self._pending.popleft()
+        if oldest.slot is not None:
+            self._free.append(oldest.slot)
+        # A small save may be committed before the loop has looked at its clock.
+        self._ended.append(replace(saved, blocked_s=oldest.blocked_s, seconds=max(saved.seconds, oldest.blocked_s)))
+
+    def _write(self, save: _Save, state: dict[str, Any], details: dict[str, Any], streams: dict[str, torch.Tensor]) -> Saved:
+        """In the thread. After a failure nothing more is written: the lineage would have a gap, and on all ranks alike."""
+        if self._broken is not None:
+            raise self._broken
+        try:
+            whole = details | {"parent": self._parent}
+            held = state if save.slot is None else save.slot.state()
+            digest = write(self._root, save.step, self._world, held, streams, whole, self._may_commit)
+            path = f"checkpoints/{name_of(save.step)}"
+            self._parent = {"step": save.step, "path": path, "digest": digest}
+            seconds = time.perf_counter() - save.began_s
+            pruned = self._prune(save.step)
+        except BaseException as error:
+            self._broken = error
+            raise
+        return Saved(save.step, path, digest, seconds, pruned=pruned)
+
+    def _prune(self, step: int) -> tuple[int, ...]:
+        if self._retention is None or self._world.rank != 0:
+            return ()
+        try:
+            return tuple(self._retention.prune(self._root / "checkpoints", step))
+        except OSError:  # what could not be deleted is tried again after the next commit
+            return ()

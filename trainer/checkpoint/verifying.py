@@ -1,0 +1,83 @@
+"""What a checkpoint is: a directory of a step's name with a manifest that every file in it matches."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sentinel.client import loads
+from trainer.exits import DataError
+
+NAME = re.compile(r"step-(\d{8,})")
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A checkpoint whose every file matches its manifest. `digest` is the sha256 of manifest.json."""
+
+    path: Path
+    step: int
+    digest: str
+    manifest: dict[str, Any]
+
+
+def name_of(step: int) -> str:
+    return f"step-{step:08d}"
+
+
+def list_steps(folder: Path) -> list[int]:
+    """Steps that have a directory of a checkpoint's name, rising; nothing is said about what is in it."""
+    if not folder.is_dir():
+        return []
+    return sorted(int(match[1]) for entry in folder.iterdir() if (match := NAME.fullmatch(entry.name)))
+
+
+def digest_of(path: Path) -> str:
+    """sha256 of a file, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_manifest(path: Path) -> Verified:
+    """A checkpoint as its manifest describes it, no file looked at. Raises DataError."""
+    try:
+        text = (path / "manifest.json").read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: manifest.json cannot be read ({error.strerror})") from None
+    try:
+        manifest = loads(text)
+        step = int(manifest["step"])
+        for entry in manifest["files"].values():
+            int(entry["bytes"]), str(entry["sha256"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{path}: manifest.json is not a manifest ({type(error).__name__}: {error})") from None
+    return Verified(path, step, hashlib.sha256(text).hexdigest(), manifest)
+
+
+def check_sizes(found: Verified) -> None:
+    """Every file is there with its size: what a look in passing can afford. Raises DataError naming the first that is not."""
+    for name, entry in found.manifest["files"].items():
+        try:
+            actual = (found.path / name).stat().st_size
+        except OSError as error:
+            raise DataError(f"{found.path}: {name} cannot be read ({error.strerror})") from None
+        if actual != entry["bytes"]:
+            raise DataError(f"{found.path}: {name} does not match its digest ({actual} bytes, {entry['bytes']} expected)")
+
+
+def verify(path: Path, digest: str | None = None) -> Verified:
+    """Check a checkpoint's every byte. Raises DataError that says what does not match."""
+    found = read_manifest(path)
+    if digest is not None and found.digest != digest:
+        raise DataError(f"{path}: manifest.json has sha256 {found.digest[:12]}…, expected {digest[:12]}…")
+    check_sizes(found)
+    for name, entry in found.manifest["files"].items():
+        try:
+            if digest_of(path / name) != entry["sha256"]:
+                raise DataError(f"{path}: {name} does not match its digest (all its {entry['bytes']} bytes are there)")
+        except OSError as error:
+            raise DataError(f"{path}: {name} cannot be read ({error.strerror})") from None
+    return found
