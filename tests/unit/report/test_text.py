@@ -83,7 +83,7 @@ def test_the_report_has_every_part(tmp_path: Path) -> None:
         assert expected in text
     assert "| 1 crash | - | 132 | resume | recovered | 32 | 12.0 |" in text
     assert "held-out loss: 1.8750 at step 600" in text
-    assert "python3 -m trainer --steps 600" in text
+    assert "python3 -m trainer --set schedule.steps=600" in text
 
 
 def test_a_run_without_incidents_has_a_report_too(tmp_path: Path) -> None:
