@@ -72,6 +72,14 @@ def test_a_run_without_a_supervisor_keeps_the_same_stream_as_one_with(start, tmp
         "skipped",
         "lr",
     }
+    wanted |= {
+        "update_norm",
+        "adam_v_norm",
+        "logit_max",
+        "grad_norm/embed",
+        "activation_norm/block-00",
+        "activation_max/block-02",
+    }
     wanted |= {"weight_decay", "tokens_per_s", "step_time_s", "data_time_s", "peak_memory_bytes", "val_loss"}
     assert wanted <= set(last)
     assert not {"overflow", "loss_scale", "mfu"} & set(last), "fp32 has no loss scale, and a CPU no known peak"
