@@ -175,7 +175,7 @@ def test_reset_forgets_moments_and_count_but_not_parameters(world, config):
 
 
 def test_what_a_checkpoint_keeps_continues_to_the_bit(world, config):
-    stability = {"gate": "outlier", "gate_window": 8, "gate_sigmas": 3.0, "zclip": 1.0, "gate_patience": 3}
+    stability = {"gate": "outlier", "gate_window": 8, "gate_sigmas": 1.5, "zclip": 1.0, "gate_patience": 3}
     first, second = (Stepping(world, config, "fp16", stability=stability) for _ in range(2))
     given = batches(14)
     for batch in given[:9]:
