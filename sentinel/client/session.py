@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.heartbeat_file import HeartbeatFile
 from sentinel.client.overrides import Overrides, OverridesError
 from sentinel.client.run_layout import attempt_folder, rank_file, spec_path, stream_path
 from sentinel.client.spec import Spec, SpecError, read_spec
@@ -48,6 +49,7 @@ class Session:
         self.attempt = spec.attempt
         self.attempt_dir = attempt_folder(run_dir, spec.attempt)
         self.heartbeat_path = rank_file(self.attempt_dir / "heartbeats", rank)
+        self._beats = HeartbeatFile(self.heartbeat_path)
         self.exit_path = rank_file(self.attempt_dir / "exits", rank)
         self.metrics_path = stream_path(run_dir, spec.attempt)
         self.stream = Stream(self.metrics_path, spec.attempt)
@@ -103,7 +105,7 @@ class Session:
         if self._busy is not None:
             beat |= {"busy_step": self._busy[0], "busy_s": round(self._busy[1], 6)}
         with contextlib.suppress(OSError):
-            write_atomically(self.heartbeat_path, dumps(beat).encode(), durable=False)
+            self._beats.write(beat)
 
     def busy(self, step: int, seconds: float) -> None:
         """What this rank did on its own in a step, before it met the others: loading, and whatever else it can measure

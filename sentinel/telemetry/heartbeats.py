@@ -1,7 +1,8 @@
 """Reads attempts/N/heartbeats/rank-*.json and reports a beat when its content changed. It judges no silence.
 
-A poll costs one directory listing and one stat per rank; a file is opened only when its mtime, inode or size is new. A file
-that cannot be read or is no heartbeat is left out this time and tried again at the next poll.
+A poll costs one directory listing and one stat per rank; a file is opened only when its mtime, inode or size is new, and for a
+moment after: beats are written in place, and two within one tick of the filesystem's clock leave the same mtime. A file that
+cannot be read, that changes while it is read, or is no heartbeat is left out this time and tried again at the next poll.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ RANKS_MAX = 1 << 16
 FILE_BYTES_MAX = 1 << 16
 PHASES: dict[str, Phase] = {phase: phase for phase in get_args(Phase)}
 HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:%-]{0,254}")
+SETTLED_S = 0.25  # far above the tick of any filesystem's clock (4 to 10 ms)
 UNKNOWN_PHASE: Phase = "idle"  # a word of a newer trainer: the rank lives, what it does is not known here
 
 Signature = tuple[int, int, int]
@@ -32,14 +34,14 @@ class Heartbeats:
         self.folder = attempt_folder(run_dir, attempt) / "heartbeats"
         self.attempt = attempt
         self._sight = sight if sight is not None else Sight("heartbeats")
-        self._signatures: dict[int, Signature] = {}
+        self._signatures: dict[int, tuple[Signature, float]] = {}  # and when, by our clock, it was first seen
         self._contents: dict[int, bytes] = {}
 
     @property
     def has_more(self) -> bool:
         return False
 
-    def poll(self, now_s: float) -> list[Reading]:  # noqa: ARG002 - the arrival of a beat is timed by whoever consumes it
+    def poll(self, now_s: float) -> list[Reading]:
         """One reading per rank whose heartbeat changed, by rank."""
         try:
             entries = rank_files(self.folder)
@@ -50,17 +52,27 @@ class Heartbeats:
             try:
                 status = entries[rank].stat()
                 signature = (status.st_mtime_ns, status.st_ino, status.st_size)
-                if self._signatures.get(rank) == signature:
+                known, since_s = self._signatures.get(rank, (None, now_s))
+                if known == signature and now_s - since_s > SETTLED_S:
                     continue
-                with open(entries[rank].path, "rb") as file:
-                    content = file.read(FILE_BYTES_MAX)
+                content = _read_whole(entries[rank].path)
                 if content != self._contents.get(rank):
                     out.append(_parse_beat(content, self.attempt, rank))
             except (OSError, ValueError):
                 continue
-            self._signatures[rank] = signature
+            self._signatures[rank] = (signature, since_s if known == signature else now_s)
             self._contents[rank] = content
         return out
+
+
+def _read_whole(path: str) -> bytes:
+    """Raises ValueError where a writer was at it between two looks."""
+    with open(path, "rb") as file:
+        content = file.read(FILE_BYTES_MAX)
+        file.seek(0)
+        if file.read(FILE_BYTES_MAX) != content:
+            raise ValueError("it changed while it was read")
+    return content
 
 
 def _parse_beat(content: bytes, attempt: int, rank: int) -> Heartbeat:

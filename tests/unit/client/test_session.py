@@ -235,3 +235,15 @@ def test_the_client_needs_the_standard_library_only():
     foreign, own = done.stdout.splitlines()
     assert foreign == "[]"
     assert all(name.startswith("sentinel.client") for name in own.split())
+
+
+def test_a_shorter_beat_leaves_nothing_of_a_longer_one(session):
+    session.busy(1_000_000_000, 12.345678)
+    session._host = "h" * 250
+    session.heartbeat(1_000_000_000, "optimizer")
+    inode, size = session.heartbeat_path.stat().st_ino, session.heartbeat_path.stat().st_size
+    session._host = "h"
+    session.heartbeat(2, "data")
+    beat = json.loads(session.heartbeat_path.read_text())
+    assert (beat["step"], beat["phase"], beat["host"]) == (2, "data", "h")
+    assert (session.heartbeat_path.stat().st_ino, session.heartbeat_path.stat().st_size) == (inode, size)

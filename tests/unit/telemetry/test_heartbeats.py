@@ -1,3 +1,6 @@
+import io
+import os
+
 import pytest
 
 from sentinel.model.readings import Heartbeat, SourceReading
@@ -90,3 +93,29 @@ def test_a_busy_time_that_is_none_is_left_out_and_the_beat_is_not(world, beats, 
 def test_a_host_that_could_not_stand_in_the_environment_of_a_command_is_not_told(world, beats, host) -> None:
     world.beat(1, 0, beat(5) | {"host": host})
     assert beats.poll(1.0) == [Heartbeat(1, 0, 5, "forward", 1.0)]
+
+
+def test_two_beats_within_one_tick_of_the_files_clock_are_both_seen(world, beats) -> None:
+    world.beat(1, 0, beat(3, "data"))
+    path = world.attempt(1) / "heartbeats" / "rank-00000.json"
+    before = path.stat()
+    assert [reading.phase for reading in beats.poll(1.0)] == ["data"]
+    path.write_text(path.read_text().replace('"data"', '"eval"'))  # as long, in the same file, and as old for all one can see
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = path.stat()
+    assert (after.st_ino, after.st_size, after.st_mtime_ns) == (before.st_ino, before.st_size, before.st_mtime_ns)
+    assert [reading.phase for reading in beats.poll(1.1)] == ["eval"]
+
+
+def test_a_beat_that_changes_while_it_is_read_is_read_again(world, beats, monkeypatch) -> None:
+    world.beat(1, 0, beat(3))
+    path = world.attempt(1) / "heartbeats" / "rank-00000.json"
+    torn = [path.read_bytes()[:20] + b"#" * 20, path.read_bytes()]
+
+    class Torn(io.BytesIO):
+        def read(self, *_: object) -> bytes:
+            return torn.pop(0) if torn else path.read_bytes()
+
+    monkeypatch.setattr(heartbeats, "open", lambda *_: Torn(), raising=False)
+    assert beats.poll(1.0) == []
+    assert beats.poll(1.01) == [Heartbeat(1, 0, 3, "forward", 1.0, host="a")]
