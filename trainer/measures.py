@@ -15,6 +15,7 @@ import torch.distributed as dist
 from trainer.loss import Seen
 
 ALIGNED = 32  # elements: fused kernels read four at a time, and only from addresses that are a multiple of 16 bytes
+ROW = 4096  # elements summed in float32
 # Elements of a gradient looked at in one go: float32 counts exactly up to here, and what is copied on the way is never larger.
 PIECE = 1 << 24
 
@@ -47,10 +48,12 @@ class LocalState:
 
 
 def flat_views(shapes: Sequence[torch.Size], like: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """One buffer of zeros and a view of it in each shape; the gaps between them stay zero and count for nothing."""
+    """One buffer of zeros, whole rows of ROW, and a view of it in each shape; the gaps between them stay zero and count for
+    nothing."""
     sizes = [shape.numel() for shape in shapes]
     rooms = [-(-size // ALIGNED) * ALIGNED for size in sizes]
-    flat = torch.zeros(max(1, sum(rooms)), dtype=like.dtype, device=like.device)
+    length = max(1, -(-sum(rooms) // ROW)) * ROW
+    flat = torch.zeros(length, dtype=like.dtype, device=like.device)
     starts = [sum(rooms[:number]) for number in range(len(rooms))]
     return flat, [flat[start : start + size].view(shape) for start, size, shape in zip(starts, sizes, shapes, strict=True)]
 
@@ -60,6 +63,12 @@ def squares_of(tensors: list[torch.Tensor], device: torch.device) -> torch.Tenso
     if not tensors:
         return torch.zeros((), dtype=torch.float64, device=device)
     return torch.stack(torch._foreach_norm(tensors, 2, torch.float64)).square().sum()
+
+
+def squares_by_rows(flat: torch.Tensor) -> torch.Tensor:
+    """The sum of squares of a buffer of `flat_views`, float64, in a third of the time: rows in float32, their sum in float64. Off
+    by parts in 10**7, and infinite already where a row's norm is above 10**19: for what is told, not for what is decided."""
+    return torch.linalg.vector_norm(flat.view(-1, ROW), dim=1).double().square().sum()
 
 
 def pieces_of(tensors: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -19,7 +19,7 @@ from trainer.clipping import ZClip, coefficient
 from trainer.config import Config
 from trainer.gate import Gate
 from trainer.loss import Seen
-from trainer.measures import LocalState, flat_views, gather_totals, measure_gradients, rows_of_all, squares_of
+from trainer.measures import LocalState, flat_views, gather_totals, measure_gradients, rows_of_all, squares_by_rows, squares_of
 from trainer.statistics import UpdateStatistics, Wanted, block_name, group_of
 
 
@@ -146,14 +146,14 @@ class ShardedAdamW:
         if self._before is None:
             return LocalState(squares_of(list(self._filled.values()), self.device), self._zero, self._zero, self._zero)
         torch._foreach_copy_(self._views, list(self._filled.values()))
-        parameters, second = (squares_of([flat], self.device) for flat in (self._before, self._second))
+        parameters, second = squares_of([self._before], self.device), squares_by_rows(self._second)
         return LocalState(parameters, self._update_squares, second, self._second.amax())
 
     def _measure_update(self) -> None:
         """What was before minus what is now, in the place of what was before: exactly what the parameters were changed by."""
         if self._before is not None:
             torch._foreach_sub_(self._views, list(self._filled.values()))
-            self._update_squares = squares_of([self._before], self.device)
+            self._update_squares = squares_by_rows(self._before)
 
     @torch.no_grad()
     def numbers(self) -> dict[str, float]:
