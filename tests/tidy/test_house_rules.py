@@ -29,6 +29,13 @@ ONE_PLACE = {
     "pynvml": ("sentinel/telemetry/nvml_helper.py",),
     "google_crc32c": ("sentinel/telemetry/event_records.py",),
 }
+# Rooms of the trainer that must answer at once, and so load no torch (ARCHITECTURE "Doors").
+TORCHLESS = (
+    "exits", "config", "config.sections", "config.loading", "config.changes", "faults", "schedule", "order", "model.sizes",
+    "model.padding", "preflight", "preflight.amounts", "preflight.pitfalls", "command_line", "checkpoint.verifying",
+    "checkpoint.listing", "checkpoint.committing", "checkpoint.retention", "checkpoint.choosing", "checkpoint.comparing",
+    "checkpoint.__main__", "sample", "show", "__main__",
+)  # fmt: skip
 # Only these may read a clock: the clock itself, processes with lives of their own, and the trainer's side.
 MAY_IMPORT_TIME = ("sentinel/clock.py", "sentinel/launcher/", "sentinel/client/")
 # The NVML helper is a process because a call to the driver of a sick GPU may never return.
@@ -96,5 +103,21 @@ def test_the_supervisor_never_loads_torch() -> None:
 def test_the_trainer_meets_sentinel_only_through_its_client() -> None:
     for path in sorted((ROOT / "trainer").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "sentinel":
-                assert node.module.startswith("sentinel.client"), f"{relative(path)}:{node.lineno} imports {node.module}"
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            for name in names:
+                known = name.split(".")[0] != "sentinel" or name.split(".")[:2] == ["sentinel", "client"]
+                assert known, f"{relative(path)}:{node.lineno} imports {name}"
+
+
+def test_what_answers_at_once_in_the_trainer_loads_no_torch() -> None:
+    """A wrong setting, --help, --check's amounts and a look at checkpoints do not wait seconds for an import."""
+    code = (
+        "import sys, importlib\n"
+        "for name in sys.argv[1:]:\n"
+        "    importlib.import_module('trainer.' + name)\n"
+        "    print(name, *sorted({'torch', 'numpy'} & set(sys.modules)), flush=True)\n"
+    )
+    words = [sys.executable, "-c", code, *TORCHLESS]
+    found = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=60, check=True)
+    assert found.stdout.split("\n")[:-1] == list(TORCHLESS), "a name behind a module is what came with it"
