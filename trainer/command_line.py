@@ -13,6 +13,7 @@ from trainer.config import Config
 from trainer.config.loading import DEFAULT_PRESET, changed, load_config, preset_names, settings_told
 from trainer.exits import ConfigError
 from trainer.faults import OPTIONS, Fault, parse_fault
+from trainer.mesh import mesh_of
 from trainer.schedule import Schedule
 
 PLACES = {kind: "sample=A-B" if kind == "bad_data" else "step=N" for kind in OPTIONS}
@@ -72,6 +73,7 @@ def with_precision(config: Config, precision: str | None) -> Config:
 
 def check_world(launch: Launch, world_size: int) -> None:
     """What can only be judged once the number of ranks is known. Raises ConfigError."""
+    mesh_of(world_size, launch.config.parallel.replicas)
     for size in launch.schedule().batch_sizes():
         if size % world_size:
             key = "data.batch_size" if size == launch.config.data.batch_size else "schedule.batch_ramp"

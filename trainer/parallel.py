@@ -13,6 +13,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from trainer.compiling import check_compiler, compile_blocks
 from trainer.config import Config
 from trainer.exits import ConfigError
+from trainer.mesh import mesh_of
 from trainer.model.gpt import GPT
 from trainer.model.initial import fill_initial
 from trainer.recompute import recompute_blocks
@@ -69,17 +70,6 @@ def join_world(replicas: int = 1) -> World:
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
     mesh = init_device_mesh(device.type, shape, mesh_dim_names=names)
     return World(rank, size, device, mesh, dist.new_group(backend="gloo"), dist.new_group(backend="gloo"), replicas)
-
-
-def mesh_of(size: int, replicas: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Extent and name of each dimension of the mesh. Raises ConfigError where the ranks do not divide into the replicas."""
-    if size % replicas:
-        fitting = ", ".join(str(count) for count in range(1, size + 1) if size % count == 0)
-        raise ConfigError(
-            f"parallel.replicas {replicas}: {size} ranks do not divide into so many copies of the model; "
-            f"use one of {fitting}, or start a multiple of {replicas} ranks"
-        )
-    return ((size,), ("shard",)) if replicas == 1 else ((replicas, size // replicas), ("replicate", "shard"))
 
 
 def shard(model: GPT, world: World, config: Config, *, initial: bool = True) -> GPT:

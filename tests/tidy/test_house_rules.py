@@ -31,7 +31,7 @@ ONE_PLACE = {
 }
 # Rooms of the trainer that must answer at once, and so load no torch (ARCHITECTURE "Doors").
 TORCHLESS = (
-    "exits", "config", "config.sections", "config.loading", "config.changes", "faults", "schedule", "order", "model.sizes",
+    "exits", "mesh", "config", "config.sections", "config.loading", "config.changes", "faults", "schedule", "order", "model.sizes",
     "model.padding", "preflight", "preflight.amounts", "preflight.pitfalls", "command_line", "checkpoint.verifying",
     "checkpoint.listing", "checkpoint.committing", "checkpoint.retention", "checkpoint.choosing", "checkpoint.comparing",
     "checkpoint.__main__", "sample", "show", "__main__",

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
@@ -26,9 +27,15 @@ from trainer.exits import BAD_DATA, FINISHED, ConfigError, DataError, TrainerErr
 from trainer.show import printable
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; see {self.prog} --help")
+
+
 def arguments_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m trainer.data", description=__doc__.split(":", 1)[1].strip())
-    commands = parser.add_subparsers(required=True, metavar="prepare|show|verify")
+    """Its parse_args raises ConfigError."""
+    parser = _Parser(prog="python -m trainer.data", description=__doc__.split(":", 1)[1].strip())
+    commands = parser.add_subparsers(required=True, metavar="prepare|show|verify", parser_class=_Parser)
     make = commands.add_parser("prepare", help="turn text into shards of tokens")
     make.add_argument("inputs", nargs="*", type=Path, metavar="INPUT", help="text files, .jsonl files, folders of them")
     make.add_argument("--stdlib", action="store_true", help="the default corpus: this Python's own sources")
@@ -126,8 +133,8 @@ def progress() -> Iterator[Callable[[str, int], Callable[[int], None]]]:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    given = arguments_parser().parse_args(words)
     try:
+        given = arguments_parser().parse_args(words)
         print(given.command(given), flush=True)
     except TrainerError as error:
         print(f"trainer.data: {error}", file=sys.stderr)

@@ -168,6 +168,8 @@ def test_what_was_cut_short_opens_nowhere_and_is_not_written_over(texts, tmp_pat
         (["a.txt", "--end-of-document", "<x>"], 3, "--tokenizer bytes has no token left for it"),
         (["a.txt", "--held-out-every", "1"], 3, "--held-out-every 1: must be at least 2"),
         (["a.txt", "--shard-tokens", "0"], 3, "--shard-tokens 0: must be at least 1"),
+        (["a.txt", "--shards", "9"], 3, "unrecognized arguments: --shards 9; see python -m trainer.data --help"),
+        (["a.txt", "--shard-tokens", "x"], 3, "invalid int value: 'x'; see python -m trainer.data prepare --help"),
     ],
 )  # fmt: skip
 def test_a_wrong_input_is_a_sentence(tmp_path, monkeypatch, capsys, words, code, sentence):
