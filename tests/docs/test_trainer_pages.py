@@ -123,7 +123,7 @@ def test_what_preflight_prints_on_the_page_is_what_it_prints() -> None:
     launch = parse_arguments(words)
     assert launch.ranks is not None
     told = examine(launch, launch.ranks, device=None, corpus_tokens=4_000_000).told()
-    assert f"```\n{told}\n```" in text_of(PAGE), f"trainer/README.md shows another than\n{told}"
+    assert f"```text\n{told}\n```" in text_of(PAGE), f"trainer/README.md shows another than\n{told}"
 
 
 def test_the_defaults_on_the_page_are_the_defaults() -> None:

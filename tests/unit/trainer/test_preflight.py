@@ -87,3 +87,6 @@ def test_memory_falls_with_ranks_recomputation_and_smaller_batches():
 def test_what_cannot_run_on_so_many_ranks_is_refused():
     with pytest.raises(ConfigError, match=r"data.batch_size 512.*3 ranks"):
         examined(ranks=3)
+    for ranks in (2, 4):
+        with pytest.raises(ConfigError, match=rf"parallel.replicas 3: {ranks} ranks do not divide"):
+            examined("parallel.replicas=3", ranks=ranks)
