@@ -66,6 +66,7 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     poisoned = [(*fault.samples, fault.number("share")) for fault in faults if fault.samples]
     corpus = same_on_all_ranks(open_corpus(config), world.control)
     loader = Loader(corpus, start, poisoned, world.device)
+    torch.manual_seed(config.init.seed)  # a process begins with a seed of its own; only dropout draws, and seeds itself
     padded = agree_on_padding(launch, session, root, world)
     model = build_model(config, padded)
     params = sum(parameter.numel() for parameter in model.parameters())

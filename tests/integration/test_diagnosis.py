@@ -27,7 +27,8 @@ def test_a_flipped_bit_is_hardware_and_the_rank_is_named(tmp_path: Path) -> None
     run = Supervised(tmp_path / "run", [*words, *options], policy=str(write_policy(tmp_path))).start()
     assert run.wait() == 0, run.log
     (incident,) = run.incidents()
-    assert (incident["kind"], incident["state"], incident["onset_step"]) == ("non_finite", "recovered", 35)
+    assert (incident["kind"], incident["state"]) == ("non_finite", "recovered")
+    assert incident["onset_step"] in (35, 36), "a loss is certain at once, a gradient when it comes again: it depends on the weight"
     assert incident["diagnosis"]["cause"] == "hardware"
     assert incident["diagnosis"]["ranks"] == [1]
     assert incident["blamed_rank"] == 1

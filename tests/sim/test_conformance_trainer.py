@@ -75,7 +75,9 @@ class SimRun:
 
 @pytest.mark.timeout(300)
 def test_three_attempts_tell_the_same_story(launch: Any) -> None:
-    words = ["--set", f"schedule.steps={STEPS}", *(word for fault in FAULTS for word in ("--fault", fault))]
+    # The simulated trainer saves within a step; a real one may be told of its save a step later, and only then tells it.
+    sizes = f"schedule.steps={STEPS}", "checkpoint.asynchronous=false"
+    words = ["--set", *sizes, *(word for fault in FAULTS for word in ("--fault", fault))]
     simulated = SimRun()
     changed = Overrides("ov-2", lr_scale=0.5, clip_norm=0.3, skip=(SampleRange(24, 30),), until=(("lr_scale", 7),))
     attempts: list[tuple[int | None, Overrides, dict[str, Any]]] = [
