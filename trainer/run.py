@@ -173,6 +173,6 @@ def count_skipped(run: Run) -> None:
         run.skipped_in_row = 0 if usable else run.skipped_in_row + 1
         if run.skipped_in_row >= run.config.stability.max_skipped:
             raise NonFiniteError(
-                f"step {step}: {run.skipped_in_row} updates in a row were not finite (stability.max_skipped); "
+                f"step {step}: {run.skipped_in_row} updates in a row were not finite or left out (stability.max_skipped); "
                 "roll back to before the first of them"
             )
