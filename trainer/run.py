@@ -69,7 +69,8 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     padded = agree_on_padding(launch, session, root, world)
     model = build_model(config, padded)
     params = sum(parameter.numel() for parameter in model.parameters())
-    sharded = shard(model, world, config)
+    # Where a supervisor names a checkpoint, it is one that fills every weight, or an error.
+    sharded = shard(model, world, config, initial=session is None or session.spec.resume is None)
     scaler = LossScaler(config.numerics, world.device)
     settings = Settings.configured(config)
     mfu = mfu_of(config, padded, world.device, world.size)
