@@ -149,3 +149,8 @@ def test_help_and_errors_come_at_once_and_without_torch(arguments, code, says):
     assert says in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     assert "| torch" not in done.stderr
+
+
+def test_a_loss_scale_that_float32_cannot_hold_is_refused():
+    """It would be infinite, and half of infinity is no smaller: every update an overflow."""
+    assert "loss_scale" in refusal(load_config, "micro", None, ["numerics.loss_scale=1e39"])
