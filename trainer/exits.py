@@ -29,7 +29,7 @@ class DataError(TrainerError):
 
 
 class NonFiniteError(TrainerError):
-    """Too many updates in a row were not finite: the parameters cannot recover by waiting."""
+    """Too many updates in a row were not finite, or left out as outliers: the parameters cannot recover by waiting."""
 
     code = NON_FINITE
 

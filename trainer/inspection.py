@@ -33,6 +33,7 @@ def inspect_samples(run: Run) -> int:
     obey(run, session.spec.overrides)
     run.model.eval()
     run.model.set_requires_gradient_sync(False)
+    run.model.set_reshard_after_forward(False)
     run.model.set_reshard_after_backward(False)
     log = SampleLog(session) if run.world.rank == 0 else None
     if log is not None:

@@ -47,7 +47,7 @@ class ShardedAdamW:
         self._sharded = dict(model.named_parameters())
         # Parameters sharing the storage of the local shards: an update through them is an update of the model.
         self._local = {name: nn.Parameter(p.to_local().detach()) for name, p in self._sharded.items()}
-        # A small parameter may leave a rank with nothing.
+        # A small parameter may leave a rank with nothing of it; more ranks than a run began with, some with nothing at all.
         self._filled = {name: p for name, p in self._local.items() if p.numel()}
         matrices = [p for name, p in self._filled.items() if self._sharded[name].dim() > 1]
         vectors = [p for name, p in self._filled.items() if self._sharded[name].dim() <= 1]
@@ -60,6 +60,7 @@ class ShardedAdamW:
         self._second, seconds = flat_views(shapes, like)  # all second moments at once, to measure them in one pass
         self._moments = dict(zip(self._local, zip(firsts, seconds, strict=True), strict=True))
         self._steps = {name: torch.zeros((), device=self.device) for name in self._filled}
+        self._count = next(iter(self._steps.values()), torch.zeros((), device=self.device))
         for name, local in self._filled.items():
             exp_avg, exp_avg_sq = self._moments[name]
             self.adamw.state[local] = {"step": self._steps[name], "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
@@ -95,11 +96,11 @@ class ShardedAdamW:
 
     def count(self) -> torch.Tensor:
         """How many updates Adam itself has counted: gated ones are not among them."""
-        return next(iter(self._steps.values()))
+        return self._count
 
     def reset(self) -> None:
         """Forget both moments and the count."""
-        for tensor in (*(moment for pair in self._moments.values() for moment in pair), *self._steps.values()):
+        for tensor in (*(moment for pair in self._moments.values() for moment in pair), *self._steps.values(), self._count):
             tensor.zero_()
 
     @property
@@ -135,6 +136,8 @@ class ShardedAdamW:
         self.adamw.grad_scale = (scale / clip_coef).float()
         self.adamw.found_inf = skipped.float()
         self.adamw.step()
+        if not self._filled:
+            self._count += 1.0 - self.adamw.found_inf  # as the kernel does with its own
         self._measure_update()
         self.adamw.zero_grad(set_to_none=True)
         for sharded in self._sharded.values():
@@ -145,13 +148,14 @@ class ShardedAdamW:
     def _own_state(self) -> LocalState:
         if self._before is None:
             return LocalState(squares_of(list(self._filled.values()), self.device), self._zero, self._zero, self._zero)
-        torch._foreach_copy_(self._views, list(self._filled.values()))
+        if self._views:
+            torch._foreach_copy_(self._views, list(self._filled.values()))
         parameters, second = squares_of([self._before], self.device), squares_by_rows(self._second)
         return LocalState(parameters, self._update_squares, second, self._second.amax())
 
     def _measure_update(self) -> None:
         """What was before minus what is now, in the place of what was before: exactly what the parameters were changed by."""
-        if self._before is not None:
+        if self._before is not None and self._views:
             torch._foreach_sub_(self._views, list(self._filled.values()))
             self._update_squares = squares_by_rows(self._before)
 
@@ -191,7 +195,7 @@ class ShardedAdamW:
 
     def adopt_count(self, steps: torch.Tensor) -> None:
         """Set Adam's count on every parameter, after a checkpoint was loaded."""
-        for count in self._steps.values():
+        for count in (*self._steps.values(), self._count):
             count.copy_(steps)
 
     def history(self) -> dict[str, Any]:

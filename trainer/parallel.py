@@ -26,7 +26,7 @@ class World:
     """This rank among all. `control` and `storage` are gloo groups of their own: nothing there meets training's collectives.
 
     `mesh` has one dimension, "shard", or two, "replicate" and "shard", where the model is there `replicas` times: ranks
-    0 to shards-1 hold the first copy between them, the next `shards` ranks the second, and so on.
+    0 to size/replicas - 1 hold the first copy between them, the next as many the second, and so on.
     """
 
     rank: int
@@ -36,16 +36,6 @@ class World:
     control: dist.ProcessGroup
     storage: dist.ProcessGroup
     replicas: int = 1
-
-    @property
-    def shards(self) -> int:
-        """Ranks that one copy of the model is spread over."""
-        return self.size // self.replicas
-
-    @property
-    def holds_first_replica(self) -> bool:
-        """Whether this rank's shard is of the first copy: what is summed or written once over the model is theirs to tell."""
-        return self.rank < self.shards
 
 
 def join_world(replicas: int = 1) -> World:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import resource
 from collections import deque
@@ -80,8 +79,8 @@ class ClipShare:
         self._window: deque[str] = deque(maxlen=CLIP_WINDOW)
 
     def take(self, clip_coef: float) -> float:
-        """A step more; the share of steps clipped, of those in the window."""
-        self._window.append(CLIPPED if math.isfinite(clip_coef) and clip_coef < 1.0 else WHOLE)
+        """A step more; the share of steps clipped, of those in the window. An infinite norm, as of an overflow, makes 0."""
+        self._window.append(CLIPPED if 0.0 < clip_coef < 1.0 else WHOLE)
         return self._window.count(CLIPPED) / len(self._window)
 
     def state(self) -> str:

@@ -70,7 +70,8 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     padded = agree_on_padding(launch, session, root, world)
     model = build_model(config, padded)
     params = sum(parameter.numel() for parameter in model.parameters())
-    sharded = shard(model, world, config)
+    # Where a supervisor names a checkpoint, it is one that fills every weight, or an error.
+    sharded = shard(model, world, config, initial=session is None or session.spec.resume is None)
     scaler = LossScaler(config.numerics, world.device)
     settings = Settings.configured(config)
     mfu = mfu_of(config, padded, world.device, world.size)
@@ -174,6 +175,6 @@ def count_skipped(run: Run) -> None:
         run.skipped_in_row = 0 if usable else run.skipped_in_row + 1
         if run.skipped_in_row >= run.config.stability.max_skipped:
             raise NonFiniteError(
-                f"step {step}: {run.skipped_in_row} updates in a row were not finite (stability.max_skipped); "
+                f"step {step}: {run.skipped_in_row} updates in a row were not finite or left out (stability.max_skipped); "
                 "roll back to before the first of them"
             )

@@ -9,6 +9,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from trainer.config import Config
 
@@ -89,11 +90,16 @@ class Schedule:
             return self.samples_before(step + 1) / plan.warmup_samples
         return step / plan.warmup_steps if step <= plan.warmup_steps else 1.0
 
+    @cached_property
+    def warm_up_steps(self) -> int:
+        """The last step of the warm-up, whichever way it is counted."""
+        plan = self._config.schedule
+        return plan.warmup_steps if plan.warmup_samples is None else self._step_of_sample(plan.warmup_samples)
+
     def _progress(self, step: int) -> float:
         """Of the decay: 0 where the warm-up ends, 1 at the last step."""
-        plan = self._config.schedule
-        first = plan.warmup_steps if plan.warmup_samples is None else self._step_of_sample(plan.warmup_samples)
-        return min(1.0, max(0.0, (step - first) / max(1, plan.steps - first)))
+        first, last = self.warm_up_steps, self._config.schedule.steps
+        return min(1.0, max(0.0, (step - first) / max(1, last - first)))
 
     def _step_of_sample(self, samples: int) -> int:
         """The last step that trains on one of the first so many sequences."""

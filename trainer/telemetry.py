@@ -4,7 +4,7 @@ The loop tells what it does and never waits: numbers leave the device through `E
 when they have arrived. All lines, printed ones too, come in the order of the calls. Heartbeats are the main thread's own.
 
     telemetry.begin(step); …; telemetry.loaded(); …; telemetry.measured(statistics.names, statistics.values)
-    telemetry.step(step, samples, {"lr": 1e-3}, tokens=2048, last=False)
+    telemetry.step(step, samples, {"lr": 1e-3}, tokens=2048, seq_len=128, last=False)
     for done, metrics in telemetry.settled(): ...
 """
 
@@ -104,7 +104,7 @@ class Telemetry:
         self._egress.fill(values)
 
     def step(
-        self, step: int, samples: list[list[int]], more: Mapping[str, float], *, tokens: int, seq_len: int = 0, last: bool
+        self, step: int, samples: list[list[int]], more: Mapping[str, float], *, tokens: int, seq_len: int, last: bool
     ) -> None:
         """It is done. `more`: numbers the host knows itself. `tokens`: trained on, over all ranks; `seq_len`: in one sequence."""
         names, known = self._names, {**more, "data_time_s": self._data_time_s}

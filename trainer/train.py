@@ -63,9 +63,7 @@ def _train(run: Run, control: Control) -> int:
 def _train_one(run: Run, control: Control) -> None:
     step, telemetry = run.step + 1, run.telemetry
     telemetry.begin(step)
-    lapsed = settings_at(run, step)
-    if lapsed:
-        telemetry.event("override_lapsed", step, keys=lapsed, effective=effective(run))
+    _tell_lapsed(run, step, settings_at(run, step))
     due = struck_now(run, step)
     if due:
         await_saves(run)  # what was saved before a fault is there after it, in every drill alike
@@ -94,6 +92,11 @@ def _train_one(run: Run, control: Control) -> None:
     sizes = {"tokens": run.schedule.tokens(step), "seq_len": run.schedule.seq_len(step)}
     telemetry.step(step, ranges_of(indices), known, **sizes, last=last)
     count_skipped(run)
+
+
+def _tell_lapsed(run: Run, step: int, keys: list[str]) -> None:
+    if keys:
+        run.telemetry.event("override_lapsed", step, keys=keys, effective=effective(run))
 
 
 def _evaluate(run: Run) -> float:
@@ -134,7 +137,7 @@ def _obey_live(run: Run, overrides: Overrides, step: int) -> str | None:
     if overrides.loss_scale is not None and not run.scaler.active:
         refused["loss_scale"] = f"{run.config.numerics.precision} has no loss scale"
     late = obey(run, overrides)
-    settings_at(run, step)
+    _tell_lapsed(run, step, [key for key in settings_at(run, step) if key not in overrides.given])
     if refused:
         reason = "; ".join(f"{key}: {why}" for key, why in refused.items())
         run.telemetry.event("override_refused", step, id=overrides.id, reason=reason, keys=sorted(refused))

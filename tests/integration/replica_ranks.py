@@ -50,7 +50,6 @@ def found(world, config, plain, batch):
             float((parameter.grad.full_tensor() - plain.weights[name].grad).abs().max())
             for name, parameter in model.named_parameters()
         ),
-        "holds_first_replica": world.holds_first_replica,
         **two_steps(world, config, model, own),
     }
 

@@ -21,12 +21,9 @@ def test_two_copies_and_two_shards_are_the_plain_model(tmp_path):
             assert rank[layout]["gradients_off"] < 1e-5 * rank["largest_gradient"]
     first, second = (rank["copies"] for rank in told)
     assert first["own_elements"] == second["own_elements"]
-    assert (first["holds_first_replica"], second["holds_first_replica"]) == (True, False)
     left, right = (rank["shards"] for rank in told)
     assert left["own_elements"] + right["own_elements"] == first["own_elements"]
     assert (left["own_ffn_rows"], right["own_ffn_rows"]) == (21, 20)
-    assert left["holds_first_replica"]
-    assert right["holds_first_replica"]
     _tell_the_same(told)
 
 

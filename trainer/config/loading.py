@@ -85,14 +85,6 @@ def fixed_settings() -> list[str]:
     return [name for name, (*_, is_fixed) in _settings().items() if is_fixed]
 
 
-def value_of(values: Mapping[str, Any], name: str) -> Any:
-    """The value of a dotted name in nested mappings; None where a part of it is missing."""
-    here: Any = values
-    for part in name.split("."):
-        here = here.get(part) if isinstance(here, Mapping) else None
-    return here
-
-
 def _settings() -> dict[str, tuple[str, Any, str, bool]]:
     """Dotted name → type in words, default, what it is for, whether it is fixed."""
     found = {}

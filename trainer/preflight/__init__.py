@@ -12,7 +12,7 @@ from trainer.command_line import Launch, check_world
 from trainer.config import Config
 from trainer.model.padding import padded_vocabulary
 from trainer.model.sizes import sizes_of
-from trainer.preflight.amounts import Device, Plan, facts_of, memory_of_rank
+from trainer.preflight.amounts import Device, Plan, facts_of, host_memory_of_rank, memory_of_rank
 from trainer.preflight.pitfalls import warnings_of
 
 
@@ -48,15 +48,17 @@ def examine(launch: Launch, ranks: int, device: Device | None, corpus_tokens: in
         padded=padded,
         tokens=schedule.samples_before(steps + 1) * config.data.seq_len - cut,
         step_tokens=config.data.batch_size * config.data.seq_len,
+        warm_up_steps=schedule.warm_up_steps,
         memory_bytes=memory_of_rank(config, ranks, padded),
+        host_bytes=host_memory_of_rank(config, ranks, padded),
         corpus_tokens=corpus_tokens,
     )
     return Examined(tuple(facts_of(plan)), warnings_of(plan))
 
 
 def report(launch: Launch) -> str:
-    """What `--check` prints: of so many ranks as were named, or as torchrun gives, on the device that is here. Raises "
-    "TrainerError."""
+    """What `--check` prints: of so many ranks as were named, or as torchrun gives, on the device that is here. Raises
+    TrainerError."""
     ranks = launch.ranks or int(os.environ.get("WORLD_SIZE", "1"))
     return examine(launch, ranks, this_device(), corpus_tokens(launch.config)).told()
 

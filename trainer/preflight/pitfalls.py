@@ -62,20 +62,19 @@ def _std(plan: Plan) -> Iterator[str]:
 
 def _warm_up(plan: Plan) -> Iterator[str]:
     schedule, beta2 = plan.config.schedule, plan.config.optim.betas[1]
-    steps = schedule.warmup_steps
-    if schedule.warmup_samples is not None:
-        steps = schedule.warmup_samples // plan.config.data.batch_size
+    steps, samples = plan.warm_up_steps, schedule.warmup_samples
+    written = f"schedule.warmup_steps {steps}" if samples is None else f"schedule.warmup_samples {samples} ({steps} steps)"
     needed = math.ceil(2 / (1 - beta2) - 1e-9)
+    enough = max(needed, 100)
+    remedy = f"warmup_steps={enough}" if samples is None else f"warmup_samples={enough * plan.config.data.batch_size}"
     if steps < needed and plan.params > SMALL_PARAMS:
         yield (
-            f"schedule.warmup_steps {steps}: too short for β2 {beta2:g}; Adam's second moment needs about 2/(1-β2) = {needed} "
+            f"{written}: too short for β2 {beta2:g}; Adam's second moment needs about 2/(1-β2) = {needed} "
             "steps to "
-            f"mean something (Ma and Yarats 2021). Write --set schedule.warmup_steps={max(needed, 100)} or more"
+            f"mean something (Ma and Yarats 2021). Write --set schedule.{remedy} or more"
         )
     if steps >= schedule.steps:
-        yield (
-            f"schedule.warmup_steps {steps}: the whole run of {schedule.steps} steps is warm-up. Train longer, or warm up shorter"
-        )
+        yield (f"{written}: the whole run of {schedule.steps} steps is warm-up. Train longer, or warm up shorter")
 
 
 def _optimizer(plan: Plan) -> Iterator[str]:

@@ -91,7 +91,8 @@ def test_the_stricter_bound_clips():
 
 
 def test_a_gradient_that_jumps_is_clipped_below_the_fixed_bound(world, config):
-    stepping = Stepping(world, config, stability={"zclip": 1.0})
+    stepping = Stepping(world, config, stability={"zclip": 1.0, "zclip_decay": 0.5})
+    assert stepping.optimizer.zclip.decay == 0.5
     for batch in batches(WARM_UP):
         stepping.step(batch)
     statistics = stepping.step(after_backward=lambda: stepping.gradients(1.0))

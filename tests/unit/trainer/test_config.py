@@ -8,7 +8,7 @@ import yaml
 import trainer
 from trainer.command_line import check_world, parse_arguments, with_precision
 from trainer.config import Config
-from trainer.config.loading import fixed_settings, load_config, preset_names, settings_told, value_of, written_out
+from trainer.config.loading import fixed_settings, load_config, preset_names, settings_told, written_out
 from trainer.exits import ConfigError
 
 ROOT = Path(trainer.__file__).parents[1]
@@ -112,8 +112,6 @@ def test_every_setting_says_what_it_is_for():
     assert not [line for line in told.splitlines() if not line.strip()]
     assert "model.width" in fixed_settings()
     assert "optim.lr" not in fixed_settings()
-    assert value_of({"a": {"b": 3}}, "a.b") == 3
-    assert value_of({"a": 3}, "a.b") is None
 
 
 def test_presets_name_only_what_differs_from_nothing():
@@ -151,3 +149,8 @@ def test_help_and_errors_come_at_once_and_without_torch(arguments, code, says):
     assert says in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     assert "| torch" not in done.stderr
+
+
+def test_a_loss_scale_that_float32_cannot_hold_is_refused():
+    """It would be infinite, and half of infinity is no smaller: every update an overflow."""
+    assert "loss_scale" in refusal(load_config, "micro", None, ["numerics.loss_scale=1e39"])

@@ -2,6 +2,7 @@ import re
 
 import pytest
 
+from trainer.checkpoint.saving import IN_FLIGHT_MAX
 from trainer.command_line import parse_arguments
 from trainer.config.loading import preset_names
 from trainer.exits import ConfigError
@@ -32,7 +33,7 @@ def test_the_shipped_recipes_carry_no_warning(preset, ranks):
         (["init.scale_outputs=false"], r"init.scale_outputs false with 12 layers"),
         (["schedule.warmup_steps=10"], r"schedule.warmup_steps 10: too short for β2 0.95.*2/\(1-β2\) = 40 steps"),
         (["optim.betas=[0.9, 0.999]", "schedule.warmup_steps=700"], r"too short for β2 0.999.* = 2000 steps"),
-        (["schedule.warmup_samples=512"], r"schedule.warmup_steps 1: too short"),
+        (["schedule.warmup_samples=512"], r"warmup_samples 512 \(1 steps\): too short.*schedule.warmup_samples=51200 or"),
         (["schedule.steps=600"], r"the whole run of 600 steps is warm-up"),
         (["optim.betas=[0.9, 0.999]"], r"optim.betas \[0.9, 0.999\] with 524,288 tokens a step.*0\.95\]"),
         (["optim.lr=0.005"], r"optim.lr 0.005: 8 times what GPT-3.*optim.lr=0.0006"),
@@ -82,6 +83,26 @@ def test_memory_falls_with_ranks_recomputation_and_smaller_batches():
     assert memory("parallel.recompute=full") < memory("parallel.recompute=selective") < memory("parallel.recompute=none")
     assert memory("parallel.micro_batch=1") < memory("parallel.micro_batch=8")
     assert memory("parallel.replicas=2", ranks=8) > memory(ranks=8)
+
+
+def test_memory_counts_what_measuring_summing_and_saving_keep():
+    def memory(*sets, ranks=8):
+        return memory_of_rank(parse_arguments(["--preset", "gpt2-124m", "--set", "init.seed=1", *sets]).config, ranks, 50304)
+
+    params = 124_475_904
+    assert memory() - memory("telemetry.updates=false") == 4 * params // 8
+    one, two = memory("data.batch_size=64", "parallel.micro_batch=8"), memory("data.batch_size=128", "parallel.micro_batch=8")
+    assert two - one == 4 * params, "gradients are whole on every rank while micro-batches are summed"
+    fp32 = "numerics.precision=fp32", "data.batch_size=1", "parallel.micro_batch=null"
+    assert memory(*fp32, ranks=1) >= 24 * params, "one rank gathers a copy, too"
+    told = dict(examined(ranks=8).facts)["host memory a rank"]
+    assert told.startswith(f"{IN_FLIGHT_MAX * 12 * params / 8 / 2**30:.2f} GiB")
+    assert "host memory a rank" not in dict(examined("checkpoint.asynchronous=false").facts)
+
+
+def test_a_warm_up_by_samples_counts_the_steps_of_the_batch_ramp():
+    ramp = "schedule.batch_ramp=[16, 16, 100000]", "schedule.warmup_samples=20000"
+    assert not examined(*ramp).warnings, "39 steps of 512, but hundreds of the ramp"
 
 
 def test_what_cannot_run_on_so_many_ranks_is_refused():

@@ -12,6 +12,7 @@ from trainer.checkpoint import Verified
 from trainer.config import Config
 from trainer.exits import DataError
 from trainer.resuming import agree_on_padding, refuse_another_run
+from trainer.run import build_run
 
 SAVED = json.loads(Config().model_dump_json())
 
@@ -32,5 +33,9 @@ def test_a_resume_keeps_the_padding_of_the_first_launch_on_any_number_of_ranks(t
     assert agree_on_padding(replace(launch, resume=True), None, tmp_path, world) == 384
     asked = SimpleNamespace(spec=SimpleNamespace(resume=Resume(4, "checkpoints/step-00000004", "")))
     assert agree_on_padding(launch, asked, tmp_path, world) == 384
+    session = SimpleNamespace(spec=asked.spec, run_dir=tmp_path, may_commit=None)
+    weights = list(build_run(launch, session, world).model.parameters())
+    assert weights[0].shape[0] == 384
+    assert all(weight.isnan().all() for weight in weights), "no time is spent on weights that a checkpoint will fill"
     unasked = SimpleNamespace(spec=SimpleNamespace(resume=None))
     assert agree_on_padding(launch, unasked, tmp_path, world) == 256

@@ -12,6 +12,7 @@ from trainer import checkpoint
 from trainer.checkpoint import writing
 from trainer.checkpoint.retention import Retention, to_prune
 from trainer.checkpoint.saving import IN_FLIGHT_MAX, Saver
+from trainer.config.loading import load_config
 from trainer.exits import LeaseLostError, SaveError
 
 DETAILS = {"attempt": 1, "world_size": 1}
@@ -209,6 +210,15 @@ def test_a_run_of_its_own_deletes_behind_each_commit_and_nothing_above_it(tmp_pa
     assert [saved.pruned for saved in saver.committed()] == [(2,), (3,), ()]
     assert checkpoint.list_steps(tmp_path / "checkpoints") == [4, 5, 9], "9 is of a lineage that was left"
     assert checkpoint.verify(tmp_path / "checkpoints" / "step-00000005").step == 5
+
+
+def test_how_many_are_kept_is_a_setting(tmp_path, world, state):
+    settings = load_config("micro", sets=["checkpoint.keep_last=1", "checkpoint.keep_every=4"]).checkpoint
+    saver = Saver.for_run(settings, tmp_path, None, world)
+    for step in (3, 4, 5, 6):
+        saver.save(step, state, DETAILS)
+    saver.wait()
+    assert checkpoint.list_steps(tmp_path / "checkpoints") == [4, 6]
 
 
 def test_dying_while_deleting_leaves_no_half_checkpoint(tmp_path, world, state, monkeypatch):

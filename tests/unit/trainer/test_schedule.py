@@ -30,6 +30,8 @@ def test_a_straight_line_and_a_stable_stretch():
         "optim.lr=1", "schedule.kind=wsd", "schedule.warmup_steps=10", "schedule.steps=100", "schedule.min_lr_ratio=0"
     )
     assert [wsd.lr(step) for step in (10, 50, 80, 90, 100)] == pytest.approx([1, 1, 1, 0.5, 0])
+    late = schedule_of("optim.lr=1", "schedule.kind=wsd", "schedule.steps=100", "schedule.decay_share=0.5")
+    assert [late.lr(step) for step in (50, 75, 100)] == pytest.approx([1, 0.55, 0.1])
     constant = schedule_of("optim.lr=1", "schedule.kind=constant", "schedule.steps=100")
     assert constant.lr(100) == 1
 

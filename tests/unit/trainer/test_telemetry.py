@@ -101,7 +101,7 @@ def test_a_resume_appends_to_it_and_goes_on_counting_what_was_clipped(start, tmp
 
 
 def test_too_many_updates_left_out_end_the_run_and_the_stream_says_so(start, tmp_path):
-    with pytest.raises(NonFiniteError, match=r"step 6: 3 updates in a row were not finite \(stability.max_skipped\)"):
+    with pytest.raises(NonFiniteError, match=r"step 6: 3 updates in a row were not finite or left out \(stability.max_skipped\)"):
         start("stability.max_skipped=3", faults=["nan_grad@step=4:always"])
     found = lines(tmp_path / "metrics.jsonl")
     assert [(line["kind"], line["step"]) for line in found[-2:]] == [("step", 6), ("end", 6)]
@@ -285,7 +285,7 @@ def test_ranks_other_than_the_first_get_the_numbers_and_write_nothing(tmp_path, 
 
 def test_the_share_of_clipped_steps_is_over_a_window_that_can_be_kept():
     share = ClipShare()
-    assert [share.take(coef) for coef in (0.5, 1.0, math.nan, 0.1)] == [1.0, 0.5, pytest.approx(1 / 3), 0.5]
+    assert [share.take(coef) for coef in (0.5, 1.0, math.nan, 0.0, 0.1)] == [1.0, 0.5, pytest.approx(1 / 3), 0.25, 0.4]
     kept = ClipShare()
     kept.restore(share.state())
     for _ in range(CLIP_WINDOW):

@@ -4,12 +4,14 @@ import contextlib
 
 import pytest
 import torch
+from torch.distributed.tensor import Shard, distribute_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.unit.trainer.stepping import HYPER, SCALE, Stepping, batches, same
+from tests.unit.trainer.stepping import HYPER, SCALE, Stepping, batches, same, seen
 from trainer.loss import compute_loss
 from trainer.model.gpt import GPT
 from trainer.model.initial import fill_initial
+from trainer.optim import ShardedAdamW
 
 PRECISIONS = ["fp32", "bf16", "fp16"]
 
@@ -36,6 +38,20 @@ def test_it_is_clip_grad_norm_and_adamw(world, config):
     for name, parameter in plain.named_parameters():
         torch.testing.assert_close(state[f"model.{name}"], parameter.detach(), rtol=1e-4, atol=2e-5)
     assert stepping.optimizer.count().item() == 5
+
+
+def test_a_rank_that_holds_no_element_goes_along_and_counts(world, config):
+    """A thousand ranks resume what 1024 began: its 51,200 rows are 52 for each, and the last fifteen get none."""
+    model = torch.nn.Module()
+    model.weight = torch.nn.Parameter(distribute_tensor(torch.zeros(0, 4), world.mesh, [Shard(0)]))
+    optimizer = ShardedAdamW(model, config)
+    optimizer.set(HYPER)
+    statistics = [optimizer.update(seen(loss), torch.ones(())) for loss in (5.0, float("nan"), 4.0)]
+    assert [one["skipped"].item() for one in statistics] == [0, 1, 0]
+    assert optimizer.state()["adam.step"].item() == optimizer.read_back()["optimizer_steps"] == 2
+    assert (statistics[-1]["param_norm"].item(), statistics[-1]["update_norm"].item()) == (0, 0)
+    optimizer.adopt_count(torch.tensor(7.0))
+    assert optimizer.count().item() == 7
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
