@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from sentinel.client import Overrides, Session
-from trainer.command_line import Launch, check_world, with_precision
+from trainer.command_line import Launch, check_out_dir, check_world, with_precision
 from trainer.commits import answer_with_checkpoint, await_saves, save, tell_commits
 from trainer.control import Control, Decision
 from trainer.exits import FINISHED, STOPPED
@@ -29,6 +29,8 @@ def train(launch: Launch, session: Session | None) -> int:
         launch = replace(launch, config=with_precision(launch.config, precision))
     world = join_world(launch.config.parallel.replicas)
     check_world(launch, world.size)
+    if session is None:
+        check_out_dir(launch)
     run = build_run(launch, session, world)
     with run.telemetry:
         if session is not None and session.spec.inspect is not None:
