@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 
 from sentinel.client import write_atomically
 from trainer.checkpoint.contents import Contents
@@ -34,6 +33,10 @@ def export(path: Path, out: Path) -> dict[str, Any]:
     for taken in (out, config_file):
         if taken.exists():
             raise ConfigError(f"{taken}: is there already; nothing is overwritten, name another --out")
+    try:
+        from safetensors.torch import save_file  # the only command here that needs it
+    except ImportError:
+        raise ConfigError("export writes safetensors, and that package is not installed; pip install safetensors") from None
     config, contents = checked(verify(path).manifest["config"]), Contents(path)
     is_gpt2 = config.model.positions == "learned"
     refuse_unplaced(config, str(path))
