@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
@@ -22,13 +23,18 @@ from trainer.data.opening import folder_of, is_megatron
 from trainer.data.prepare import Wish, prepare
 from trainer.data.shards import open_shards, read_manifest
 from trainer.data.verify import verify_megatron, verify_shards
-from trainer.exits import BAD_DATA, FINISHED, ConfigError, DataError, TrainerError
+from trainer.exits import BAD_DATA, FINISHED, INTERRUPTED, ConfigError, DataError, TrainerError
 from trainer.show import printable
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; see {self.prog} --help")
+
+
 def arguments_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m trainer.data", description=__doc__.split(":", 1)[1].strip())
-    commands = parser.add_subparsers(required=True, metavar="prepare|show|verify")
+    parser = _Parser(prog="python -m trainer.data", description=__doc__.split(":", 1)[1].strip())
+    commands = parser.add_subparsers(required=True, metavar="prepare|show|verify", parser_class=_Parser)
     make = commands.add_parser("prepare", help="turn text into shards of tokens")
     make.add_argument("inputs", nargs="*", type=Path, metavar="INPUT", help="text files, .jsonl files, folders of them")
     make.add_argument("--stdlib", action="store_true", help="the default corpus: this Python's own sources")
@@ -126,8 +132,8 @@ def progress() -> Iterator[Callable[[str, int], Callable[[int], None]]]:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    given = arguments_parser().parse_args(words)
     try:
+        given = arguments_parser().parse_args(words)
         print(given.command(given), flush=True)
     except TrainerError as error:
         print(f"trainer.data: {error}", file=sys.stderr)
@@ -135,6 +141,9 @@ def main(words: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"trainer.data: {DataError(error)}", file=sys.stderr)
         return BAD_DATA
+    except KeyboardInterrupt:
+        print("trainer.data: interrupted; a preparation that was under way left nothing", file=sys.stderr)
+        return INTERRUPTED
     return FINISHED
 
 
