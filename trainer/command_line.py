@@ -81,9 +81,20 @@ def check_world(launch: Launch, world_size: int) -> None:
                 f"{key} {size}: a batch is global and must divide by the {world_size} ranks; "
                 f"use {math.ceil(size / world_size) * world_size}"
             )
+    check_replicas(world_size, launch.config.parallel.replicas)
     for fault in launch.faults:
         if fault.rank >= world_size:
             raise ConfigError(f"--fault {fault.text!r}: rank={fault.rank} does not exist; ranks are 0 to {world_size - 1}")
+
+
+def check_replicas(size: int, replicas: int) -> None:
+    """Raises ConfigError where so many ranks do not divide into the copies of the model."""
+    if size % replicas:
+        fitting = ", ".join(str(count) for count in range(1, size + 1) if size % count == 0)
+        raise ConfigError(
+            f"parallel.replicas {replicas}: {size} ranks do not divide into so many copies of the model; "
+            f"use one of {fitting}, or start a multiple of {replicas} ranks"
+        )
 
 
 def check_out_dir(launch: Launch) -> None:

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
+from trainer.command_line import check_replicas
 from trainer.compiling import check_compiler, compile_blocks
 from trainer.config import Config
 from trainer.exits import ConfigError
@@ -73,12 +74,7 @@ def join_world(replicas: int = 1) -> World:
 
 def mesh_of(size: int, replicas: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Extent and name of each dimension of the mesh. Raises ConfigError where the ranks do not divide into the replicas."""
-    if size % replicas:
-        fitting = ", ".join(str(count) for count in range(1, size + 1) if size % count == 0)
-        raise ConfigError(
-            f"parallel.replicas {replicas}: {size} ranks do not divide into so many copies of the model; "
-            f"use one of {fitting}, or start a multiple of {replicas} ranks"
-        )
+    check_replicas(size, replicas)
     return ((size,), ("shard",)) if replicas == 1 else ((replicas, size // replicas), ("replicate", "shard"))
 
 
