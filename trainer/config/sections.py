@@ -104,8 +104,11 @@ class Init(Section):
 
 
 class Data(Section):
-    path: str | None = fixed(
-        None, "folder of prepared shards, or Megatron's FILE without .bin; null: Python's own sources as bytes"
+    path: str | None = setting(
+        None,
+        "folder of prepared shards, or Megatron's FILE without .bin; null: Python's own sources as bytes. May move between "
+        "attempts: what it holds must stay the same, and a resume compares the digest",
+        min_length=1,
     )
     seed: int | None = fixed(None, "of the data order; null: init.seed", ge=0)
     seq_len: int = fixed(128, "tokens a sequence", ge=2)

@@ -65,7 +65,7 @@ def test_a_short_file_and_a_missing_manifest_show_without_reading(run, capsys):
     (checkpoints / "step-00000008" / "__0_0.distcp").write_bytes(b"short")
     main(["list", str(run)])
     _, four, eight = capsys.readouterr().out.splitlines()
-    assert four.endswith("manifest.json cannot be read (No such file or directory)")
+    assert four.endswith("has no checkpoint of step (No such file or directory)")
     assert "(5 bytes, " in eight
 
 
@@ -83,7 +83,7 @@ def test_diff_tells_settings_numbers_and_what_moved_most(run, capsys):
     ("words", "code", "says"),
     [
         (["list", "nowhere"], 4, "nowhere/checkpoints: there is no such directory"),
-        (["diff", "RUN", "4", "5"], 4, "manifest.json cannot be read"),
+        (["diff", "RUN", "4", "5"], 4, "has no checkpoint of step"),
         (["list"], 3, "required: RUN_DIR"),
         (["diff", "RUN", "4", "x"], 3, "invalid int value: 'x'"),
     ],

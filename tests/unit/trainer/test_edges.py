@@ -5,12 +5,14 @@ import json
 import os
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.unit.trainer.in_process import train_here
 from trainer.checkpoint import verify
 from trainer.checkpoint.exporting import export
+from trainer.checkpoint.listing import place_of
 from trainer.command_line import check_out_dir, check_world, parse_arguments
 from trainer.config.loading import load_config, settings_told
 from trainer.data.__main__ import main as data_main
@@ -70,9 +72,16 @@ def test_a_manifest_edited_by_hand_is_passed_over_with_the_reason(world, monkeyp
     place.write_text(json.dumps(whole | {"files": {}}))
     with pytest.raises(DataError, match=r"is there, and manifest.json does not list it"):
         verify(place.parent)
+    with pytest.raises(DataError, match="has no checkpoint of step 99; there are 1, 2"):
+        place_of(tmp_path / "checkpoints", 99)
+    (tmp_path / "file").touch()
+    plain = tmp_path / "checkpoints" / "step-00000001"
+    for out in (tmp_path / "file" / "model.safetensors", Path("/proc/none/model.safetensors")):
+        with pytest.raises(ConfigError, match=r"--out .*: cannot be written"):
+            export(plain, out)
     monkeypatch.setitem(sys.modules, "safetensors.torch", None)
     with pytest.raises(ConfigError, match="that package is not installed; pip install safetensors"):
-        export(tmp_path / "checkpoints" / "step-00000001", tmp_path / "out" / "model.safetensors")
+        export(plain, tmp_path / "out" / "model.safetensors")
     assert not (tmp_path / "out").exists()
 
 
