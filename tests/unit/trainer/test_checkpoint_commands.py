@@ -65,7 +65,7 @@ def test_a_short_file_and_a_missing_manifest_show_without_reading(run, capsys):
     (checkpoints / "step-00000008" / "__0_0.distcp").write_bytes(b"short")
     main(["list", str(run)])
     _, four, eight = capsys.readouterr().out.splitlines()
-    assert four.endswith("has no checkpoint of step (No such file or directory)")
+    assert four.endswith("manifest.json cannot be read (No such file or directory)")
     assert "(5 bytes, " in eight
 
 
