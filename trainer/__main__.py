@@ -6,7 +6,6 @@ The session begins before torch is imported, so that a supervisor sees a heartbe
 from __future__ import annotations
 
 import sys
-import traceback
 
 from sentinel.client import Session, SpecError
 from trainer.command_line import parse_arguments
@@ -15,9 +14,8 @@ from trainer.exits import (
     CRASHED,
     FINISHED,
     INTERRUPTED,
-    ConfigError,
-    DataError,
     TrainerError,
+    account_of,
     is_peer_lost,
     leave_now,
 )
@@ -53,10 +51,8 @@ def main() -> None:
 def _record_failure(session: Session | None, error: BaseException) -> int:
     """Say what happened, on stderr and in the records; the code to leave with."""
     code = error.code if isinstance(error, TrainerError) else CODES.get(type(error), CRASHED)
-    if isinstance(error, ConfigError | DataError | SpecError):
-        print(f"trainer: {error}", file=sys.stderr)
-    else:
-        traceback.print_exception(error)
+    told = f"trainer: {error}" if isinstance(error, SpecError) else account_of(error)
+    sys.stderr.write(f"{told}\n")  # at once: the ranks share a terminal
     if session is not None:
         try:
             session.record_exit(code, error, peer_lost=is_peer_lost(error))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from trainer.checkpoint.verifying import list_steps
 from trainer.config import Config
 from trainer.config.loading import DEFAULT_PRESET, changed, load_config, preset_names, settings_told
 from trainer.exits import ConfigError
@@ -84,6 +86,24 @@ def check_world(launch: Launch, world_size: int) -> None:
     for fault in launch.faults:
         if fault.rank >= world_size:
             raise ConfigError(f"--fault {fault.text!r}: rank={fault.rank} does not exist; ranks are 0 to {world_size - 1}")
+
+
+def check_out_dir(launch: Launch) -> None:
+    """Look at the place of a run without a supervisor before anything is computed; nothing is made there yet. Raises ConfigError
+    where it cannot be written, or holds another run's checkpoints: beginning there anew would move them aside one by one, and a
+    later --resume would continue the old run, not this one."""
+    place = launch.out_dir.absolute()
+    there = next(above for above in (place, *place.parents) if os.path.lexists(above))
+    if not there.is_dir():
+        raise ConfigError(f"--out-dir {launch.out_dir}: {there} is no directory; name another")
+    if not os.access(there, os.R_OK | os.W_OK | os.X_OK):
+        raise ConfigError(f"--out-dir {launch.out_dir}: {there} cannot be written by this user; name another, or grant it")
+    steps = list_steps(place / "checkpoints")
+    if steps and not launch.resume:
+        raise ConfigError(
+            f"--out-dir {launch.out_dir}: holds checkpoints of an earlier run, the newest of step {steps[-1]}; "
+            "add --resume to continue it, or name another --out-dir"
+        )
 
 
 def _build_parser() -> argparse.ArgumentParser:

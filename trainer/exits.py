@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import traceback
 
 FINISHED, CRASHED, BAD_CONFIG, BAD_DATA, NON_FINITE, STOPPED = 0, 1, 3, 4, 5, 6
 INTERRUPTED = 130  # a person's Ctrl-C without a supervisor, as shells count it
@@ -47,6 +48,19 @@ def is_peer_lost(error: BaseException) -> bool:
     text = str(error).lower()
     signs = ("connection closed by peer", "connection reset", "connection refused", "broken pipe", "gloo/transport", "nccl")
     return not isinstance(error, TrainerError) and any(sign in text for sign in signs)
+
+
+def account_of(error: BaseException) -> str:
+    """What a person reads about an end. An error with a meaning of its own is its sentence; a traceback, which would bury it, is
+    for what nobody foresaw. A rank whose peer left has nothing to explain, and must not bury the sentence of the one that has."""
+    if isinstance(error, TrainerError):
+        return f"trainer: {error}"
+    if isinstance(error, KeyboardInterrupt):
+        return "trainer: interrupted; what was committed stays, and --resume continues from it"
+    if is_peer_lost(error) and "nccl" not in str(error).lower():  # NCCL says so too where it cannot begin: keep all it tells
+        first = str(error).strip().splitlines()[0]
+        return f"trainer: another rank left, so this one cannot go on; that one says why ({type(error).__name__}: {first})"
+    return "".join(traceback.format_exception(error)).rstrip()
 
 
 def leave_now(code: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,12 +44,23 @@ def resume(run: Run, asked: Resume | None) -> tuple[checkpoint.Verified | None, 
         refused += passed_over
         if found is None:
             return None, refused
+        try:
+            check_settings(found)
+        except DataError as error:
+            refused.append({"step": found.step, "reason": str(error)})
+            continue
         refuse_another_run(run, found)
         try:
             restore(run, found)
             return found, refused
         except DataError as error:
             refused.append({"step": found.step, "reason": str(error)})
+
+
+def check_settings(found: checkpoint.Verified) -> None:
+    """Raises DataError for a manifest without the settings it was written with: which run it is of cannot be told."""
+    if not isinstance(found.manifest.get("config"), Mapping):
+        raise DataError(f"{found.path}: manifest.json: config is {found.manifest.get('config')!r}, not the settings of a run")
 
 
 def refuse_another_run(run: Run, found: checkpoint.Verified) -> None:
@@ -65,12 +77,20 @@ def refuse_another_run(run: Run, found: checkpoint.Verified) -> None:
 
 def restore(run: Run, found: checkpoint.Verified) -> None:
     """Stand where a verified checkpoint stood. Raises DataError (on every rank) if what was loaded is not what its manifest
-    says."""
-    manifest = found.manifest
+    says, or the manifest does not say what a run needs: its own digest is known to a supervisor alone."""
     state = run.optimizer.state()
     load(found, run.world, state)
     checkpoint.compare_numbers(found, run.optimizer.numbers())
     run.optimizer.adopt_count(state["adam.step"])
+    try:
+        _adopt(run, found)
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+        raise DataError(f"{found.path}: manifest.json lacks what a resume needs ({type(error).__name__}: {error})") from None
+
+
+def _adopt(run: Run, found: checkpoint.Verified) -> None:
+    """What the manifest says of a run, the same on every rank."""
+    manifest = found.manifest
     run.optimizer.adopt_history(manifest.get("history", {}))
     run.scaler.restore(manifest["loss_scaler"])
     orders = tuple(Order(start, seed) for start, seed in manifest["orders"])

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from trainer.checkpoint.listing import folder_of
+from trainer.checkpoint.listing import folder_of, place_of
 from trainer.checkpoint.verifying import Verified, list_steps, name_of, verify
 from trainer.config import Config
 from trainer.config.loading import changed, checked
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def sample(given: argparse.Namespace) -> str:
     """What is printed. Raises TrainerError."""
-    found = newest(given.place) if given.step is None else verify(folder_of(given.place) / name_of(given.step))
+    found = newest(given.place) if given.step is None else verify(place_of(folder_of(given.place), given.step))
     config = settings_of(found)
     if given.data is not None:
         config = changed(config, data={"path": given.data})

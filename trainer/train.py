@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import torch
 import torch.distributed as dist
 
 from sentinel.client import Overrides, Session
-from trainer.command_line import Launch, check_world, with_precision
+from trainer.command_line import Launch, check_out_dir, check_world, with_precision
 from trainer.commits import answer_with_checkpoint, await_saves, save, tell_commits
 from trainer.control import Control, Decision
 from trainer.exits import FINISHED, STOPPED
@@ -24,11 +25,16 @@ from trainer.step import Hooks, evaluate, train_step
 def train(launch: Launch, session: Session | None) -> int:
     """Train to the end or to a request to stop; the exit code. Raises the errors of trainer.exits, or whatever went wrong."""
     torch.set_num_threads(launch.config.parallel.threads)
+    if launch.config.numerics.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # torch asks for it, before the first use of a GPU
+        torch.use_deterministic_algorithms(True)
     if session is not None:
         precision = "fp32" if session.spec.inspect is not None else session.spec.overrides.precision
         launch = replace(launch, config=with_precision(launch.config, precision))
     world = join_world(launch.config.parallel.replicas)
     check_world(launch, world.size)
+    if session is None:
+        check_out_dir(launch)
     run = build_run(launch, session, world)
     with run.telemetry:
         if session is not None and session.spec.inspect is not None:

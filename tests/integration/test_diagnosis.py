@@ -28,7 +28,7 @@ def test_a_flipped_bit_is_hardware_and_the_rank_is_named(tmp_path: Path) -> None
     assert run.wait() == 0, run.log
     (incident,) = run.incidents()
     assert (incident["kind"], incident["state"]) == ("non_finite", "recovered")
-    assert incident["onset_step"] in (35, 36), "a loss is certain at once, a gradient when it comes again; it depends on the weight"
+    assert incident["onset_step"] in (35, 36), "a loss is certain at once, a gradient when it comes again; the weight decides"
     assert incident["diagnosis"]["cause"] == "hardware"
     assert incident["diagnosis"]["ranks"] == [1]
     assert incident["blamed_rank"] == 1

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sentinel.client import dumps
-from trainer.checkpoint.listing import describe, describe_all, folder_of, table
-from trainer.checkpoint.verifying import list_steps, name_of
+from trainer.checkpoint.listing import describe, describe_all, folder_of, place_of, table
+from trainer.checkpoint.verifying import list_steps
 from trainer.exits import ConfigError, TrainerError
 
 BAD = 1  # a checkpoint does not hold
@@ -41,7 +41,7 @@ def verify(given: argparse.Namespace) -> int:
     if not steps:
         print(f"trainer.checkpoint: no checkpoint in {folder}", file=sys.stderr)
         return BAD
-    rows = [describe(folder / name_of(step), step, every_byte=True) for step in steps]
+    rows = [describe(place_of(folder, step), step, every_byte=True) for step in steps]
     if given.json:
         print(dumps(rows))
     else:
@@ -54,7 +54,7 @@ def diff(given: argparse.Namespace) -> int:
     folder = folder_of(given.place)
     from trainer.checkpoint.difference import compare, told  # torch comes with it
 
-    document = compare(folder / name_of(given.before), folder / name_of(given.after))
+    document = compare(place_of(folder, given.before), place_of(folder, given.after))
     print(dumps(document) if given.json else told(document))
     return 0
 
@@ -63,7 +63,7 @@ def export(given: argparse.Namespace) -> int:
     folder = folder_of(given.place)
     from trainer.checkpoint.exporting import export as write_export
 
-    written: dict[str, Any] = write_export(folder / name_of(given.step), given.out)
+    written: dict[str, Any] = write_export(place_of(folder, given.step), given.out)
     print(f"{written['architecture']}, {written['tensors']} tensors: {given.out} and {given.out.parent / 'config.json'}")
     return 0
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 
 from sentinel.client import write_atomically
 from trainer.checkpoint.contents import Contents
@@ -34,17 +34,27 @@ def export(path: Path, out: Path) -> dict[str, Any]:
     for taken in (out, config_file):
         if taken.exists():
             raise ConfigError(f"{taken}: is there already; nothing is overwritten, name another --out")
+    try:
+        from safetensors import SafetensorError
+        from safetensors.torch import save_file  # the only command here that needs it
+    except ImportError:
+        raise ConfigError("export writes safetensors, and that package is not installed; pip install safetensors") from None
     config, contents = checked(verify(path).manifest["config"]), Contents(path)
     is_gpt2 = config.model.positions == "learned"
     refuse_unplaced(config, str(path))
     named = gpt2_tensors(config, contents) if is_gpt2 else llama_tensors(config, contents)
     tensors = {name: tensor.contiguous() for name, tensor in named}
     described = gpt2_config(config, contents) if is_gpt2 else llama_config(config, contents)
-    out.parent.mkdir(parents=True, exist_ok=True)
     aside = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    save_file(tensors, aside, metadata={"format": "pt"})
-    os.rename(aside, out)
-    write_atomically(config_file, (json.dumps(described, indent=2) + "\n").encode())
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        save_file(tensors, aside, metadata={"format": "pt"})
+        os.rename(aside, out)
+        write_atomically(config_file, (json.dumps(described, indent=2) + "\n").encode())
+    except (OSError, SafetensorError) as error:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+        raise ConfigError(f"--out {out}: cannot be written ({error}); make room, or name another place") from None
     return {"architecture": described["architectures"][0], "tensors": len(tensors)}
 
 

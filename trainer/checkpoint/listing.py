@@ -20,6 +20,15 @@ def folder_of(place: Path) -> Path:
     return folder
 
 
+def place_of(folder: Path, step: int) -> Path:
+    """Where the checkpoint of a step lies. Raises DataError, telling which there are, where there is none of it."""
+    there = list_steps(folder)
+    if step not in there:
+        known = f"there are {', '.join(map(str, there))}" if there else "there is none at all"
+        raise DataError(f"{folder}: has no checkpoint of step {step}; {known}")
+    return folder / name_of(step)
+
+
 def describe_all(folder: Path, *, every_byte: bool) -> list[dict[str, Any]]:
     """A row for each step, rising. `state`: complete (every file has its size), verified (`every_byte`: and its digest), or what
     is wrong."""

@@ -19,7 +19,7 @@ from torch.distributed.checkpoint import CheckpointException, FileSystemReader, 
 from sentinel.client import write_atomically
 from trainer.checkpoint.committing import commit, make_aside
 from trainer.checkpoint.verifying import Verified, digest_of, name_of
-from trainer.exits import LeaseLostError, SaveError
+from trainer.exits import DataError, LeaseLostError, SaveError
 from trainer.parallel import World
 
 Streams = dict[str, torch.Tensor]
@@ -60,9 +60,14 @@ def write(
 
 
 def load(found: Verified, world: World, state: dict[str, Any]) -> None:
-    """Fill `state` in place, each rank its shards whatever their number was, and restore this rank's random streams."""
-    dcp.load(state, storage_reader=FileSystemReader(found.path), process_group=world.storage)
-    if found.manifest["world_size"] != world.size:
+    """Fill `state` in place, each rank its shards whatever their number was, and restore this rank's random streams. Raises
+    DataError, on every rank, for files that are there and still cannot be loaded: a manifest that does not list them all."""
+    try:
+        dcp.load(state, storage_reader=FileSystemReader(found.path), process_group=world.storage)
+    except CheckpointException as error:
+        rank, (first, _) = min(error.failures.items())
+        raise DataError(f"{found.path}: rank {rank} could not load it ({type(first).__name__}: {first})") from None
+    if found.manifest.get("world_size") != world.size:
         return  # there is no stream to continue
     for kind in rng_streams(world):
         path = found.path / _rng_name(kind, world.rank)

@@ -6,7 +6,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -99,10 +100,16 @@ def _settings() -> dict[str, tuple[str, Any, str, bool]]:
 
 
 def _kind_in_words(annotation: Any) -> str:
-    text = annotation.__name__ if isinstance(annotation, type) else str(annotation)
-    for noise in ("typing.", "Annotated[", "Literal"):
-        text = text.replace(noise, "")
-    return text.replace("NoneType", "null").replace("None", "null").split(", FieldInfo")[0]
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _kind_in_words(parts[0])
+    if origin is Literal:
+        return " | ".join(map(str, parts))
+    if origin in (Union, UnionType):
+        return " | ".join(map(_kind_in_words, parts))
+    if origin is tuple:
+        return f"[{', '.join(map(_kind_in_words, parts))}]"
+    return "null" if annotation is NoneType else str(annotation.__name__)
 
 
 def _read_file(path: Path, places: Places) -> dict[str, Any]:
@@ -117,7 +124,7 @@ def _read_file(path: Path, places: Places) -> dict[str, Any]:
         if node is not None:
             _note_places(node, "", path, places)
         values = yaml.load(text, Loader=CoreLoader)  # CoreLoader builds plain values only
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise ConfigError(f"{path}: is not YAML: {' '.join(str(error).split())}") from None
     if values is None:
         return {}
@@ -142,11 +149,11 @@ def _note_places(node: yaml.Node, prefix: str, path: Path, places: Places) -> No
 
 def _read_set(words: str, places: Places) -> dict[str, Any]:
     name, equals, text = words.partition("=")
-    if not equals or not name:
+    if not equals or not all(name.split(".")):
         raise ConfigError(f"--set {words!r}: write SECTION.FIELD=VALUE, for example --set optim.lr=3e-4")
     try:
         value = yaml.load(text, Loader=CoreLoader)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, RecursionError):
         raise ConfigError(f"--set {words!r}: {text!r} is not a YAML value; quote it, or write a list as [1, 2]") from None
     places[name] = "--set"
     for part in reversed(name.split(".")):
@@ -172,6 +179,9 @@ def _sentence(problem: Any, places: Places) -> str:
         near = difflib.get_close_matches(name, _settings(), n=1, cutoff=0.5)
         remedy = f"did you mean {near[0]}?" if near else "python -m trainer --settings lists them"
         return f"{where}: there is no such setting; {remedy}"
+    if problem["type"] == "model_type":
+        named = f"--set {name}.FIELD=VALUE, or {name}: {{FIELD: VALUE}} in a file"
+        return f"{where} {problem['input']!r}: is a section, not a setting; write {named}"
     message = problem["msg"].removeprefix("Value error, ")
     told = _settings().get(name)
     about = f" ({told[2]})" if told is not None else ""

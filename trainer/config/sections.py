@@ -104,8 +104,11 @@ class Init(Section):
 
 
 class Data(Section):
-    path: str | None = fixed(
-        None, "folder of prepared shards, or Megatron's FILE without .bin; null: Python's own sources as bytes"
+    path: str | None = setting(
+        None,
+        "folder of prepared shards, or Megatron's FILE without .bin; null: Python's own sources as bytes. May move between "
+        "attempts: what it holds must stay the same, and a resume compares the digest",
+        min_length=1,
     )
     seed: int | None = fixed(None, "of the data order; null: init.seed", ge=0)
     seq_len: int = fixed(128, "tokens a sequence", ge=2)
@@ -167,7 +170,7 @@ class Numerics(Section):
     """Parameters, gradients' reduction and optimizer stay fp32; `precision` is that of forward and backward."""
 
     precision: Precision = setting("fp32", "fp16 comes with dynamic loss scaling")
-    deterministic: bool = setting(False, "on a GPU: only kernels that give the same bits each time, some slower; a CPU always does")
+    deterministic: bool = setting(False, "on a GPU: only kernels that give the same bits each time; a CPU always does")
     loss_scale: float = setting(65536.0, "fp16: the first loss scale; above 2^127 float32 has no room", gt=0, le=2.0**127)
     loss_scale_growth_steps: int = setting(2000, "fp16: clean updates until the scale doubles", ge=1)
     loss_scale_hysteresis: int = setting(1, "fp16: overflows until the scale is halved (Megatron's 2)", ge=1)

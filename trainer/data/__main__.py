@@ -23,7 +23,7 @@ from trainer.data.opening import folder_of, is_megatron
 from trainer.data.prepare import Wish, prepare
 from trainer.data.shards import open_shards, read_manifest
 from trainer.data.verify import verify_megatron, verify_shards
-from trainer.exits import BAD_DATA, FINISHED, ConfigError, DataError, TrainerError
+from trainer.exits import BAD_DATA, FINISHED, INTERRUPTED, ConfigError, DataError, TrainerError
 from trainer.show import printable
 
 
@@ -142,6 +142,9 @@ def main(words: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"trainer.data: {DataError(error)}", file=sys.stderr)
         return BAD_DATA
+    except KeyboardInterrupt:
+        print("trainer.data: interrupted; a preparation that was under way left nothing", file=sys.stderr)
+        return INTERRUPTED
     return FINISHED
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from io import BufferedIOBase, BytesIO
@@ -15,6 +16,7 @@ from trainer.exits import ConfigError, DataError
 
 PIECE_BYTES = 1 << 20  # a longer text is encoded in pieces, cut behind a line break where there is one
 JSONL = (".jsonl", ".jsonl.gz")
+PACKED = (".gz", ".zst", ".xz", ".bz2", ".zip")  # their bytes would be trained on as if they were text
 # What is taken from a folder. A file that is named itself is taken whatever it is called.
 TEXT = (
     ".txt", ".text", ".md", ".rst", ".tex", ".html", ".csv",
@@ -79,7 +81,8 @@ class Inputs:
 
 
 def find_sources(inputs: Iterable[Path]) -> tuple[Source, ...]:
-    """Files as they are named; of folders all below it with a known ending, sorted, nothing hidden. Raises DataError."""
+    """Files as they are named; of folders all below it with a known ending, sorted, nothing hidden. Raises DataError, and
+    ConfigError for one that is packed."""
     found: list[Source] = []
     for given in inputs:
         if given.is_dir():
@@ -88,6 +91,8 @@ def find_sources(inputs: Iterable[Path]) -> tuple[Source, ...]:
                 raise DataError(f"{given}: holds no file that ends in {' '.join((*TEXT, *JSONL))}; name files themselves")
             found += inside
         elif given.is_file():
+            if given.name.endswith(PACKED) and not given.name.endswith(JSONL):
+                raise ConfigError(f"{given}: is packed, and only .jsonl.gz is unpacked here; unpack it, and name what was in it")
             found.append(Source(given, given.name))
         else:
             raise DataError(f"{given}: does not exist; name text files, .jsonl files or folders of them")
@@ -95,8 +100,11 @@ def find_sources(inputs: Iterable[Path]) -> tuple[Source, ...]:
 
 
 def _below(root: Path) -> list[Source]:
+    def refuse(error: OSError) -> None:
+        raise DataError(f"{error.filename}: cannot be read ({error.strerror}); give it to this user, or name what to take")
+
     found = []
-    for folder, folders, names in os.walk(root):
+    for folder, folders, names in os.walk(root, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith((".", "__pycache__"))]
         paths = [Path(folder, name) for name in names if name.endswith(TEXT + JSONL) and not name.startswith(".")]
         found += [Source(path, f"{root.resolve().name}/{path.relative_to(root).as_posix()}") for path in paths]
@@ -181,14 +189,14 @@ def _lines(source: Source, key: str, advance: Advance) -> Iterator[tuple[int, It
                 if line.strip():
                     text = _text_in(line, key, f"{source.path}:{number}")
                     yield number, _pieces_of(BytesIO(text).read, lambda _: None)
-        except (EOFError, gzip.BadGzipFile) as error:
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise DataError(f"{source.path}: cannot be unpacked ({error}); fetch it again") from None
 
 
 def _text_in(line: bytes, key: str, place: str) -> bytes:
     try:
         content = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{place}: is no JSON ({error}); each line must be an object with a text") from None
     text = content.get(key) if isinstance(content, dict) else None
     if not isinstance(text, str):

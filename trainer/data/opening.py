@@ -56,6 +56,8 @@ def folder_of(path: Path) -> Path:
     """A manifest stands for its folder. Raises DataError for any other file."""
     if path.name == MANIFEST:
         return path.parent
+    if not path.exists():
+        raise DataError(f"{path}: does not exist, nor does {path}.idx; name a prepared folder, or Megatron's prefix")
     if not path.is_dir():
         raise DataError(f"{path}: is a file; name a prepared folder: python -m trainer.data prepare {path} --out FOLDER")
     return path

@@ -85,11 +85,17 @@ class Split:
 def prepare(inputs: Inputs, folder: Path, wish: Wish, train_advance: Advance, advance: Advance) -> Manifest:
     """Write everything `inputs` holds into an empty or new folder; on an error it is empty again. Raises DataError, ConfigError
     and OSError."""
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--out {folder}: cannot be made ({error.strerror}); name a new folder") from None
     if any(folder.iterdir()):
         raise ConfigError(f"--out {folder}: is not empty (one cut short leaves files); name a new folder, or empty this one")
     try:
         return _write(inputs, folder, wish, train_advance, advance)
+    except OSError as error:
+        _clear(folder)
+        raise DataError(f"--out {folder}: cannot be written ({error.strerror}); make room, or name another folder") from None
     except BaseException:
         _clear(folder)
         raise

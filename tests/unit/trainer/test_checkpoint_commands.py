@@ -83,7 +83,7 @@ def test_diff_tells_settings_numbers_and_what_moved_most(run, capsys):
     ("words", "code", "says"),
     [
         (["list", "nowhere"], 4, "nowhere/checkpoints: there is no such directory"),
-        (["diff", "RUN", "4", "5"], 4, "manifest.json cannot be read"),
+        (["diff", "RUN", "4", "5"], 4, "has no checkpoint of step"),
         (["list"], 3, "required: RUN_DIR"),
         (["diff", "RUN", "4", "x"], 3, "invalid int value: 'x'"),
     ],

@@ -10,6 +10,7 @@ import pytest
 from sentinel.client import Resume
 from trainer.checkpoint import Verified
 from trainer.config import Config
+from trainer.config.loading import changed
 from trainer.exits import DataError
 from trainer.resuming import agree_on_padding, refuse_another_run
 from trainer.run import build_run
@@ -21,6 +22,15 @@ def test_other_data_is_refused_with_both_digests():
     run = SimpleNamespace(config=Config(), loader=SimpleNamespace(corpus=SimpleNamespace(digest="bbb")))
     refuse_another_run(run, Verified(Path("there"), 8, "", {"config": SAVED, "corpus": "bbb"}))
     with pytest.raises(DataError, match=r"there: was trained on data of digest aaa, data.path None holds bbb"):
+        refuse_another_run(run, Verified(Path("there"), 8, "", {"config": SAVED, "corpus": "aaa"}))
+
+
+def test_the_same_data_may_lie_elsewhere():
+    """Which data it is, its digest tells; a month's run outlives a file system."""
+    moved = changed(Config(), data={"path": "/elsewhere"})
+    run = SimpleNamespace(config=moved, loader=SimpleNamespace(corpus=SimpleNamespace(digest="bbb")))
+    refuse_another_run(run, Verified(Path("there"), 8, "", {"config": SAVED, "corpus": "bbb"}))
+    with pytest.raises(DataError, match=r"data.path /elsewhere holds bbb"):
         refuse_another_run(run, Verified(Path("there"), 8, "", {"config": SAVED, "corpus": "aaa"}))
 
 
