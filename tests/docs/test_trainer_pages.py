@@ -137,7 +137,7 @@ def test_the_defaults_on_the_page_are_the_defaults() -> None:
 
 def test_what_the_page_calls_fixed_is_fixed() -> None:
     fixed = fixed_settings()
-    assert {"data.path", "data.seed", "data.seq_len", "data.batch_size", "init.seed", "model.width"} <= set(fixed)
+    assert {"data.seed", "data.seq_len", "data.batch_size", "init.seed", "model.width"} <= set(fixed)
     assert not [name for name in fixed if name.split(".")[0] not in ("model", "init", "data", "schedule")]
 
 

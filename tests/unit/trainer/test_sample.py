@@ -79,7 +79,7 @@ def test_the_model_is_the_one_that_was_trained(trained):
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["--step", "7"], 4, "step-00000007: manifest.json cannot be read"),
+        (["--step", "7"], 4, "has no checkpoint of step 7; there are 20, 30"),
         (["--prompt", ""], 3, "--prompt '': one token at least"),
         (["--temperature", "-1"], 3, "'-1' is not a number from 0 to 100"),
         (["--tokens", "0"], 3, "'0' is not a number from 1"),
