@@ -1,7 +1,7 @@
 """The same training three times over in one process, block of steps by block of steps in turn: with all that the trainer tells,
 with nothing told, and told the way one would at first (a hook on every block, `.item()` on every norm).
 
-    python -m tests.bench.telemetry_overhead [--rounds 40] [--steps 5] [--preset tiny] [--set SECTION.FIELD=VALUE …]
+    python -m tests.bench.telemetry_overhead [--rounds 200] [--steps 1] [--preset tiny] [--set SECTION.FIELD=VALUE …]
 
 Under torchrun it is the same over its ranks. Taking turns cancels what the machine does besides; of the ratios of neighbouring
 blocks the median counts.
@@ -170,8 +170,8 @@ def costs(times: list[tuple[float, float]], without: list[tuple[float, float]], 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=1)
     given, words = parser.parse_known_args()
     torch.set_num_threads(1)
     world = join_world()

@@ -1,6 +1,6 @@
 """Tokens a second: the trainer with every stream on, beside a plain PyTorch loop of the same model, in turns in one process.
 
-    python -m tests.bench.trainer_speed [--rounds 20] [--steps 5] [--preset tiny] [--set SECTION.FIELD=VALUE …]
+    python -m tests.bench.trainer_speed [--rounds 20] [--steps 4] [--preset tiny] [--set SECTION.FIELD=VALUE …]
 
 The plain loop (tests/plain_gpt.py) has fused attention and the fused AdamW, clips by the global norm, and tells nothing. Where
 parallel.compile is on, its loss is compiled whole. Of the ratios of neighbouring blocks of steps the median counts.
@@ -102,7 +102,7 @@ def tell(run: Run, ours: list[float], plain: list[float]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=4)
     given, words = parser.parse_known_args()
     torch.set_num_threads(1)
     world = join_world()
