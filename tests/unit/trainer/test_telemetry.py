@@ -222,9 +222,8 @@ def test_over_a_device_that_is_behind_all_lines_keep_the_order_of_the_calls(behi
         one_step(telemetry, 2, skipped=1.0)
         telemetry.event("checkpoint_committed", 2, path="p")
         one_step(telemetry, 3, last=True)
-        assert not (tmp_path / "metrics.jsonl").exists() or [line["kind"] for line in lines(tmp_path / "metrics.jsonl")] == [
-            "start"
-        ]
+        path = tmp_path / "metrics.jsonl"  # whatever the thread has come to, it is not past the receipt
+        assert [line["kind"] for line in lines(path)] in ([], ["start"]) if path.exists() else True
         opened.set()
         telemetry.end(3, "finished")
         found = lines(tmp_path / "metrics.jsonl")
