@@ -9,11 +9,9 @@ blocks the median counts.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -22,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from sentinel.client import Session, Spec
+from tests.bench.in_turns import main
 from trainer.command_line import parse_arguments
 from trainer.control import Control
-from trainer.parallel import World, join_world
+from trainer.parallel import World
 from trainer.run import Run, begin, build_run
 from trainer.telemetry import Telemetry
 from trainer.train import _train_one
@@ -168,18 +166,5 @@ def costs(times: list[tuple[float, float]], without: list[tuple[float, float]], 
     return f"{middle:+8.2%} ({low:+.2%} … {high:+.2%})"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--steps", type=int, default=1)
-    given, words = parser.parse_known_args()
-    torch.set_num_threads(1)
-    world = join_world()
-    with tempfile.TemporaryDirectory() as place:
-        compare(words or ["--preset", "tiny"], given.rounds, given.steps, Path(place), world)
-        dist.barrier()
-    dist.destroy_process_group()
-
-
 if __name__ == "__main__":
-    main()
+    main(compare, rounds=200, steps=1)

@@ -8,23 +8,21 @@ parallel.compile is on, its loss is compiled whole. Of the ratios of neighbourin
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 
 from sentinel.client import Session, Spec
+from tests.bench.in_turns import main
 from tests.bench.telemetry_overhead import Unprinted, train
 from tests.plain_gpt import PlainTrainer, initial_weights_of
 from trainer.command_line import parse_arguments
 from trainer.control import Control
 from trainer.order import Position
-from trainer.parallel import World, join_world
+from trainer.parallel import World
 from trainer.rates import mfu_of
 from trainer.run import Run, begin, build_run
 
@@ -99,17 +97,5 @@ def tell(run: Run, ours: list[float], plain: list[float]) -> None:
     print(f"  trainer : plain loop   {middle:.1%} ({low:.1%} … {high:.1%})   our bar: {BAR:.0%} on a CPU")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--steps", type=int, default=4)
-    given, words = parser.parse_known_args()
-    torch.set_num_threads(1)
-    world = join_world()
-    with tempfile.TemporaryDirectory() as place:
-        compare(words or ["--preset", "tiny"], given.rounds, given.steps, Path(place), world)
-    dist.destroy_process_group()
-
-
 if __name__ == "__main__":
-    main()
+    main(compare, rounds=20, steps=4)

@@ -36,10 +36,8 @@ def _params(plan: Plan) -> Iterator[str]:
         usual = 8 / 3 if model.activation == "swiglu" else 4
         yield (
             f"declared_params {declared:,.0f}, and the model has {plan.params:,}: {plan.params / declared:.2f} times as many. "
-            "BLOOM's 104B "
-            "trained as a lopsided 58B for five experiments, because its feed-forward was not 4 times as wide; here "
-            "model.ffn_width is "
-            f"{model.ffn_size / model.width:.2f} times model.width (usual: {usual:.2f})"
+            "BLOOM's 104B trained as a lopsided 58B for five experiments, because its feed-forward was not 4 times as wide; "
+            f"here model.ffn_width is {model.ffn_size / model.width:.2f} times model.width (usual: {usual:.2f})"
         )
 
 
@@ -49,14 +47,12 @@ def _std(plan: Plan) -> Iterator[str]:
     if isinstance(std, float) and std > STD_OFF * small and plan.params > SMALL_PARAMS:
         yield (
             f"init.std {std:g}: too large for a width of {width}; √(2/(5·width)) is {small:.4f}. BLOOM's 104B diverged at 0.02 "
-            "and went "
-            "on with 0.006. Write --set init.std=small"
+            "and went on with 0.006. Write --set init.std=small"
         )
     if not plan.config.init.scale_outputs and plan.config.model.layers >= 12:
         yield (
-            f"init.scale_outputs false with {plan.config.model.layers} layers: the residual stream's variance grows with each "
-            "of them "
-            "(GPT-2 scales by 1/√(2·layers)). Write --set init.scale_outputs=true"
+            f"init.scale_outputs false with {plan.config.model.layers} layers: the residual stream's variance grows with each of "
+            "them (GPT-2 scales by 1/√(2·layers)). Write --set init.scale_outputs=true"
         )
 
 
@@ -69,9 +65,8 @@ def _warm_up(plan: Plan) -> Iterator[str]:
     remedy = f"warmup_steps={enough}" if samples is None else f"warmup_samples={enough * plan.config.data.batch_size}"
     if steps < needed and plan.params > SMALL_PARAMS:
         yield (
-            f"{written}: too short for β2 {beta2:g}; Adam's second moment needs about 2/(1-β2) = {needed} "
-            "steps to "
-            f"mean something (Ma and Yarats 2021). Write --set schedule.{remedy} or more"
+            f"{written}: too short for β2 {beta2:g}; Adam's second moment needs about 2/(1-β2) = {needed} steps to mean "
+            f"something (Ma and Yarats 2021). Write --set schedule.{remedy} or more"
         )
     if steps >= schedule.steps:
         yield (f"{written}: the whole run of {schedule.steps} steps is warm-up. Train longer, or warm up shorter")
@@ -82,17 +77,15 @@ def _optimizer(plan: Plan) -> Iterator[str]:
     if optim.betas[1] >= 0.99 and plan.step_tokens >= LARGE_BATCH_TOKENS:
         yield (
             f"optim.betas [{optim.betas[0]:g}, {optim.betas[1]:g}] with {plan.step_tokens:,} tokens a step: so slow a second "
-            "moment is "
-            "stale when gradients change, and spikes follow (PaLM, OPT-175B and Llama use 0.95). Write --set "
+            "moment is stale when gradients change, and spikes follow (PaLM, OPT-175B and Llama use 0.95). Write --set "
             f"optim.betas=[{optim.betas[0]:g},0.95]"
         )
     usual = next((lr for params, lr in reversed(LR_OF_GPT3) if plan.params >= 0.8 * params), None)
     if usual is not None and optim.lr > LR_OFF * usual:
         yield (
-            f"optim.lr {optim.lr:g}: {optim.lr / usual:.0f} times what GPT-3 trained {plan.params / 1e6:,.0f} million "
-            "parameters with "
-            f"(Brown et al. 2020, table 2.1); OPT-175B lost weeks to a rate too high. Write --set optim.lr={usual:g}, or test "
-            "it small"
+            f"optim.lr {optim.lr:g}: {optim.lr / usual:.0f} times what GPT-3 trained {plan.params / 1e6:,.0f} million parameters "
+            f"with (Brown et al. 2020, table 2.1); OPT-175B lost weeks to a rate too high. Write --set optim.lr={usual:g}, or "
+            "test it small"
         )
     if optim.clip_norm > 5:
         yield f"optim.clip_norm {optim.clip_norm:g}: clips nothing that matters; 1.0 is usual, OPT-175B went down to 0.3"
@@ -105,8 +98,7 @@ def _precision(plan: Plan) -> Iterator[str]:
         where = f"{plan.device.name} has bf16" if plan.device is not None else "every accelerator since Ampere has bf16"
         yield (
             f"numerics.precision fp16: {where}, whose range needs no loss scale; OPT-175B's and BLOOM-104B's collapses of the "
-            "scale "
-            "cost weeks, BLOOM-176B in bf16 had none. Write --set numerics.precision=bf16"
+            "scale cost weeks, BLOOM-176B in bf16 had none. Write --set numerics.precision=bf16"
         )
 
 
@@ -116,15 +108,13 @@ def _batch(plan: Plan) -> Iterator[str]:
     if micro is not None and share % micro:
         yield (
             f"parallel.micro_batch {micro}: does not divide a rank's share of {share} sequences, so the last one is of "
-            f"{share % micro}; "
-            f"compiled blocks then compile twice. Write --set parallel.micro_batch={math.gcd(share, micro)}"
+            f"{share % micro}; compiled blocks then compile twice. Write --set parallel.micro_batch={math.gcd(share, micro)}"
         )
     if plan.corpus_tokens and plan.tokens > EPOCHS_MAX * plan.corpus_tokens:
         yield (
-            f"schedule.steps {config.schedule.steps}: {plan.tokens / plan.corpus_tokens:.0f} epochs over "
-            f"{plan.corpus_tokens:,} tokens; "
-            f"past {EPOCHS_MAX} the loss falls and what is learned does not (Muennighoff et al. 2023). Use more data, or fewer "
-            "steps"
+            f"schedule.steps {config.schedule.steps}: {plan.tokens / plan.corpus_tokens:.0f} epochs over {plan.corpus_tokens:,} "
+            f"tokens; past {EPOCHS_MAX} the loss falls and what is learned does not (Muennighoff et al. 2023). Use more data, or "
+            "fewer steps"
         )
 
 
@@ -132,16 +122,14 @@ def _shapes(plan: Plan) -> Iterator[str]:
     model = plan.config.model
     if model.head_size % 8 or model.head_size > 256:
         yield (
-            f"model.width/model.heads = {model.head_size}: fused attention wants head sizes that divide by 8, up to 256; "
-            "slower kernels "
-            "would run"
+            f"model.width/model.heads = {model.head_size}: fused attention wants head sizes that divide by 8, up to 256; slower "
+            "kernels would run"
         )
     if plan.device is not None and 0 < plan.device.memory_bytes < plan.memory_bytes:
         yield (
             f"memory: about {plan.memory_bytes / 2**30:.0f} GiB a rank, and {plan.device.name} has "
-            f"{plan.device.memory_bytes / 2**30:.0f}. "
-            "Lower parallel.micro_batch, write --set parallel.recompute=selective (or full), parallel.reshard=true, or use "
-            "more ranks"
+            f"{plan.device.memory_bytes / 2**30:.0f}. Lower parallel.micro_batch, write --set parallel.recompute=selective (or "
+            "full), parallel.reshard=true, or use more ranks"
         )
 
 
