@@ -4,7 +4,8 @@ What is forked is the real trainer, in processes of its own, with the environmen
 rendezvous; it can be killed, stopped and waited for like any other. Only the import is saved, two and a half seconds a rank and
 as much again for torchrun. What is about torchrun itself (its codes, its signals, its sessions) is tested under torchrun.
 
-As a program this file is the server: a JSON line in for each launch or question, a JSON line out.
+As a program this file is the server: a JSON line in for each launch or question, a JSON line out. With arguments it is a launcher
+by itself, in the place of torchrun in a supervised command: `supervised_ranks(2, "--preset", "micro")`.
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ class Server:
 
 
 SERVER = Server()
+
+
+def supervised_ranks(ranks: int, *arguments: str) -> list[str]:
+    """The command of a supervised run whose ranks share one import of torch at each launch."""
+    return [sys.executable, __file__, str(ranks), "-m", "trainer", *arguments]
 
 
 class Forked:
@@ -89,21 +95,31 @@ def _serve() -> None:
             store = torch.distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
             answer = os.fork()
             if answer == 0:
-                _launch(question["arguments"], question["ranks"], question["environ"], store.port)
+                os.setsid()
+                _launch(question["arguments"], question["ranks"], question["environ"], store.port, is_quiet=True)
             stores[answer] = store
         print(json.dumps(answer), flush=True)
 
 
-def _launch(arguments: list[str], ranks: int, environ: dict[str, str], port: int) -> None:
+def _launch_supervised(ranks: int, arguments: list[str]) -> None:
+    import torch
+
+    import trainer.train  # noqa: F401 - what every rank would import
+
+    torch.set_num_threads(1)
+    store = torch.distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    _launch(arguments, ranks, dict(os.environ), store.port, is_quiet=False)
+
+
+def _launch(arguments: list[str], ranks: int, environ: dict[str, str], port: int, *, is_quiet: bool) -> None:
     """As torchrun: when one rank fails the others are ended, and the code is 1; a single rank's code is its own."""
-    os.setsid()
     pids = {}
     for rank in range(ranks):
         pid = os.fork()
         if pid == 0:
             world = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": "localhost", "MASTER_PORT": port}
             together = {key: str(value) for key, value in world.items()} | {"TORCHELASTIC_USE_AGENT_STORE": "True"}
-            _become_rank(arguments, environ | (together if ranks > 1 else {}))
+            _become_rank(arguments, environ | (together if ranks > 1 else {}), is_quiet=is_quiet)
         pids[pid] = rank
     worst = 0
     while pids:
@@ -121,11 +137,12 @@ def _launch(arguments: list[str], ranks: int, environ: dict[str, str], port: int
     os._exit(worst if ranks == 1 else int(worst != 0))
 
 
-def _become_rank(arguments: list[str], environ: dict[str, str]) -> None:
+def _become_rank(arguments: list[str], environ: dict[str, str], *, is_quiet: bool) -> None:
     os.setsid()
-    null = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(null, number)
+    if is_quiet:
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(null, number)
     os.environ.clear()
     os.environ.update(environ)
     sys.argv = ["trainer", *arguments]
@@ -143,4 +160,4 @@ def _kill(pid: int) -> None:
 
 
 if __name__ == "__main__":
-    _serve()
+    _launch_supervised(int(sys.argv[1]), sys.argv[4:]) if sys.argv[1:] else _serve()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
+from tests.integration.forked_ranks import supervised_ranks
 from tests.integration.supervised import Supervised
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,9 +22,8 @@ def write_policy(place: Path) -> Path:
 
 
 def test_a_flipped_bit_is_hardware_and_the_rank_is_named(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "trainer"]
     options = ["--preset", "micro", "--set", "schedule.steps=60", "checkpoint.every=10", "--fault", "bit_flip@step=35:rank=1"]
-    run = Supervised(tmp_path / "run", [*words, *options], policy=str(write_policy(tmp_path))).start()
+    run = Supervised(tmp_path / "run", supervised_ranks(2, *options), policy=str(write_policy(tmp_path))).start()
     assert run.wait() == 0, run.log
     (incident,) = run.incidents()
     assert (incident["kind"], incident["state"]) == ("non_finite", "recovered")

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from sentinel.telemetry.samples import read_samples
+from tests.integration.forked_ranks import supervised_ranks
 from tests.integration.supervised import Supervised
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,10 +33,9 @@ def show(*words: str) -> str:
 
 
 def test_only_the_poisoned_samples_are_skipped_and_a_person_can_look_at_them(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "trainer"]
     options = ["--preset", "micro", "--set", f"schedule.steps={STEPS}", "checkpoint.every=20", "evaluation.batches=1"]
     faults = [word for start, end in BURSTS for word in ("--fault", f"bad_data@sample={start}-{end}")]
-    run = Supervised(tmp_path / "run", [*words, *options, *faults], policy=str(write_policy(tmp_path))).start()
+    run = Supervised(tmp_path / "run", supervised_ranks(2, *options, *faults), policy=str(write_policy(tmp_path))).start()
     assert run.wait(200) == 0, run.log
     (incident,) = run.incidents()
     assert incident["state"] == "recovered"

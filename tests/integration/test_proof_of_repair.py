@@ -7,11 +7,11 @@ run is as good as one that was never hurt; unrepaired, it is not. (Per-step loss
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.integration.forked_ranks import supervised_ranks
 from tests.integration.supervised import Supervised
 
 STEPS = 200
@@ -20,8 +20,7 @@ CLOSE_RATIO = 0.01
 
 
 def trainer(*options: str) -> list[str]:
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "0"]
-    return [*torchrun, "-m", "trainer", "--preset", "micro", "--set", f"schedule.steps={STEPS}", "checkpoint.every=20", *options]
+    return supervised_ranks(2, "--preset", "micro", "--set", f"schedule.steps={STEPS}", "checkpoint.every=20", *options)
 
 
 @pytest.fixture(scope="module")

@@ -80,8 +80,10 @@ class Attempt:
         return json.loads(path.read_text()) if path.exists() else None
 
     def beat(self, rank=0):
+        """None before the first: the file is made, and then written."""
         path = self.folder / "heartbeats" / f"rank-{rank:05d}.json"
-        return json.loads(path.read_text()) if path.exists() else None
+        text = path.read_text() if path.exists() else ""
+        return json.loads(text) if text else None
 
     def ask(self, **overrides):
         """Put a live change where rank 0 looks for it."""
