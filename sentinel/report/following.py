@@ -1,0 +1,138 @@
+"""A run looked at again and again from outside: how it stands, what has happened, its curves. A look reads what is new.
+
+For whatever shows a run while it goes on (the metrics, the page in the browser, `sentinel top`), in the supervisor's own process
+or in any other on a machine that sees the run directory. Nothing is written and nobody is blocked.
+
+    run = FollowedRun(Path("runs/demo"))
+    sight = run.look()
+    run.entries(after=sight.seq)       # what has been written down since
+    while run.draw(): ...              # the curves, piece by piece
+
+One thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sentinel.clock import SystemClock
+from sentinel.engine import evolve
+from sentinel.errors import JournalError
+from sentinel.journal.store import JOURNAL_NAME, Journal
+from sentinel.model.facts import Entry
+from sentinel.model.state import RunState
+from sentinel.report.drawn import DrawnAttempt
+from sentinel.report.reading import Supervisor, is_attempt_alive, read_supervisor
+from sentinel.report.run_dirs import check_run_dir
+from sentinel.senses_file import NOTHING_TOLD, Told, read_senses
+from sentinel.stream_file import read_total_steps
+
+ENTRIES_KEPT = 4096
+ATTEMPTS_DRAWN = 64  # of a run relaunched more often the oldest are shown no more
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """How a run stands. `now_s` is session time. `seq`: of the newest entry. `newest`: the metrics of the newest step line of the
+    newest attempt, as far as the curves have been drawn; `step` its step, None before there is one. `trouble`: why this is an
+    older sight than it should be; empty otherwise."""
+
+    run_dir: Path
+    state: RunState = field(default_factory=RunState)
+    now_s: float = 0.0
+    seq: int = 0
+    step: int | None = None
+    total_steps: int | None = None
+    newest: Mapping[str, float] = field(default_factory=dict)
+    supervisor: Supervisor = "gone"
+    attempt_alive: bool | None = None
+    senses: Told = NOTHING_TOLD
+    trouble: str = ""
+
+
+class FollowedRun:
+    """Made of what is not the directory of a run it raises UsageError. Afterwards it never raises, and `Sight.trouble` says what
+    could not be read."""
+
+    def __init__(self, run_dir: Path) -> None:
+        check_run_dir(run_dir)
+        self.run_dir = run_dir
+        self.attempts: dict[int, DrawnAttempt] = {}  # by number, the newest ATTEMPTS_DRAWN
+        self._state = RunState()
+        self._seq, self._last_s = 0, 0.0
+        self._clock = SystemClock()
+        self._entries: deque[Entry] = deque(maxlen=ENTRIES_KEPT)
+        self._total: tuple[int, int | None] = (0, None)
+
+    def look(self) -> Sight:
+        """What is new since the last look, and how everything stands now. Draws one piece of the newest attempt's curves."""
+        trouble = self._read_journal()
+        state = self._state
+        newest = state.attempt
+        if newest is not None:
+            self._know_attempts()
+            self.attempts[newest.attempt].advance(newest.is_over)
+        drawn = self.attempts.get(newest.attempt) if newest is not None else None
+        return Sight(
+            run_dir=self.run_dir,
+            state=state,
+            now_s=max(self._clock.now_s(), self._last_s),
+            seq=self._seq,
+            step=drawn.newest_step if drawn is not None else None,
+            total_steps=self._total_steps(),
+            newest=drawn.newest if drawn is not None else {},
+            supervisor=read_supervisor(self.run_dir),
+            attempt_alive=is_attempt_alive(self.run_dir, state),
+            senses=read_senses(self.run_dir),
+            trouble=trouble,
+        )
+
+    def entries(self, after: int = 0) -> list[Entry]:
+        """Those kept that were written behind `after`, oldest first."""
+        found: list[Entry] = []
+        for entry in reversed(self._entries):
+            if entry.seq <= after:
+                break
+            found.append(entry)
+        return found[::-1]
+
+    def draw(self) -> bool:
+        """One piece of each attempt's curves that is not drawn to its end; whether there is more to draw at once."""
+        over = {attempt.attempt: attempt.is_over for attempt in self._state.attempts}
+        has_more = False
+        for number, drawn in self.attempts.items():
+            has_more |= drawn.advance(over.get(number, True))
+        return has_more
+
+    def _know_attempts(self) -> None:
+        numbers = [attempt.attempt for attempt in self._state.attempts[-ATTEMPTS_DRAWN:]]
+        for number in numbers:
+            if number not in self.attempts:
+                self.attempts[number] = DrawnAttempt(self.run_dir, number)
+        for number in [number for number in self.attempts if number < numbers[0]]:
+            del self.attempts[number]
+
+    def _total_steps(self) -> int | None:
+        attempt = self._state.attempt
+        if attempt is None:
+            return None
+        if self._total[0] != attempt.attempt or self._total[1] is None:
+            self._total = (attempt.attempt, read_total_steps(self.run_dir, attempt.attempt))
+        return self._total[1]
+
+    def _read_journal(self) -> str:
+        """Opened anew for each look, so that a journal that was restored from a copy, or a mount that came back, is seen."""
+        try:
+            with Journal.open(self.run_dir / JOURNAL_NAME, read_only=True) as journal:
+                for entry in journal.read_entries(self._seq):
+                    self._state = evolve(self._state, entry.at_s, entry.fact)
+                    self._seq, self._last_s = entry.seq, entry.at_s
+                    self._entries.append(entry)
+        except (JournalError, OSError) as error:
+            return str(error)
+        if self._last_s > self._clock.now_s():
+            self._clock = SystemClock(self._last_s)
+        return ""
