@@ -41,7 +41,7 @@ def run_document(sight: Sight, schedule: Mapping[str, Any] | None, trouble: str)
         "schedule": schedule,
         "seq": sight.seq,
         "now_s": sight.now_s,
-        "elapsed_s": max(0.0, sight.now_s - state.created_s),
+        "elapsed_s": elapsed(sight.now_s, state),
         "trouble": trouble,
         "newest": dict(sight.newest),
         "pages": open_pages(state),
@@ -53,8 +53,8 @@ def incident_documents(state: RunState) -> list[dict[str, Any]]:
     return [
         incident_document(incident)
         | {
-            "opened_elapsed_s": incident.detected_s - state.created_s,
-            "closed_elapsed_s": None if incident.closed_s is None else incident.closed_s - state.created_s,
+            "opened_elapsed_s": elapsed(incident.detected_s, state),
+            "closed_elapsed_s": None if incident.closed_s is None else elapsed(incident.closed_s, state),
         }
         for incident in state.incidents
     ]
@@ -67,8 +67,7 @@ def events_document(entries: Sequence[f.Entry], state: RunState, seq: int) -> di
         line = describe(entry.fact, entry.at_s, state)
         if line is None:
             continue
-        elapsed_s = max(0.0, entry.at_s - state.created_s)
-        about = incident_of(entry.fact)
+        elapsed_s, about = elapsed(entry.at_s, state), incident_of(entry.fact)
         said = {"seq": entry.seq, "at_s": entry.at_s, "elapsed_s": elapsed_s, "text": printable(line.text), "tone": line.tone}
         told.append(said | {"incident": about})
         if len(told) == EVENTS_MAX:
@@ -95,9 +94,14 @@ def _page_document(incident: Incident, state: RunState) -> dict[str, Any]:
         "incident": incident.id,
         "severity": incident.severity,
         "reason": incident.verdict or incident.reason,
-        "opened_elapsed_s": incident.detected_s - state.created_s,
+        "opened_elapsed_s": elapsed(incident.detected_s, state),
         "acknowledged_by": incident.acknowledged_by,
     }
+
+
+def elapsed(at_s: float, state: RunState) -> float:
+    """On the run's own clock, which begins when it was created."""
+    return round(max(0.0, at_s - state.created_s), 3)
 
 
 def incident_of(fact: f.Fact) -> int | None:

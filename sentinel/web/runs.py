@@ -74,8 +74,9 @@ class Runs:
 
     def all(self) -> list[WatchedRun]:
         """The supervisor's own first, then by name; only those that were looked at."""
-        now_s = self._clock.now_s()
-        self._listed_s = now_s
+        self._listed_s = self._clock.now_s()
+        if self._listed_s - self._scanned_s > SCAN_S:
+            self._wake.set()
         self._await_looks(list(self._runs.values()))
         return [run for run in self._runs.values() if run.sight is not None]
 
