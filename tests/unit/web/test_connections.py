@@ -59,6 +59,15 @@ class Rig:
                 sock.sendall(piece)
             return hear(sock)
 
+    def wait_for_end_after(self, seconds: float) -> None:
+        """Of all connections; time passes until the server has noticed."""
+
+        def is_empty() -> bool:
+            self.clock.advance(seconds + 1)
+            return not self.server._connections
+
+        wait_for("their end", is_empty)
+
     def is_alive(self) -> bool:
         return self.say(LAST % b"/alive").endswith(b"/alive")
 
@@ -99,7 +108,7 @@ def test_a_client_that_asks_nothing_is_dropped_after_a_while(rig: Rig) -> None:
     with closing(rig.connect()) as sock:
         sock.sendall(GET % b"/a")
         assert sock.recv(4096)
-        rig.clock.advance(IDLE_S + 1)
+        rig.wait_for_end_after(IDLE_S)
         assert hear(sock) == b""
 
 
@@ -110,8 +119,7 @@ def test_a_client_that_reads_slowly_holds_no_thread_and_is_dropped(rig: Rig) -> 
             sock.sendall(GET % b"/big")
         wait_for("their answers", lambda: sum(bool(c.left) for c in list(rig.server._connections)) == len(slow))
         assert rig.is_alive()
-        rig.clock.advance(SEND_S + 1)
-        wait_for("their end", lambda: not any(c.left for c in list(rig.server._connections)))
+        rig.wait_for_end_after(SEND_S)
 
 
 def test_a_big_answer_comes_whole(rig: Rig) -> None:
