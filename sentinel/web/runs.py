@@ -46,7 +46,7 @@ class Runs:
         self._listed_s = self._scanned_s = float("-inf")
         self._wake = threading.Event()
         self._looked = threading.Condition()
-        self._is_closing = False
+        self._is_closing = self._has_complained = False
         self._is_late = False  # a look takes longer than anybody waits
         self._thread = threading.Thread(target=self._work, name="sentinel-web-runs", daemon=True)
 
@@ -116,10 +116,17 @@ class Runs:
             try:
                 wait_s = self._step(now_s)
             except Exception as bug:  # noqa: BLE001 - a bug here may cost the page, and must not end in silence
-                with suppress(OSError, ValueError):
-                    print(f"the page in the browser: {type(bug).__name__}: {bug}", file=sys.stderr)
+                self._complain(bug)
                 wait_s = IDLE_S
             self._clock.wait(self._wake, wait_s)
+
+    def _complain(self, bug: Exception) -> None:
+        """Once, and without whatever a trainer's line may do to a terminal."""
+        if not self._has_complained:
+            self._has_complained = True
+            words = str(bug).encode("unicode_escape").decode("ascii")[:200]
+            with suppress(OSError, ValueError):
+                print(f"the page in the browser: {type(bug).__name__}: {words}", file=sys.stderr)
 
     def _step(self, now_s: float) -> float:
         """One look, or one piece of a curve; how long may pass before the next."""
