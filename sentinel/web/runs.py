@@ -31,7 +31,8 @@ IDLE_S = 10.0
 SCAN_S = 10.0
 FORGET_S = 600.0
 FRESH_S = 1.0  # how long a request waits for a look, when the last one is old
-PAUSE_S, IDLE_PAUSE_S = 0.02, 0.2  # between two pieces of a long stream
+PAUSE_S, IDLE_PAUSE_S = 0.02, 0.2  # between two pieces of a long stream, beside a supervisor: while somebody waits, and not
+ALONE_PAUSE_S = 0.002
 CLOSE_S = 2.0
 
 
@@ -143,7 +144,7 @@ class Runs:
         for run in self._runs.values():
             is_asked = now_s - run.asked_s < ASKED_S
             if run.has_more and (is_asked or run.is_own) and run.draw():
-                return PAUSE_S if is_asked else IDLE_PAUSE_S
+                return ALONE_PAUSE_S if self._own is None else PAUSE_S if is_asked else IDLE_PAUSE_S
             if run.is_drawn and not run.is_own and now_s - max(run.asked_s, run.looked_s) > FORGET_S:
                 run.forget()
         asked_s = max([self._listed_s, *(run.asked_s for run in self._runs.values())])
