@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 
 MASK = "***"
 SHORTEST = 8  # a shorter value of a variable is as likely a word of the text
-_NAME = r"(?<![\w.-])[\w.-]{0,64}?(?:token|secret|passwd|password|passphrase|credentials?|cookie|auth|api[_-]?key|access[_-]?key|[_-]key|_pat)"
+_WORDS = "token|secret|passwd|password|passphrase|credentials?|cookie|auth|api[_-]?key|access[_-]?key|[_-]key|_pat"
+_NAME = rf"(?<![\w.-])[\w.-]{{0,64}}?(?:{_WORDS})"
 _SECRET_NAME = re.compile(r"TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|API_?KEY|[_-]KEY|_PAT$", re.IGNORECASE)
 _VALUE = r"(\"[^\"\n]*\"|'[^'\n]*'|(?:(?:Bearer|Basic)\s+)?[^\s\"',;&}]+)"
 _ASSIGNED = re.compile(rf"({_NAME}[\"']?\s*[=:]\s*){_VALUE}", re.IGNORECASE)

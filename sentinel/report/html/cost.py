@@ -44,8 +44,8 @@ def cost_of(incident: Incident, stretch: Stretch | None) -> Cost:
     ranks = stretch.ranks if stretch is not None else None
     restored = incident.restored_s
     return Cost(
-        rows=tuple((name, WORDS[name], span(spent[name])) for name in LOST if spent[name] >= 0.05),
-        lost=span(lost_s) if lost_s >= 1 else f"{lost_s:.1f} s",
+        rows=tuple((name, WORDS[name], _exact(spent[name])) for name in LOST if spent[name] >= 0.05),
+        lost=_exact(lost_s),
         lost_s=lost_s,
         steps=incident.steps_lost,
         gpu_hours=lost_s * ranks / 3600 if ranks is not None else None,
@@ -75,7 +75,7 @@ def setting_rows(stretch: Stretch | None) -> list[tuple[str, str, str]]:
     if stretch is None:
         return []
     before, behind = settings_of(stretch.settings_before), settings_of(stretch.settings_after or stretch.settings_before)
-    return [(name, _said(before.get(name)), _said(behind.get(name))) for name in sorted({*before, *behind})]
+    return [(name, said(before.get(name)), said(behind.get(name))) for name in sorted({*before, *behind})]
 
 
 def settings_of(overrides: Overrides) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def settings_of(overrides: Overrides) -> dict[str, Any]:
     return {key: value for key, value in said.items() if key not in UNSAID and value not in (None, False, [])}
 
 
-def _said(value: object) -> str:
+def said(value: object) -> str:
     if value is None:
         return "as configured"
     if isinstance(value, list):

@@ -80,13 +80,18 @@ def _mark(incident: Incident) -> Mark:
 
 
 def _concerned(run: Collected, incident: Incident, first: int) -> list[Branch]:
-    """Where it broke, what was launched against it, and whence the first of them came, if that lies in sight."""
+    """Where it broke, what was launched against it, what went past the place, and whence it came, if that lies in sight."""
     numbers = {incident.attempt, *(t.attempt for t in incident.tries if t.attempt is not None)}
+    numbers |= {one.attempt for one in run.branches if one.attempt > incident.attempt and _passes(one, incident.break_step)}
     broke = run.branch(incident.attempt)
     if broke is not None and broke.parent is not None and broke.resumed_step > first:
         numbers.add(broke.parent)
     found = [branch for branch in run.branches if branch.attempt in numbers]
     return found if len(found) <= ATTEMPTS_MAX else [*found[:2], *found[2 - ATTEMPTS_MAX :]]
+
+
+def _passes(branch: Branch, step: int) -> bool:
+    return branch.survives_to is not None and branch.resumed_step <= step < branch.survives_to
 
 
 def _panels(

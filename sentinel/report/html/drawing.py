@@ -44,6 +44,7 @@ class Panel:
     metric: str
     svg: str
     low: str
+    middle: str
     high: str
     is_log: bool
     first: int
@@ -64,7 +65,13 @@ class Scale:
     is_log: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        if self.low == self.high:  # a level line stands in the middle
+            self.low, self.high = self.low - (abs(self.low) or 1.0), self.high + (abs(self.high) or 1.0)
         self.is_log = self.low > 0 and self.high / self.low > LOG_SPAN
+
+    @property
+    def middle(self) -> float:
+        return math.sqrt(self.low) * math.sqrt(self.high) if self.is_log else self.low + (self.high - self.low) / 2
 
     def x(self, step: float) -> float:
         return WIDTH * (step - self.first) / max(1, self.last - self.first)
@@ -86,6 +93,7 @@ def draw(
         return None
     scale = Scale(min(finite), max(finite), first, last)
     parts = [f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" preserveAspectRatio="none" aria-hidden="true" focusable="false">']
+    parts.append(f'<line class="grid" x1="0" x2="{WIDTH:g}" y1="{HEIGHT / 2:g}" y2="{HEIGHT / 2:g}"/>')
     if band is not None:
         top, bottom = scale.y(band[1]), scale.y(band[0])
         parts.append(f'<rect class="band" x="0" y="{top:.1f}" width="{WIDTH:g}" height="{max(0.8, bottom - top):.1f}"/>')
@@ -104,7 +112,8 @@ def draw(
     parts.append("</svg>")
     placed = tuple((round(scale.x(mark.step) / WIDTH * 100, 2), mark) for mark in shown)
     return Panel(
-        metric, "".join(parts), f"{scale.low:.4g}", f"{scale.high:.4g}", scale.is_log, first, last, placed, tuple(attempts),
+        metric, "".join(parts), _said(scale.low), _said(scale.middle), _said(scale.high), scale.is_log,
+        first, last, placed, tuple(attempts),
         has_cut, has_non_finite, band is not None,
     )  # fmt: skip
 
@@ -121,6 +130,10 @@ def _curve(scale: Scale, points: Points, colour: str) -> list[str]:
             found.append(f'<polyline class="line {colour}" points="{" ".join(piece)}"/>')
             piece = []
     return found
+
+
+def _said(value: float) -> str:
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e7 else f"{value:.3g}"
 
 
 def _upright(x: float, top: float, bottom: float, what: str) -> str:

@@ -17,7 +17,7 @@ from sentinel.model.incidents import Incident
 from sentinel.pages.case import RUNBOOK, incident_report_path
 from sentinel.pages.case_words import follows, span
 from sentinel.report.html.collected import Collected, collect
-from sentinel.report.html.cost import cost_of, setting_rows, settings_of
+from sentinel.report.html.cost import cost_of, said, setting_rows, settings_of
 from sentinel.report.html.curves import incident_panels, run_panels
 from sentinel.report.html.evidence import evidence_of
 from sentinel.report.html.page import render
@@ -86,7 +86,7 @@ def run_report(run_dir: Path) -> str:
         "ledger": ledger_rows(run.state, run.now_s) if run.state.attempts else [],
         "branches": [_branch(run, branch) for branch in run.branches[-BRANCHES_MAX:]],
         "branches_left_out": max(0, len(run.branches) - BRANCHES_MAX),
-        "settings": settings_of(run.state.overrides),
+        "settings": {name: said(value) for name, value in settings_of(run.state.overrides).items()},
         "command": shlex.join(run.state.command),
     }
     return render("run.html", _of_run(run) | values)
@@ -103,7 +103,7 @@ def _of_run(run: Collected) -> dict[str, Any]:
         "state": state,
         "written": written.strftime("%Y-%m-%d %H:%M UTC"),
         "began": began.strftime("%Y-%m-%d %H:%M UTC"),
-        "lasted": span(run.now_s - state.created_s),
+        "lasted": span((run.last_s if state.ended else run.now_s) - state.created_s),
         "runbook": RUNBOOK.name,
     }
 
