@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sentinel.clock import SystemClock
@@ -18,11 +18,12 @@ from sentinel.model.attempts import Overrides
 from sentinel.model.facts import Entry, Fact
 from sentinel.model.findings import Finding
 from sentinel.model.incidents import Incident
-from sentinel.model.state import RunState
+from sentinel.model.state import Archive, RunState
 from sentinel.report.lineage import Branch, trace
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.stream_file import read_newest_step
 
+ATTEMPTS_BACK = 32  # a rollback behind so many attempts is not counted as the incident's
 FIRST_KEPT, NEWEST_KEPT = 200, 400  # entries of one incident
 _ABOUT = re.compile(r"incident (\d+)$")
 _PAGE_KEY = re.compile(r"page/(\d+)/")
@@ -31,7 +32,7 @@ _PAGE_KEY = re.compile(r"page/(\d+)/")
 @dataclass(slots=True)
 class Stretch:
     """What belongs to one incident. `before`: the ledger when the fault was first visible; `after`: when new ground was made, or
-    it was closed. `left_out`: entries in the middle that were not kept."""
+    it was closed. `since`: the oldest attempt they speak of. `left_out`: entries in the middle that were not kept."""
 
     before: Ledger | None = None
     after: Ledger | None = None
@@ -39,6 +40,7 @@ class Stretch:
     settings_after: Overrides | None = None
     finding: Finding | None = None
     ranks: int | None = None
+    since: int = 0
     first: list[Entry] = field(default_factory=list)
     newest: deque[Entry] = field(default_factory=lambda: deque(maxlen=NEWEST_KEPT))
     left_out: int = 0
@@ -84,6 +86,9 @@ def collect(run_dir: Path, entries_of: Collection[int] = ()) -> Collected:
         last = found.branches[-1]
         last.last_step = last.survives_to = max(last.last_step, newest)
     found.now_s = SystemClock(found.last_s).now_s()
+    for incident in found.state.open_incidents:
+        if incident.id in found.stretches and incident.restored_s is None:
+            _end(found, incident.id, found.last_s if found.state.ended else found.now_s)
     return found
 
 
@@ -105,11 +110,11 @@ def _take(found: Collected, entry: Entry, entries_of: Collection[int]) -> None:
         case f.IncidentOpened(incident=incident):
             _open(found, entry, incident, entries_of)
         case f.Restored(incident=number) if number in found.stretches:
-            _close(found, number, entry.at_s)
+            _end(found, number, entry.at_s)
         case f.IncidentMoved(incident=number) if number in found.stretches:
-            after = found.stretches[number].after
-            if _incident(found, number).restored_s is None or after is None:
-                _close(found, number, entry.at_s)
+            incident = found.state.incident(number)
+            if incident.is_closed and incident.restored_s is None:
+                _end(found, number, entry.at_s)
             found.stretches[number].settings_after = found.state.overrides
         case _:
             pass
@@ -119,8 +124,12 @@ def _take(found: Collected, entry: Entry, entries_of: Collection[int]) -> None:
 
 
 def _open(found: Collected, entry: Entry, incident: Incident, entries_of: Collection[int]) -> None:
-    stretch = Stretch(account(found.state, incident.visible_s), settings_before=found.state.overrides, ranks=found.ranks)
+    known = found.state.attempts
+    stretch = Stretch(
+        settings_before=found.state.overrides, ranks=found.ranks, since=known[-ATTEMPTS_BACK:][0].attempt if known else 0
+    )
     found.stretches[incident.id] = stretch
+    stretch.before = _ledger(found, stretch, incident.visible_s)
     recorded = found.finding
     if recorded is not None and recorded.became == incident.id:
         stretch.finding = recorded.finding
@@ -128,12 +137,16 @@ def _open(found: Collected, entry: Entry, incident: Incident, entries_of: Collec
             stretch.keep(Entry(entry.seq - 1, entry.at_s, entry.epoch, recorded))
 
 
-def _close(found: Collected, number: int, at_s: float) -> None:
-    found.stretches[number].after = account(found.state, at_s)
+def _end(found: Collected, number: int, at_s: float) -> None:
+    stretch = found.stretches[number]
+    stretch.after = _ledger(found, stretch, at_s)
 
 
-def _incident(found: Collected, number: int) -> Incident:
-    return found.state.incident(number)
+def _ledger(found: Collected, stretch: Stretch, at_s: float) -> Ledger:
+    """Of the attempts around it only: what is older is the same before and after, and a run may have hundreds."""
+    state = found.state
+    around = tuple(attempt for attempt in state.attempts if attempt.attempt >= stretch.since)
+    return account(replace(state, attempts=around, archive=Archive()), at_s)
 
 
 def _belongs(found: Collected, number: int, fact: Fact) -> bool:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sentinel.launcher.sample_text import show_sample
 from sentinel.model.incidents import Incident
+from sentinel.model.state import RunState
 from sentinel.report.samples import rank_of_incident
 
 FILES_MAX = 60
@@ -17,6 +19,7 @@ LOGS_MAX = 4
 TAIL_BYTES = 6000
 TAIL_LINES = 40
 SAMPLES_MAX = 20
+TEXTS_MAX = 3  # each takes the trainer some seconds
 OURS = ("report.html", "page.json")
 
 
@@ -55,6 +58,16 @@ def evidence_of(run_dir: Path, incident: Incident) -> Evidence:
     guilty = sum(one["guilty"] for one in ranked)
     samples = tuple(ranked[:SAMPLES_MAX])
     return Evidence(str(folder.relative_to(run_dir)), files, max(0, len(paths) - FILES_MAX), tails, samples, missing, guilty)
+
+
+def sample_texts(run_dir: Path, state: RunState, incident: Incident, evidence: Evidence) -> tuple[str, ...]:
+    """The text of the guiltiest samples, where the trainer can show it."""
+    found = incident.attribution
+    guilty = [one["sample"] for one in evidence.samples if one["guilty"]][:TEXTS_MAX]
+    if found is None:
+        return ()
+    shown = (show_sample(run_dir, state.command, state.cwd, found.attempt, sample) for sample in guilty)
+    return tuple(text for text in shown if text)
 
 
 def _walked(folder: Path) -> Iterator[Path]:

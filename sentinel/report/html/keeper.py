@@ -56,9 +56,9 @@ class ReportKeeper:
             state = self._latest()
             for number in self._due(state, is_last):
                 if not self._is_late:
-                    self._write(number)
+                    self._write(number, with_texts=not is_last)
         if not self._is_late and self._latest().attempts:
-            self._write(None)
+            self._write(None, with_texts=False)
 
     def _due(self, state: RunState, is_last: bool) -> list[int]:
         """Incidents to be told of, or told of anew. One must have stood still for a round: only then does the journal hold what
@@ -80,11 +80,11 @@ class ReportKeeper:
             return {one.id: _version(one) for one in closed if one.id in there or one not in closed[-CAUGHT_UP_MAX:]}
         return {}
 
-    def _write(self, number: int | None) -> None:
+    def _write(self, number: int | None, with_texts: bool) -> None:
         try:
             from sentinel.report.html.writing import report_command  # here, because jinja2 takes its time to load
 
-            report_command(self._run_dir, number, None)
+            report_command(self._run_dir, number, None, with_texts)
         except (SentinelError, OSError) as error:
             self._trouble = str(error)
         except Exception as bug:  # noqa: BLE001 - a bug here may cost the report, and must not end in silence

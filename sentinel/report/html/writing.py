@@ -19,7 +19,7 @@ from sentinel.pages.case_words import follows, span
 from sentinel.report.html.collected import Collected, collect
 from sentinel.report.html.cost import cost_of, said, setting_rows, settings_of
 from sentinel.report.html.curves import incident_panels, run_panels
-from sentinel.report.html.evidence import evidence_of
+from sentinel.report.html.evidence import evidence_of, sample_texts
 from sentinel.report.html.page import render
 from sentinel.report.html.rows import journal_rows, page_rows
 from sentinel.report.html.story import story, try_rows
@@ -32,9 +32,9 @@ TOLD_CHARS_MAX = 300  # of one reason there: the incident's own report has it wh
 BRANCHES_MAX = 400
 
 
-def report_command(run_dir: Path, number: int | None, out: Path | None) -> Path:
-    """Write the report asked for; where it lies. Raises UsageError, JournalError."""
-    text = run_report(run_dir) if number is None else incident_report(run_dir, number)
+def report_command(run_dir: Path, number: int | None, out: Path | None, with_texts: bool = True) -> Path:
+    """Write the report asked for; where it lies. `with_texts`: of guilty samples, which takes seconds. Raises UsageError, JournalError."""
+    text = run_report(run_dir) if number is None else incident_report(run_dir, number, with_texts)
     path = out or (run_dir / RUN_REPORT if number is None else incident_report_path(run_dir, number))
     try:
         write_atomically(path, text.encode())
@@ -43,7 +43,7 @@ def report_command(run_dir: Path, number: int | None, out: Path | None) -> Path:
     return path
 
 
-def incident_report(run_dir: Path, number: int) -> str:
+def incident_report(run_dir: Path, number: int, with_texts: bool = False) -> str:
     """The HTML. Raises UsageError, JournalError."""
     run = collect(run_dir, (number,))
     incident = next((one for one in run.state.incidents if one.id == number), None)
@@ -52,6 +52,7 @@ def incident_report(run_dir: Path, number: int) -> str:
         raise UsageError(f"{run_dir}: there is no incident {number} (there are: {known})")
     stretch = run.stretches[number]
     entries = stretch.entries
+    evidence = evidence_of(run_dir, incident)
     concerned = {incident.attempt, *(one.attempt for one in incident.tries)}
     values = {
         "incident": incident,
@@ -65,7 +66,8 @@ def incident_report(run_dir: Path, number: int) -> str:
         "told": page_rows(entries, incident),
         "cost": cost_of(incident, stretch),
         "settings": setting_rows(stretch),
-        "evidence": evidence_of(run_dir, incident),
+        "evidence": evidence,
+        "texts": sample_texts(run_dir, run.state, incident, evidence) if with_texts else (),
         "branches": [_branch(run, one) for one in run.branches if one.attempt in concerned or one is run.branches[-1]],
         "finding": stretch.finding,
     }
