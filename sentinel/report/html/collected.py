@@ -20,6 +20,7 @@ from sentinel.model.findings import Finding
 from sentinel.model.incidents import Incident
 from sentinel.model.state import Archive, RunState
 from sentinel.report.lineage import Branch, trace
+from sentinel.report.reading import NothingRecorded
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.stream_file import read_newest_step
 
@@ -80,6 +81,8 @@ def collect(run_dir: Path, entries_of: Collection[int] = ()) -> Collected:
     found = Collected(run_dir)
     with Journal.open(run_dir / JOURNAL_NAME, read_only=True) as journal:
         found.branches = trace(_followed(found, journal.read_entries(), entries_of))
+    if not found.state.run_id:
+        raise NothingRecorded(f"{run_dir}: the run is only just being started, nothing is recorded yet; look again in a moment")
     attempt = found.state.attempt
     newest = read_newest_step(run_dir, attempt.attempt) if attempt is not None else None
     if found.branches and newest is not None and not found.branches[-1].outcome:
@@ -125,9 +128,8 @@ def _take(found: Collected, entry: Entry, entries_of: Collection[int]) -> None:
 
 def _open(found: Collected, entry: Entry, incident: Incident, entries_of: Collection[int]) -> None:
     known = found.state.attempts
-    stretch = Stretch(
-        settings_before=found.state.overrides, ranks=found.ranks, since=known[-ATTEMPTS_BACK:][0].attempt if known else 0
-    )
+    since = known[-ATTEMPTS_BACK:][0].attempt if known else 0
+    stretch = Stretch(settings_before=found.state.overrides, ranks=found.ranks, since=since)
     found.stretches[incident.id] = stretch
     stretch.before = _ledger(found, stretch, incident.visible_s)
     recorded = found.finding

@@ -43,6 +43,7 @@ def cost_of(incident: Incident, stretch: Stretch | None) -> Cost:
     lost_s = sum(spent.values())
     ranks = stretch.ranks if stretch is not None else None
     restored = incident.restored_s
+    late_s = incident.detected_s - incident.visible_s
     return Cost(
         rows=tuple((name, WORDS[name], _exact(spent[name])) for name in LOST if spent[name] >= 0.05),
         lost=_exact(lost_s),
@@ -50,7 +51,7 @@ def cost_of(incident: Incident, stretch: Stretch | None) -> Cost:
         steps=incident.steps_lost,
         gpu_hours=lost_s * ranks / 3600 if ranks is not None else None,
         ranks=ranks,
-        detected=_exact(incident.detected_s - incident.visible_s),
+        detected=_exact(late_s) if late_s >= 0.05 else "at once",
         recovered=_exact(restored - incident.visible_s) if restored is not None else None,
         is_over=incident.is_closed,
     )

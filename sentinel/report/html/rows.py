@@ -74,6 +74,8 @@ def _words(fact: Fact, at_s: float, state: RunState) -> tuple[str, Tone]:
             return f"attempt {number} is to end: {reason}", "plain"
         case f.CheckpointsQuarantined(above_step=step, reason=reason):
             return f"checkpoints above step {step} are in quarantine: {reason}", "plain"
+        case f.EnvironmentRead(attempt=number, changes=changes):
+            return f"what attempt {number} runs: {'; '.join(changes) or 'as before'}", "quiet"
         case f.InspectionLaunched(attempt=number):
             return f"attempt {number} looks at samples and trains nothing", "plain"
         case f.IncidentMoved(to=to, reason=reason):

@@ -33,7 +33,8 @@ BRANCHES_MAX = 400
 
 
 def report_command(run_dir: Path, number: int | None, out: Path | None, with_texts: bool = True) -> Path:
-    """Write the report asked for; where it lies. `with_texts`: of guilty samples, which takes seconds. Raises UsageError, JournalError."""
+    """Write the report asked for; where it lies. `with_texts`: of guilty samples, which takes seconds.
+    Raises UsageError, JournalError."""
     text = run_report(run_dir) if number is None else incident_report(run_dir, number, with_texts)
     path = out or (run_dir / RUN_REPORT if number is None else incident_report_path(run_dir, number))
     try:
