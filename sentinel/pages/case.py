@@ -11,7 +11,9 @@ page.
 from __future__ import annotations
 
 import re
+import shlex
 import socket
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -34,10 +36,11 @@ SECTION_CHARS_MAX = 6000
 FACT_CHARS_MAX = 200
 LINE_CHARS_MAX = 1000
 BEFORE_STEPS, BEHIND_STEPS = 120, 40
-INDENT = 8
+INDENT, WIDTH = 8, 92
+UNBROKEN = ("sentinel ", "runbook:", "report:", "page:")
 RUNBOOK = Path(__file__).resolve().parents[2] / "deploy" / "RUNBOOK.md"
 METRIC_OF = {Kind.LOSS_SCALE_COLLAPSE: "loss_scale", Kind.GENERALISATION: "val_loss", Kind.SLOWDOWN: "step_time_s"}
-TRIED = "tried: "  # how the engine's text begins a line that is told better from the state
+TOLD_BETTER = ("tried: ", "runbook: ")  # how lines of the engine's text begin that are told better here
 
 
 def build_notice(run_dir: Path, state: RunState, action: SendPage, paging: Paging, wall_s: float) -> Notice:
@@ -102,7 +105,8 @@ def _text(
 ) -> str:  # fmt: skip
     attempt = state.attempt
     ranks = read_world_size(run_dir, attempt.attempt) if attempt is not None else None
-    engine = [line for line in action.text.split("\n") if incident is None or not line.startswith(TRIED)]
+    words = action.text.replace("RUN_DIR", shlex.quote(str(run_dir.absolute())))
+    engine = [line for line in words.split("\n") if incident is None or not line.startswith(TOLD_BETTER)]
     width = max((len(answer.command) for answer in typed), default=0)
     sections = [_section("BROKE", [_cut("\n".join(engine), ENGINE_CHARS_MAX)])]
     if incident is not None:
@@ -121,9 +125,16 @@ def _text(
 
 def _section(label: str, lines: Sequence[str]) -> str:
     """A label, and its lines beside it."""
-    flat = [part for line in lines for part in _cut(line, SECTION_CHARS_MAX).split("\n") if part.strip()]
-    rows = [f"{label if number == 0 else '':<{INDENT}}{_cut(line, LINE_CHARS_MAX)}" for number, line in enumerate(flat)]
-    return "\n".join(rows)
+    flat = [_cut(part, LINE_CHARS_MAX) for line in lines for part in _cut(line, SECTION_CHARS_MAX).split("\n") if part.strip()]
+    wrapped = [row for line in flat for row in _wrapped(line)]
+    return "\n".join(f"{label if number == 0 else '':<{INDENT}}{row}" for number, row in enumerate(wrapped))
+
+
+def _wrapped(line: str) -> list[str]:
+    """Sentences are broken where a mail or a pager would break them badly; what is to be copied is not."""
+    if len(line) <= WIDTH or line.startswith(UNBROKEN):
+        return [line]
+    return textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _plot(run_dir: Path, incident: Incident) -> list[str]:

@@ -6,7 +6,7 @@ Everything here reads the run's state only; the state may be of now and not of w
 
 from __future__ import annotations
 
-from sentinel.model.incidents import Incident, IncidentState, Try
+from sentinel.model.incidents import Incident, IncidentState, Outcome, Try
 from sentinel.model.state import Attempt, RunState
 
 TRIES_TOLD = 8
@@ -54,7 +54,7 @@ def evidence(incident: Incident) -> list[str]:
 
 def tried(incident: Incident) -> list[str]:
     """Each try and how it ended; of many the first and the newest."""
-    tries = list(incident.tries)
+    tries = [one for one in incident.tries if one.outcome is not Outcome.PAGED]
     lines = [_try(number, one) for number, one in enumerate(tries, start=1)]
     if len(lines) > TRIES_TOLD:
         left_out = len(lines) - TRIES_TOLD
@@ -127,9 +127,9 @@ def cost(state: RunState, incident: Incident | None, now_s: float, ranks: int | 
         return [f"nothing has trained for {span(idle_s)}"]
     used = ranks * idle_s / 3600
     money = f", {used * gpu_hour_cost:.2f} at {gpu_hour_cost:g} each" if gpu_hour_cost is not None else ""
-    each = f"; each hour {ranks} more" + (f", {ranks * gpu_hour_cost:.2f}" if gpu_hour_cost is not None else "")
+    each = f"; each further hour {ranks} more" + (f", {ranks * gpu_hour_cost:.2f}" if gpu_hour_cost is not None else "")
     idle = f"{ranks} ranks have" if ranks != 1 else "1 rank has"
-    return [f"{idle} stood still for {span(idle_s)}: {used:.1f} GPU hours{money}{each}"]
+    return [f"{idle} stood still for {span(idle_s)}: {used:.2f} GPU hours{money}{each}"]
 
 
 def _at_risk(state: RunState, incident: Incident | None, now_s: float, ranks: int | None) -> list[str]:

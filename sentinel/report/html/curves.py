@@ -18,6 +18,7 @@ BEHIND_MAX = 4000
 RUN_ATTEMPTS_MAX = 64
 RUN_BYTES_MAX = 24 << 20
 BAND_SPREADS = 3.0
+LIVES_ON = 1 << 62  # of the newest attempt more is written while this is read
 
 
 def incident_panels(run: Collected, incident: Incident, only_judged: bool = False) -> list[Panel]:
@@ -104,7 +105,8 @@ def _panels(
         lines = []
         for branch in branches:
             points = [(step, metrics[name]) for step, metrics in rows[branch.attempt] if name in metrics]
-            lines += [Line(branch.attempt, points, branch.survives_to)] if points else []
+            keep = None if branch.survives_to is None else branch.survives_to if branch.outcome else LIVES_ON
+            lines += [Line(branch.attempt, points, keep)] if points else []
         panel = draw(name, lines, inside, *span, _band(incident, name))
         if panel is not None:
             panels.append(panel)

@@ -13,7 +13,7 @@ WIDTH, HEIGHT, PAD = 1000.0, 100.0, 4.0
 LOG_SPAN = 10.0
 POINTS_MAX = 300  # of one line: neighbours are put together beyond, lowest and highest kept
 COLOURS = 6
-MARKS_MAX = 64
+MARKS_MAX = 64  # the newest
 NON_FINITE_MAX = 32
 
 Points = Sequence[tuple[int, float]]
@@ -97,7 +97,7 @@ def draw(
     if band is not None:
         top, bottom = scale.y(band[1]), scale.y(band[0])
         parts.append(f'<rect class="band" x="0" y="{top:.1f}" width="{WIDTH:g}" height="{max(0.8, bottom - top):.1f}"/>')
-    shown = sorted(marks, key=lambda mark: mark.step)[:MARKS_MAX]
+    shown = sorted(marks, key=lambda mark: mark.step)[-MARKS_MAX:]
     parts += [_upright(scale.x(mark.step), 0.0, HEIGHT, mark.what) for mark in shown]
     attempts, has_cut, has_non_finite = [], False, False
     for number, line in enumerate(lines):

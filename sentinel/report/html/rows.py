@@ -14,7 +14,7 @@ from sentinel.model.state import RunState
 from sentinel.pages.case_words import span
 from sentinel.view.words import action_words, describe
 
-TEXT_CHARS_MAX = 2000
+TEXT_CHARS_MAX = 1000
 Tone = Literal["plain", "quiet", "good", "warn", "bad"]
 
 

@@ -130,7 +130,8 @@ def test_waiting_has_a_price(tmp_path: Path) -> None:
     assert stopped.attempt is not None
     assert stopped.attempt.last_step_s == at(90.9)
     text = build_notice(run_dir, stopped, page(), Paging(gpu_hour_cost=2.5), at(90.9 + 5400)).text
-    assert "2 ranks have stood still for 1 h 30 min: 3.0 GPU hours, 7.50 at 2.5 each; each hour 2 more, 5.00" in text
+    said = "2 ranks have stood still for 1 h 30 min: 3.00 GPU hours, 7.50 at 2.5 each; each further hour 2 more, 5.00"
+    assert said in " ".join(text.split())
     assert "nothing has trained for" in built(tmp_path / "gone", stopped).text
     assert "COST" not in built(run_dir, state_of(told())).text, "nothing waits in a run that has finished"
 

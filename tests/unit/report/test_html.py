@@ -7,7 +7,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from sentinel.cli import app
 from sentinel.errors import UsageError
 from sentinel.model import actions as a
 from sentinel.model import facts as f
@@ -16,6 +18,7 @@ from sentinel.model.attempts import Overrides, ResumePoint, SampleRange
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import Band, Incident, IncidentState, Outcome, Remedy
 from sentinel.model.records import Attribution
+from sentinel.report.html import evidence
 from sentinel.report.html import page as templates
 from sentinel.report.html.writing import incident_report, report_command, run_report
 from tests.sim.kit import simulate
@@ -182,7 +185,7 @@ def test_no_template_lets_a_value_through_unescaped() -> None:
     assert found == [("parts.html", "{{ panel.svg|safe }}")]
 
 
-def test_guilty_samples_are_listed_with_where_they_lie(tmp_path: Path) -> None:
+def test_guilty_samples_are_listed_with_where_they_lie_and_their_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_dir = write_streamed(tmp_path / "demo")
     folder = run_dir / "attempts/0004"
     folder.mkdir(parents=True)
@@ -199,6 +202,10 @@ def test_guilty_samples_are_listed_with_where_they_lie(tmp_path: Path) -> None:
     assert "6001 9.5 0.5" in text
     assert f"books-07.bin at {6001 * 128}" in text
     assert "python -m trainer.show" in text
+    monkeypatch.setattr(evidence, "show_sample", lambda run_dir, argv, cwd, attempt, sample: f"{attempt}/{sample} {HOSTILE}")
+    shown = check_self_contained(incident_report(run_dir, 2, with_texts=True)).text
+    assert "4/6001 <script>alert(1)</script>" in shown, "quoted"
+    assert "python -m trainer.show" not in shown
     (folder / "samples.jsonl").unlink()
     assert "cannot be read any more" in incident_report(run_dir, 2)
 
@@ -253,6 +260,13 @@ def test_what_a_person_gets_wrong_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="name another place with --out"):
         report_command(run_dir, None, tmp_path / "file" / "report.html")
+
+
+def test_the_command_says_where_it_wrote(tmp_path: Path) -> None:
+    run_dir = write_streamed(tmp_path / "demo")
+    done = CliRunner().invoke(app, ["report", str(run_dir), "2", "--out", str(tmp_path / "two.html")])
+    assert (done.exit_code, done.stdout) == (0, f"{tmp_path / 'two.html'}\n")
+    assert "Incident 2" in (tmp_path / "two.html").read_text()
 
 
 def test_the_files_lie_where_the_page_says(tmp_path: Path) -> None:
