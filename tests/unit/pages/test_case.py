@@ -10,6 +10,7 @@ import pytest
 import typer
 
 from sentinel.cli import app
+from sentinel.engine import evolve
 from sentinel.model import facts as f
 from sentinel.model.actions import SendPage, Stage
 from sentinel.model.findings import Kind
@@ -19,6 +20,7 @@ from sentinel.pages import case
 from sentinel.pages.case import build_notice
 from sentinel.pages.notice import TEXT_CHARS_MAX, TITLE_CHARS_MAX, Notice
 from sentinel.policy.schema_paging import Paging
+from tests.sim.kit import simulate
 from tests.unit.report.streamed_run import write_steps, write_streamed
 from tests.unit.told_run import at, state_of, told
 
@@ -202,3 +204,21 @@ def test_every_kind_has_a_title_that_says_since_when(tmp_path: Path) -> None:
         notice = built(tmp_path, RunState(run_id="r", incidents=(incident,)), page("update", incident=1))
         assert notice.title == f"Changed: r: {kind} at step 9"
         assert re.search(rf"#{kind}$", notice.text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("fault", ["nan_state@step=39:always", "hang@step=50", "spike@step=60", "crash@step=50"])
+def test_a_page_has_its_case_wherever_a_run_stands(tmp_path: Path, fault: str) -> None:
+    """Every state that a simulated run goes through, at every stage of a page about each of its incidents."""
+    result, state, looked = simulate(fault), RunState(), 0
+    for entry in result.entries:
+        state = evolve(state, entry.at_s, entry.fact)
+        if not isinstance(entry.fact, (f.IncidentOpened, f.RungTaken, f.RungJudged, f.IncidentMoved, f.PlanAdopted, f.RunEnded)):
+            continue
+        for incident in state.incidents:
+            for stage in ("trigger", "resolve"):
+                notice = build_notice(tmp_path, state, page(stage, incident=incident.id), Paging(), entry.at_s)
+                assert "could not be drawn up" not in notice.text
+                assert ("ANSWER" in notice.text) == (stage == "trigger")
+                assert len(notice.text) < TEXT_CHARS_MAX / 2
+                looked += 1
+    assert looked > 4
