@@ -36,6 +36,7 @@ from sentinel.model.state import RunState
 from sentinel.outage import Outage, StopWishes, last_act
 from sentinel.policy.schema import Policy
 from sentinel.policy_file import load_policy, policy_digest, shipped_policy_path
+from sentinel.report.html.keeper import ReportKeeper
 from sentinel.report.summary import leave_report
 from sentinel.senses_file import SensesFile
 from sentinel.telemetry.hardware import open_hardware
@@ -120,10 +121,11 @@ def _watch(
         launcher = LocalLauncher(run_dir)
         hardware = open_hardware(engine.policy.spec.detectors.gpu_fault, run_dir)
         boards = open_boards(run_dir, lambda: engine.state, request.tensorboard)
+        reports = ReportKeeper(run_dir, lambda: engine.state)
         telemetry = RunTelemetry(run_dir, launcher, hardware, boards)
         runner = ThreadRunner(build_handlers(run_dir, launcher, session.lease, run_file), wake.event)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
-        with closing(wake), closing(hardware), closing(boards), last_act(runner.close):
+        with closing(wake), closing(hardware), closing(boards), closing(reports), last_act(runner.close):
             daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request))
             outage.begin()
             show()

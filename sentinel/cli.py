@@ -15,6 +15,7 @@ from sentinel.cli_drill import drill
 from sentinel.cli_operator import Commands
 from sentinel.cli_operator import register as register_operator
 from sentinel.cli_policy import policy_app
+from sentinel.cli_report import report
 from sentinel.cli_web import web
 from sentinel.cli_words import Json, Listening, RunDir, TokenFile
 from sentinel.errors import PolicyError, SentinelError, UsageError
@@ -160,6 +161,7 @@ def stop(
 
 
 app.command()(drill)
+app.command()(report)
 app.command()(web)
 
 
