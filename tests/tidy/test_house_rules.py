@@ -28,6 +28,7 @@ ONE_PLACE = {
     "pydantic": ("sentinel/policy/schema",),
     "pynvml": ("sentinel/telemetry/nvml_helper.py",),
     "google_crc32c": ("sentinel/telemetry/event_records.py",),
+    "prometheus_client": ("sentinel/metrics/",),
 }
 # Rooms of the trainer that must answer at once, and so load no torch (ARCHITECTURE "Doors").
 TORCHLESS = (
