@@ -35,7 +35,7 @@ def name_runs(sights: Sequence[Sight]) -> list[str]:
     """A name for each, all different."""
     names = [sight.state.run_id or sight.run_dir.name for sight in sights]
     places = [sight.run_dir.absolute() for sight in sights]
-    for depth in range(2, max((len(place.parts) for place in places), default=0) + 1):
+    for depth in range(1, max((len(place.parts) for place in places), default=0) + 1):
         often = Counter(names)
         if len(often) == len(names):
             break
@@ -48,8 +48,8 @@ def _end_of(place: Path, depth: int) -> str:
 
 
 class _Runs(Collector):
-    """Label values are cut and made printable here, and a series that would stand there twice stands there once: Prometheus refuses
-    no scrape because of a trainer's metric names."""
+    """Label values are cut and made printable here, and a series that would stand there twice stands there once: no
+    scrape is refused because of a trainer's metric names."""
 
     def __init__(self, sights: Sequence[Sight]) -> None:
         self._sights = sights
@@ -58,24 +58,27 @@ class _Runs(Collector):
         series: dict[str, dict[tuple[str, ...], float | Durations]] = {family.name: {} for family in FAMILIES}
         for name, sight in zip(name_runs(self._sights), self._sights, strict=True):
             run = _plain(name)
-            for family, labels, value in rows(sight):
-                series[family].setdefault((run, *map(_plain, labels)), value)
+            for exported, labels, value in rows(sight):
+                series[exported].setdefault((run, *map(_plain, labels)), value)
         for family in FAMILIES:
             if series[family.name]:
                 yield _metric(family, series[family.name])
 
 
 def _metric(family: Family, series: dict[tuple[str, ...], float | Durations]) -> Metric:
-    made = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily, "histogram": HistogramMetricFamily}[family.type]
-    metric = made(family.name, family.meaning, labels=("run", *family.labels))
-    for labels, value in series.items():
-        if isinstance(metric, HistogramMetricFamily):
+    names = ("run", *family.labels)
+    if family.type == "histogram":
+        bounds = [*(f"{bound:g}" for bound in DURATIONS_S), "+Inf"]
+        histogram = HistogramMetricFamily(family.name, family.meaning, labels=names)
+        for labels, value in series.items():
             assert isinstance(value, Durations), family.name
-            bounds = [*(f"{bound:g}" for bound in DURATIONS_S), "+Inf"]
-            metric.add_metric(labels, list(zip(bounds, accumulate(value.counts), strict=True)), value.sum_s)
-        else:
-            assert not isinstance(value, Durations), family.name
-            metric.add_metric(labels, value)
+            histogram.add_metric(labels, list(zip(bounds, accumulate(value.counts), strict=True)), value.sum_s)
+        return histogram
+    made = CounterMetricFamily if family.type == "counter" else GaugeMetricFamily
+    metric = made(family.name, family.meaning, labels=names)
+    for labels, value in series.items():
+        assert isinstance(value, float), family.name
+        metric.add_metric(labels, value)
     return metric
 
 

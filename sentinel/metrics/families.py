@@ -33,12 +33,18 @@ RUN = (
     ),
     Family("sentinel_supervisor_alive", "gauge", (), "0/1", "A supervisor holds the run"),
     Family("sentinel_supervisors_total", "counter", (), "", "Supervisors that have taken the run, one after the other"),
-    Family("sentinel_attempt_alive", "gauge", (), "0/1", "Processes of the newest attempt live; not there where that cannot be seen"),
+    Family(
+        "sentinel_attempt_alive", "gauge", (), "0/1",
+        "Processes of the newest attempt live; not there where that cannot be seen",
+    ),
     Family("sentinel_attempt", "gauge", (), "", "Number of the newest attempt"),
     Family("sentinel_attempts_total", "counter", (), "", "Launches of the training"),
     Family("sentinel_ranks", "gauge", (), "", "Ranks of the attempt that trains, as its receipt says; 0 before the receipt"),
     Family("sentinel_excluded_nodes", "gauge", (), "", "Nodes left out of every launch"),
-    Family("sentinel_journal_unreadable", "gauge", (), "0/1", "The journal could not be read: everything else is older than it seems"),
+    Family(
+        "sentinel_journal_unreadable", "gauge", (), "0/1",
+        "The journal could not be read: everything else is older than it seems",
+    ),
     Family("sentinel_goodput_ratio", "gauge", (), "ratio", "Seconds of training that survive, of all since the first launch"),
     Family(
         "sentinel_account_seconds", "gauge", ("account",), "seconds",
@@ -46,7 +52,10 @@ RUN = (
     ),
     Family("sentinel_checkpoint_step", "gauge", (), "steps", "The newest checkpoint that a run may resume from"),
     Family("sentinel_checkpoint_age_seconds", "gauge", (), "seconds", "How long ago it was first seen"),
-    Family("sentinel_source_blind", "gauge", ("source",), "0/1", "A source of telemetry cannot be read; every source that ever could not"),
+    Family(
+        "sentinel_source_blind", "gauge", ("source",), "0/1",
+        "A source of telemetry cannot be read; every source that ever could not",
+    ),
 )  # fmt: skip
 
 TRAINING = (
@@ -77,7 +86,10 @@ INCIDENTS = (
         "Incidents that are over: recovered, healed (nothing had been done), exhausted",
     ),
     Family("sentinel_open_incidents", "gauge", ("severity",), "", "Incidents that are not over"),
-    Family("sentinel_detection_seconds", "histogram", ("kind",), "seconds", "From the first sign in what the trainer wrote to the incident"),
+    Family(
+        "sentinel_detection_seconds", "histogram", ("kind",), "seconds",
+        "From the first sign in what the trainer wrote to the incident",
+    ),
     Family(
         "sentinel_recovery_seconds", "histogram", ("kind",), "seconds",
         "From there to the first step past the break, of incidents that recovered after a relaunch",
@@ -87,11 +99,20 @@ INCIDENTS = (
         "sentinel_detector_state", "gauge", ("detector", "verdict"), "0/1",
         "What a detector says: healthy, breached or unknown; unknown too while nobody judges",
     ),
-    Family("sentinel_actions_total", "counter", ("action", "outcome"), "", "What was decided and is done with: confirmed, abandoned, dropped"),
+    Family(
+        "sentinel_actions_total", "counter", ("action", "outcome"), "",
+        "What was decided and is done with: confirmed, abandoned, dropped",
+    ),
     Family("sentinel_actions_pending", "gauge", ("action",), "", "What was decided and is not done yet"),
-    Family("sentinel_pages_total", "counter", ("stage", "route"), "", "Deliveries of pages: trigger (repeated ones too), update, …, message"),
+    Family(
+        "sentinel_pages_total", "counter", ("stage", "route"), "",
+        "Deliveries of pages: trigger (repeated ones too), update, …, message",
+    ),
     Family("sentinel_pages_undelivered_total", "counter", ("stage", "route"), "", "Deliveries given up"),
-    Family("sentinel_pages_open", "gauge", (), "", "Incidents of which a person was told and which nobody has taken up, and nothing ended"),
+    Family(
+        "sentinel_pages_open", "gauge", (), "",
+        "Incidents of which a person was told and which nobody has taken up, and nothing ended",
+    ),
     Family("sentinel_page_acknowledged", "gauge", (), "0/1", "A page is open, and every open one was acknowledged"),
 )  # fmt: skip
 

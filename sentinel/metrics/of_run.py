@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import get_args
 
 from sentinel import __version__
 from sentinel.goodput import account
-from sentinel.model.findings import Verdict
+from sentinel.model.findings import Severity, Verdict
 from sentinel.report.detectors import OLD_AFTER_S
 from sentinel.report.following import Sight
 from sentinel.report.tally import ACTIONS, Durations
@@ -17,7 +18,7 @@ Row = tuple[str, tuple[str, ...], float | Durations]
 STATES = (
     "starting", "training", "recovering", "probation", "paused", "held", "observing", "finished", "failed", "stopped",
 )  # fmt: skip
-SEVERITIES = ("info", "warning", "critical")
+SEVERITIES = get_args(Severity)
 LAYERS_MAX = 256
 DETECTORS_MAX = 64
 FINAL = "final"
@@ -89,18 +90,19 @@ def _checkpoints(sight: Sight) -> Iterator[Row]:
 
 
 def _training(sight: Sight) -> Iterator[Row]:
+    told = {**sight.last, **sight.newest}
     if sight.step is not None:
         yield "sentinel_step", (), float(sight.step)
     if sight.total_steps is not None:
         yield "sentinel_total_steps", (), float(sight.total_steps)
     for family, metric in SHOWN.items():
-        if metric in sight.last:
-            yield family, (), sight.last[metric]
-    if ACTIVATION in sight.last:
-        yield "sentinel_activation_norm", (FINAL,), sight.last[ACTIVATION]
-    layers = [name for name in sight.last if name.startswith(f"{ACTIVATION}/")]
+        if metric in told:
+            yield family, (), told[metric]
+    if ACTIVATION in told:
+        yield "sentinel_activation_norm", (FINAL,), told[ACTIVATION]
+    layers = [name for name in told if name.startswith(f"{ACTIVATION}/")]
     for name in layers[:LAYERS_MAX]:
-        yield "sentinel_activation_norm", (name.partition("/")[2],), sight.last[name]
+        yield "sentinel_activation_norm", (name.partition("/")[2],), told[name]
 
 
 def _incidents(sight: Sight) -> Iterator[Row]:

@@ -38,9 +38,10 @@ ATTEMPTS_DRAWN = 64  # of a run relaunched more often the oldest are shown no mo
 @dataclass(frozen=True, slots=True)
 class Sight:
     """How a run stands. `now_s` is session time. `seq`: of the newest entry. `newest`: the metrics of the newest step line of the
-    newest attempt, as far as the curves have been drawn; `step` its step, None before there is one. `last`: of every metric of that
-    attempt the last value told, for those that do not stand in every line. `trouble`: why this is an older sight than it should be;
-    empty otherwise. `heartbeat_s`: when the supervisor's loop last turned, wall clock; None where there never was one."""
+    newest attempt, as far as the curves have been drawn; `step` its step, None before there is one. `last`: the last value
+    told of every metric of that attempt, for those that do not stand in every line. `trouble`: why this is an older sight than it
+    should be; empty otherwise. `heartbeat_s`: when the supervisor's loop last turned, wall clock; None where none
+    ever was."""
 
     run_dir: Path
     state: RunState = field(default_factory=RunState)

@@ -82,8 +82,8 @@ def read_supervisor(run_dir: Path) -> Supervisor:
 
 
 def read_heartbeat(run_dir: Path) -> float | None:
-    """When the supervisor's loop last turned, Unix seconds, ten seconds out at most: a turn renews the lease, and no other thread does.
-    None where nobody ever supervised."""
+    """When the supervisor's loop last turned, Unix seconds, ten seconds out at most: a turn renews the lease, and nothing else
+    does. None where nobody ever supervised."""
     try:
         return (run_dir / LEASE_NAME).stat().st_mtime
     except OSError:

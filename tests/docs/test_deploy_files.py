@@ -1,17 +1,22 @@
-"""The files of deploy/: each is looked at by its tool's own checker where that is installed, and by what can be read from it here."""
+"""The files of deploy/: each is looked at by its tool's own checker where that is installed, and by what can be
+read from it here."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
+from sentinel.cli import app
 from sentinel.metrics.families import FAMILIES
 from sentinel.model.findings import Kind
 
@@ -20,6 +25,7 @@ DEPLOY = ROOT / "deploy"
 DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana/sentinel.json").read_text(encoding="utf-8"))
 RULES: list[dict[str, Any]] = yaml.safe_load((DEPLOY / "prometheus/rules.yml").read_text(encoding="utf-8"))["groups"][0]["rules"]
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yml").read_text(encoding="utf-8"))
+COMMANDS = typer.main.get_command(app)
 UNITS = ("sentinel@.service", "sentinel-web.service")
 DOCKERFILES = sorted((DEPLOY / "docker").glob("Dockerfile.*"))
 SERIES = {f"{one.name}{end}" for one in FAMILIES for end in (("_bucket", "_sum", "_count") if one.type == "histogram" else ("",))}
@@ -27,9 +33,10 @@ SERIES = {f"{one.name}{end}" for one in FAMILIES for end in (("_bucket", "_sum",
 
 def check(words: list[str], cwd: Path = DEPLOY) -> str:
     """Run a checker that is a package of its own; what it printed."""
-    if shutil.which(words[0]) is None:
-        pytest.skip(f"{words[0]} is not installed")
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, cwd=cwd)
+    found = shutil.which(words[0], path=f"{os.environ['PATH']}:{Path(sys.executable).parent}")
+    if found is None:
+        pytest.skip(f"{words[0]} is not installed (deploy/README.md says where it comes from)")
+    done = subprocess.run([found, *words[1:]], capture_output=True, text=True, timeout=60, cwd=cwd)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -144,12 +151,37 @@ def test_the_unit_ends_sentinel_and_never_the_training() -> None:
     assert {"1", "2", "130"} == set(keys["RestartPreventExitStatus"].split()), "a failed run waits for a person's answer"
     assert not {"PrivateTmp", "PrivateDevices", "MemoryDenyWriteExecute", "RestrictNamespaces", "ProtectClock"} & set(keys)
     variables = set(re.findall(r"\$\{?(\w+)", keys["ExecStart"]))
-    assert variables == set(re.findall(r"^(\w+)=", (DEPLOY / "systemd/run.env.example").read_text(encoding="utf-8"), re.MULTILINE))
+    example = (DEPLOY / "systemd/run.env.example").read_text(encoding="utf-8")
+    assert variables == set(re.findall(r"^(\w+)=", example, re.MULTILINE))
+
+
+def started() -> dict[str, list[str]]:
+    """What the units and the containers start sentinel with."""
+    words: dict[str, list[str]] = {name: COMPOSE["services"][name]["command"] for name in ("demo", "web")}
+    for unit in UNITS:
+        text = (DEPLOY / "systemd" / unit).read_text(encoding="utf-8")
+        (line,) = re.findall(r"^ExecStart=/opt/sentinel/bin/sentinel (.*)$", text, re.MULTILINE)
+        words[unit] = line.split()
+    return words
+
+
+@pytest.mark.parametrize("who", [*UNITS, "demo", "web"])
+def test_what_is_started_is_a_command_with_these_options(who: str) -> None:
+    name, *words = started()[who]
+    known = getattr(COMMANDS, "commands", {})
+    if "web" not in known:
+        pytest.skip("this sentinel has no page in the browser, and nothing to listen with")
+    options = {option for parameter in known[name].params for option in parameter.opts}
+    assert {word for word in words if re.fullmatch("--[a-z-]+", word)} <= options
 
 
 @pytest.mark.parametrize("path", sorted(DEPLOY.rglob("*.yml")), ids=lambda path: str(path.relative_to(DEPLOY)))
 def test_every_yaml_file_can_be_read(path: Path) -> None:
     assert isinstance(yaml.safe_load(path.read_text(encoding="utf-8")), dict)
+
+
+def test_compose_is_what_its_specification_says() -> None:
+    assert "ok" in check(["check-jsonschema", "--builtin-schema", "vendor.compose-spec", "compose.yml"])
 
 
 def test_what_compose_mounts_and_builds_is_there() -> None:

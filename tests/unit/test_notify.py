@@ -133,7 +133,7 @@ def test_what_sentinel_starts_cannot_speak_for_it(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_bug_ends_in_a_code_of_its_own(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """1 says that the run failed and a person must answer: who starts sentinel must not take a bug for that, nor the other way."""
+    """1 says that the run failed and a person must answer: who starts sentinel must not take a bug for that."""
 
     def broken() -> None:
         raise KeyError("a bug")

@@ -70,7 +70,8 @@ def test_an_incident_that_nobody_touched_has_healed() -> None:
 def test_an_incident_that_the_state_has_forgotten_is_still_counted() -> None:
     facts: list[f.Fact] = []
     for number in range(2, INCIDENTS_KEPT + 50):
-        facts.append(f.IncidentOpened(Incident(number, Kind.HANG, "critical", "Hang", "restart", 2, None, 9, 9, at(50), at(51), "x")))
+        hang = Incident(number, Kind.HANG, "critical", "Hang", "restart", 2, None, 9, 9, at(50), at(51), "silent")
+        facts.append(f.IncidentOpened(hang))
         facts.append(f.IncidentMoved(number, IncidentState.RECOVERED, "well"))
     tally = counted(*facts)
     assert tally.opened["hang"] == tally.closed["hang", "recovered"] == INCIDENTS_KEPT + 48
