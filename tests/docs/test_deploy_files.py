@@ -63,6 +63,11 @@ def test_every_rule_has_a_case_that_fires_it() -> None:
     assert fired == {rule["alert"] for rule in RULES}
 
 
+def test_every_alert_says_what_to_do() -> None:
+    rows = re.findall(r"^\| `(Sentinel\w+)` \| \S", (DEPLOY / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert rows == [rule["alert"] for rule in RULES]
+
+
 def test_promtool_takes_the_configuration() -> None:
     assert "SUCCESS" in check(["promtool", "check", "config", "prometheus/prometheus.yml"])
 
