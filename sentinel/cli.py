@@ -49,7 +49,7 @@ def run(
     """Launch a training command, or adopt the one that is running; watch it; repair it.
 
     Exit codes: 0 the run finished, 1 it failed and recovery is exhausted (or sentinel can do no more, and says why), 2 usage or
-    policy error, 130 stopped.
+    policy error, 130 stopped, 70 a bug in sentinel (training goes on).
     """
     from sentinel.app import RunRequest, supervise
     from sentinel.view.choose import choose_narrator
