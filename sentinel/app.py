@@ -33,6 +33,7 @@ from sentinel.launcher.command import check_code, check_command
 from sentinel.launcher.local import LocalLauncher
 from sentinel.model.events import SupervisorStarted
 from sentinel.model.state import RunState
+from sentinel.notify import Notifier
 from sentinel.outage import Outage, StopWishes, last_act
 from sentinel.policy.schema import Policy
 from sentinel.policy_file import load_policy, policy_digest, shipped_policy_path
@@ -79,8 +80,8 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
         check_command(run_file.command, run_file.cwd)
         check_code(request.code, run_file.cwd)
     ensure_run_dir(run_dir)
-    with StopWishes() as wishes:
-        outage = Outage(run_dir, wishes)
+    with StopWishes() as wishes, Notifier.from_environment() as systemd:
+        outage = Outage(run_dir, wishes, systemd)
         while True:
             try:
                 return _watch(request, run_dir, run_file, Engine(policy, reference), narrator, outage)
@@ -118,10 +119,12 @@ def _watch(
         with closing(wake), closing(hardware), closing(boards), closing(reports), last_act(runner.close):
             daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request))
             outage.begin()
+            outage.systemd.ready()
             if request.stop_at_once:
                 daemon.want_stop("sentinel stop")
             said = SensesFile(run_dir)
-            run_until_over(daemon, clock, wake.event, _each_turn(session, wake, daemon, wishes, said))
+            each_turn = _each_turn(session, wake, daemon, wishes, said)
+            run_until_over(daemon, clock, wake.event, outage.systemd.after_turns(each_turn, lambda: _in_words(engine)))
             said.write(clock.now_s(), engine)
         leave_report(run_dir, engine.state, clock.now_s())
         return exit_code(engine.state)
@@ -159,6 +162,13 @@ def _started(session: RunSession, run: RunFile, policy: Policy, request: RunRequ
         observe_only=request.observe_only or policy.spec.mode == "observe",
         capabilities=run.capabilities or (),
     )
+
+
+def _in_words(engine: Engine) -> str:
+    """One line, for `systemctl status`."""
+    state, attempt = engine.state, engine.state.attempt
+    where = f", attempt {attempt.attempt}, step {engine.senses.newest_step}" if attempt is not None else ""
+    return f"{state.run_id}: {state.label}{where}, {len(state.open_incidents)} open incidents"
 
 
 def _each_turn(session: RunSession, wake: Wake, daemon: Daemon, wishes: StopWishes, said: SensesFile) -> Callable[[float], None]:

@@ -32,6 +32,7 @@ ONE_PLACE = {
     "google_crc32c": ("sentinel/telemetry/event_records.py",),
     "jinja2": ("sentinel/report/html/page.py",),
     "markupsafe": ("sentinel/report/html/page.py",),
+    "prometheus_client": ("sentinel/metrics/",),
 }
 # Rooms of the trainer that must answer at once, and so load no torch (ARCHITECTURE "Doors").
 TORCHLESS = (
