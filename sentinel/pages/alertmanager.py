@@ -107,9 +107,9 @@ class Alertmanager:
             headers["Authorization"] = f"Bearer {self._vault.read(self._settings.token)}"
         url = self._settings.url.rstrip("/") + path
         if body is not None:
-            send(Request(self._what, url, body, headers))
+            send(Request(self._what, url, body, headers, scrub=self._vault.scrub))
             return None
-        answer = send(Request(self._what, url, None, headers, "GET", LOOK_S))
+        answer = send(Request(self._what, url, None, headers, "GET", LOOK_S, self._vault.scrub))
         try:
             return loads(answer.body)
         except ValueError:

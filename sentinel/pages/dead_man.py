@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sentinel.errors import GiveUp, RetryLater
-from sentinel.pages.contract import TRY_S
 from sentinel.pages.http_call import Request, send
 from sentinel.pages.secrets import Vault
 from sentinel.policy.schema_paging import DeadMan
@@ -34,7 +33,8 @@ class DeadManCalls:
         if turns == self._called_at:
             return
         try:
-            send(Request("the dead man's address", self._vault.read(self._settings.url), None, {}, "GET", TRY_S))
+            address = self._vault.read(self._settings.url)
+            send(Request("the dead man's address", address, method="GET", scrub=self._vault.scrub))
         except (RetryLater, GiveUp) as error:
             words = f"{self._vault.scrub(str(error))}; called again every {self.every_s:g} s"
         else:

@@ -14,7 +14,7 @@ import re
 import socket
 import ssl
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -26,6 +26,7 @@ from sentinel.errors import GiveUp, RetryLater
 from sentinel.pages.contract import AGAIN_S, TRY_S
 
 ANSWER_BYTES_MAX = 1024 * 1024
+READ_FOR_WORDS = 65536
 WORDS_MAX = 200  # of what a server says about a refusal
 RETRY_MAX_S = 300.0  # a server that asks for more is asked again all the same: a page is urgent
 BUSY = (408, 425, 429)
@@ -35,7 +36,8 @@ _CLEAN = re.compile(r"[^\x20-\x7e]+")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Request:
-    """`what`: who is called, in words for a person. `url`, `headers` and `body` may hold secrets and are never printed."""
+    """`what`: who is called, in words for a person. `url`, `headers` and `body` may hold secrets and are never printed; `scrub`
+    takes them out of what the server says, before that is cut: half a key would not be found any more."""
 
     what: str
     url: str
@@ -43,6 +45,7 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     method: str = "POST"
     within_s: float = TRY_S
+    scrub: Callable[[str], str] = str
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ def send(request: Request) -> Answer:
                 body = response.read(ANSWER_BYTES_MAX)
     if 200 <= response.status < 300:
         return Answer(response.status, body)
-    raise _refusal(request.what, response, body, clock.wall_s())
+    raise _refusal(request, response, body, clock.wall_s())
 
 
 def _headers(request: Request) -> dict[str, str]:
@@ -179,9 +182,10 @@ def _in_words(request: Request) -> Iterator[None]:
         raise RetryLater(f"{what}: {error.strerror or type(error).__name__}", AGAIN_S) from None
 
 
-def _refusal(what: str, response: http.client.HTTPResponse, body: bytes, wall_s: float) -> RetryLater | GiveUp:
-    status = response.status
-    said = _CLEAN.sub(" ", body[: 4 * WORDS_MAX].decode("utf-8", "replace")).strip()[:WORDS_MAX]
+def _refusal(request: Request, response: http.client.HTTPResponse, body: bytes, wall_s: float) -> RetryLater | GiveUp:
+    what, status = request.what, response.status
+    told = request.scrub(body[:READ_FOR_WORDS].decode("utf-8", "replace"))
+    said = _CLEAN.sub(" ", told).strip()[:WORDS_MAX]
     words = f"{what} answered {status}" + (f": {said}" if said else "")
     if status >= 500 or status in BUSY:
         asked_s = retry_after_s(response.getheader("Retry-After"), wall_s)

@@ -39,9 +39,9 @@ class Mail:
         except smtplib.SMTPNotSupportedError as error:
             raise GiveUp(f"{what}: {error}; is the port right, and does it speak TLS?") from None
         except smtplib.SMTPRecipientsRefused as error:
-            raise _refusal(what, *next(iter(error.recipients.values()))) from None
+            raise self._refusal(what, *next(iter(error.recipients.values()))) from None
         except smtplib.SMTPResponseException as error:
-            raise _refusal(what, error.smtp_code, error.smtp_error) from None
+            raise self._refusal(what, error.smtp_code, error.smtp_error) from None
         except ssl.SSLCertVerificationError as error:
             raise GiveUp(f"{what}: its certificate is refused: {error.verify_message}") from None
         except (smtplib.SMTPException, OSError) as error:
@@ -70,6 +70,11 @@ class Mail:
             server.quit()  # the mail is accepted, whatever comes of the farewell
         return sorted(refused)
 
+    def _refusal(self, what: str, code: int, said: bytes | str) -> GiveUp | RetryLater:
+        text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
+        words = f"{what} answered {code}: {cut(one_line(self._vault.scrub(text)), WORDS_MAX)}"
+        return GiveUp(words) if code >= 500 else RetryLater(words, AGAIN_S)
+
 
 def build_mail(notice: Notice, sender: str, to: tuple[str, ...]) -> EmailMessage:
     """The mail, with nothing of a run's words in a header but the subject, on one line."""
@@ -87,12 +92,6 @@ def build_mail(notice: Notice, sender: str, to: tuple[str, ...]) -> EmailMessage
     message["X-Sentinel-Key"] = hashlib.sha256(notice.dedup_key.encode()).hexdigest()[:40]
     message.set_content(notice.text.encode("utf-8", "replace").decode() + "\n")
     return message
-
-
-def _refusal(what: str, code: int, said: bytes | str) -> GiveUp | RetryLater:
-    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
-    words = f"{what} answered {code}: {cut(one_line(text), WORDS_MAX)}"
-    return GiveUp(words) if code >= 500 else RetryLater(words, AGAIN_S)
 
 
 def _is_here(host: str) -> bool:

@@ -31,7 +31,7 @@ class PagerDuty:
             return f"not sent: PagerDuty takes no {notice.stage}"
         event = build_event(notice, self._vault.read(self._settings.routing_key))
         what = f"PagerDuty at {host_of(self._settings.url)}"
-        answer = send(Request(what, self._settings.url, dumps(event).encode()))
+        answer = send(Request(what, self._settings.url, dumps(event).encode(), scrub=self._vault.scrub))
         return f"{event['event_action']} accepted ({answer.status})"
 
 

@@ -39,8 +39,8 @@ class Vault:
         value, place = (self._from_environment(secret.env) if secret.env is not None else _from_file(str(secret.file)))
         if not value:
             raise GiveUp(f"{place} is empty; put the secret there")
-        if len(value) > CHARS_MAX or not value.isprintable():
-            raise GiveUp(f"{place} holds no secret: it is one line of text, of at most {CHARS_MAX} characters")
+        if len(value) > CHARS_MAX or not (value.isascii() and value.isprintable()):
+            raise GiveUp(f"{place} holds no secret: it is one line of plain ASCII, of at most {CHARS_MAX} characters")
         if value not in self._seen:
             self._seen.append(value)
         return value

@@ -24,7 +24,7 @@ class Slack:
 
     def deliver(self, notice: Notice) -> str:
         url = self._vault.read(self._settings.webhook)
-        answer = send(Request("Slack", url, dumps(build_message(notice)).encode()))
+        answer = send(Request("Slack", url, dumps(build_message(notice)).encode(), scrub=self._vault.scrub))
         return f"accepted ({answer.status})"
 
 

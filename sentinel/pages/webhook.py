@@ -27,10 +27,11 @@ class Webhook:
     def deliver(self, notice: Notice) -> str:
         body = dumps(notice.document()).encode()
         time = str(int(SystemClock().wall_s()))
-        headers = {"X-Sentinel-Timestamp": time, "X-Sentinel-Key": quote(notice.key, safe="/ ")}
+        headers = {"X-Sentinel-Timestamp": time, "X-Sentinel-Key": quote(notice.key, safe="/")}
         if self._settings.secret is not None:
             headers["X-Sentinel-Signature-256"] = f"sha256={sign(self._vault.read(self._settings.secret), time, body)}"
-        answer = send(Request(f"the webhook at {host_of(self._settings.url)}", self._settings.url, body, headers))
+        what = f"the webhook at {host_of(self._settings.url)}"
+        answer = send(Request(what, self._settings.url, body, headers, scrub=self._vault.scrub))
         return f"accepted ({answer.status})"
 
 
