@@ -39,7 +39,7 @@ def with_checked_routes(policy: Policy, asked: Sequence[str]) -> Policy:
 
 def _with(paging: Paging, word: str, environ: Mapping[str, str]) -> Paging:
     kind, sign, value = word.partition("=")
-    if kind == "terminal" and any(route.kind == "terminal" for route in paging.routes):
+    if word == "terminal" and any(route.kind == "terminal" for route in paging.routes):
         return paging
     if len(paging.routes) >= ROUTES_MAX:
         raise UsageError(f"--page {kind}: there are {len(paging.routes)} routes already, and that is enough")

@@ -11,7 +11,7 @@ from sentinel.pages.http_call import Request, send
 from sentinel.pages.secrets import Vault
 from sentinel.policy.schema_paging import DeadMan
 
-EVERY_MIN_S = 5.0  # the loop turns once a second; what calls oftener might find no turn between two calls
+EVERY_MIN_S = 2.0  # the loop turns once a second; what calls oftener might find no turn between two calls
 
 
 class DeadManCalls:

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import io
 import json
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -192,9 +193,18 @@ def test_a_commands_exit_code_is_its_answer() -> None:
         Command(CommandRoute(run=("/etc/passwd",))).deliver(notice())
 
 
-def test_a_command_that_hangs_is_ended_with_what_it_started() -> None:
-    with pytest.raises(RetryLater, match=r"still running after 0\.5 s and was ended"):
-        run_command("import os, signal; os.fork(); signal.pause()", 0.5)
+def test_a_command_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
+    """What it started holds the other end of a pipe: it closes when, and only when, that is gone."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    words = ("sh", "-c", 'exec 3>"$0"; echo x >&3; sleep 600 & sleep 600', str(fifo))
+    with pytest.raises(RetryLater, match="still running after 1 s and was ended"):
+        Command(CommandRoute(run=words), 1).deliver(notice())
+    os.set_blocking(reader, True)
+    assert os.read(reader, 9) == b"x\n", "it had begun"
+    assert os.read(reader, 9) == b"", "nobody of it is left"
+    os.close(reader)
 
 
 def test_a_command_that_writes_without_end_fills_nothing() -> None:
