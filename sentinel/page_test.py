@@ -18,6 +18,7 @@ from sentinel.pages.channels import Guarded, open_channel
 from sentinel.pages.contract import TRY_S
 from sentinel.pages.notice import Notice, dedup_key
 from sentinel.pages.patience import Patience
+from sentinel.pages.wording import titled
 from sentinel.policy.schema_paging import Route
 from sentinel.policy_file import load_policy, shipped_policy_path
 
@@ -50,12 +51,16 @@ def _try(route: Route) -> Tested:
     notice = _test_notice(route.name)
     for stage in stages:
         try:
-            detail = _deliver(patience, channel, replace(notice, stage=stage, key=f"{notice.key}/{stage}"))
+            detail = _deliver(patience, channel, _at(notice, stage))
         except (RetryLater, GiveUp) as error:
             hint = "; a real page would be tried again" if isinstance(error, RetryLater) else ""
             return Tested(route.name, False, "; ".join([*said, f"{stage} NOT DELIVERED: {error}{hint}"]))
         said.append(f"{stage}: {detail}")
     return Tested(route.name, True, "; ".join(said))
+
+
+def _at(notice: Notice, stage: Literal["trigger", "resolve"]) -> Notice:
+    return replace(notice, stage=stage, key=f"{notice.key}/{stage}", title=titled(notice.title, stage, ""))
 
 
 def _deliver(patience: Patience, channel: Guarded, notice: Notice) -> str:

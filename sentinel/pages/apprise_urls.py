@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 from typing import Any
 
 from sentinel.errors import GiveUp, RetryLater
@@ -29,6 +30,7 @@ class Apprise:
             library: Any = importlib.import_module("apprise")
         except ImportError:
             raise GiveUp(MISSING) from None
+        logging.getLogger("apprise").setLevel(logging.CRITICAL + 1)  # it would tell addresses, and parts of them are secrets
         box = library.Apprise()
         known = [bool(box.add(url)) for url in urls]
         if not all(known):

@@ -9,7 +9,7 @@ from typing import TextIO
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.strict_json import dumps, printable
 from sentinel.pages.notice import Notice
-from sentinel.pages.wording import headline
+from sentinel.pages.wording import CALLS, headline
 
 RULE = "=" * 78
 
@@ -49,6 +49,6 @@ class Terminal:
 
 def _text(notice: Notice) -> str:
     """Whole for what a person is to act upon; one line for what only says how it went on."""
-    if notice.stage in ("trigger", "update"):
+    if notice.stage in CALLS:
         return f"\n{RULE}\n{headline(notice)}\n{notice.text}\n{RULE}"
     return headline(notice)

@@ -8,16 +8,17 @@ import hashlib
 from sentinel.model.actions import Stage
 from sentinel.pages.notice import Notice
 
-CALLED: dict[Stage, str] = {
-    "trigger": "PAGE", "update": "PAGE, changed", "acknowledge": "acknowledged", "resolve": "RESOLVED", "message": "message",
-}  # fmt: skip
-
+CALLS: tuple[Stage, ...] = ("trigger", "update")  # what is said to somebody who is to act
 
 def headline(notice: Notice) -> str:
-    """`PAGE (critical) gpt-7: spike since step 71`: one line, whatever the title holds."""
-    by = f" by {notice.by}" if notice.by else ""
-    called = CALLED[notice.stage] + by + (f" ({notice.severity})" if notice.stage in ("trigger", "update") else "")
-    return one_line(f"{called} {notice.title}")
+    """`PAGE (critical) gpt-7: spike since step 71`: one line, whatever the title holds. Of a later stage the title itself says it."""
+    return one_line(f"PAGE ({notice.severity}) {notice.title}" if notice.stage in CALLS else notice.title)
+
+
+def titled(title: str, stage: Stage, by: str) -> str:
+    """A title that says its stage: `Resolved by ada@desk: gpt-7: spike since step 71`."""
+    word = {"trigger": "", "update": "Changed", "acknowledge": "Seen", "resolve": "Resolved", "message": "Repaired"}[stage]
+    return f"{word}{f' by {by}' if by else ''}: {title}" if word else title
 
 
 def one_line(text: str) -> str:

@@ -21,8 +21,12 @@ from tests.unit.told_run import write_run
 ROOT = typer.main.get_command(app)
 
 COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
-    ("demo",): ({"--run-dir", "--steps", "--seed", "--precision", "--policy", "--no-faults", "--fault", "--preset", "--page"}, []),
-    ("run",): ({"--policy", "--run-dir", "--observe-only", "--without", "--with", "--code", "--tensorboard", "--page"}, ["command"]),
+    ("demo",): (
+        {"--run-dir", "--steps", "--seed", "--precision", "--policy", "--no-faults", "--fault", "--preset", "--page"}, [],
+    ),
+    ("run",): (
+        {"--policy", "--run-dir", "--observe-only", "--without", "--with", "--code", "--tensorboard", "--page"}, ["command"],
+    ),
     ("page", "test"): ({"--policy", "--route", "--page"}, []),
     ("status",): ({"--json"}, ["run_dir"]),
     ("incidents",): ({"--json"}, ["run_dir"]),

@@ -1,4 +1,4 @@
-"""Routes of a real run: asked for on the command line and remembered, and a dead man's address that is called while the loop turns."""
+"""Routes of a real run: asked for on the command line and remembered; a dead man's address, called while the loop turns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_routes_of_the_command_line_stand_in_the_runs_file_and_the_dead_mans_add
     assert again.child is not None
     again.child.terminate()
     assert again.wait() == 130, again.log
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["pages"] == asked, "they are the run's until others are asked for"
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["pages"] == asked, "the run's until others are asked for"
     for path in (tmp_path / "run").rglob("*"):
         assert not path.is_file() or b"hidden-hidden" not in path.read_bytes(), path
     assert "hidden-hidden" not in run.log + again.log

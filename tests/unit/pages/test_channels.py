@@ -222,7 +222,7 @@ def test_a_page_is_printed_and_kept_and_the_file_of_a_second_delivery_is_the_sam
     assert json.loads(first)["title"] == "gpt-7: spike since step 71"
     assert out.getvalue().count(f"PAGE (critical) gpt-7: spike since step 71\n{TEXT}") == 2
     terminal.deliver(notice("acknowledge"))
-    assert out.getvalue().endswith("\nacknowledged by ada@desk gpt-7: spike since step 71\n")
+    assert out.getvalue().endswith("\nSeen by ada@desk: gpt-7: spike since step 71\n")
 
 
 def test_without_apprise_its_route_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def test_the_mails_of_one_incident_are_one_thread_and_a_second_delivery_is_the_s
         channel.deliver(notice("resolve"))
         first, again, last = (parsed(box.mails.get(timeout=20)) for _ in range(3))
     assert first["Subject"] == "PAGE (critical) gpt-7: spike since step 71"
-    assert last["Subject"] == "RESOLVED by ada@desk gpt-7: spike since step 71"
+    assert last["Subject"] == "Resolved by ada@desk: gpt-7: spike since step 71"
     assert (first["To"], first["From"]) == ("ada@example.org, bob@example.org", "sentinel@example.org")
     assert first["Message-ID"] == again["Message-ID"] != last["Message-ID"]
     assert first["References"] == last["References"]

@@ -113,7 +113,9 @@ def http_echo(make: Callable[[str], dict[str, Any]], status: int) -> Iterator[tu
 
     with HttpServer() as server:
         server.always = answer
-        yield Route.model_validate(make(server.url)), {"KEY": KEY, "URL": f"{server.url}/services/{quote_plus(KEY)}"}
+        address = f"{server.url}/services/{quote_plus(KEY)}"
+        environ = {"KEY": KEY, "URL": address, "URLS": address.replace("http://", "json://")}
+        yield Route.model_validate(make(server.url)), environ
 
 
 @contextmanager
@@ -154,7 +156,7 @@ def webhook(url: str) -> dict[str, Any]:
 
 
 def apprise(url: str) -> dict[str, Any]:
-    return {"apprise": {"urls": Secret(env="URL")}}
+    return {"apprise": {"urls": Secret(env="URLS")}}
 
 
 HTTP = (pagerduty, alertmanager, slack, webhook)
