@@ -11,7 +11,7 @@ from sentinel.pages.notice import Notice
 CALLS: tuple[Stage, ...] = ("trigger", "update")  # what is said to somebody who is to act
 
 def headline(notice: Notice) -> str:
-    """`PAGE (critical) gpt-7: spike since step 71`: one line, whatever the title holds. Of a later stage the title itself says it."""
+    """`PAGE (critical) gpt-7: spike since step 71`: one line, whatever the title holds, which itself says a later stage."""
     return one_line(f"PAGE ({notice.severity}) {notice.title}" if notice.stage in CALLS else notice.title)
 
 
