@@ -15,9 +15,10 @@ from sentinel.cli_checkpoints import checkpoints_app
 from sentinel.cli_drill import drill
 from sentinel.cli_operator import Commands
 from sentinel.cli_operator import register as register_operator
+from sentinel.cli_page import page_app
 from sentinel.cli_policy import policy_app
 from sentinel.cli_report import report
-from sentinel.cli_words import Json, RunDir
+from sentinel.cli_words import Json, Pages, RunDir
 from sentinel.errors import PolicyError, SentinelError, UsageError
 
 EXIT_BUG = 70
@@ -32,6 +33,7 @@ app = typer.Typer(
 )
 app.add_typer(policy_app, name="policy")
 app.add_typer(checkpoints_app, name="checkpoints")
+app.add_typer(page_app, name="page")
 
 
 @app.command()
@@ -46,6 +48,7 @@ def run(
         list[str] | None, typer.Option(help="Source to watch for changes, instead of what the command leads to.", metavar="PATH")
     ] = None,
     tensorboard: Annotated[bool, typer.Option(help="Keep RUN_DIR/tensorboard: each attempt, and the run that survives.")] = True,
+    page: Pages = None,
 ) -> None:
     """Launch a training command, or adopt the one that is running; watch it; repair it.
 
@@ -60,7 +63,10 @@ def run(
     with closing(choose_narrator(place)) as narrator:
         lacks, more = (tuple(word.strip() for word in said.split(",") if word.strip()) for said in (without, with_))
         said_of_run = (place, policy, words, os.getcwd(), observe_only)
-        asked = RunRequest(*said_of_run, without=lacks, more=more, code=tuple(code or ()), tensorboard=tensorboard)
+        source, routes = tuple(code or ()), tuple(page or ())
+        asked = RunRequest(
+            *said_of_run, without=lacks, more=more, code=source, tensorboard=tensorboard, pages=routes
+        )
         outcome = supervise(asked, narrator)
     raise typer.Exit(outcome)
 
@@ -75,6 +81,7 @@ def demo(
     no_faults: Annotated[bool, typer.Option("--no-faults", help="Train undisturbed.")] = False,
     fault: Annotated[list[str] | None, typer.Option(help="Hurt the run so, instead of the three default faults.")] = None,
     preset: Annotated[str | None, typer.Option(help="Size of the model: micro or tiny (the default).")] = None,
+    page: Pages = None,
 ) -> None:
     """Train the bundled GPT, hurt it three times, and watch it being repaired. Exit codes as for `run`.
 
@@ -86,7 +93,7 @@ def demo(
     if no_faults and fault:
         raise UsageError("--no-faults and --fault contradict each other; give one of them")
     faults = () if no_faults else tuple(fault) if fault else None
-    raise typer.Exit(run_demo(DemoOptions(run_dir, steps, seed, precision, policy, faults, preset)))
+    raise typer.Exit(run_demo(DemoOptions(run_dir, steps, seed, precision, policy, faults, preset, tuple(page or ()))))
 
 
 @app.command()

@@ -21,8 +21,13 @@ from tests.unit.told_run import write_run
 ROOT = typer.main.get_command(app)
 
 COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
-    ("demo",): ({"--run-dir", "--steps", "--seed", "--precision", "--policy", "--no-faults", "--fault", "--preset"}, []),
-    ("run",): ({"--policy", "--run-dir", "--observe-only", "--without", "--with", "--code", "--tensorboard"}, ["command"]),
+    ("demo",): (
+        {"--run-dir", "--steps", "--seed", "--precision", "--policy", "--no-faults", "--fault", "--preset", "--page"}, [],
+    ),
+    ("run",): (
+        {"--policy", "--run-dir", "--observe-only", "--without", "--with", "--code", "--tensorboard", "--page"}, ["command"],
+    ),
+    ("page", "test"): ({"--policy", "--route", "--page"}, []),
     ("status",): ({"--json"}, ["run_dir"]),
     ("incidents",): ({"--json"}, ["run_dir"]),
     ("incidents show",): ({"--json", "--samples"}, ["number", "run_dir"]),
@@ -135,6 +140,10 @@ def test_incidents_have_the_keys_people_build_on(tmp_path: Path) -> None:
         ["replay", "--format", "no-such-format", "x.csv"],
         ["replay", "--policy", "no-such-policy.yaml", "x.csv"],
         ["replay", "--follow", "--plot", "plots", "x.csv"],
+        ["run", "--page", "pigeon=coop", "--", "true"],
+        ["demo", "--page", "alertmanager"],
+        ["page", "test", "--route", "no-such-route"],
+        ["page", "test", "--page", "webhook=nowhere"],
         ["no-such-command"],
     ],
     ids=" ".join,
