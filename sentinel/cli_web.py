@@ -19,7 +19,9 @@ def web(
 
     Exit codes: 0 interrupted, 2 usage (the address is taken, or would show the runs to a network without a token).
     """
+    from sentinel.metrics.exposition import exposition
     from sentinel.web.command import serve
     from sentinel.web.opening import Listen
+    from sentinel.web.site import Given
 
-    serve(paths, Listen(listen, token_file))
+    serve(paths, Listen(listen, token_file), Given(exposition))

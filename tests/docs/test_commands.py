@@ -22,13 +22,16 @@ ROOT = typer.main.get_command(app)
 
 COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ("demo",): (
-        {"--run-dir", "--steps", "--seed", "--precision", "--policy", "--no-faults", "--fault", "--preset", "--listen"}, [],
+        {"--run-dir", "--steps", "--seed", "--precision", "--policy", "--no-faults", "--fault", "--preset", "--page",
+         "--listen"}, [],
     ),
     ("run",): (
-        {"--policy", "--run-dir", "--observe-only", "--without", "--with", "--code", "--tensorboard", "--listen", "--token-file"},
+        {"--policy", "--run-dir", "--observe-only", "--without", "--with", "--code", "--tensorboard", "--page", "--listen",
+         "--token-file"},
         ["command"],
     ),
     ("web",): ({"--listen", "--token-file"}, ["paths"]),
+    ("page", "test"): ({"--policy", "--route", "--page"}, []),
     ("status",): ({"--json"}, ["run_dir"]),
     ("incidents",): ({"--json"}, ["run_dir"]),
     ("incidents show",): ({"--json", "--samples"}, ["number", "run_dir"]),
@@ -145,6 +148,10 @@ def test_incidents_have_the_keys_people_build_on(tmp_path: Path) -> None:
         ["web", "no-such-run"],
         ["web", ".", "--listen", "0.0.0.0:0"],
         ["run", "--listen", "nowhere", "--", "true"],
+        ["run", "--page", "pigeon=coop", "--", "true"],
+        ["demo", "--page", "alertmanager"],
+        ["page", "test", "--route", "no-such-route"],
+        ["page", "test", "--page", "webhook=nowhere"],
         ["no-such-command"],
     ],
     ids=" ".join,

@@ -20,7 +20,8 @@ BANNED = {"utils", "util", "helpers", "common", "misc", "base", "manager", "watc
 # One place per dependency (ARCHITECTURE "Doors"). A package counts as one place.
 ONE_PLACE = {
     "typer": tuple(
-        f"sentinel/cli{part}.py" for part in ("", "_checkpoints", "_drill", "_operator", "_policy", "_report", "_web", "_words")
+        f"sentinel/cli{part}.py"
+        for part in ("", "_checkpoints", "_drill", "_operator", "_page", "_policy", "_replay", "_report", "_web", "_words")
     ),
     "rich": ("sentinel/view/",),
     "watchdog": ("sentinel/telemetry/",),
@@ -32,6 +33,7 @@ ONE_PLACE = {
     "google_crc32c": ("sentinel/telemetry/event_records.py",),
     "jinja2": ("sentinel/report/html/page.py",),
     "markupsafe": ("sentinel/report/html/page.py",),
+    "prometheus_client": ("sentinel/metrics/",),
 }
 # Rooms of the trainer that must answer at once, and so load no torch (ARCHITECTURE "Doors").
 TORCHLESS = (
@@ -42,9 +44,9 @@ TORCHLESS = (
 )  # fmt: skip
 # Only these may read a clock: the clock itself, processes with lives of their own, and the trainer's side.
 MAY_IMPORT_TIME = ("sentinel/clock.py", "sentinel/launcher/", "sentinel/client/")
-# The NVML helper is a process because a call to the driver of a sick GPU may never return.
+# The NVML helper is a process because a call to the driver of a sick GPU may never return; the page route `command` is one.
 MAY_START_PROCESSES = (
-    "sentinel/launcher/", "sentinel/replay/many.py", "sentinel/telemetry/helper_process.py",
+    "sentinel/launcher/", "sentinel/replay/many.py", "sentinel/telemetry/helper_process.py", "sentinel/pages/command.py",
 )  # fmt: skip
 
 
