@@ -68,6 +68,9 @@ def test_a_person_watches_a_run_and_pauses_it_from_the_page(tmp_path: Path) -> N
     assert set(more["curves"]["loss"]) == {"2"}, "of the attempt that lives"
     assert [a["is_over"] for a in more["attempts"]] == [True, False]
 
+    with urllib.request.urlopen(f"{page.url}metrics", timeout=30) as answer:
+        assert b'\nsentinel_attempt{run="run"} 2' in answer.read(), "for Prometheus, on the same port"
+
     assert page.post("api/runs/run/pause", "wrong")[0] == 401
     assert page.answer("api/runs/run/pause") is True
     wait_for("the pause", lambda: page.status()["state"] == "paused")
