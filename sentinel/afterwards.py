@@ -82,7 +82,7 @@ class _Answering:
                 if due_s.setdefault(page.key, now_s) <= now_s:
                     due_s[page.key] = math.inf
                     runner.submit(page)
-            self.clock.wait(wake, min(end_s - now_s, RETRY_MAX_S))
+            self.clock.wait(wake, min(end_s, *(due_s[page.key] for page in left)) - now_s)
             wake.clear()
             for outcome in runner.outcomes():
                 if isinstance(outcome, ActionFailed) and outcome.retry_in_s is not None:
@@ -105,6 +105,6 @@ class _Answering:
 def _load_policy(run_dir: Path) -> Policy:
     """The run's own; where its file is gone or was changed since, the default's routes."""
     try:
-        return load_policy(Path(read_run_file(run_dir).policy.path))
+        return load_policy(shipped_policy_path(read_run_file(run_dir).policy.path))
     except PolicyError:
         return load_policy(shipped_policy_path("default"))

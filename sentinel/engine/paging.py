@@ -127,7 +127,7 @@ def is_owed(state: RunState, paging: Paging, now_s: float) -> bool:
         for route in paging.routes:
             told = known.on(route.name)
             waits = route.settings.after_s is not None and told.number < known.number and _is_for(route, known.severity)
-            on_its_way = told.under_way == "trigger" and not known.is_told and now_s - told.triggered_s <= paging.deadline_s
+            on_its_way = told.under_way == "trigger" and now_s - told.triggered_s <= paging.deadline_s
             if waits or on_its_way:
                 return True
     return False

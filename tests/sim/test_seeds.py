@@ -13,7 +13,7 @@ from tests.sim.kit import policy_named
 
 BASE = int(os.environ.get("SIM_SEED_BASE", "20261120"))
 CHUNK = 40
-DEMO_CHUNKS, LIVE_CHUNKS, PAGING_CHUNKS, DEFAULT_CHUNKS = 25, 3, 3, 2
+DEMO_CHUNKS, LIVE_CHUNKS, PAGING_CHUNKS, DEFAULT_CHUNKS = 25, 3, 2, 2
 DEFAULT_CHUNK = 15  # these runs are three times as long
 
 
