@@ -6,17 +6,22 @@ import getpass
 import re
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from sentinel.errors import RetryLater, UsageError
+from sentinel.afterwards import ANSWERS, SEND_S, answer_unattended
+from sentinel.errors import AlreadySupervised, RetryLater, UsageError
 from sentinel.model.attempts import Overrides, SampleRange
 from sentinel.model.wishes import Wish
 from sentinel.plan.overrides import with_rung
 from sentinel.policy.schema import Rung
 from sentinel.policy.schema_problems import validate_rung
+from sentinel.report.reading import read_supervisor
+from sentinel.report.run_dirs import check_run_dir
 from sentinel.telemetry.inbox import withdraw
 from sentinel.wish_answer import Answered, await_answer, check_supervised, look_for_answer, post_wish
 
+PAGE_SEND_S = 5.0  # somebody holds a phone and waits; the rest is sent by whoever starts the run again
 ANSWER_S = 30.0  # a supervisor looks at least once a second; on a busy shared filesystem it may take longer
 SETTINGS = {
     "lr": "lr_scale", "clip_norm": "clip_norm", "weight_decay": "weight_decay", "betas": "betas", "eps": "eps",
@@ -28,20 +33,33 @@ AS_CONFIGURED = "configured"
 
 
 def ask(run_dir: Path, wish: Wish, timeout_s: float = ANSWER_S) -> Answered:
-    """Post the wish and wait for the supervisor's answer.
+    """Post the wish and wait for the supervisor's answer. What answers a page is answered without a supervisor, too.
 
     Raises:
-        UsageError: not the directory of a run, or nobody supervises it.
+        UsageError: not the directory of a run, or nobody supervises it and could do this.
         RetryLater: no answer within `timeout_s`; the wish was taken back.
     """
+    check_run_dir(run_dir)
+    by = f"{getpass.getuser()}@{socket.gethostname()}"
+    if isinstance(wish, ANSWERS) and read_supervisor(run_dir) != "alive":
+        with suppress(AlreadySupervised):  # somebody has come between two looks: asked as usual
+            return ask_unattended(run_dir, by, wish, SEND_S)
     check_supervised(run_dir)
-    number = post_wish(run_dir, f"{getpass.getuser()}@{socket.gethostname()}", wish)
+    number = post_wish(run_dir, by, wish)
     answer = await_answer(run_dir, number, timeout_s)
     if answer is None and not withdraw(run_dir, number):
         _, answer = look_for_answer(run_dir, number)
     if answer is not None:
         return answer
     raise RetryLater(f"{run_dir}: the supervisor has not answered within {timeout_s:g} s; the wish was taken back", timeout_s)
+
+
+def ask_unattended(run_dir: Path, by: str, wish: Wish, within_s: float = PAGE_SEND_S) -> Answered:
+    """Of a run that nobody supervises. Raises UsageError for what only a supervisor can do, and as `answer_unattended` does."""
+    if not isinstance(wish, ANSWERS):
+        check_supervised(run_dir)
+    said = answer_unattended(run_dir, by, wish, within_s)
+    return Answered(said.granted, said.answer)
 
 
 def read_range(text: str) -> SampleRange:

@@ -19,9 +19,10 @@ def web(
 
     Exit codes: 0 interrupted, 2 usage (the address is taken, or would show the runs to a network without a token).
     """
+    from sentinel.asking import ask_unattended
     from sentinel.metrics.exposition import exposition
     from sentinel.web.command import serve
     from sentinel.web.opening import Listen
     from sentinel.web.site import Given
 
-    serve(paths, Listen(listen, token_file), Given(exposition))
+    serve(paths, Listen(listen, token_file), Given(exposition, ask_unattended))

@@ -22,27 +22,21 @@ from sentinel.model.readings import Reading
 from sentinel.model.state import RunState
 from sentinel.pages.alertmanager import Alertmanager
 from sentinel.pages.alertmanager_keeper import LOOK_S, AlertmanagerKeeper
+from sentinel.pages.case import build_notice
 from sentinel.pages.channels import Guarded, open_channel
 from sentinel.pages.contract import TRY_S, Channel
 from sentinel.pages.courier import Courier
 from sentinel.pages.dead_man import DeadManCalls
 from sentinel.pages.notice import Notice
 from sentinel.pages.open_pages import open_pages
-from sentinel.pages.plain_case import plain_notice
 from sentinel.pages.steady import Steady
 from sentinel.policy.schema_paging import Paging
 
 BuildNotice = Callable[[Path, RunState, SendPage, Paging, float], Notice]
 
 
-def build_plainly(run_dir: Path, state: RunState, page: SendPage, paging: Paging, wall_s: float) -> Notice:
-    """The engine's own words alone."""
-    del paging
-    return plain_notice(run_dir, state.run_id, page, wall_s)
-
-
 def open_courier(
-    run_dir: Path, paging: Paging, latest: Callable[[], RunState], clock: Clock, build: BuildNotice = build_plainly
+    run_dir: Path, paging: Paging, latest: Callable[[], RunState], clock: Clock, build: BuildNotice = build_notice
 ) -> Courier:
     """The courier alone, for whoever sends a page and leaves. `latest`: how the run stands, called from threads."""
 
@@ -59,7 +53,7 @@ class Ways:
 
     latest: Callable[[], RunState]
     acknowledge: Callable[[int, str], None]
-    build: BuildNotice = build_plainly
+    build: BuildNotice = build_notice
 
 
 class Desk:

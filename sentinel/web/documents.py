@@ -8,7 +8,6 @@ from typing import Any
 from sentinel.client.strict_json import printable
 from sentinel.goodput import account
 from sentinel.model import facts as f
-from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.state import RunState
 from sentinel.report.documents import Outside, incident_document, status_document
 from sentinel.report.following import Sight
@@ -27,7 +26,7 @@ def overview_document(name: str, sight: Sight) -> dict[str, Any]:
         "total_steps": sight.total_steps,
         "goodput": round(account(state, sight.now_s).goodput_ratio, 4),
         "open_incidents": len(state.open_incidents),
-        "paged": bool(open_pages(state)),
+        "paged": bool(state.open_pages),
         "supervisor": sight.supervisor,
     }
 
@@ -44,7 +43,6 @@ def run_document(sight: Sight, schedule: Mapping[str, Any] | None, trouble: str)
         "elapsed_s": elapsed(sight.now_s, state),
         "trouble": trouble,
         "newest": dict(sight.newest),
-        "pages": open_pages(state),
     }
 
 
@@ -78,25 +76,6 @@ def events_document(entries: Sequence[f.Entry], state: RunState, seq: int) -> di
 def ledger_document(sight: Sight) -> dict[str, Any]:
     ledger = account(sight.state, sight.now_s)
     return {"accounts": dict(ledger.seconds), "goodput": ledger.goodput_ratio, "whole_s": ledger.total_s}
-
-
-def open_pages(state: RunState) -> list[dict[str, Any]]:
-    """Of the incidents for which a person was paged, those that have not healed; acknowledged or not."""
-    return [_page_document(incident, state) for incident in state.incidents if _is_page_open(incident)]
-
-
-def _is_page_open(incident: Incident) -> bool:
-    return bool(incident.pages) and incident.state is not IncidentState.RECOVERED
-
-
-def _page_document(incident: Incident, state: RunState) -> dict[str, Any]:
-    return {
-        "incident": incident.id,
-        "severity": incident.severity,
-        "reason": incident.verdict or incident.reason,
-        "opened_elapsed_s": elapsed(incident.detected_s, state),
-        "acknowledged_by": incident.acknowledged_by,
-    }
 
 
 def elapsed(at_s: float, state: RunState) -> float:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sentinel.errors import GiveUp, RetryLater
-from sentinel.model.incidents import IncidentState
+from sentinel.model.paging import Page, Told
 from sentinel.model.readings import SourceReading
 from sentinel.model.state import RunState
 from sentinel.pages import steady as steady_room
@@ -177,7 +177,7 @@ def test_a_thread_says_farewell_and_one_that_hangs_is_left(monkeypatch: pytest.M
 def test_a_last_post_that_is_not_taken_is_told_to_whoever_started_sentinel(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    state = paged()
+    state = paged("alertmanager")
     with HttpServer() as server:
         server.always = lambda got: Reply(503) if got.method == "POST" else Reply(200, b"[]")
         routes = [{"alertmanager": {"url": server.url}}]
@@ -190,25 +190,29 @@ def test_a_last_post_that_is_not_taken_is_told_to_whoever_started_sentinel(
     assert said.startswith(f"{tmp_path}: page route alertmanager: the last post is not out: alerts that are open will look")
 
 
-def paged() -> RunState:
-    """In training, with what is open told on every route."""
+def paged(*routes: str, by: str = "") -> RunState:
+    """In training, with incident 2 told on these routes."""
     state = state_of(told(100))
-    return replace(state, incidents=tuple(replace(i, pages=(f"page/{i.id}/0",)) for i in state.incidents))
+    page = Page("critical", "demo: spike", "the case", AT_S, told=tuple(Told(route, is_open=True) for route in routes))
+    page = replace(page, acknowledged_by=by)
+    return replace(state, incidents=tuple(replace(i, page=page) if i.id == 2 else i for i in state.incidents))
 
 
 def test_a_page_is_open_from_its_telling_until_the_matter_is_well() -> None:
-    state = paged()
     assert open_pages(state_of(told(100)), "am") == (), "nobody was told"
+    state = paged("am", "other")
     (spike,) = open_pages(state, "am")
-    assert (spike.incident, spike.route, spike.stage) == (2, "am", "trigger")
-    assert state.incident(1).state is IncidentState.RECOVERED
-    seen = replace(state, incidents=tuple(replace(i, acknowledged_by="ada") for i in state.incidents))
-    assert [(page.stage, page.by) for page in open_pages(seen, "am")] == [("acknowledge", "ada")]
-    assert open_pages(replace(state, ended="finished"), "am") == ()
+    assert (spike.incident, spike.route, spike.stage, spike.text) == (2, "am", "trigger", "the case")
+    assert open_pages(state, "another") == (), "not there"
+    assert [(page.stage, page.by) for page in open_pages(paged("am", by="ada"), "am")] == [("acknowledge", "ada")]
+    page = state.incident(2).page
+    assert page is not None
+    settled = tuple(replace(i, page=replace(page, resolved_s=AT_S)) if i.id == 2 else i for i in state.incidents)
+    assert open_pages(replace(state, incidents=settled), "am") == ()
 
 
 def test_a_desk_keeps_what_is_open_alive_and_leaves_it_standing(tmp_path: Path) -> None:
-    state = paged()
+    state = paged("alertmanager")
     with HttpServer() as server:
         alerts = Silences(server)
         alerts.silenced, alerts.authors = {2: "s"}, {"s": "ada"}
