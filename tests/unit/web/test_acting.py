@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.asking import ask_unattended
 from sentinel.errors import UsageError
 from sentinel.model import wishes as w
+from sentinel.report.reading import read_incidents
 from sentinel.web import acting
 from sentinel.web.acting import WHO_CHARS_MAX, who_of
 from sentinel.web.answers import Request
@@ -83,6 +85,14 @@ def test_what_may_be_answered_without_a_supervisor_is_answered_and_the_rest_refu
     with supervised(run_dir) as heard, served(run_dir, token=TOKEN, given=Given(unattended=unattended)) as site:
         assert site.post("/api/runs/demo/pause").json["granted"] is True
     assert len(heard) == 1, "whoever supervises it is asked"
+
+
+def test_a_page_of_a_run_whose_supervisor_has_gone_is_acknowledged_from_the_browser(run_dir: Path) -> None:
+    with served(run_dir, token=TOKEN, given=Given(unattended=ask_unattended)) as site:
+        answer = site.post("/api/runs/demo/incidents/2/acknowledge", {**BEARER, **JSON, "X-Sentinel-Who": "Ada"})
+        assert (answer.status, answer.json["granted"]) == (200, True), answer.body
+        assert site.post("/api/runs/demo/pause").status == 409
+    assert read_incidents(run_dir)[1]["acknowledged_by"] == "Ada (browser at 127.0.0.1)"
 
 
 @pytest.mark.parametrize("body", [b"[]", b"x", b"\xff", b"NaN", b'"pause"', b"[" * 8000])
