@@ -31,6 +31,7 @@ from sentinel.journal.run_file import (
 from sentinel.journal.session import RunSession, refuse_lost_journal, take_run
 from sentinel.launcher.command import check_code, check_command
 from sentinel.launcher.local import LocalLauncher
+from sentinel.metrics.exposition import exposition
 from sentinel.model.events import SupervisorStarted
 from sentinel.model.state import RunState
 from sentinel.model.wishes import Acknowledge
@@ -48,6 +49,8 @@ from sentinel.telemetry.inbox import post
 from sentinel.telemetry.reference import load_reference
 from sentinel.telemetry.run_telemetry import RunTelemetry
 from sentinel.telemetry.wake import Wake
+from sentinel.web.opening import Listen, open_for_run
+from sentinel.web.site import Given
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_STOPPED = 0, 1, 2, 130
 
@@ -66,6 +69,7 @@ class RunRequest:
     tensorboard: bool = True
     more: tuple[str, ...] = ()  # and those that are there only where somebody says so
     code: tuple[str, ...] = ()  # what the program's source is, in the place of what its command leads to
+    listen: Listen | None = None  # where the page in the browser is; None: there is none
     pages: tuple[str, ...] = ()  # routes beside the policy's; none: those the run already has
 
 
@@ -86,12 +90,13 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
     if not request.stop_at_once:
         check_command(run_file.command, run_file.cwd)
         check_code(request.code, run_file.cwd)
+    site = open_for_run(request.listen, run_dir, Given(exposition))
     ensure_run_dir(run_dir)
-    with StopWishes() as wishes, Notifier.from_environment() as systemd:
+    with closing(site), StopWishes() as wishes, Notifier.from_environment() as systemd:
         outage = Outage(run_dir, wishes, systemd)
         while True:
             try:
-                return _watch(request, run_dir, run_file, Engine(policy, reference), narrator, outage)
+                return _watch(request, run_dir, run_file, Engine(policy, reference), narrator, site.start, outage)
             except AlreadySupervised as error:
                 raise outage.fenced(error) from None
             except (JournalBlocked, RetryLater, UsageError) as error:  # UsageError: the run directory itself is out of reach
@@ -101,9 +106,16 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
 
 
 def _watch(
-    request: RunRequest, run_dir: Path, run_file: RunFile, engine: Engine, narrator: Narrator | None, outage: Outage
+    request: RunRequest,
+    run_dir: Path,
+    run_file: RunFile,
+    engine: Engine,
+    narrator: Narrator | None,
+    show: Callable[[], None],
+    outage: Outage,
 ) -> int:
-    """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more."""
+    """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more. `show`: called
+    when the run is ours and there is something to show."""
     wishes = outage.wishes
     refuse_lost_journal(run_dir)
     with take_run(run_dir) as session:
@@ -128,6 +140,7 @@ def _watch(
         with closing(wake), closing(hardware), closing(boards), closing(reports), closing(desk), last_act(runner.close):
             daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request))
             outage.begin()
+            show()
             outage.systemd.ready()
             if request.stop_at_once:
                 daemon.want_stop("sentinel stop")

@@ -22,11 +22,15 @@ ROOT = typer.main.get_command(app)
 
 COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ("demo",): (
-        {"--run-dir", "--steps", "--seed", "--precision", "--policy", "--no-faults", "--fault", "--preset", "--page"}, [],
+        {"--run-dir", "--steps", "--seed", "--precision", "--policy", "--no-faults", "--fault", "--preset", "--page",
+         "--listen"}, [],
     ),
     ("run",): (
-        {"--policy", "--run-dir", "--observe-only", "--without", "--with", "--code", "--tensorboard", "--page"}, ["command"],
+        {"--policy", "--run-dir", "--observe-only", "--without", "--with", "--code", "--tensorboard", "--page", "--listen",
+         "--token-file"},
+        ["command"],
     ),
+    ("web",): ({"--listen", "--token-file"}, ["paths"]),
     ("page", "test"): ({"--policy", "--route", "--page"}, []),
     ("status",): ({"--json"}, ["run_dir"]),
     ("incidents",): ({"--json"}, ["run_dir"]),
@@ -147,6 +151,10 @@ def test_incidents_have_the_keys_people_build_on(tmp_path: Path) -> None:
         ["replay", "--format", "no-such-format", "x.csv"],
         ["replay", "--policy", "no-such-policy.yaml", "x.csv"],
         ["replay", "--follow", "--plot", "plots", "x.csv"],
+        ["web"],
+        ["web", "no-such-run"],
+        ["web", ".", "--listen", "0.0.0.0:0"],
+        ["run", "--listen", "nowhere", "--", "true"],
         ["run", "--page", "pigeon=coop", "--", "true"],
         ["demo", "--page", "alertmanager"],
         ["page", "test", "--route", "no-such-route"],

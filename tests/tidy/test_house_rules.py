@@ -21,7 +21,7 @@ BANNED = {"utils", "util", "helpers", "common", "misc", "base", "manager", "watc
 ONE_PLACE = {
     "typer": tuple(
         f"sentinel/cli{part}.py"
-        for part in ("", "_checkpoints", "_drill", "_operator", "_page", "_policy", "_report", "_words")
+        for part in ("", "_checkpoints", "_drill", "_operator", "_page", "_policy", "_replay", "_report", "_web", "_words")
     ),
     "rich": ("sentinel/view/",),
     "watchdog": ("sentinel/telemetry/",),
