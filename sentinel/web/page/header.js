@@ -1,0 +1,83 @@
+/** How the run stands, in one word and a few figures. */
+
+import { byId, make, redraw } from "./dom.js";
+import { percentWords, stepWords } from "./numbers.js";
+import { isEnded, runTone } from "./states.js";
+import { elapsedWords } from "./times.js";
+
+/**
+ * @param {any} status
+ * @param {(verb: string) => void} act
+ * @param {{canAct: boolean, isBusy: (verb: string) => boolean}} may
+ */
+export function drawHeader(status, act, may) {
+  byId("run-name").textContent = status.run;
+  document.title = titleOf(status);
+  drawTrouble(status);
+  const busy = ["pause", "resume"].map(may.isBusy);
+  redraw(byId("figures"), [shown(status), busy, may.canAct], () => [
+    make("p", { class: "state" }, make("strong", { class: `chip ${runTone(status.state)}` }, status.state), status.reason && make("span", {}, status.reason)),
+    progress(status),
+    make("dl", { class: "figures" }, ...figures(status)),
+    may.canAct && controls(status, act, may.isBusy),
+  ]);
+}
+
+/** What the header is drawn from: the clock moves by whole seconds only. @param {any} status */
+function shown(status) {
+  return [status.state, status.reason, status.step, status.total_steps, status.attempt, Math.floor(status.elapsed_s), status.goodput,
+    status.supervisor, status.attempt_alive, status.policy, status.observe_only, status.incidents];
+}
+
+/** @param {any} status */
+function titleOf(status) {
+  const pages = status.pages?.length ? "● " : "";
+  return `${pages}${status.state} · ${status.run} · Sentinel`;
+}
+
+/** @param {any} status */
+function progress(status) {
+  const { step, total_steps: total } = status;
+  const words = total ? `step ${stepWords(step)} of ${stepWords(total)}` : `step ${stepWords(step)}`;
+  if (!total || step === null) return make("p", { class: "progress" }, make("span", {}, words));
+  const share = Math.min(1, step / total);
+  const bar = make("progress", { max: 1, value: share, "aria-label": words });
+  return make("p", { class: "progress" }, make("span", {}, words), bar, make("span", {}, percentWords(share)));
+}
+
+/** @param {any} status */
+function figures(status) {
+  const rows = [
+    ["time", elapsedWords(status.elapsed_s)],
+    ["goodput", percentWords(status.goodput)],
+    ["attempt", status.attempt ?? "none"],
+    ["incidents", status.incidents],
+    ["supervisor", supervisorWords(status)],
+    ["policy", status.observe_only ? `${status.policy}, observe only` : status.policy],
+  ];
+  return rows.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, String(value))));
+}
+
+/** @param {any} status */
+function supervisorWords(status) {
+  if (status.supervisor === "alive") return "watching";
+  if (isEnded(status.state)) return "gone: the run has ended";
+  if (status.attempt_alive) return "GONE: training goes on unwatched";
+  return status.attempt_alive === false ? "GONE: nothing of the run lives" : "GONE";
+}
+
+/** @param {any} status @param {(verb: string) => void} act @param {(verb: string) => boolean} isBusy */
+function controls(status, act, isBusy) {
+  if (status.supervisor !== "alive" || isEnded(status.state)) return null;
+  const isStanding = status.state === "paused" || status.state === "held";
+  const verb = isStanding ? "resume" : "pause";
+  return make("p", { class: "buttons" }, make("button", { type: "button", "data-key": verb, disabled: isBusy(verb), onclick: () => act(verb) }, verb));
+}
+
+/** @param {any} status */
+function drawTrouble(status) {
+  const blind = Object.entries(status.blind ?? {}).map(([source, reason]) => `${source} is blind: ${reason}`);
+  const lines = [status.trouble && `This is an older sight than it should be: ${status.trouble}`, status.warning, ...blind].filter(Boolean);
+  byId("trouble").hidden = !lines.length;
+  redraw(byId("trouble"), lines, () => lines.map((line) => make("p", {}, line)));
+}
