@@ -1,5 +1,6 @@
 /** Asking the supervisor for something: the token first, a confirmation where it changes the run, then what was answered. */
 
+import { tell } from "./answer.js";
 import { ask, Refused } from "./api.js";
 import { approvalWords } from "./banner.js";
 import { byId } from "./dom.js";
@@ -34,7 +35,7 @@ export class Actions {
     tell("plain", `${capital(verb)}: asking …`);
     try {
       const answer = await ask(run, verb, id);
-      tell(answer.granted ? "good" : "warn", `${capital(subject(verb, id))}: ${answer.granted ? "granted" : "not granted"}. ${answer.words}`);
+      tell(answer.granted ? "good" : "warn", `${capital(subject(verb, id))}: ${grantedWords(answer.granted)}. ${answer.words}`);
     } catch (error) {
       tell("bad", refusal(error, subject(verb, id)));
     } finally {
@@ -53,15 +54,24 @@ const subject = (verb, incident) => (incident === null ? verb : `${verb} inciden
 /** @param {string} word */
 const capital = (word) => word.charAt(0).toUpperCase() + word.slice(1);
 
-/** What a person should know before; empty where nothing needs a second thought. @param {string} run @param {string} verb @param {any} incident */
+/**
+ * What a person should know before; empty where nothing needs a second thought.
+ * @param {string} run @param {string} verb @param {any} incident
+ */
 function consequence(run, verb, incident) {
   switch (verb) {
     case "approve": return `${approvalWords(incident)} Sentinel carries it out at once.`;
-    case "deny": return `${approvalWords(incident)} It will not be carried out; sentinel goes on with its next rung, if there is one.`;
+    case "deny": return `${approvalWords(incident)} It is not carried out; sentinel goes on with its next rung, if any.`;
     case "resolve": return `You have taken incident ${incident.id} up: its page is closed on every route that was told.`;
     case "pause": return `Training of ${run} stops after a checkpoint and stands still until somebody resumes it.`;
     default: return "";
   }
+}
+
+/** @param {boolean | null} granted */
+function grantedWords(granted) {
+  if (granted === null) return "asked";
+  return granted ? "granted" : "not granted";
 }
 
 /** @param {unknown} error @param {string} what */
@@ -71,14 +81,6 @@ function refusal(error, what) {
     return `${capital(what)}: refused. ${error.message} The token was forgotten; press again to enter another.`;
   }
   return `${capital(what)}: ${error instanceof Error ? error.message : String(error)}`;
-}
-
-/** @param {string} tone @param {string} words */
-function tell(tone, words) {
-  const line = byId("answer");
-  line.hidden = false;
-  line.className = `answer ${tone}`;
-  line.textContent = words;
 }
 
 /** @param {string} title @param {string} words @param {string} yes @returns {Promise<boolean>} */

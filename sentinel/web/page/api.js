@@ -1,9 +1,11 @@
-/** The server's API: what is asked, within a deadline, and what comes back. Every failure is one of two errors with a sentence. */
+/** The server's API: what is asked, within a deadline, and what comes back. A failure is one of two errors with a sentence. */
 
 import { storedToken, storedWho } from "./token.js";
 
 const DEADLINE_MS = 8_000;
 const WORDS_MAX = 600;
+
+/** @typedef {{method: string, body?: string, headers: Record<string, string>}} Asked */
 
 /** The server answered, and the answer is no. */
 export class Refused extends Error {
@@ -44,10 +46,17 @@ export function readCurves(run, metrics, cursor) {
 /** @param {string} run @param {number} incident */
 export const reportPath = (run, incident) => `/runs/${encodeURIComponent(run)}/incidents/${incident}/report`;
 
+/** The report's HTML. @param {string} run @param {number} incident @returns {Promise<string>} */
+export async function readReport(run, incident) {
+  const [response, text] = await answered(reportPath(run, incident), { method: "GET", headers: {} });
+  if (!response.ok) throw new Refused(response.status, refusalWords(response, parsed(text)));
+  return text;
+}
+
 /**
  * Asks the supervisor for something. `verb`: acknowledge, approve, deny, resolve (of an incident), pause, resume (of the run).
  * @param {string} run @param {string} verb @param {number | null} incident
- * @returns {Promise<{granted: boolean, words: string}>}
+ * @returns {Promise<{granted: boolean | null, words: string}>} granted null: asked, and not answered yet
  */
 export function ask(run, verb, incident) {
   const path = incident === null ? `${at(run)}/${verb}` : `${at(run)}/incidents/${incident}/${verb}`;
@@ -59,25 +68,27 @@ function read(path) {
   return call(path, { method: "GET", headers: {} });
 }
 
-/** @param {string} path @param {{method: string, body?: string, headers: Record<string, string>}} asked @returns {Promise<any>} */
+/** @param {string} path @param {Asked} asked @returns {Promise<any>} */
 async function call(path, asked) {
-  const token = storedToken();
-  const headers = token ? { ...asked.headers, Authorization: `Bearer ${token}` } : asked.headers;
-  let response;
-  let text;
-  try {
-    response = await fetch(path, {
-      ...asked, headers, cache: "no-store", credentials: "omit", redirect: "error", signal: AbortSignal.timeout(DEADLINE_MS),
-    });
-    text = await response.text();
-  } catch (error) {
-    const isLate = error instanceof DOMException && error.name === "TimeoutError";
-    throw new Unreachable(isLate ? `no answer within ${DEADLINE_MS / 1000} s` : "the server cannot be reached");
-  }
+  const [response, text] = await answered(path, asked);
   const answer = parsed(text);
   if (!response.ok) throw new Refused(response.status, refusalWords(response, answer));
   if (answer === undefined) throw new Unreachable(`the answer to ${path.split("?")[0]} is not JSON`);
   return answer;
+}
+
+/** @param {string} path @param {Asked} asked @returns {Promise<[Response, string]>} */
+async function answered(path, asked) {
+  const token = storedToken();
+  const headers = token ? { ...asked.headers, Authorization: `Bearer ${token}` } : asked.headers;
+  const signal = AbortSignal.timeout(DEADLINE_MS);
+  try {
+    const response = await fetch(path, { ...asked, headers, cache: "no-store", credentials: "omit", redirect: "error", signal });
+    return [response, await response.text()];
+  } catch (error) {
+    const isLate = error instanceof DOMException && error.name === "TimeoutError";
+    throw new Unreachable(isLate ? `no answer within ${DEADLINE_MS / 1000} s` : "the server cannot be reached");
+  }
 }
 
 /** @param {string} text */
@@ -92,11 +103,12 @@ function parsed(text) {
 /** @param {Response} response @param {any} answer */
 function refusalWords(response, answer) {
   const said = answer?.words ?? answer?.error;
-  return typeof said === "string" && said ? said.slice(0, WORDS_MAX) : `the server answered ${response.status} ${response.statusText}`.trim();
+  if (typeof said === "string" && said) return said.slice(0, WORDS_MAX);
+  return `the server answered ${response.status} ${response.statusText}`.trim();
 }
 
-/** A header holds plain letters only. @returns {Record<string, string>} */
+/** A header holds bytes, so the name travels as the bytes of its UTF-8. @returns {Record<string, string>} */
 function whoHeader() {
-  const who = storedWho().replace(/[^\x20-\x7e]/g, "?").trim();
-  return who ? { "X-Sentinel-Who": who } : {};
+  const who = storedWho().trim();
+  return who ? { "X-Sentinel-Who": String.fromCharCode(...new TextEncoder().encode(who)) } : {};
 }

@@ -108,14 +108,15 @@ function valueOf(part) {
 /** @param {unknown} error */
 function failed(error) {
   if (error instanceof Refused && error.status === UNAUTHORIZED) {
-    connection.refused("This server shows its runs to those with its token only.");
+    connection.lost(error.message, true);
     forgetToken();
     void askForToken(error.message).then((isGiven) => isGiven && pace.now());
     return false;
   }
   if (error instanceof Refused && error.status === NOT_FOUND) known.runsMs = -Infinity;
-  connection.lost(error instanceof Refused || error instanceof Unreachable ? error.message : `this page stumbled: ${String(error)}`);
-  if (!(error instanceof Refused || error instanceof Unreachable)) console.error(error);
+  const isExpected = error instanceof Refused || error instanceof Unreachable;
+  connection.lost(isExpected ? error.message : `this page stumbled: ${String(error)}`, !(error instanceof Unreachable));
+  if (!isExpected) console.error(error);
   return false;
 }
 
@@ -130,7 +131,8 @@ function drawAll() {
   drawAccess();
   if (!run && Number.isFinite(known.runsMs)) byId("figures").textContent = "This server knows no run yet.";
   if (!status) return;
-  const isBusy = (/** @type {string} */ verb, /** @type {number | null} */ incident = null) => actions.isBusy(run, verb, incident);
+  /** @param {string} verb @param {number | null} [incident] */
+  const isBusy = (verb, incident = null) => actions.isBusy(run, verb, incident);
   drawHeader(status, (verb) => void actions.act(run, verb, null), { canAct, isBusy });
   drawBanner(known.incidents, paged(), (verb, incident) => void actions.act(run, verb, incident), { canAct, isBusy });
   drawIncidents(run, known.incidents, events, paged());

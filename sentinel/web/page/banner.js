@@ -11,10 +11,11 @@ import { isOpen, rungWords } from "./states.js";
  * @param {(verb: string, incident: any) => void} act @param {May} may
  */
 export function drawBanner(incidents, paged, act, may) {
-  const waiting = incidents.filter((incident) => isOpen(incident) || paged.has(incident.id)).sort((a, b) => urgency(b, paged) - urgency(a, paged) || b.id - a.id);
-  const key = waiting.map((i) => [i.id, i.state, i.reason, i.verdict, i.acknowledged_by, i.awaits_approval, i.remedies.length, paged.has(i.id),
-    verbsOf(i, paged).map((verb) => may.isBusy(verb, i.id)), may.canAct]);
-  redraw(byId("banner"), key, () => waiting.map((incident) => card(incident, paged.has(incident.id), act, may, verbsOf(incident, paged))));
+  const waiting = incidents.filter((incident) => isOpen(incident) || paged.has(incident.id));
+  waiting.sort((a, b) => urgency(b, paged) - urgency(a, paged) || b.id - a.id);
+  const key = waiting.map((i) => [i, paged.has(i.id), verbsOf(i, paged).map((verb) => may.isBusy(verb, i.id)), may.canAct]);
+  redraw(byId("banner"), key, () =>
+    waiting.map((incident) => card(incident, paged.has(incident.id), act, may, verbsOf(incident, paged))));
 }
 
 /** @param {any} incident @param {Set<number>} paged */
@@ -31,12 +32,17 @@ function verbsOf(incident, paged) {
   return verbs;
 }
 
-/** @param {any} incident @param {boolean} isPaged @param {(verb: string, incident: any) => void} act @param {May} may @param {string[]} verbs */
+/**
+ * @param {any} incident @param {boolean} isPaged @param {(verb: string, incident: any) => void} act @param {May} may
+ * @param {string[]} verbs
+ */
 function card(incident, isPaged, act, may, verbs) {
-  const isCalm = Boolean(incident.acknowledged_by) && incident.awaits_approval === null;
-  const since = incident.onset_step === null ? `at step ${stepWords(incident.detected_step)}` : `since step ${stepWords(incident.onset_step)}`;
-  return make("section", { class: `card ${isCalm || !isPaged && incident.awaits_approval === null ? "warn" : "bad"}`, "aria-label": `Incident ${incident.id}` },
-    make("h2", {}, make("a", { href: `#incident-${incident.id}` }, `Incident ${incident.id}: ${incident.kind}`), ` ${since}, ${incident.state}`),
+  const tone = urgency(incident, new Set(isPaged ? [incident.id] : [])) > 1 ? "bad" : "warn";
+  const { onset_step: onset, detected_step: seen } = incident;
+  const since = onset === null ? `at step ${stepWords(seen)}` : `since step ${stepWords(onset)}`;
+  return make("section", { class: `card ${tone}`, "aria-label": `Incident ${incident.id}` },
+    make("h2", {},
+      make("a", { href: `#incident-${incident.id}` }, `Incident ${incident.id}: ${incident.kind}`), ` ${since}, ${incident.state}`),
     make("p", {}, incident.verdict || incident.reason),
     make("p", {}, make("strong", {}, whoWords(incident, isPaged))),
     incident.awaits_approval !== null && make("p", {}, approvalWords(incident)),
@@ -61,8 +67,8 @@ export function approvalWords(incident) {
 function buttons(incident, verbs, act, may) {
   return make("p", { class: "buttons" }, ...verbs.map((verb, at) =>
     make("button", {
-      type: "button", class: at === 0 ? "main" : "", "data-key": `${verb}-${incident.id}`, disabled: may.isBusy(verb, incident.id),
-      "aria-label": `${verb} incident ${incident.id}`, onclick: () => act(verb, incident),
+      type: "button", class: at === 0 ? "main" : "", "data-key": `${verb}-${incident.id}`,
+      disabled: may.isBusy(verb, incident.id), "aria-label": `${verb} incident ${incident.id}`, onclick: () => act(verb, incident),
     }, verb)));
 }
 

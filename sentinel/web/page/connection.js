@@ -9,6 +9,7 @@ export class Connection {
   /** @type {Date | null} */
   #lostSince = null;
   #reason = "";
+  #isThere = false;
 
   /** @param {() => void} retry */
   constructor(retry) {
@@ -23,16 +24,12 @@ export class Connection {
     this.#draw();
   }
 
-  /** @param {string} reason */
-  lost(reason) {
+  /** @param {string} reason @param {boolean} isThere the server answers, but not with what was asked for */
+  lost(reason, isThere) {
     this.#lostSince ??= new Date();
     this.#reason = reason;
+    this.#isThere = isThere;
     this.#draw();
-  }
-
-  /** The server is there and wants the token. @param {string} words */
-  refused(words) {
-    this.lost(words);
   }
 
   #draw() {
@@ -41,7 +38,8 @@ export class Connection {
     notice.hidden = this.#lostSince === null;
     if (this.#lostSince === null) return;
     const shown = this.#heard ? `showing the state of ${timeWords(this.#heard)}` : "nothing was shown yet";
-    const since = `Connection lost since ${timeWords(this.#lostSince)}, ${shown}.`;
+    const what = this.#isThere ? "The server cannot tell all" : "Connection lost";
+    const since = `${what} since ${timeWords(this.#lostSince)}, ${shown}.`;
     const old = this.#heard ? (Date.now() - this.#heard.getTime()) / 1000 : 0;
     redraw(notice, [since, this.#reason], () => [
       make("p", {}, make("strong", {}, since), " ", make("span", { class: "age", "aria-hidden": "true" }), ` ${this.#reason} `),

@@ -53,7 +53,7 @@ export class CurveStore {
   /** The metrics here that a choice stands for: itself, or all below `name/`. @param {string} choice */
   members(choice) {
     const names = [...this.#curves.keys()];
-    const found = choice.endsWith("/") ? names.filter((name) => name.startsWith(choice)) : names.filter((name) => name === choice);
+    const found = names.filter((name) => (choice.endsWith("/") ? name.startsWith(choice) : name === choice));
     return found.sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
   }
 

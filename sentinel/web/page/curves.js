@@ -4,7 +4,7 @@ import { readCurves, readMetricNames } from "./api.js";
 import { onColoursChanged } from "./colours.js";
 import { CurveStore } from "./curve_store.js";
 import { byId, make, redraw } from "./dom.js";
-import { stepWords } from "./numbers.js";
+import { countWords, stepWords } from "./numbers.js";
 import { Plot } from "./plot.js";
 import { colourOf, survivesTo } from "./plot_data.js";
 import { bandOf } from "./plot_marks.js";
@@ -59,7 +59,7 @@ export class Curves {
     if (performance.now() - this.#namesMs > NAMES_EVERY_MS || !this.#names.length) {
       const names = await readMetricNames(run);
       if (run !== this.#run) return;
-      this.#know(names);
+      this.#know(names.metrics);
     }
     const choices = this.#choices();
     if (!choices.length) return;
@@ -162,7 +162,8 @@ export class Curves {
       this.#offered().map((choice) => {
         const isShown = chosen.includes(choice);
         const box = make("input", {
-          type: "checkbox", checked: isShown, disabled: isFull && !isShown, "data-key": choice, onchange: () => this.#choose(choice),
+          type: "checkbox", checked: isShown, disabled: isFull && !isShown, "data-key": choice,
+          onchange: () => this.#choose(choice),
         });
         return make("label", { class: "check" }, box, choice.endsWith("/") ? `${choice.slice(0, -1)} per layer` : choice);
       }));
@@ -187,14 +188,16 @@ export class Curves {
 
   #drawLegend() {
     const { attempts } = this.store;
-    const shown = attempts.slice(-LEGEND_MAX);
-    const told = shown.map((attempt, at) => [attempt.attempt, fateOf(attempt, survivesTo(attempts, at + attempts.length - shown.length))]);
+    const told = attempts.map((attempt, at) => ({ number: attempt.attempt, fate: fateOf(attempt, survivesTo(attempts, at)) }));
+    const shown = told.slice(-LEGEND_MAX);
+    const earlier = told.length - shown.length;
     const zoomed = this.#zoomed?.map(Math.round);
-    redraw(byId("attempts"), [told, attempts.length, zoomed], () => [
-      attempts.length > shown.length && make("span", { class: "quiet" }, `${attempts.length - shown.length} earlier attempts, `),
-      ...told.map(([attempt, fate]) => make("span", {}, swatch(fate === "abandoned" ? "abandoned" : `attempt-${colourOf(Number(attempt))}`), `attempt ${attempt}`, fate && make("span", { class: "quiet" }, ` ${fate}`))),
+    redraw(byId("attempts"), [shown, earlier, zoomed], () => [
+      earlier > 0 && make("span", { class: "quiet" }, `${countWords(earlier, "earlier attempt")}, `),
+      ...shown.map(legendItem),
       make("span", {}, swatch("abandoned"), "abandoned steps"),
-      zoomed && make("button", { type: "button", "data-key": "reset", onclick: () => this.zoom(null) }, `steps ${stepWords(zoomed[0])} to ${stepWords(zoomed[1])}: show all again`),
+      zoomed && make("button", { type: "button", "data-key": "reset", onclick: () => this.zoom(null) },
+        `steps ${stepWords(zoomed[0])} to ${stepWords(zoomed[1])}: show all again`),
     ]);
   }
 }
@@ -203,6 +206,12 @@ export class Curves {
 function fateOf(attempt, survives) {
   if (survives === Infinity) return attempt.is_over ? "" : "live";
   return survives === -Infinity ? "abandoned" : `to step ${stepWords(survives)}`;
+}
+
+/** @param {{number: number, fate: string}} attempt */
+function legendItem({ number, fate }) {
+  const tone = fate === "abandoned" ? "abandoned" : `attempt-${colourOf(number)}`;
+  return make("span", {}, swatch(tone), `attempt ${number}`, fate && make("span", { class: "quiet" }, ` ${fate}`));
 }
 
 /** A bit of colour beside words. @param {string} name */

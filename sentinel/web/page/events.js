@@ -74,6 +74,7 @@ export class Events {
 /** Elapsed time, local time, and the words. @param {Line} line @param {import("./times.js").RunClock} clock */
 export function lineItem(line, clock) {
   return make("li", { class: line.tone },
-    make("span", { class: "when" }, make("b", {}, elapsedWords(line.elapsed_s)), " ", make("time", {}, clock.localWords(line.at_s))),
+    make("span", { class: "when" },
+      make("b", {}, elapsedWords(line.elapsed_s)), " ", make("time", {}, clock.localWords(line.at_s))),
     make("span", { class: "text" }, line.text.trim().replace(/^- /, "")));
 }

@@ -16,7 +16,8 @@ export function drawHeader(status, act, may) {
   drawTrouble(status);
   const busy = ["pause", "resume"].map(may.isBusy);
   redraw(byId("figures"), [shown(status), busy, may.canAct], () => [
-    make("p", { class: "state" }, make("strong", { class: `chip ${runTone(status.state)}` }, status.state), status.reason && make("span", {}, status.reason)),
+    make("p", { class: "state" },
+      make("strong", { class: `chip ${runTone(status.state)}` }, status.state), status.reason && make("span", {}, status.reason)),
     progress(status),
     make("dl", { class: "figures" }, ...figures(status)),
     may.canAct && controls(status, act, may.isBusy),
@@ -25,8 +26,8 @@ export function drawHeader(status, act, may) {
 
 /** What the header is drawn from: the clock moves by whole seconds only. @param {any} status */
 function shown(status) {
-  return [status.state, status.reason, status.step, status.total_steps, status.attempt, Math.floor(status.elapsed_s), status.goodput,
-    status.supervisor, status.attempt_alive, status.policy, status.observe_only, status.incidents];
+  const { state, reason, step, total_steps: total, attempt, goodput, supervisor, attempt_alive: isAlive, policy, incidents } = status;
+  return [state, reason, step, total, attempt, goodput, supervisor, isAlive, policy, incidents, Math.floor(status.elapsed_s)];
 }
 
 /** @param {any} status */
@@ -71,13 +72,15 @@ function controls(status, act, isBusy) {
   if (status.supervisor !== "alive" || isEnded(status.state)) return null;
   const isStanding = status.state === "paused" || status.state === "held";
   const verb = isStanding ? "resume" : "pause";
-  return make("p", { class: "buttons" }, make("button", { type: "button", "data-key": verb, disabled: isBusy(verb), onclick: () => act(verb) }, verb));
+  const told = { type: "button", "data-key": verb, disabled: isBusy(verb), onclick: () => act(verb) };
+  return make("p", { class: "buttons" }, make("button", told, verb));
 }
 
 /** @param {any} status */
 function drawTrouble(status) {
   const blind = Object.entries(status.blind ?? {}).map(([source, reason]) => `${source} is blind: ${reason}`);
-  const lines = [status.trouble && `This is an older sight than it should be: ${status.trouble}`, status.warning, ...blind].filter(Boolean);
+  const old = status.trouble && `This is an older sight than it should be: ${status.trouble}`;
+  const lines = [old, status.warning !== status.trouble && status.warning, ...blind].filter(Boolean);
   byId("trouble").hidden = !lines.length;
   redraw(byId("trouble"), lines, () => lines.map((line) => make("p", {}, line)));
 }

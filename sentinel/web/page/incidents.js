@@ -1,9 +1,9 @@
 /** The incidents, newest first: what broke, what was tried and how that ended, every decision with its reason. */
 
-import { reportPath } from "./api.js";
 import { byId, make, redraw } from "./dom.js";
 import { lineItem } from "./events.js";
 import { countWords, stepWords } from "./numbers.js";
+import { reportLink } from "./report.js";
 import { incidentTone, isOpen, rungWords, tryTone } from "./states.js";
 import { elapsedWords, spanWords } from "./times.js";
 
@@ -18,17 +18,24 @@ export function drawIncidents(run, incidents, events, paged) {
   const lines = new Map(shown.map((incident) => [incident.id, events.of(incident.id)]));
   const key = [run, shown, [...paged], [...lines.values()].map((one) => one.map((line) => line.seq))];
   redraw(byId("incident-list"), key, () =>
-    shown.length ? shown.map((incident, at) => one(run, incident, lines.get(incident.id) ?? [], events.clock, at === 0, paged)) : [make("p", { class: "quiet" }, "No incident so far.")]);
+    shown.length
+      ? shown.map((incident, at) => one(run, incident, lines.get(incident.id) ?? [], events.clock, at === 0, paged))
+      : [make("p", { class: "quiet" }, "No incident so far.")]);
 }
 
 /**
- * @param {string} run @param {any} incident @param {import("./events.js").Line[]} lines @param {import("./times.js").RunClock} clock
+ * @param {string} run @param {any} incident @param {import("./events.js").Line[]} lines its own
+ * @param {import("./times.js").RunClock} clock
  * @param {boolean} isNewest @param {Set<number>} paged
  */
 function one(run, incident, lines, clock, isNewest, paged) {
-  return make("details", { class: "incident", id: `incident-${incident.id}`, "data-key": `incident-${incident.id}`, open: isOpen(incident) || paged.has(incident.id) || isNewest },
+  const id = `incident-${incident.id}`;
+  const isShownWhole = isOpen(incident) || paged.has(incident.id) || isNewest;
+  return make("details", { class: "incident", id, "data-key": id, open: isShownWhole },
     make("summary", {},
-      make("span", { class: "headline" }, make("b", {}, `#${incident.id} ${incident.kind}`), make("span", { class: `chip small ${incidentTone(incident.state)}` }, incident.state)),
+      make("span", { class: "headline" },
+        make("b", {}, `#${incident.id} ${incident.kind}`),
+        make("span", { class: `chip small ${incidentTone(incident.state)}` }, incident.state)),
       make("span", { class: "quiet" }, whenWords(incident))),
     make("p", {}, incident.reason),
     incident.verdict && incident.verdict !== incident.reason && make("p", {}, make("b", {}, "Now: "), incident.verdict),
@@ -39,7 +46,7 @@ function one(run, incident, lines, clock, isNewest, paged) {
     lines.length > 0 && make("details", { "data-key": `lines-${incident.id}` },
       make("summary", {}, `every decision (${countWords(lines.length, "line")})`),
       make("ol", { class: "lines" }, ...lines.map((line) => lineItem(line, clock)))),
-    make("p", {}, make("a", { href: reportPath(run, incident.id), target: "_blank", rel: "noopener" }, `report of incident ${incident.id}`)));
+    make("p", {}, reportLink(run, incident.id)));
 }
 
 /** @param {any} incident */

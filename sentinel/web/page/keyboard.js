@@ -13,8 +13,10 @@ const SIGNS = [
 /** @param {Record<string, [string, () => void]>} shortcuts key → what it does, in words and deeds */
 export function listen(shortcuts) {
   const help = byId("help");
-  const all = { ...shortcuts, "?": /** @type {[string, () => void]} */ (["this list", () => help.showModal()]) };
-  byId("shortcuts").append(...Object.entries(all).map(([key, [words]]) => make("tr", {}, make("th", { scope: "row" }, make("kbd", {}, key)), make("td", {}, words))));
+  /** @type {Record<string, [string, () => void]>} */
+  const all = { ...shortcuts, "?": ["this list", () => help.showModal()] };
+  byId("shortcuts").append(...Object.entries(all).map(([key, [words]]) =>
+    make("tr", {}, make("th", { scope: "row" }, make("kbd", {}, key)), make("td", {}, words))));
   byId("signs").append(...SIGNS.map((words) => make("li", {}, words)));
   byId("help-button").addEventListener("click", () => help.showModal());
   document.addEventListener("keydown", (event) => {

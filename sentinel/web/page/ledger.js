@@ -20,7 +20,8 @@ const MEANING = new Map([
 export function drawLedger(ledger) {
   redraw(byId("accounts"), ledger, () => {
     if (!(ledger.whole_s > 0)) return [make("p", { class: "quiet" }, "Nothing was launched yet.")];
-    return [make("p", {}, make("b", {}, percentWords(ledger.goodput)), ` of ${spanWords(ledger.whole_s)} went into steps that survive.`), bar(ledger), table(ledger)];
+    const words = ` of ${spanWords(ledger.whole_s)} went into steps that survive.`;
+    return [make("p", {}, make("b", {}, percentWords(ledger.goodput)), words), bar(ledger), table(ledger)];
   });
 }
 
@@ -29,12 +30,13 @@ function bar(ledger) {
   let x = 0;
   const parts = Object.entries(ledger.accounts).map(([name, seconds]) => {
     const width = (Number(seconds) / ledger.whole_s) * WIDTH;
-    const part = makeSvg("rect", { class: `account ${known(name)}`, x, y: 0, width, height: HEIGHT }, makeSvg("title", {}, `${name}: ${spanWords(Number(seconds))}`));
+    const place = { class: `account ${known(name)}`, x, y: 0, width, height: HEIGHT };
+    const part = makeSvg("rect", place, makeSvg("title", {}, `${name}: ${spanWords(Number(seconds))}`));
     x += width;
     return part;
   });
-  const box = { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", class: "share", role: "img", "aria-label": "Shares of the time; the table below says the same" };
-  return makeSvg("svg", box, ...parts);
+  const box = { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", class: "share" };
+  return makeSvg("svg", { ...box, role: "img", "aria-label": "Shares of the time; the table below says the same" }, ...parts);
 }
 
 /** @param {any} ledger */
@@ -46,7 +48,7 @@ function table(ledger) {
       make("td", { class: "number" }, percentWords(Number(seconds) / ledger.whole_s)),
       make("td", { class: "quiet" }, MEANING.get(name) ?? "")));
   const head = make("tr", {}, ...["account", "time", "share", "what it is"].map((word) => make("th", { scope: "col" }, word)));
-  return make("div", { class: "scroll" }, make("table", { class: "ledger" }, make("thead", {}, head), make("tbody", {}, ...rows)));
+  return make("table", { class: "ledger" }, make("thead", {}, head), make("tbody", {}, ...rows));
 }
 
 /** @param {string} name */

@@ -1,10 +1,10 @@
-/** The attempts as a small tree over the steps, and beneath it the same as a table: where each came from and what of it survives. */
+/** The attempts as a small tree over the steps, and below it as a table: where each came from and what of it survives. */
 
 import { byId, make, makeSvg, redraw } from "./dom.js";
-import { stepWords } from "./numbers.js";
+import { countWords, stepWords } from "./numbers.js";
 import { colourOf } from "./plot_data.js";
 
-const WIDTH = 640;
+const WIDTH_MAX = 900;
 const LEFT = 34;
 const RIGHT = 12;
 const ROW = 22;
@@ -14,31 +14,42 @@ const SHOWN = 24;
 export function drawLineage(branches, newestStep) {
   const known = branches.map((branch, at) => withEnd(branch, at === branches.length - 1, newestStep));
   const shown = known.slice(-SHOWN);
-  redraw(byId("tree"), shown, () => {
+  const width = Math.max(240, Math.min(WIDTH_MAX, byId("tree").clientWidth));
+  redraw(byId("tree"), [shown, width], () => {
     if (!shown.length) return [make("p", { class: "quiet" }, "No attempt was launched yet.")];
     const more = known.length - shown.length;
-    return [tree(shown), table(shown), more > 0 && make("p", { class: "quiet" }, `${more} earlier attempts: sentinel lineage RUN_DIR`)];
+    const rest = more > 0 && make("p", { class: "quiet" }, `${countWords(more, "earlier attempt")}: sentinel lineage RUN_DIR`);
+    return [tree(shown, width), table(shown), rest];
   });
 }
 
-/** The newest attempt's end moves on, and all of it survives. @param {any} branch @param {boolean} isNewest @param {number | null} newestStep */
+/**
+ * The newest attempt's end moves on, and all of it survives.
+ * @param {any} branch @param {boolean} isNewest @param {number | null} newestStep
+ */
 function withEnd(branch, isNewest, newestStep) {
   const last = isNewest && !branch.outcome ? Math.max(branch.last_step, newestStep ?? 0) : branch.last_step;
   return { ...branch, last, kept: isNewest ? last : branch.survives_to };
 }
 
-/** @param {any[]} shown */
-function tree(shown) {
+/** @param {any[]} shown @param {number} width in pixels, so that its words are as large as others */
+function tree(shown, width) {
   const first = Math.min(...shown.map((branch) => branch.resumed_step));
   const last = Math.max(first + 1, ...shown.map((branch) => branch.last));
-  const x = (/** @type {number} */ step) => LEFT + ((step - first) / (last - first)) * (WIDTH - LEFT - RIGHT);
+  const x = (/** @type {number} */ step) => LEFT + ((step - first) / (last - first)) * (width - LEFT - RIGHT);
+  const height = shown.length * ROW + 6;
   const rowOf = new Map(shown.map((branch, at) => [branch.attempt, at]));
   const parts = shown.flatMap((branch, at) => drawn(branch, at, rowOf.get(branch.parent), x));
-  const box = `0 0 ${WIDTH} ${shown.length * ROW + 6}`;
-  return makeSvg("svg", { viewBox: box, class: "tree", role: "img", "aria-label": "The tree of attempts; the table below says the same" }, ...parts);
+  const box = `0 0 ${width} ${height}`;
+  const size = { width, height, viewBox: box };
+  const words = "The tree of attempts; the table below says the same";
+  return makeSvg("svg", { ...size, class: "tree", role: "img", "aria-label": words }, ...parts);
 }
 
-/** @param {any} branch @param {number} at its row @param {number | undefined} parent that of its parent @param {(step: number) => number} x */
+/**
+ * @param {any} branch @param {number} at its row @param {number | undefined} parent that of its parent
+ * @param {(step: number) => number} x
+ */
 function drawn(branch, at, parent, x) {
   const y = at * ROW + ROW / 2 + 3;
   const from = x(branch.resumed_step);
@@ -56,15 +67,19 @@ function drawn(branch, at, parent, x) {
 
 /** @param {any[]} shown */
 function table(shown) {
-  const head = make("tr", {}, ...["attempt", "from", "steps", "survives", "end"].map((word) => make("th", { scope: "col" }, word)));
+  const words = ["attempt", "from", "steps", "survives", "end"];
+  const head = make("tr", {}, ...words.map((word) => make("th", { scope: "col" }, word)));
   const rows = [...shown].reverse().map((branch) =>
     make("tr", {},
       make("th", { scope: "row" }, branch.attempt),
       make("td", {}, originWords(branch)),
       make("td", {}, branch.first_step === null ? "none" : `${stepWords(branch.first_step)} to ${stepWords(branch.last)}`),
       make("td", {}, keptWords(branch)),
-      make("td", {}, make("div", {}, `launched: ${branch.why}`), make("div", { class: "quiet" }, branch.outcome ? `${branch.outcome}: ${branch.end_reason}` : "has not ended"))));
-  return make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table of attempts" }, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)));
+      make("td", {},
+        make("div", {}, `launched: ${branch.why}`),
+        make("div", { class: "quiet" }, branch.outcome ? `${branch.outcome}: ${branch.end_reason}` : "has not ended"))));
+  const region = { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table of attempts" };
+  return make("div", region, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)));
 }
 
 /** @param {any} branch */

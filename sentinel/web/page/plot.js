@@ -5,7 +5,10 @@ import { make } from "./dom.js";
 import { numberWords, stepWords } from "./numbers.js";
 import { columnsOf, linesOfFamily, linesOfOne, segmentsOf, valueAt } from "./plot_data.js";
 import { drawBands, drawLabels, drawNonFinite } from "./plot_marks.js";
-import uPlot from "./vendor/uPlot.esm.js";
+import vendored from "./vendor/uPlot.esm.js";
+
+/** @type {any} the vendored file has no types */
+const uPlot = vendored;
 
 const HEIGHT = 176;
 const AXIS_WIDTH = 58;
@@ -31,6 +34,9 @@ export class Plot {
   /** @type {import("./plot_data.js").Segment[]} of the metric, or of the family's last layer */
   #told = [];
   #isLog = false;
+  #name;
+  #value;
+  #canvas;
 
   /** @param {string} choice a metric, or `prefix/` @param {View} view */
   constructor(choice, view) {
@@ -38,12 +44,10 @@ export class Plot {
     this.view = view;
     this.isFamily = choice.endsWith("/");
     this.#value = make("output", { class: "value" });
+    this.#name = make("b", {}, this.title);
     this.#canvas = make("div", { class: "canvas", role: "img", "aria-label": `${this.title}: nothing drawn yet` });
-    this.element = make("figure", { class: "plot" }, make("figcaption", {}, make("b", {}, this.title), this.#value), this.#canvas);
+    this.element = make("figure", { class: "plot" }, make("figcaption", {}, this.#name, this.#value), this.#canvas);
   }
-
-  #value;
-  #canvas;
 
   get title() {
     return this.isFamily ? `${this.choice.slice(0, -1)} per layer` : this.choice;
@@ -53,11 +57,15 @@ export class Plot {
   draw(store) {
     const names = store.members(this.choice);
     const { attempts } = store;
-    this.#lines = this.isFamily ? linesOfFamily(attempts, names, (name) => store.of(name)) : linesOfOne(attempts, store.of(this.choice));
+    this.#lines = this.isFamily
+      ? linesOfFamily(attempts, names, (name) => store.of(name))
+      : linesOfOne(attempts, store.of(this.choice));
     this.columns = columnsOf(this.#lines, this.isFamily);
     this.#nonFinite = [...new Set(names.flatMap((name) => [...store.of(name).values()].flatMap((series) => series.nonFinite)))];
     this.#told = names.length ? segmentsOf(attempts, store.of(names[names.length - 1])) : [];
-    this.#isLog = this.view.isLog && this.columns.slice(1).every((column) => column.every((value) => value === null || value === undefined || value > 0));
+    this.#isLog = this.view.isLog && this.columns.slice(1).every((column) => column.every((value) => (value ?? 1) > 0));
+    const scale = this.#isLog ? ", log" : this.view.isLog ? ", linear: not all above zero" : "";
+    this.#name.textContent = this.title + scale;
     this.#show();
     this.#tell(null);
     this.#describe(names.length);
@@ -92,17 +100,19 @@ export class Plot {
   }
 
   #options() {
-    const axis = { stroke: colour("quiet"), font: "11px system-ui, sans-serif", grid: { stroke: colour("grid"), width: 1 }, ticks: { show: false } };
     const { view } = this;
+    const grid = { stroke: colour("grid"), width: 1 };
+    const axis = { stroke: colour("quiet"), font: "11px system-ui, sans-serif", grid, ticks: { show: false } };
+    const reach = (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => this.#reach(low, high);
     return {
       width: this.#width(), height: HEIGHT, padding: [8, 12, 0, 0], legend: { show: false },
       scales: {
         x: { time: false, range: () => view.range() },
-        y: { distr: this.#isLog ? 3 : 1, range: (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => this.#reach(low, high) },
+        y: { distr: this.#isLog ? 3 : 1, range: reach },
       },
       axes: [{ ...axis, size: 26, values: words }, { ...axis, size: AXIS_WIDTH, values: words, space: 28 }],
       series: [{}, ...this.#lines.flatMap((line) => this.#strokes(line))],
-      bands: this.isFamily ? [] : this.#lines.map((line, at) => ({ series: [2 * at + 2, 2 * at + 1], fill: `${stroke(line, 1)}55` })),
+      bands: this.isFamily ? [] : this.#lines.map(stripe),
       cursor: this.#cursor(),
       hooks: {
         drawAxes: [(/** @type {any} */ plot) => drawBands(plot, view.bands)],
@@ -126,7 +136,8 @@ export class Plot {
   #strokes(line) {
     const members = Math.max(1, ...this.#lines.map((one) => one.member));
     const shown = { stroke: stroke(line, members, this.isFamily), width: line.colour < 0 ? 1 : 1.5, label: line.label };
-    return this.isFamily ? [{ ...shown, points: { show: false } }] : [{ ...shown, points: { show: false } }, { ...shown, points: { size: 4 } }];
+    const bare = { ...shown, points: { show: false } };
+    return this.isFamily ? [bare] : [bare, { ...shown, points: { size: 4 } }];
   }
 
   /** @param {number | null} low @param {number | null} high of what is visible */
@@ -174,6 +185,11 @@ export class Plot {
 function stroke(line, members, isFamily = false) {
   if (line.colour < 0) return colour("abandoned");
   return isFamily ? layerColour(line.member / members) : colour(`attempt-${line.colour}`);
+}
+
+/** Between a line's lowest and highest values. @param {Line} line @param {number} at */
+function stripe(line, at) {
+  return { series: [2 * at + 2, 2 * at + 1], fill: `${stroke(line, 1)}55` };
 }
 
 /** Words for an axis. @param {any} _ @param {(number | null)[]} splits */

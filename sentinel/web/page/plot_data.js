@@ -22,7 +22,10 @@ const MEMBERS_MAX = 16;
 /** The colour of an attempt. @param {number} attempt */
 export const colourOf = (attempt) => (attempt - 1 + COLOURS) % COLOURS;
 
-/** The last step of an attempt that the present weights stand on: all of the newest one. @param {Attempt[]} attempts @param {number} at */
+/**
+ * The last step of an attempt that the present weights stand on: all of the newest one.
+ * @param {Attempt[]} attempts @param {number} at
+ */
 export function survivesTo(attempts, at) {
   if (at === attempts.length - 1) return Infinity;
   return attempts[at].survives_to ?? -Infinity;
@@ -52,11 +55,12 @@ export function segmentsOf(attempts, byAttempt) {
  */
 export function linesOfOne(attempts, byAttempt) {
   const segments = segmentsOf(attempts, byAttempt);
-  const lines = lanes(segments.filter((segment) => !segment.survives)).map((lane) => ({ segments: lane, colour: -1, member: 0, label: "abandoned" }));
+  const lines = lanes(segments).map((lane) => abandoned(lane, 0));
   const alive = segments.filter((segment) => segment.survives);
   for (let colour = 0; colour < COLOURS; colour += 1) {
     const own = alive.filter((segment) => colourOf(segment.attempt) === colour);
-    if (own.length) lines.push({ segments: own, colour, member: 0, label: `attempt ${own.map((segment) => segment.attempt).join(", ")}` });
+    const label = `attempt ${own.map((segment) => segment.attempt).join(", ")}`;
+    if (own.length) lines.push({ segments: own, colour, member: 0, label });
   }
   return lines;
 }
@@ -69,8 +73,7 @@ export function linesOfFamily(attempts, names, of) {
   const every = Math.max(1, Math.ceil(names.length / MEMBERS_MAX));
   const chosen = names.filter((_, at) => at % every === 0 || at === names.length - 1);
   const cut = chosen.map((name) => segmentsOf(attempts, of(name)));
-  const lines = cut.flatMap((segments, member) =>
-    lanes(segments.filter((segment) => !segment.survives)).slice(-1).map((lane) => ({ segments: lane, colour: -1, member, label: "abandoned" })));
+  const lines = cut.flatMap((segments, member) => lanes(segments).slice(-1).map((lane) => abandoned(lane, member)));
   cut.forEach((segments, member) => {
     const alive = segments.filter((segment) => segment.survives);
     if (alive.length) lines.push({ segments: alive, colour: 0, member, label: chosen[member] });
@@ -78,14 +81,17 @@ export function linesOfFamily(attempts, names, of) {
   return lines;
 }
 
+/** @param {Segment[]} lane @param {number} member @returns {Line} */
+const abandoned = (lane, member) => ({ segments: lane, colour: -1, member, label: "abandoned" });
+
 /**
- * Branches that do not overlap share a lane. Of more lanes than are drawn the newest are kept.
+ * What was abandoned, in lanes: branches that do not overlap share one. Of more lanes than are drawn the newest are kept.
  * @param {Segment[]} segments oldest first @returns {Segment[][]}
  */
 function lanes(segments) {
   /** @type {Segment[][]} */
   const found = [];
-  for (const segment of segments) {
+  for (const segment of segments.filter((one) => !one.survives)) {
     const free = found.find((lane) => last(lane[lane.length - 1]) < segment.series.step[segment.from]);
     if (free) free.push(segment);
     else found.push([segment]);
@@ -101,37 +107,34 @@ const last = (segment) => segment.series.step[segment.to - 1];
  * @returns {(number | null | undefined)[][]} steps, and for each line its column, or its two
  */
 export function columnsOf(lines, isFamily) {
-  const steps = [...new Set(lines.flatMap((line) => line.segments.flatMap((s) => s.series.step.slice(s.from, s.to))))].sort((a, b) => a - b);
+  const all = lines.flatMap((line) => line.segments.flatMap((s) => s.series.step.slice(s.from, s.to)));
+  const steps = [...new Set(all)].sort((a, b) => a - b);
   const at = new Map(steps.map((step, index) => [step, index]));
   /** @type {(number | null | undefined)[][]} */
   const columns = [steps];
   for (const line of lines) {
-    const low = new Array(steps.length).fill(undefined);
-    const high = new Array(steps.length).fill(undefined);
-    for (const segment of ordered(line.segments)) {
-      for (let i = segment.from; i < segment.to; i += 1) {
-        const index = at.get(segment.series.step[i]) ?? 0;
-        low[index] = segment.series.low[i];
-        high[index] = segment.series.high[i];
-      }
-    }
-    breakBetween(line.segments, at, low, high);
+    const low = new Array(steps.length).fill(null);
+    const high = new Array(steps.length).fill(null);
+    for (const segment of line.segments) lay(segment, at, low, high);
     columns.push(...(isFamily ? [high] : [low, high]));
   }
   return columns;
 }
 
-/** @param {Segment[]} segments */
-const ordered = (segments) => [...segments].sort((a, b) => a.series.step[a.from] - b.series.step[b.from]);
-
 /**
- * A null between two segments of a line keeps them apart, where some other line has a step there to hold it.
- * @param {Segment[]} segments @param {Map<number, number>} at @param {any[]} low @param {any[]} high
+ * uPlot breaks a line at null and draws through undefined: null lies around a segment, undefined at the steps within it that only
+ * other lines have.
+ * @param {Segment} segment @param {Map<number, number>} at @param {any[]} low @param {any[]} high
  */
-function breakBetween(segments, at, low, high) {
-  for (const segment of ordered(segments)) {
-    const index = (at.get(last(segment)) ?? 0) + 1;
-    if (index < low.length && low[index] === undefined) low[index] = high[index] = null;
+function lay({ series, from, to }, at, low, high) {
+  const begin = at.get(series.step[from]) ?? 0;
+  const end = at.get(series.step[to - 1]) ?? 0;
+  low.fill(undefined, begin, end + 1);
+  high.fill(undefined, begin, end + 1);
+  for (let i = from; i < to; i += 1) {
+    const index = at.get(series.step[i]) ?? 0;
+    low[index] = series.low[i];
+    high[index] = series.high[i];
   }
 }
 

@@ -1,6 +1,7 @@
-/** What is drawn into a plot besides its curves: incidents as bands with their number, onsets, and values that were no numbers. */
+/** What is drawn into a plot besides its curves: incidents as bands with their number, onsets, values that were no numbers. */
 
 import { colour } from "./colours.js";
+import { isOpen } from "./states.js";
 
 const BAND_MIN_PX = 3;
 const LABEL_GAP_PX = 20;
@@ -11,7 +12,7 @@ const LABEL_GAP_PX = 20;
 export function bandOf(incident) {
   const from = incident.onset_step ?? incident.detected_step;
   const to = Math.max(from, incident.break_step ?? incident.detected_step);
-  return { id: incident.id, from, to, onset: incident.onset_step, isOpen: incident.state === "open" || incident.state === "probation" };
+  return { id: incident.id, from, to, onset: incident.onset_step, isOpen: isOpen(incident) };
 }
 
 /** Below the curves. @param {any} plot a uPlot @param {IncidentBand[]} bands */
@@ -29,13 +30,16 @@ export function drawBands(plot, bands) {
 
 /** Above the curves: the onset's dashed line and the incident's number. @param {any} plot @param {IncidentBand[]} bands */
 export function drawLabels(plot, bands) {
-  const { ctx, bbox, pxRatio } = plot;
+  const { ctx, bbox } = plot;
+  const pxRatio = ratioOf(plot);
   ctx.save();
   ctx.font = `600 ${11 * pxRatio}px system-ui, sans-serif`;
   ctx.textBaseline = "top";
+  ctx.textAlign = "left";
   ctx.lineWidth = pxRatio;
-  let free = -Infinity;
-  for (const band of [...bands].sort((a, b) => a.from - b.from)) {
+  /** @type {number[]} where labels stand; the newest incident's comes first */
+  const taken = [];
+  for (const band of [...bands].sort((a, b) => b.id - a.id)) {
     const place = placeOf(plot, band);
     if (!place) continue;
     ctx.strokeStyle = ctx.fillStyle = colour(band.isOpen ? "bad" : "warn");
@@ -48,9 +52,9 @@ export function drawLabels(plot, bands) {
     }
     const label = `#${band.id}`;
     const x = Math.max(bbox.left, Math.min(place.left + 3 * pxRatio, bbox.left + bbox.width - ctx.measureText(label).width));
-    if (x >= free) {
+    if (taken.every((other) => Math.abs(other - x) >= LABEL_GAP_PX * pxRatio)) {
       ctx.fillText(label, x, bbox.top + 2 * pxRatio);
-      free = x + LABEL_GAP_PX * pxRatio;
+      taken.push(x);
     }
   }
   ctx.restore();
@@ -58,7 +62,8 @@ export function drawLabels(plot, bands) {
 
 /** A small triangle at the upper edge for each step whose value was no number. @param {any} plot @param {number[]} steps */
 export function drawNonFinite(plot, steps) {
-  const { ctx, bbox, pxRatio } = plot;
+  const { ctx, bbox } = plot;
+  const pxRatio = ratioOf(plot);
   const size = 4 * pxRatio;
   ctx.save();
   ctx.fillStyle = colour("bad");
@@ -76,10 +81,15 @@ export function drawNonFinite(plot, steps) {
 
 /** Where a band lies in the plot, in canvas pixels; null where it lies outside. @param {any} plot @param {IncidentBand} band */
 function placeOf(plot, band) {
-  const { bbox, pxRatio } = plot;
+  const { bbox } = plot;
   const left = plot.valToPos(band.from, "x", true);
-  const right = Math.max(plot.valToPos(band.to, "x", true), left + BAND_MIN_PX * pxRatio);
+  const right = Math.max(plot.valToPos(band.to, "x", true), left + BAND_MIN_PX * ratioOf(plot));
   if (!(right >= bbox.left) || !(left <= bbox.left + bbox.width)) return null;
   const from = Math.max(left, bbox.left);
   return { left: from, width: Math.min(right, bbox.left + bbox.width) - from };
+}
+
+/** Canvas pixels in a CSS pixel. @param {any} plot */
+function ratioOf(plot) {
+  return plot.ctx.canvas.width / plot.width;
 }

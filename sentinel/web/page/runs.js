@@ -37,12 +37,13 @@ function open(runs) {
 /** @param {any} run @param {boolean} isCurrent */
 function row(run, isCurrent) {
   const steps = run.total_steps ? `step ${stepWords(run.step)} of ${stepWords(run.total_steps)}` : `step ${stepWords(run.step)}`;
-  const open_ = run.open_incidents ? ` · ${run.open_incidents} open` : "";
+  const opened = run.open_incidents ? ` · ${run.open_incidents} open` : "";
+  const words = ` ${steps} · goodput ${percentWords(run.goodput)}${opened} · supervisor ${run.supervisor}`;
   return make("li", {},
     make("a", {
       href: `#${HASH}${encodeURIComponent(run.name)}`, "aria-current": isCurrent ? "page" : null, "data-key": run.name,
     },
       make("b", {}, run.name), " ", make("span", { class: `chip small ${runTone(run.state)}` }, run.state),
       run.paged ? make("span", { class: "chip small bad" }, "paged") : null,
-      make("span", { class: "quiet" }, ` ${steps} · goodput ${percentWords(run.goodput)}${open_} · supervisor ${run.supervisor}`)));
+      make("span", { class: "quiet" }, words)));
 }

@@ -1,10 +1,10 @@
 /**
- * Two clocks. The run's own seconds come with every answer (`now_s`); this machine's clock says when that was. A moment of the run
- * is shown as time since the run began and as local time, told from how long ago it was: the clocks themselves need not agree.
+ * Two clocks. The run's own seconds come with every answer (`now_s`); this machine's clock says when that was. A moment of the
+ * run is shown as time since it began and as local time, told from how long ago it was: the clocks themselves need not agree.
  */
 
 const DAY_S = 86_400;
-const clockFormat = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const clockFormat = new Intl.DateTimeFormat(undefined, { timeStyle: "medium", hourCycle: "h23" });
 const dayFormat = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
 
 export class RunClock {

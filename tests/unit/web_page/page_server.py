@@ -59,7 +59,7 @@ class PageServer:
             "incidents": lambda: run.incidents,
             "events": lambda: {"seq": run.seq, "events": [e for e in run.events if e["seq"] > int(since or 0)][-500:]},
             "curves": lambda: run.curves(query.get("metrics", [""])[0].split(","), since),
-            "metrics": lambda: run.names,
+            "metrics": lambda: {"metrics": run.names},
             "lineage": run.lineage,
             "ledger": run.ledger,
         }
