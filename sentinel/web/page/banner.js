@@ -42,7 +42,8 @@ function card(incident, isPaged, act, may, verbs) {
   const since = onset === null ? `at step ${stepWords(seen)}` : `since step ${stepWords(onset)}`;
   return make("section", { class: `card ${tone}`, "aria-label": `Incident ${incident.id}` },
     make("h2", {},
-      make("a", { href: `#incident-${incident.id}` }, `Incident ${incident.id}: ${incident.kind}`), ` ${since}, ${incident.state}`),
+      make("a", { href: `#incident-${incident.id}` }, `Incident ${incident.id}: ${incident.kind}`),
+      ` ${since}, ${incident.state}`),
     make("p", {}, incident.verdict || incident.reason),
     make("p", {}, make("strong", {}, whoWords(incident, isPaged))),
     incident.awaits_approval !== null && make("p", {}, approvalWords(incident)),
@@ -68,7 +69,8 @@ function buttons(incident, verbs, act, may) {
   return make("p", { class: "buttons" }, ...verbs.map((verb, at) =>
     make("button", {
       type: "button", class: at === 0 ? "main" : "", "data-key": `${verb}-${incident.id}`,
-      disabled: may.isBusy(verb, incident.id), "aria-label": `${verb} incident ${incident.id}`, onclick: () => act(verb, incident),
+      disabled: may.isBusy(verb, incident.id), "aria-label": `${verb} incident ${incident.id}`,
+      onclick: () => act(verb, incident),
     }, verb)));
 }
 

@@ -6,11 +6,11 @@ import { isEnded, runTone } from "./states.js";
 import { elapsedWords } from "./times.js";
 
 /**
- * @param {any} status
+ * @param {any} status @param {import("./times.js").RunClock} clock
  * @param {(verb: string) => void} act
  * @param {{canAct: boolean, isBusy: (verb: string) => boolean}} may
  */
-export function drawHeader(status, act, may) {
+export function drawHeader(status, clock, act, may) {
   byId("run-name").textContent = status.run;
   document.title = titleOf(status);
   drawTrouble(status);
@@ -19,15 +19,15 @@ export function drawHeader(status, act, may) {
     make("p", { class: "state" },
       make("strong", { class: `chip ${runTone(status.state)}` }, status.state), status.reason && make("span", {}, status.reason)),
     progress(status),
-    make("dl", { class: "figures" }, ...figures(status)),
+    make("dl", { class: "figures" }, ...figures(status, clock)),
     may.canAct && controls(status, act, may.isBusy),
   ]);
 }
 
 /** What the header is drawn from: the clock moves by whole seconds only. @param {any} status */
 function shown(status) {
-  const { state, reason, step, total_steps: total, attempt, goodput, supervisor, attempt_alive: isAlive, policy, incidents } = status;
-  return [state, reason, step, total, attempt, goodput, supervisor, isAlive, policy, incidents, Math.floor(status.elapsed_s)];
+  const { state, reason, step, total_steps: total, attempt, goodput, supervisor, attempt_alive: isAlive, incidents } = status;
+  return [state, reason, step, total, attempt, goodput, supervisor, isAlive, incidents, Math.floor(status.elapsed_s)];
 }
 
 /** @param {any} status */
@@ -46,10 +46,10 @@ function progress(status) {
   return make("p", { class: "progress" }, make("span", {}, words), bar, make("span", {}, percentWords(share)));
 }
 
-/** @param {any} status */
-function figures(status) {
+/** @param {any} status @param {import("./times.js").RunClock} clock */
+function figures(status, clock) {
   const rows = [
-    ["time", elapsedWords(status.elapsed_s)],
+    ["time", `${elapsedWords(status.elapsed_s)} since ${clock.localOfElapsed(0)}`],
     ["goodput", percentWords(status.goodput)],
     ["attempt", status.attempt ?? "none"],
     ["incidents", status.incidents],

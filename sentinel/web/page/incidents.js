@@ -36,7 +36,7 @@ function one(run, incident, lines, clock, isNewest, paged) {
       make("span", { class: "headline" },
         make("b", {}, `#${incident.id} ${incident.kind}`),
         make("span", { class: `chip small ${incidentTone(incident.state)}` }, incident.state)),
-      make("span", { class: "quiet" }, whenWords(incident))),
+      make("span", { class: "quiet" }, whenWords(incident, clock))),
     make("p", {}, incident.reason),
     incident.verdict && incident.verdict !== incident.reason && make("p", {}, make("b", {}, "Now: "), incident.verdict),
     make("p", { class: "quiet" }, factWords(incident, paged).join(" · ")),
@@ -49,13 +49,13 @@ function one(run, incident, lines, clock, isNewest, paged) {
     make("p", {}, reportLink(run, incident.id)));
 }
 
-/** @param {any} incident */
-function whenWords(incident) {
+/** @param {any} incident @param {import("./times.js").RunClock} clock */
+function whenWords(incident, clock) {
   const seen = `seen at step ${stepWords(incident.detected_step)}`;
   const where = incident.onset_step === null ? seen : `onset step ${stepWords(incident.onset_step)}, ${seen}`;
   const closed = incident.closed_elapsed_s ?? null;
-  const until = closed === null ? "" : ` to ${elapsedWords(closed)}`;
-  return `${where} · ${elapsedWords(incident.opened_elapsed_s)}${until}`;
+  const moment = (/** @type {number} */ elapsedS) => `${elapsedWords(elapsedS)} (${clock.localOfElapsed(elapsedS)})`;
+  return `${where} · ${moment(incident.opened_elapsed_s)}${closed === null ? "" : ` to ${moment(closed)}`}`;
 }
 
 /** @param {any} incident @param {Set<number>} paged */

@@ -10,11 +10,13 @@ const dayFormat = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "s
 export class RunClock {
   /** @type {number | null} the run's seconds when the newest answer came */
   #runS = null;
+  #beganS = 0;
   #heardMs = 0;
 
-  /** @param {number} nowS the run's clock, in an answer that has just come */
-  hear(nowS) {
+  /** @param {number} nowS the run's clock, in an answer that has just come @param {number} elapsedS since the run began */
+  hear(nowS, elapsedS) {
     this.#runS = nowS;
+    this.#beganS = nowS - elapsedS;
     this.#heardMs = Date.now();
   }
 
@@ -24,9 +26,9 @@ export class RunClock {
     return timeWords(new Date(this.#heardMs - (this.#runS - atS) * 1000));
   }
 
-  /** Seconds between a moment of the run and now. @param {number} atS */
-  age(atS) {
-    return this.#runS === null ? 0 : this.#runS - atS + (Date.now() - this.#heardMs) / 1000;
+  /** The local clock so long after the run began. @param {number} elapsedS */
+  localOfElapsed(elapsedS) {
+    return this.localWords(this.#beganS + elapsedS);
   }
 }
 
