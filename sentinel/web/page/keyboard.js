@@ -30,11 +30,11 @@ export function listen(shortcuts) {
   });
 }
 
-/** Scrolls to a section and puts the focus there. @param {string} id */
+/** Scrolls to a section and puts the focus on it, or on its first button where there is one to press. @param {string} id */
 export function goTo(id) {
   const target = byId(id);
   target.scrollIntoView({ block: "start" });
-  (target.querySelector("button:not([disabled]), a") ?? target).focus({ preventScroll: true });
+  (target.hasAttribute("tabindex") ? target : target.querySelector("button:not([disabled])"))?.focus({ preventScroll: true });
 }
 
 /** @param {EventTarget | null} target */

@@ -8,6 +8,9 @@ const WHO = "sentinel-who";
 export const storedToken = () => sessionStorage.getItem(TOKEN) ?? "";
 export const storedWho = () => sessionStorage.getItem(WHO) ?? "";
 
+// Not a submitting button, or Enter in the field would press it, being the first.
+byId("token-no").addEventListener("click", () => byId("token").close("no"));
+
 /** The server would not have it: ask again. */
 export function forgetToken() {
   sessionStorage.removeItem(TOKEN);

@@ -108,7 +108,8 @@ def _handler_of(site: PageServer) -> type[BaseHTTPRequestHandler]:
                 self._send_json(401, {"error": "the token is missing or is another one"})
                 return
             parts = [unquote(part) for part in self.path[1:].split("/")]
-            self._send_json(200, site.post(parts[1:], self.headers.get("X-Sentinel-Who", "")))
+            who = self.headers.get("X-Sentinel-Who", "").encode("latin-1").decode()  # UTF-8 in a header
+            self._send_json(200, site.post(parts[1:], who))
 
         def _answer_api(self, parts: list[str], query: dict[str, list[str]]) -> None:
             if site.needs_token and self.headers.get("Authorization") != f"Bearer {TOKEN}":

@@ -38,7 +38,7 @@ def value_of(metric: str, step: int, attempt: int) -> float:
         return 3e-4 * min(1.0, step / 50) * (0.5 if attempt == 3 else 1.0)
     if metric == "tokens_per_s":
         return 18_000 + 500 * noise
-    return 1.0 + 0.4 * int(metric[-1]) + 0.002 * step + 0.05 * noise
+    return 1.0 + 0.4 * (LAYERS.index(metric) if metric in LAYERS else 0) + 0.002 * step + 0.05 * noise
 
 
 def incident(number: int, kind: str, **said: Any) -> dict[str, Any]:

@@ -1,0 +1,102 @@
+"""A person answers from the page: with the token, after a second thought where it changes the run, and never without."""
+
+from __future__ import annotations
+
+from selenium.webdriver.common.keys import Keys
+
+from tests.unit.web_page.browser import Page
+from tests.unit.web_page.page_server import TOKEN, PageServer
+from tests.unit.web_page.simulated_run import SimulatedRun, remedy
+
+
+def see_incident(page: Page, server: PageServer, run: SimulatedRun, **said: object) -> None:
+    run.break_down(3, "divergence", "loss 4.2 has risen for 60 steps", **said)
+    page.open(server.address)
+    page.wait_for_text("#banner", "A person was paged; nobody has acknowledged.")
+
+
+def enter_token(page: Page, token: str, who: str = "") -> None:
+    page.wait(lambda: page.find("#token[open]"), "the dialog for the token")
+    page.one("#who-field").clear()
+    page.one("#who-field").send_keys(who)
+    page.one("#token-field").send_keys(token, Keys.ENTER)
+
+
+def test_an_acknowledgement_needs_the_token_and_is_refused_with_a_wrong_one(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    see_incident(page, server, run)
+    page.button("acknowledge").click()
+    enter_token(page, "not-the-token")
+    page.wait_for_text("#answer", "Acknowledge incident 3: refused. the token is missing or is another one")
+    assert server.asked == []
+    page.button("acknowledge").click()
+    enter_token(page, TOKEN, "Żaneta")
+    page.wait_for_text("#answer", "Acknowledge incident 3: granted. acknowledge: noted")
+    page.wait_for_text("#banner", "Acknowledged by Żaneta.")
+    assert [verb for verb, _ in server.asked] == ["incidents/3/acknowledge"]
+    assert page.text("#access") == "may act"
+    assert TOKEN not in page.script("return document.documentElement.outerHTML + location.href + document.cookie")
+
+
+def test_a_dialog_that_is_closed_asks_for_nothing(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    see_incident(page, server, run)
+    page.button("acknowledge").click()
+    page.wait(lambda: page.find("#token[open]"), "the dialog for the token")
+    page.press(Keys.ESCAPE)
+    page.wait(lambda: not page.find("#token[open]"), "the dialog closed")
+    assert not page.find("#answer:not([hidden])")
+    assert page.script("return document.activeElement.textContent") == "acknowledge", "the focus is back where it was"
+
+
+def test_an_approval_is_asked_about_again_and_sent_once(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    waiting = remedy(0, ["rollback"], outcome="pending", chosen="roll back to step 400")
+    see_incident(page, server, run, awaits_approval=0, remedies=[waiting])
+    page.script(f"sessionStorage.setItem('sentinel-token', '{TOKEN}')")
+    page.button("approve").click()
+    page.wait_for_text("#ask-words", "Rung 1 (rollback: roll back to step 400) waits for approval. Sentinel carries it out at once.")
+    page.button("Cancel").click()
+    page.wait(lambda: not page.find("#ask[open]"), "the dialog closed")
+    server.gate.clear()
+    page.button("approve").click()
+    page.button("Approve").click()
+    page.wait(lambda: page.find("[data-key=approve-3][disabled]"), "the button waiting")
+    assert page.text("#answer") == "Approve: asking …"
+    server.gate.set()
+    page.wait_for_text("#answer", "Approve incident 3: granted.")
+    assert [verb for verb, _ in server.asked] == ["incidents/3/approve"]
+    page.wait(lambda: page.find("[data-key=approve-3]:not([disabled])"), "the button again")
+
+
+def test_pausing_is_asked_about_again_and_resuming_is_not(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    page.open(server.address)
+    page.button("pause").click()
+    enter_token(page, TOKEN)
+    page.wait_for_text("#ask-words", "Training of demo stops")
+    page.button("Pause").click()
+    page.wait_for_text("#figures .chip", "paused")
+    page.button("resume").click()
+    page.wait_for_text("#figures .chip", "training")
+    assert [verb for verb, _ in server.asked] == ["pause", "resume"]
+
+
+def test_a_server_without_a_token_shows_the_command_instead_of_buttons(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    server.can_act = False
+    see_incident(page, server, run)
+    page.wait_for_text("#banner", "sentinel ack 3 RUN_DIR, sentinel resolve 3 RUN_DIR")
+    assert page.find("#banner button, #figures button") == []
+    assert page.text("#access") == "read-only"
+
+
+def test_a_server_that_shows_nothing_without_the_token_asks_for_it_once(page: Page, server: PageServer) -> None:
+    server.needs_token = True
+    page.open(server.address)
+    enter_token(page, TOKEN)
+    page.wait_for_text("#figures", "step 420 of 600")
+    page.wait(lambda: not page.find("#connection:not([hidden])"), "no complaint any more")
+    assert not page.find("#token[open]")
+
+
+def test_a_supervisor_that_is_gone_is_said_and_cannot_be_paused(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    run.supervisor = "gone"
+    page.open(server.address)
+    page.wait_for_text("#figures", "GONE: training goes on unwatched")
+    assert page.find("#figures button") == []

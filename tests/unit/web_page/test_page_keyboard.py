@@ -1,0 +1,100 @@
+"""Without a mouse, without sharp eyes, without eyes: every control is reached, named and seen, and text stands out."""
+
+from __future__ import annotations
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from tests.unit.web_page.browser import PHONE, Page
+from tests.unit.web_page.page_server import PageServer
+from tests.unit.web_page.simulated_run import SimulatedRun
+
+CONTRAST_MIN = 4.5  # WCAG 2.2, 1.4.3
+CONTROLS = "[...document.querySelectorAll('button, a[href], input, summary')].filter((e) => e.checkVisibility() && !e.disabled)"
+LOW_CONTRAST = """
+const parse = (words) => { const [r, g, b, a = 1] = words.match(/[\\d.]+/g).map(Number); return [r, g, b, a]; };
+const over = (top, below) => top.slice(0, 3).map((v, i) => v * top[3] + below[i] * (1 - top[3]));
+const light = (rgb) => rgb.map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+  .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+const ground = (element) => element === null ? [255, 255, 255]
+  : over(parse(getComputedStyle(element).backgroundColor), parse(getComputedStyle(element).backgroundColor)[3] === 1 ? [0, 0, 0] : ground(element.parentElement));
+const found = [];
+const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+while (walker.nextNode()) {
+  const element = walker.currentNode.parentElement;
+  if (!walker.currentNode.data.trim() || !element.checkVisibility() || element.closest('noscript')) continue;
+  const below = ground(element);
+  const style = getComputedStyle(element);
+  const [a, b] = [light(over(parse(element.closest('svg') ? style.fill : style.color), below)), light(below)].sort((x, y) => y - x);
+  found.push([Math.round(100 * (a + 0.05) / (b + 0.05)) / 100, walker.currentNode.data.trim().slice(0, 40)]);
+}
+return found;
+"""
+UNNAMED = f"""
+const name = (e) => (e.getAttribute('aria-label') ?? e.labels?.[0]?.textContent ?? e.textContent ?? '').trim();
+return {CONTROLS}.filter((e) => !name(e)).map((e) => e.outerHTML);
+"""
+
+
+def see(page: Page, server: PageServer, run: SimulatedRun, dark: bool = False) -> None:
+    run.break_down(3, "divergence", "loss 4.2 has risen for 60 steps", awaits_approval=0)
+    page.open(server.address, PHONE if dark else (1440, 900), dark)
+    page.wait(lambda: page.find("#banner button") and page.find("#tree svg") and page.find("#accounts table") and page.find(".plot canvas"), "all")
+
+
+def test_tab_reaches_every_control_and_shows_where_it_is(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    see(page, server, run)
+    page.script(f"{CONTROLS}.forEach((e, at) => e.dataset.number = at); document.activeElement.blur(); window.scrollTo(0, 0)")
+    wanted = set(page.script(f"return {CONTROLS}.map((e) => e.dataset.number)"))
+    assert len(wanted) > 15
+    reached = set()
+    for _ in range(len(wanted) + 20):
+        page.tab()
+        number, outline = page.script("const e = document.activeElement; return [e.dataset.number, getComputedStyle(e).outlineStyle]")
+        if page.script("return document.activeElement === document.body"):
+            continue  # around once more
+        reached.add(number)
+        assert outline not in ("none", "hidden"), f"no outline: {page.script('return document.activeElement.outerHTML')[:200]}"
+    assert wanted <= reached, page.script("return arguments[0].map((n) => document.querySelector(`[data-number='${n}']`)?.outerHTML)", sorted(wanted - reached))
+
+
+def test_single_keys_move_and_toggle_and_can_be_switched_off(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    see(page, server, run)
+    page.press("b")
+    assert page.script("return document.activeElement.dataset.key") == "acknowledge-3"
+    page.press("l")
+    assert page.find("#log-scale[aria-pressed=true]")
+    page.press("?")
+    page.wait(lambda: page.find("#help[open]"), "the help")
+    assert "what waits for a person" in page.text("#shortcuts")
+    page.press("l")
+    assert page.find("#log-scale[aria-pressed=true]"), "behind a dialog no key acts"
+    page.one("#shortcuts-on").click()
+    page.press(Keys.ESCAPE)
+    page.wait(lambda: not page.find("#help[open]"), "the help closed")
+    page.press("l")
+    assert page.find("#log-scale[aria-pressed=true]")
+    assert server.asked == []
+
+
+def test_every_control_has_a_name_and_the_page_an_outline(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    see(page, server, run)
+    assert page.script(UNNAMED) == []
+    levels = page.script("return [...document.querySelectorAll('h1, h2, h3')].filter((h) => h.checkVisibility()).map((h) => Number(h.tagName[1]))")
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert set(levels[1:]) == {2}
+    ids = page.script("return [...document.querySelectorAll('[id]')].map((e) => e.id)")
+    assert len(ids) == len(set(ids))
+    assert page.script("return [document.documentElement.lang, document.querySelectorAll('main').length]") == ["en", 1]
+    assert page.script("return [...document.querySelectorAll('svg, .canvas')].every((e) => e.getAttribute('role') === 'img' && e.getAttribute('aria-label'))")
+    assert page.script("return [...document.querySelectorAll('[aria-labelledby]')].every((e) => document.getElementById(e.getAttribute('aria-labelledby')))")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_all_text_stands_out_from_its_ground(page: Page, server: PageServer, run: SimulatedRun, dark: bool) -> None:
+    see(page, server, run, dark)
+    page.script("document.getElementById('help').showModal(); document.querySelectorAll('details').forEach((d) => d.open = true)")
+    found = page.script(LOW_CONTRAST)
+    assert len(found) > 100
+    assert [text for text in found if text[0] < CONTRAST_MIN] == []
