@@ -21,6 +21,11 @@ DRIVER = shutil.which("chromedriver") or ""
 MISSING = "" if CHROMIUM and DRIVER else "chromium and chromedriver are not installed (Debian: chromium chromium-driver)"
 DEADLINE_S = 20.0
 ARTEFACTS = "SENTINEL_SCREENSHOTS"  # a directory that keeps the pictures
+TEXT = "return [...document.querySelectorAll(arguments[0])].map((e) => e.innerText ?? e.textContent).join('\\n')"
+BUTTON = """
+const [words] = arguments;
+return [...document.querySelectorAll('button')].find((b) => !b.disabled && b.checkVisibility() && b.textContent === words);
+"""
 PHONE, DESK = (390, 844), (1440, 900)
 
 
@@ -28,8 +33,8 @@ def start() -> Chrome:
     options = ChromeOptions()
     options.binary_location = CHROMIUM
     for word in (
-        "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--force-color-profile=srgb",
-        "--disable-background-networking", "--disable-component-update", "--disable-sync", "--mute-audio", "--no-proxy-server",
+        "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--no-proxy-server",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync", "--force-color-profile=srgb",
     ):  # fmt: skip
         options.add_argument(word)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
@@ -64,11 +69,11 @@ class Page:
         return self.chrome.find_elements("css selector", selector)
 
     def one(self, selector: str) -> WebElement:
-        return self.wait(lambda: self.find(selector)[:1], f"an element {selector}")[0]
+        return self.until(lambda: self.find(selector)[:1], f"an element {selector}")[0]
 
     def text(self, selector: str) -> str:
-        return "\n".join(str(words) for words in self.script(
-            "return [...document.querySelectorAll(arguments[0])].map((e) => e.innerText ?? e.textContent)", selector))  # fmt: skip
+        """What all of these say, a line each."""
+        return str(self.script(TEXT, selector))
 
     def press(self, *keys: str) -> None:
         """Keys as a person presses them, wherever the focus is."""
@@ -79,11 +84,10 @@ class Page:
 
     def button(self, words: str) -> WebElement:
         """The button that can be pressed and is called so."""
-        found = "return [...document.querySelectorAll('button')].find((b) => !b.disabled && b.checkVisibility() && b.textContent === arguments[0])"
-        button: WebElement = self.wait(lambda: self.script(found, words), f"a button {words}")
+        button: WebElement = self.until(lambda: self.script(BUTTON, words), f"a button {words}")
         return button
 
-    def wait(self, seen: Callable[[], Any], what: str) -> Any:
+    def until(self, seen: Callable[[], Any], what: str) -> Any:
         """Until it is there; the redrawing of what is being looked at only means to look again."""
         deadline = time.monotonic() + DEADLINE_S
         while True:
@@ -97,7 +101,7 @@ class Page:
             time.sleep(0.05)
 
     def wait_for_text(self, selector: str, words: str) -> None:
-        self.wait(lambda: words in self.text(selector), f"'{words}' in {selector}")
+        self.until(lambda: words in self.text(selector), f"'{words}' in {selector}")
 
     def logs(self, kind: str) -> list[dict[str, Any]]:
         """Since they were last asked for."""

@@ -14,7 +14,7 @@ from tests.unit.web_page.simulated_run import SimulatedRun
 
 PAGE = Path(__file__).resolve().parents[3] / "sentinel" / "web" / "page"
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'; img-src 'self' data:"
+POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 TOKEN = "open-sesame"
 
 

@@ -1,4 +1,4 @@
-"""A run as the API of the page tells it, made up and moved on by the test: three attempts, a crash, a spike that was rolled back."""
+"""A run as the API of the page tells it, made up and moved on by the test: three attempts, a crash, a spike rolled back."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ class SimulatedRun:
             incident(1, "crash", remedies=[remedy(0, ["resume"], attempt=2, verdict="60 steps past step 132")]),
             incident(
                 2, "spike", severity="warning", onset_step=379, detected_step=384, blamed_rank=None, steps_lost=34,
-                reason="loss 7.1 is 31 deviations above 2.03, held for 4 steps", verdict="60 steps past step 384, back in its band",
-                opened_elapsed_s=192.2, closed_elapsed_s=232.0, remedies=[
-                    remedy(0, ["wait"], outcome="failed", chosen="patience: wait up to 40 steps", verdict="above its band for 4 steps"),
+                reason="loss 7.1 is 31 deviations above 2.03, held for 4 steps",
+                verdict="60 steps past step 384, back in its band", opened_elapsed_s=192.2, closed_elapsed_s=232.0, remedies=[
+                    remedy(0, ["wait"], outcome="failed", chosen="patience: wait up to 40 steps", verdict="above its band"),
                     remedy(1, ["rollback", "skip"], attempt=3, chosen="roll back to step 350; skip samples 5984..6720",
                            expected="the loss is back in 2.03 ± 0.2 within 60 steps", verdict="60 steps past step 384"),
                 ],
@@ -93,7 +93,7 @@ class SimulatedRun:
             (30.6, "attempt 2 launched from the checkpoint of step 100", "plain", None),
             (60.0, "incident 1 remedy worked: 60 steps past step 132", "good", 1),
             (60.0, "incident 1 RECOVERED: 60 steps past step 132", "good", 1),
-            (192.2, "INCIDENT 2 spike (warning), onset step 379, seen at step 384: loss 7.1 is 31 deviations above 2.03", "bad", 2),
+            (192.2, "INCIDENT 2 spike (warning), onset step 379, seen at step 384: loss 7.1 is 31 deviations", "bad", 2),
             (192.2, "incident 2 rung 1: patience: wait up to 40 steps", "warn", 2),
             (194.0, "incident 2 remedy failed: above its band for 4 steps", "warn", 2),
             (194.0, "incident 2 rung 2: roll back to step 350; skip samples 5984..6720", "warn", 2),
@@ -117,8 +117,8 @@ class SimulatedRun:
     def tell(self, text: str, tone: str = "plain", about: int | None = None, elapsed_s: float | None = None) -> None:
         self.seq += 1
         elapsed_s = self.now_s - START_S if elapsed_s is None else elapsed_s
-        line = {"seq": self.seq, "at_s": START_S + elapsed_s, "elapsed_s": elapsed_s, "text": text, "tone": tone, "incident": about}
-        self.events.append(line)
+        when = {"seq": self.seq, "at_s": START_S + elapsed_s, "elapsed_s": elapsed_s}
+        self.events.append(when | {"text": text, "tone": tone, "incident": about})
 
     def break_down(self, number: int, kind: str, reason: str, **said: Any) -> dict[str, Any]:
         """A new open incident whose page is open, unless `said` says otherwise."""
@@ -140,7 +140,7 @@ class SimulatedRun:
             "supervisor": self.supervisor, "warning": self.trouble, "excluded_nodes": [], "seq": self.seq, "now_s": self.now_s,
             "elapsed_s": self.now_s - START_S, "trouble": self.trouble,
             "newest": {name: value_of(name, self.step, 3) for name in METRICS},
-            "pages": [{"incident": i["id"]} for i in self.incidents if i["pages"] and i["state"] in ("open", "probation", "exhausted")],
+            "pages": [{"incident": i["id"]} for i in self.incidents if i["pages"] and i["state"] != "recovered"],
         }  # fmt: skip
 
     def curves(self, metrics: list[str], since: str) -> dict[str, Any]:

@@ -16,13 +16,15 @@ def see_incident(page: Page, server: PageServer, run: SimulatedRun, **said: obje
 
 
 def enter_token(page: Page, token: str, who: str = "") -> None:
-    page.wait(lambda: page.find("#token[open]"), "the dialog for the token")
+    page.until(lambda: page.find("#token[open]"), "the dialog for the token")
     page.one("#who-field").clear()
     page.one("#who-field").send_keys(who)
     page.one("#token-field").send_keys(token, Keys.ENTER)
 
 
-def test_an_acknowledgement_needs_the_token_and_is_refused_with_a_wrong_one(page: Page, server: PageServer, run: SimulatedRun) -> None:
+def test_an_acknowledgement_needs_the_token_and_is_refused_with_a_wrong_one(
+    page: Page, server: PageServer, run: SimulatedRun
+) -> None:
     see_incident(page, server, run)
     page.button("acknowledge").click()
     enter_token(page, "not-the-token")
@@ -40,9 +42,9 @@ def test_an_acknowledgement_needs_the_token_and_is_refused_with_a_wrong_one(page
 def test_a_dialog_that_is_closed_asks_for_nothing(page: Page, server: PageServer, run: SimulatedRun) -> None:
     see_incident(page, server, run)
     page.button("acknowledge").click()
-    page.wait(lambda: page.find("#token[open]"), "the dialog for the token")
+    page.until(lambda: page.find("#token[open]"), "the dialog for the token")
     page.press(Keys.ESCAPE)
-    page.wait(lambda: not page.find("#token[open]"), "the dialog closed")
+    page.until(lambda: not page.find("#token[open]"), "the dialog closed")
     assert not page.find("#answer:not([hidden])")
     assert page.script("return document.activeElement.textContent") == "acknowledge", "the focus is back where it was"
 
@@ -52,18 +54,18 @@ def test_an_approval_is_asked_about_again_and_sent_once(page: Page, server: Page
     see_incident(page, server, run, awaits_approval=0, remedies=[waiting])
     page.script(f"sessionStorage.setItem('sentinel-token', '{TOKEN}')")
     page.button("approve").click()
-    page.wait_for_text("#ask-words", "Rung 1 (rollback: roll back to step 400) waits for approval. Sentinel carries it out at once.")
+    page.wait_for_text("#ask-words", "Rung 1 (rollback: roll back to step 400) waits for approval. Sentinel carries it out")
     page.button("Cancel").click()
-    page.wait(lambda: not page.find("#ask[open]"), "the dialog closed")
+    page.until(lambda: not page.find("#ask[open]"), "the dialog closed")
     server.gate.clear()
     page.button("approve").click()
     page.button("Approve").click()
-    page.wait(lambda: page.find("[data-key=approve-3][disabled]"), "the button waiting")
+    page.until(lambda: page.find("[data-key=approve-3][disabled]"), "the button waiting")
     assert page.text("#answer") == "Approve: asking …"
     server.gate.set()
     page.wait_for_text("#answer", "Approve incident 3: granted.")
     assert [verb for verb, _ in server.asked] == ["incidents/3/approve"]
-    page.wait(lambda: page.find("[data-key=approve-3]:not([disabled])"), "the button again")
+    page.until(lambda: page.find("[data-key=approve-3]:not([disabled])"), "the button again")
 
 
 def test_pausing_is_asked_about_again_and_resuming_is_not(page: Page, server: PageServer, run: SimulatedRun) -> None:
@@ -91,7 +93,7 @@ def test_a_server_that_shows_nothing_without_the_token_asks_for_it_once(page: Pa
     page.open(server.address)
     enter_token(page, TOKEN)
     page.wait_for_text("#figures", "step 420 of 600")
-    page.wait(lambda: not page.find("#connection:not([hidden])"), "no complaint any more")
+    page.until(lambda: not page.find("#connection:not([hidden])"), "no complaint any more")
     assert not page.find("#token[open]")
 
 

@@ -23,10 +23,10 @@ def test_an_incident_appears_and_ends_without_a_reload(page: Page, server: PageS
     page.wait_for_text("#banner", "Incident 3: spike since step 408, open")
     page.wait_for_text("#event-list li:first-child", "INCIDENT 3 spike (critical): loss 9.1 is 40 deviations above 2.0")
     assert page.chrome.title == "● training · demo · Sentinel"
-    page.wait(lambda: page.find("#incident-3[open]"), "its place among the incidents")
+    page.until(lambda: page.find("#incident-3[open]"), "its place among the incidents")
     opened |= {"state": "recovered", "verdict": "60 steps past step 420", "closed_elapsed_s": 260.0}
     run.tell("incident 3 RECOVERED: 60 steps past step 420", "good", 3)
-    page.wait(lambda: not page.find("#banner section"), "the banner gone")
+    page.until(lambda: not page.find("#banner section"), "the banner gone")
     page.wait_for_text("#incident-3", "recovered")
     assert page.script("return window.stillHere") is True
 
@@ -75,7 +75,7 @@ def test_a_lost_connection_is_said_and_what_was_known_stays(page: Page, server: 
     run.advance(5)
     page.button("try now").click()
     page.wait_for_text("#figures", "step 425 of 600")
-    page.wait(lambda: not page.find("#connection:not([hidden])"), "no complaint any more")
+    page.until(lambda: not page.find("#connection:not([hidden])"), "no complaint any more")
 
 
 def test_one_answer_that_fails_leaves_the_others_alone(page: Page, server: PageServer, run: SimulatedRun) -> None:
@@ -87,7 +87,7 @@ def test_one_answer_that_fails_leaves_the_others_alone(page: Page, server: PageS
     page.wait_for_text("#figures", "step 423 of 600")
     assert "The server cannot tell all since" in page.text("#connection")
     server.broken = set()
-    page.wait(lambda: page.find(".plot canvas") and not page.find("#connection:not([hidden])"), "the curves after all")
+    page.until(lambda: page.find(".plot canvas") and not page.find("#connection:not([hidden])"), "the curves after all")
 
 
 def test_a_server_without_runs_says_so(page: Page, server: PageServer) -> None:
@@ -122,7 +122,7 @@ def test_the_list_of_events_can_be_frozen(page: Page, server: PageServer, run: S
     page.wait_for_text("#event-list li:first-child", "a checkpoint was committed")
 
 
-def test_moments_are_told_by_this_machines_clock_whatever_the_runs_clock_says(page: Page, server: PageServer, run: SimulatedRun) -> None:
+def test_moments_are_told_by_this_machines_clock_and_not_by_the_runs(page: Page, server: PageServer, run: SimulatedRun) -> None:
     page.open(server.address)
     page.wait_for_text("#event-list li:last-child", "run demo: policy default")
     began, *_ = page.text("#event-list li:last-child time").split()

@@ -45,7 +45,10 @@ def test_an_answer_replaces_the_last_point_and_goes_on(modules: Page) -> None:
     anew = {"whole": True, "cursor": "c", "attempts": ATTEMPTS, "curves": {"loss": told(3, [102], None, 3.0)}}
     code = """
     const store = new m.CurveStore();
-    const seen = given.map((answer) => { store.take(answer); return JSON.parse(JSON.stringify([store.of('loss').get(3), store.version, store.cursor])); });
+    const seen = given.map((answer) => {
+      store.take(answer);
+      return JSON.parse(JSON.stringify([store.of('loss').get(3), store.version, store.cursor]));
+    });
     store.take({ ...given[2], whole: false, curves: {} });
     return [...seen, store.version];
     """
@@ -62,7 +65,8 @@ def test_what_survives_is_told_from_what_was_abandoned(modules: Page) -> None:
     const by = new Map(given[1].map(([attempt, steps]) => [attempt, { step: steps, low: steps, high: steps, nonFinite: [] }]));
     const lines = m.linesOfOne(given[0], by);
     const at = (step) => m.valueAt(m.segmentsOf(given[0], by), step)?.attempt ?? null;
-    return [lines.map((l) => [l.colour, l.segments.map((s) => [s.attempt, s.series.step[s.from], s.series.step[s.to - 1]])]), [90, 104, 108, 130].map(at)];
+    const ends = (segment) => [segment.attempt, segment.series.step[segment.from], segment.series.step[segment.to - 1]];
+    return [lines.map((line) => [line.colour, line.segments.map(ends)]), [90, 104, 108, 130].map(at)];
     """
     given = [[1, [90, 100, 110]], [2, [101, 105, 110]], [3, [101, 104, 108]]]
     lines, values = run(modules, "plot_data", code, ATTEMPTS, given)
@@ -87,7 +91,7 @@ def test_a_line_breaks_between_attempts_and_not_where_another_line_has_a_step(mo
 
 def test_of_many_branches_the_newest_lanes_and_of_many_layers_some_are_drawn(modules: Page) -> None:
     code = """
-    const attempts = Array.from({ length: 40 }, (_, at) => ({ attempt: at + 1, after_step: 0, survives_to: null, is_over: true }));
+    const attempts = Array.from({ length: 40 }, (_, at) => ({ ...given[0], attempt: at + 1 }));
     const series = { step: [1, 2], low: [1, 2], high: [1, 2], nonFinite: [] };
     const by = new Map(attempts.map((a) => [a.attempt, series]));
     const lines = m.linesOfOne(attempts, by);
@@ -95,7 +99,7 @@ def test_of_many_branches_the_newest_lanes_and_of_many_layers_some_are_drawn(mod
     const layers = m.linesOfFamily(attempts.slice(-1), names, () => new Map([[40, series]])).map((line) => line.label);
     return [lines.map((l) => l.segments.map((s) => s.attempt)), layers];
     """
-    lines, layers = run(modules, "plot_data", code)
+    lines, layers = run(modules, "plot_data", code, {"after_step": 0, "survives_to": None, "is_over": True})
     assert lines == [[34], [35], [36], [37], [38], [39], [40]]
     assert len(layers) <= 17
     assert (layers[0], layers[-1]) == ("n/0", "n/95")
@@ -122,8 +126,8 @@ def test_it_asks_each_second_seldom_when_hidden_and_ever_more_seldom_when_nothin
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (2.31449, "2.314"), ("NaN", "NaN"), ("-Infinity", "-∞"), (0, "0"), (65536, "65,536"), (1.23e-7, "1.23e-7"), (2e12, "2e+12"),
-        (0.0003, "0.0003"), ("<b>", ""), (None, ""), (-0.5, "-0.5"),
+        (2.31449, "2.314"), ("NaN", "NaN"), ("-Infinity", "-∞"), (0, "0"), (65536, "65,536"), (1.23e-7, "1.23e-7"),
+        (2e12, "2e+12"), (0.0003, "0.0003"), ("<b>", ""), (None, ""), (-0.5, "-0.5"),
     ],
 )  # fmt: skip
 def test_numbers_read_well(modules: Page, value: object, words: str) -> None:

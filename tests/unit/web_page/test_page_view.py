@@ -12,6 +12,7 @@ from tests.unit.web_page.browser import DESK, PHONE, Page
 from tests.unit.web_page.page_server import PageServer
 from tests.unit.web_page.simulated_run import SimulatedRun, remedy
 
+ORDER = ("banner", "incidents", "curves", "lineage", "ledger", "events")  # on a phone
 PLOTS = ["loss", "grad_norm", "activation_norm per layer", "loss_scale", "lr"]
 COUNT_PIXELS = """
 const [title, name] = arguments;
@@ -44,17 +45,18 @@ def data(page: Page) -> dict[str, Any]:
 
 
 def is_drawn(page: Page) -> bool:
-    return page.text(".plot figcaption b").split("\n") == PLOTS and "recovered" in page.text("#incident-list") and pixels(page, "loss", "attempt-2") > 0
+    is_there = page.text(".plot figcaption b").split("\n") == PLOTS and "recovered" in page.text("#incident-list")
+    return is_there and pixels(page, "loss", "attempt-2") > 0
 
 
 def see(page: Page, server: PageServer, size: tuple[int, int] = DESK, dark: bool = False) -> None:
     page.open(server.address, size, dark)
-    page.wait(lambda: is_drawn(page), "curves")
+    page.until(lambda: is_drawn(page), "curves")
 
 
 def test_the_page_asks_nobody_but_its_server_and_complains_of_nothing(page: Page, server: PageServer) -> None:
     see(page, server)
-    page.wait(lambda: page.find("#accounts svg") and page.find("#tree svg"), "ledger and tree")
+    page.until(lambda: page.find("#accounts svg") and page.find("#tree svg"), "ledger and tree")
     log = "".join(entry["message"] for entry in page.logs("performance") if "Network.requestWillBeSent" in entry["message"])
     assert log.count('"url":"http') >= 10
     assert log.count('"url":"http') == log.count(f'"url":"{server.address}')
@@ -89,28 +91,28 @@ def test_curves_go_on_while_the_page_is_open(page: Page, server: PageServer, run
     see(page, server)
     before = data(page)["loss"]
     run.advance(30)
-    page.wait(lambda: data(page)["loss"]["chart"] == before["chart"] + 30, "thirty more points")
+    page.until(lambda: data(page)["loss"]["chart"] == before["chart"] + 30, "thirty more points")
     assert data(page)["loss"]["last"] == 450
     page.wait_for_text("#figures", "step 450 of 600")
 
 
 def test_a_drag_looks_closer_in_all_plots_and_a_double_click_shows_all_again(page: Page, server: PageServer) -> None:
     see(page, server)
-    over = page.find(".plot .u-over")[0]
-    ActionChains(page.chrome, duration=20).move_to_element_with_offset(over, -60, 0).click_and_hold().move_by_offset(90, 0).release().perform()
+    hand = ActionChains(page.chrome, duration=20).move_to_element_with_offset(page.find(".plot .u-over")[0], -60, 0)
+    hand.click_and_hold().move_by_offset(90, 0).release().perform()
     page.wait_for_text("#attempts", "show all again")
     ranges = {(round(found["first"]), round(found["last"])) for found in data(page).values()}
     assert len(ranges) == 1
     first, last = ranges.pop()
     assert 100 < first < last < 330
     ActionChains(page.chrome, duration=20).double_click(page.find(".plot .u-over")[2]).perform()
-    page.wait(lambda: (data(page)["lr"]["first"], data(page)["loss"]["last"]) == (1, 420), "all steps again")
+    page.until(lambda: (data(page)["lr"]["first"], data(page)["loss"]["last"]) == (1, 420), "all steps again")
 
 
 def test_the_pointer_reads_the_same_step_in_every_plot(page: Page, server: PageServer) -> None:
     see(page, server)
     ActionChains(page.chrome, duration=20).move_to_element(page.find(".plot .u-over")[0]).perform()
-    page.wait(lambda: page.text(".plot .value").count("attempt 2") == len(PLOTS), "a value in every plot")
+    page.until(lambda: page.text(".plot .value").count("attempt 2") == len(PLOTS), "a value in every plot")
     steps = {line.split(" · ")[1] for line in page.text(".plot .value").split("\n")}
     assert len(steps) == 1
     assert "to" not in page.text(".plot .value").split("\n")[0]
@@ -119,7 +121,7 @@ def test_the_pointer_reads_the_same_step_in_every_plot(page: Page, server: PageS
 def test_buttons_show_the_last_steps_and_a_logarithmic_scale(page: Page, server: PageServer) -> None:
     see(page, server)
     page.button("last 100").click()
-    page.wait(lambda: data(page)["loss"]["first"] == 320, "the last hundred steps")
+    page.until(lambda: data(page)["loss"]["first"] == 320, "the last hundred steps")
     page.button("log scale").click()
     page.wait_for_text(".plot figcaption", "loss, log")
     assert page.find("#log-scale[aria-pressed=true]")
@@ -133,8 +135,8 @@ def test_other_curves_can_be_chosen(page: Page, server: PageServer) -> None:
     boxes["tokens_per_s"].click()
     boxes = {box.find_element("xpath", "..").text: box for box in page.find("#choices input")}
     boxes["lr"].click()
-    page.wait(lambda: page.text(".plot figcaption b").split("\n") == [*PLOTS[:-1], "tokens_per_s"], "the chosen plots")
-    page.wait(lambda: pixels(page, "tokens_per_s", "attempt-0") > 10, "the new curve")
+    page.until(lambda: page.text(".plot figcaption b").split("\n") == [*PLOTS[:-1], "tokens_per_s"], "the chosen plots")
+    page.until(lambda: pixels(page, "tokens_per_s", "attempt-0") > 10, "the new curve")
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -152,7 +154,7 @@ def test_it_fits_a_phone_and_a_desk_by_day_and_by_night(
     ground = page.script("return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
     assert (max(ground) < 60) if dark else (min(ground) > 240)
     if size == PHONE:
-        heights = page.script("return [...document.querySelectorAll('button')].map((b) => b.offsetHeight).filter((h) => h > 0)")
-        assert min(heights) >= 40, "a button too small for a thumb"
-        order = page.script("return ['banner', 'incidents', 'curves', 'events'].map((id) => document.getElementById(id).offsetTop)")
+        heights = page.script("return [...document.querySelectorAll('button')].map((button) => button.offsetHeight)")
+        assert min(height for height in heights if height) >= 40, "a button too small for a thumb"
+        order = [page.script("return document.getElementById(arguments[0]).offsetTop", part) for part in ORDER]
         assert order == sorted(order)
