@@ -42,6 +42,7 @@ from sentinel.telemetry.hardware import open_hardware
 from sentinel.telemetry.reference import load_reference
 from sentinel.telemetry.run_telemetry import RunTelemetry
 from sentinel.telemetry.wake import Wake
+from sentinel.web.opening import Listen, open_for_run
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_STOPPED = 0, 1, 2, 130
 
@@ -60,6 +61,7 @@ class RunRequest:
     tensorboard: bool = True
     more: tuple[str, ...] = ()  # and those that are there only where somebody says so
     code: tuple[str, ...] = ()  # what the program's source is, in the place of what its command leads to
+    page: Listen | None = None  # in the browser; None: none
 
 
 def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
@@ -77,12 +79,13 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
     if not request.stop_at_once:
         check_command(run_file.command, run_file.cwd)
         check_code(request.code, run_file.cwd)
+    site = open_for_run(request.page, run_dir)
     ensure_run_dir(run_dir)
-    with StopWishes() as wishes:
+    with closing(site), StopWishes() as wishes:
         outage = Outage(run_dir, wishes)
         while True:
             try:
-                return _watch(request, run_dir, run_file, Engine(policy, reference), narrator, outage)
+                return _watch(request, run_dir, run_file, Engine(policy, reference), narrator, outage, site.start)
             except AlreadySupervised as error:
                 raise outage.fenced(error) from None
             except (JournalBlocked, RetryLater, UsageError) as error:  # UsageError: the run directory itself is out of reach
@@ -92,9 +95,16 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
 
 
 def _watch(
-    request: RunRequest, run_dir: Path, run_file: RunFile, engine: Engine, narrator: Narrator | None, outage: Outage
+    request: RunRequest,
+    run_dir: Path,
+    run_file: RunFile,
+    engine: Engine,
+    narrator: Narrator | None,
+    outage: Outage,
+    show: Callable[[], None],
 ) -> int:
-    """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more."""
+    """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more. `show`: called
+    when the run is ours and there is something to show."""
     wishes = outage.wishes
     refuse_lost_journal(run_dir)
     with take_run(run_dir) as session:
@@ -116,6 +126,7 @@ def _watch(
         with closing(wake), closing(hardware), closing(boards), last_act(runner.close):
             daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request))
             outage.begin()
+            show()
             if request.stop_at_once:
                 daemon.want_stop("sentinel stop")
             said = SensesFile(run_dir)

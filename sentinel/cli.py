@@ -15,7 +15,8 @@ from sentinel.cli_drill import drill
 from sentinel.cli_operator import Commands
 from sentinel.cli_operator import register as register_operator
 from sentinel.cli_policy import policy_app
-from sentinel.cli_words import Json, RunDir
+from sentinel.cli_web import web
+from sentinel.cli_words import Json, Listening, RunDir, TokenFile
 from sentinel.errors import PolicyError, SentinelError, UsageError
 
 app = typer.Typer(
@@ -42,6 +43,8 @@ def run(
         list[str] | None, typer.Option(help="Source to watch for changes, instead of what the command leads to.", metavar="PATH")
     ] = None,
     tensorboard: Annotated[bool, typer.Option(help="Keep RUN_DIR/tensorboard: each attempt, and the run that survives.")] = True,
+    listen: Listening = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Launch a training command, or adopt the one that is running; watch it; repair it.
 
@@ -50,13 +53,15 @@ def run(
     """
     from sentinel.app import RunRequest, supervise
     from sentinel.view.choose import choose_narrator
+    from sentinel.web.opening import Listen
 
     words = tuple(command or ())
     place = run_dir or Path("runs") / (Path(words[0]).stem if words else "run")
     with closing(choose_narrator(place)) as narrator:
         lacks, more = (tuple(word.strip() for word in said.split(",") if word.strip()) for said in (without, with_))
         said_of_run = (place, policy, words, os.getcwd(), observe_only)
-        asked = RunRequest(*said_of_run, without=lacks, more=more, code=tuple(code or ()), tensorboard=tensorboard)
+        page = Listen(listen, token_file)
+        asked = RunRequest(*said_of_run, without=lacks, more=more, code=tuple(code or ()), tensorboard=tensorboard, page=page)
         outcome = supervise(asked, narrator)
     raise typer.Exit(outcome)
 
@@ -71,6 +76,8 @@ def demo(
     no_faults: Annotated[bool, typer.Option("--no-faults", help="Train undisturbed.")] = False,
     fault: Annotated[list[str] | None, typer.Option(help="Hurt the run so, instead of the three default faults.")] = None,
     preset: Annotated[str | None, typer.Option(help="Size of the model: micro or tiny (the default).")] = None,
+    listen: Listening = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Train the bundled GPT, hurt it three times, and watch it being repaired. Exit codes as for `run`.
 
@@ -78,11 +85,12 @@ def demo(
     """
     from sentinel.demo import DemoOptions, run_demo
     from sentinel.errors import UsageError
+    from sentinel.web.opening import Listen
 
     if no_faults and fault:
         raise UsageError("--no-faults and --fault contradict each other; give one of them")
     faults = () if no_faults else tuple(fault) if fault else None
-    raise typer.Exit(run_demo(DemoOptions(run_dir, steps, seed, precision, policy, faults, preset)))
+    raise typer.Exit(run_demo(DemoOptions(run_dir, steps, seed, precision, policy, faults, preset, Listen(listen, token_file))))
 
 
 @app.command()
@@ -152,6 +160,7 @@ def stop(
 
 
 app.command()(drill)
+app.command()(web)
 
 
 @app.command()

@@ -27,6 +27,7 @@ from sentinel.report.tables import text_table
 from sentinel.report.text import INCIDENT_HEADER, incident_row
 from sentinel.sim.real_faults import parse_real_fault
 from sentinel.view.choose import choose_narrator
+from sentinel.web.opening import Listen
 
 PRECISIONS = ("fp32", "bf16", "fp16")
 PRESETS = ("micro", "tiny")
@@ -56,6 +57,7 @@ class DemoOptions:
     policy: str = "demo"
     faults: tuple[str, ...] | None = None
     preset: str | None = None
+    page: Listen | None = None
 
 
 def run_demo(options: DemoOptions) -> int:
@@ -74,7 +76,7 @@ def run_demo(options: DemoOptions) -> int:
             print(f"{options.run_dir}: holds a finished run, which is now {move_aside(options.run_dir)}", flush=True)
         else:
             command = continued_command(options.run_dir, known, command)
-    request = RunRequest(options.run_dir, options.policy, command, os.getcwd())
+    request = RunRequest(options.run_dir, options.policy, command, os.getcwd(), page=options.page)
     with closing(choose_narrator(options.run_dir)) as narrator:
         code = supervise(request, narrator)
     print(closing_words(options.run_dir))

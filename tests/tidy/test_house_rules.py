@@ -19,7 +19,7 @@ BANNED = {"utils", "util", "helpers", "common", "misc", "base", "manager", "watc
 
 # One place per dependency (ARCHITECTURE "Doors"). A package counts as one place.
 ONE_PLACE = {
-    "typer": tuple(f"sentinel/cli{part}.py" for part in ("", "_checkpoints", "_drill", "_operator", "_policy", "_words")),
+    "typer": tuple(f"sentinel/cli{part}.py" for part in ("", "_checkpoints", "_drill", "_operator", "_policy", "_web", "_words")),
     "rich": ("sentinel/view/",),
     "watchdog": ("sentinel/telemetry/",),
     "sqlite3": ("sentinel/journal/",),

@@ -1,0 +1,84 @@
+"""What a person asks from the page: it goes into the run's inbox, under their name, and the supervisor's answer comes back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sentinel.model import wishes as w
+from sentinel.web import acting
+from sentinel.web.acting import WHO_CHARS_MAX, who_of
+from sentinel.web.answers import Request
+from tests.unit.web.web_kit import BEARER, JSON, TOKEN, served, supervised, write_told
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    return write_told(tmp_path, until=100)
+
+
+@pytest.mark.parametrize(
+    ("path", "wish"),
+    [
+        ("incidents/2/acknowledge", w.Acknowledge(2)),
+        ("incidents/2/approve", w.Approve(2)),
+        ("incidents/1/deny", w.Deny(1)),
+        ("pause", w.Pause()),
+        ("resume", w.Resume()),
+    ],
+)
+def test_a_wish_reaches_the_supervisor_and_its_answer_the_page(run_dir: Path, path: str, wish: w.Wish) -> None:
+    with supervised(run_dir) as heard, served(run_dir, token=TOKEN) as site:
+        answer = site.post(f"/api/runs/demo/{path}", {**BEARER, **JSON, "X-Sentinel-Who": "Ada"})
+    assert (answer.status, answer.json) == (200, {"granted": True, "words": "as you wish"})
+    assert [(one.by, one.wish) for one in heard] == [("Ada (browser at 127.0.0.1)", wish)]
+
+
+def test_a_refusal_of_the_supervisor_is_its_sentence(run_dir: Path) -> None:
+    with supervised(run_dir, granted=False), served(run_dir, token=TOKEN) as site:
+        assert site.post("/api/runs/demo/pause").json == {"granted": False, "words": "not now"}
+
+
+def test_an_answer_that_does_not_come_in_time_is_said_and_the_wish_stays(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acting, "ANSWER_S", 0.05)
+    with supervised(run_dir, answers=False), served(run_dir, token=TOKEN) as site:
+        answer = site.post("/api/runs/demo/pause")
+    assert answer.status == 202
+    assert answer.json["granted"] is None
+    assert "is not answered yet" in answer.json["words"]
+    assert len(list((run_dir / "inbox").iterdir())) == 1
+
+
+def test_a_run_that_nobody_supervises_says_who_could_answer(run_dir: Path) -> None:
+    with served(run_dir, token=TOKEN) as site:
+        answer = site.post("/api/runs/demo/pause")
+        assert answer.status == 409
+        assert "nobody supervises this run" in answer.json["error"]
+        assert site.post("/api/runs/none/pause").status == 404
+        assert site.post("/api/runs/demo/incidents/7/approve").status == 404
+        assert site.post("/api/runs/demo/incidents/x/approve").status == 404
+        assert not (run_dir / "inbox").exists()
+
+
+@pytest.mark.parametrize("body", [b"[]", b"x", b"\xff", b"NaN", b'"pause"', b"[" * 8000])
+def test_a_body_that_is_no_object_was_sent_by_mistake(run_dir: Path, body: bytes) -> None:
+    with served(run_dir, token=TOKEN) as site:
+        assert site.post("/api/runs/demo/pause", body=body).status == 400
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("", ""),
+        ("  Ada   Lovelace ", "Ada Lovelace"),
+        ("Ada\x1b[31m\x00\x7f<b>", "Ada [31m <b>"),
+        ("Zoë".encode().decode("latin-1"), "Zoë"),
+        ("\u202eAda", "?Ada"),
+        ("x" * 500, "x" * WHO_CHARS_MAX),
+    ],
+)
+def test_a_name_in_the_journal_is_short_printable_and_never_without_its_place(said: str, name: str) -> None:
+    by = who_of(Request("POST", (), {}, {"HTTP_X_SENTINEL_WHO": said}, "10.0.0.7"))
+    assert by == (f"{name} (browser at 10.0.0.7)" if name else "browser at 10.0.0.7")
+    assert by.isprintable()
