@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 TEST_WORKERS ?= 2
 
-.PHONY: help install demo test lint types contracts unit accept drills drills-real bench bench-detect bench-policy bench-replay bench-recovery bench-telemetry leave-one-out clean
+.PHONY: help install demo test lint types contracts unit accept drills drills-real bench bench-detect bench-policy bench-replay bench-recovery bench-telemetry bench-web leave-one-out clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
 
@@ -62,6 +62,9 @@ bench-recovery: $(STAMP) ## a hundred drawn disasters under restarts only, a gra
 
 bench-telemetry: $(STAMP) ## the same training with all telemetry, with none, and told naively, in turn; what a step line costs
 	$(BIN)/python -m pytest -m bench -s tests/bench/test_telemetry_overhead.py
+
+bench-web: $(STAMP) ## ten viewers of the page of a run of 100,000 steps: what serving them costs
+	$(BIN)/python -m pytest -m bench -s tests/bench/test_web_bench.py
 
 clean:           ## remove build products (not runs/)
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

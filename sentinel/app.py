@@ -61,7 +61,7 @@ class RunRequest:
     tensorboard: bool = True
     more: tuple[str, ...] = ()  # and those that are there only where somebody says so
     code: tuple[str, ...] = ()  # what the program's source is, in the place of what its command leads to
-    page: Listen | None = None  # in the browser; None: none
+    listen: Listen | None = None  # where the page in the browser is; None: there is none
 
 
 def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
@@ -79,7 +79,7 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
     if not request.stop_at_once:
         check_command(run_file.command, run_file.cwd)
         check_code(request.code, run_file.cwd)
-    site = open_for_run(request.page, run_dir)
+    site = open_for_run(request.listen, run_dir)
     ensure_run_dir(run_dir)
     with closing(site), StopWishes() as wishes:
         outage = Outage(run_dir, wishes)

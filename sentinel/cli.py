@@ -60,8 +60,8 @@ def run(
     with closing(choose_narrator(place)) as narrator:
         lacks, more = (tuple(word.strip() for word in said.split(",") if word.strip()) for said in (without, with_))
         said_of_run = (place, policy, words, os.getcwd(), observe_only)
-        page = Listen(listen, token_file)
-        asked = RunRequest(*said_of_run, without=lacks, more=more, code=tuple(code or ()), tensorboard=tensorboard, page=page)
+        shown = Listen(listen, token_file)
+        asked = RunRequest(*said_of_run, without=lacks, more=more, code=tuple(code or ()), tensorboard=tensorboard, listen=shown)
         outcome = supervise(asked, narrator)
     raise typer.Exit(outcome)
 

@@ -57,7 +57,7 @@ class DemoOptions:
     policy: str = "demo"
     faults: tuple[str, ...] | None = None
     preset: str | None = None
-    page: Listen | None = None
+    listen: Listen | None = None
 
 
 def run_demo(options: DemoOptions) -> int:
@@ -76,7 +76,7 @@ def run_demo(options: DemoOptions) -> int:
             print(f"{options.run_dir}: holds a finished run, which is now {move_aside(options.run_dir)}", flush=True)
         else:
             command = continued_command(options.run_dir, known, command)
-    request = RunRequest(options.run_dir, options.policy, command, os.getcwd(), page=options.page)
+    request = RunRequest(options.run_dir, options.policy, command, os.getcwd(), listen=options.listen)
     with closing(choose_narrator(options.run_dir)) as narrator:
         code = supervise(request, narrator)
     print(closing_words(options.run_dir))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from sentinel.client.strict_json import loads, printable
-from sentinel.errors import JournalError, UsageError
+from sentinel.errors import JournalError, RetryLater, UsageError
 from sentinel.model import wishes as w
 from sentinel.web.answers import Refused, Request, Response, encode
 from sentinel.web.watched import WatchedRun
-from sentinel.wish_answer import await_answer, check_supervised, post_wish
+from sentinel.wish_answer import Answered, await_answer, check_supervised, post_wish
 
 ANSWER_S = 5.0  # a supervisor looks at least once a second
 WHO_CHARS_MAX = 64
@@ -18,13 +19,19 @@ OF_INCIDENT: Mapping[str, Callable[[int], w.Wish]] = {"acknowledge": w.Acknowled
 OF_RUN: Mapping[str, Callable[[], w.Wish]] = {"pause": w.Pause, "resume": w.Resume}
 
 
-def ask_of(run: WatchedRun, wish: w.Wish, request: Request) -> Response:
+Unattended = Callable[[Path, str, w.Wish], Answered]
+"""Answers what may be answered of a run that nobody supervises: the run, who asks, the wish. Raises UsageError for the rest."""
+
+
+def ask_of(run: WatchedRun, wish: w.Wish, request: Request, unattended: Unattended | None = None) -> Response:
     """200 with the answer; 202 when there is none yet, and the wish stays asked. Raises Refused."""
     check_body(request.body)
     try:
+        if unattended is not None and run.seen().supervisor != "alive":
+            return _answered(unattended(run.run_dir, who_of(request), wish))
         check_supervised(run.run_dir)
         number = post_wish(run.run_dir, who_of(request), wish)
-    except UsageError as error:
+    except (UsageError, JournalError, RetryLater) as error:
         raise Refused(409, str(error)) from None
     try:
         answer = await_answer(run.run_dir, number, ANSWER_S, run.seen().seq)
@@ -32,7 +39,7 @@ def ask_of(run: WatchedRun, wish: w.Wish, request: Request) -> Response:
         return _unanswered(f"it was asked, and the answer cannot be read: {error}")
     if answer is None:
         return _unanswered("it was asked, and is not answered yet; the answer will stand among the events")
-    return Response(encode({"granted": answer.granted, "words": printable(answer.words)}))
+    return _answered(answer)
 
 
 def check_body(body: bytes) -> None:
@@ -51,6 +58,10 @@ def who_of(request: Request) -> str:
     raw = request.header("X-Sentinel-Who").encode("latin-1", "replace").decode("utf-8", "replace")
     name = " ".join("".join(c if c.isprintable() else " " for c in raw).split())[:WHO_CHARS_MAX]
     return f"{name} ({place})" if name else place
+
+
+def _answered(answer: Answered) -> Response:
+    return Response(encode({"granted": answer.granted, "words": printable(answer.words)}))
 
 
 def _unanswered(words: str) -> Response:

@@ -8,7 +8,7 @@ from typing import Any
 from sentinel.client.strict_json import printable
 from sentinel.goodput import account
 from sentinel.model import facts as f
-from sentinel.model.incidents import Incident
+from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.state import RunState
 from sentinel.report.documents import Outside, incident_document, status_document
 from sentinel.report.following import Sight
@@ -81,12 +81,12 @@ def ledger_document(sight: Sight) -> dict[str, Any]:
 
 
 def open_pages(state: RunState) -> list[dict[str, Any]]:
-    """Of the incidents for which a person was paged, those that nobody has taken up and that have not healed."""
+    """Of the incidents for which a person was paged, those that have not healed; acknowledged or not."""
     return [_page_document(incident, state) for incident in state.incidents if _is_page_open(incident)]
 
 
 def _is_page_open(incident: Incident) -> bool:
-    return bool(incident.pages) and not incident.acknowledged_by and incident.state.value != "recovered"
+    return bool(incident.pages) and incident.state is not IncidentState.RECOVERED
 
 
 def _page_document(incident: Incident, state: RunState) -> dict[str, Any]:

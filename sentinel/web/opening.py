@@ -17,7 +17,7 @@ from sentinel.web.access import TOKEN_VARIABLE, Access, read_token
 from sentinel.web.address import Address, bind, is_loopback, read_address
 from sentinel.web.connections import Server
 from sentinel.web.runs import Runs
-from sentinel.web.site import Exposed, Site
+from sentinel.web.site import NOTHING_GIVEN, Given, Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,14 @@ class Listen:
 class OpenSite:
     """It listens from the moment it is made, and answers between `start` and `close`. Both may be called twice."""
 
-    def __init__(self, listener: socket.socket, token: str, host: str, runs: Runs, exposition: Exposed | None) -> None:
+    def __init__(self, listener: socket.socket, token: str, host: str, runs: Runs, given: Given) -> None:
         clock = SystemClock()
         bound = listener.getsockname()
         access = Access(token, is_loopback(listener), (host, str(bound[0])), clock)
         self.url = f"http://{Address(host, int(bound[1]))}/"
         self.can_act = access.can_act
         self._runs = runs
-        self._server = Server(listener, Site(runs, access, exposition=exposition), clock)
+        self._server = Server(listener, Site(runs, access, given), clock)
         self._is_started = False
 
     def start(self) -> None:
@@ -69,21 +69,21 @@ class NoSite:
     def close(self) -> None: ...
 
 
-def open_for_run(listen: Listen | None, run_dir: Path, exposition: Exposed | None = None) -> OpenSite | NoSite:
+def open_for_run(listen: Listen | None, run_dir: Path, given: Given = NOTHING_GIVEN) -> OpenSite | NoSite:
     """Of the run and those beside it. `listen` None: off. Raises UsageError for what was asked for and cannot be had."""
     token = read_token(listen.token_file if listen else None, os.environ)
     address = None if listen is None else Address() if listen.words is None else read_address(listen.words)
     if listen is None or address is None:
         return NoSite()
     try:
-        return open_site(address, token, Runs([run_dir.absolute().parent], own=run_dir), exposition)
+        return open_site(address, token, Runs([run_dir.absolute().parent], own=run_dir), given)
     except UsageError as error:
         if listen.words is not None:
             raise
         return NoSite(f"no page in the browser for this run: {error}")
 
 
-def open_site(address: Address, token: str, runs: Runs, exposition: Exposed | None = None) -> OpenSite:
+def open_site(address: Address, token: str, runs: Runs, given: Given = NOTHING_GIVEN) -> OpenSite:
     """Raises UsageError: the address cannot be had, or would show the runs to a network without asking for a token."""
     listener = bind(address)
     if not is_loopback(listener) and not token:
@@ -92,7 +92,7 @@ def open_site(address: Address, token: str, runs: Runs, exposition: Exposed | No
             f"--listen {address}: other machines reach it, so it needs a token: set {TOKEN_VARIABLE} or give --token-file; "
             "or listen on 127.0.0.1 and come by ssh -L"
         )
-    return OpenSite(listener, token, address.host, runs, exposition)
+    return OpenSite(listener, token, address.host, runs, given)
 
 
 def check_places(places: Sequence[Path]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NoReturn
 
-from sentinel.web.acting import OF_INCIDENT, OF_RUN, ask_of
+from sentinel.web.acting import OF_INCIDENT, OF_RUN, Unattended, ask_of
 from sentinel.web.answers import REPORT_POLICY, TEXT, Refused, Request, Response, encode
 from sentinel.web.curves import METRICS_ASKED_MAX, Asked, curves_document, metric_names, read_cursor
 from sentinel.web.documents import events_document, incident_documents, ledger_document, overview_document, run_document
@@ -30,6 +30,7 @@ class Served:
     files: StaticFiles
     exposition: Exposition | None
     can_act: bool
+    unattended: Unattended | None = None
 
 
 Words = Mapping[str, str]  # the parts of the path that stand for something, by their name in the route
@@ -151,7 +152,7 @@ def _ask_of_incident(verb: str) -> Answer:
         run, number = served.runs.find(words["NAME"]), number_of(words)
         if all(incident.id != number for incident in run.seen().state.incidents):
             raise Refused(404, f"{words['NAME']}: there is no incident {number}")
-        return ask_of(run, OF_INCIDENT[verb](number), request)
+        return ask_of(run, OF_INCIDENT[verb](number), request, served.unattended)
 
     return answer
 
@@ -160,7 +161,7 @@ def _ask_of_run(verb: str) -> Answer:
     def answer(served: Served, request: Request, words: Words) -> Response:
         run = served.runs.find(words["NAME"])
         run.seen()
-        return ask_of(run, OF_RUN[verb](), request)
+        return ask_of(run, OF_RUN[verb](), request, served.unattended)
 
     return answer
 

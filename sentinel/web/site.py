@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sentinel.report.following import Sight
 from sentinel.web.access import Access
+from sentinel.web.acting import Unattended
 from sentinel.web.answers import Refused, Request, Response, read_request, refusal_of
 from sentinel.web.routes import Served, find_route
 from sentinel.web.runs import Runs
@@ -17,13 +19,24 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Exposed = Callable[[Sequence[Sight]], bytes]
 
 
-class Site:
-    """`exposition`: the metrics of some runs as Prometheus reads them; None: /metrics is not there."""
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What other rooms do for the site. `exposition`: the metrics of some runs as Prometheus reads them; None: /metrics is not
+    there. `unattended`: answers a wish about a run that nobody supervises; None: it is refused."""
 
-    def __init__(self, runs: Runs, access: Access, files: StaticFiles | None = None, exposition: Exposed | None = None) -> None:
+    exposition: Exposed | None = None
+    unattended: Unattended | None = None
+
+
+NOTHING_GIVEN = Given()
+
+
+class Site:
+    def __init__(self, runs: Runs, access: Access, given: Given = NOTHING_GIVEN, files: StaticFiles | None = None) -> None:
         self._access = access
+        exposition = given.exposition
         expose = None if exposition is None else lambda found: _expose(exposition, found)
-        self._served = Served(runs, files or StaticFiles(), expose, access.can_act)
+        self._served = Served(runs, files or StaticFiles(), expose, access.can_act, given.unattended)
 
     def __call__(self, environ: Mapping[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         try:

@@ -21,8 +21,14 @@ from tests.unit.told_run import write_run
 ROOT = typer.main.get_command(app)
 
 COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
-    ("demo",): ({"--run-dir", "--steps", "--seed", "--precision", "--policy", "--no-faults", "--fault", "--preset"}, []),
-    ("run",): ({"--policy", "--run-dir", "--observe-only", "--without", "--with", "--code", "--tensorboard"}, ["command"]),
+    ("demo",): (
+        {"--run-dir", "--steps", "--seed", "--precision", "--policy", "--no-faults", "--fault", "--preset", "--listen"}, [],
+    ),
+    ("run",): (
+        {"--policy", "--run-dir", "--observe-only", "--without", "--with", "--code", "--tensorboard", "--listen", "--token-file"},
+        ["command"],
+    ),
+    ("web",): ({"--listen", "--token-file"}, ["paths"]),
     ("status",): ({"--json"}, ["run_dir"]),
     ("incidents",): ({"--json"}, ["run_dir"]),
     ("incidents show",): ({"--json", "--samples"}, ["number", "run_dir"]),
@@ -131,6 +137,10 @@ def test_incidents_have_the_keys_people_build_on(tmp_path: Path) -> None:
         ["replay", "--format", "no-such-format", "x.csv"],
         ["replay", "--policy", "no-such-policy.yaml", "x.csv"],
         ["replay", "--follow", "--plot", "plots", "x.csv"],
+        ["web"],
+        ["web", "no-such-run"],
+        ["web", ".", "--listen", "0.0.0.0:0"],
+        ["run", "--listen", "nowhere", "--", "true"],
         ["no-such-command"],
     ],
     ids=" ".join,

@@ -15,7 +15,10 @@ from sentinel.policy_file import load_policy, shipped_policies, shipped_policy_p
 from sentinel.sim.cases import run_case_files
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "deploy/RUNBOOK.md", "policies/README.md", "sentinel/client/PROTOCOL.md")
+PAGES = (
+    "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "deploy/RUNBOOK.md", "policies/README.md", "sentinel/client/PROTOCOL.md",
+    "sentinel/web/README.md",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.errors import UsageError
 from sentinel.model import wishes as w
 from sentinel.web import acting
 from sentinel.web.acting import WHO_CHARS_MAX, who_of
 from sentinel.web.answers import Request
+from sentinel.web.site import Given
+from sentinel.wish_answer import Answered
 from tests.unit.web.web_kit import BEARER, JSON, TOKEN, served, supervised, write_told
 
 
@@ -59,6 +62,26 @@ def test_a_run_that_nobody_supervises_says_who_could_answer(run_dir: Path) -> No
         assert site.post("/api/runs/demo/incidents/7/approve").status == 404
         assert site.post("/api/runs/demo/incidents/x/approve").status == 404
         assert not (run_dir / "inbox").exists()
+
+
+def test_what_may_be_answered_without_a_supervisor_is_answered_and_the_rest_refused(run_dir: Path) -> None:
+    def unattended(place: Path, by: str, wish: w.Wish) -> Answered:
+        if not isinstance(wish, w.Acknowledge):
+            raise UsageError("nobody could do this")
+        return Answered(True, f"{by} has seen incident {wish.incident} of {place.name}")
+
+    with served(run_dir, token=TOKEN, given=Given(unattended=unattended)) as site:
+        answer = site.post("/api/runs/demo/incidents/2/acknowledge")
+        assert (answer.status, answer.json) == (
+            200,
+            {"granted": True, "words": "browser at 127.0.0.1 has seen incident 2 of demo"},
+        )
+        refused = site.post("/api/runs/demo/pause")
+        assert (refused.status, refused.json) == (409, {"error": "nobody could do this"})
+        assert site.post("/api/runs/demo/incidents/2/acknowledge", JSON).status == 401
+    with supervised(run_dir) as heard, served(run_dir, token=TOKEN, given=Given(unattended=unattended)) as site:
+        assert site.post("/api/runs/demo/pause").json["granted"] is True
+    assert len(heard) == 1, "whoever supervises it is asked"
 
 
 @pytest.mark.parametrize("body", [b"[]", b"x", b"\xff", b"NaN", b'"pause"', b"[" * 8000])

@@ -18,7 +18,7 @@ from sentinel.web.access import Access
 from sentinel.web.answers import REPORT_POLICY
 from sentinel.web.routes import ROUTES
 from sentinel.web.runs import Runs
-from sentinel.web.site import Site
+from sentinel.web.site import Given, Site
 from sentinel.web.static_files import StaticFiles
 from tests.fakes import ManualClock
 from tests.integration.supervised import wait_for
@@ -224,7 +224,7 @@ def test_the_page_is_served_as_it_lies_in_the_package_and_nothing_else(tmp_path:
     (tmp_path / "page" / "vendor").mkdir(parents=True)
     for name in ("index.html", "app.js", "vendor/lib.css", "secret.py"):
         (tmp_path / "page" / name).write_text(name)
-    site = Site(Runs([]), Access("", True, (), ManualClock()), StaticFiles(tmp_path / "page"))
+    site = Site(Runs([]), Access("", True, (), ManualClock()), files=StaticFiles(tmp_path / "page"))
     for path, status, kind in (
         ("/", 200, "text/html"), ("/static/app.js", 200, "text/javascript"), ("/static/vendor/lib.css", 200, "text/css"),
         ("/static/secret.py", 404, "application/json"), ("/static/vendor", 404, "application/json"),
@@ -277,18 +277,18 @@ def test_metrics_are_those_of_the_own_run_else_of_all(tmp_path: Path) -> None:
     def exposition(sights: list[Sight]) -> bytes:
         return "".join(f"{sight.run_dir.name} {sight.step}\n" for sight in sights).encode()
 
-    with served(tmp_path, exposition=exposition) as site:
+    with served(tmp_path, given=Given(exposition)) as site:
         answer = site.get("/metrics")
         assert (answer.status, answer.body) == (200, b"one 384\ntwo 600\n")
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-    with served(tmp_path, own=tmp_path / "two", exposition=exposition) as site:
+    with served(tmp_path, own=tmp_path / "two", given=Given(exposition)) as site:
         assert site.get("/metrics").body == b"two 600\n"
         assert [run["name"] for run in site.get("/api/runs").json["runs"]] == ["two", "one"]
 
 
 def test_away_from_loopback_everything_about_a_run_takes_the_token(tmp_path: Path) -> None:
     write_told(tmp_path)
-    with served(tmp_path, token=TOKEN, host="0.0.0.0", exposition=lambda sights: b"") as site:
+    with served(tmp_path, token=TOKEN, host="0.0.0.0", given=Given(lambda sights: b"")) as site:
         readable = [route.path for route in ROUTES if route.needs == "reading"]
         assert len(readable) > 8
         for path in readable:
