@@ -63,7 +63,7 @@ function consequence(run, verb, incident) {
     case "approve": return `${approvalWords(incident)} Sentinel carries it out at once.`;
     case "deny": return `${approvalWords(incident)} It is not carried out; sentinel goes on with its next rung, if any.`;
     case "resolve": return `You have taken incident ${incident.id} up: its page is closed on every route that was told.`;
-    case "pause": return `Training of ${run} stops after a checkpoint and stands still until somebody resumes it.`;
+    case "pause": return `Training of ${run} goes on and is watched; no remedy is carried out until somebody resumes them.`;
     default: return "";
   }
 }

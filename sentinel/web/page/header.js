@@ -5,6 +5,9 @@ import { percentWords, stepWords } from "./numbers.js";
 import { isEnded, runTone } from "./states.js";
 import { elapsedWords } from "./times.js";
 
+/** @type {Record<string, [string, string]>} what can be asked for in a state, and what its button says */
+const ANSWERS = { paused: ["resume", "resume remedies"], held: ["resume", "resume training"] };
+
 /**
  * @param {any} status @param {import("./times.js").RunClock} clock
  * @param {(verb: string) => void} act
@@ -32,8 +35,8 @@ function shown(status) {
 
 /** @param {any} status */
 function titleOf(status) {
-  const pages = status.pages?.length ? "● " : "";
-  return `${pages}${status.state} · ${status.run} · Sentinel`;
+  const isPaged = status.pages.some((/** @type {any} */ page) => !page.acknowledged_by);
+  return `${isPaged ? "● " : ""}${status.state} · ${status.run} · Sentinel`;
 }
 
 /** @param {any} status */
@@ -70,10 +73,9 @@ function supervisorWords(status) {
 /** @param {any} status @param {(verb: string) => void} act @param {(verb: string) => boolean} isBusy */
 function controls(status, act, isBusy) {
   if (status.supervisor !== "alive" || isEnded(status.state)) return null;
-  const isStanding = status.state === "paused" || status.state === "held";
-  const verb = isStanding ? "resume" : "pause";
+  const [verb, words] = ANSWERS[status.state] ?? ["pause", "pause remedies"];
   const told = { type: "button", "data-key": verb, disabled: isBusy(verb), onclick: () => act(verb) };
-  return make("p", { class: "buttons" }, make("button", told, verb));
+  return make("p", { class: "buttons" }, make("button", told, words));
 }
 
 /** @param {any} status */

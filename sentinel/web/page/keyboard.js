@@ -10,6 +10,23 @@ const SIGNS = [
   "Drag over a plot to look closer, in all of them; double click or z shows all again.",
 ];
 
+/** A menu is open until another place is clicked, or Escape is pressed. */
+function closeMenus() {
+  const menus = () => [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("details.menu[open]"))];
+  document.addEventListener("click", (event) => {
+    const target = /** @type {Node} */ (event.target);
+    for (const menu of menus()) if (!menu.contains(target) && target.isConnected) menu.removeAttribute("open");
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    for (const menu of menus()) {
+      const hadFocus = menu.contains(document.activeElement);
+      menu.removeAttribute("open");
+      if (hadFocus) menu.querySelector("summary")?.focus();
+    }
+  });
+}
+
 /** @param {Record<string, [string, () => void]>} shortcuts key → what it does, in words and deeds */
 export function listen(shortcuts) {
   const help = byId("help");
@@ -18,6 +35,7 @@ export function listen(shortcuts) {
   byId("shortcuts").append(...Object.entries(all).map(([key, [words]]) =>
     make("tr", {}, make("th", { scope: "row" }, make("kbd", {}, key)), make("td", {}, words))));
   byId("signs").append(...SIGNS.map((words) => make("li", {}, words)));
+  closeMenus();
   byId("help-button").addEventListener("click", () => help.showModal());
   document.addEventListener("keydown", (event) => {
     const isChord = event.ctrlKey || event.metaKey || event.altKey;

@@ -60,7 +60,7 @@ export class Plot {
     this.#lines = this.isFamily
       ? linesOfFamily(attempts, names, (name) => store.of(name))
       : linesOfOne(attempts, store.of(this.choice));
-    this.columns = columnsOf(this.#lines, this.isFamily);
+    this.columns = columnsOf(this.#lines, this.isFamily, this.view.range());
     this.#nonFinite = [...new Set(names.flatMap((name) => [...store.of(name).values()].flatMap((series) => series.nonFinite)))];
     this.#told = names.length ? segmentsOf(attempts, store.of(names[names.length - 1])) : [];
     this.#isLog = this.view.isLog && this.columns.slice(1).every((column) => column.every((value) => (value ?? 1) > 0));

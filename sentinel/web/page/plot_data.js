@@ -10,11 +10,13 @@ import { firstAtOrAfter } from "./curve_store.js";
 export const COLOURS = 6;
 const LANES_MAX = 6;
 const MEMBERS_MAX = 16;
+const POINTS_ACROSS = 1024;  // more than a plot has pixels
 
 /** @typedef {import("./curve_store.js").Series} Series @typedef {import("./curve_store.js").Attempt} Attempt */
 /**
  * Part of one attempt's curve: points `from` to `to` (without it).
  * @typedef {{attempt: number, series: Series, from: number, to: number, survives: boolean}} Segment
+ * @typedef {{step: number[], low: number[], high: number[]}} Part
  * `colour`: 0 to 5, or -1 for what was abandoned. `member`: which metric of a family it is, 0 for one alone.
  * @typedef {{segments: Segment[], colour: number, member: number, label: string}} Line
  */
@@ -104,37 +106,62 @@ const last = (segment) => segment.series.step[segment.to - 1];
 
 /**
  * @param {Line[]} lines @param {boolean} isFamily highest values only, where false lowest and highest
+ * @param {[number, number]} range the steps shown
  * @returns {(number | null | undefined)[][]} steps, and for each line its column, or its two
  */
-export function columnsOf(lines, isFamily) {
-  const all = lines.flatMap((line) => line.segments.flatMap((s) => s.series.step.slice(s.from, s.to)));
-  const steps = [...new Set(all)].sort((a, b) => a - b);
+export function columnsOf(lines, isFamily, range) {
+  const parts = lines.map((line) => line.segments.map((segment) => visible(segment, range)).filter((part) => part.step.length));
+  const steps = [...new Set(parts.flatMap((own) => own.flatMap((part) => part.step)))].sort((a, b) => a - b);
   const at = new Map(steps.map((step, index) => [step, index]));
   /** @type {(number | null | undefined)[][]} */
   const columns = [steps];
-  for (const line of lines) {
+  for (const own of parts) {
     const low = new Array(steps.length).fill(null);
     const high = new Array(steps.length).fill(null);
-    for (const segment of line.segments) lay(segment, at, low, high);
+    for (const part of own) lay(part, at, low, high);
     columns.push(...(isFamily ? [high] : [low, high]));
   }
   return columns;
 }
 
 /**
- * uPlot breaks a line at null and draws through undefined: null lies around a segment, undefined at the steps within it that only
- * other lines have.
- * @param {Segment} segment @param {Map<number, number>} at @param {any[]} low @param {any[]} high
+ * Of a segment what is shown, and a point beside it on either side. Where there are more steps than can be told apart, neighbours
+ * are put together on a grid that all lines share: their lowest and their highest value stay.
+ * @param {Segment} segment @param {[number, number]} range @returns {Part}
  */
-function lay({ series, from, to }, at, low, high) {
-  const begin = at.get(series.step[from]) ?? 0;
-  const end = at.get(series.step[to - 1]) ?? 0;
-  low.fill(undefined, begin, end + 1);
-  high.fill(undefined, begin, end + 1);
-  for (let i = from; i < to; i += 1) {
-    const index = at.get(series.step[i]) ?? 0;
-    low[index] = series.low[i];
-    high[index] = series.high[i];
+function visible({ series, from, to }, [first, last]) {
+  const begin = Math.max(from, firstAtOrAfter(series.step, first) - 1);
+  const end = Math.min(to, firstAtOrAfter(series.step, last + 1) + 1);
+  const width = Math.ceil((last - first) / POINTS_ACROSS);
+  /** @type {Part} */
+  const part = { step: [], low: [], high: [] };
+  for (let i = begin; i < end; i += 1) {
+    const step = Math.max(Math.floor(series.step[i] / width) * width, series.step[begin]);
+    const newest = part.step.length - 1;
+    if (part.step[newest] === step) {
+      part.low[newest] = Math.min(part.low[newest], series.low[i]);
+      part.high[newest] = Math.max(part.high[newest], series.high[i]);
+    } else {
+      part.step.push(step);
+      part.low.push(series.low[i]);
+      part.high.push(series.high[i]);
+    }
+  }
+  return part;
+}
+
+/**
+ * uPlot breaks a line at null and draws through undefined: null lies around a part, undefined at the steps within it that only
+ * other lines have.
+ * @param {Part} part @param {Map<number, number>} at @param {any[]} low @param {any[]} high
+ */
+function lay({ step, low: lowest, high: highest }, at, low, high) {
+  const index = (/** @type {number} */ i) => at.get(step[i]) ?? 0;
+  low.fill(undefined, index(0), index(step.length - 1) + 1);
+  high.fill(undefined, index(0), index(step.length - 1) + 1);
+  for (let i = 0; i < step.length; i += 1) {
+    low[index(i)] = lowest[i];
+    high[index(i)] = highest[i];
   }
 }
 

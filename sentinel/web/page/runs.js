@@ -22,8 +22,8 @@ export function drawRuns(runs, current) {
   const nav = byId("runs");
   nav.hidden = runs.length < 2;
   redraw(nav, [runs, current], () => [
-    make("details", { class: "runs", "data-key": "runs" },
-      make("summary", {}, `${runs.length} runs`, open(runs)),
+    make("details", { class: "runs menu", "data-key": "runs" },
+      make("summary", {}, `${runs.length} runs `, open(runs)),
       make("ul", {}, ...runs.map((run) => row(run, run.name === current)))),
   ]);
 }
@@ -44,6 +44,6 @@ function row(run, isCurrent) {
       href: `#${HASH}${encodeURIComponent(run.name)}`, "aria-current": isCurrent ? "page" : null, "data-key": run.name,
     },
       make("b", {}, run.name), " ", make("span", { class: `chip small ${runTone(run.state)}` }, run.state),
-      run.paged ? make("span", { class: "chip small bad" }, "paged") : null,
+      run.paged && " ", run.paged && make("span", { class: "chip small bad" }, "paged"),
       make("span", { class: "quiet" }, words)));
 }

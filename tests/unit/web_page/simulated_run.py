@@ -52,6 +52,10 @@ def incident(number: int, kind: str, **said: Any) -> dict[str, Any]:
     } | said  # fmt: skip
 
 
+def page_of(opened: dict[str, Any]) -> dict[str, Any]:
+    return {"incident": opened["id"], "acknowledged_by": opened["acknowledged_by"]}
+
+
 def remedy(rung: int, words: list[str], **said: Any) -> dict[str, Any]:
     return {
         "rung": rung, "words": words, "rollback_to_step": None, "skip": [], "lr_scale": None, "clip_norm": None, "attempt": None,
@@ -140,7 +144,7 @@ class SimulatedRun:
             "supervisor": self.supervisor, "warning": self.trouble, "excluded_nodes": [], "seq": self.seq, "now_s": self.now_s,
             "elapsed_s": self.now_s - START_S, "trouble": self.trouble,
             "newest": {name: value_of(name, self.step, 3) for name in METRICS},
-            "pages": [{"incident": i["id"]} for i in self.incidents if i["pages"] and i["state"] != "recovered"],
+            "pages": [page_of(i) for i in self.incidents if i["pages"] and i["state"] != "recovered"],
         }  # fmt: skip
 
     def curves(self, metrics: list[str], since: str) -> dict[str, Any]:

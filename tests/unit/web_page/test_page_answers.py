@@ -68,14 +68,14 @@ def test_an_approval_is_asked_about_again_and_sent_once(page: Page, server: Page
     page.until(lambda: page.find("[data-key=approve-3]:not([disabled])"), "the button again")
 
 
-def test_pausing_is_asked_about_again_and_resuming_is_not(page: Page, server: PageServer, run: SimulatedRun) -> None:
+def test_pausing_remedies_is_asked_about_again_and_resuming_is_not(page: Page, server: PageServer, run: SimulatedRun) -> None:
     page.open(server.address)
-    page.button("pause").click()
+    page.button("pause remedies").click()
     enter_token(page, TOKEN)
-    page.wait_for_text("#ask-words", "Training of demo stops")
+    page.wait_for_text("#ask-words", "Training of demo goes on and is watched; no remedy is carried out")
     page.button("Pause").click()
     page.wait_for_text("#figures .chip", "paused")
-    page.button("resume").click()
+    page.button("resume remedies").click()
     page.wait_for_text("#figures .chip", "training")
     assert [verb for verb, _ in server.asked] == ["pause", "resume"]
 

@@ -94,6 +94,19 @@ def test_single_keys_move_and_toggle_and_can_be_switched_off(page: Page, server:
     assert server.asked == []
 
 
+def test_a_menu_closes_by_escape_and_by_a_click_beside_it(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    see(page, server, run)
+    page.one("#choose summary").click()
+    page.press(Keys.TAB, Keys.ESCAPE)
+    assert not page.find("#choose[open]")
+    assert page.script("return document.activeElement === document.querySelector('#choose summary')")
+    page.one("#choose summary").click()
+    page.one("#choices input").click()
+    assert page.find("#choose[open]"), "choosing leaves it open"
+    page.one("#run-name").click()
+    assert not page.find("#choose[open]")
+
+
 def test_every_control_has_a_name_and_the_page_an_outline(page: Page, server: PageServer, run: SimulatedRun) -> None:
     see(page, server, run)
     assert page.script(UNNAMED) == []
