@@ -10,7 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import (
+    ElementClickInterceptedException,
+    ElementNotInteractableException,
+    StaleElementReferenceException,
+)
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.keys import Keys
@@ -82,10 +86,12 @@ class Page:
     def tab(self) -> None:
         self.press(Keys.TAB)
 
-    def button(self, words: str) -> WebElement:
-        """The button that can be pressed and is called so."""
-        button: WebElement = self.until(lambda: self.script(BUTTON, words), f"a button {words}")
-        return button
+    def click(self, words: str) -> None:
+        """On the button that can be pressed and is called so."""
+        self.until(lambda: _clicked(self.script(BUTTON, words)), f"a button {words}")
+
+    def click_on(self, selector: str) -> None:
+        self.until(lambda: _clicked(next(iter(self.find(selector)), None)), f"an element {selector} to click on")
 
     def until(self, seen: Callable[[], Any], what: str) -> Any:
         """Until it is there; the redrawing of what is being looked at only means to look again."""
@@ -93,7 +99,7 @@ class Page:
         while True:
             try:
                 found = seen()
-            except StaleElementReferenceException:
+            except (StaleElementReferenceException, ElementNotInteractableException, ElementClickInterceptedException):
                 found = None
             if found:
                 return found
@@ -118,3 +124,9 @@ class Page:
         path = folder / f"{name}.png"
         path.write_bytes(base64.b64decode(shot["data"]))
         return path
+
+
+def _clicked(element: WebElement | None) -> bool:
+    if element is not None:
+        element.click()
+    return element is not None

@@ -26,11 +26,11 @@ def test_an_acknowledgement_needs_the_token_and_is_refused_with_a_wrong_one(
     page: Page, server: PageServer, run: SimulatedRun
 ) -> None:
     see_incident(page, server, run)
-    page.button("acknowledge").click()
+    page.click("acknowledge")
     enter_token(page, "not-the-token")
     page.wait_for_text("#answer", "Acknowledge incident 3: refused. the token is missing or is another one")
     assert server.asked == []
-    page.button("acknowledge").click()
+    page.click("acknowledge")
     enter_token(page, TOKEN, "Żaneta")
     page.wait_for_text("#answer", "Acknowledge incident 3: granted. acknowledge: noted")
     page.wait_for_text("#banner", "Acknowledged by Żaneta.")
@@ -41,7 +41,7 @@ def test_an_acknowledgement_needs_the_token_and_is_refused_with_a_wrong_one(
 
 def test_a_dialog_that_is_closed_asks_for_nothing(page: Page, server: PageServer, run: SimulatedRun) -> None:
     see_incident(page, server, run)
-    page.button("acknowledge").click()
+    page.click("acknowledge")
     page.until(lambda: page.find("#token[open]"), "the dialog for the token")
     page.press(Keys.ESCAPE)
     page.until(lambda: not page.find("#token[open]"), "the dialog closed")
@@ -53,16 +53,17 @@ def test_an_approval_is_asked_about_again_and_sent_once(page: Page, server: Page
     waiting = remedy(0, ["rollback"], outcome="pending", chosen="roll back to step 400")
     see_incident(page, server, run, awaits_approval=0, remedies=[waiting])
     page.script(f"sessionStorage.setItem('sentinel-token', '{TOKEN}')")
-    page.button("approve").click()
+    page.click("approve")
     page.wait_for_text("#ask-words", "Rung 1 (rollback: roll back to step 400) waits for approval. Sentinel carries it out")
-    page.button("Cancel").click()
+    page.click("Cancel")
     page.until(lambda: not page.find("#ask[open]"), "the dialog closed")
     server.gate.clear()
-    page.button("approve").click()
-    page.button("Approve").click()
+    page.click("approve")
+    page.click("Approve")
     page.until(lambda: page.find("[data-key=approve-3][disabled]"), "the button waiting")
-    assert page.text("#answer") == "Approve: asking …"
+    waiting_words = page.text("#answer")
     server.gate.set()
+    assert waiting_words == "Approve: asking …"
     page.wait_for_text("#answer", "Approve incident 3: granted.")
     assert [verb for verb, _ in server.asked] == ["incidents/3/approve"]
     page.until(lambda: page.find("[data-key=approve-3]:not([disabled])"), "the button again")
@@ -70,12 +71,12 @@ def test_an_approval_is_asked_about_again_and_sent_once(page: Page, server: Page
 
 def test_pausing_remedies_is_asked_about_again_and_resuming_is_not(page: Page, server: PageServer, run: SimulatedRun) -> None:
     page.open(server.address)
-    page.button("pause remedies").click()
+    page.click("pause remedies")
     enter_token(page, TOKEN)
     page.wait_for_text("#ask-words", "Training of demo goes on and is watched; no remedy is carried out")
-    page.button("Pause").click()
+    page.click("Pause")
     page.wait_for_text("#figures .chip", "paused")
-    page.button("resume remedies").click()
+    page.click("resume remedies")
     page.wait_for_text("#figures .chip", "training")
     assert [verb for verb, _ in server.asked] == ["pause", "resume"]
 

@@ -86,7 +86,7 @@ def test_single_keys_move_and_toggle_and_can_be_switched_off(page: Page, server:
     assert "what waits for a person" in page.text("#shortcuts")
     page.press("l")
     assert page.find("#log-scale[aria-pressed=true]"), "behind a dialog no key acts"
-    page.one("#shortcuts-on").click()
+    page.click_on("#shortcuts-on")
     page.press(Keys.ESCAPE)
     page.until(lambda: not page.find("#help[open]"), "the help closed")
     page.press("l")
@@ -96,14 +96,14 @@ def test_single_keys_move_and_toggle_and_can_be_switched_off(page: Page, server:
 
 def test_a_menu_closes_by_escape_and_by_a_click_beside_it(page: Page, server: PageServer, run: SimulatedRun) -> None:
     see(page, server, run)
-    page.one("#choose summary").click()
+    page.click_on("#choose summary")
     page.press(Keys.TAB, Keys.ESCAPE)
     assert not page.find("#choose[open]")
     assert page.script("return document.activeElement === document.querySelector('#choose summary')")
-    page.one("#choose summary").click()
-    page.one("#choices input").click()
+    page.click_on("#choose summary")
+    page.click_on("#choices input")
     assert page.find("#choose[open]"), "choosing leaves it open"
-    page.one("#run-name").click()
+    page.click_on("#run-name")
     assert not page.find("#choose[open]")
 
 

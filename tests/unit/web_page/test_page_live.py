@@ -33,8 +33,8 @@ def test_an_incident_appears_and_ends_without_a_reload(page: Page, server: PageS
 
 def test_what_is_read_or_tabbed_through_stays_while_the_page_goes_on(page: Page, server: PageServer, run: SimulatedRun) -> None:
     page.open(server.address)
-    page.one("#incident-1 > summary").click()
-    page.one("#incident-2 > summary").click()
+    page.click_on("#incident-1 > summary")
+    page.click_on("#incident-2 > summary")
     run.break_down(3, "spike", "loss 9.1 is 40 deviations above 2.0")
     page.wait_for_text("#banner", "Incident 3")
     assert page.find("#incident-1[open]")
@@ -56,7 +56,7 @@ def test_text_that_wants_to_be_markup_stays_text(page: Page, server: PageServer,
     page.open(server.address)
     for place in ("#run-name", "#figures", "#banner", "#incident-list", "#event-list", "#tree", "#trouble"):
         page.wait_for_text(place, HOSTILE)
-    page.one("#choose summary").click()
+    page.click_on("#choose summary")
     page.wait_for_text("#choices", f"{ODD} per layer")
     page.chrome.find_element(By.XPATH, "//label[starts-with(., '<img') and not(contains(., 'per layer'))]").click()
     page.wait_for_text(".plot figcaption b", ODD)
@@ -73,7 +73,7 @@ def test_a_lost_connection_is_said_and_what_was_known_stays(page: Page, server: 
     assert "step 420 of 600" in page.text("#figures")
     server.silent = False
     run.advance(5)
-    page.button("try now").click()
+    page.click("try now")
     page.wait_for_text("#figures", "step 425 of 600")
     page.until(lambda: not page.find("#connection:not([hidden])"), "no complaint any more")
 
@@ -102,8 +102,8 @@ def test_one_of_several_runs_is_chosen_and_stands_in_the_address(page: Page, ser
     other.break_down(3, "hang", "2 of 8 ranks are silent")
     server.runs[other.name] = other
     page.open(server.address)
-    page.wait_for_text("#runs summary", "2 runs1 paged")
-    page.one("#runs summary").click()
+    page.wait_for_text("#runs summary", "2 runs 1 paged")
+    page.click_on("#runs summary")
     page.chrome.find_element(By.PARTIAL_LINK_TEXT, "big run/é").click()
     page.wait_for_text("#run-name", "big run/é")
     page.wait_for_text("#banner", "Incident 3: hang")
@@ -114,11 +114,11 @@ def test_one_of_several_runs_is_chosen_and_stands_in_the_address(page: Page, ser
 def test_the_list_of_events_can_be_frozen(page: Page, server: PageServer, run: SimulatedRun) -> None:
     page.open(server.address)
     page.wait_for_text("#event-list", "RECOVERED")
-    page.button("freeze").click()
+    page.click("freeze")
     run.tell("a checkpoint was committed")
     page.wait_for_text("#pause-events", "frozen, 1 new")
     assert "a checkpoint was committed" not in page.text("#event-list")
-    page.one("#pause-events").click()
+    page.click_on("#pause-events")
     page.wait_for_text("#event-list li:first-child", "a checkpoint was committed")
 
 

@@ -94,7 +94,8 @@ def test_of_many_steps_the_shown_ones_are_drawn_and_a_spike_keeps_its_height(mod
     const step = Array.from({ length: 50_000 }, (_, at) => at + 1);
     const values = step.map((at) => (at === 31_415 ? 99 : at === 31_416 ? -99 : 1));
     const series = { step, low: values, high: values, nonFinite: [] };
-    const line = { segments: [{ attempt: 1, series, from: 0, to: step.length, survives: true }], colour: 0, member: 0, label: '' };
+    const segment = { attempt: 1, series, from: 0, to: step.length, survives: true };
+    const line = { segments: [segment], colour: 0, member: 0, label: '' };
     return [[1, 50_000], [31_400, 31_500]].map((range) => {
       const [steps, low, high] = m.columnsOf([line], false, range);
       return [steps.length, steps[0], Math.min(...low), Math.max(...high)];
@@ -141,8 +142,8 @@ def test_it_asks_each_second_seldom_when_hidden_and_ever_more_seldom_when_nothin
 
 
 NUMBERS = {
-    "2.314": 2.31449, "NaN": "NaN", "-∞": "-Infinity", "0": 0, "65,536": 65536, "1.23e-7": 1.23e-7, "2e+12": 2e12, "0.0003": 0.0003,
-    "-0.5": -0.5,
+    "2.314": 2.31449, "NaN": "NaN", "-∞": "-Infinity", "0": 0, "65,536": 65536, "1.23e-7": 1.23e-7, "2e+12": 2e12,
+    "0.0003": 0.0003, "-0.5": -0.5,
 }  # fmt: skip
 
 

@@ -13,6 +13,11 @@ from tests.unit.web_page.browser import Page
 
 BEFORE_SPIKE, IN_SPIKE = 90.1, 92.6  # of the told run
 
+ASK = """
+const answer = import('/static/api.js').then((api) => api.ask(...arguments));
+return answer.catch((error) => `${error.status}: ${error.message}`);
+"""
+
 
 @pytest.fixture
 def run_dir(tmp_path: Path) -> Path:
@@ -40,7 +45,7 @@ def test_a_run_is_seen_an_incident_appears_and_a_person_acknowledges_it(page: Pa
     page.wait_for_text("#incident-2 .tries", "Rung 1: wait")
 
     with supervised(run_dir) as heard:
-        page.button("acknowledge").click()
+        page.click("acknowledge")
         page.one("#who-field").send_keys("Żaneta")
         page.one("#token-field").send_keys(TOKEN, Keys.ENTER)
         page.wait_for_text("#answer", "Acknowledge incident 2: granted. as you wish")
@@ -53,21 +58,20 @@ def test_a_run_is_seen_an_incident_appears_and_a_person_acknowledges_it(page: Pa
 def test_the_site_refuses_a_wrong_token_and_a_run_nobody_supervises_in_a_sentence(page: Page, site: Served) -> None:
     page.open(site.site.url)
     page.script(f"sessionStorage.setItem('sentinel-token', 'not-{TOKEN}')")
-    code = "return import('/static/api.js').then((api) => api.ask(...arguments)).catch((error) => `${error.status}: ${error.message}`)"
-    wrong = page.script(code, "demo", "acknowledge", 1)
+    wrong = page.script(ASK, "demo", "acknowledge", 1)
     page.script(f"sessionStorage.setItem('sentinel-token', '{TOKEN}')")
-    alone = page.script(code, "demo", "pause", None)
+    alone = page.script(ASK, "demo", "pause", None)
     assert wrong.startswith("401: ")
     assert alone.startswith("409: ")
 
 
 def test_a_report_that_is_not_written_yet_is_a_sentence_and_one_that_is_opens(page: Page, run_dir: Path, site: Served) -> None:
     page.open(site.site.url)
-    page.one("#incident-1 a").click()
+    page.click_on("#incident-1 a")
     page.wait_for_text("#answer", "Report of incident 1: there is no report of this incident yet")
     (run_dir / "incidents" / "0001").mkdir(parents=True)
     (run_dir / "incidents" / "0001" / "report.html").write_text("<!doctype html><title>the report</title><p>whole story")
-    page.one("#incident-1 a").click()
+    page.click_on("#incident-1 a")
     main = page.chrome.current_window_handle
     page.until(lambda: len(page.chrome.window_handles) == 2, "the report beside the page")
     page.chrome.switch_to.window(next(handle for handle in page.chrome.window_handles if handle != main))

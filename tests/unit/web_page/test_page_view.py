@@ -120,16 +120,16 @@ def test_the_pointer_reads_the_same_step_in_every_plot(page: Page, server: PageS
 
 def test_buttons_show_the_last_steps_and_a_logarithmic_scale(page: Page, server: PageServer) -> None:
     see(page, server)
-    page.button("last 100").click()
+    page.click("last 100")
     page.until(lambda: data(page)["loss"]["first"] == 320, "the last hundred steps")
-    page.button("log scale").click()
+    page.click("log scale")
     page.wait_for_text(".plot figcaption", "loss, log")
     assert page.find("#log-scale[aria-pressed=true]")
 
 
 def test_other_curves_can_be_chosen(page: Page, server: PageServer) -> None:
     see(page, server)
-    page.one("#choose summary").click()
+    page.click_on("#choose summary")
     boxes = {box.find_element("xpath", "..").text: box for box in page.find("#choices input")}
     assert set(boxes) == {*PLOTS, "tokens_per_s"}
     boxes["tokens_per_s"].click()
