@@ -1,5 +1,6 @@
 /** The page: asks the server in rounds, hands each answer to what draws it, and says so when answers stop coming. */
 
+import { Corner } from "./access.js";
 import { Actions } from "./actions.js";
 import { readIncidents, readLedger, readLineage, readRuns, readStatus, Refused, Unreachable } from "./api.js";
 import { drawBanner } from "./banner.js";
@@ -15,7 +16,6 @@ import { drawLineage } from "./lineage.js";
 import { Pace } from "./pace.js";
 import { drawRuns, runOfAddress } from "./runs.js";
 import { RunClock } from "./times.js";
-import { askForToken, forgetToken, storedToken } from "./token.js";
 
 const RUNS_EVERY_MS = 5_000;
 const LEDGER_EVERY_MS = 5_000;
@@ -27,6 +27,7 @@ const events = new Events(clock);
 const curves = new Curves();
 const connection = new Connection(() => pace.now());
 const actions = new Actions(() => { drawAll(); pace.now(); });
+const corner = new Corner(() => { drawAll(); pace.now(); });
 
 /** What the newest answers said of the run that is shown. */
 const known = {
@@ -109,8 +110,7 @@ function valueOf(part) {
 function failed(error) {
   if (error instanceof Refused && error.status === UNAUTHORIZED) {
     connection.lost(error.message, true);
-    forgetToken();
-    void askForToken(error.message).then((isGiven) => isGiven && pace.now());
+    void corner.needed(error.message);
     return false;
   }
   if (error instanceof Refused && error.status === NOT_FOUND) known.runsMs = -Infinity;
@@ -128,7 +128,7 @@ function paged() {
 function drawAll() {
   const { run, status, canAct } = known;
   drawRuns(known.runs, run);
-  drawAccess();
+  corner.draw(canAct);
   if (!run && Number.isFinite(known.runsMs)) byId("figures").textContent = "This server knows no run yet.";
   if (!status) return;
   /** @param {string} verb @param {number | null} [incident] */
@@ -140,11 +140,6 @@ function drawAll() {
   if (known.ledger) drawLedger(known.ledger);
   events.draw();
   curves.mark(known.incidents);
-}
-
-function drawAccess() {
-  const words = !known.canAct ? "read-only" : storedToken() ? "may act" : "read-only until you enter the token";
-  if (byId("access").textContent !== words) byId("access").textContent = words;
 }
 
 addEventListener("hashchange", () => pace.now());

@@ -86,7 +86,8 @@ def test_a_server_without_a_token_shows_the_command_instead_of_buttons(page: Pag
     see_incident(page, server, run)
     page.wait_for_text("#banner", "sentinel ack 3 RUN_DIR, sentinel resolve 3 RUN_DIR")
     assert page.find("#banner button, #figures button") == []
-    assert page.text("#access") == "read-only"
+    assert page.text("#access") == "read-only: this server has no token"
+    assert not page.find("#token-button:not([hidden])")
 
 
 def test_a_server_that_shows_nothing_without_the_token_asks_for_it_once(page: Page, server: PageServer) -> None:
@@ -96,6 +97,29 @@ def test_a_server_that_shows_nothing_without_the_token_asks_for_it_once(page: Pa
     page.wait_for_text("#figures", "step 420 of 600")
     page.until(lambda: not page.find("#connection:not([hidden])"), "no complaint any more")
     assert not page.find("#token[open]")
+
+
+def test_the_token_can_be_entered_before_it_is_needed_and_forgotten_again(page: Page, server: PageServer) -> None:
+    page.open(server.address)
+    page.click("enter token")
+    enter_token(page, TOKEN)
+    page.wait_for_text("#access", "may act")
+    page.click("forget token")
+    page.wait_for_text("#access", "read-only")
+    assert page.script("return sessionStorage.getItem('sentinel-token')") is None
+
+
+def test_a_dialog_that_was_closed_does_not_come_back_by_itself(page: Page, server: PageServer) -> None:
+    server.needs_token = True
+    page.open(server.address)
+    page.until(lambda: page.find("#token[open]"), "the dialog for the token")
+    page.press(Keys.ESCAPE)
+    asked = len(server.paths)
+    page.until(lambda: len(server.paths) > asked + 1, "two more rounds")
+    assert not page.find("#token[open]")
+    page.click("enter token")
+    enter_token(page, TOKEN)
+    page.wait_for_text("#figures", "step 420 of 600")
 
 
 def test_a_supervisor_that_is_gone_is_said_and_cannot_be_paused(page: Page, server: PageServer, run: SimulatedRun) -> None:
