@@ -52,7 +52,7 @@ function progress(status) {
 /** @param {any} status @param {import("./times.js").RunClock} clock */
 function figures(status, clock) {
   const rows = [
-    ["time", `${elapsedWords(status.elapsed_s)} since ${clock.localOfElapsed(0)}`],
+    ["time", timeWords(status, clock)],
     ["goodput", percentWords(status.goodput)],
     ["attempt", status.attempt ?? "none"],
     ["incidents", status.incidents],
@@ -60,6 +60,13 @@ function figures(status, clock) {
     ["policy", status.observe_only ? `${status.policy}, observe only` : status.policy],
   ];
   return rows.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, String(value))));
+}
+
+/** Since it began; of a run that has ended, what it took. @param {any} status @param {import("./times.js").RunClock} clock */
+function timeWords(status, clock) {
+  const began = clock.localOfElapsed(0);
+  if (isEnded(status.state)) return `${elapsedWords(status.wall_s)} from ${began}`;
+  return `${elapsedWords(status.elapsed_s)} since ${began}`;
 }
 
 /** @param {any} status */

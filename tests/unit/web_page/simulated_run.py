@@ -68,6 +68,7 @@ class SimulatedRun:
         self.name = name
         self.state, self.reason, self.supervisor, self.trouble = "training", "", "alive", ""
         self.total_steps = 600
+        self.wall_s: float | None = None  # None: as long as it is there
         self.attempts = [
             Attempt(1, 0, 132, 100, "crashed: rank 1 was killed by signal 9"),
             Attempt(2, 100, 384, 350, "stopped: stop was requested", "resume from the checkpoint of step 100", 1, [381, 383]),
@@ -139,7 +140,7 @@ class SimulatedRun:
     def status(self) -> dict[str, Any]:
         return {
             "run": self.name, "state": self.state, "reason": self.reason, "attempt": self.attempts[-1].number, "step": self.step,
-            "total_steps": self.total_steps, "goodput": 0.861, "wall_s": self.now_s - START_S, "open_incident": None,
+            "total_steps": self.total_steps, "goodput": 0.861, "wall_s": self.wall_s or self.now_s - START_S, "open_incident": None,
             "incidents": len(self.incidents), "policy": "default", "observe_only": False, "blind": {}, "attempt_alive": True,
             "supervisor": self.supervisor, "warning": self.trouble, "excluded_nodes": [], "seq": self.seq, "now_s": self.now_s,
             "elapsed_s": self.now_s - START_S, "trouble": self.trouble,

@@ -132,6 +132,15 @@ def test_moments_are_told_by_this_machines_clock_and_not_by_the_runs(page: Page,
     assert min(away, 86_400 - away) < 30
 
 
+def test_the_time_of_a_run_that_has_ended_stands_still(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    run.state, run.reason, run.supervisor, run.wall_s = "finished", "the trainer finished at step 420", "gone", 95.0
+    page.open(server.address)
+    page.wait_for_text("#figures", "the trainer finished at step 420")
+    page.wait_for_text("#figures dd", "1:35 from ")
+    assert "gone: the run has ended" in page.text("#figures")
+    assert page.find("#figures button") == []
+
+
 def test_a_report_that_is_not_there_yet_is_a_sentence(page: Page, server: PageServer) -> None:
     page.open(server.address)
     page.wait_for_text("#incident-list", "report of incident 2")
