@@ -85,7 +85,7 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
         outage = Outage(run_dir, wishes)
         while True:
             try:
-                return _watch(request, run_dir, run_file, Engine(policy, reference), narrator, outage, site.start)
+                return _watch(request, run_dir, run_file, Engine(policy, reference), narrator, site.start, outage)
             except AlreadySupervised as error:
                 raise outage.fenced(error) from None
             except (JournalBlocked, RetryLater, UsageError) as error:  # UsageError: the run directory itself is out of reach
@@ -100,8 +100,8 @@ def _watch(
     run_file: RunFile,
     engine: Engine,
     narrator: Narrator | None,
-    outage: Outage,
     show: Callable[[], None],
+    outage: Outage,
 ) -> int:
     """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more. `show`: called
     when the run is ours and there is something to show."""

@@ -28,6 +28,6 @@ def serve(places: Sequence[Path], listen: Listen, given: Given = NOTHING_GIVEN) 
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             site.start()
-            threading.Event().wait()
+            threading.Event().wait()  # as long as somebody wants it: a signal ends it
         except KeyboardInterrupt:
             return

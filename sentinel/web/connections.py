@@ -80,7 +80,9 @@ class Server:
         self._ring()
         if self._thread.is_alive():
             self._thread.join(CLOSE_S)
-        self._listener.close()
+        for sock in (self._listener, self._bell, self._ear):
+            sock.close()
+        self._selector.close()
         self._workers.close()
 
     def _serve(self) -> None:
@@ -100,7 +102,6 @@ class Server:
         finally:
             for connection in list(self._connections):
                 self._drop(connection)
-            self._selector.close()
 
     # -- who comes -----------------------------------------------------------------------------------------------------
 
@@ -144,7 +145,7 @@ class Server:
 
     def _drop(self, connection: Connection) -> None:
         self._connections.discard(connection)
-        with suppress(KeyError, ValueError):
+        with suppress(KeyError, ValueError):  # a worker has it
             self._selector.unregister(connection.socket)
         connection.socket.close()
 

@@ -31,7 +31,8 @@ IDLE_S = 10.0
 SCAN_S = 10.0
 FORGET_S = 600.0
 FRESH_S = 1.0  # how long a request waits for a look, when the last one is old
-PAUSE_S, IDLE_PAUSE_S = 0.02, 0.2  # between two pieces of a long stream
+PAUSE_S, IDLE_PAUSE_S = 0.02, 0.2  # between two pieces of a long stream, beside a supervisor: while somebody waits, and not
+ALONE_PAUSE_S = 0.002
 CLOSE_S = 2.0
 
 
@@ -46,7 +47,7 @@ class Runs:
         self._listed_s = self._scanned_s = float("-inf")
         self._wake = threading.Event()
         self._looked = threading.Condition()
-        self._is_closing = False
+        self._is_closing = self._has_complained = False
         self._is_late = False  # a look takes longer than anybody waits
         self._thread = threading.Thread(target=self._work, name="sentinel-web-runs", daemon=True)
 
@@ -116,10 +117,17 @@ class Runs:
             try:
                 wait_s = self._step(now_s)
             except Exception as bug:  # noqa: BLE001 - a bug here may cost the page, and must not end in silence
-                with suppress(OSError, ValueError):
-                    print(f"the page in the browser: {type(bug).__name__}: {bug}", file=sys.stderr)
+                self._complain(bug)
                 wait_s = IDLE_S
             self._clock.wait(self._wake, wait_s)
+
+    def _complain(self, bug: Exception) -> None:
+        """Once, and without whatever a trainer's line may do to a terminal."""
+        if not self._has_complained:
+            self._has_complained = True
+            words = str(bug).encode("unicode_escape").decode("ascii")[:200]
+            with suppress(OSError, ValueError):
+                print(f"the page in the browser: {type(bug).__name__}: {words}", file=sys.stderr)
 
     def _step(self, now_s: float) -> float:
         """One look, or one piece of a curve; how long may pass before the next."""
@@ -136,7 +144,7 @@ class Runs:
         for run in self._runs.values():
             is_asked = now_s - run.asked_s < ASKED_S
             if run.has_more and (is_asked or run.is_own) and run.draw():
-                return PAUSE_S if is_asked else IDLE_PAUSE_S
+                return ALONE_PAUSE_S if self._own is None else PAUSE_S if is_asked else IDLE_PAUSE_S
             if run.is_drawn and not run.is_own and now_s - max(run.asked_s, run.looked_s) > FORGET_S:
                 run.forget()
         asked_s = max([self._listed_s, *(run.asked_s for run in self._runs.values())])

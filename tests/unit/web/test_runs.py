@@ -141,7 +141,7 @@ def test_a_long_stream_is_read_in_small_pieces_and_its_newest_line_is_known_at_o
         reached = drawn[3].newest_step or 0
         assert reached < 3 * PIECE_BYTES / 30, "two pieces of some thousand lines at the most"
     pauses = 0
-    while stepped.turn() == runs_module.PAUSE_S:
+    while stepped.turn() == runs_module.ALONE_PAUSE_S:
         pauses += 1
     assert pauses > 3
     with run.drawings() as (drawn, _):
