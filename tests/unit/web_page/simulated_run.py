@@ -140,8 +140,9 @@ class SimulatedRun:
     def status(self) -> dict[str, Any]:
         return {
             "run": self.name, "state": self.state, "reason": self.reason, "attempt": self.attempts[-1].number, "step": self.step,
-            "total_steps": self.total_steps, "goodput": 0.861, "wall_s": self.wall_s or self.now_s - START_S, "open_incident": None,
-            "incidents": len(self.incidents), "policy": "default", "observe_only": False, "blind": {}, "attempt_alive": True,
+            "total_steps": self.total_steps, "goodput": 0.861, "wall_s": self.wall_s or self.now_s - START_S,
+            "open_incident": None, "incidents": len(self.incidents), "policy": "default", "observe_only": False, "blind": {},
+            "attempt_alive": True,
             "supervisor": self.supervisor, "warning": self.trouble, "excluded_nodes": [], "seq": self.seq, "now_s": self.now_s,
             "elapsed_s": self.now_s - START_S, "trouble": self.trouble,
             "newest": {name: value_of(name, self.step, 3) for name in METRICS},
