@@ -36,12 +36,14 @@ from sentinel.model.state import RunState
 from sentinel.outage import Outage, StopWishes, last_act
 from sentinel.policy.schema import Policy
 from sentinel.policy_file import load_policy, policy_digest, shipped_policy_path
+from sentinel.report.chronicle.write import leave_chronicle
 from sentinel.report.summary import leave_report
 from sentinel.senses_file import SensesFile
 from sentinel.telemetry.hardware import open_hardware
 from sentinel.telemetry.reference import load_reference
 from sentinel.telemetry.run_telemetry import RunTelemetry
 from sentinel.telemetry.wake import Wake
+from sentinel.view.choose import show_gpus
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_STOPPED = 0, 1, 2, 130
 
@@ -109,6 +111,7 @@ def _watch(
         wishes.wake(wake.event)
         launcher = LocalLauncher(run_dir)
         hardware = open_hardware(engine.policy.spec.detectors.gpu_fault, run_dir)
+        show_gpus(narrator, hardware.gpus)
         boards = open_boards(run_dir, lambda: engine.state, request.tensorboard)
         telemetry = RunTelemetry(run_dir, launcher, hardware, boards)
         runner = ThreadRunner(build_handlers(run_dir, launcher, session.lease, run_file), wake.event)
@@ -122,6 +125,7 @@ def _watch(
             run_until_over(daemon, clock, wake.event, _each_turn(session, wake, daemon, wishes, said))
             said.write(clock.now_s(), engine)
         leave_report(run_dir, engine.state, clock.now_s())
+        leave_chronicle(run_dir)
         return exit_code(engine.state)
 
 
