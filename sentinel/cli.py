@@ -15,6 +15,7 @@ from sentinel.cli_drill import drill
 from sentinel.cli_operator import Commands
 from sentinel.cli_operator import register as register_operator
 from sentinel.cli_policy import policy_app
+from sentinel.cli_seeing import register as register_seeing
 from sentinel.cli_words import Json, RunDir
 from sentinel.errors import PolicyError, SentinelError, UsageError
 
@@ -207,6 +208,7 @@ def hardware(
     raise typer.Exit(code)
 
 
+register_seeing(app)
 register_operator(app)
 
 
