@@ -80,7 +80,8 @@ def read_tail(path: Path, count: int) -> tuple[list[str], int]:
         rest = len(data) - (data.rfind(b"\n") + 1)
         if rest < LINE_BYTES_MAX:
             data, end = data[: len(data) - rest], end - rest
-    lines = [line for line in (_text(part) for part in data.split(b"\n")[:-1]) if line is not None]
+    parts = data.removesuffix(b"\n").split(b"\n") if data else []
+    lines = [line for line in map(_text, parts) if line is not None]
     if len(lines) < count and not path.name.endswith(".tail"):
         earlier, _ = read_tail(path.with_name(f"{path.name}.tail"), count - len(lines))
         lines = earlier + lines

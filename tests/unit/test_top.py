@@ -11,6 +11,7 @@ import struct
 import sys
 import termios
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -102,7 +103,7 @@ def test_in_a_long_attempt_a_point_stands_for_several_steps_up_to_its_own(tmp_pa
     found = points_of({1: drawn(tmp_path, 1, [*range(1, 9001)], loss=9.0)}, count=10)
     assert found[-1].step == 9000
     assert found[-1].values["loss"] == 9.0
-    gaps = {b.step - a.step for a, b in zip(found[:-1], found[1:-1], strict=False)}
+    gaps = {b.step - a.step for a, b in pairwise(found[:-1])}
     assert gaps == {16}
 
 
