@@ -85,8 +85,9 @@ class _Keys:
 
 
 def open_console() -> Console | None:
-    """The terminal; None where standard output is none, or one that cannot move its cursor."""
-    console = Console()
+    """The terminal; None where standard output is none, or one that cannot move its cursor. Its size is its own: COLUMNS, where a
+    shell exports it, knows of no resize."""
+    console = Console(_environ={name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")})
     return console if console.is_interactive else None
 
 

@@ -114,8 +114,8 @@ class Terminal:
         self.text = ""
         self._pid, self._handle = pty.fork()
         if self._pid == 0:  # the child
-            environment = {**os.environ, "TERM": "xterm"}  # all of it: readline sets COLUMNS behind the back of os.environ
-            os.execvpe(sys.executable, [sys.executable, "-m", "sentinel", "top", str(run_dir)], environment)
+            os.environ |= {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+            os.execvp(sys.executable, [sys.executable, "-m", "sentinel", "top", str(run_dir)])
         self.resize(rows, columns)
 
     def resize(self, rows: int, columns: int) -> None:

@@ -31,7 +31,8 @@ def lines(run_dir: Path, *words: str) -> list[str]:
 def test_in_words_with_the_time_of_the_run_and_utc(tmp_path: Path) -> None:
     found = lines(write_run(tmp_path / "run"))
     assert found[0] == "    0:00  1970-01-12 13:46:40Z  run demo: policy demo"
-    assert "    1:30  1970-01-12 13:48:10Z  INCIDENT 2 spike (warning), onset step 379, seen at step 380: loss 8.6 over 2.2" in found
+    spike = "    1:30  1970-01-12 13:48:10Z  INCIDENT 2 spike (warning), onset step 379, seen at step 380: loss 8.6 over 2.2"
+    assert spike in found
     assert found[-1].endswith("run finished: the trainer finished at step 600")
     assert not any("ActionConfirmed" in line for line in found)
 
@@ -73,9 +74,9 @@ def test_of_a_damaged_journal_comes_what_lies_before_the_damage_then_the_sentenc
     with sqlite3.connect(run_dir / JOURNAL_NAME) as connection:
         connection.execute("UPDATE facts SET body = '{' WHERE seq = 9")
     found = []
+    events = read_events(run_dir, 2, None, False, lambda: None)
     with pytest.raises(JournalError, match="entry 9"):
-        for entry, _ in read_events(run_dir, 2, None, False, lambda: None):
-            found.append(entry.seq)
+        found.extend(entry.seq for entry, _ in events)
     assert found == list(range(3, 9))
 
 
