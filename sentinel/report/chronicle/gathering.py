@@ -69,10 +69,11 @@ def gather(entries: Iterable[Entry]) -> Gathered:
     for entry in entries:
         _close_days(found, entry.at_s)
         before = found.state.overrides
+        day = _day(found, int(entry.at_s // DAY_S))  # which begins where the run stood before
         found.state = evolve(found.state, entry.at_s, entry.fact)
         found.last_s, found.seq = entry.at_s, entry.seq
         found.step = _step_of(entry.fact, found.step)
-        _take(found, entry, before)
+        _take(found, day, entry, before)
     _close_days(found, found.last_s, is_end=True)
     return found
 
@@ -103,8 +104,8 @@ def _day(found: Gathered, number: int) -> Day:
     return found.days[number]
 
 
-def _take(found: Gathered, entry: Entry, before: Overrides) -> None:
-    fact, day = entry.fact, _day(found, int(entry.at_s // DAY_S))
+def _take(found: Gathered, day: Day, entry: Entry, before: Overrides) -> None:
+    fact = entry.fact
     number = incident_of(fact)
     story = found.stories.get(number) if number is not None else None
     if story is not None:
