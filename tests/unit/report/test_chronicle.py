@@ -225,13 +225,14 @@ def test_on_a_day_of_many_incidents_those_repaired_alone_are_a_table(tmp_path: P
     assert (told_one_by_one, tabled) == (8, 42), "42 before midnight"
     assert "42 incidents that sentinel repaired alone:" in text
     assert "43 attempts launched (`sentinel lineage` has each)" in text
-    assert len(text.splitlines()) < 100
+    assert len(text.splitlines()) < 150
 
 
 HOSTILE = [
-    "<script>alert(1)</script>", "[click](javascript:alert(1))", "![x](http://evil/x.png)", "http://evil.example", "www.evil.example",
+    "<script>alert(1)</script>", "[click](javascript:alert(1))", "![x](http://evil/x.png)", "http://evil.example",
     "`code` *bold* _it_ ~~gone~~ **x**", "| a | b |", "# head", "- item", "1. item", "> quote", "---", "&lt;b&gt; &amp;", "$x^2$",
     "\\", "\\`", "a\n\n# b\n<b>", "\x1b[31mred\x1b[0m", "```\ncode\n```", "<!-- x -->", "line\u2028break", "=====", "@all #12",
+    "www.evil.example",
 ]  # fmt: skip
 ALLOWED = {
     "heading_open", "heading_close", "paragraph_open", "paragraph_close", "inline", "text", "text_special", "strong_open",
