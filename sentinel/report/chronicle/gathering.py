@@ -117,6 +117,8 @@ def _take(found: Gathered, day: Day, entry: Entry, before: Overrides) -> None:
             day.moments.append(Moment(entry.at_s, found.step, fact, story))
         case f.WishAnswered(wish=Acknowledge(), granted=True, by=by) if story is not None:
             story.seen_by, story.seen_s = by, entry.at_s
+        case f.ActionDecided(action=SendPage()) if story is not None:
+            day.counts["pages"] += len(story.called) == 1 and story.called_s is not None
         case f.ActionDecided(action=WriteOverrides() as write):
             found.writes[write.overrides.id] = write
         case _ if _has_a_line(fact):
@@ -150,8 +152,6 @@ def _count(day: Day, fact: Fact) -> None:
             day.condemned.append(f"{step}: {reason}")
         case f.ActionDecided(action=PruneCheckpoint()):
             day.counts["pruned"] += 1
-        case f.ActionDecided(action=SendPage()):
-            day.counts["pages"] += 1
         case f.CheckpointsQuarantined():
             day.counts["quarantines"] += 1
         case f.FindingRecorded(became=None):

@@ -14,7 +14,7 @@ from sentinel.report.chronicle.effects import changes_between, effect_words
 from sentinel.report.chronicle.gathering import Gathered, Moment
 from sentinel.report.chronicle.plain import plain
 from sentinel.report.lineage import Branch
-from sentinel.view.words import wish_words
+from sentinel.view.words import describe
 
 
 def moment_lines(run_dir: Path, found: Gathered, branches: Mapping[int, Branch], moment: Moment) -> list[str]:
@@ -32,7 +32,7 @@ def moment_lines(run_dir: Path, found: Gathered, branches: Mapping[int, Branch],
         case f.LapseJudged() as judged:
             return [f"The lapse of {plain(' and '.join(judged.keys))} {judged.outcome}: {plain(judged.reason)}"]
         case f.WishAnswered() as answered:
-            return _wish(answered)
+            return _wish(found, moment.at_s, answered)
         case f.RunCreated() as created:
             return [f"**Run begun**: {plain(created.run_id)}{', observe only' if created.observe_only else ''}"]
         case f.SupervisorTookOver() as taken:
@@ -57,12 +57,12 @@ def remark_of(wish: Wish) -> str | None:
     return text if type(wish).__name__ == "Remark" and isinstance(text, str) else None
 
 
-def _wish(answered: f.WishAnswered) -> list[str]:
+def _wish(found: Gathered, at_s: float, answered: f.WishAnswered) -> list[str]:
     remark = remark_of(answered.wish)
     if remark is not None:
         return [f"**Note by {plain(answered.by)}**: {plain(remark, 2000)}"]
-    word = "granted" if answered.granted else "refused"
-    return [f"{plain(answered.by)} asked to {plain(wish_words(answered.wish))}: {word}: {plain(answered.answer)}"]
+    said = describe(answered, at_s, found.state)
+    return [plain(said.text)] if said is not None else []
 
 
 def _attempt(run_dir: Path, branches: Mapping[int, Branch], launched: f.AttemptLaunched, before: Overrides) -> list[str]:

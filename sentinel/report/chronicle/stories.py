@@ -5,6 +5,7 @@ Gathered from the facts one by one, so that incidents the state no longer keeps 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -16,7 +17,7 @@ from sentinel.report.chronicle.plain import plain
 from sentinel.report.tables import cell
 
 CONDITIONS = ("then", "until", "approval")
-DELIVERIES_TOLD = 6
+ROUTES_TOLD = 6
 
 
 @dataclass(slots=True)
@@ -44,10 +45,16 @@ class Story:
     refused: list[str] = field(default_factory=list)
     seen_by: str = ""
     seen_s: float | None = None
+    settled: str = ""  # why its page is over, and by whom
+
+    @property
+    def called_s(self) -> float | None:
+        """When a person was first called; None where nobody was. A message that all is well again calls nobody."""
+        return min((at_s for at_s, page in self.called.values() if page.stage == "trigger"), default=None)
 
     @property
     def needed_a_person(self) -> bool:
-        return bool(self.called) or self.state is IncidentState.EXHAUSTED
+        return self.called_s is not None or self.state is IncidentState.EXHAUSTED
 
     @property
     def remedies(self) -> str:
@@ -87,6 +94,8 @@ class Story:
                 self.called[page.key] = (at_s, page)
             case f.ActionAbandoned(reason=reason):
                 self.refused.append(reason)
+            case _ if type(fact).__name__ == "PageResolved":
+                self.settled = " by ".join(filter(None, (getattr(fact, "reason", ""), getattr(fact, "by", ""))))
             case _:
                 pass
 
@@ -95,8 +104,8 @@ def story_lines(story: Story, when: Callable[[float], str]) -> list[str]:
     """The bullets below the incident's own line. `when`: a time of the run as the logbook writes it."""
     opened = story.opened
     lines = [plain(opened.reason)]
-    if opened.value:
-        lines.append(f"Seen {plain(opened.value)}" + (f", before that {plain(opened.baseline)}" if opened.baseline else ""))
+    if opened.value and opened.baseline:
+        lines.append(f"Seen {plain(opened.value)}, before that {plain(opened.baseline)}")
     blamed = [f"rank {opened.blamed_rank}"] if opened.blamed_rank is not None else []
     blamed += [f"node {plain(opened.blamed_node)}"] if opened.blamed_node else []
     lines += [f"Blamed: {', '.join(blamed)}"] if blamed else []
@@ -113,23 +122,29 @@ def story_lines(story: Story, when: Callable[[float], str]) -> list[str]:
 
 def page_words(story: Story, when: Callable[[float], str]) -> str:
     """Who was called, when and where, and who answered."""
-    deliveries = sorted(story.called.values(), key=lambda one: one[0])
-    first_s = deliveries[0][0]
-    routes = sorted({page.route for _, page in deliveries if page.route})
-    stages = {stage: sum(page.stage == stage for _, page in deliveries) for stage in ("trigger", "update", "resolve", "message")}
-    told = ", ".join(f"{count} {stage}" for stage, count in stages.items() if count)
-    on = f" on {', '.join(map(plain, routes[:DELIVERIES_TOLD]))}" if routes else ""
-    words = f"A person was called at {when(first_s)}{on} ({told})"
+    pages = [page for _, page in story.called.values()]
+    routes = sorted({page.route for page in pages if page.route})
+    told = ", ".join(f"{count} {stage}" for stage, count in Counter(page.stage for page in pages).items())
+    on = f" on {', '.join(map(plain, routes[:ROUTES_TOLD]))}" if routes else ""
+    called_s = story.called_s
+    words = f"People were told{on} ({told})" if called_s is None else f"A person was called at {when(called_s)}{on} ({told})"
     if story.refused:
-        words += f"; {len(story.refused)} deliveries given up, the first: {plain(story.refused[0])}"
-    if not story.seen_by:
-        return words + "; nobody acknowledged it"
-    after = f", {cell((story.seen_s - first_s) / 60)} min after" if story.seen_s is not None else ""
-    return f"{words}; acknowledged by {plain(story.seen_by)}{after}"
+        words += f"; {many(len(story.refused), 'delivery', 'deliveries')} given up, the first: {plain(story.refused[0])}"
+    if called_s is not None and not story.seen_by:
+        words += "; nobody acknowledged it"
+    if story.seen_by:
+        after = f", {cell((story.seen_s - called_s) / 60)} min after" if story.seen_s is not None and called_s is not None else ""
+        words += f"; acknowledged by {plain(story.seen_by)}{after}"
+    return words + (f"; over: {plain(story.settled)}" if story.settled else "")
+
+
+def many(count: int, one: str, more: str = "") -> str:
+    """`1 incident`, `2 incidents`."""
+    return f"{count} {one if count == 1 else more or one + 's'}"
 
 
 def outcome_words(story: Story) -> str:
     """`recovered in 7.7 s, 32 steps lost`."""
     took = story.seconds
     words = str(story.state) + (f" in {took:.1f} s" if took is not None else "")
-    return words + (f", {story.steps_lost} steps lost" if story.steps_lost else "")
+    return words + (f", {many(story.steps_lost, 'step')} lost" if story.steps_lost else "")

@@ -22,7 +22,7 @@ from sentinel.model.facts import Entry
 from sentinel.report.chronicle.gathering import DAY_S, Day, Gathered, Moment, gather
 from sentinel.report.chronicle.lines import moment_lines
 from sentinel.report.chronicle.plain import code, plain
-from sentinel.report.chronicle.stories import Story, outcome_words, story_lines
+from sentinel.report.chronicle.stories import Story, many, outcome_words, story_lines
 from sentinel.report.journal_tail import utc_words
 from sentinel.report.lineage import Branch, trace
 from sentinel.report.run_dirs import check_run_dir
@@ -94,9 +94,10 @@ def _head(found: Gathered, entries: Sequence[Entry]) -> str:
         words += [f"{len(read.code)} source files"] if read.code is not None else []
         lines.append(f"- ran at first: {plain(', '.join(words))}")
     attempts = sum(isinstance(entry.fact, f.AttemptLaunched) for entry in entries)
-    called = sum(bool(story.called) for story in found.stories.values())
+    called = sum(story.called_s is not None for story in found.stories.values())
     repaired = sum(str(story.state) == "recovered" for story in found.stories.values())
-    lines.append(f"- {attempts} attempts, {len(found.stories)} incidents: {repaired} recovered, for {called} a person was called")
+    incidents = many(len(found.stories), "incident")
+    lines.append(f"- {many(attempts, 'attempt')}, {incidents}: {repaired} recovered, for {called} a person was called")
     lines.append(f"- goodput: {account(found.state, found.last_s).goodput_ratio:.1%}")
     return lines[0] + "\n\n" + "\n".join(lines[1:])
 
@@ -116,7 +117,7 @@ def _day_text(run_dir: Path, found: Gathered, branches: dict[int, Branch], day: 
     parts = [f"## {_date(day.number)}: {_day_words(day)}", "\n".join(lines)]
     if folded:
         rows = [_folded_row(moment) for moment in folded]
-        parts += [f"{len(folded)} incidents that sentinel repaired alone:", markdown_table(FOLDED_HEADER, rows)]
+        parts += [f"{many(len(folded), 'incident')} that sentinel repaired alone:", markdown_table(FOLDED_HEADER, rows)]
     return "\n\n".join(part for part in [*parts, _counts(day, is_busy)] if part)
 
 
@@ -147,7 +148,7 @@ def _quiet_days(days: Sequence[Day]) -> str:
     whole = sum(day.whole_s for day in days)
     share = f", goodput {sum(day.training_s for day in days) / whole:.0%}" if whole > 0 else ""
     trained = f"step {last.last_step}" if first.first_step == last.last_step else f"steps {first.first_step} to {last.last_step}"
-    return f"## {when}: quiet\n\n{trained}, {saved} checkpoints{share}."
+    return f"## {when}: quiet\n\n{trained}, {many(saved, 'checkpoint')}{share}."
 
 
 def _is_quiet(day: Day) -> bool:
@@ -163,7 +164,7 @@ def _day_row(day: Day) -> tuple[object, ...]:
 def _day_words(day: Day) -> str:
     incidents = day.counts["incidents"]
     words = [f"steps {day.first_step} to {day.last_step}"]
-    words += [f"{incidents} incident{'s' if incidents > 1 else ''}"] if incidents else []
+    words += [many(incidents, "incident")] if incidents else []
     words += [f"goodput {_share(day)}"] if day.whole_s > 0 else []
     return ", ".join(words)
 
@@ -176,16 +177,16 @@ def _counts(day: Day, is_busy: bool) -> str:
     """What had no line of its own."""
     counts, words = day.counts, []
     attempts = sum(isinstance(moment.fact, f.AttemptLaunched) for moment in day.moments)
-    words += [f"{attempts} attempts launched (`sentinel lineage` has each)"] if is_busy and attempts else []
-    words += [f"{counts['checkpoints']} checkpoints committed"] if counts["checkpoints"] else []
+    words += [f"{many(attempts, 'attempt')} launched (`sentinel lineage` has each)"] if is_busy and attempts else []
+    words += [f"{many(counts['checkpoints'], 'checkpoint')} committed"] if counts["checkpoints"] else []
     words += [f"{counts['pruned']} deleted as the policy asks"] if counts["pruned"] else []
-    words += [f"{counts['quarantines']} times checkpoints moved to quarantine"] if counts["quarantines"] else []
+    words += [f"checkpoints moved to quarantine {many(counts['quarantines'], 'time')}"] if counts["quarantines"] else []
     if counts["condemned"]:
         told = "; ".join(plain(words) for words in day.condemned[:CONDEMNED_TOLD])
         told += "; …" if counts["condemned"] > CONDEMNED_TOLD else ""
         words.append(f"{counts['condemned']} not to be used any more ({told})")
-    words += [f"{counts['findings']} findings that opened nothing"] if counts["findings"] else []
-    words += [f"{counts['blind']} times a source went blind"] if counts["blind"] else []
+    words += [f"{many(counts['findings'], 'finding')} that opened nothing"] if counts["findings"] else []
+    words += [f"a source went blind {many(counts['blind'], 'time')}"] if counts["blind"] else []
     return f"Besides: {', '.join(words)}." if words else ""
 
 

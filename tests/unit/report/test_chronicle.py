@@ -29,6 +29,7 @@ from sentinel.report.chronicle.effects import changes_between, effect_words
 from sentinel.report.chronicle.gathering import gather
 from sentinel.report.chronicle.lines import remark_of
 from sentinel.report.chronicle.plain import code, plain
+from sentinel.report.chronicle.stories import Story, page_words
 from sentinel.report.chronicle.write import CHRONICLE_NAME, chronicle_text, leave_chronicle, write_chronicle
 from tests.unit.told_run import COMMAND, at, entries_of, told, write_run
 
@@ -88,7 +89,7 @@ def test_a_run_is_told_from_its_beginning_to_its_end(tmp_path: Path) -> None:
         "Settings from here: 736 more samples left out",
         "medians over 50 steps before and 50 after: loss 2.2 → 2.1, grad norm 0.5 → 0.5",
         "**Run finished**: the trainer finished at step 600",
-        "Besides: 2 checkpoints committed, 1 findings that opened nothing.",
+        "Besides: 2 checkpoints committed, 1 finding that opened nothing.",
         "| training |",
     ):
         assert part in text, part
@@ -156,9 +157,24 @@ def test_pages_and_who_answered_them_stand_with_the_incident(tmp_path: Path) -> 
         (280, f.WishAnswered("i", "ada", w.Acknowledge(1), True, "seen")),
     ]
     text = chronicle_text(write_facts(tmp_path / "run", facts))
-    assert "A person was called at 1970-01-12 13:48:20Z on mail, pager (2 trigger); 1 deliveries given up" in text
+    assert "A person was called at 1970-01-12 13:48:20Z on mail, pager (2 trigger); 1 delivery given up" in text
     assert "401: the key is wrong; acknowledged by ada, 3.0 min after" in text
     assert "for 1 a person was called" in text
+
+
+def test_a_message_that_all_is_well_calls_nobody_and_a_settled_page_says_why() -> None:
+    class PageResolved(SimpleNamespace):
+        pass
+
+    (_, opened), *_ = [one for one in told() if isinstance(one[1], f.IncidentOpened)]
+    story = Story(opened.incident, at(0))
+    story.take(at(1), f.ActionDecided(a.SendPage("page/1/1/message/chat", 1, "info", "t", "x", stage="message", route="chat")))
+    assert not story.needed_a_person
+    assert page_words(story, str) == "People were told on chat (1 message)"
+    story.take(at(2), f.ActionDecided(a.SendPage("page/1/2/trigger/pager", 1, "critical", "t", "x", route="pager")))
+    story.take(at(9), PageResolved(reason="it has recovered", by="ada"))  # type: ignore[arg-type]
+    assert page_words(story, lambda at_s: "NOON").startswith("A person was called at NOON on chat, pager (1 message, 1 trigger)")
+    assert page_words(story, str).endswith("nobody acknowledged it; over: it has recovered by ada")
 
 
 def test_a_note_of_a_person_is_their_own_entry(monkeypatch: pytest.MonkeyPatch) -> None:
