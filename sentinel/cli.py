@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
@@ -14,10 +15,14 @@ from sentinel.cli_checkpoints import checkpoints_app
 from sentinel.cli_drill import drill
 from sentinel.cli_operator import Commands
 from sentinel.cli_operator import register as register_operator
+from sentinel.cli_page import page_app
 from sentinel.cli_policy import policy_app
+from sentinel.cli_report import report
 from sentinel.cli_seeing import register as register_seeing
-from sentinel.cli_words import Json, RunDir
+from sentinel.cli_words import Json, Pages, RunDir
 from sentinel.errors import PolicyError, SentinelError, UsageError
+
+EXIT_BUG = 70
 
 app = typer.Typer(
     name="sentinel",
@@ -29,6 +34,7 @@ app = typer.Typer(
 )
 app.add_typer(policy_app, name="policy")
 app.add_typer(checkpoints_app, name="checkpoints")
+app.add_typer(page_app, name="page")
 
 
 @app.command()
@@ -43,11 +49,12 @@ def run(
         list[str] | None, typer.Option(help="Source to watch for changes, instead of what the command leads to.", metavar="PATH")
     ] = None,
     tensorboard: Annotated[bool, typer.Option(help="Keep RUN_DIR/tensorboard: each attempt, and the run that survives.")] = True,
+    page: Pages = None,
 ) -> None:
     """Launch a training command, or adopt the one that is running; watch it; repair it.
 
     Exit codes: 0 the run finished, 1 it failed and recovery is exhausted (or sentinel can do no more, and says why), 2 usage or
-    policy error, 130 stopped.
+    policy error, 130 stopped, 70 a bug in sentinel (training goes on).
     """
     from sentinel.app import RunRequest, supervise
     from sentinel.view.choose import choose_narrator
@@ -57,7 +64,10 @@ def run(
     with closing(choose_narrator(place)) as narrator:
         lacks, more = (tuple(word.strip() for word in said.split(",") if word.strip()) for said in (without, with_))
         said_of_run = (place, policy, words, os.getcwd(), observe_only)
-        asked = RunRequest(*said_of_run, without=lacks, more=more, code=tuple(code or ()), tensorboard=tensorboard)
+        source, routes = tuple(code or ()), tuple(page or ())
+        asked = RunRequest(
+            *said_of_run, without=lacks, more=more, code=source, tensorboard=tensorboard, pages=routes
+        )
         outcome = supervise(asked, narrator)
     raise typer.Exit(outcome)
 
@@ -72,6 +82,7 @@ def demo(
     no_faults: Annotated[bool, typer.Option("--no-faults", help="Train undisturbed.")] = False,
     fault: Annotated[list[str] | None, typer.Option(help="Hurt the run so, instead of the three default faults.")] = None,
     preset: Annotated[str | None, typer.Option(help="Size of the model: micro or tiny (the default).")] = None,
+    page: Pages = None,
 ) -> None:
     """Train the bundled GPT, hurt it three times, and watch it being repaired. Exit codes as for `run`.
 
@@ -83,7 +94,7 @@ def demo(
     if no_faults and fault:
         raise UsageError("--no-faults and --fault contradict each other; give one of them")
     faults = () if no_faults else tuple(fault) if fault else None
-    raise typer.Exit(run_demo(DemoOptions(run_dir, steps, seed, precision, policy, faults, preset)))
+    raise typer.Exit(run_demo(DemoOptions(run_dir, steps, seed, precision, policy, faults, preset, tuple(page or ()))))
 
 
 @app.command()
@@ -153,6 +164,7 @@ def stop(
 
 
 app.command()(drill)
+app.command()(report)
 
 
 @app.command()
@@ -220,7 +232,7 @@ def _dump(document: object) -> str:
 
 def main() -> None:
     """Entry point: what a person can cause ends in a sentence, never in a traceback: exit code 2 for usage and policy, where
-    nothing was started; 1 for everything else that sentinel cannot do."""
+    nothing was started; 1 for everything else that sentinel cannot do; 70 for a bug, with its traceback."""
     try:
         app()
     except SentinelError as error:
@@ -229,3 +241,6 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except Exception:  # noqa: BLE001 - told as any other bug is, and with a code of its own: what starts sentinel may start it again
+        traceback.print_exc()
+        sys.exit(EXIT_BUG)

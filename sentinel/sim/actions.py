@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from sentinel.actions.inspection import inspect_samples
-from sentinel.actions.runner import LANES, Found, Handler, carry_out, lane_of
+from sentinel.actions.runner import Found, Handler, carry_out, lane_of
 from sentinel.errors import GiveUp, RetryLater
 from sentinel.launcher.spec_file import overrides_to_json
 from sentinel.model import actions as a
@@ -72,7 +72,7 @@ class SimRunner:
         self._command = command
         self._failures = failures
         self._at_effect = at_effect
-        self._lane_free_s = dict.fromkeys(LANES, 0.0)
+        self._lane_free_s: dict[str, float] = {}
         self._under_way: list[Happening] = []
         self._outcomes: list[ActionDone | ActionFailed] = []
         handlers: dict[type[a.Action], Callable[[Any], Found]] = {
@@ -93,7 +93,7 @@ class SimRunner:
 
     def submit(self, action: a.Action) -> None:
         lane = lane_of(action)
-        begins_s = max(self._world.now_s, self._lane_free_s[lane])
+        begins_s = max(self._world.now_s, self._lane_free_s.get(lane, 0.0))
         ends_s = begins_s + TAKES_S.get(type(action), QUICK_S)
         self._lane_free_s[lane] = ends_s
         self._under_way.append(self._world.after(ends_s - self._world.now_s, lambda: self._carry_out(action)))

@@ -21,8 +21,13 @@ from tests.unit.told_run import write_run
 ROOT = typer.main.get_command(app)
 
 COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
-    ("demo",): ({"--run-dir", "--steps", "--seed", "--precision", "--policy", "--no-faults", "--fault", "--preset"}, []),
-    ("run",): ({"--policy", "--run-dir", "--observe-only", "--without", "--with", "--code", "--tensorboard"}, ["command"]),
+    ("demo",): (
+        {"--run-dir", "--steps", "--seed", "--precision", "--policy", "--no-faults", "--fault", "--preset", "--page"}, [],
+    ),
+    ("run",): (
+        {"--policy", "--run-dir", "--observe-only", "--without", "--with", "--code", "--tensorboard", "--page"}, ["command"],
+    ),
+    ("page", "test"): ({"--policy", "--route", "--page"}, []),
     ("status",): ({"--json"}, ["run_dir"]),
     ("incidents",): ({"--json"}, ["run_dir"]),
     ("incidents show",): ({"--json", "--samples"}, ["number", "run_dir"]),
@@ -43,6 +48,7 @@ COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ("replay",): ({"--policy", "--format", "--json", "--plot", "--follow"}, ["paths"]),
     ("watch",): ({"--policy", "--format", "--json"}, ["paths"]),
     ("hardware",): ({"--policy", "--json"}, []),
+    ("report",): ({"--out"}, ["run_dir", "incident"]),
     ("drill",): ({"--seed", "--seeds", "--until", "--policy", "--real", "--run-dir", "--json"}, ["file"]),
 }
 STATUS = ("run", "state", "attempt", "step", "goodput", "open_incident")
@@ -120,6 +126,9 @@ def test_incidents_have_the_keys_people_build_on(tmp_path: Path) -> None:
         ["logs", "no-such-run", "--rank", "-1"],
         ["events", "no-such-run"],
         ["chronicle", "no-such-run"],
+        ["report", "no-such-run"],
+        ["report", "no-such-run", "3"],
+        ["report", ".", "three"],
         ["checkpoints", "list", "no-such-run"],
         ["checkpoints", "verify", "no-such-run", "100"],
         ["policy", "check", "no-such-policy.yaml"],
@@ -140,6 +149,10 @@ def test_incidents_have_the_keys_people_build_on(tmp_path: Path) -> None:
         ["replay", "--format", "no-such-format", "x.csv"],
         ["replay", "--policy", "no-such-policy.yaml", "x.csv"],
         ["replay", "--follow", "--plot", "plots", "x.csv"],
+        ["run", "--page", "pigeon=coop", "--", "true"],
+        ["demo", "--page", "alertmanager"],
+        ["page", "test", "--route", "no-such-route"],
+        ["page", "test", "--page", "webhook=nowhere"],
         ["no-such-command"],
     ],
     ids=" ".join,

@@ -9,7 +9,7 @@ from statistics import median
 
 from sentinel.model.attempts import Overrides
 from sentinel.plan.overrides import SETTINGS
-from sentinel.report.stream_window import Row, read_window
+from sentinel.stream_window import Row, read_steps
 
 STEPS = 50  # on either side
 METRICS = ("loss", "grad_norm")
@@ -34,8 +34,8 @@ def changes_between(before: Overrides, after: Overrides) -> list[str]:
 def effect_words(run_dir: Path, attempt: int, first: int, parent: int | None) -> str:
     """Medians over the steps up to the change and over those from it on; empty where the streams do not say. `parent`: whose
     steps lie before, where the change came with the launch of the attempt."""
-    before = read_window(run_dir, attempt if parent is None else parent, first - STEPS, first - 1)
-    after = read_window(run_dir, attempt, first, first + STEPS - 1)
+    before = _around(run_dir, attempt if parent is None else parent, first - STEPS, first - 1)
+    after = _around(run_dir, attempt, first, first + STEPS - 1)
     if not before or not after:
         return ""
     words = [f"{metric.replace('_', ' ')} {_middle(before, metric)} → {_middle(after, metric)}" for metric in METRICS]
@@ -45,6 +45,10 @@ def effect_words(run_dir: Path, attempt: int, first: int, parent: int | None) ->
     bad = sum(any(not isfinite(values[name]) for name in METRICS if name in values) for _, values in after)
     not_finite = f"; {bad} of the steps after it not finite" if bad else ""
     return f"medians over {len(before)} steps before and {len(after)} after: {', '.join(words)}{not_finite}"
+
+
+def _around(run_dir: Path, attempt: int, first: int, last: int) -> Sequence[Row]:
+    return read_steps(run_dir, attempt, first, last, METRICS.__contains__)
 
 
 def _middle(rows: Sequence[Row], metric: str) -> str:
