@@ -11,11 +11,13 @@ import re
 import socket
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from sentinel.afterwards import ANSWERS, answer_unattended
 from sentinel.clock import SystemClock
-from sentinel.errors import RetryLater, UsageError
+from sentinel.errors import AlreadySupervised, RetryLater, UsageError
 from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.model.attempts import Overrides, SampleRange
 from sentinel.model.facts import WishAnswered
@@ -45,18 +47,22 @@ class Answered:
 
 
 def ask(run_dir: Path, wish: Wish, timeout_s: float = ANSWER_S) -> Answered:
-    """Post the wish and wait for the supervisor's answer.
+    """Post the wish and wait for the supervisor's answer. What answers a page is answered without a supervisor, too.
 
     Raises:
-        UsageError: not the directory of a run, or nobody supervises it.
+        UsageError: not the directory of a run, or nobody supervises it and could do this.
         RetryLater: no answer within `timeout_s`; the wish was taken back.
     """
     check_run_dir(run_dir)
-    if read_supervisor(run_dir) != "alive":
-        raise UsageError(
-            f"{run_dir}: nobody supervises this run and could answer; `sentinel run --run-dir {run_dir}` goes on with it"
-        )
     by = f"{getpass.getuser()}@{socket.gethostname()}"
+    if read_supervisor(run_dir) != "alive":
+        if not isinstance(wish, ANSWERS):
+            raise UsageError(
+                f"{run_dir}: nobody supervises this run and could answer; `sentinel run --run-dir {run_dir}` goes on with it"
+            )
+        with suppress(AlreadySupervised):  # somebody has come between two looks: asked as usual
+            said = answer_unattended(run_dir, by, wish)
+            return Answered(said.granted, said.answer)
     clock = SystemClock()
     try:
         number = post(run_dir, by, wish, round(clock.wall_s() * 1e9))

@@ -118,8 +118,8 @@ class Daemon:
         return min([TICK_S, *(max(0.0, due.at_s - now_s) for due in self._due.values())])
 
     def is_over(self, now_s: float) -> bool:
-        """The run has ended and its last actions are done, or have had their time."""
-        if self._ended_s is None:
+        """The run has ended and its last actions are done, or have had their time; and nobody is left to be called."""
+        if self._ended_s is None or self.engine.owes_a_page(now_s):
             return False
         return not (self._due or self._running) or now_s - self._ended_s > FLUSH_S
 
