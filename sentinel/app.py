@@ -39,6 +39,7 @@ from sentinel.pages.asked import lay_routes, with_checked_routes
 from sentinel.pages.desk import Desk, Ways
 from sentinel.policy.schema import Policy
 from sentinel.policy_file import load_policy, policy_digest, shipped_policy_path
+from sentinel.report.html.keeper import ReportKeeper
 from sentinel.report.summary import leave_report
 from sentinel.senses_file import SensesFile
 from sentinel.telemetry.hardware import open_hardware
@@ -117,12 +118,12 @@ def _watch(
         launcher = LocalLauncher(run_dir)
         hardware = open_hardware(engine.policy.spec.detectors.gpu_fault, run_dir)
         boards = open_boards(run_dir, lambda: engine.state, request.tensorboard)
-        desk = open_desk(run_dir, engine, clock)
+        desk, reports = open_desk(run_dir, engine, clock), ReportKeeper(run_dir, lambda: engine.state)
         telemetry = RunTelemetry(run_dir, launcher, hardware, boards, desk)
         handlers = build_handlers(run_dir, launcher, session.lease, run_file, desk.courier.send)
         runner = ThreadRunner(handlers, wake.event)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
-        with closing(wake), closing(hardware), closing(boards), closing(desk), last_act(runner.close):
+        with closing(wake), closing(hardware), closing(boards), closing(reports), closing(desk), last_act(runner.close):
             daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request))
             outage.begin()
             if request.stop_at_once:

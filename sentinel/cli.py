@@ -16,6 +16,7 @@ from sentinel.cli_operator import Commands
 from sentinel.cli_operator import register as register_operator
 from sentinel.cli_page import page_app
 from sentinel.cli_policy import policy_app
+from sentinel.cli_report import report
 from sentinel.cli_words import Json, Pages, RunDir
 from sentinel.errors import PolicyError, SentinelError, UsageError
 
@@ -159,6 +160,7 @@ def stop(
 
 
 app.command()(drill)
+app.command()(report)
 
 
 @app.command()

@@ -44,6 +44,7 @@ COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ("replay",): ({"--policy", "--format", "--json", "--plot", "--follow"}, ["paths"]),
     ("watch",): ({"--policy", "--format", "--json"}, ["paths"]),
     ("hardware",): ({"--policy", "--json"}, []),
+    ("report",): ({"--out"}, ["run_dir", "incident"]),
     ("drill",): ({"--seed", "--seeds", "--until", "--policy", "--real", "--run-dir", "--json"}, ["file"]),
 }
 STATUS = ("run", "state", "attempt", "step", "goodput", "open_incident")
@@ -116,6 +117,9 @@ def test_incidents_have_the_keys_people_build_on(tmp_path: Path) -> None:
         ["incidents", "no-such-run"],
         ["stop", "no-such-run"],
         ["tensorboard", "no-such-run"],
+        ["report", "no-such-run"],
+        ["report", "no-such-run", "3"],
+        ["report", ".", "three"],
         ["checkpoints", "list", "no-such-run"],
         ["checkpoints", "verify", "no-such-run", "100"],
         ["policy", "check", "no-such-policy.yaml"],

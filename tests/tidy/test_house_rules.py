@@ -20,7 +20,7 @@ BANNED = {"utils", "util", "helpers", "common", "misc", "base", "manager", "watc
 # One place per dependency (ARCHITECTURE "Doors"). A package counts as one place.
 ONE_PLACE = {
     "typer": tuple(
-        f"sentinel/cli{part}.py" for part in ("", "_checkpoints", "_drill", "_operator", "_page", "_policy", "_words")
+        f"sentinel/cli{part}.py" for part in ("", "_checkpoints", "_drill", "_operator", "_page", "_policy", "_report", "_words")
     ),
     "rich": ("sentinel/view/",),
     "watchdog": ("sentinel/telemetry/",),
@@ -30,6 +30,8 @@ ONE_PLACE = {
     "pydantic": ("sentinel/policy/schema",),
     "pynvml": ("sentinel/telemetry/nvml_helper.py",),
     "google_crc32c": ("sentinel/telemetry/event_records.py",),
+    "jinja2": ("sentinel/report/html/page.py",),
+    "markupsafe": ("sentinel/report/html/page.py",),
 }
 # Rooms of the trainer that must answer at once, and so load no torch (ARCHITECTURE "Doors").
 TORCHLESS = (
