@@ -13,7 +13,6 @@ import math
 import threading
 import uuid
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -28,7 +27,8 @@ from sentinel.model.actions import SendPage
 from sentinel.model.events import ActionFailed, Event
 from sentinel.model.facts import Fact, WishAnswered
 from sentinel.model.readings import WishReading
-from sentinel.pages import terminal
+from sentinel.pages.asked import lay_routes
+from sentinel.pages.desk import open_courier
 from sentinel.policy.schema import Policy
 from sentinel.policy_file import load_policy, shipped_policy_path
 from sentinel.report.summary import leave_report
@@ -47,11 +47,12 @@ def answer_unattended(run_dir: Path, by: str, wish: w.Wish, within_s: float = SE
     """
     refuse_lost_journal(run_dir)
     with take_run(run_dir) as session:
-        engine = Engine(_load_policy(run_dir))
+        engine = Engine(policy := _load_policy(run_dir))
         answering = _Answering(run_dir, session, engine)
         answer = answering.ask(by, wish)
         if answer.granted:
-            answering.send(partial(terminal.send, run_dir), within_s)
+            courier = open_courier(run_dir, policy.spec.paging, lambda: engine.state, answering.clock)
+            answering.send(courier.send, within_s)
         if engine.state.ended:
             leave_report(run_dir, engine.state, answering.clock.now_s())
         return answer
@@ -103,8 +104,10 @@ class _Answering:
 
 
 def _load_policy(run_dir: Path) -> Policy:
-    """The run's own; where its file is gone or was changed since, the default's routes."""
+    """The run's own, with the routes of its command line; where its file is gone or was changed since, the default's."""
+    run = read_run_file(run_dir)
     try:
-        return load_policy(shipped_policy_path(read_run_file(run_dir).policy.path))
+        policy = load_policy(shipped_policy_path(run.policy.path))
     except PolicyError:
-        return load_policy(shipped_policy_path("default"))
+        policy = load_policy(shipped_policy_path("default"))
+    return lay_routes(policy, run.pages)

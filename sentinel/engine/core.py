@@ -21,7 +21,7 @@ from sentinel.engine.evolve import evolve
 from sentinel.engine.giving_up import finish_giving_up
 from sentinel.engine.live import Live
 from sentinel.engine.senses import build_senses
-from sentinel.engine.sources import on_source, tell_of_stream_gap
+from sentinel.engine.sources import on_hardware, on_source, tell_of_stream_gap
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt, StartAttempt
 from sentinel.model.environment import Environment
@@ -130,11 +130,8 @@ class Engine:
             case LogTail():
                 senses.log_tail(event)
             case HardwareReading():
-                senses.hardware(event, now_s)
-                if event.what == "absent":  # nothing to look at is no blindness, and worth a note
-                    draft.note(event.source, event.text)
+                on_hardware(draft, event)
             case SourceReading():
-                senses.source(event)
                 on_source(draft, event)
             case ActionDone():
                 action = draft.state.pending.get(event.key)

@@ -19,10 +19,10 @@ from sentinel.model.findings import Severity
 from sentinel.model.paging import Page, Told
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Paging, Route
+from sentinel.policy.schema_paging import RANK
 
 REPEATED_MAX = 8  # of more pages that nobody has answered, the newest are repeated: a page an hour for each wakes nobody better
 TITLE_CHARS_MAX, TEXT_CHARS_MAX = 200, 8000
-_RANK: dict[Severity, int] = {"info": 0, "warning": 1, "critical": 2}
 
 
 def page(draft: Draft, number: int, severity: Severity, reason: str, follows: str) -> None:
@@ -39,7 +39,7 @@ def raise_page(draft: Draft, number: int, severity: Severity, title: str, text: 
     """One more reason while nobody has answered changes the page. Everybody is called anew where what was acknowledged or
     resolved was something else, and where it has become more severe."""
     known = draft.state.incident(number).page
-    anew = known is None or known.is_answered or _RANK[severity] > _RANK[known.severity]
+    anew = known is None or known.is_answered or RANK[severity] > RANK[known.severity]
     if known is not None and not anew:
         severity = known.severity
     draft.record(f.PageRaised(number, severity, title[:TITLE_CHARS_MAX], text[:TEXT_CHARS_MAX], anew))
@@ -63,7 +63,7 @@ def on_recovered(draft: Draft, number: int, reason: str) -> None:
     tried = [f"tried: {t.remedy.reason} -> {t.outcome}" for t in incident.tries]
     text = "\n".join([f"{incident.alert}: {incident.reason}", *tried, f"now: {reason}", "next: nothing, training goes on"])
     for route in draft.policy.spec.paging.routes:
-        if route.settings.messages and _is_for(route, incident.severity):
+        if route.settings.messages and route.is_for(incident.severity):
             key = _key(number, 1, "message", route.name)
             said = (number, incident.severity, title[:TITLE_CHARS_MAX], text[:TEXT_CHARS_MAX])
             draft.decide(SendPage(key, *said, stage="message", route=route.name))
@@ -126,7 +126,7 @@ def is_owed(state: RunState, paging: Paging, now_s: float) -> bool:
             continue
         for route in paging.routes:
             told = known.on(route.name)
-            waits = route.settings.after_s is not None and told.number < known.number and _is_for(route, known.severity)
+            waits = route.settings.after_s is not None and told.number < known.number and route.is_for(known.severity)
             on_its_way = told.under_way == "trigger" and now_s - told.triggered_s <= paging.deadline_s
             if waits or on_its_way:
                 return True
@@ -158,12 +158,12 @@ def _is_its_turn(known: Page, paging: Paging, index: int, now_s: float) -> bool:
     route forward, the next in line."""
     route = paging.routes[index]
     after_s = route.settings.after_s
-    if not _is_for(route, known.severity):
+    if not route.is_for(known.severity):
         return False
     if after_s is None or now_s - known.raised_s >= after_s:
         return True
     for before in reversed(paging.routes[:index]):
-        if not _is_for(before, known.severity):
+        if not before.is_for(known.severity):
             continue
         if _could_not(known, before, paging.deadline_s, now_s):
             return True
@@ -191,10 +191,6 @@ def _withdraw(draft: Draft, number: int, known: Page) -> None:
         if known.is_answered or told.number < known.number:
             reason = why if known.is_answered else "everybody is called anew"
             draft.record(f.ActionAbandoned(key, f"no longer wanted, {reason}", withdrawn=True))
-
-
-def _is_for(route: Route, severity: Severity) -> bool:
-    return _RANK[severity] >= _RANK[route.settings.severity]
 
 
 def _key(number: int, count: int, stage: Stage, route: str) -> str:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from sentinel.engine.draft import Draft
 from sentinel.model import facts as f
-from sentinel.model.readings import SourceReading
+from sentinel.model.readings import HardwareReading, SourceReading
 from sentinel.model.state import REMARKS_KEPT
 
 STREAM = "step lines"  # a source that telemetry cannot judge: the file can be read, and nothing comes
 
 
+def on_hardware(draft: Draft, reading: HardwareReading) -> None:
+    draft.senses.hardware(reading, draft.now_s)
+    if reading.what == "absent":  # nothing to look at is no blindness, and worth a note
+        draft.note(reading.source, reading.text)
+
+
 def on_source(draft: Draft, reading: SourceReading) -> None:
     """Blindness is on record once, and so is its end; a remark once in an attempt, and not without bound: a stream that
     is rewritten all day must not fill the journal."""
+    draft.senses.source(reading)
     if (reading.source in draft.state.blind) == reading.ok:
         draft.record(f.SourceChanged(reading.source, reading.ok, reading.reason))
         return

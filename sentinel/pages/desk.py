@@ -22,23 +22,17 @@ from sentinel.model.readings import Reading
 from sentinel.model.state import RunState
 from sentinel.pages.alertmanager import Alertmanager
 from sentinel.pages.alertmanager_keeper import LOOK_S, AlertmanagerKeeper
+from sentinel.pages.case import build_notice
 from sentinel.pages.channels import Guarded, open_channel
 from sentinel.pages.contract import TRY_S
 from sentinel.pages.courier import Courier
 from sentinel.pages.dead_man import DeadManCalls
 from sentinel.pages.notice import Notice
 from sentinel.pages.open_pages import open_pages
-from sentinel.pages.plain_case import plain_notice
 from sentinel.pages.steady import Steady
 from sentinel.policy.schema_paging import Paging
 
 BuildNotice = Callable[[Path, RunState, SendPage, Paging, float], Notice]
-
-
-def build_plainly(run_dir: Path, state: RunState, page: SendPage, paging: Paging, wall_s: float) -> Notice:
-    """The engine's own words alone."""
-    del paging
-    return plain_notice(run_dir, state.run_id, page, wall_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +41,7 @@ class Ways:
 
     latest: Callable[[], RunState]
     acknowledge: Callable[[int, str], None]
-    build: BuildNotice = build_plainly
+    build: BuildNotice = build_notice
 
 
 class Desk:

@@ -13,6 +13,7 @@ Url = Annotated[str, Field(max_length=2000, pattern=r"^https?://[^\s/]+\S*$")]
 EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
 Address = Annotated[str, Field(pattern=r"^[^\s@<>,;]+@[^\s@<>,;]+$", max_length=320)]
 LabelName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=100)]
+RANK: dict[Severity, int] = {"info": 0, "warning": 1, "critical": 2}
 Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
 
 
@@ -155,6 +156,10 @@ class Route(Model):
     @property
     def name(self) -> str:
         return self.settings.name or self.kind
+
+    def is_for(self, severity: Severity) -> bool:
+        """Whether pages of that severity go this way."""
+        return RANK[severity] >= RANK[self.settings.severity]
 
 
 def _one_channel(value: Any) -> Any:

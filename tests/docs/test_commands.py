@@ -40,6 +40,9 @@ COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ("checkpoints", "list"): ({"--json"}, ["run_dir"]),
     ("checkpoints", "verify"): ({"--json"}, ["run_dir", "steps"]),
     ("stop",): (set(), ["run_dir"]),
+    ("ack",): ({"--timeout"}, ["number", "run_dir"]),
+    ("resolve",): ({"--timeout"}, ["number", "run_dir"]),
+    ("note",): ({"--timeout"}, ["run_dir", "text"]),
     ("tensorboard",): ({"--out", "--format"}, ["run_dir"]),
     ("replay",): ({"--policy", "--format", "--json", "--plot", "--follow"}, ["paths"]),
     ("watch",): ({"--policy", "--format", "--json"}, ["paths"]),
@@ -47,13 +50,13 @@ COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ("report",): ({"--out"}, ["run_dir", "incident"]),
     ("drill",): ({"--seed", "--seeds", "--until", "--policy", "--real", "--run-dir", "--json"}, ["file"]),
 }
-STATUS = ("run", "state", "attempt", "step", "goodput", "open_incident")
+STATUS = ("run", "state", "attempt", "step", "goodput", "open_incident", "pages")
 STATES = {
     "starting", "training", "recovering", "probation", "paused", "held", "observing", "finished", "failed", "stopped",
 }  # fmt: skip
 INCIDENT = (
     "id", "kind", "severity", "state", "onset_step", "detected_step", "time_to_detect_s", "time_to_recover_s", "steps_lost",
-    "reason", "remedies", "pages",
+    "reason", "remedies", "pages", "page",
 )  # fmt: skip
 REMEDY = ("rung", "rollback_to_step", "skip", "lr_scale", "clip_norm", "attempt", "outcome", "reason")
 
@@ -116,6 +119,10 @@ def test_incidents_have_the_keys_people_build_on(tmp_path: Path) -> None:
         ["status", "no-such-run"],
         ["incidents", "no-such-run"],
         ["stop", "no-such-run"],
+        ["ack", "1", "no-such-run"],
+        ["resolve", "1", "no-such-run"],
+        ["note", "no-such-run", "a word"],
+        ["note", "no-such-run", "two\nlines"],
         ["tensorboard", "no-such-run"],
         ["report", "no-such-run"],
         ["report", "no-such-run", "3"],
