@@ -44,18 +44,18 @@ class Courier:
     ) -> None:
         self._run_dir = run_dir
         self._run = run
-        self._channels = {NO_ROUTE: Terminal(run_dir), **channels}
+        self.channels: Mapping[str, Channel] = {NO_ROUTE: Terminal(run_dir), **channels}
         self._build = build
         self._within_s = within_s
         self._clock = clock or SystemClock()
-        self._patience = {name: Patience(name) for name in self._channels}
+        self._patience = {name: Patience(name) for name in self.channels}
         self._tries: OrderedDict[str, int] = OrderedDict()
 
     def send(self, page: SendPage) -> str:
         """Deliver on the page's own route. Raises RetryLater, GiveUp."""
-        channel = self._channels.get(page.route)
+        channel = self.channels.get(page.route)
         if channel is None:
-            known = ", ".join(name for name in self._channels if name) or "none"
+            known = ", ".join(name for name in self.channels if name) or "none"
             raise GiveUp(f"the policy has no route {page.route} any more, only: {known}")
         try:
             detail = self._patience[page.route].within(self._within_s, lambda: channel.deliver(self.notice(page)))

@@ -24,7 +24,7 @@ from sentinel.pages.alertmanager import Alertmanager
 from sentinel.pages.alertmanager_keeper import LOOK_S, AlertmanagerKeeper
 from sentinel.pages.case import build_notice
 from sentinel.pages.channels import Guarded, open_channel
-from sentinel.pages.contract import TRY_S
+from sentinel.pages.contract import TRY_S, Channel
 from sentinel.pages.courier import Courier
 from sentinel.pages.dead_man import DeadManCalls
 from sentinel.pages.notice import Notice
@@ -33,6 +33,18 @@ from sentinel.pages.steady import Steady
 from sentinel.policy.schema_paging import Paging
 
 BuildNotice = Callable[[Path, RunState, SendPage, Paging, float], Notice]
+
+
+def open_courier(
+    run_dir: Path, paging: Paging, latest: Callable[[], RunState], clock: Clock, build: BuildNotice = build_notice
+) -> Courier:
+    """The courier alone, for whoever sends a page and leaves. `latest`: how the run stands, called from threads."""
+
+    def notice(page: SendPage) -> Notice:
+        return build(run_dir, latest(), page, paging, clock.wall_s())
+
+    channels = {route.name: open_channel(route, run_dir) for route in paging.routes}
+    return Courier(run_dir, latest().run_id or run_dir.name, channels, notice, min(TRY_S, paging.deadline_s), clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +61,13 @@ class Desk:
 
     def __init__(self, run_dir: Path, paging: Paging, ways: Ways, clock: Clock) -> None:
         self._run_dir = run_dir
-        self._paging = paging
         self._ways = ways
         self._clock = clock
-        channels = {route.name: open_channel(route, run_dir) for route in paging.routes}
-        run = ways.latest().run_id or run_dir.name
-        self.courier = Courier(run_dir, run, channels, self._notice, min(TRY_S, paging.deadline_s), clock)
-        self._keepers = [self._keep(name, channel) for name, channel in channels.items() if _is_alertmanager(channel)]
+        self.courier = open_courier(run_dir, paging, ways.latest, clock, ways.build)
+        self._threads = [self._keep(name, c) for name, c in self.courier.channels.items() if _is_alertmanager(c)]
         self._dead_man = DeadManCalls(paging.dead_man) if paging.dead_man is not None else None
-        calls = [] if self._dead_man is None else [Steady("dead man", self._dead_man.every_s, self._dead_man.call)]
-        self._threads = [*self._keepers, *calls]
+        if self._dead_man is not None:
+            self._threads.append(Steady("dead man", self._dead_man.every_s, self._dead_man.call))
 
     def turned(self) -> None:
         if self._dead_man is not None:
@@ -71,24 +80,22 @@ class Desk:
         """In bounded time, and before the run's lock is given back: a successor posts as well. Safe to call twice."""
         for thread in self._threads:
             thread.leave()
-        late = [thread for thread in self._threads if not thread.close()]
-        if late:
-            with suppress(OSError, ValueError):
-                words = "the last post to Alertmanager is not out: open alerts will look resolved in five minutes"
-                print(f"{self._run_dir}: {words}", file=sys.stderr)
+        for thread in self._threads:
+            if not thread.close():
+                with suppress(OSError, ValueError):
+                    words = "the last post is not out: alerts that are open will look resolved in five minutes"
+                    print(f"{self._run_dir}: {thread.name}: {words}", file=sys.stderr)
 
-    def _notice(self, page: SendPage) -> Notice:
-        return self._ways.build(self._run_dir, self._ways.latest(), page, self._paging, self._clock.wall_s())
-
-    def _keep(self, name: str, guarded: Guarded) -> Steady:
-        assert isinstance(guarded.channel, Alertmanager)
+    def _keep(self, name: str, channel: Channel) -> Steady:
+        assert isinstance(channel, Guarded)
+        assert isinstance(channel.channel, Alertmanager)
 
         def standing() -> Sequence[Notice]:
             return [self.courier.notice(page) for page in open_pages(self._ways.latest(), name)]
 
-        keeper = AlertmanagerKeeper(guarded.channel, guarded.vault, standing, self._ways.acknowledge, self._clock)
+        keeper = AlertmanagerKeeper(channel.channel, channel.vault, standing, self._ways.acknowledge, self._clock)
         return Steady(f"page route {name}", LOOK_S, keeper.turn, keeper.last_post)
 
 
-def _is_alertmanager(guarded: Guarded) -> bool:
-    return isinstance(guarded.channel, Alertmanager)
+def _is_alertmanager(channel: Channel) -> bool:
+    return isinstance(channel, Guarded) and isinstance(channel.channel, Alertmanager)

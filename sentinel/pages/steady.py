@@ -26,13 +26,14 @@ class Steady:
     def __init__(
         self, name: str, every_s: float, work: Callable[[], None], farewell: Callable[[], None] | None = None
     ) -> None:
-        self._name = name
+        self.name = name
         self._every_s = every_s
         self._work = work
         self._farewell = farewell
         self._said: queue.SimpleQueue[SourceReading] = queue.SimpleQueue()
         self._is_well = True
         self._closing = threading.Event()
+        self._has_parted = farewell is None
         self._thread = threading.Thread(target=self._run, name=f"sentinel-{name.replace(' ', '-')}", daemon=True)
         self._thread.start()
 
@@ -48,10 +49,10 @@ class Steady:
         self._closing.set()
 
     def close(self) -> bool:
-        """Whether it has come to its end, farewell included, within CLOSE_S. Safe to call twice."""
+        """Come to an end within CLOSE_S; whether the farewell went well, where there is one. Safe to call twice."""
         self._closing.set()
         self._thread.join(CLOSE_S)
-        return not self._thread.is_alive()
+        return self._has_parted
 
     def _run(self) -> None:
         while True:
@@ -59,9 +60,9 @@ class Steady:
             if self._closing.wait(self._every_s):
                 break
         if self._farewell is not None:
-            self._do(self._farewell)
+            self._has_parted = self._do(self._farewell)
 
-    def _do(self, work: Callable[[], None]) -> None:
+    def _do(self, work: Callable[[], None]) -> bool:
         try:
             work()
         except (SentinelError, OSError) as error:
@@ -70,8 +71,10 @@ class Steady:
             self._complain(f"internal error: {type(bug).__name__}: {bug}")
         else:
             self._is_well = True
+            return True
+        return False
 
     def _complain(self, what: str) -> None:
         if self._is_well:
-            self._said.put(SourceReading(self._name, ok=True, reason=what, remark=True))
+            self._said.put(SourceReading(self.name, ok=True, reason=what, remark=True))
         self._is_well = False

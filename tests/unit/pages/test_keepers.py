@@ -174,27 +174,41 @@ def test_a_thread_says_farewell_and_one_that_hangs_is_left(monkeypatch: pytest.M
     released.set()
 
 
-def states() -> dict[str, RunState]:
-    return {"training": state_of(told(100)), "finished": state_of(told())}
+def test_a_last_post_that_is_not_taken_is_told_to_whoever_started_sentinel(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = paged()
+    with HttpServer() as server:
+        server.always = lambda got: Reply(503) if got.method == "POST" else Reply(200, b"[]")
+        routes = [{"alertmanager": {"url": server.url}}]
+        desk = Desk(tmp_path, Paging(routes=routes), Ways(lambda: state, lambda *who: None), ManualClock(AT_S))  # type: ignore[arg-type]
+        found: list[object] = []
+        wait_for("remark", lambda: found.extend(desk.poll(0.0)) or found)
+        desk.close()
+        assert len(found) == 1, "said once"
+    said = capsys.readouterr().err
+    assert said.startswith(f"{tmp_path}: page route alertmanager: the last post is not out: alerts that are open will look")
+
+
+def paged() -> RunState:
+    """In training, with what is open told on every route."""
+    state = state_of(told(100))
+    return replace(state, incidents=tuple(replace(i, pages=(f"page/{i.id}/0",)) for i in state.incidents))
 
 
 def test_a_page_is_open_from_its_telling_until_the_matter_is_well() -> None:
-    state = states()["training"]
-    incidents = tuple(replace(i, pages=(f"page/{i.id}/0",)) for i in state.incidents)
-    paged = replace(state, incidents=incidents)
-    well = [i.id for i in incidents if i.state is IncidentState.RECOVERED]
-    assert open_pages(state, "am") == ()
-    assert [page.incident for page in open_pages(paged, "am")] == [i.id for i in incidents if i.id not in well]
-    (spike,) = open_pages(paged, "am")
-    assert (spike.route, spike.stage) == ("am", "trigger")
-    seen = replace(paged, incidents=tuple(replace(i, acknowledged_by="ada") for i in incidents))
+    state = paged()
+    assert open_pages(state_of(told(100)), "am") == (), "nobody was told"
+    (spike,) = open_pages(state, "am")
+    assert (spike.incident, spike.route, spike.stage) == (2, "am", "trigger")
+    assert state.incident(1).state is IncidentState.RECOVERED
+    seen = replace(state, incidents=tuple(replace(i, acknowledged_by="ada") for i in state.incidents))
     assert [(page.stage, page.by) for page in open_pages(seen, "am")] == [("acknowledge", "ada")]
-    assert open_pages(replace(paged, ended="finished"), "am") == ()
+    assert open_pages(replace(state, ended="finished"), "am") == ()
 
 
 def test_a_desk_keeps_what_is_open_alive_and_leaves_it_standing(tmp_path: Path) -> None:
-    state = states()["training"]
-    state = replace(state, incidents=tuple(replace(i, pages=("page/1/0",)) for i in state.incidents))
+    state = paged()
     with HttpServer() as server:
         alerts = Silences(server)
         alerts.silenced, alerts.authors = {2: "s"}, {"s": "ada"}
