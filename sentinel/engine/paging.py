@@ -23,6 +23,8 @@ from sentinel.policy.schema_paging import RANK
 
 REPEATED_MAX = 8  # of more pages that nobody has answered, the newest are repeated: a page an hour for each wakes nobody better
 TITLE_CHARS_MAX, TEXT_CHARS_MAX = 200, 8000
+CLOSED_FIRST = ("pagerduty",)  # channels that call nobody again for what was acknowledged there, as long as it is open
+ABOUT = "pages"  # of notes
 
 
 def page(draft: Draft, number: int, severity: Severity, reason: str, follows: str) -> None:
@@ -80,6 +82,10 @@ def on_taken_up(draft: Draft, reason: str, by: str) -> None:
 def on_end(draft: Draft) -> None:
     """The run has just ended. Finished: nobody is needed. Stopped: what somebody had in hand is settled, the rest stays open."""
     state = draft.state
+    waiting = [route.name for route in draft.policy.spec.paging.routes if _is_waiting(state, route)]
+    if state.ended == "failed" and waiting:
+        stays = f"sentinel stays until {', '.join(waiting)} was tried or somebody answers; Ctrl-C ends that"
+        draft.note(ABOUT, f"nobody has answered yet: {stays}")
     for incident in state.incidents:
         if state.ended == "finished":
             resolve(draft, incident.id, state.end_reason)
@@ -120,17 +126,20 @@ def is_owed(state: RunState, paging: Paging, now_s: float) -> bool:
     """The run has failed, nobody has answered, and a route is still to be tried: whoever leaves now leaves them uncalled."""
     if state.ended != "failed" or state.stop_by:
         return False
-    for incident in state.incidents:
-        known = incident.page
-        if known is None or known.is_answered:
-            continue
-        for route in paging.routes:
-            told = known.on(route.name)
-            waits = route.settings.after_s is not None and told.number < known.number and route.is_for(known.severity)
-            on_its_way = told.under_way == "trigger" and now_s - told.triggered_s <= paging.deadline_s
-            if waits or on_its_way:
-                return True
-    return False
+    told = (told for known in _unanswered(state) for told in known.told)
+    on_its_way = any(t.under_way == "trigger" and now_s - t.triggered_s <= paging.deadline_s for t in told)
+    return on_its_way or any(_is_waiting(state, route) for route in paging.routes)
+
+
+def _is_waiting(state: RunState, route: Route) -> bool:
+    """The route waits its turn with a page that nobody has answered."""
+    if route.settings.after_s is None:
+        return False
+    return any(known.on(route.name).number < known.number and route.is_for(known.severity) for known in _unanswered(state))
+
+
+def _unanswered(state: RunState) -> list[Page]:
+    return [i.page for i in state.incidents if i.page is not None and not i.page.is_answered]
 
 
 def _due(known: Page, paging: Paging, now_s: float, repeats: bool) -> Iterator[tuple[Told, Stage]]:
@@ -144,6 +153,8 @@ def _due(known: Page, paging: Paging, now_s: float, repeats: bool) -> Iterator[t
         elif known.acknowledged_by:
             if told.is_open and not told.acknowledged and told.number == known.number:
                 yield told, "acknowledge"
+        elif told.is_open and told.acknowledged and route.kind in CLOSED_FIRST:
+            yield told, "resolve"
         elif told.number < known.number:
             if _is_its_turn(known, paging, index, now_s):
                 yield told, "trigger"
@@ -200,6 +211,8 @@ def _key(number: int, count: int, stage: Stage, route: str) -> str:
 def _text(known: Page, stage: Stage) -> str:
     if stage == "acknowledge":
         return f"acknowledged by {known.acknowledged_by}: it is not repeated\n{known.text}"
+    if stage == "resolve" and known.is_open:
+        return f"resolved: what was acknowledged is over, and another call follows\n{known.text}"
     if stage == "resolve":
         by = f" (by {known.resolved_by})" if known.resolved_by else ""
         return f"resolved: {known.resolved}{by}\n{known.text}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sentinel.engine.paging import CLOSED_FIRST
 from sentinel.model import facts as f
 from sentinel.model import wishes as w
 from sentinel.model.actions import SendPage
@@ -32,6 +33,7 @@ class PageJudge:
     def __init__(self, world: World, paging: Paging) -> None:
         self._world = world
         self._paging = paging
+        self._closed_first = {route.name for route in paging.routes if route.kind in CLOSED_FIRST}
         self._due: dict[int, tuple[float, float]] = {}  # exhausted incidents: since when, and when somebody must know
         self._open: dict[int, bool] = {}  # incidents whose page is open; whether somebody has answered
         self._called: dict[tuple[int, str], float] = {}  # by incident and route: the newest trigger of the present raising
@@ -67,7 +69,7 @@ class PageJudge:
         self._under_way[page.key] = where
         if page.stage != "trigger" and where not in self._ever:
             raise InvariantBroken("only who was called is told the rest", page.key)
-        if page.stage == "resolve" and page.incident in self._open:
+        if page.stage == "resolve" and page.incident in self._open and page.route not in self._closed_first:
             raise InvariantBroken("only who was called is told the rest", f"{page.key} while the page is open")
         if page.stage != "trigger":
             return

@@ -14,7 +14,7 @@ from sentinel.view.words_of_people import page_words, wish_words
 Tone = Literal["plain", "quiet", "good", "warn", "bad"]
 
 # Other notes are for the journal.
-_NOTES_TOLD = ("adoption", "resume", "launcher", "rollback", "stop", "wish", "checkpoints", f.ABOUT_SOURCE)
+_NOTES_TOLD = ("adoption", "resume", "launcher", "rollback", "stop", "wish", "checkpoints", "pages", f.ABOUT_SOURCE)
 
 
 class Line(NamedTuple):

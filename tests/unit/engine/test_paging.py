@@ -204,10 +204,22 @@ def test_what_was_acknowledged_was_the_first_reason_and_the_second_calls_anew() 
     assert bench.asks(w.Acknowledge(1)).granted
 
 
-def _asked_twice(first: str) -> Bench:
+def test_pagerduty_calls_nobody_for_what_is_acknowledged_there_so_it_is_closed_before_it_is_called_anew() -> None:
+    pagerduty = {"pagerduty": {"routing_key": {"env": "KEY"}}}
+    bench = deliver(_asked_twice("critical", TERMINAL, pagerduty))
+    bench.asks(w.Acknowledge(1))
+    deliver(bench)
+    count = len(sent(bench))
+    bench.exits(signal=9)
+    deliver(bench)
+    assert sent(bench)[count:] == [("trigger", "terminal"), ("resolve", "pagerduty"), ("trigger", "pagerduty")]
+    assert page_of(bench).is_open
+
+
+def _asked_twice(first: str, *routes: dict[str, Any]) -> Bench:
     """A run that tells a person at its first crash, resumes, and is given up at the next."""
     rungs = [{"page": {"severity": first}}, {"resume": {"from": "newest"}}, {"page": {"severity": "critical"}, "then": "hold"}]
-    bench = Bench(build_policy(playbooks={"restart": rungs}, paging={"routes": [TERMINAL]})).launched()
+    bench = Bench(build_policy(playbooks={"restart": rungs}, paging={"routes": list(routes) or [TERMINAL]})).launched()
     bench.steps(1, 20).exits(signal=9)
     return bench.launched()
 
@@ -356,6 +368,7 @@ def test_a_failed_run_keeps_sentinel_until_the_last_route_was_tried_or_somebody_
     owed = bench.engine.owes_a_page
     assert bench.state.ended == "failed"
     assert owed(bench.now_s)
+    assert "sentinel stays until phone was tried" in bench.of(f.Noted)[-1].reason
     bench.tick(15 * MINUTE)
     assert owed(bench.now_s), "it is on its way"
     deliver(bench)
