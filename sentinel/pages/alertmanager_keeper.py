@@ -18,7 +18,7 @@ from sentinel.pages.secrets import Vault
 from sentinel.pages.wording import cut, one_line
 
 POST_S = 60.0  # Alertmanager waits five minutes
-LOOK_S = 10.0  # for silences, while a page is open
+LOOK_S = 5.0  # for silences, while a page is open
 LAST_S = 7 * 86400.0
 NAME_CHARS_MAX = 80
 TOLD_KEPT = 256

@@ -22,6 +22,8 @@ from sentinel.model import wishes as w
 from sentinel.model.actions import KillAttempt, SendPage
 from sentinel.model.incidents import IncidentState
 from sentinel.model.state import RunState
+from sentinel.pages.notice import Notice
+from sentinel.pages.terminal import Terminal
 from sentinel.report.reading import read_incidents, read_run, read_status
 from tests.unit.told_run import at, write_run
 
@@ -126,29 +128,30 @@ def test_a_route_that_fails_for_now_is_tried_again_and_left_for_later_when_time_
 ) -> None:
     tries: list[str] = []
 
-    def send(run_dir: Path, page: SendPage) -> str:
+    def send(terminal: Terminal, page: Notice) -> str:
         tries.append(page.key)
         if len(tries) < 2:
             raise RetryLater("no answer", 0.01)
         return "printed"
 
-    monkeypatch.setattr("sentinel.pages.terminal.send", send)
+    monkeypatch.setattr("sentinel.pages.terminal.Terminal.deliver", send)
     run_dir = failed_run(tmp_path / "a")
     answer_unattended(run_dir, "ada", w.Acknowledge(2))
     assert (len(tries), pages_left(run_dir)) == (2, [])
 
     tries.clear()
-    monkeypatch.setattr("sentinel.pages.terminal.send", lambda *_: (_ for _ in ()).throw(RetryLater("no answer", 60.0)))
+    fails = lambda *_: (_ for _ in ()).throw(RetryLater("no answer", 60.0))  # noqa: E731
+    monkeypatch.setattr("sentinel.pages.terminal.Terminal.deliver", fails)
     run_dir = failed_run(tmp_path / "b")
     answer_unattended(run_dir, "ada", w.Acknowledge(2), within_s=0.05)
     assert pages_left(run_dir) == ["page/2/2/acknowledge/terminal"]
 
 
 def test_a_route_that_refuses_is_on_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(run_dir: Path, page: SendPage) -> str:
+    def refuse(terminal: Terminal, page: Notice) -> str:
         raise GiveUp("404")
 
-    monkeypatch.setattr("sentinel.pages.terminal.send", refuse)
+    monkeypatch.setattr("sentinel.pages.terminal.Terminal.deliver", refuse)
     run_dir = failed_run(tmp_path)
     assert answer_unattended(run_dir, "ada", w.Acknowledge(2)).granted
     page = state_of(run_dir).incident(2).page

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sentinel.errors import GiveUp, RetryLater
-from sentinel.model.incidents import IncidentState
+from sentinel.model.paging import Page, Told
 from sentinel.model.readings import SourceReading
 from sentinel.model.state import RunState
 from sentinel.pages import steady as steady_room
@@ -193,7 +193,10 @@ def test_a_last_post_that_is_not_taken_is_told_to_whoever_started_sentinel(
 def paged() -> RunState:
     """In training, with what is open told on every route."""
     state = state_of(told(100))
-    return replace(state, incidents=tuple(replace(i, pages=(f"page/{i.id}/0",)) for i in state.incidents))
+    on = tuple(Told(name, sent=1, number=1, delivered=1, is_open=True) for name in ("am", "alertmanager"))
+    page = Page("critical", "demo: spike since step 379", "the case", AT_S, told=on)
+    well, spike = state.incidents
+    return replace(state, incidents=(well, replace(spike, page=page)))
 
 
 def test_a_page_is_open_from_its_telling_until_the_matter_is_well() -> None:
@@ -201,10 +204,13 @@ def test_a_page_is_open_from_its_telling_until_the_matter_is_well() -> None:
     assert open_pages(state_of(told(100)), "am") == (), "nobody was told"
     (spike,) = open_pages(state, "am")
     assert (spike.incident, spike.route, spike.stage) == (2, "am", "trigger")
-    assert state.incident(1).state is IncidentState.RECOVERED
-    seen = replace(state, incidents=tuple(replace(i, acknowledged_by="ada") for i in state.incidents))
+    assert open_pages(state, "another") == (), "not told there"
+    known = state.incident(2)
+    assert known.page is not None
+    seen = replace(state, incidents=(replace(known, page=replace(known.page, acknowledged_by="ada")),))
     assert [(page.stage, page.by) for page in open_pages(seen, "am")] == [("acknowledge", "ada")]
-    assert open_pages(replace(state, ended="finished"), "am") == ()
+    ended = replace(state, incidents=(replace(known, page=replace(known.page, told=(Told("am", sent=2),))),))
+    assert open_pages(ended, "am") == ()
 
 
 def test_a_desk_keeps_what_is_open_alive_and_leaves_it_standing(tmp_path: Path) -> None:
