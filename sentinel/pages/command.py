@@ -17,7 +17,7 @@ from typing import IO
 
 from sentinel.client.strict_json import dumps
 from sentinel.errors import GiveUp, RetryLater
-from sentinel.pages.contract import AGAIN_S, TRY_S
+from sentinel.pages.contract import AGAIN_S, CALL_S
 from sentinel.pages.notice import Notice
 from sentinel.pages.wording import cut, one_line
 from sentinel.policy.schema_paging import CommandRoute
@@ -29,7 +29,7 @@ LAST_WORDS_S = 1.0  # for what it wrote to arrive, when somebody it started stil
 
 
 class Command:
-    def __init__(self, settings: CommandRoute, within_s: float = TRY_S) -> None:
+    def __init__(self, settings: CommandRoute, within_s: float = CALL_S) -> None:
         self._words = settings.run
         self._within_s = within_s
 

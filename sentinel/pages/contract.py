@@ -6,7 +6,8 @@ from typing import Protocol
 
 from sentinel.pages.notice import Notice
 
-TRY_S = 15.0  # one try to deliver: connecting, sending and reading the whole answer
+TRY_S = 15.0  # one try to deliver, whatever it does
+CALL_S = 12.0  # what a channel gives the other side, so that it says itself what went wrong
 AGAIN_S = 5.0  # the first pause after a try that may work later
 
 

@@ -23,7 +23,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from sentinel.clock import SystemClock
 from sentinel.errors import GiveUp, RetryLater
-from sentinel.pages.contract import AGAIN_S, TRY_S
+from sentinel.pages.contract import AGAIN_S, CALL_S
 
 ANSWER_BYTES_MAX = 1024 * 1024
 READ_FOR_WORDS = 65536
@@ -44,7 +44,7 @@ class Request:
     body: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     method: str = "POST"
-    within_s: float = TRY_S
+    within_s: float = CALL_S
     scrub: Callable[[str], str] = str
 
 

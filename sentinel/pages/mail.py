@@ -13,7 +13,7 @@ from email.message import EmailMessage
 from email.utils import format_datetime
 
 from sentinel.errors import GiveUp, RetryLater
-from sentinel.pages.contract import AGAIN_S, TRY_S
+from sentinel.pages.contract import AGAIN_S, CALL_S
 from sentinel.pages.notice import Notice
 from sentinel.pages.secrets import Vault
 from sentinel.pages.wording import cut, headline, one_line
@@ -53,8 +53,8 @@ class Mail:
     def _connect(self) -> smtplib.SMTP:
         host, port, name = self._settings.host, self._settings.port, socket.gethostname()
         if port == TLS_PORT:
-            return smtplib.SMTP_SSL(host, port, name, timeout=TRY_S, context=ssl.create_default_context())
-        return smtplib.SMTP(host, port, name, timeout=TRY_S)
+            return smtplib.SMTP_SSL(host, port, name, timeout=CALL_S, context=ssl.create_default_context())
+        return smtplib.SMTP(host, port, name, timeout=CALL_S)
 
     def _send(self, server: smtplib.SMTP, message: EmailMessage) -> list[str]:
         """Those who were refused, where others were not."""

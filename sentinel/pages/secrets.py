@@ -47,7 +47,7 @@ class Vault:
 
     def scrub(self, text: str) -> str:
         """`text` without the secrets read so far, however they are spelt: as they are, quoted for an address, encoded."""
-        for value in self._seen:
+        for value in tuple(self._seen):  # another thread may be reading one
             for form in sorted(set(_forms(value)), key=len, reverse=True):
                 if len(form) < SHORT_CHARS and form in text:
                     return LEFT_OUT
