@@ -40,7 +40,8 @@ INDENT, WIDTH = 8, 92
 UNBROKEN = ("sentinel ", "runbook:", "report:", "page:")
 RUNBOOK = Path(__file__).resolve().parents[2] / "deploy" / "RUNBOOK.md"
 METRIC_OF = {Kind.LOSS_SCALE_COLLAPSE: "loss_scale", Kind.GENERALISATION: "val_loss", Kind.SLOWDOWN: "step_time_s"}
-TOLD_BETTER = ("tried: ", "runbook: ")  # how lines of the engine's text begin that are told better here
+ANSWERED = ("acknowledged", "resolved")  # how its first line begins where that says who answered, and how
+TOLD_BETTER = ("tried: ", "next: ", "runbook: ", "acknowledged by ", "resolved: ")  # lines of it that are told better here
 
 
 def build_notice(run_dir: Path, state: RunState, action: SendPage, paging: Paging, wall_s: float) -> Notice:
@@ -81,7 +82,11 @@ def _title(run: str, incident: Incident | None, action: SendPage) -> str:
 
 
 def _opening(state: RunState, incident: Incident | None, action: SendPage) -> str:
-    verdict = incident.verdict if incident is not None else ""
+    said = _cut(action.text.split("\n", 1)[0], LINE_CHARS_MAX).rstrip(".")
+    if action.stage in ("acknowledge", "resolve") and said.startswith(ANSWERED):
+        return f"{said[0].upper()}{said[1:]}."
+    is_well = incident is not None and incident.state is IncidentState.RECOVERED
+    verdict = incident.verdict if incident is not None and is_well else ""
     match action.stage:
         case "update":
             return "This page has changed: it stands as follows."

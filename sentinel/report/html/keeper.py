@@ -54,6 +54,8 @@ class ReportKeeper:
         while not (is_last or self._is_late):
             is_last = self._closing.wait(self._every_s)
             state = self._latest()
+            if is_last and not state.ended:
+                return  # the journal is out of reach, or another supervisor goes on: nobody is to wait for reports
             for number in self._due(state, is_last):
                 if not self._is_late:
                     self._write(number, with_texts=not is_last)

@@ -24,7 +24,7 @@ from tests.sim.kit import simulate
 from tests.unit.report.streamed_run import write_steps, write_streamed
 from tests.unit.told_run import at, state_of, told
 
-ENGINE = "Spike: loss 8.6 over 2.2\nlook at warm-up first\ntried: wait -> failed\nnow: the budget is spent"
+ENGINE = "Spike: loss 8.6 over 2.2\nlook at warm-up first\ntried: wait -> failed\nnow: the budget is spent\nnext: all stops"
 NOW_S = at(200)
 NOT_YET = {"resolve"}  # a command of the engine's room
 
@@ -65,6 +65,7 @@ def test_the_case_reads_in_the_order_a_person_needs_it(tmp_path: Path) -> None:
     ):  # fmt: skip
         assert expected in notice.text, expected
     assert "tried: wait" not in notice.text, "told better from the state"
+    assert "all stops" not in notice.text, "so is this"
     assert (notice.title, notice.dedup_key, notice.run) == ("demo: spike since step 379", "sentinel/demo/2", "demo")
     facts = notice.facts
     assert (facts["kind"], facts["onset step"], facts["rank"], facts["metric"]) == ("spike", "379", "1", "loss")
@@ -92,6 +93,9 @@ def test_every_stage_has_its_own_title_and_opening(tmp_path: Path) -> None:
     assert len(titles) == len(openings) == 5
     assert built(tmp_path, state, page("acknowledge", by="anna")).title == "Seen by anna: demo: spike since step 379"
     assert built(tmp_path, state, page("resolve")).text.startswith("It is over: loss within 2%")
+    taken_up = built(tmp_path, failed(), page("resolve", text=f"resolved: the run was started again (by anna)\n{ENGINE}"))
+    assert taken_up.text.startswith("Resolved: the run was started again (by anna).\n\nBROKE   Spike")
+    assert built(tmp_path, failed(), page("resolve")).text.startswith("It is over.\n"), "its verdict is not why"
 
 
 def test_what_follows_and_what_answers_it_depend_on_how_the_run_stands(tmp_path: Path) -> None:

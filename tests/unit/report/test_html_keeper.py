@@ -17,14 +17,24 @@ from tests.unit.told_run import state_of, told
 
 
 def test_an_incident_that_is_over_is_told_while_the_run_goes_on_and_the_run_at_its_end(tmp_path: Path) -> None:
-    run_dir = write_streamed(tmp_path / "demo", until=80)
-    reports = ReportKeeper(run_dir, lambda: state_of(told(80)), every_s=0.01)
+    run_dir = write_streamed(tmp_path / "demo")
+    states = [state_of(told(80))]
+    reports = ReportKeeper(run_dir, lambda: states[-1], every_s=0.01)
     wait_for("the report of incident 1", (run_dir / "incidents/0001/report.html").is_file)
     assert not (run_dir / "report.html").exists()
+    states.append(state_of(told()))
     reports.close()
     reports.close()
-    assert "incident" in (run_dir / "report.html").read_text()
-    assert not (run_dir / "incidents/0002").exists()
+    assert "2 incidents" in (run_dir / "report.html").read_text()
+    assert "It is repaired" in (run_dir / "incidents/0002/report.html").read_text()
+
+
+def test_a_supervisor_that_leaves_a_run_going_on_writes_nothing_more(tmp_path: Path) -> None:
+    """Its journal is out of reach, or another one took over; whoever goes on must not wait for reports."""
+    run_dir = write_streamed(tmp_path / "demo", until=80)
+    ReportKeeper(run_dir, lambda: state_of(told(80)), every_s=60).close()
+    assert not (run_dir / "report.html").exists()
+    assert not (run_dir / "incidents").exists()
 
 
 def test_each_is_written_once_and_again_only_when_something_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +59,7 @@ def test_each_is_written_once_and_again_only_when_something_changed(tmp_path: Pa
     for _ in range(5):
         assert looks.acquire(timeout=10)
     assert written == [1]
-    states.append(state_of(told(130)))
+    states.append(state_of(told()))
     assert wrote.acquire(timeout=10)
     reports.close()
     assert written == [1, 2, None]
