@@ -34,6 +34,7 @@ from sentinel.launcher.local import LocalLauncher
 from sentinel.model.events import SupervisorStarted
 from sentinel.model.state import RunState
 from sentinel.model.wishes import Acknowledge
+from sentinel.notify import Notifier
 from sentinel.outage import Outage, StopWishes, last_act
 from sentinel.pages.asked import lay_routes, with_checked_routes
 from sentinel.pages.desk import Desk, Ways
@@ -86,8 +87,8 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
         check_command(run_file.command, run_file.cwd)
         check_code(request.code, run_file.cwd)
     ensure_run_dir(run_dir)
-    with StopWishes() as wishes:
-        outage = Outage(run_dir, wishes)
+    with StopWishes() as wishes, Notifier.from_environment() as systemd:
+        outage = Outage(run_dir, wishes, systemd)
         while True:
             try:
                 return _watch(request, run_dir, run_file, Engine(policy, reference), narrator, outage)
@@ -118,7 +119,8 @@ def _watch(
         launcher = LocalLauncher(run_dir)
         hardware = open_hardware(engine.policy.spec.detectors.gpu_fault, run_dir)
         boards = open_boards(run_dir, lambda: engine.state, request.tensorboard)
-        desk, reports = open_desk(run_dir, engine, clock), ReportKeeper(run_dir, lambda: engine.state)
+        reports = ReportKeeper(run_dir, lambda: engine.state)
+        desk = open_desk(run_dir, engine, clock)
         telemetry = RunTelemetry(run_dir, launcher, hardware, boards, desk)
         handlers = build_handlers(run_dir, launcher, session.lease, run_file, desk.courier.send)
         runner = ThreadRunner(handlers, wake.event)
@@ -126,10 +128,12 @@ def _watch(
         with closing(wake), closing(hardware), closing(boards), closing(reports), closing(desk), last_act(runner.close):
             daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request))
             outage.begin()
+            outage.systemd.ready()
             if request.stop_at_once:
                 daemon.want_stop("sentinel stop")
             said = SensesFile(run_dir)
-            run_until_over(daemon, clock, wake.event, _each_turn(session, wake, daemon, wishes, said, desk))
+            each_turn = _each_turn(session, wake, daemon, wishes, said, desk)
+            run_until_over(daemon, clock, wake.event, outage.systemd.after_turns(each_turn, lambda: _in_words(engine)))
             said.write(clock.now_s(), engine)
         leave_report(run_dir, engine.state, clock.now_s())
         return exit_code(engine.state)
@@ -167,6 +171,13 @@ def _started(session: RunSession, run: RunFile, policy: Policy, request: RunRequ
         observe_only=request.observe_only or policy.spec.mode == "observe",
         capabilities=run.capabilities or (),
     )
+
+
+def _in_words(engine: Engine) -> str:
+    """One line, for `systemctl status`."""
+    state, attempt = engine.state, engine.state.attempt
+    where = f", attempt {attempt.attempt}, step {engine.senses.newest_step}" if attempt is not None else ""
+    return f"{state.run_id}: {state.label}{where}, {len(state.open_incidents)} open incidents"
 
 
 def open_desk(run_dir: Path, engine: Engine, clock: SystemClock) -> Desk:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +20,8 @@ from sentinel.cli_policy import policy_app
 from sentinel.cli_report import report
 from sentinel.cli_words import Json, Pages, RunDir
 from sentinel.errors import PolicyError, SentinelError, UsageError
+
+EXIT_BUG = 70
 
 app = typer.Typer(
     name="sentinel",
@@ -50,7 +53,7 @@ def run(
     """Launch a training command, or adopt the one that is running; watch it; repair it.
 
     Exit codes: 0 the run finished, 1 it failed and recovery is exhausted (or sentinel can do no more, and says why), 2 usage or
-    policy error, 130 stopped.
+    policy error, 130 stopped, 70 a bug in sentinel (training goes on).
     """
     from sentinel.app import RunRequest, supervise
     from sentinel.view.choose import choose_narrator
@@ -227,7 +230,7 @@ def _dump(document: object) -> str:
 
 def main() -> None:
     """Entry point: what a person can cause ends in a sentence, never in a traceback: exit code 2 for usage and policy, where
-    nothing was started; 1 for everything else that sentinel cannot do."""
+    nothing was started; 1 for everything else that sentinel cannot do; 70 for a bug, with its traceback."""
     try:
         app()
     except SentinelError as error:
@@ -236,3 +239,6 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except Exception:  # noqa: BLE001 - told as any other bug is, and with a code of its own: what starts sentinel may start it again
+        traceback.print_exc()
+        sys.exit(EXIT_BUG)

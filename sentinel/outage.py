@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from sentinel.errors import Fenced, JournalBlocked, JournalError, RetryLater, SentinelError, WatchLost
+from sentinel.notify import Notifier
 
 RETRY_S = 5.0
 LAST_ACT_S = 60.0
@@ -73,9 +74,10 @@ class StopWishes:
 class Outage:
     """Whether supervision had begun, and the waiting while it is interrupted."""
 
-    def __init__(self, run_dir: Path, wishes: StopWishes) -> None:
+    def __init__(self, run_dir: Path, wishes: StopWishes, systemd: Notifier | None = None) -> None:
         self._run_dir = run_dir
         self.wishes = wishes
+        self.systemd = systemd or Notifier()
         self.has_begun = False
         self._is_on = False
 
@@ -94,6 +96,7 @@ class Outage:
         if not self._is_on:
             self._say(f"{error}\n{self._run_dir}: training is left as it is, and sentinel tries again every {RETRY_S:g} s")
         self._is_on = True
+        self.systemd.waiting(f"waiting: {error}")  # else its watchdog would end what waits for the disk
         if self.wishes.event.wait(RETRY_S):
             raise self.lost(error) from error
 

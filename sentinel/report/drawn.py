@@ -19,7 +19,8 @@ BUCKETS_MAX = 512
 
 class DrawnAttempt:
     """Attributes: curves, by metric; newest and newest_step, the metrics of the newest step line and its step (None before there
-    is one); newest_s, when that was by the trainer's clock; after_step, what it began from; changes, which only grows."""
+    is one); newest_s, when that was by the trainer's clock; last, the
+    last value of each metric that is drawn; after_step, what it began from; changes, which only grows."""
 
     def __init__(self, run_dir: Path, attempt: int) -> None:
         self.attempt = attempt
@@ -52,6 +53,7 @@ class DrawnAttempt:
     def _begin(self) -> None:
         self.curves: dict[str, Curve] = {}
         self.newest: Mapping[str, float] = {}
+        self.last: dict[str, float] = {}
         self.newest_step: int | None = None
         self.newest_s = 0.0
         self.after_step = 0
@@ -89,3 +91,4 @@ class DrawnAttempt:
                     continue
                 curve = self.curves[name] = Curve(BUCKETS_MAX)
             curve.add(reading.step, value)
+            self.last[name] = value

@@ -25,8 +25,9 @@ from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.model.facts import Entry
 from sentinel.model.state import RunState
 from sentinel.report.drawn import DrawnAttempt
-from sentinel.report.reading import Supervisor, is_attempt_alive, read_supervisor
+from sentinel.report.reading import Supervisor, is_attempt_alive, read_heartbeat, read_supervisor
 from sentinel.report.run_dirs import check_run_dir
+from sentinel.report.tally import Tally
 from sentinel.senses_file import NOTHING_TOLD, Told, read_senses
 from sentinel.stream_file import read_total_steps
 
@@ -37,8 +38,10 @@ ATTEMPTS_DRAWN = 64  # of a run relaunched more often the oldest are shown no mo
 @dataclass(frozen=True, slots=True)
 class Sight:
     """How a run stands. `now_s` is session time. `seq`: of the newest entry. `newest`: the metrics of the newest step line of the
-    newest attempt, as far as the curves have been drawn; `step` its step, None before there is one. `trouble`: why this is an
-    older sight than it should be; empty otherwise."""
+    newest attempt, as far as the curves have been drawn; `step` its step, None before there is one. `last`: the last value
+    told of every metric of that attempt, for those that do not stand in every line. `trouble`: why this is an older sight than it
+    should be; empty otherwise. `heartbeat_s`: when the supervisor's loop last turned, wall clock; None where none
+    ever was."""
 
     run_dir: Path
     state: RunState = field(default_factory=RunState)
@@ -47,10 +50,13 @@ class Sight:
     step: int | None = None
     total_steps: int | None = None
     newest: Mapping[str, float] = field(default_factory=dict)
+    last: Mapping[str, float] = field(default_factory=dict)
     supervisor: Supervisor = "gone"
     attempt_alive: bool | None = None
     senses: Told = NOTHING_TOLD
     trouble: str = ""
+    heartbeat_s: float | None = None
+    tally: Tally = field(default_factory=Tally)
 
 
 class FollowedRun:
@@ -62,6 +68,7 @@ class FollowedRun:
         self.run_dir = run_dir
         self.attempts: dict[int, DrawnAttempt] = {}  # by number, the newest ATTEMPTS_DRAWN
         self._state = RunState()
+        self._tally = Tally()
         self._seq, self._last_s = 0, 0.0
         self._clock = SystemClock()
         self._entries: deque[Entry] = deque(maxlen=ENTRIES_KEPT)
@@ -84,10 +91,13 @@ class FollowedRun:
             step=drawn.newest_step if drawn is not None else None,
             total_steps=self._total_steps(),
             newest=drawn.newest if drawn is not None else {},
+            last=dict(drawn.last) if drawn is not None else {},
             supervisor=read_supervisor(self.run_dir),
             attempt_alive=is_attempt_alive(self.run_dir, state),
             senses=read_senses(self.run_dir),
             trouble=trouble,
+            heartbeat_s=read_heartbeat(self.run_dir),
+            tally=self._tally.copy(),
         )
 
     def entries(self, after: int = 0) -> list[Entry]:
@@ -128,6 +138,7 @@ class FollowedRun:
         try:
             with Journal.open(self.run_dir / JOURNAL_NAME, read_only=True) as journal:
                 for entry in journal.read_entries(self._seq):
+                    self._tally.take(self._state, entry)
                     self._state = evolve(self._state, entry.at_s, entry.fact)
                     self._seq, self._last_s = entry.seq, entry.at_s
                     self._entries.append(entry)

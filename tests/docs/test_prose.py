@@ -18,6 +18,7 @@ from sentinel.sim.cases import run_case_files
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "deploy/RUNBOOK.md", "policies/README.md", "sentinel/client/PROTOCOL.md")
+PAGES += ("deploy/README.md", "deploy/prometheus/METRICS.md")
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -20,7 +20,8 @@ BANNED = {"utils", "util", "helpers", "common", "misc", "base", "manager", "watc
 # One place per dependency (ARCHITECTURE "Doors"). A package counts as one place.
 ONE_PLACE = {
     "typer": tuple(
-        f"sentinel/cli{part}.py" for part in ("", "_checkpoints", "_drill", "_operator", "_page", "_policy", "_report", "_words")
+        f"sentinel/cli{part}.py"
+        for part in ("", "_checkpoints", "_drill", "_operator", "_page", "_policy", "_report", "_words")
     ),
     "rich": ("sentinel/view/",),
     "watchdog": ("sentinel/telemetry/",),
@@ -32,6 +33,7 @@ ONE_PLACE = {
     "google_crc32c": ("sentinel/telemetry/event_records.py",),
     "jinja2": ("sentinel/report/html/page.py",),
     "markupsafe": ("sentinel/report/html/page.py",),
+    "prometheus_client": ("sentinel/metrics/",),
 }
 # Rooms of the trainer that must answer at once, and so load no torch (ARCHITECTURE "Doors").
 TORCHLESS = (
