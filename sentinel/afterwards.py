@@ -48,7 +48,7 @@ def answer_unattended(run_dir: Path, by: str, wish: w.Wish, within_s: float = SE
     """
     refuse_lost_journal(run_dir)
     with take_run(run_dir) as session:
-        engine = Engine(_load_policy(run_dir))
+        engine = Engine(policy := _load_policy(run_dir))
         answering = _Answering(run_dir, session, engine)
         answer = answering.ask(by, wish)
         if answer.granted:
