@@ -41,6 +41,7 @@ from sentinel.pages.asked import lay_routes, with_checked_routes
 from sentinel.pages.desk import Desk, Ways
 from sentinel.policy.schema import Policy
 from sentinel.policy_file import load_policy, policy_digest, shipped_policy_path
+from sentinel.report.chronicle.write import leave_chronicle
 from sentinel.report.html.keeper import ReportKeeper
 from sentinel.report.summary import leave_report
 from sentinel.senses_file import SensesFile
@@ -49,6 +50,7 @@ from sentinel.telemetry.inbox import post
 from sentinel.telemetry.reference import load_reference
 from sentinel.telemetry.run_telemetry import RunTelemetry
 from sentinel.telemetry.wake import Wake
+from sentinel.view.choose import show_gpus
 from sentinel.web.opening import Listen, open_for_run
 from sentinel.web.site import Given
 
@@ -130,6 +132,7 @@ def _watch(
         wishes.wake(wake.event)
         launcher = LocalLauncher(run_dir)
         hardware = open_hardware(engine.policy.spec.detectors.gpu_fault, run_dir)
+        show_gpus(narrator, hardware.gpus)
         boards = open_boards(run_dir, lambda: engine.state, request.tensorboard)
         reports = ReportKeeper(run_dir, lambda: engine.state)
         desk = open_desk(run_dir, engine, clock)
@@ -149,6 +152,7 @@ def _watch(
             run_until_over(daemon, clock, wake.event, outage.systemd.after_turns(each_turn, lambda: _in_words(engine)))
             said.write(clock.now_s(), engine)
         leave_report(run_dir, engine.state, clock.now_s())
+        leave_chronicle(run_dir)
         return exit_code(engine.state)
 
 

@@ -16,10 +16,8 @@ from sentinel.model.wishes import Wish
 from sentinel.plan.overrides import with_rung
 from sentinel.policy.schema import Rung
 from sentinel.policy.schema_problems import validate_rung
-from sentinel.report.reading import read_supervisor
-from sentinel.report.run_dirs import check_run_dir
 from sentinel.telemetry.inbox import withdraw
-from sentinel.wish_answer import Answered, await_answer, check_supervised, look_for_answer, post_wish
+from sentinel.wish_answer import Answered, await_answer, check_supervised, is_supervised, look_for_answer, post_wish
 
 PAGE_SEND_S = 5.0  # somebody holds a phone and waits; the rest is sent by whoever starts the run again
 ANSWER_S = 30.0  # a supervisor looks at least once a second; on a busy shared filesystem it may take longer
@@ -39,9 +37,8 @@ def ask(run_dir: Path, wish: Wish, timeout_s: float = ANSWER_S) -> Answered:
         UsageError: not the directory of a run, or nobody supervises it and could do this.
         RetryLater: no answer within `timeout_s`; the wish was taken back.
     """
-    check_run_dir(run_dir)
     by = f"{getpass.getuser()}@{socket.gethostname()}"
-    if isinstance(wish, ANSWERS) and read_supervisor(run_dir) != "alive":
+    if isinstance(wish, ANSWERS) and not is_supervised(run_dir):
         with suppress(AlreadySupervised):  # somebody has come between two looks: asked as usual
             return ask_unattended(run_dir, by, wish, SEND_S)
     check_supervised(run_dir)

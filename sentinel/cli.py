@@ -19,6 +19,7 @@ from sentinel.cli_page import page_app
 from sentinel.cli_policy import policy_app
 from sentinel.cli_replay import replay, watch
 from sentinel.cli_report import report
+from sentinel.cli_seeing import register as register_seeing
 from sentinel.cli_web import web
 from sentinel.cli_words import Json, Listening, Pages, RunDir, TokenFile
 from sentinel.errors import PolicyError, SentinelError, UsageError
@@ -195,6 +196,7 @@ def hardware(
     raise typer.Exit(code)
 
 
+register_seeing(app)
 register_operator(app)
 
 

@@ -28,10 +28,15 @@ class Answered:
     words: str
 
 
+def is_supervised(run_dir: Path) -> bool:
+    """Raises UsageError for what is not the directory of a run."""
+    check_run_dir(run_dir)
+    return read_supervisor(run_dir) == "alive"
+
+
 def check_supervised(run_dir: Path) -> None:
     """Raises UsageError where nobody could answer."""
-    check_run_dir(run_dir)
-    if read_supervisor(run_dir) != "alive":
+    if not is_supervised(run_dir):
         raise UsageError(
             f"{run_dir}: nobody supervises this run and could answer; `sentinel run --run-dir {run_dir}` goes on with it"
         )

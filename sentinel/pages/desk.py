@@ -1,7 +1,7 @@
 """Everything of a living run that reaches a person, put together: the courier with a channel for each route, a keeper for each
 Alertmanager, the dead man's calls. What is slow or hangs does so in threads of their own.
 
-    desk = Desk(run_dir, policy.spec.paging, Ways(lambda: engine.state, build_notice, acknowledge), clock)
+    desk = Desk(run_dir, policy.spec.paging, Ways(lambda: engine.state, acknowledge), clock)
     desk.courier.send(page)      # the handler of SendPage
     desk.turned()                # after each turn of the loop
     desk.poll(now_s)             # a Source: remarks

@@ -16,8 +16,11 @@ from sentinel.wish_answer import Answered, await_answer, check_supervised, post_
 ANSWER_S = 5.0  # a supervisor looks at least once a second
 WHO_CHARS_MAX = 64
 OF_INCIDENT: Mapping[str, Callable[[int], w.Wish]] = {
-    "acknowledge": w.Acknowledge, "approve": w.Approve, "deny": w.Deny, "resolve": w.Resolve,
-}  # fmt: skip
+    "acknowledge": w.Acknowledge,
+    "resolve": w.Resolve,
+    "approve": w.Approve,
+    "deny": w.Deny,
+}
 OF_RUN: Mapping[str, Callable[[], w.Wish]] = {"pause": w.Pause, "resume": w.Resume}
 
 

@@ -27,9 +27,9 @@ def run_dir(tmp_path: Path) -> Path:
     ("path", "wish"),
     [
         ("incidents/2/acknowledge", w.Acknowledge(2)),
+        ("incidents/2/resolve", w.Resolve(2)),
         ("incidents/2/approve", w.Approve(2)),
         ("incidents/1/deny", w.Deny(1)),
-        ("incidents/2/resolve", w.Resolve(2)),
         ("pause", w.Pause()),
         ("resume", w.Resume()),
     ],
