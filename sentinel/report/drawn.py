@@ -25,6 +25,7 @@ class DrawnAttempt:
     def __init__(self, run_dir: Path, attempt: int) -> None:
         self.attempt = attempt
         self.changes = 0
+        self._buckets_max = BUCKETS_MAX
         self._path = stream_path(run_dir, attempt)
         self._is_complete = False  # nobody writes it any more, and all of it is drawn
         self._begin()
@@ -49,6 +50,19 @@ class DrawnAttempt:
         self._taken += end
         self._is_complete = is_over and self._taken >= size > 0
         return end > 0 and self._taken < size
+
+    @property
+    def buckets(self) -> int:
+        """Of all its curves together: the memory they take."""
+        return sum(len(curve.buckets) for curve in self.curves.values())
+
+    def coarsen(self) -> None:
+        """The longest of its curves keep half their buckets, and no other one more than they."""
+        longest = max((len(curve.buckets) for curve in self.curves.values()), default=0)
+        self._buckets_max = max(1, (longest + 3) // 4)
+        for curve in self.curves.values():
+            curve.coarsen(self._buckets_max)
+        self.changes += 1
 
     def _begin(self) -> None:
         self.curves: dict[str, Curve] = {}
@@ -89,6 +103,6 @@ class DrawnAttempt:
             if curve is None:
                 if len(self.curves) >= METRICS_MAX:
                     continue
-                curve = self.curves[name] = Curve(BUCKETS_MAX)
+                curve = self.curves[name] = Curve(self._buckets_max)
             curve.add(reading.step, value)
             self.last[name] = value

@@ -29,19 +29,22 @@ from sentinel.report.reading import Supervisor, is_attempt_alive, read_heartbeat
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.report.tally import Tally
 from sentinel.senses_file import NOTHING_TOLD, Told, read_senses
-from sentinel.stream_file import read_total_steps
+from sentinel.stream_file import read_newest_metrics, read_total_steps
 
 ENTRIES_KEPT = 4096
 ATTEMPTS_DRAWN = 64  # of a run relaunched more often the oldest are shown no more
+BUCKETS_KEPT = 1 << 18  # of all attempts before the newest, some 40 MB; beyond that they are drawn coarser
+
+NewestLine = tuple[int | None, Mapping[str, float]]
+NO_LINE: NewestLine = (None, {})
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
     """How a run stands. `now_s` is session time. `seq`: of the newest entry. `newest`: the metrics of the newest step line of the
-    newest attempt, as far as the curves have been drawn; `step` its step, None before there is one. `last`: the last value
-    told of every metric of that attempt, for those that do not stand in every line. `trouble`: why this is an older sight than it
-    should be; empty otherwise. `heartbeat_s`: when the supervisor's loop last turned, wall clock; None where none
-    ever was."""
+    newest attempt, also while its curves are still being drawn; `step` its step, None before there is one. `last`: the last value
+    drawn of every metric of that attempt, for those that do not stand in every line. `trouble`: why this is an older sight than
+    it should be; empty otherwise. `heartbeat_s`: when the supervisor's loop last turned, wall clock; None where none ever was."""
 
     run_dir: Path
     state: RunState = field(default_factory=RunState)
@@ -79,18 +82,20 @@ class FollowedRun:
         trouble = self._read_journal()
         state = self._state
         newest = state.attempt
+        drawn = None
+        step, metrics = NO_LINE
         if newest is not None:
             self._know_attempts()
-            self.attempts[newest.attempt].advance(newest.is_over)
-        drawn = self.attempts.get(newest.attempt) if newest is not None else None
+            drawn = self.attempts[newest.attempt]
+            step, metrics = self._newest_line(drawn, has_more=drawn.advance(newest.is_over))
         return Sight(
             run_dir=self.run_dir,
             state=state,
             now_s=max(self._clock.now_s(), self._last_s),
             seq=self._seq,
-            step=drawn.newest_step if drawn is not None else None,
+            step=step,
             total_steps=self._total_steps(),
-            newest=drawn.newest if drawn is not None else {},
+            newest=metrics,
             last=dict(drawn.last) if drawn is not None else {},
             supervisor=read_supervisor(self.run_dir),
             attempt_alive=is_attempt_alive(self.run_dir, state),
@@ -110,12 +115,27 @@ class FollowedRun:
         return found[::-1]
 
     def draw(self) -> bool:
-        """One piece of each attempt's curves that is not drawn to its end; whether there is more to draw at once."""
+        """What is new of every attempt, up to one piece of the newest that is not drawn to its end; whether there is more to
+        draw at once."""
         over = {attempt.attempt: attempt.is_over for attempt in self._state.attempts}
-        has_more = False
-        for number, drawn in self.attempts.items():
-            has_more |= drawn.advance(over.get(number, True))
+        numbers = sorted(self.attempts, reverse=True)
+        has_more = any(self.attempts[number].advance(over.get(number, True)) for number in numbers)
+        self._coarsen()
         return has_more
+
+    def _coarsen(self) -> None:
+        """Many attempts of a run with many metrics are drawn coarser, the finest and oldest first, so that all have their place.
+        The newest attempt is what people look at; it has the bounds of its own."""
+        kept = {number: drawn.buckets for number, drawn in self.attempts.items() if number != max(self.attempts)}
+        while sum(kept.values()) > BUCKETS_KEPT:
+            finest = max(sorted(kept), key=kept.__getitem__)
+            self.attempts[finest].coarsen()
+            kept[finest] = self.attempts[finest].buckets
+
+    def _newest_line(self, drawn: DrawnAttempt, has_more: bool) -> NewestLine:
+        """While a long stream is being drawn its newest line is read from its end."""
+        found = read_newest_metrics(self.run_dir, drawn.attempt) if has_more else None
+        return found if found is not None else (drawn.newest_step, drawn.newest)
 
     def _know_attempts(self) -> None:
         numbers = [attempt.attempt for attempt in self._state.attempts[-ATTEMPTS_DRAWN:]]

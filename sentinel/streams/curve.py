@@ -37,7 +37,16 @@ class Curve:
         self.buckets[-1] = (first, min(low, value), max(high, value))
         self._filled += 1
 
+    def coarsen(self, buckets_max: int) -> None:
+        """From now on fewer: twice as many as `buckets_max` at most."""
+        self._buckets_max = buckets_max
+        while len(self.buckets) > 2 * buckets_max:
+            self._halve()
+
     def _halve(self) -> None:
         pairs = zip(self.buckets[::2], self.buckets[1::2], strict=False)
-        self.buckets = [(a[0], min(a[1], b[1]), max(a[2], b[2])) for a, b in pairs]
+        alone = self.buckets[len(self.buckets) // 2 * 2 :]  # the newest of an odd number, which goes on being filled
+        if not alone:
+            self._filled += 1 << self.halvings
+        self.buckets = [*((a[0], min(a[1], b[1]), max(a[2], b[2])) for a, b in pairs), *alone]
         self.halvings += 1

@@ -85,9 +85,8 @@ def page_row(picture: Picture) -> list[RenderableType]:
     if on_its_way:
         routes = sorted({action.route for action in on_its_way if action.route})
         words += f", {len(on_its_way)} on the way" + (f" ({', '.join(routes)})" if routes else "")
-    over = getattr(getattr(incident, "page", None), "resolved", "")
-    if over:
-        return [_row("page", f"{words}; over: {over}", "dim")]
+    if incident.page is not None and incident.page.resolved:
+        return [_row("page", f"{words}; over: {incident.page.resolved}", "dim")]
     if incident.acknowledged_by:
         return [_row("page", f"{words}; seen by {incident.acknowledged_by}", "green")]
     if incident.is_closed and str(incident.state) == "recovered":

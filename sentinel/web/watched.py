@@ -22,7 +22,7 @@ from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.following import FollowedRun, Sight
 from sentinel.report.lineage import branch_document, trace
 from sentinel.report.schedule import schedule_document
-from sentinel.stream_file import read_newest_metrics, read_tokens_per_sample
+from sentinel.stream_file import read_tokens_per_sample
 from sentinel.streams.curve import Curve
 from sentinel.web.answers import Refused, encode
 
@@ -77,7 +77,7 @@ class WatchedRun:
             try:
                 if self._followed is None:
                     self._followed = FollowedRun(self.run_dir)
-                sight = self._at_its_newest(self._followed.look())
+                sight = self._followed.look()
                 self.sight = sight if sight.seq else None
                 self.trouble = sight.trouble or f"{self.run_dir}: nothing is recorded yet; look again in a moment"
             except UsageError as error:
@@ -92,13 +92,11 @@ class WatchedRun:
         self.looks += 1
 
     def draw(self) -> bool:
-        """A piece of the newest attempt that is not drawn to its end; whether there may be more."""
+        """A piece of its curves; whether there may be more."""
         with self._lock:
             if self._followed is None or self.sight is None:
                 return False
-            over = {attempt.attempt: attempt.is_over for attempt in self.sight.state.attempts}
-            numbers = sorted(self._followed.attempts, reverse=True)
-            self.has_more = any(self._followed.attempts[number].advance(over.get(number, True)) for number in numbers)
+            self.has_more = self._followed.draw()
             return self.has_more
 
     def forget(self) -> None:
@@ -127,14 +125,6 @@ class WatchedRun:
             except OSError:
                 seen.append((0, 0))
         return tuple(seen)
-
-    def _at_its_newest(self, sight: Sight) -> Sight:
-        """While a long stream is being drawn its newest line is read from its end."""
-        attempt = sight.state.attempt
-        found = read_newest_metrics(self.run_dir, attempt.attempt) if attempt is not None else None
-        if found is None or found[0] == sight.step:
-            return sight
-        return replace(sight, step=found[0], newest=found[1])
 
     # -- whoever asks --------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sentinel.model import facts as f
 from sentinel.model.attempts import Overrides
-from sentinel.model.wishes import Wish
+from sentinel.model.wishes import Remark
 from sentinel.plan.environment import changes_in_words
 from sentinel.plan.overrides import without
 from sentinel.report.chronicle.effects import changes_between, effect_words
@@ -51,16 +51,9 @@ def moment_lines(run_dir: Path, found: Gathered, branches: Mapping[int, Branch],
             return []
 
 
-def remark_of(wish: Wish) -> str | None:
-    """A person's own entry into the logbook; None for every other wish."""
-    text = getattr(wish, "text", None)
-    return text if type(wish).__name__ == "Remark" and isinstance(text, str) else None
-
-
 def _wish(found: Gathered, at_s: float, answered: f.WishAnswered) -> list[str]:
-    remark = remark_of(answered.wish)
-    if remark is not None:
-        return [f"**Note by {plain(answered.by)}**: {plain(remark, 2000)}"]
+    if isinstance(answered.wish, Remark):
+        return [f"**Note by {plain(answered.by)}**: {plain(answered.wish.text, 2000)}"]
     said = describe(answered, at_s, found.state)
     return [plain(said.text)] if said is not None else []
 

@@ -94,8 +94,8 @@ class Story:
                 self.called[page.key] = (at_s, page)
             case f.ActionAbandoned(reason=reason):
                 self.refused.append(reason)
-            case _ if type(fact).__name__ == "PageResolved":
-                self.settled = " by ".join(filter(None, (getattr(fact, "reason", ""), getattr(fact, "by", ""))))
+            case f.PageResolved(reason=reason, by=by):
+                self.settled = " by ".join(filter(None, (reason, by)))
             case _:
                 pass
 

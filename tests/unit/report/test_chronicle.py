@@ -7,7 +7,6 @@ import json
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -27,7 +26,6 @@ from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
 from sentinel.report.chronicle.effects import changes_between, effect_words
 from sentinel.report.chronicle.gathering import gather
-from sentinel.report.chronicle.lines import remark_of
 from sentinel.report.chronicle.plain import code, plain
 from sentinel.report.chronicle.stories import Story, page_words
 from sentinel.report.chronicle.write import CHRONICLE_NAME, chronicle_text, leave_chronicle, write_chronicle
@@ -163,26 +161,21 @@ def test_pages_and_who_answered_them_stand_with_the_incident(tmp_path: Path) -> 
 
 
 def test_a_message_that_all_is_well_calls_nobody_and_a_settled_page_says_why() -> None:
-    class PageResolved(SimpleNamespace):
-        pass
-
     (_, opened), *_ = [one for one in told() if isinstance(one[1], f.IncidentOpened)]
     story = Story(opened.incident, at(0))
     story.take(at(1), f.ActionDecided(a.SendPage("page/1/1/message/chat", 1, "info", "t", "x", stage="message", route="chat")))
     assert not story.needed_a_person
     assert page_words(story, str) == "People were told on chat (1 message)"
     story.take(at(2), f.ActionDecided(a.SendPage("page/1/2/trigger/pager", 1, "critical", "t", "x", route="pager")))
-    story.take(at(9), PageResolved(reason="it has recovered", by="ada"))  # type: ignore[arg-type]
+    story.take(at(9), f.PageResolved(1, "it has recovered", "ada"))
     assert page_words(story, lambda at_s: "NOON").startswith("A person was called at NOON on chat, pager (1 message, 1 trigger)")
     assert page_words(story, str).endswith("nobody acknowledged it; over: it has recovered by ada")
 
 
-def test_a_note_of_a_person_is_their_own_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Remark(SimpleNamespace):
-        pass
-
-    assert remark_of(Remark(text="new data from here on")) == "new data from here on"  # type: ignore[arg-type]
-    assert remark_of(w.Hold()) is None
+def test_a_note_of_a_person_is_their_own_entry(tmp_path: Path) -> None:
+    noted = f.WishAnswered("i", "ada", w.Remark("new data from here on"), True, "written down")
+    text = chronicle_text(write_facts(tmp_path / "run", [*begun(), (100, noted)]))
+    assert "**Note by ada**: new data from here on" in text
 
 
 def test_quiet_days_are_one_line_together_and_each_other_day_has_its_own(tmp_path: Path) -> None:

@@ -110,6 +110,47 @@ def test_a_stream_written_anew_is_drawn_anew(tmp_path: Path) -> None:
     assert drawn.changes > before
 
 
+def test_a_long_stream_tells_its_newest_line_while_it_is_still_being_drawn(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "run", until=42)
+    write_stream(run_dir, 2, list(range(101, 20_001)), loss=8.0)
+    run = FollowedRun(run_dir)
+    sight = run.look()
+    assert run.attempts[2].newest_step is not None
+    assert run.attempts[2].newest_step < 20_000, "the stream is longer than a piece"
+    assert (sight.step, sight.newest["loss"]) == (20_000, 8.0)
+
+
+def test_many_attempts_of_many_metrics_are_drawn_coarser_and_the_newest_as_finely_as_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_dir = write_run(tmp_path / "run")
+    for attempt, steps in ((1, range(1, 901)), (2, range(101, 141)), (3, range(351, 951))):
+        write_stream(run_dir, attempt, list(steps), grad_norm=1.0)
+    monkeypatch.setattr("sentinel.report.following.BUCKETS_KEPT", 100)
+    run = FollowedRun(run_dir)
+    run.look()
+    while run.draw():
+        pass
+    assert sum(run.attempts[number].buckets for number in (1, 2)) <= 100
+    assert len(run.attempts[3].curves["loss"].buckets) == 600
+    assert len(run.attempts[2].curves["loss"].buckets) == 40, "a short one takes no memory that is worth having"
+    long = run.attempts[1].curves["loss"]
+    assert (long.buckets[0][0], len(long.buckets)) == (1, 57), "all of it, each point for sixteen steps"
+
+
+def test_a_curve_made_coarser_goes_on_where_it_was() -> None:
+    for count in range(1, 70):
+        coarse, whole = Curve(buckets_max=64), Curve(buckets_max=4)
+        for step in range(count):
+            coarse.add(step, float(step))
+        coarse.coarsen(4)
+        for step in range(count, 200):
+            coarse.add(step, float(step))
+        for step in range(200):
+            whole.add(step, float(step))
+        assert coarse.buckets == whole.buckets, f"made coarser after {count} steps"
+
+
 def test_a_curve_keeps_its_peaks_in_bounded_memory() -> None:
     curve = Curve(buckets_max=16)
     for step in range(10_000):
