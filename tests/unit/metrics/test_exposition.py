@@ -53,9 +53,9 @@ def everything() -> Sight:
     page = a.SendPage("page/1/1/trigger/terminal", 1, "critical", "a title", "a text")
     blind = f.SourceChanged("nvml", False, "the driver is gone")
     raised = f.PageRaised(1, page.severity, page.title, page.text)
-    more: list[tuple[float, f.Fact]] = [(151, raised), (151, f.ActionDecided(page)), (152, f.ActionConfirmed(page.key)), (153, blind)]
+    more: list[tuple[float, f.Fact]] = [(151, raised), (151, f.ActionDecided(page)), (152, f.ActionConfirmed(page.key))]
     last = dict.fromkeys(SHOWN.values(), 0.5) | {"activation_norm": 1.0, "activation_norm/block-00": 0.9}
-    return fold(entries_of([*told(), *more]), step=600, total_steps=600, last=last)
+    return fold(entries_of([*told(), *more, (153, blind)]), step=600, total_steps=600, last=last)
 
 
 def samples(*sights: Sight) -> Iterator[tuple[str, dict[str, str], float]]:
