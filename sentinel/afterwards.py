@@ -10,6 +10,7 @@ leaves. Nothing is launched, ended or resumed, and it is no session: whoever sta
 from __future__ import annotations
 
 import math
+import sys
 import threading
 import uuid
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from typing import cast
 from sentinel.actions.runner import Handler, ThreadRunner
 from sentinel.clock import SystemClock
 from sentinel.engine import Engine
-from sentinel.errors import PolicyError, UsageError
+from sentinel.errors import PolicyError, SentinelError, UsageError
 from sentinel.journal.run_file import read_run_file
 from sentinel.journal.session import RunSession, refuse_lost_journal, take_run
 from sentinel.model import wishes as w
@@ -57,7 +58,20 @@ def answer_unattended(run_dir: Path, by: str, wish: w.Wish, within_s: float = SE
                 answering.send(desk.courier.send, within_s)
         if engine.state.ended:
             leave_report(run_dir, engine.state, answering.clock.now_s())
-        return answer
+    if answer.granted and isinstance(wish, w.Acknowledge | w.Resolve):
+        _tell_anew(run_dir, wish.incident)  # the run is free again: that takes seconds
+    return answer
+
+
+def _tell_anew(run_dir: Path, incident: int) -> None:
+    """The incident's report, which is what a page links to. It may fail, and the answer stands all the same."""
+    try:
+        from sentinel.report.html.writing import report_command  # here, because jinja2 takes its time to load
+
+        report_command(run_dir, incident, None, with_texts=False)
+    except (SentinelError, OSError) as error:
+        print(f"{run_dir}: the report of incident {incident} is as it was ({error}); "
+              f"`sentinel report {run_dir} {incident}` writes it", file=sys.stderr)  # fmt: skip
 
 
 class _Answering:

@@ -38,6 +38,7 @@ from sentinel.model.wishes import Acknowledge
 from sentinel.notify import Notifier
 from sentinel.outage import Outage, StopWishes, last_act
 from sentinel.pages.asked import lay_routes, with_checked_routes
+from sentinel.pages.channels import secret_variables
 from sentinel.pages.desk import Desk, Ways
 from sentinel.policy.schema import Policy
 from sentinel.policy_file import load_policy, policy_digest, shipped_policy_path
@@ -130,7 +131,7 @@ def _watch(
             write_run_file(run_dir, run_file)
         wake = Wake(run_dir)
         wishes.wake(wake.event)
-        launcher = LocalLauncher(run_dir)
+        launcher = LocalLauncher(run_dir, withheld=secret_variables(engine.policy.spec.paging))
         hardware = open_hardware(engine.policy.spec.detectors.gpu_fault, run_dir)
         show_gpus(narrator, hardware.gpus)
         boards = open_boards(run_dir, lambda: engine.state, request.tensorboard)

@@ -111,7 +111,7 @@ INCIDENTS = (
     Family("sentinel_pages_undelivered_total", "counter", ("stage", "route"), "", "Deliveries given up"),
     Family(
         "sentinel_pages_open", "gauge", (), "",
-        "Incidents of which a person was told and which nobody has taken up, and nothing ended",
+        "Incidents for which a person is needed, acknowledged or not",
     ),
     Family("sentinel_page_acknowledged", "gauge", (), "0/1", "A page is open, and every open one was acknowledged"),
 )  # fmt: skip

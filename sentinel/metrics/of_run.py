@@ -147,6 +147,6 @@ def _pages(sight: Sight) -> Iterator[Row]:
         yield "sentinel_pages_total", delivery, float(count)
     for delivery, count in tally.undelivered.items():
         yield "sentinel_pages_undelivered_total", delivery, float(count)
-    seen = {one.id for one in sight.state.incidents if one.acknowledged_by}
-    yield "sentinel_pages_open", (), float(len(tally.open_pages))
-    yield "sentinel_page_acknowledged", (), float(bool(tally.open_pages) and seen.issuperset(tally.open_pages))
+    still_open = [one.page for one in sight.state.open_pages if one.page is not None]
+    yield "sentinel_pages_open", (), float(len(still_open))
+    yield "sentinel_page_acknowledged", (), float(bool(still_open) and all(page.is_answered for page in still_open))

@@ -28,6 +28,7 @@ MESSAGE_S = 300.0  # how long a message stands: nothing resolves it
 MAY_CHANGE = ("severity", "kind")
 ALERTS_MAX = 1000  # of one run, looked at
 LOOK_S = 5.0  # a look before a post must leave time for the post
+SKEW_S = 60.0  # an end lies so far back: one that is still to come by Alertmanager's clock gives way to a later one told before
 
 
 class Alertmanager:
@@ -140,7 +141,7 @@ def build_alert(notice: Notice, labels: Mapping[str, str]) -> dict[str, Any]:
         "startsAt": timestamp(notice.at_s),
     }
     if notice.stage == "resolve":
-        alert["endsAt"] = timestamp(notice.at_s)
+        alert |= _over(notice.at_s)
     elif is_message:
         alert["endsAt"] = timestamp(notice.at_s + MESSAGE_S)
     first = next(iter(web_links(notice).values()), None)
@@ -157,7 +158,12 @@ def is_former(other: Mapping[str, Any], alert: Mapping[str, Any]) -> bool:
 def ended(alert: Mapping[str, Any], at_s: float) -> dict[str, Any]:
     """An alert as Alertmanager told it, to be resolved; its annotations with it, or its last message would be empty."""
     annotations = alert.get("annotations") or {}
-    return {"labels": alert["labels"], "annotations": annotations, "startsAt": timestamp(at_s), "endsAt": timestamp(at_s)}
+    return {"labels": alert["labels"], "annotations": annotations, **_over(at_s)}
+
+
+def _over(at_s: float) -> dict[str, str]:
+    """It began no later than it ended, or the post is refused; Alertmanager keeps the earlier beginning it knows."""
+    return {"startsAt": timestamp(at_s - SKEW_S), "endsAt": timestamp(at_s - SKEW_S)}
 
 
 def timestamp(at_s: float) -> str:

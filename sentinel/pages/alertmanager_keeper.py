@@ -62,8 +62,8 @@ class AlertmanagerKeeper:
     def _look(self, run: str, unseen: Set[int]) -> None:
         for incident, (silence, author) in self._channel.silences_of(run).items():
             if incident in unseen and (incident, silence) not in self._told:
-                self._told.append((incident, silence))
                 self._acknowledge(incident, f"silence by {_name(author)} in Alertmanager")
+                self._told.append((incident, silence))  # only now: what a full disk has kept is said again
 
     def _without_secrets(self, work: Callable[[], None]) -> None:
         try:

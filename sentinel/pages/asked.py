@@ -15,11 +15,10 @@ from sentinel.errors import UsageError
 from sentinel.pages.channels import check_paging
 from sentinel.pages.http_call import check_url
 from sentinel.policy.schema import Policy
-from sentinel.policy.schema_paging import Paging, Route, Secret
+from sentinel.policy.schema_paging import ROUTES_MAX, Paging, Route, Secret
 
 PAGERDUTY_KEY, WEBHOOK_SECRET, SLACK_WEBHOOK = "SENTINEL_PAGERDUTY_KEY", "SENTINEL_WEBHOOK_SECRET", "SENTINEL_SLACK_WEBHOOK"
 KINDS = ("alertmanager=URL", "pagerduty[=URL]", "webhook=URL", "slack", "'command=PROGRAM WORDS'", "terminal")
-ROUTES_MAX = 16
 
 
 def lay_routes(policy: Policy, asked: Sequence[str], environ: Mapping[str, str] | None = None) -> Policy:

@@ -82,6 +82,13 @@ def check_paging(paging: p.Paging, environ: Mapping[str, str] | None = None) -> 
         raise UsageError("nobody could be paged so; nothing was started\n" + "\n".join(f"  {words}" for words in wrong))
 
 
+def secret_variables(paging: p.Paging) -> frozenset[str]:
+    """The variables in which secrets of these routes lie: sentinel's own, and nothing it starts need know them."""
+    found = [getattr(route.settings, name) for route in paging.routes for name in type(route.settings).model_fields]
+    found += [paging.dead_man.url] if paging.dead_man is not None else []
+    return frozenset(one.env for one in found if isinstance(one, p.Secret) and one.env is not None)
+
+
 def _problems(settings: p.Channel, environ: Mapping[str, str] | None) -> Iterator[str]:
     for name in type(settings).model_fields:
         value = getattr(settings, name)

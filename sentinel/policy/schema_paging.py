@@ -13,6 +13,7 @@ Url = Annotated[str, Field(max_length=2000, pattern=r"^https?://[^\s/]+\S*$")]
 EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
 Address = Annotated[str, Field(pattern=r"^[^\s@<>,;]+@[^\s@<>,;]+$", max_length=320)]
 LabelName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length=100)]
+ROUTES_MAX = 16  # a page remembers how each route stands, and a route it had forgotten would be called again and again
 RANK: dict[Severity, int] = {"info": 0, "warning": 1, "critical": 2}
 Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
 
@@ -183,7 +184,9 @@ class DeadMan(Model):
 class Paging(Model):
     """How a person is reached. One incident is one page, on every route the same."""
 
-    routes: tuple[Annotated[Route, BeforeValidator(_one_channel)], ...] = written([{"terminal": {}}])
+    routes: Annotated[tuple[Annotated[Route, BeforeValidator(_one_channel)], ...], Field(max_length=ROUTES_MAX)] = written(
+        [{"terminal": {}}]
+    )
     """Channels, all of them used, each at once unless it says `after`."""
     repeat_every_s: Seconds = written("30m", alias="repeat_every")
     """A page that nobody has acknowledged is sent again this often."""

@@ -15,7 +15,7 @@ from typing import get_args
 from sentinel.model import facts as f
 from sentinel.model.actions import Action, SendPage
 from sentinel.model.incidents import Incident, IncidentState
-from sentinel.model.state import INCIDENTS_KEPT, RunState
+from sentinel.model.state import RunState
 
 DURATIONS_S = (1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0, 14400.0)
 NAMES_MAX = 64  # of routes or of sources: a policy that is changed every day must not fill the memory
@@ -44,7 +44,7 @@ class Tally:
     findings: (kind, severity). opened: kind. closed: (kind, outcome), outcome recovered | healed (nothing was done) | exhausted.
     detection, recovery: by kind, from the moment the fault was first visible; recovery of incidents that recovered.
     actions: (action, outcome), outcome confirmed | abandoned | dropped (no longer wanted).
-    delivered, undelivered: (stage, route). open_pages: incidents of which a person was told, and not yet that it is over.
+    delivered, undelivered: (stage, route).
     blind: by source ever named, whether it is blind. ranks: of the attempt that trains, 0 while none has told.
     """
 
@@ -56,7 +56,6 @@ class Tally:
     actions: Counter[tuple[str, str]] = field(default_factory=Counter)
     delivered: Counter[tuple[str, str]] = field(default_factory=Counter)
     undelivered: Counter[tuple[str, str]] = field(default_factory=Counter)
-    open_pages: dict[int, float] = field(default_factory=dict)  # since when
     blind: dict[str, bool] = field(default_factory=dict)
     steps_lost: int = 0
     takeovers: int = 0
@@ -71,7 +70,7 @@ class Tally:
         fact = entry.fact
         match fact:
             case f.SupervisorTookOver():
-                self._taken_over(before, fact)
+                self._taken_over()
             case f.AttemptLaunched() | f.AttemptEnded():
                 self.ranks = 0
             case f.ReceiptSeen():
@@ -87,14 +86,12 @@ class Tally:
             case f.SourceChanged():
                 self.blind[_bounded(fact.source, set(self.blind))] = not fact.ok
             case f.ActionDecided() | f.ActionConfirmed() | f.ActionAbandoned() | f.PlanDropped():
-                self._acted(before, entry.at_s, fact)
+                self._acted(before, fact)
 
-    def _taken_over(self, before: RunState, fact: f.SupervisorTookOver) -> None:
-        """A source is told anew by each supervisor. Who starts an ended run again has taken its pages up."""
+    def _taken_over(self) -> None:
+        """A source is told anew by each supervisor."""
         self.takeovers += 1
         self.blind = dict.fromkeys(self.blind, False)
-        if before.ended and fact.answers:
-            self.open_pages.clear()
 
     def _opened(self, incident: Incident) -> None:
         kind = str(incident.kind)
@@ -107,17 +104,15 @@ class Tally:
             return
         kind, recovered = str(moved.kind), fact.to is IncidentState.RECOVERED
         self.closed[kind, "healed" if recovered and fact.benign else str(fact.to)] += 1
-        if recovered:
-            self.open_pages.pop(fact.incident, None)
-            if moved.restored_s is not None:
-                _add(self.recovery, kind, moved.restored_s - moved.visible_s)
+        if recovered and moved.restored_s is not None:
+            _add(self.recovery, kind, moved.restored_s - moved.visible_s)
 
     def _acted(
-        self, before: RunState, at_s: float, fact: f.ActionDecided | f.ActionConfirmed | f.ActionAbandoned | f.PlanDropped
+        self, before: RunState, fact: f.ActionDecided | f.ActionConfirmed | f.ActionAbandoned | f.PlanDropped
     ) -> None:
         if isinstance(fact, f.ActionDecided):
             if isinstance(fact.action, SendPage):
-                self._page_decided(at_s, fact.action)
+                self._page_decided(fact.action)
             return
         if isinstance(fact, f.PlanDropped):
             for planned in before.plan.actions if before.plan else ():
@@ -128,20 +123,15 @@ class Tally:
         if action is None:
             return
         done = isinstance(fact, f.ActionConfirmed)
-        self.actions[ACTIONS[type(action)], "confirmed" if done else "abandoned"] += 1
-        if isinstance(action, SendPage):
+        is_withdrawn = isinstance(fact, f.ActionAbandoned) and fact.withdrawn
+        self.actions[ACTIONS[type(action)], "confirmed" if done else "dropped" if is_withdrawn else "abandoned"] += 1
+        if isinstance(action, SendPage) and not is_withdrawn:  # a call that was answered first is no route that cannot deliver
             (self.delivered if done else self.undelivered)[action.stage, self._route(action)] += 1
 
-    def _page_decided(self, at_s: float, page: SendPage) -> None:
+    def _page_decided(self, page: SendPage) -> None:
         """Both counts stand at 0 before the first delivery: what watches them for a rise needs to see them there."""
         self.delivered[page.stage, self._route(page)] += 0
         self.undelivered[page.stage, self._route(page)] += 0
-        if page.stage == "trigger":
-            self.open_pages.setdefault(page.incident, at_s)
-            while len(self.open_pages) > INCIDENTS_KEPT:
-                del self.open_pages[next(iter(self.open_pages))]
-        elif page.stage == "resolve":
-            self.open_pages.pop(page.incident, None)
 
     def _route(self, page: SendPage) -> str:
         return _bounded(page.route or FIRST_ROUTE, {route for _, route in self.delivered})

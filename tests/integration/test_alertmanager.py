@@ -108,6 +108,16 @@ def test_an_alert_that_is_posted_again_stays_and_the_last_post_stands_for_a_week
     wait_for("end of the alert", lambda: not of(real, 4))
 
 
+def test_a_resolve_ends_an_alert_that_was_to_stand_for_a_week_though_the_clocks_differ(real: RealAlertmanager) -> None:
+    """An end still to come by Alertmanager's clock would give way to the later one, and the alert would stand the week."""
+    vault, channel = Vault({}), Alertmanager(AlertmanagerRoute(url=real.url), Vault({}))
+    AlertmanagerKeeper(channel, vault, lambda: [at_once("trigger", 8)], lambda *who: None).last_post()
+    assert ends_in_s(real, 8) > 6.9 * 86400
+    ahead = at_once("resolve", 8)
+    channel.deliver(replace(ahead, at_s=ahead.at_s + 30.0))
+    wait_for("end of the alert", lambda: not of(real, 8))
+
+
 def ends_in_s(real: RealAlertmanager, incident: int) -> float:
     (alert,) = of(real, incident)
     ends = datetime.fromisoformat(str(alert["endsAt"]).replace("Z", "+00:00"))

@@ -22,6 +22,7 @@ from sentinel.model import wishes as w
 from sentinel.model.actions import KillAttempt, SendPage
 from sentinel.model.incidents import IncidentState
 from sentinel.model.state import RunState
+from sentinel.pages.case import incident_report_path
 from sentinel.pages.notice import Notice
 from sentinel.pages.terminal import Terminal
 from sentinel.report.reading import read_incidents, read_run, read_status
@@ -88,6 +89,23 @@ def test_resolving_closes_the_page_and_a_note_stays_in_the_record(tmp_path: Path
     wish = facts_of(run_dir, 0)[-1]
     assert isinstance(wish, f.WishAnswered)
     assert wish.wish == w.Remark("the fan of node 3 had died")
+
+
+def test_the_incidents_report_tells_of_the_answer(tmp_path: Path) -> None:
+    run_dir = failed_run(tmp_path)
+    path = incident_report_path(run_dir, 2)
+    answer_unattended(run_dir, "ada@desk", w.Acknowledge(2))
+    assert "ada@desk" in path.read_text()
+    answer_unattended(run_dir, "grace@sofa", w.Resolve(2))
+    assert "grace@sofa" in path.read_text()
+
+
+def test_a_report_that_cannot_be_written_takes_no_answer_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_dir = failed_run(tmp_path)
+    incident_report_path(run_dir, 2).mkdir(parents=True)
+    assert answer_unattended(run_dir, "ada", w.Resolve(2)).granted
+    assert state_of(run_dir).open_pages == ()
+    assert f"`sentinel report {run_dir} 2` writes it" in capsys.readouterr().err
 
 
 def test_whoever_starts_the_run_again_still_answers_its_end(tmp_path: Path) -> None:

@@ -94,4 +94,5 @@ class ReportKeeper:
 
 
 def _version(incident: Incident) -> Version:
-    return (incident.state, incident.pages, incident.acknowledged_by, len(incident.tries), incident.verdict)
+    settled_s = incident.page.resolved_s if incident.page is not None else None
+    return (incident.state, incident.pages, incident.acknowledged_by, settled_s, len(incident.tries), incident.verdict)

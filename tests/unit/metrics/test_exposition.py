@@ -52,9 +52,10 @@ def everything() -> Sight:
     """A run of which all is known that can be."""
     page = a.SendPage("page/1/1/trigger/terminal", 1, "critical", "a title", "a text")
     blind = f.SourceChanged("nvml", False, "the driver is gone")
-    more: list[tuple[float, f.Fact]] = [(151, f.ActionDecided(page)), (152, f.ActionConfirmed(page.key)), (153, blind)]
+    raised = f.PageRaised(1, page.severity, page.title, page.text)
+    more: list[tuple[float, f.Fact]] = [(151, raised), (151, f.ActionDecided(page)), (152, f.ActionConfirmed(page.key))]
     last = dict.fromkeys(SHOWN.values(), 0.5) | {"activation_norm": 1.0, "activation_norm/block-00": 0.9}
-    return fold(entries_of([*told(), *more]), step=600, total_steps=600, last=last)
+    return fold(entries_of([*told(), *more, (153, blind)]), step=600, total_steps=600, last=last)
 
 
 def samples(*sights: Sight) -> Iterator[tuple[str, dict[str, str], float]]:
@@ -158,11 +159,18 @@ def test_nobody_is_called_healthy_when_nobody_judges() -> None:
             assert value(stale, "sentinel_detector_state", detector=detector, verdict="healthy") == 0.0
 
 
+def answered(run: Sight, **how: Any) -> Sight:
+    """With the one page of the run answered."""
+    now = tuple(replace(one, page=replace(one.page, **how)) if one.page is not None else one for one in run.state.incidents)
+    return replace(run, state=replace(run.state, incidents=now))
+
+
 def test_a_page_is_acknowledged_when_every_open_one_is() -> None:
     run = everything()
     assert (value(run, "sentinel_pages_open"), value(run, "sentinel_page_acknowledged")) == (1.0, 0.0)
-    seen = tuple(replace(one, acknowledged_by="ana") if one.id == 1 else one for one in run.state.incidents)
-    assert value(replace(run, state=replace(run.state, incidents=seen)), "sentinel_page_acknowledged") == 1.0
+    assert value(answered(run, acknowledged_by="ana"), "sentinel_page_acknowledged") == 1.0
+    over = answered(run, resolved="a person says so", resolved_s=at(160))
+    assert (value(over, "sentinel_pages_open"), value(over, "sentinel_page_acknowledged")) == (0.0, 0.0)
     assert value(sight(), "sentinel_page_acknowledged") == 0.0, "there is none"
 
 

@@ -103,7 +103,7 @@ def test_an_alert_carries_the_case_and_is_resolved_with_it() -> None:
     assert said["runbook_url"] == "https://book.example/RUNBOOK.md#spike"
     assert "endsAt" not in alert
     assert end["labels"] == alert["labels"]
-    assert (end["endsAt"], end["annotations"]["resolved_by"]) == ("2026-11-18T11:07:40.250+00:00", "ada@desk")
+    assert (end["endsAt"], end["annotations"]["resolved_by"]) == ("2026-11-18T11:06:40.250+00:00", "ada@desk")
 
 
 def test_a_changed_severity_ends_the_alert_that_it_was_and_nobody_elses() -> None:

@@ -108,6 +108,23 @@ def test_who_silences_an_incident_has_acknowledged_it_once(world: World) -> None
     assert world.seen[1:] == [(6, "silence by somebody in Alertmanager")]
 
 
+def test_a_silence_that_could_not_be_passed_on_is_passed_on_at_the_next_look(world: World) -> None:
+    heard: list[tuple[int, str]] = []
+
+    def acknowledge(incident: int, by: str) -> None:
+        heard.append((incident, by))
+        if len(heard) == 1:
+            raise OSError(28, "No space left on device")
+
+    world.server.silenced, world.server.authors = {4: "s"}, {"s": "ada"}
+    keeper = AlertmanagerKeeper(world.keeper._channel, Vault({}), lambda: [notice()], acknowledge, world.clock)
+    with pytest.raises(OSError, match="No space"):
+        keeper.turn()
+    keeper.turn()
+    keeper.turn()
+    assert heard == [(4, "silence by ada in Alertmanager")] * 2
+
+
 def test_what_was_resolved_while_the_keeper_waited_is_not_posted_as_firing(world: World) -> None:
     """The open pages are asked for once more when the post's turn has come."""
     answers = [[notice()], []]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sentinel.engine.evolve_pages import TOLD_KEPT
+from sentinel.policy.schema_paging import ROUTES_MAX
 from tests.unit.policy.policies_in_words import GOOD, SMALL, data_with, located, numeric, policy_with, said
 
 RULES = SMALL["spec"]["rules"]
@@ -160,6 +162,15 @@ def test_a_budget_that_lets_a_loop_run_for_ever_is_refused(budget, key):
 
 def test_a_page_must_reach_somebody():
     assert said(policy_with(paging={"routes": []})) == [("error", "spec.paging.routes", "a page would reach nobody")]
+
+
+def test_more_routes_than_a_page_remembers_are_refused():
+    """A route that a page has forgotten would be called anew at every turn."""
+    ways = [{"terminal": {"name": f"way-{n}"}} for n in range(ROUTES_MAX + 1)]
+    assert ROUTES_MAX <= TOLD_KEPT / 2, "there is room for the routes of the policy before"
+    with pytest.raises(ValueError, match=r"(?s)routes.*at most 16 items"):
+        policy_with(paging={"routes": ways})
+    assert not said(policy_with(paging={"routes": ways[1:]}))
 
 
 def test_pages_that_reach_nobody_at_once_are_refused():

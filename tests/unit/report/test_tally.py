@@ -79,30 +79,12 @@ def test_an_incident_that_the_state_has_forgotten_is_still_counted() -> None:
     assert "hang" not in tally.recovery, "none of them was followed by a step past its break"
 
 
-def test_a_page_is_open_from_its_trigger_until_it_is_resolved() -> None:
+def test_a_call_that_was_answered_first_is_no_route_that_could_not_deliver() -> None:
     sent = page()
-    decided, done = f.ActionDecided(sent), f.ActionConfirmed(sent.key)
-    assert counted(decided).open_pages == {1: at(43)}
-    told_of = counted(decided, done)
-    assert (told_of.delivered, told_of.open_pages) == ({("trigger", "pagerduty"): 1}, {1: at(43)})
-    again = replace(sent, key="page/1/2/trigger/pagerduty")
-    resolved = page("resolve")
-    over = counted(decided, done, f.ActionDecided(again), f.ActionConfirmed(again.key), f.ActionDecided(resolved))
-    assert (over.delivered["trigger", "pagerduty"], over.open_pages) == (2, {})
-    assert counted(decided, f.IncidentMoved(1, IncidentState.RECOVERED, "well")).open_pages == {}
-
-
-def test_what_needs_nobody_opens_no_page() -> None:
-    assert counted(f.ActionDecided(page("message"))).open_pages == {}
-    assert counted(f.ActionDecided(page("update"))).open_pages == {}
-
-
-def test_who_starts_an_ended_run_again_has_taken_up_its_pages() -> None:
-    facts = (f.ActionDecided(page()), f.RunEnded("failed", "out of repairs"))
-    back = f.SupervisorTookOver(2, "here", 8, "demo", "d" * 64, False)
-    assert counted(*facts, back).open_pages == {}
-    assert set(counted(*facts, replace(back, answers=False)).open_pages) == {1}, "a restart of the supervisor is nobody's answer"
-    assert set(counted(facts[0], back).open_pages) == {1}, "nor is the take-over of a run that goes on"
+    tally = counted(f.ActionDecided(sent), f.ActionAbandoned(sent.key, "no longer wanted, acknowledged by ada", withdrawn=True))
+    assert (tally.delivered, tally.undelivered) == ({("trigger", "pagerduty"): 0}, {("trigger", "pagerduty"): 0})
+    assert tally.actions["send_page", "dropped"] == 1
+    assert ("send_page", "abandoned") not in tally.actions
 
 
 def test_a_delivery_that_is_given_up_is_counted_and_was_zero_before() -> None:
@@ -135,7 +117,6 @@ def test_names_are_bounded() -> None:
     tally = counted(*facts, *pages)
     assert len(tally.blind) == len(tally.delivered) == NAMES_MAX + 1
     assert tally.blind[OTHER]
-    assert len(tally.open_pages) == INCIDENTS_KEPT
 
 
 def test_durations_are_put_where_they_fit() -> None:
