@@ -33,6 +33,7 @@ def test_a_run_tells_when_it_is_ready_that_its_loop_turns_and_that_it_leaves(
     systemd.close()
 
 
+@pytest.mark.slow
 def test_under_a_real_systemd_only_a_stop_ends_the_training() -> None:
     systemd = Systemd(double(100_000, 0.02)).start()
     run = Supervised(systemd.folder / "big", [])

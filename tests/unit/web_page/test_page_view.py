@@ -19,7 +19,8 @@ const [title, name] = arguments;
 const plot = [...document.querySelectorAll('.plot')].find((p) => p.querySelector('figcaption b').textContent === title);
 const hex = getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
 const wanted = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
-const canvas = plot.querySelector('canvas');
+const canvas = plot?.querySelector('canvas');
+if (!canvas?.width) return 0;  // the figure is there before its chart
 const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
 let count = 0;
 for (let at = 0; at < data.length; at += 4)
