@@ -15,7 +15,7 @@ from sentinel.errors import UsageError
 from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.model.facts import WishAnswered
 from sentinel.model.wishes import Wish
-from sentinel.report.reading import read_supervisor
+from sentinel.report.reading import read_run, read_supervisor
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.telemetry.inbox import post
 
@@ -35,11 +35,12 @@ def is_supervised(run_dir: Path) -> bool:
 
 
 def check_supervised(run_dir: Path) -> None:
-    """Raises UsageError where nobody could answer."""
-    if not is_supervised(run_dir):
-        raise UsageError(
-            f"{run_dir}: nobody supervises this run and could answer; `sentinel run --run-dir {run_dir}` goes on with it"
-        )
+    """Raises UsageError where nobody could answer, JournalError where the journal cannot be read."""
+    if is_supervised(run_dir):
+        return
+    is_finished = read_run(run_dir).state.ended == "finished"
+    goes_on = f" and could answer; `sentinel run --run-dir {run_dir}` goes on with it"
+    raise UsageError(f"{run_dir}: nobody supervises this run{': it has finished' if is_finished else goes_on}")
 
 
 def post_wish(run_dir: Path, by: str, wish: Wish) -> str:

@@ -120,8 +120,9 @@ def _resume(draft: Draft, by: str) -> Answer:
         return refuse("neither paused nor held: there is nothing to resume")
     if state.hold_by and not state.held:
         return refuse(f"the hold asked for by {state.hold_by} is still being carried out; ask again when the run is held")
-    what = " and ".join(word for word, is_so in (("the pause", state.paused), ("the hold", state.held)) if is_so)
-    return Answer(f"{what} is over: remedies are carried out again", lambda: _go_on(draft, by))
+    over = ["the pause is over: remedies are carried out again"] if state.paused else []
+    over += ["the hold is over: the run goes on"] if state.held else []
+    return Answer("; ".join(over), lambda: _go_on(draft, by))
 
 
 def _go_on(draft: Draft, by: str) -> None:

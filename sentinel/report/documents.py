@@ -80,6 +80,7 @@ def incident_document(incident: Incident) -> dict[str, Any]:
         "state": str(incident.state),
         "onset_step": incident.onset_step,
         "detected_step": incident.detected_step,
+        "break_step": incident.break_step,
         "time_to_detect_s": round(max(0.0, incident.detected_s - incident.visible_s), 3),
         "time_to_recover_s": round(max(0.0, restored - incident.visible_s), 3) if restored is not None else None,
         "steps_lost": incident.steps_lost,

@@ -90,6 +90,9 @@ def incident_of(fact: Fact) -> int | None:
             kind, _, rest = key.partition("/")
             digits = rest.partition("/")[0]
             return int(digits) if kind == "page" and digits.isdecimal() else None
+        case f.Noted(about=words):
+            kind, _, digits = words.partition(" ")
+            return int(digits) if kind == "incident" and digits.isdecimal() else None
         case _:
             number = getattr(fact, "incident", None)
     return number if isinstance(number, int) and number > 0 else None

@@ -11,6 +11,7 @@ from sentinel.model import facts as f
 from sentinel.model.state import RunState
 from sentinel.report.documents import Outside, incident_document, status_document
 from sentinel.report.following import Sight
+from sentinel.report.journal_tail import incident_of
 from sentinel.view.words import describe
 
 EVENTS_MAX = 500
@@ -81,22 +82,3 @@ def ledger_document(sight: Sight) -> dict[str, Any]:
 def elapsed(at_s: float, state: RunState) -> float:
     """On the run's own clock, which begins when it was created."""
     return round(max(0.0, at_s - state.created_s), 3)
-
-
-def incident_of(fact: f.Fact) -> int | None:
-    """The incident a fact is about; None for what is about none."""
-    match fact:
-        case f.IncidentOpened(incident=incident):
-            return incident.id
-        case f.FindingRecorded(became=number):
-            return number
-        case f.ActionDecided(action=action):
-            return _number(getattr(action, "incident", None))
-        case f.WishAnswered(wish=wish):
-            return _number(getattr(wish, "incident", None))
-        case _:
-            return _number(getattr(fact, "incident", None))
-
-
-def _number(value: object) -> int | None:
-    return value if type(value) is int else None

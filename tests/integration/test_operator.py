@@ -59,7 +59,7 @@ def test_a_person_changes_holds_resumes_and_rolls_back_a_live_run(tmp_path: Path
 
     code, words = asked(run, "pause")
     assert code == 2
-    assert "nobody supervises this run" in words
+    assert "nobody supervises this run: it has finished" in words
 
 
 def test_a_run_that_failed_in_the_night_is_answered_in_the_morning_and_started_again(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@ and what the ledger said before and after."""
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from sentinel.model.facts import Entry, Fact
 from sentinel.model.findings import Finding
 from sentinel.model.incidents import Incident
 from sentinel.model.state import Archive, RunState
+from sentinel.report.journal_tail import incident_of
 from sentinel.report.lineage import Branch, trace
 from sentinel.report.reading import NothingRecorded
 from sentinel.report.run_dirs import check_run_dir
@@ -26,8 +26,6 @@ from sentinel.stream_file import read_newest_step
 
 ATTEMPTS_BACK = 32  # a rollback behind so many attempts is not counted as the incident's
 FIRST_KEPT, NEWEST_KEPT = 200, 400  # entries of one incident
-_ABOUT = re.compile(r"incident (\d+)$")
-_PAGE_KEY = re.compile(r"page/(\d+)/")
 
 
 @dataclass(slots=True)
@@ -158,25 +156,3 @@ def _belongs(found: Collected, number: int, fact: Fact) -> bool:
         return named == number
     known = next((one for one in reversed(found.state.incidents) if one.id == number), None)
     return known is not None and not known.is_closed and not isinstance(fact, (f.CheckpointCommitted, f.BudgetRefilled))
-
-
-def incident_of(fact: Fact) -> int | None:
-    """The incident a fact names."""
-    match fact:
-        case f.IncidentOpened(incident=incident):
-            return incident.id
-        case f.FindingRecorded(became=became):
-            return became
-        case f.ActionDecided(action=action):
-            number = getattr(action, "incident", None)
-        case f.WishAnswered(wish=wish):
-            number = getattr(wish, "incident", None)
-        case f.Noted(about=about):
-            match = _ABOUT.match(about)
-            return int(match[1]) if match else None
-        case f.ActionConfirmed(key=key) | f.ActionAbandoned(key=key):
-            match = _PAGE_KEY.match(key)
-            return int(match[1]) if match else None
-        case _:
-            number = getattr(fact, "incident", None)
-    return number if isinstance(number, int) else None

@@ -94,5 +94,6 @@ class ReportKeeper:
 
 
 def _version(incident: Incident) -> Version:
-    settled_s = incident.page.resolved_s if incident.page is not None else None
-    return (incident.state, incident.pages, incident.acknowledged_by, settled_s, len(incident.tries), incident.verdict)
+    page = incident.page
+    said = (page.number, page.resolved, tuple((told.route, told.delivered) for told in page.told)) if page is not None else None
+    return (incident.state, incident.pages, incident.acknowledged_by, len(incident.tries), incident.verdict, said)

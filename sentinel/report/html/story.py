@@ -88,6 +88,9 @@ def _outcome(one: Try) -> str:
 
 def _ended(incident: Incident, state: RunState) -> str:
     seen_by = f" {incident.acknowledged_by} has seen it." if incident.acknowledged_by else ""
+    page = incident.page
+    if page is not None and page.resolved and incident.state is not IncidentState.RECOVERED:
+        seen_by += f" Its page was resolved{f' by {page.resolved_by}' if page.resolved_by else ''}: {page.resolved}."
     if incident.state is IncidentState.RECOVERED:
         back = incident.restored_s
         after = f" New ground was made {span(back - incident.visible_s)} after the fault showed." if back is not None else ""

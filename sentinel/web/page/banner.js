@@ -54,7 +54,14 @@ function card(incident, isPaged, act, may, verbs) {
 function whoWords(incident, isPaged) {
   if (incident.acknowledged_by) return `Acknowledged by ${incident.acknowledged_by}.`;
   if (isPaged) return "A person was paged; nobody has acknowledged.";
+  if (incident.page?.resolved) return `${resolvedWords(incident.page)} Sentinel goes on dealing with it.`;
   return "Sentinel is dealing with it; nobody was paged.";
+}
+
+/** @param {any} page */
+function resolvedWords(page) {
+  const by = page.resolved_by ? ` by ${page.resolved_by}` : "";
+  return `A person was paged; the page was resolved${by}: ${page.resolved}.`;
 }
 
 /** @param {any} incident */

@@ -96,6 +96,9 @@ def test_a_reason_that_quotes_a_log_cannot_drive_the_terminal() -> None:
         (f.ActionAbandoned("page/5", "no route"), 5),
         (f.ActionConfirmed("start/7"), None),
         (f.ActionConfirmed("page/x"), None),
+        (f.Noted("incident 6", "evidence could not be saved"), 6),
+        (f.Noted("incident x", "x"), None),
+        (f.Noted("stop", "x"), None),
         (f.RunEnded("failed", "x"), None),
     ],
 )

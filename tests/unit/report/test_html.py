@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from sentinel.model.incidents import Band, Incident, IncidentState, Outcome, Rem
 from sentinel.model.records import Attribution
 from sentinel.report.html import evidence
 from sentinel.report.html import page as templates
+from sentinel.report.html.story import story
 from sentinel.report.html.writing import incident_report, report_command, run_report
 from tests.sim.kit import simulate
 from tests.unit.report.streamed_run import add_facts, write_steps, write_streamed
@@ -245,6 +247,9 @@ def test_a_simulated_run_that_runs_out_of_remedies_is_told(tmp_path: Path) -> No
     add_facts(run_dir, [(entry.at_s - at(0), entry.fact) for entry in result.entries])
     text = check_self_contained(incident_report(run_dir, exhausted.id)).text
     assert "Sentinel ran out of remedies and called a person" in text
+    assert exhausted.page is not None
+    seen = replace(exhausted, page=replace(exhausted.page, resolved="a person says so", resolved_by="ada", resolved_s=at(900)))
+    assert story(seen, result.state)[-1].endswith("Its page was resolved by ada: a person says so.")
     for one in exhausted.tries:
         assert " ".join(one.reason.split()) in text
     assert "Nobody was paged" not in text

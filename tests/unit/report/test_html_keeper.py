@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sentinel.errors import UsageError
+from sentinel.model.paging import Page
 from sentinel.report.html import keeper, writing
 from sentinel.report.html.keeper import ReportKeeper
 from tests.integration.supervised import wait_for
 from tests.unit.report.streamed_run import write_streamed
-from tests.unit.told_run import state_of, told
+from tests.unit.told_run import at, state_of, told
 
 
 def test_an_incident_that_is_over_is_told_while_the_run_goes_on_and_the_run_at_its_end(tmp_path: Path) -> None:
@@ -59,10 +61,16 @@ def test_each_is_written_once_and_again_only_when_something_changed(tmp_path: Pa
     for _ in range(5):
         assert looks.acquire(timeout=10)
     assert written == [1]
+    crash, *others = states[-1].incidents
+    page = Page("critical", "a crash", "the case", at(31), resolved="a person says so", resolved_s=at(40))
+    states.append(replace(states[-1], incidents=(replace(crash, page=page), *others)))
+    assert wrote.acquire(timeout=10), "that its page was resolved is part of the story"
     states.append(state_of(told()))
     assert wrote.acquire(timeout=10)
     reports.close()
-    assert written == [1, 2, None]
+    assert written[:2] == [1, 1]
+    assert written[-1] is None
+    assert 2 in written
 
 
 def test_what_an_earlier_supervisor_told_is_not_told_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,6 +67,13 @@ def test_a_run_that_nobody_supervises_says_who_could_answer(run_dir: Path) -> No
         assert not (run_dir / "inbox").exists()
 
 
+def test_a_run_that_has_finished_is_not_said_to_go_on(tmp_path: Path) -> None:
+    with served(write_told(tmp_path), token=TOKEN) as site:
+        answer = site.post("/api/runs/demo/resume")
+    assert answer.status == 409
+    assert answer.json["error"].endswith("nobody supervises this run: it has finished")
+
+
 def test_what_may_be_answered_without_a_supervisor_is_answered_and_the_rest_refused(run_dir: Path) -> None:
     def unattended(place: Path, by: str, wish: w.Wish) -> Answered:
         if not isinstance(wish, w.Acknowledge):

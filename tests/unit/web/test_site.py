@@ -24,6 +24,7 @@ from tests.fakes import ManualClock
 from tests.integration.supervised import wait_for
 from tests.unit.told_run import START_S, write_stream
 from tests.unit.web.web_kit import BEARER, JSON, TOKEN, Served, append_told, served, write_told
+from tests.unit.web_page.simulated_run import incident
 
 ROOT = Path(__file__).resolve().parents[3]
 HOSTILE = "<script>alert(1)</script>"
@@ -68,6 +69,13 @@ def test_incidents_have_their_times_on_the_runs_own_clock(told_site: Served) -> 
     first, second = told_site.get("/api/runs/half/incidents").json
     assert (first["id"], first["opened_elapsed_s"], first["closed_elapsed_s"]) == (1, 30.5, 60.0)
     assert (second["kind"], second["opened_elapsed_s"], second["closed_elapsed_s"]) == ("spike", 90.2, None)
+
+
+def test_the_pages_own_tests_are_shown_incidents_of_the_real_shape(told_site: Served) -> None:
+    """A key that the page reads and the site does not tell would go unnoticed there."""
+    _, second = told_site.get("/api/runs/half/incidents").json
+    assert set(incident(2, "spike")) == set(second)
+    assert second["break_step"] == 384, "where the band of the incident ends"
 
 
 def test_events_come_in_order_and_only_once(told_site: Served) -> None:

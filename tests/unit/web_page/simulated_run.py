@@ -45,11 +45,16 @@ def incident(number: int, kind: str, **said: Any) -> dict[str, Any]:
     """With every key of the document of `sentinel incidents --json`, and the page's two."""
     return {
         "id": number, "kind": kind, "severity": "critical", "state": "recovered", "onset_step": None, "detected_step": 132,
-        "time_to_detect_s": 0.5, "time_to_recover_s": 12.0, "steps_lost": 32, "reason": "rank 1 was killed by signal 9",
+        "break_step": 132, "time_to_detect_s": 0.5, "time_to_recover_s": 12.0, "steps_lost": 32,
+        "reason": "rank 1 was killed by signal 9",
         "verdict": "60 steps past step 132", "alert": "Crash", "benign": False, "blamed_rank": 1, "blamed_node": "",
         "awaits_approval": None, "acknowledged_by": "", "diagnosis": None, "attribution": None, "put_back": [], "remedies": [],
-        "pages": [], "opened_elapsed_s": 30.5, "closed_elapsed_s": 60.0,
+        "pages": [], "page": None, "opened_elapsed_s": 30.5, "closed_elapsed_s": 60.0,
     } | said  # fmt: skip
+
+
+def is_paged(one: dict[str, Any]) -> bool:
+    return bool(one["pages"]) and one["state"] != "recovered" and not (one["page"] or {}).get("resolved")
 
 
 def page_of(opened: dict[str, Any]) -> dict[str, Any]:
@@ -146,7 +151,7 @@ class SimulatedRun:
             "supervisor": self.supervisor, "warning": self.trouble, "excluded_nodes": [], "seq": self.seq, "now_s": self.now_s,
             "elapsed_s": self.now_s - START_S, "trouble": self.trouble,
             "newest": {name: value_of(name, self.step, 3) for name in METRICS},
-            "pages": [page_of(i) for i in self.incidents if i["pages"] and i["state"] != "recovered"],
+            "pages": [page_of(i) for i in self.incidents if is_paged(i)],
         }  # fmt: skip
 
     def curves(self, metrics: list[str], since: str) -> dict[str, Any]:

@@ -31,6 +31,14 @@ def test_an_incident_appears_and_ends_without_a_reload(page: Page, server: PageS
     assert page.script("return window.stillHere") is True
 
 
+def test_an_open_incident_whose_page_a_person_resolved_says_so(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    run.break_down(3, "spike", "loss 9.1", page={"resolved": "a person says so", "resolved_by": "ada"})
+    page.open(server.address)
+    words = "A person was paged; the page was resolved by ada: a person says so. Sentinel goes on dealing with it."
+    page.wait_for_text("#banner", words)
+    assert not page.find("#banner button[data-key='resolve-3']")
+
+
 def test_what_is_read_or_tabbed_through_stays_while_the_page_goes_on(page: Page, server: PageServer, run: SimulatedRun) -> None:
     page.open(server.address)
     page.click_on("#incident-1 > summary")

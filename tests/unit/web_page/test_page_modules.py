@@ -75,6 +75,12 @@ def test_what_survives_is_told_from_what_was_abandoned(modules: Page) -> None:
     assert values == [1, 3, 3, 3]
 
 
+def test_the_band_of_an_incident_ends_where_it_broke(modules: Page) -> None:
+    told = {"id": 1, "state": "open", "onset_step": 379, "detected_step": 380, "break_step": 384}
+    band = run(modules, "plot_marks", "return m.bandOf(given[0]);", told)
+    assert (band["from"], band["to"], band["onset"]) == (379, 384, 379)
+
+
 def test_a_line_breaks_between_attempts_and_not_where_another_line_has_a_step(modules: Page) -> None:
     code = """
     const series = (steps) => ({ step: steps, low: steps, high: steps, nonFinite: [] });

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from selenium.webdriver.common.keys import Keys
 
+from sentinel.report.html.writing import report_command
+from tests.unit.report.streamed_run import write_streamed
 from tests.unit.web.web_kit import TOKEN, Served, append_told, served, supervised, write_told
 from tests.unit.web_page.browser import Page
 
@@ -78,3 +80,16 @@ def test_a_report_that_is_not_written_yet_is_a_sentence_and_one_that_is_opens(pa
     page.wait_for_text("p", "whole story")
     page.chrome.close()
     page.chrome.switch_to.window(main)
+
+
+def test_a_report_keeps_its_styles_and_its_plots_under_the_servers_policy(page: Page, tmp_path: Path) -> None:
+    run_dir = write_streamed(tmp_path / "told")
+    report_command(run_dir, 2, None)
+    with served(run_dir) as site:
+        page.chrome.get(f"{site.site.url.rstrip('/')}/runs/told/incidents/2/report")
+        page.wait_for_text("h1", "Incident 2: spike")
+        width = page.script("return getComputedStyle(document.querySelector('main')).maxWidth")
+        fill = page.script("return getComputedStyle(document.querySelector('svg polyline, svg path')).stroke")
+    assert width != "none", "the file's own styles hold"
+    assert fill not in ("", "none"), "and so do those of its plots"
+    assert page.logs("browser") == [], "nothing of it is refused"
