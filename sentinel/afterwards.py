@@ -53,7 +53,7 @@ def answer_unattended(run_dir: Path, by: str, wish: w.Wish, within_s: float = SE
         engine = Engine(_load_policy(run_dir))
         asked = _Answering(run_dir, session, engine)
         answer = asked.ask(by, wish)
-        if answer.granted:
+        if asked.pages():  # those that an earlier leaver could not send among them, whatever was answered now
             ways = Ways(lambda: engine.state, _heard)
             with closing(Desk(run_dir, engine.policy.spec.paging, ways, asked.clock)) as desk:
                 asked.send(desk.courier.send, within_s)
@@ -95,7 +95,7 @@ class _Answering:
         wake, end_s = threading.Event(), self.clock.now_s() + within_s
         runner = ThreadRunner({SendPage: cast(Handler, deliver)}, wake)
         due_s: dict[str, float] = {}  # by key: when it may be tried, infinity while it is
-        while (left := self._pages()) and (now_s := self.clock.now_s()) < end_s:
+        while (left := self.pages()) and (now_s := self.clock.now_s()) < end_s:
             for page in left:
                 if due_s.setdefault(page.key, now_s) <= now_s:
                     due_s[page.key] = math.inf
@@ -109,7 +109,7 @@ class _Answering:
                     self._tell(outcome)
         runner.close(0.0)
 
-    def _pages(self) -> list[SendPage]:
+    def pages(self) -> list[SendPage]:
         return [action for action in self._engine.state.pending.values() if isinstance(action, SendPage)]
 
     def _tell(self, event: Event) -> tuple[Fact, ...]:
