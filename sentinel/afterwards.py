@@ -22,6 +22,7 @@ from sentinel.actions.runner import Handler, ThreadRunner
 from sentinel.clock import SystemClock
 from sentinel.engine import Engine
 from sentinel.errors import PolicyError, SentinelError, UsageError
+from sentinel.journal.answering import answering
 from sentinel.journal.run_file import read_run_file
 from sentinel.journal.session import RunSession, refuse_lost_journal, take_run
 from sentinel.model import wishes as w
@@ -48,16 +49,16 @@ def answer_unattended(run_dir: Path, by: str, wish: w.Wish, within_s: float = SE
         UsageError, JournalError, RetryLater: the run cannot be taken, or its journal not be written.
     """
     refuse_lost_journal(run_dir)
-    with take_run(run_dir) as session:
+    with answering(run_dir), take_run(run_dir) as session:
         engine = Engine(_load_policy(run_dir))
-        answering = _Answering(run_dir, session, engine)
-        answer = answering.ask(by, wish)
-        if answer.granted:
+        asked = _Answering(run_dir, session, engine)
+        answer = asked.ask(by, wish)
+        if asked.pages():  # those that an earlier leaver could not send among them, whatever was answered now
             ways = Ways(lambda: engine.state, _heard)
-            with closing(Desk(run_dir, engine.policy.spec.paging, ways, answering.clock)) as desk:
-                answering.send(desk.courier.send, within_s)
+            with closing(Desk(run_dir, engine.policy.spec.paging, ways, asked.clock)) as desk:
+                asked.send(desk.courier.send, within_s)
         if engine.state.ended:
-            leave_report(run_dir, engine.state, answering.clock.now_s())
+            leave_report(run_dir, engine.state, asked.clock.now_s())
     if answer.granted and isinstance(wish, w.Acknowledge | w.Resolve):
         _tell_anew(run_dir, wish.incident)  # the run is free again: that takes seconds
     return answer
@@ -94,7 +95,7 @@ class _Answering:
         wake, end_s = threading.Event(), self.clock.now_s() + within_s
         runner = ThreadRunner({SendPage: cast(Handler, deliver)}, wake)
         due_s: dict[str, float] = {}  # by key: when it may be tried, infinity while it is
-        while (left := self._pages()) and (now_s := self.clock.now_s()) < end_s:
+        while (left := self.pages()) and (now_s := self.clock.now_s()) < end_s:
             for page in left:
                 if due_s.setdefault(page.key, now_s) <= now_s:
                     due_s[page.key] = math.inf
@@ -108,7 +109,7 @@ class _Answering:
                     self._tell(outcome)
         runner.close(0.0)
 
-    def _pages(self) -> list[SendPage]:
+    def pages(self) -> list[SendPage]:
         return [action for action in self._engine.state.pending.values() if isinstance(action, SendPage)]
 
     def _tell(self, event: Event) -> tuple[Fact, ...]:

@@ -20,6 +20,7 @@ from sentinel.daemon import Daemon, Narrator, run_until_over
 from sentinel.engine import Engine
 from sentinel.errors import AlreadySupervised, Fenced, JournalBlocked, JournalError, RetryLater, UsageError
 from sentinel.handlers import build_handlers
+from sentinel.journal.answering import is_being_answered
 from sentinel.journal.run_file import (
     PolicyReference,
     RunFile,
@@ -101,7 +102,7 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
             try:
                 return _watch(request, run_dir, run_file, Engine(policy, reference), narrator, site.start, outage)
             except AlreadySupervised as error:
-                raise outage.fenced(error) from None
+                outage.let_answer(error, is_being_answered(run_dir))
             except (JournalBlocked, RetryLater, UsageError) as error:  # UsageError: the run directory itself is out of reach
                 outage.wait_out(error)
             except JournalError as error:

@@ -21,6 +21,7 @@ from sentinel.notify import Notifier
 
 RETRY_S = 5.0
 LAST_ACT_S = 60.0
+ANSWER_LOOK_S, ANSWER_MAX_S = 0.25, 60.0  # an answer is sent for 20 s at most, and then the routes are left
 MEANT = 2  # signals with a meaning
 
 
@@ -80,12 +81,13 @@ class Outage:
         self.systemd = systemd or Notifier()
         self.has_begun = False
         self._is_on = False
+        self._let_s = 0.0
 
     def begin(self) -> None:
         """The run is ours: from here on trouble is waited out, and said to be over when it was."""
         if self._is_on:
             self._say(f"{self._run_dir}: the journal can be written again; supervision goes on")
-        self.has_begun, self._is_on = True, False
+        self.has_begun, self._is_on, self._let_s = True, False, 0.0
 
     def wait_out(self, error: SentinelError) -> None:
         """Returns when it is time to try again. Raises `error` when nothing was started yet, WatchLost when a stop is wanted."""
@@ -112,6 +114,14 @@ class Outage:
     def fenced(self, error: SentinelError) -> SentinelError:
         """The error of a run that somebody else holds: a wrong command at first, another's success during an outage."""
         return Fenced(f"{error.message}; this one leaves it alone") if self.has_begun else error
+
+    def let_answer(self, error: SentinelError, is_being_answered: bool) -> None:
+        """Somebody holds the run. Who only answers a page of it is waited for: returns when it is time to try again. Raises as
+        `fenced` says for a supervisor, after ANSWER_MAX_S, and when a stop is wanted."""
+        self._let_s += ANSWER_LOOK_S
+        if not is_being_answered or self._let_s > ANSWER_MAX_S or self.wishes.event.wait(ANSWER_LOOK_S):
+            raise self.fenced(error) from None
+        self.systemd.waiting("waiting: somebody answers a page of this run")
 
     def _say(self, words: str) -> None:
         with suppress(OSError, ValueError):  # it may lead to the very disk that is full

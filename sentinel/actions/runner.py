@@ -7,6 +7,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from sentinel.errors import GiveUp, GoesOn, RetryLater
 from sentinel.model.actions import Action, PruneCheckpoint, SendPage
@@ -41,10 +42,10 @@ class ThreadRunner:
 
     def submit(self, action: Action) -> None:
         name = lane_of(action)
-        if name not in self._lanes:  # a route's first page
-            name = name if len(self._lanes) < LANES_MAX else PAGES
-            self._lanes.setdefault(name, _Lane(name, self._carry_out))
-        self._lanes[name].put(action)
+        if name not in self._lanes and len(self._lanes) < LANES_MAX:  # a route's first page
+            with suppress(RuntimeError):  # no processes left: a page that waits for another beats a loop that ends
+                self._lanes[name] = _Lane(name, self._carry_out)
+        self._lanes.get(name, self._lanes[PAGES]).put(action)
 
     def outcomes(self) -> Sequence[ActionDone | ActionFailed]:
         found: list[ActionDone | ActionFailed] = []

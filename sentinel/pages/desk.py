@@ -29,7 +29,7 @@ from sentinel.pages.courier import Courier
 from sentinel.pages.dead_man import DeadManCalls
 from sentinel.pages.notice import Notice
 from sentinel.pages.open_pages import open_pages
-from sentinel.pages.steady import Steady
+from sentinel.pages.steady import CLOSE_S, Steady
 from sentinel.policy.schema_paging import Paging
 
 BuildNotice = Callable[[Path, RunState, SendPage, Paging, float], Notice]
@@ -80,8 +80,9 @@ class Desk:
         """In bounded time, and before the run's lock is given back: a successor posts as well. Safe to call twice."""
         for thread in self._threads:
             thread.leave()
+        end_s = self._clock.now_s() + CLOSE_S  # for all of them together
         for thread in self._threads:
-            if not thread.close():
+            if not thread.close(max(0.0, end_s - self._clock.now_s())):
                 with suppress(OSError, ValueError):
                     words = "the last post is not out: alerts that are open will look resolved in five minutes"
                     print(f"{self._run_dir}: {thread.name}: {words}", file=sys.stderr)

@@ -8,6 +8,7 @@ used as the environment says (HTTPS_PROXY, HTTP_PROXY, NO_PROXY), as with other 
 
 from __future__ import annotations
 
+import errno
 import http.client
 import ipaddress
 import re
@@ -149,7 +150,10 @@ def _hung_up_after(sock: socket.socket, seconds: float) -> Iterator[None]:
 
     timer = threading.Timer(max(seconds, 0.0), hang_up)
     timer.daemon = True
-    timer.start()
+    try:
+        timer.start()
+    except RuntimeError as error:  # no processes left, which may pass
+        raise OSError(errno.EAGAIN, str(error)) from None
     try:
         yield
     except (OSError, http.client.HTTPException):

@@ -31,7 +31,10 @@ class Patience:
                 ends.put(error)
 
         thread = threading.Thread(target=run, name=f"sentinel-delivery-{self._name}", daemon=True)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # no processes left, which may pass
+            raise RetryLater(f"nothing can be sent now: {error}", AGAIN_S) from None
         try:
             end = ends.get(timeout=seconds)
         except queue.Empty:

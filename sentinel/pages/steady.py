@@ -48,10 +48,10 @@ class Steady:
         """Come to an end, without being waited for."""
         self._closing.set()
 
-    def close(self) -> bool:
-        """Come to an end within CLOSE_S; whether the farewell went well, where there is one. Safe to call twice."""
+    def close(self, within_s: float | None = None) -> bool:
+        """Come to an end within CLOSE_S, or so long; whether the farewell went well, where there is one. Safe to call twice."""
         self._closing.set()
-        self._thread.join(CLOSE_S)
+        self._thread.join(CLOSE_S if within_s is None else within_s)
         return self._has_parted
 
     def _run(self) -> None:

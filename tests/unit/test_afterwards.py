@@ -164,6 +164,19 @@ def test_a_route_that_fails_for_now_is_tried_again_and_left_for_later_when_time_
     assert pages_left(run_dir) == ["page/2/2/acknowledge/terminal"]
 
 
+def test_what_could_not_be_sent_goes_out_with_the_next_answer_a_refused_one_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody starts a finished run again: a resolve that was left there would never go out."""
+    run_dir = failed_run(tmp_path)
+    with monkeypatch.context() as down:
+        down.setattr(Terminal, "deliver", lambda *_: (_ for _ in ()).throw(RetryLater("no answer", 60.0)))
+        assert answer_unattended(run_dir, "ada", w.Resolve(2), within_s=0.05).granted
+    assert pages_left(run_dir) == ["page/2/2/resolve/terminal"]
+    assert not answer_unattended(run_dir, "ada", w.Resolve(2)).granted
+    assert pages_left(run_dir) == []
+
+
 def test_a_route_that_refuses_is_on_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> str:
         raise GiveUp("404")

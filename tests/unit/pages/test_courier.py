@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from sentinel.actions.runner import LANES_MAX, ThreadRunner, lane_of
 from sentinel.errors import GiveUp, RetryLater
 from sentinel.model.actions import Action, SendPage
 from sentinel.model.events import ActionDone, ActionFailed
+from sentinel.pages import http_call
 from sentinel.pages.contract import Channel
 from sentinel.pages.courier import Courier
 from sentinel.pages.notice import Notice
@@ -165,3 +167,26 @@ def test_lanes_are_bounded_whatever_routes_are_named() -> None:
         wake.clear()
     assert len(runner._lanes) == LANES_MAX
     assert lane_of(pages[0]) != lane_of(pages[1]) != lane_of(page(""))
+
+
+def test_where_no_thread_can_be_started_the_page_waits_and_the_loop_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine out of processes: that may pass, so it costs no page, and least of all the supervisor."""
+    wake, sent = threading.Event(), list[str]()
+
+    def send(page: Action) -> str:
+        sent.append(page.key)
+        return "sent"
+
+    runner = ThreadRunner({SendPage: send}, wake)
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    runner.submit(SendPage("key", 1, "critical", "a title", "a text", route="pagerduty"))
+    assert wake.wait(20.0)
+    assert sent == ["key"], "by the lane that all routes share"
+    with pytest.raises(RetryLater, match="nothing can be sent now: can't start new thread"):
+        Patience("x").within(1.0, lambda: "sent")
+    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(RetryLater, match="it: can't start new thread"):
+        http_call.send(http_call.Request("it", f"http://127.0.0.1:{server.getsockname()[1]}/"))

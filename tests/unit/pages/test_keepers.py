@@ -244,3 +244,25 @@ def test_a_desk_keeps_what_is_open_alive_and_leaves_it_standing(tmp_path: Path) 
     assert last[0]["endsAt"] == "2026-11-25T11:06:40.250+00:00"
     assert seen == [(2, "silence by ada in Alertmanager")]
     assert desk.poll(0.0) == []
+
+
+def test_several_that_hang_delay_the_leaving_together_and_not_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released, given = threading.Event(), list[float]()
+    join = Steady.close
+
+    def close(thread: Steady, within_s: float | None = None) -> bool:
+        assert within_s is not None
+        given.append(within_s)
+        clock.advance(within_s)  # it hung for all the time it was given
+        return join(thread, 0.0)
+
+    monkeypatch.setattr(Steady, "close", close)
+    monkeypatch.setattr(AlertmanagerKeeper, "turn", lambda self: released.wait(DEADLINE_S) and None)
+    clock = ManualClock(AT_S)
+    routes = [{"alertmanager": {"url": "http://127.0.0.1:1", "name": name}} for name in ("a", "b", "c")]
+    desk = Desk(tmp_path, Paging.model_validate({"routes": routes}), Ways(lambda: RunState(), lambda *seen: None), clock)
+    desk.close()
+    released.set()
+    assert given == [steady_room.CLOSE_S, 0.0, 0.0]
