@@ -20,6 +20,7 @@ from sentinel.daemon import Daemon, Narrator, run_until_over
 from sentinel.engine import Engine
 from sentinel.errors import AlreadySupervised, Fenced, JournalBlocked, JournalError, RetryLater, UsageError
 from sentinel.handlers import build_handlers
+from sentinel.journal.answering import is_being_answered
 from sentinel.journal.run_file import (
     PolicyReference,
     RunFile,
@@ -31,17 +32,29 @@ from sentinel.journal.run_file import (
 from sentinel.journal.session import RunSession, refuse_lost_journal, take_run
 from sentinel.launcher.command import check_code, check_command
 from sentinel.launcher.local import LocalLauncher
+from sentinel.metrics.exposition import exposition
 from sentinel.model.events import SupervisorStarted
 from sentinel.model.state import RunState
+from sentinel.model.wishes import Acknowledge
+from sentinel.notify import Notifier
 from sentinel.outage import Outage, StopWishes, last_act
+from sentinel.pages.asked import lay_routes, with_checked_routes
+from sentinel.pages.channels import secret_variables
+from sentinel.pages.desk import Desk, Ways
 from sentinel.policy.schema import Policy
 from sentinel.policy_file import load_policy, policy_digest, shipped_policy_path
+from sentinel.report.chronicle.write import leave_chronicle
+from sentinel.report.html.keeper import ReportKeeper
 from sentinel.report.summary import leave_report
 from sentinel.senses_file import SensesFile
 from sentinel.telemetry.hardware import open_hardware
+from sentinel.telemetry.inbox import post
 from sentinel.telemetry.reference import load_reference
 from sentinel.telemetry.run_telemetry import RunTelemetry
 from sentinel.telemetry.wake import Wake
+from sentinel.view.choose import show_gpus
+from sentinel.web.opening import Listen, open_for_run
+from sentinel.web.site import Given
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_STOPPED = 0, 1, 2, 130
 
@@ -60,6 +73,8 @@ class RunRequest:
     tensorboard: bool = True
     more: tuple[str, ...] = ()  # and those that are there only where somebody says so
     code: tuple[str, ...] = ()  # what the program's source is, in the place of what its command leads to
+    listen: Listen | None = None  # where the page in the browser is; None: there is none
+    pages: tuple[str, ...] = ()  # routes beside the policy's; none: those the run already has
 
 
 def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
@@ -72,19 +87,22 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
     run_dir = request.run_dir.absolute()
     capabilities = declared_capabilities(known := find_run_file(run_dir), request.without, request.more)
     policy = load_policy(policy_path, None if request.stop_at_once or request.observe_only else frozenset(capabilities))
+    asked = request.pages or (known.pages if known is not None else ())
+    policy = lay_routes(policy, asked) if request.stop_at_once else with_checked_routes(policy, asked)
     reference = load_reference(policy, policy_path)
-    run_file = replace(_describe(run_dir, known, request, policy, policy_path), capabilities=capabilities)
+    run_file = replace(_describe(run_dir, known, request, policy, policy_path), capabilities=capabilities, pages=asked)
     if not request.stop_at_once:
         check_command(run_file.command, run_file.cwd)
         check_code(request.code, run_file.cwd)
+    site = open_for_run(request.listen, run_dir, Given(exposition))
     ensure_run_dir(run_dir)
-    with StopWishes() as wishes:
-        outage = Outage(run_dir, wishes)
+    with closing(site), StopWishes() as wishes, Notifier.from_environment() as systemd:
+        outage = Outage(run_dir, wishes, systemd)
         while True:
             try:
-                return _watch(request, run_dir, run_file, Engine(policy, reference), narrator, outage)
+                return _watch(request, run_dir, run_file, Engine(policy, reference), narrator, site.start, outage)
             except AlreadySupervised as error:
-                raise outage.fenced(error) from None
+                outage.let_answer(error, is_being_answered(run_dir))
             except (JournalBlocked, RetryLater, UsageError) as error:  # UsageError: the run directory itself is out of reach
                 outage.wait_out(error)
             except JournalError as error:
@@ -92,9 +110,16 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
 
 
 def _watch(
-    request: RunRequest, run_dir: Path, run_file: RunFile, engine: Engine, narrator: Narrator | None, outage: Outage
+    request: RunRequest,
+    run_dir: Path,
+    run_file: RunFile,
+    engine: Engine,
+    narrator: Narrator | None,
+    show: Callable[[], None],
+    outage: Outage,
 ) -> int:
-    """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more."""
+    """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more. `show`: called
+    when the run is ours and there is something to show."""
     wishes = outage.wishes
     refuse_lost_journal(run_dir)
     with take_run(run_dir) as session:
@@ -107,21 +132,29 @@ def _watch(
             write_run_file(run_dir, run_file)
         wake = Wake(run_dir)
         wishes.wake(wake.event)
-        launcher = LocalLauncher(run_dir)
+        launcher = LocalLauncher(run_dir, withheld=secret_variables(engine.policy.spec.paging))
         hardware = open_hardware(engine.policy.spec.detectors.gpu_fault, run_dir)
+        show_gpus(narrator, hardware.gpus)
         boards = open_boards(run_dir, lambda: engine.state, request.tensorboard)
-        telemetry = RunTelemetry(run_dir, launcher, hardware, boards)
-        runner = ThreadRunner(build_handlers(run_dir, launcher, session.lease, run_file), wake.event)
+        reports = ReportKeeper(run_dir, lambda: engine.state)
+        desk = open_desk(run_dir, engine, clock)
+        telemetry = RunTelemetry(run_dir, launcher, hardware, boards, desk)
+        handlers = build_handlers(run_dir, launcher, session.lease, run_file, desk.courier.send)
+        runner = ThreadRunner(handlers, wake.event)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
-        with closing(wake), closing(hardware), closing(boards), last_act(runner.close):
+        with closing(wake), closing(hardware), closing(boards), closing(reports), closing(desk), last_act(runner.close):
             daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request))
             outage.begin()
+            show()
+            outage.systemd.ready()
             if request.stop_at_once:
                 daemon.want_stop("sentinel stop")
             said = SensesFile(run_dir)
-            run_until_over(daemon, clock, wake.event, _each_turn(session, wake, daemon, wishes, said))
+            each_turn = _each_turn(session, wake, daemon, wishes, said, desk)
+            run_until_over(daemon, clock, wake.event, outage.systemd.after_turns(each_turn, lambda: _in_words(engine)))
             said.write(clock.now_s(), engine)
         leave_report(run_dir, engine.state, clock.now_s())
+        leave_chronicle(run_dir)
         return exit_code(engine.state)
 
 
@@ -159,7 +192,25 @@ def _started(session: RunSession, run: RunFile, policy: Policy, request: RunRequ
     )
 
 
-def _each_turn(session: RunSession, wake: Wake, daemon: Daemon, wishes: StopWishes, said: SensesFile) -> Callable[[float], None]:
+def _in_words(engine: Engine) -> str:
+    """One line, for `systemctl status`."""
+    state, attempt = engine.state, engine.state.attempt
+    where = f", attempt {attempt.attempt}, step {engine.senses.newest_step}" if attempt is not None else ""
+    return f"{state.run_id}: {state.label}{where}, {len(state.open_incidents)} open incidents"
+
+
+def open_desk(run_dir: Path, engine: Engine, clock: SystemClock) -> Desk:
+    """What reaches a person about this run, on the routes of the engine's policy."""
+
+    def acknowledge(incident: int, by: str) -> None:
+        post(run_dir, by, Acknowledge(incident), round(clock.wall_s() * 1e9))
+
+    return Desk(run_dir, engine.policy.spec.paging, Ways(lambda: engine.state, acknowledge), clock)
+
+
+def _each_turn(
+    session: RunSession, wake: Wake, daemon: Daemon, wishes: StopWishes, said: SensesFile, desk: Desk
+) -> Callable[[float], None]:
     engine, heard = daemon.engine, 0
 
     def keep(now_s: float) -> None:
@@ -175,5 +226,6 @@ def _each_turn(session: RunSession, wake: Wake, daemon: Daemon, wishes: StopWish
             heard += 1
             daemon.want_stop(wishes.names[heard - 1])
         said.keep(now_s, engine)
+        desk.turned()
 
     return keep

@@ -1,34 +1,26 @@
-"""What the operator's commands do: ask the supervisor of a run, and wait for its answer.
-
-The wish goes into the run directory's inbox; the answer is a fact in its journal, which is read and not written here. So it works
-from any machine that sees the run directory, and what was asked is on record whether or not somebody waits for the answer.
-"""
+"""What the operator's commands do: ask the supervisor of a run and wait for its answer; what they type, read and checked."""
 
 from __future__ import annotations
 
 import getpass
 import re
 import socket
-import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 
-from sentinel.clock import SystemClock
-from sentinel.errors import RetryLater, UsageError
-from sentinel.journal.store import JOURNAL_NAME, Journal
+from sentinel.afterwards import ANSWERS, SEND_S, answer_unattended
+from sentinel.errors import AlreadySupervised, RetryLater, UsageError
 from sentinel.model.attempts import Overrides, SampleRange
-from sentinel.model.facts import WishAnswered
 from sentinel.model.wishes import Wish
 from sentinel.plan.overrides import with_rung
 from sentinel.policy.schema import Rung
 from sentinel.policy.schema_problems import validate_rung
-from sentinel.report.reading import read_supervisor
-from sentinel.report.run_dirs import check_run_dir
-from sentinel.telemetry.inbox import post, withdraw
+from sentinel.telemetry.inbox import withdraw
+from sentinel.wish_answer import Answered, await_answer, check_supervised, is_supervised, look_for_answer, post_wish
 
+PAGE_SEND_S = 5.0  # somebody holds a phone and waits; the rest is sent by whoever starts the run again
 ANSWER_S = 30.0  # a supervisor looks at least once a second; on a busy shared filesystem it may take longer
-LOOK_S = 0.1
 SETTINGS = {
     "lr": "lr_scale", "clip_norm": "clip_norm", "weight_decay": "weight_decay", "betas": "betas", "eps": "eps",
     "loss_scale": "loss_scale", "checkpoint_every": "checkpoint_interval", "reset_optimizer": "reset_optimizer",
@@ -38,52 +30,33 @@ LIVE = ("lr", "clip_norm", "weight_decay", "betas", "eps", "loss_scale", "checkp
 AS_CONFIGURED = "configured"
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    granted: bool
-    words: str
-
-
 def ask(run_dir: Path, wish: Wish, timeout_s: float = ANSWER_S) -> Answered:
-    """Post the wish and wait for the supervisor's answer.
+    """Post the wish and wait for the supervisor's answer. What answers a page is answered without a supervisor, too.
 
     Raises:
-        UsageError: not the directory of a run, or nobody supervises it.
+        UsageError: not the directory of a run, or nobody supervises it and could do this.
         RetryLater: no answer within `timeout_s`; the wish was taken back.
     """
-    check_run_dir(run_dir)
-    if read_supervisor(run_dir) != "alive":
-        raise UsageError(
-            f"{run_dir}: nobody supervises this run and could answer; `sentinel run --run-dir {run_dir}` goes on with it"
-        )
     by = f"{getpass.getuser()}@{socket.gethostname()}"
-    clock = SystemClock()
-    try:
-        number = post(run_dir, by, wish, round(clock.wall_s() * 1e9))
-    except OSError as error:
-        raise UsageError(f"{run_dir}: the wish cannot be written: {error.strerror}; ask as the user who owns the run") from error
-    waiting, end_s = threading.Event(), clock.now_s() + timeout_s
-    seen = 0
-    while clock.now_s() < end_s:
-        seen, answer = _look(run_dir, number, seen)
-        if answer is not None:
-            return answer
-        clock.wait(waiting, LOOK_S)
-    if not withdraw(run_dir, number):
-        _, answer = _look(run_dir, number, 0)
-        if answer is not None:
-            return answer
+    if isinstance(wish, ANSWERS) and not is_supervised(run_dir):
+        with suppress(AlreadySupervised):  # somebody has come between two looks: asked as usual
+            return ask_unattended(run_dir, by, wish, SEND_S)
+    check_supervised(run_dir)
+    number = post_wish(run_dir, by, wish)
+    answer = await_answer(run_dir, number, timeout_s)
+    if answer is None and not withdraw(run_dir, number):
+        _, answer = look_for_answer(run_dir, number)
+    if answer is not None:
+        return answer
     raise RetryLater(f"{run_dir}: the supervisor has not answered within {timeout_s:g} s; the wish was taken back", timeout_s)
 
 
-def _look(run_dir: Path, number: str, after: int) -> tuple[int, Answered | None]:
-    """The answer among the journal's entries behind `after`, and the last entry looked at."""
-    with Journal.open(run_dir / JOURNAL_NAME, read_only=True) as journal:
-        for entry in journal.read_entries(after):
-            after = entry.seq
-            if isinstance(entry.fact, WishAnswered) and entry.fact.id == number:
-                return after, Answered(entry.fact.granted, entry.fact.answer)
-    return after, None
+def ask_unattended(run_dir: Path, by: str, wish: Wish, within_s: float = PAGE_SEND_S) -> Answered:
+    """Of a run that nobody supervises. Raises UsageError for what only a supervisor can do, and as `answer_unattended` does."""
+    if not isinstance(wish, ANSWERS):
+        check_supervised(run_dir)
+    said = answer_unattended(run_dir, by, wish, within_s)
+    return Answered(said.granted, said.answer)
 
 
 def read_range(text: str) -> SampleRange:

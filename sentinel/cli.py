@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
@@ -14,9 +15,16 @@ from sentinel.cli_checkpoints import checkpoints_app
 from sentinel.cli_drill import drill
 from sentinel.cli_operator import Commands
 from sentinel.cli_operator import register as register_operator
+from sentinel.cli_page import page_app
 from sentinel.cli_policy import policy_app
-from sentinel.cli_words import Json, RunDir
+from sentinel.cli_replay import replay, watch
+from sentinel.cli_report import report
+from sentinel.cli_seeing import register as register_seeing
+from sentinel.cli_web import web
+from sentinel.cli_words import Json, Listening, Pages, RunDir, TokenFile
 from sentinel.errors import PolicyError, SentinelError, UsageError
+
+EXIT_BUG = 70
 
 app = typer.Typer(
     name="sentinel",
@@ -28,6 +36,7 @@ app = typer.Typer(
 )
 app.add_typer(policy_app, name="policy")
 app.add_typer(checkpoints_app, name="checkpoints")
+app.add_typer(page_app, name="page")
 
 
 @app.command()
@@ -42,21 +51,28 @@ def run(
         list[str] | None, typer.Option(help="Source to watch for changes, instead of what the command leads to.", metavar="PATH")
     ] = None,
     tensorboard: Annotated[bool, typer.Option(help="Keep RUN_DIR/tensorboard: each attempt, and the run that survives.")] = True,
+    page: Pages = None,
+    listen: Listening = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Launch a training command, or adopt the one that is running; watch it; repair it.
 
     Exit codes: 0 the run finished, 1 it failed and recovery is exhausted (or sentinel can do no more, and says why), 2 usage or
-    policy error, 130 stopped.
+    policy error, 130 stopped, 70 a bug in sentinel (training goes on).
     """
     from sentinel.app import RunRequest, supervise
     from sentinel.view.choose import choose_narrator
+    from sentinel.web.opening import Listen
 
     words = tuple(command or ())
     place = run_dir or Path("runs") / (Path(words[0]).stem if words else "run")
     with closing(choose_narrator(place)) as narrator:
         lacks, more = (tuple(word.strip() for word in said.split(",") if word.strip()) for said in (without, with_))
         said_of_run = (place, policy, words, os.getcwd(), observe_only)
-        asked = RunRequest(*said_of_run, without=lacks, more=more, code=tuple(code or ()), tensorboard=tensorboard)
+        source, routes, shown = tuple(code or ()), tuple(page or ()), Listen(listen, token_file)
+        asked = RunRequest(
+            *said_of_run, without=lacks, more=more, code=source, tensorboard=tensorboard, pages=routes, listen=shown
+        )
         outcome = supervise(asked, narrator)
     raise typer.Exit(outcome)
 
@@ -71,6 +87,9 @@ def demo(
     no_faults: Annotated[bool, typer.Option("--no-faults", help="Train undisturbed.")] = False,
     fault: Annotated[list[str] | None, typer.Option(help="Hurt the run so, instead of the three default faults.")] = None,
     preset: Annotated[str | None, typer.Option(help="Size of the model: micro or tiny (the default).")] = None,
+    page: Pages = None,
+    listen: Listening = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Train the bundled GPT, hurt it three times, and watch it being repaired. Exit codes as for `run`.
 
@@ -78,11 +97,13 @@ def demo(
     """
     from sentinel.demo import DemoOptions, run_demo
     from sentinel.errors import UsageError
+    from sentinel.web.opening import Listen
 
     if no_faults and fault:
         raise UsageError("--no-faults and --fault contradict each other; give one of them")
     faults = () if no_faults else tuple(fault) if fault else None
-    raise typer.Exit(run_demo(DemoOptions(run_dir, steps, seed, precision, policy, faults, preset)))
+    routes, shown = tuple(page or ()), Listen(listen, token_file)
+    raise typer.Exit(run_demo(DemoOptions(run_dir, steps, seed, precision, policy, faults, preset, routes, shown)))
 
 
 @app.command()
@@ -152,42 +173,10 @@ def stop(
 
 
 app.command()(drill)
-
-
-@app.command()
-def replay(
-    paths: Annotated[list[Path], typer.Argument(help="Logs, or directories of logs.", metavar="PATH...")],
-    policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
-    format: Annotated[str, typer.Option(help="auto, metrics, csv, megatron, tensorboard, trainer-state or text.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line for each finding.")] = False,
-    plot: Annotated[Path | None, typer.Option(help="Draw each run as an SVG in this directory.", metavar="DIR")] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with files that grow, until interrupted.")] = False,
-    reference: Annotated[Path | None, typer.Option(help="A log of another run to compare with, at the same tokens.")] = None,
-) -> None:
-    """Recorded logs through the same engine: what would have been found and done. Nothing is touched.
-
-    Exit codes: 0 every log could be read, 1 some could not (standard error says why), 2 usage or policy error.
-    """
-    from sentinel.replay.command import Request, replay_command
-
-    raise typer.Exit(replay_command(Request(tuple(paths), policy, format, as_json, plot, follow, reference)))
-
-
-@app.command()
-def watch(
-    paths: Annotated[list[Path], typer.Argument(help="Logs that are being written.", metavar="PATH...")],
-    policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
-    format: Annotated[str, typer.Option(help="auto, metrics, csv, megatron, tensorboard, trainer-state or text.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line for each finding.")] = False,
-    reference: Annotated[Path | None, typer.Option(help="A log of another run to compare with, at the same tokens.")] = None,
-) -> None:
-    """The same as `replay --follow`: watch somebody else's run by its log, read-only, until interrupted.
-
-    Exit codes: 0 interrupted, 1 there was nothing that could be followed, 2 usage or policy error.
-    """
-    from sentinel.replay.command import Request, replay_command
-
-    raise typer.Exit(replay_command(Request(tuple(paths), policy, format, as_json, None, True, reference)))
+app.command()(replay)
+app.command()(watch)
+app.command()(report)
+app.command()(web)
 
 
 @app.command()
@@ -207,6 +196,7 @@ def hardware(
     raise typer.Exit(code)
 
 
+register_seeing(app)
 register_operator(app)
 
 
@@ -218,7 +208,7 @@ def _dump(document: object) -> str:
 
 def main() -> None:
     """Entry point: what a person can cause ends in a sentence, never in a traceback: exit code 2 for usage and policy, where
-    nothing was started; 1 for everything else that sentinel cannot do."""
+    nothing was started; 1 for everything else that sentinel cannot do; 70 for a bug, with its traceback."""
     try:
         app()
     except SentinelError as error:
@@ -227,3 +217,6 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except Exception:  # noqa: BLE001 - told as any other bug is, and with a code of its own: what starts sentinel may start it again
+        traceback.print_exc()
+        sys.exit(EXIT_BUG)

@@ -13,7 +13,7 @@ from sentinel.model import wishes as w
 
 Timeout = Annotated[float, typer.Option(help="Seconds to wait for the supervisor's answer.", min=0.0)]
 Number = Annotated[int, typer.Argument(help="The incident's number.", metavar="N", min=1)]
-EXITS = "Exit codes: 0 granted, 1 refused (the sentence says why), 2 usage, or nobody supervises the run."
+EXITS = "Exit codes: 0 granted, 1 refused (the sentence says why), 2 usage, or nobody supervises the run and could answer."
 
 
 SHOW = "incidents show"
@@ -31,7 +31,7 @@ class Commands(TyperGroup):
 def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
     app.command(SHOW)(incidents_show)
-    for command in (pause, resume, hold, rollback, skip, set_, approve, deny, ack, readmit):
+    for command in (pause, resume, hold, rollback, skip, set_, approve, deny, ack, resolve, note, readmit):
         name = command.__name__.rstrip("_")
         app.command(name, epilog=EXITS, rich_help_panel="While a run is live")(command)
 
@@ -123,8 +123,26 @@ def deny(number: Number, run_dir: RunDir, timeout: Timeout = 30.0) -> None:
 
 
 def ack(number: Number, run_dir: RunDir, timeout: Timeout = 30.0) -> None:
-    """A person has seen incident N: its page is not repeated."""
+    """A person has seen incident N: its page is not repeated. Works also when nobody supervises the run."""
     _ask(run_dir, w.Acknowledge(number), timeout)
+
+
+def resolve(number: Number, run_dir: RunDir, timeout: Timeout = 30.0) -> None:
+    """What incident N called a person for is settled: whoever was told is told so. Works also when nobody supervises the run."""
+    _ask(run_dir, w.Resolve(number), timeout)
+
+
+def note(
+    run_dir: RunDir,
+    text: Annotated[str, typer.Argument(help="One line, up to 2000 characters.", metavar="TEXT")],
+    timeout: Timeout = 30.0,
+) -> None:
+    """Write an entry of your own into the record of the run, under your name. Works also when nobody supervises the run."""
+    from sentinel.errors import UsageError
+
+    if not w.is_remark(text):
+        raise UsageError(f"the note is not one printable line of 1 to {w.REMARK_CHARS_MAX} characters; leave out line breaks")
+    _ask(run_dir, w.Remark(text), timeout)
 
 
 def readmit(

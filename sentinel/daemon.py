@@ -80,7 +80,7 @@ class Daemon:
         self._running: dict[str, Due] = {}
         self._followed = 0
         self._stops: list[str] = []
-        self._ended_s: float | None = None
+        self._ended_s: float | None = None  # since when nothing but last actions can keep it
 
     def start(self, now_s: float, event: SupervisorStarted) -> None:
         """First event of the session; then everything that was decided and never confirmed is asked for again."""
@@ -118,8 +118,11 @@ class Daemon:
         return min([TICK_S, *(max(0.0, due.at_s - now_s) for due in self._due.values())])
 
     def is_over(self, now_s: float) -> bool:
-        """The run has ended and its last actions are done, or have had their time."""
+        """The run has ended and its last actions are done, or have had their time; and nobody is left to be called."""
         if self._ended_s is None:
+            return False
+        if self.engine.owes_a_page(now_s):
+            self._ended_s = now_s  # who answers now is still to be passed on: to those who were called before
             return False
         return not (self._due or self._running) or now_s - self._ended_s > FLUSH_S
 

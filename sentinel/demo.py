@@ -19,6 +19,7 @@ from sentinel.errors import UsageError
 from sentinel.journal.lease import RunLock
 from sentinel.journal.run_file import RunFile, find_run_file
 from sentinel.journal.store import JOURNAL_NAME
+from sentinel.pages.asked import with_checked_routes
 from sentinel.policy_file import load_policy, shipped_policy_path
 from sentinel.report.documents import incident_document
 from sentinel.report.reading import NothingRecorded, read_run
@@ -27,6 +28,7 @@ from sentinel.report.tables import text_table
 from sentinel.report.text import INCIDENT_HEADER, incident_row
 from sentinel.sim.real_faults import parse_real_fault
 from sentinel.view.choose import choose_narrator
+from sentinel.web.opening import Listen
 
 PRECISIONS = ("fp32", "bf16", "fp16")
 PRESETS = ("micro", "tiny")
@@ -56,6 +58,8 @@ class DemoOptions:
     policy: str = "demo"
     faults: tuple[str, ...] | None = None
     preset: str | None = None
+    pages: tuple[str, ...] = ()
+    listen: Listen | None = None
 
 
 def run_demo(options: DemoOptions) -> int:
@@ -66,7 +70,7 @@ def run_demo(options: DemoOptions) -> int:
     """
     check_options(options)
     check_trainer()
-    load_policy(shipped_policy_path(options.policy))
+    with_checked_routes(load_policy(shipped_policy_path(options.policy)), options.pages)
     command = build_command(options, count_gpus())
     known = find_run_file(options.run_dir)
     if known is not None:
@@ -74,7 +78,7 @@ def run_demo(options: DemoOptions) -> int:
             print(f"{options.run_dir}: holds a finished run, which is now {move_aside(options.run_dir)}", flush=True)
         else:
             command = continued_command(options.run_dir, known, command)
-    request = RunRequest(options.run_dir, options.policy, command, os.getcwd())
+    request = RunRequest(options.run_dir, options.policy, command, os.getcwd(), pages=options.pages, listen=options.listen)
     with closing(choose_narrator(options.run_dir)) as narrator:
         code = supervise(request, narrator)
     print(closing_words(options.run_dir))

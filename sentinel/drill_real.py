@@ -197,8 +197,10 @@ def _read(real: RealDrill, folder: Path) -> RealRun:
     state = read_run(folder).state
     with Journal.open(folder / JOURNAL_NAME, read_only=True) as journal:
         entries = tuple(journal.read_entries())
-    asked = {e.fact.action.key for e in entries if isinstance(e.fact, ActionDecided) and isinstance(e.fact.action, SendPage)}
-    pages = tuple(e.fact.key for e in entries if isinstance(e.fact, ActionConfirmed) and e.fact.key in asked)
+    decided = (e.fact.action for e in entries if isinstance(e.fact, ActionDecided))
+    asked = {a.key: a.incident for a in decided if isinstance(a, SendPage) and a.stage == "trigger"}
+    told = (e.fact.key for e in entries if isinstance(e.fact, ActionConfirmed) and e.fact.key in asked)
+    pages = tuple({asked[key]: key for key in reversed(list(told))}.values())  # the first call of each incident
     return RealRun(real.scenario, state.ended or ("held" if state.held else "unfinished"), state, entries, pages)
 
 

@@ -23,14 +23,15 @@ from sentinel.model import actions as a
 from sentinel.model.attempts import Alive, AttemptSpec, Orphaned
 from sentinel.model.environment import Environment
 from sentinel.model.records import Attribution
-from sentinel.pages import terminal
 from sentinel.telemetry.records import compare_attempts
 from sentinel.telemetry.samples import has_stream, read_samples
 from sentinel.telemetry.saved_numbers import verify_saved
 
 
-def build_handlers(run_dir: Path, launcher: Launcher, lease: Lease, run: RunFile) -> Mapping[type[a.Action], Handler]:
-    """How each action is carried out here."""
+def build_handlers(
+    run_dir: Path, launcher: Launcher, lease: Lease, run: RunFile, send_page: Callable[[a.SendPage], str]
+) -> Mapping[type[a.Action], Handler]:
+    """How each action is carried out here. `send_page`: the courier's."""
 
     def start(action: a.StartAttempt) -> tuple[str, Environment]:
         lease.set_attempt(action.attempt)
@@ -69,7 +70,7 @@ def build_handlers(run_dir: Path, launcher: Launcher, lease: Lease, run: RunFile
         a.Quarantine: quarantine,
         a.PruneCheckpoint: lambda action: prune_checkpoint(run_dir, action.path, action.step, action.digest),
         a.Capture: save_evidence,
-        a.SendPage: lambda action: terminal.send(run_dir, action),
+        a.SendPage: send_page,
         a.InspectSamples: inspect,
         a.CompareRecords: lambda c: compare_attempts(run_dir, c.old_attempt, c.new_attempt, c.first_step, c.last_step),
     }

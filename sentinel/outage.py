@@ -17,9 +17,11 @@ from types import FrameType
 from typing import Any
 
 from sentinel.errors import Fenced, JournalBlocked, JournalError, RetryLater, SentinelError, WatchLost
+from sentinel.notify import Notifier
 
 RETRY_S = 5.0
 LAST_ACT_S = 60.0
+ANSWER_LOOK_S, ANSWER_MAX_S = 0.25, 60.0  # an answer is sent for 20 s at most, and then the routes are left
 MEANT = 2  # signals with a meaning
 
 
@@ -73,17 +75,19 @@ class StopWishes:
 class Outage:
     """Whether supervision had begun, and the waiting while it is interrupted."""
 
-    def __init__(self, run_dir: Path, wishes: StopWishes) -> None:
+    def __init__(self, run_dir: Path, wishes: StopWishes, systemd: Notifier | None = None) -> None:
         self._run_dir = run_dir
         self.wishes = wishes
+        self.systemd = systemd or Notifier()
         self.has_begun = False
         self._is_on = False
+        self._let_s = 0.0
 
     def begin(self) -> None:
         """The run is ours: from here on trouble is waited out, and said to be over when it was."""
         if self._is_on:
             self._say(f"{self._run_dir}: the journal can be written again; supervision goes on")
-        self.has_begun, self._is_on = True, False
+        self.has_begun, self._is_on, self._let_s = True, False, 0.0
 
     def wait_out(self, error: SentinelError) -> None:
         """Returns when it is time to try again. Raises `error` when nothing was started yet, WatchLost when a stop is wanted."""
@@ -94,6 +98,7 @@ class Outage:
         if not self._is_on:
             self._say(f"{error}\n{self._run_dir}: training is left as it is, and sentinel tries again every {RETRY_S:g} s")
         self._is_on = True
+        self.systemd.waiting(f"waiting: {error}")  # else its watchdog would end what waits for the disk
         if self.wishes.event.wait(RETRY_S):
             raise self.lost(error) from error
 
@@ -109,6 +114,14 @@ class Outage:
     def fenced(self, error: SentinelError) -> SentinelError:
         """The error of a run that somebody else holds: a wrong command at first, another's success during an outage."""
         return Fenced(f"{error.message}; this one leaves it alone") if self.has_begun else error
+
+    def let_answer(self, error: SentinelError, is_being_answered: bool) -> None:
+        """Somebody holds the run. Who only answers a page of it is waited for: returns when it is time to try again. Raises as
+        `fenced` says for a supervisor, after ANSWER_MAX_S, and when a stop is wanted."""
+        self._let_s += ANSWER_LOOK_S
+        if not is_being_answered or self._let_s > ANSWER_MAX_S or self.wishes.event.wait(ANSWER_LOOK_S):
+            raise self.fenced(error) from None
+        self.systemd.waiting("waiting: somebody answers a page of this run")
 
     def _say(self, words: str) -> None:
         with suppress(OSError, ValueError):  # it may lead to the very disk that is full

@@ -24,7 +24,7 @@ from sentinel.plan.trust import Trust
 from sentinel.policy.match import Match, match_rule
 from sentinel.policy.problems import did_you_mean
 from sentinel.policy.quantities import Hold, show_duration
-from sentinel.policy.schema import Policy, Rule, Rung
+from sentinel.policy.schema import Policy, Route, Rule, Rung
 
 _THEN = {
     "stop_now": "training is stopped at once, without a checkpoint",
@@ -221,6 +221,14 @@ def _after(policy: Policy, rungs: tuple[Rung, ...]) -> Iterator[str]:
         f"{starts.count} restarts in {show_duration(starts.period_s)}, {budget.without_progress} without progress; then a page"
     )
     yield from _retained(policy)
-    channels = ", ".join(key for route in paging.routes for key in route.model_fields_set) or "nobody"
+    routes = ", ".join(_route_words(route) for route in paging.routes) or "nobody"
     every = show_duration(paging.repeat_every_s)
-    yield f"pages go to: {channels}; within {show_duration(paging.deadline_s)}, again every {every}"
+    yield f"pages go to: {routes}; within {show_duration(paging.deadline_s)}, again every {every} until somebody answers"
+
+
+def _route_words(route: Route) -> str:
+    settings = route.settings
+    after = f"after {show_duration(settings.after_s)} without an answer" if settings.after_s is not None else ""
+    only = {"info": "", "warning": "no info", "critical": "critical only"}[settings.severity]
+    notes = [note for note in (after, only, "messages too" if settings.messages else "") if note]
+    return route.name + (f" ({', '.join(notes)})" if notes else "")

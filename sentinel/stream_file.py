@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from sentinel.client.strict_json import as_float
 
 RECEIPT_BYTES_MAX = 1 << 20
 TAIL_BYTES = 1 << 18  # some hundred lines, also of a trainer that reports every layer
+NO_METRIC = frozenset({"kind", "v", "step", "time_s", "samples", "attempt", "rank"})
 
 
 def read_total_steps(run_dir: Path, attempt: int) -> int | None:
@@ -56,6 +58,15 @@ def read_newest_step(run_dir: Path, attempt: int) -> int | None:
     return None
 
 
+def read_newest_metrics(run_dir: Path, attempt: int) -> tuple[int, dict[str, float]] | None:
+    """Step and metrics of the newest step line; None when none of the last lines is one."""
+    for line in _newest_first(stream_path(run_dir, attempt)):
+        step = line.get("step")
+        if line.get("kind", "step") == "step" and type(step) is int:
+            return step, dict(_metrics(line))
+    return None
+
+
 def read_last_metric(run_dir: Path, attempt: int, name: str) -> tuple[int, float] | None:
     """Step and value of the newest step line that has the metric; None when none of the last lines has it."""
     for line in _newest_first(stream_path(run_dir, attempt)):
@@ -66,6 +77,13 @@ def read_last_metric(run_dir: Path, attempt: int, name: str) -> tuple[int, float
             except ValueError:
                 continue
     return None
+
+
+def _metrics(line: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    for name, value in line.items():
+        if name not in NO_METRIC:
+            with suppress(ValueError):
+                yield name, as_float(value)
 
 
 def _newest_first(path: Path) -> Iterator[dict[str, Any]]:

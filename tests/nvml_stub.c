@@ -6,6 +6,7 @@
  *   hang 1            every call blocks for ever             I.lost 1     GPU I is gone
  *   I.recovery N      the recovery action                    I.throttle N clocks event reasons
  *   I.ecc_uncorrected I.ecc_corrected I.pending I.failure I.temperature I.nvlink I.pid
+ *   I.busy I.memory I.used (bytes) I.power (mW)
  * A key that is not there is not supported. Structures are laid out as in NVIDIA's nvml.h (API version 13).
  */
 #include <poll.h>
@@ -96,6 +97,21 @@ static int count32(Device *gpu, const char *key, unsigned *out) {
 }
 
 int nvmlDeviceGetTemperature(Device *gpu, unsigned sensor, unsigned *out) { (void)sensor; return count32(gpu, "temperature", out); }
+
+int nvmlDeviceGetPowerUsage(Device *gpu, unsigned *out) { return count32(gpu, "power", out); }
+
+int nvmlDeviceGetUtilizationRates(Device *gpu, unsigned out[2]) { out[1] = 0; return count32(gpu, "busy", out); }
+
+int nvmlDeviceGetMemoryInfo(Device *gpu, unsigned long long out[3]) { /* total, free, used */
+    long long total, used;
+    int code = ask(gpu, "memory", &total);
+    if (code != SUCCESS) return code;
+    if (ask(gpu, "used", &used) != SUCCESS) used = 0;
+    out[0] = (unsigned long long)total;
+    out[1] = (unsigned long long)(total - used);
+    out[2] = (unsigned long long)used;
+    return SUCCESS;
+}
 
 int nvmlDeviceGetTotalEccErrors(Device *gpu, unsigned type, unsigned counter, unsigned long long *out) {
     long long value;

@@ -1,11 +1,13 @@
-"""Carries out actions off the loop: one lane for acts, in the order they were decided, one for pages and one for deleting, so
-that neither a hung pager nor a slow disk delays a recovery. Every exception becomes an outcome."""
+"""Carries out actions off the loop: one lane for acts, in the order they were decided, one for each route of pages and one for
+deleting, so that neither a hung pager nor a slow disk delays a recovery, nor one pager another. Every exception becomes an
+outcome."""
 
 from __future__ import annotations
 
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from sentinel.errors import GiveUp, GoesOn, RetryLater
 from sentinel.model.actions import Action, PruneCheckpoint, SendPage
@@ -18,11 +20,15 @@ Handler = Callable[[Action], Found]
 OS_RETRY_S = 5.0  # the operating system said no (full disk, no processes left): that may pass
 
 
-LANES = ("acts", "pages", "deletions")
+ACTS = "acts"
+PAGES = "pages"
+LANES_MAX = 32  # threads; the pages of routes beyond that share the lane PAGES
 
 
 def lane_of(action: Action) -> str:
-    return "pages" if isinstance(action, SendPage) else "deletions" if isinstance(action, PruneCheckpoint) else "acts"
+    if isinstance(action, SendPage):
+        return f"{PAGES} {action.route}" if action.route else PAGES
+    return "deletions" if isinstance(action, PruneCheckpoint) else ACTS
 
 
 class ThreadRunner:
@@ -32,10 +38,14 @@ class ThreadRunner:
         self._handlers = handlers
         self._wake = wake
         self._outcomes: queue.SimpleQueue[ActionDone | ActionFailed] = queue.SimpleQueue()
-        self._lanes = {name: _Lane(name, self._carry_out) for name in LANES}
+        self._lanes = {name: _Lane(name, self._carry_out) for name in (ACTS, PAGES, "deletions")}
 
     def submit(self, action: Action) -> None:
-        self._lanes[lane_of(action)].put(action)
+        name = lane_of(action)
+        if name not in self._lanes and len(self._lanes) < LANES_MAX:  # a route's first page
+            with suppress(RuntimeError):  # no processes left: a page that waits for another beats a loop that ends
+                self._lanes[name] = _Lane(name, self._carry_out)
+        self._lanes.get(name, self._lanes[PAGES]).put(action)
 
     def outcomes(self) -> Sequence[ActionDone | ActionFailed]:
         found: list[ActionDone | ActionFailed] = []
@@ -48,7 +58,7 @@ class ThreadRunner:
 
         A page may go on by itself, and so may a deletion: neither changes anything that a successor acts upon.
         """
-        return self._lanes["acts"].close(timeout_s)
+        return self._lanes[ACTS].close(timeout_s)
 
     def _carry_out(self, action: Action) -> None:
         self._outcomes.put(carry_out(self._handlers, action))

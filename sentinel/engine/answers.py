@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from sentinel.engine.draft import Draft
+from sentinel.engine.paging import resolve, send
+from sentinel.model.incidents import Incident
 
 
 class Answer(NamedTuple):
@@ -31,10 +33,32 @@ def readmit(draft: Draft, node: str) -> Answer:
 
 
 def acknowledge(draft: Draft, number: int, by: str) -> Answer:
-    incident = next((i for i in draft.state.incidents if i.id == number), None)
-    if incident is None:
-        known = ", ".join(str(i.id) for i in draft.state.incidents[-8:]) or "none"
-        return refuse(f"there is no incident {number} (newest: {known})")
+    incident = _find(draft, number)
+    if isinstance(incident, Answer):
+        return incident
     if incident.acknowledged_by:
         return refuse(f"incident {number} was already acknowledged by {incident.acknowledged_by}")
-    return Answer(f"incident {number} is acknowledged by {by}", nothing_more)
+    if incident.page is not None and not incident.page.is_open:
+        return refuse(f"the page of incident {number} is resolved: {incident.page.resolved}")
+    return Answer(f"incident {number} is acknowledged by {by}", lambda: send(draft, number))
+
+
+def settle(draft: Draft, number: int, by: str) -> Answer:
+    incident = _find(draft, number)
+    if isinstance(incident, Answer):
+        return incident
+    if incident.page is None:
+        return refuse(f"nobody was called for incident {number} (open pages: {_numbers(draft.state.open_pages)})")
+    if not incident.page.is_open:
+        return refuse(f"the page of incident {number} is already resolved: {incident.page.resolved}")
+    return Answer(f"the page of incident {number} is resolved", lambda: resolve(draft, number, "a person says so", by))
+
+
+def _find(draft: Draft, number: int) -> Incident | Answer:
+    found = next((i for i in draft.state.incidents if i.id == number), None)
+    newest = _numbers(draft.state.incidents[-8:])
+    return found if found is not None else refuse(f"there is no incident {number} (newest: {newest})")
+
+
+def _numbers(incidents: tuple[Incident, ...]) -> str:
+    return ", ".join(str(i.id) for i in incidents) or "none"

@@ -6,8 +6,8 @@ Meanwhile training goes on if it lives, and an incident that heals by itself nee
 from __future__ import annotations
 
 from sentinel.engine.draft import Draft
+from sentinel.engine.paging import raise_page
 from sentinel.model import facts as f
-from sentinel.model.actions import SendPage
 from sentinel.model.incidents import Incident, Outcome, Remedy
 from sentinel.policy.schema import Rung
 
@@ -31,10 +31,10 @@ def ask(draft: Draft, incident: Incident, rung: Rung, index: int, reason: str) -
     text = (
         f"{incident.alert}: {incident.reason}\nrung {index + 1} of playbook {incident.playbook} would: {reason}\n"
         f"answer with: sentinel approve {incident.id} RUN_DIR, or: sentinel deny {incident.id} RUN_DIR\n"
-        f"without an answer in {wanted.within_s:g} s {default}"
+        f"next: without an answer in {wanted.within_s:g} s {default}"
     )
     title = f"{draft.state.run_id}: {incident.kind} waits for approval"
-    draft.decide(SendPage(f"page/{incident.id}/approval-{index}", incident.id, incident.severity, title, text))
+    raise_page(draft, incident.id, incident.severity, title, text)
     return None
 
 

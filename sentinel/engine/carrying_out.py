@@ -8,9 +8,10 @@ from sentinel.engine import attributing
 from sentinel.engine.attempts import launch_first_or_next
 from sentinel.engine.diagnosing import conclude
 from sentinel.engine.draft import Draft
-from sentinel.engine.giving_up import fail_run, finish_giving_up, give_up, page
+from sentinel.engine.giving_up import FAILED, fail_run, finish_giving_up, give_up
 from sentinel.engine.ladder import fail_rung
 from sentinel.engine.lapsing import spare_steps
+from sentinel.engine.paging import page, send
 from sentinel.engine.relaunching import proceed, relaunch
 from sentinel.engine.retaining import on_not_pruned, on_pruned
 from sentinel.engine.stopping import ask_to_stop
@@ -65,6 +66,8 @@ def on_done(draft: Draft, done: ActionDone) -> None:
         return attributing.conclude(draft, action, done.found if isinstance(done.found, Attribution) else said)
     if isinstance(action, PruneCheckpoint):
         return on_pruned(draft, done.detail)
+    if isinstance(action, SendPage):
+        return _send_next(draft, action)
     if plan is None or plan.actions[plan.next].key != done.key:
         return None
     if draft.state.plan is not None:
@@ -116,7 +119,8 @@ def on_failed(draft: Draft, failed: ActionFailed) -> None:
             draft.record(f.ActionConfirmed(action.key, "failed"))
             proceed(draft)
         case SendPage():
-            draft.note(f"incident {action.incident}", f"page not delivered: {failed.reason}")
+            draft.note(f"incident {action.incident}", f"{action.stage} not delivered on {action.route}: {failed.reason}")
+            _send_next(draft, action)
         case StartAttempt():
             reason = f"attempt {action.attempt} could not be started: {failed.reason}"
             draft.record(f.AttemptEnded(action.attempt, "lost", reason, draft.newest_step, draft.now_s))
@@ -134,6 +138,12 @@ def on_failed(draft: Draft, failed: ActionFailed) -> None:
             draft.note("stop", failed.reason)
         case _:
             assert_never(action)
+
+
+def _send_next(draft: Draft, action: SendPage) -> None:
+    """On a route one sending follows the other, and one that failed brings the next route forward."""
+    if any(i.id == action.incident for i in draft.state.incidents):
+        send(draft, action.incident)
 
 
 def _pass_over(draft: Draft, action: VerifyCheckpoint, damage: str, evidence: Evidence) -> None:
@@ -189,7 +199,8 @@ def _unable(draft: Draft, action: Action, reason: str) -> None:
             fail_run(draft, f"unable to act: {reason}")
         return
     if draft.state.incidents:
-        page(draft, draft.state.incidents[-1].id, "critical", f"unable to act: {reason}")
+        follows = "the attempt trains on, and nobody repairs it" if draft.is_alive else FAILED
+        page(draft, draft.state.incidents[-1].id, "critical", f"unable to act: {reason}", follows)
     if draft.state.giving_up and isinstance(action, KillAttempt):
         return  # the attempt still lives: the page says so, and its end will be seen when it comes
     if draft.is_alive:

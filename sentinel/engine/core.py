@@ -14,15 +14,16 @@ from typing import assert_never
 
 from sentinel.detectors.behind_reference import Reference
 from sentinel.detectors.catalog import Senses
-from sentinel.engine import attempts, attributing, carrying_out, ladder, lapsing, live_changes, operator, stopping
+from sentinel.engine import attempts, attributing, carrying_out, ladder, lapsing, live_changes, operator, paging, stopping
 from sentinel.engine.draft import Draft
 from sentinel.engine.environment import on_launched
 from sentinel.engine.evolve import evolve
 from sentinel.engine.giving_up import finish_giving_up
 from sentinel.engine.live import Live
 from sentinel.engine.senses import build_senses
+from sentinel.engine.sources import on_hardware, on_source, tell_of_stream_gap
 from sentinel.model import facts as f
-from sentinel.model.actions import KillAttempt, SendPage, StartAttempt
+from sentinel.model.actions import KillAttempt, StartAttempt
 from sentinel.model.environment import Environment
 from sentinel.model.events import ActionDelayed, ActionDone, ActionFailed, Event, StopWanted, SupervisorStarted, Tick
 from sentinel.model.facts import Entry, Fact
@@ -41,10 +42,8 @@ from sentinel.model.readings import (
     TrainerNote,
     WishReading,
 )
-from sentinel.model.state import REMARKS_KEPT, RunState
+from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
-
-STREAM = "step lines"  # a source that telemetry cannot judge: the file can be read, and nothing comes
 
 
 class Engine:
@@ -68,6 +67,10 @@ class Engine:
         """Remarks of sources in the watched attempt that were counted and not written down, as far as this supervisor heard."""
         return self._live.unwritten_remarks
 
+    def owes_a_page(self, now_s: float) -> bool:
+        """The run has failed, and somebody is still to be called: there is a reason to stay."""
+        return paging.is_owed(self.state, self.policy.spec.paging, now_s)
+
     def restore(self, entries: Iterable[Entry]) -> None:
         """Fold what was decided before; nothing is decided again."""
         for entry in entries:
@@ -79,6 +82,11 @@ class Engine:
             return self._step(now_s, event)
         draft = Draft(self.state, now_s, self.policy, self.senses, self._live)
         self._decide(draft, event)
+        return self._settled(draft)
+
+    def _settled(self, draft: Draft) -> tuple[Fact, ...]:
+        if draft.state.ended and not self.state.ended:
+            paging.on_end(draft)
         self.state = draft.state
         return tuple(draft.facts)
 
@@ -94,8 +102,7 @@ class Engine:
             return ()
         draft = Draft(state, now_s, self.policy, self.senses, self._live)
         attempts.on_step(draft, reading, found)
-        self.state = draft.state
-        return tuple(draft.facts)
+        return self._settled(draft)
 
     def _decide(self, draft: Draft, event: Event) -> None:
         senses, live, now_s = self.senses, self._live, draft.now_s
@@ -123,9 +130,9 @@ class Engine:
             case LogTail():
                 senses.log_tail(event)
             case HardwareReading():
-                self._hear_hardware(draft, event)
+                on_hardware(draft, event)
             case SourceReading():
-                self._hear_of_source(draft, event)
+                on_source(draft, event)
             case ActionDone():
                 action = draft.state.pending.get(event.key)
                 if isinstance(action, StartAttempt):
@@ -147,28 +154,6 @@ class Engine:
                 raise AssertionError("steps have their own way")
             case _:
                 assert_never(event)
-
-    def _hear_hardware(self, draft: Draft, reading: HardwareReading) -> None:
-        self.senses.hardware(reading, draft.now_s)
-        if reading.what == "absent":  # nothing to look at is no blindness, and worth a note
-            draft.note(reading.source, reading.text)
-
-    def _hear_of_source(self, draft: Draft, reading: SourceReading) -> None:
-        """Blindness is on record once, and so is its end; a remark once in an attempt, and not without bound: a stream that
-        is rewritten all day must not fill the journal."""
-        self.senses.source(reading)
-        if (reading.source in draft.state.blind) == reading.ok:
-            draft.record(f.SourceChanged(reading.source, reading.ok, reading.reason))
-            return
-        remark, known = f"{reading.source}: {reading.reason}", draft.state.remarks
-        if not reading.remark or remark in known:
-            return
-        if len(known) < REMARKS_KEPT:
-            draft.note(f.ABOUT_SOURCE, remark)
-            return
-        self._live.unwritten_remarks += 1
-        if len(known) == REMARKS_KEPT:
-            draft.note(f.ABOUT_SOURCE, f"{REMARKS_KEPT} remarks are written down, more in this attempt are only counted")
 
     def _begin(self, attempt: int, now_s: float) -> None:
         """The attempt lives (or is adopted): its streams will be read from their first line."""
@@ -192,8 +177,10 @@ class Engine:
                 )
             )
         who = (event.epoch, event.host, event.pid, event.policy_name, event.policy_digest, event.observe_only)
-        unsaid = any(isinstance(action, SendPage) for action in draft.state.pending.values())
+        over, unsaid = draft.state.ended, paging.is_unsaid(draft.state)
         draft.record(f.SupervisorTookOver(*who, answers=not unsaid, capabilities=event.capabilities))
+        if over and not draft.state.ended:
+            paging.on_taken_up(draft, f"the run had {over}, and was started again", f"whoever started it on {event.host}")
         if draft.state.ended:
             draft.note("the end", f"the page about it was never sent: it is sent now, and the run stays {draft.state.ended}")
             return
@@ -221,7 +208,7 @@ class Engine:
                 self._hung_while_stopping(draft, finding)
             else:
                 ladder.consider(draft, finding)
-        self._tell_of_stream_gap(draft)
+        tell_of_stream_gap(draft)
         for finding in self.senses.hardware_tick(draft.now_s):
             if draft.state.stop_by or not draft.is_alive:
                 draft.dismiss(finding, "nothing trains on it now, or it is being stopped; a fault that lasts is found again")
@@ -233,15 +220,7 @@ class Engine:
         operator.press_on(draft)
         lapsing.press_on(draft)
         stopping.press_on(draft)
-
-    def _tell_of_stream_gap(self, draft: Draft) -> None:
-        """No step lines under ranks that go on: not a hang, but what is judged from the stream is not seen. Where the stream
-        cannot be read at all, that was said already."""
-        gap, blind = self.senses.stream_gap, draft.state.blind
-        if gap is not None and not {STREAM, "metrics", "heartbeats"} & blind.keys():
-            draft.record(f.SourceChanged(STREAM, False, gap))
-        elif gap is None and STREAM in blind:
-            draft.record(f.SourceChanged(STREAM, True, "no rank is ahead of the stream"))
+        paging.press_on(draft)
 
     def _hung_while_stopping(self, draft: Draft, finding: Finding) -> None:
         attempt = draft.attempt

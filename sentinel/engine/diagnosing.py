@@ -8,7 +8,7 @@ place goes on under probation, and one that failed again takes the next rung. No
 from __future__ import annotations
 
 from sentinel.engine.draft import Draft
-from sentinel.engine.giving_up import page
+from sentinel.engine.paging import page
 from sentinel.model import facts as f
 from sentinel.model.actions import CompareRecords
 from sentinel.model.incidents import Incident, IncidentState, Outcome
@@ -68,5 +68,6 @@ def conclude(draft: Draft, action: CompareRecords, found: Comparison | None) -> 
     diagnosis = judge_diagnosis(found if comparable else None, onset, action.struck_again, deterministic)
     draft.record(f.Diagnosed(incident.id, diagnosis))
     if diagnosis.cause == "hardware":
-        page(draft, incident.id, "critical", f"diagnosis: hardware: {diagnosis.reason}")
+        follows = "sentinel goes on by itself; the machine is for a person to look at"
+        page(draft, incident.id, "critical", f"diagnosis: hardware: {diagnosis.reason}", follows)
     return f"diagnosis: {diagnosis.cause}: {diagnosis.reason}" if action.struck_again else None

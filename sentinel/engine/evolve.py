@@ -1,6 +1,6 @@
 """`evolve(state, at_s, fact) -> state`: the fold of facts, the only place that changes what Sentinel believes.
 
-One function per fact, looked up in a table (those of attempts, incidents and wishes are in the three files beside this one);
+One function per fact, looked up in a table (those of attempts, incidents, pages and wishes are in the files beside this one);
 none of them decides anything. An upgrade must not rewrite history, so these may only read what the fact says.
 """
 
@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from sentinel.engine import evolve_attempts as of_attempts
 from sentinel.engine import evolve_decay as of_decay
 from sentinel.engine import evolve_incidents as of_incidents
+from sentinel.engine import evolve_pages as of_pages
 from sentinel.engine import evolve_wishes as of_wishes
 from sentinel.engine.evolve_attempts import change_attempt
 from sentinel.engine.evolve_incidents import change_incident
@@ -79,10 +80,6 @@ def _took_over(state: RunState, at_s: float, fact: f.SupervisorTookOver) -> RunS
     )
 
 
-def _paged(keys: tuple[str, ...], key: str) -> tuple[str, ...]:
-    return keys if key in keys else (*keys, key)
-
-
 def _decided(state: RunState, at_s: float, fact: f.ActionDecided) -> RunState:
     action = fact.action
     state = replace(state, pending=_with(state.pending, action.key, action))
@@ -91,7 +88,7 @@ def _decided(state: RunState, at_s: float, fact: f.ActionDecided) -> RunState:
     if isinstance(action, StartAttempt):
         return change_attempt(state, action.attempt, lambda a: replace(a, not_before_s=action.not_before_s))
     if isinstance(action, SendPage):
-        return change_incident(state, action.incident, lambda i: replace(i, pages=_paged(i.pages, action.key)))
+        return of_pages.decided(state, at_s, action)
     if isinstance(action, PruneCheckpoint):
         return of_attempts.pruned(state, action)
     return state
@@ -102,6 +99,8 @@ def _confirmed(state: RunState, at_s: float, fact: f.ActionConfirmed) -> RunStat
     state = replace(state, pending=_without(state.pending, fact.key))
     if isinstance(action, VerifyCheckpoint):
         state = of_attempts.vetted(state, action.step, fact.detail)
+    if isinstance(action, SendPage):
+        return of_pages.delivered(state, at_s, action)
     if isinstance(action, WriteOverrides):
         written = action.overrides
         at_step = action.step
@@ -118,6 +117,8 @@ def _abandoned(state: RunState, at_s: float, fact: f.ActionAbandoned) -> RunStat
     action = state.pending.get(fact.key)
     if isinstance(action, PruneCheckpoint):
         state = of_attempts.not_pruned(state, at_s, action)
+    if isinstance(action, SendPage):
+        state = of_pages.abandoned(state, action, fact)
     return replace(state, pending=_without(state.pending, fact.key))
 
 
@@ -215,6 +216,8 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.InspectionLaunched: of_attempts.inspection,
     f.Attributed: of_incidents.attributed,
     f.NodeExcluded: of_incidents.excluded,
+    f.PageRaised: of_pages.raised,
+    f.PageResolved: of_pages.resolved,
     f.StepsLost: of_incidents.lost,
     f.PlanAdopted: _plan,
     f.PlanDropped: _dropped,

@@ -53,7 +53,8 @@ def opened(state: RunState, at_s: float, fact: f.IncidentOpened) -> RunState:
     del at_s
     kept = state.incidents
     while len(kept) >= INCIDENTS_KEPT:
-        oldest = next((i for i in kept if i.is_closed), kept[0])
+        closed = [i for i in kept if i.is_closed] or [kept[0]]
+        oldest = next((i for i in closed if i.page is None or not i.page.is_open), closed[0])
         kept = tuple(i for i in kept if i.id != oldest.id)
     return replace(state, incidents=(*kept, fact.incident), next_incident=fact.incident.id + 1)
 

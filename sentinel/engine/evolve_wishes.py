@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sentinel.engine.evolve_attempts import change_attempt
 from sentinel.engine.evolve_incidents import change_incident
+from sentinel.engine.evolve_pages import acknowledged
 from sentinel.model import facts as f
 from sentinel.model import wishes as w
 from sentinel.model.incidents import Approval, Incident
@@ -14,7 +15,6 @@ from sentinel.plan.overrides import without
 
 
 def answered(state: RunState, at_s: float, fact: f.WishAnswered) -> RunState:
-    del at_s
     state = replace(state, wishes=(*state.wishes, fact.id)[-WISHES_KEPT:])
     if not fact.granted:
         return state
@@ -28,20 +28,27 @@ def answered(state: RunState, at_s: float, fact: f.WishAnswered) -> RunState:
         case w.RollBack() | w.LeaveOut():
             return _lifted(state)
         case w.Approve(incident=number):
-            return change_incident(state, number, lambda i: _with_answer(i, "approve"))
+            return _decided(state, at_s, fact, number, "approve")
         case w.Deny(incident=number):
-            return change_incident(state, number, lambda i: _with_answer(i, "deny"))
+            return _decided(state, at_s, fact, number, "deny")
         case w.Acknowledge(incident=number):
-            return change_incident(state, number, lambda i: replace(i, acknowledged_by=fact.by))
+            return acknowledged(state, at_s, number, fact.by)
         case w.Readmit(node=node):
             return replace(state, excluded=tuple(one for one in state.excluded if one.node != node))
-        case w.Change():
+        case w.Change() | w.Resolve() | w.Remark():
             return state  # what follows from them are facts of their own
 
 
 def _lifted(state: RunState) -> RunState:
     """A hold is over, whoever it was by, and so is the giving up that led to it."""
     return replace(state, held="", hold_by="", giving_up="", giving_up_reason="", without_progress=0)
+
+
+def _decided(state: RunState, at_s: float, fact: f.WishAnswered, number: int, answer: str) -> RunState:
+    """Whoever decides has seen the page; a deadline has not."""
+    state = change_incident(state, number, lambda i: _with_answer(i, answer))
+    is_called = any(i.id == number and i.page is not None and not i.page.is_answered for i in state.incidents)
+    return acknowledged(state, at_s, number, fact.by) if is_called and not fact.id.startswith(w.DEADLINE) else state
 
 
 def _with_answer(incident: Incident, answer: str) -> Incident:

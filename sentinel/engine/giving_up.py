@@ -3,14 +3,20 @@ the training meanwhile. Never a checkpoint after an unresolved onset, so the att
 
 from __future__ import annotations
 
-from sentinel.engine.annotations import annotate
 from sentinel.engine.draft import Draft
+from sentinel.engine.paging import page
 from sentinel.model import facts as f
-from sentinel.model.actions import KillAttempt, SendPage
+from sentinel.model.actions import KillAttempt
 from sentinel.model.findings import Severity
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
 from sentinel.policy.schema import Rung
 
+FOLLOWS = {
+    "stop_now": "training is stopped now and the run has failed, until somebody starts it again: sentinel run --run-dir RUN_DIR",
+    "hold": "training is stopped now and the run is held, until somebody goes on with it: sentinel resume RUN_DIR",
+    "keep_training": "training goes on as it is, and nothing more is tried",
+}
+FAILED = "nothing trains any more; the run goes on when somebody starts it again: sentinel run --run-dir RUN_DIR"
 
 def give_up(draft: Draft, incident_id: int, reason: str, page_rung: int | None = None, then: str | None = None) -> None:
     """Exhaust the incident. The rung that applies is the next one that ends the playbook; without any, stop and page."""
@@ -37,7 +43,7 @@ def give_up(draft: Draft, incident_id: int, reason: str, page_rung: int | None =
     elif incident.limit_step is not None:
         suspect = f"checkpoints from step {incident.limit_step} on are suspect, and are used all the same"
         draft.note(f"incident {incident.id}", f"{suspect}: training goes on from what they hold ({reason})")
-    page(draft, incident_id, severity, reason)
+    page(draft, incident_id, severity, reason, FOLLOWS[after])
     finish_giving_up(draft)
 
 
@@ -59,8 +65,9 @@ def fail_run(draft: Draft, reason: str) -> None:
         draft.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, f"the run failed: {reason}"))
         _condemn_after(draft, incident)
         last = not draft.state.open_incidents  # a run never fails unsaid, however mild what it failed of
-        if not incident.pages and (incident.severity == "critical" or last):
-            page(draft, incident.id, "critical", f"the run failed: {reason}")
+        is_open = incident.page is not None and incident.page.is_open
+        if is_open or (not incident.pages and (incident.severity == "critical" or last)):
+            page(draft, incident.id, "critical", f"the run failed: {reason}", FAILED)
     draft.record(f.RunEnded("failed", reason))
 
 
@@ -79,17 +86,6 @@ def finish_giving_up(draft: Draft) -> None:
             draft.record(f.Held(state.giving_up_reason))
     elif not state.ended:
         fail_run(draft, state.giving_up_reason)
-
-
-def page(draft: Draft, incident_id: int, severity: Severity, reason: str) -> None:
-    """Decide one page. Its text is the case: what broke, what was tried, why nobody else can go on."""
-    incident = draft.state.incident(incident_id)
-    where = f" since step {incident.onset_step}" if incident.onset_step is not None else f" at step {incident.break_step}"
-    lines = [f"{incident.alert}: {incident.reason}", *annotate(draft.policy, incident)]
-    lines += [f"tried: {t.remedy.reason} -> {t.outcome}{': ' + t.reason if t.reason else ''}" for t in incident.tries[:-1]]
-    lines.append(f"now: {reason}")
-    title = f"{draft.state.run_id}: {incident.kind}{where}"
-    draft.decide(SendPage(f"page/{incident_id}/{len(incident.tries)}", incident_id, severity, title, "\n".join(lines)))
 
 
 def is_last_resort(rungs: tuple[Rung, ...], index: int) -> bool:

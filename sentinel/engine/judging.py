@@ -10,8 +10,8 @@ from sentinel.detectors.bands import top_of_band
 from sentinel.engine.annotations import rule_of
 from sentinel.engine.diagnosing import is_diagnosing, look_past_break
 from sentinel.engine.draft import Draft
-from sentinel.engine.giving_up import page
 from sentinel.engine.ladder import fail_rung
+from sentinel.engine.paging import on_recovered, page
 from sentinel.model import facts as f
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Band, Incident, IncidentState, Outcome
@@ -134,7 +134,7 @@ def _judge_observed(draft: Draft, incident: Incident, since: int, reason: str) -
     if level is None or level.count >= NEW_NORMAL_ROWS or since >= ROWS_LIMIT * probation:
         told = f"observe only: {since} steps after the remedy that was not carried out, taken as the new normal: {reason}"
         draft.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, told))
-        page(draft, incident.id, incident.severity, told)
+        page(draft, incident.id, incident.severity, told, "observe only: sentinel does nothing, and watches on")
 
 
 def settle_at_finish(draft: Draft) -> bool:
@@ -174,6 +174,7 @@ def recover(draft: Draft, incident: Incident, reason: str, benign: bool | None =
     if incident.restored_s is None:
         draft.record(f.Restored(incident.id, draft.newest_step))
     draft.record(f.IncidentMoved(incident.id, IncidentState.RECOVERED, reason, benign, back_step))
+    on_recovered(draft, incident.id, reason)
 
 
 def _since(incident: Incident) -> int:

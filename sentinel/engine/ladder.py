@@ -11,10 +11,11 @@ from sentinel.engine.causes import join, link_of, record_meanwhile
 from sentinel.engine.diagnosing import ask_for_comparison, is_diagnosing
 from sentinel.engine.draft import Draft
 from sentinel.engine.excluding import cures, exclude, is_left_out, pass_over, reason_against
-from sentinel.engine.giving_up import give_up, is_last_resort, page
+from sentinel.engine.giving_up import give_up, is_last_resort
 from sentinel.engine.lapsing import fail_lapse, spare_steps
 from sentinel.engine.live_changes import write_live
 from sentinel.engine.opening import STANDING_KINDS, open_incident, told_before
+from sentinel.engine.paging import page
 from sentinel.engine.passing_over import pass_over_failing
 from sentinel.engine.relaunching import drop_live_plan, relaunch
 from sentinel.engine.retaining import lost_to_retention
@@ -152,7 +153,8 @@ def _tell(draft: Draft, incident_id: int, rung: Rung, index: int) -> None:
     reason = f"rung {index + 1} tells a person, and the playbook goes on"
     draft.record(f.RungTaken(incident_id, Remedy(index, rung.keys, reason), False, draft.newest_step))
     draft.record(f.RungJudged(incident_id, Outcome.PAGED, reason))
-    page(draft, incident_id, rung.page.severity if rung.page else "critical", reason)
+    severity = rung.page.severity if rung.page else "critical"
+    page(draft, incident_id, severity, reason, "sentinel takes the next rung by itself")
     take_next_rung(draft, incident_id)
 
 
@@ -184,7 +186,8 @@ def take_rung(draft: Draft, incident_id: int, index: int) -> None:
         return give_up(draft, incident.id, _spent(draft, verdict.reason))
     draft.record(f.RungTaken(incident.id, treatment.remedy, True, draft.newest_step))
     if (told := rungs[index].page) is not None:
-        page(draft, incident.id, told.severity, treatment.remedy.reason)
+        follows = "sentinel does this by itself, and watches whether it works"
+        page(draft, incident.id, told.severity, treatment.remedy.reason, follows)
     exclude(draft, incident, rungs[index])
     if treatment.relaunch:
         launch = (treatment.resume, treatment.overrides, verdict.wait_s, treatment.remedy.reason, treatment.look)

@@ -6,8 +6,8 @@ nothing is resumed from at or after an onset that is not resolved, nothing is do
 
 from __future__ import annotations
 
-from sentinel.engine import approval
-from sentinel.engine.answers import Answer, acknowledge, nothing_more, readmit, refuse
+from sentinel.engine import approval, paging
+from sentinel.engine.answers import Answer, acknowledge, nothing_more, readmit, refuse, settle
 from sentinel.engine.attempts import launch_first_or_next
 from sentinel.engine.draft import Draft
 from sentinel.engine.ladder import take_next_rung, take_rung
@@ -28,8 +28,10 @@ def on_wish(draft: Draft, asked: WishReading) -> None:
     """Answer a wish; one already answered is an old file read again."""
     if asked.id in draft.state.wishes:
         return
-    answer = _answer(draft, asked)
+    answer, held = _answer(draft, asked), draft.state.held
     draft.record(f.WishAnswered(asked.id, asked.by, asked.wish, answer.then is not None, answer.words))
+    if held and not draft.state.held:
+        paging.on_taken_up(draft, f"the run goes on: {answer.words}", asked.by)
     if answer.then is not None:
         answer.then()
 
@@ -43,15 +45,19 @@ def press_on(draft: Draft) -> None:
         if not incident.awaits_approval or waits is None or draft.now_s < waits.deadline_s:
             continue
         wish = w.Approve(incident.id) if waits.otherwise == "approve" else w.Deny(incident.id)
-        on_wish(draft, WishReading(f"deadline/{incident.id}/{waits.rung}", "the deadline (nobody answered)", wish))
+        on_wish(draft, WishReading(f"{w.DEADLINE}{incident.id}/{waits.rung}", "the deadline (nobody answered)", wish))
 
 
 def _answer(draft: Draft, asked: WishReading) -> Answer:
     state, wish = draft.state, asked.wish
-    if state.ended:
-        return refuse(f"the run has {state.ended}: {state.end_reason}")
     if isinstance(wish, w.Acknowledge):
         return acknowledge(draft, wish.incident, asked.by)
+    if isinstance(wish, w.Resolve):
+        return settle(draft, wish.incident, asked.by)
+    if isinstance(wish, w.Remark):
+        return Answer("noted", nothing_more)
+    if state.ended:
+        return refuse(f"the run has {state.ended}: {state.end_reason}")
     if state.stop_by:
         return refuse(f"the run is being stopped, by {state.stop_by}")
     if draft.is_observed_run:
@@ -114,8 +120,9 @@ def _resume(draft: Draft, by: str) -> Answer:
         return refuse("neither paused nor held: there is nothing to resume")
     if state.hold_by and not state.held:
         return refuse(f"the hold asked for by {state.hold_by} is still being carried out; ask again when the run is held")
-    what = " and ".join(word for word, is_so in (("the pause", state.paused), ("the hold", state.held)) if is_so)
-    return Answer(f"{what} is over: remedies are carried out again", lambda: _go_on(draft, by))
+    over = ["the pause is over: remedies are carried out again"] if state.paused else []
+    over += ["the hold is over: the run goes on"] if state.held else []
+    return Answer("; ".join(over), lambda: _go_on(draft, by))
 
 
 def _go_on(draft: Draft, by: str) -> None:
@@ -150,9 +157,15 @@ def _decide_rung(draft: Draft, number: int, by: str, is_approved: bool) -> Answe
     if index >= len(rungs):
         return refuse(f"rung {index + 1} is no longer in playbook {incident.playbook}")
     if is_approved:
-        return Answer(f"rung {index + 1} of incident {number} is taken", lambda: take_rung(draft, number, index))
+
+        def approve() -> None:
+            paging.send(draft, number)
+            take_rung(draft, number, index)
+
+        return Answer(f"rung {index + 1} of incident {number} is taken", approve)
 
     def deny() -> None:
+        paging.send(draft, number)
         approval.pass_over(draft, draft.state.incident(number), rungs[index], index, f"denied by {by}")
         take_next_rung(draft, number)
 

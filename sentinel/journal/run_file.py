@@ -28,7 +28,8 @@ class PolicyReference:
 @dataclass(frozen=True, slots=True)
 class RunFile:
     """`created` is wall time in ISO 8601, for people; `capabilities` is what the trainer supports (`CAPABILITIES`), None where
-    the file does not say. `code`: files and directories that are the program's source, in the place of what is found."""
+    the file does not say. `code`: files and directories that are the program's source, in the place of what is found.
+    `pages`: routes asked for on the command line beside the policy's, as they were written there."""
 
     id: str
     command: tuple[str, ...]
@@ -38,6 +39,7 @@ class RunFile:
     created: str
     capabilities: tuple[str, ...] | None = None
     code: tuple[str, ...] = ()
+    pages: tuple[str, ...] = ()
 
 
 def ensure_run_dir(run_dir: Path) -> Path:
@@ -92,6 +94,7 @@ def find_run_file(run_dir: Path) -> RunFile | None:
         created=_field(path, plain, "created", str),
         capabilities=_words(path, plain, "capabilities") if plain.get("capabilities") is not None else None,
         code=_words(path, plain, "code") if "code" in plain else (),
+        pages=_words(path, plain, "pages") if "pages" in plain else (),
     )
 
 

@@ -89,7 +89,7 @@ def ask_interpreter(path: str, cwd: str, environment: Mapping[str, str], deadlin
         )  # fmt: skip
     except (OSError, ValueError) as error:
         return f"{path} cannot be asked what is installed: {error}"
-    said = _answer(asked, time.monotonic() + deadline_s)
+    said = answer_of(asked, time.monotonic() + deadline_s)
     if said is None:
         return f"{path} did not say within {deadline_s:g} s what is installed"
     if asked.returncode != 0 or len(said) > ANSWER_BYTES_MAX:
@@ -103,7 +103,7 @@ def ask_interpreter(path: str, cwd: str, environment: Mapping[str, str], deadlin
     return Interpreter(f"{implementation} {version} ({path})", named, roots, len(named) >= DISTRIBUTIONS_MAX)
 
 
-def _answer(asked: subprocess.Popen[bytes], end_s: float) -> bytes | None:
+def answer_of(asked: subprocess.Popen[bytes], end_s: float) -> bytes | None:
     """What it says until it leaves, never more than a little above ANSWER_BYTES_MAX; None when that is late. What does not leave
     by itself is killed with all it started: a `python` may be a script that starts another."""
     assert asked.stdout is not None

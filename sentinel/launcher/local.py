@@ -43,11 +43,15 @@ _ERROR_TAIL_CHARS = 500
 
 
 class LocalLauncher:
-    """`contract.Launcher` for attempts on this machine. `grace_s`: see the keeper; None leaves it its own."""
+    """`contract.Launcher` for attempts on this machine. `grace_s`: see the keeper; None leaves it its own. `withheld`: variables
+    of sentinel's own that nothing it starts inherits."""
 
-    def __init__(self, run_dir: str | os.PathLike[str], grace_s: float | None = None) -> None:
+    def __init__(
+        self, run_dir: str | os.PathLike[str], grace_s: float | None = None, withheld: frozenset[str] = frozenset()
+    ) -> None:
         self._run_dir = Path(os.path.realpath(run_dir))
         self._grace_s = grace_s
+        self._withheld = withheld
 
     def observe(self, attempt: int) -> AttemptView:
         return read_view(self._files(attempt))
@@ -79,8 +83,8 @@ class LocalLauncher:
         command = [sys.executable, "-P", "-m", "sentinel.launcher.keeper", str(files.run_dir), str(files.attempt), "--detach"]
         if self._grace_s is not None:
             command += ["--grace-s", str(self._grace_s)]
-        marks = (RUN_DIR_VARIABLE, ATTEMPT_VARIABLE)  # ours, should we run inside another attempt, are not the keeper's
-        environment = {name: value for name, value in os.environ.items() if name not in marks}
+        ours = self._withheld | {RUN_DIR_VARIABLE, ATTEMPT_VARIABLE}  # the marks, should we run inside another attempt
+        environment = {name: value for name, value in os.environ.items() if name not in ours}
         log = files.logs / "keeper.err"
         with open(log, "ab") as err:
             starter = subprocess.Popen(

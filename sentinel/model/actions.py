@@ -13,6 +13,7 @@ from sentinel.model.attempts import Overrides, ResumePoint, SampleRange
 from sentinel.model.findings import Severity
 
 Request = Literal["checkpoint_now", "stop_after_checkpoint", "stop_now"]
+Stage = Literal["trigger", "update", "acknowledge", "resolve", "message"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +109,20 @@ class Capture:
 
 @dataclass(frozen=True, slots=True)
 class SendPage:
-    """Tell a person. `text` carries the case; delivery is at least once under the key."""
+    """Tell a person, on one route. `text` carries the case; delivery is at least once under the key.
+
+    stage: what is told of it. route: the route's name in the policy; empty in journals from before there were routes: the
+    terminal. by: who acknowledged or resolved it.
+    """
 
     key: str
     incident: int
     severity: Severity
     title: str
     text: str
+    stage: Stage = "trigger"
+    route: str = ""
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

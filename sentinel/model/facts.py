@@ -38,6 +38,7 @@ from sentinel.model.facts_of_incidents import (
     RungTaken,
     StepsLost,
 )
+from sentinel.model.facts_of_pages import PageRaised, PageResolved
 from sentinel.model.facts_of_wishes import ApprovalAsked, OverridesAnswered, WishAnswered
 
 __all__ = [
@@ -68,6 +69,8 @@ __all__ = [
     "NodeExcluded",
     "Noted",
     "OverridesAnswered",
+    "PageRaised",
+    "PageResolved",
     "PlanAdopted",
     "PlanDropped",
     "ReceiptSeen",
@@ -100,8 +103,8 @@ class RunCreated:
 class SupervisorTookOver:
     """A new supervisor session: who, under which epoch, by which policy.
 
-    `answers`: starting it again is a person's answer to the end of the run. False while the page about that end was never
-    sent: then it is the restart of a supervisor that died, and nobody has decided anything. `capabilities`: as this session was
+    `answers`: starting it again is a person's answer to the end of the run. False while the page about that end has reached
+    nobody: then it is the restart of a supervisor that died, and nobody has decided anything. `capabilities`: as this session was
     told; None in journals that only say it when the run began.
     """
 
@@ -130,10 +133,11 @@ class ActionConfirmed:
 
 @dataclass(frozen=True, slots=True)
 class ActionAbandoned:
-    """The action failed for good, or is no longer wanted."""
+    """The action failed for good, or is no longer wanted (`withdrawn`: under way, so it may take effect all the same)."""
 
     key: str
     reason: str
+    withdrawn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +216,8 @@ Fact = (
     | SettingLapsed
     | LapseJudged
     | NodeExcluded
+    | PageRaised
+    | PageResolved
 )
 
 

@@ -15,6 +15,7 @@ from typing import Literal
 
 from sentinel.model.attempts import SampleRange
 from sentinel.model.findings import NUMERIC_KINDS, Kind, Severity
+from sentinel.model.paging import Page
 from sentinel.model.records import Attribution, Diagnosis
 
 
@@ -140,7 +141,7 @@ class Incident:
     verdict: str = ""
     benign: bool | None = None
     retryable: bool = True
-    pages: tuple[str, ...] = ()  # keys of the pages decided for it
+    pages: tuple[str, ...] = ()  # keys of its newest calls for a person
     earliest_step: int | None = None  # where one of its later findings began, if before the onset
     value: str = ""  # what the first finding saw, and where that stood before, as shown to a person
     baseline: str = ""
@@ -154,6 +155,7 @@ class Incident:
     blamed_node: str = ""
     other_node: str = ""  # a machine beside the blamed one that was heard from when it opened
     put_back: tuple[str, ...] = ()  # settings that had lapsed just before it, and are in force again
+    page: Page | None = None  # None: nobody was ever called for it, or only before pages had a life of their own
 
     @property
     def is_numeric(self) -> bool:

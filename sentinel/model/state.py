@@ -210,6 +210,11 @@ class RunState:
     def open_incidents(self) -> tuple[Incident, ...]:
         return tuple(i for i in self.incidents if not i.is_closed)
 
+    @property
+    def open_pages(self) -> tuple[Incident, ...]:
+        """Incidents for which a person is needed, acknowledged or not."""
+        return tuple(i for i in self.incidents if i.page is not None and i.page.is_open)
+
     def incident(self, number: int) -> Incident:
         for found in reversed(self.incidents):
             if found.id == number:

@@ -70,10 +70,32 @@ class Acknowledge:
 
 
 @dataclass(frozen=True, slots=True)
+class Resolve:
+    """A person has settled what the incident's page called for: it is over."""
+
+    incident: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A person's own entry in the record of the run. It changes nothing."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Readmit:
     """The node may be used again, from the next launch on."""
 
     node: str
 
 
-Wish = Pause | Resume | Hold | RollBack | LeaveOut | Change | Approve | Deny | Acknowledge | Readmit
+Wish = Pause | Resume | Hold | RollBack | LeaveOut | Change | Approve | Deny | Acknowledge | Resolve | Remark | Readmit
+
+DEADLINE = "deadline/"  # begins the id of what nobody asked: an approval's deadline has passed
+REMARK_CHARS_MAX = 2000
+
+
+def is_remark(text: str) -> bool:
+    """One line that can be printed as it is."""
+    return bool(text.strip()) and len(text) <= REMARK_CHARS_MAX and text.isprintable()

@@ -1,7 +1,8 @@
 """Whether a policy that reads well can also work. Refuses at the desk what would otherwise fail at 3 a.m.
 
-Rules, budget, probation and paging are judged here; playbooks, rung by rung, in `sentinel.policy.checks_playbooks`, expressions
-in `sentinel.policy.checks_expressions`, how far back the checkpoints reach in `sentinel.policy.checks_retention`.
+Rules, budget and probation are judged here; playbooks, rung by rung, in `sentinel.policy.checks_playbooks`, expressions in
+`sentinel.policy.checks_expressions`, how far back the checkpoints reach in `sentinel.policy.checks_retention`, whom pages
+reach in `sentinel.policy.checks_paging`.
 An *error* means the policy may not act; a *warning* is a question to its author.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Set
 
 from sentinel.errors import Problem
 from sentinel.policy.checks_expressions import check_expression
+from sentinel.policy.checks_paging import check_paging
 from sentinel.policy.checks_playbooks import check_playbook
 from sentinel.policy.checks_retention import check_retention
 from sentinel.policy.problems import did_you_mean
@@ -43,9 +45,7 @@ def check_policy(policy: Policy, capabilities: Set[str] | None = None) -> tuple[
     for name, playbook in spec.playbooks.items():
         found += check_playbook(f"spec.playbooks.{name}", playbook, spec.probation.steps, capabilities)
     found += [*check_retention(spec), *_check_used(spec), *_check_budget(spec.budget, spec.probation.steps)]
-    if not spec.paging.routes:
-        found.append(Problem("spec.paging.routes", "a page would reach nobody", "write [{terminal: {}}]"))
-    return tuple(found)
+    return (*found, *check_paging(spec))
 
 
 def _check_rules(spec: Spec) -> Iterator[Problem]:

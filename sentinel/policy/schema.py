@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from sentinel.policy.quantities import Malformed
 from sentinel.policy.schema_detectors import (
@@ -30,13 +30,13 @@ from sentinel.policy.schema_fields import (
     Range,
     RateOf,
     Recovery,
-    Seconds,
     Severity,
     Steps,
     Text,
     Then,
     written,
 )
+from sentinel.policy.schema_paging import Paging, Route, TerminalRoute
 from sentinel.policy.schema_rungs import Exclude, Page, Resume, Rollback, Rung, Skip, Wait
 
 __all__ = [
@@ -48,12 +48,6 @@ __all__ = [
 
 def _without_default(schema: dict[str, Any]) -> None:
     schema.pop("default", None)
-
-
-def _known_channel(value: Any) -> Any:
-    if isinstance(value, dict) and set(value) != {"terminal"}:
-        raise Malformed(f"{', '.join(map(str, value)) or 'nothing'} is no channel of this version", "write 'terminal: {}'")
-    return value
 
 
 Playbook = Annotated[tuple[Rung, ...], Field(min_length=1)]
@@ -147,28 +141,6 @@ class Probation(Model):
     """The level that counts as healthy."""
     fail_when: Literal["same kind again"] = "same kind again"
     """What ends probation badly; the next rung is then taken."""
-
-
-class TerminalRoute(Model):
-    """Pages are printed where sentinel runs, and kept in the journal."""
-
-
-class Route(Model):
-    """One way to reach a person: a mapping of one key, the channel."""
-
-    terminal: TerminalRoute
-    """Print the page."""
-
-
-class Paging(Model):
-    """How a person is reached."""
-
-    routes: tuple[Annotated[Route, BeforeValidator(_known_channel)], ...] = written([{"terminal": {}}])
-    """Channels, all of them used."""
-    repeat_every_s: Seconds = written("30m", alias="repeat_every")
-    """An unanswered page is sent again this often."""
-    deadline_s: Seconds = written("2m", alias="deadline")
-    """A page must be out this soon after it is due."""
 
 
 class RunFacts(Model):

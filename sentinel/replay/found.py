@@ -13,7 +13,7 @@ from sentinel.model import facts as f
 from sentinel.model.facts import Fact
 from sentinel.model.findings import Severity
 from sentinel.model.incidents import Incident, IncidentState, Outcome
-from sentinel.replay.curves import Bucket
+from sentinel.streams.curve import Bucket
 
 FOUND_MAX = 10_000  # of one log: beyond it findings are only counted
 IDLE_WORDS = frozenset({"wait", "page", "then", "hold"})  # rungs made of these alone change nothing in the training

@@ -10,6 +10,7 @@ from sentinel.model.incidents import Incident, Try
 from sentinel.model.records import Attribution
 from sentinel.model.state import RunState
 from sentinel.report.environment import environment_document
+from sentinel.report.pages import page_document, pages_document
 from sentinel.senses_file import NOTHING_TOLD, Told
 
 
@@ -52,6 +53,7 @@ def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str
         "warning": outside.warning,
         "excluded_nodes": [{"node": one.node, "incident": one.incident} for one in state.excluded],
         "environment": environment_document(state),
+        "pages": pages_document(state, now_s),
         "detectors": _detectors_document(outside.senses, now_s),
     }
 
@@ -78,6 +80,7 @@ def incident_document(incident: Incident) -> dict[str, Any]:
         "state": str(incident.state),
         "onset_step": incident.onset_step,
         "detected_step": incident.detected_step,
+        "break_step": incident.break_step,
         "time_to_detect_s": round(max(0.0, incident.detected_s - incident.visible_s), 3),
         "time_to_recover_s": round(max(0.0, restored - incident.visible_s), 3) if restored is not None else None,
         "steps_lost": incident.steps_lost,
@@ -94,6 +97,7 @@ def incident_document(incident: Incident) -> dict[str, Any]:
         "put_back": list(incident.put_back),
         "remedies": [_try_document(t) for t in incident.tries],
         "pages": list(incident.pages),
+        "page": page_document(incident),
     }
 
 

@@ -47,7 +47,7 @@ def read_lineage(run_dir: Path) -> list[dict[str, Any]]:
     """The document of `sentinel lineage --json`: attempts, oldest first. Raises UsageError, JournalError."""
     check_run_dir(run_dir)
     with Journal.open(run_dir / JOURNAL_NAME, read_only=True) as journal:
-        return [_document(branch) for branch in trace(entry.fact for entry in journal.read_entries())]
+        return [branch_document(branch) for branch in trace(entry.fact for entry in journal.read_entries())]
 
 
 def trace(facts: Iterable[Fact], newest_step: int | None = None) -> list[Branch]:
@@ -142,5 +142,5 @@ def _said(value: object) -> str:
     return str(value)
 
 
-def _document(branch: Branch) -> dict[str, Any]:
+def branch_document(branch: Branch) -> dict[str, Any]:
     return {name: getattr(branch, name) for name in Branch.__slots__}

@@ -81,6 +81,15 @@ def read_supervisor(run_dir: Path) -> Supervisor:
     return "alive" if record is not None and is_holder_alive(run_dir, record) else "gone"
 
 
+def read_heartbeat(run_dir: Path) -> float | None:
+    """When the supervisor's loop last turned, Unix seconds, ten seconds out at most: a turn renews the lease, and nothing else
+    does. None where nobody ever supervised."""
+    try:
+        return (run_dir / LEASE_NAME).stat().st_mtime
+    except OSError:
+        return None
+
+
 def is_holder_alive(run_dir: Path, record: LeaseRecord) -> bool:
     if record.released:
         return False

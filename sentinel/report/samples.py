@@ -32,9 +32,7 @@ def read_incident(run_dir: Path, number: int, with_samples: bool) -> dict[str, A
         raise UsageError(f"{run_dir}: there is no incident {number} (there are: {known})")
     document = incident_document(incident)
     if with_samples:
-        ranked, missing = _rank(run_dir, incident)
-        document["samples"] = [_plain(place, one) for place, one in enumerate(ranked, start=1)]
-        document["samples_missing"] = missing
+        document["samples"], document["samples_missing"] = rank_of_incident(run_dir, incident)
     return document
 
 
@@ -52,6 +50,12 @@ def incident_text(document: Mapping[str, Any]) -> str:
     more = f"; the {LISTED} worst are listed, --json has all" if len(samples) > LISTED else ""
     parts.append(f"{guilty} of {len(samples)} samples guilty (score 1 convicts){more}")
     return "\n\n".join(parts)
+
+
+def rank_of_incident(run_dir: Path, incident: Incident) -> tuple[list[dict[str, Any]], str]:
+    """The samples of its suspect window, the worst first; or why there are none."""
+    ranked, missing = _rank(run_dir, incident)
+    return [_plain(place, one) for place, one in enumerate(ranked, start=1)], missing
 
 
 def _rank(run_dir: Path, incident: Incident) -> tuple[tuple[Ranked, ...], str]:

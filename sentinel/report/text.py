@@ -7,6 +7,7 @@ from typing import Any
 
 from sentinel.report.detectors import detector_rows
 from sentinel.report.environment import environment_rows
+from sentinel.report.pages import page_rows, page_story
 from sentinel.report.schedule import schedule_rows
 from sentinel.report.tables import cell, rounded_parts, text_table
 
@@ -41,6 +42,7 @@ def status_text(status: Mapping[str, Any]) -> str:
         if incident["remedies"]:
             last = incident["remedies"][-1]
             rows.append(("remedy", f"rung {last['rung'] + 1}, {last['outcome']}: {last['reason']}"))
+    rows += page_rows(status["pages"])
     rows += detector_rows(status["detectors"], is_watched=status["supervisor"] == "alive")
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
@@ -87,6 +89,8 @@ def incident_story(incident: Mapping[str, Any]) -> list[str]:
         lines.append(f"  diagnosis: {incident['diagnosis']['cause']}: {incident['diagnosis']['reason']}")
     if incident["attribution"]:
         lines.append(f"  attribution: {incident['attribution']['reason']}")
+    if incident["page"]:
+        return [*lines, *(f"  {line}" for line in page_story(incident["page"]))]
     if incident["acknowledged_by"]:
         lines.append(f"  acknowledged by {incident['acknowledged_by']}")
     if incident["pages"]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from sentinel.actions.inspection import inspect_samples
-from sentinel.actions.runner import LANES, Found, Handler, carry_out, lane_of
+from sentinel.actions.runner import Found, Handler, carry_out, lane_of
 from sentinel.errors import GiveUp, RetryLater
 from sentinel.launcher.spec_file import overrides_to_json
 from sentinel.model import actions as a
@@ -31,6 +31,7 @@ TAKES_S: dict[type[a.Action], float] = {
     a.PruneCheckpoint: 1.0,
 }  # fmt: skip
 QUICK_S = 0.05
+HANGS_S, AGAIN_S = 20.0, 5.0  # of a route that hangs: a try ends, and the next begins
 ROWS = 20
 
 AtEffect = Callable[[str], None]
@@ -72,7 +73,7 @@ class SimRunner:
         self._command = command
         self._failures = failures
         self._at_effect = at_effect
-        self._lane_free_s = dict.fromkeys(LANES, 0.0)
+        self._lane_free_s: dict[str, float] = {}
         self._under_way: list[Happening] = []
         self._outcomes: list[ActionDone | ActionFailed] = []
         handlers: dict[type[a.Action], Callable[[Any], Found]] = {
@@ -93,8 +94,11 @@ class SimRunner:
 
     def submit(self, action: a.Action) -> None:
         lane = lane_of(action)
-        begins_s = max(self._world.now_s, self._lane_free_s[lane])
-        ends_s = begins_s + TAKES_S.get(type(action), QUICK_S)
+        takes_s = TAKES_S.get(type(action), QUICK_S)
+        if isinstance(action, a.SendPage) and self._world.routes.get(action.route) == "hangs":
+            takes_s = HANGS_S
+        begins_s = max(self._world.now_s, self._lane_free_s.get(lane, 0.0))
+        ends_s = begins_s + takes_s
         self._lane_free_s[lane] = ends_s
         self._under_way.append(self._world.after(ends_s - self._world.now_s, lambda: self._carry_out(action)))
 
@@ -196,5 +200,10 @@ class SimRunner:
 
     def _page(self, action: a.SendPage) -> str:
         self._failures.check(action)
-        self._world.pages.append(Deed(self._world.now_s, "page", str(action.incident), action.key))
-        return "printed"
+        does = self._world.routes.get(action.route)
+        if does == "refuses":
+            raise GiveUp(f"{action.route}: refused")
+        if does == "hangs":
+            raise RetryLater(f"{action.route}: no answer", AGAIN_S)
+        self._world.pages.append(Deed(self._world.now_s, action.stage, str(action.incident), action.key))
+        return "delivered"

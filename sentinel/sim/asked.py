@@ -17,6 +17,9 @@ def wish_of(fault: Fault) -> WishReading:
         "rollback": w.RollBack(to),
         "set": w.Change(Overrides(lr_scale=0.5), ("lr_scale",), until),
         "clip": w.Change(Overrides(clip_norm=0.5), ("clip_norm",), until),
+        "ack": w.Acknowledge(to),
+        "resolve": w.Resolve(to),
+        "note": w.Remark("a word for the record"),
         "skip": w.LeaveOut(SampleRange(to, to + max(1, int(fault.number("length"))))),
     }
     return WishReading(fault.text, "a person", wishes[fault.options["what"]])

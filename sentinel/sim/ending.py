@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 from sentinel.goodput import account
 from sentinel.model.findings import Kind
@@ -24,14 +25,14 @@ def judge_ending(
         raise InvariantBroken("a repairable run finishes", f"it {state.ended or state.held or state.label}: {state.end_reason}")
     if not state.ended:
         return
-    inspector.judge_unpaged()
+    inspector.pages.judge(inf)  # the supervisor has left for good
     ledger = account(state, inspector.world.now_s)
     if min(ledger.seconds.values(), default=0.0) < 0.0 or abs(sum(ledger.seconds.values()) - ledger.total_s) > 1e-3:
         raise InvariantBroken("every second is accounted for", f"{dict(ledger.seconds)} of {ledger.total_s:.3f} s")
     for incident in state.incidents:
         if incident.is_closed or state.ended == "stopped" or inspector.observe_only:
             continue
-        if state.ended == "finished" or not any(page.at_s >= incident.detected_s for page in inspector.world.pages):
+        if state.ended == "finished" or not inspector.pages.is_called_for(incident.id, incident.detected_s):
             raise InvariantBroken("every incident ends", f"incident {incident.id} is {incident.state}, the run {state.ended}")
     if state.ended != "finished":
         return

@@ -26,7 +26,8 @@
     fails@action=StartAttempt:times=2,retry=5   an action fails so often (retry=0: for good)
     stop@time=90                   a person stops the run        again@time=0:for=60        a person starts an ended run again
     ask@time=60:what=rollback,to=100   a person asks: pause, resume, hold, rollback, set (half the rate), clip (at 0.5; both with
-                                   until=N steps), skip (length=N at `to`)
+                                   until=N steps), skip (length=N at `to`), ack and resolve (of incident `to`), note
+    route@time=0:name=phone,does=hangs,for=0   pages on that route hang or are refused, for so many seconds (0: for good)
 
 A step fault strikes before its step's forward, once per run unless it ends in `:always` (then from that step on); with
 `attempt=N` it waits for that attempt. Step 0 is before the first step of an attempt, or while an inspection looks at samples.
@@ -76,6 +77,7 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "stop": ((TIME,), {}),
     "again": ((TIME,), {"for": "60"}),
     "ask": ((TIME,), {"what": "pause", "to": "0", "length": "32", "until": "0"}),
+    "route": ((TIME,), {"name": "terminal", "does": "refuses", "for": "0"}),
 }
 SOURCES = ("metrics", "heartbeats", "checkpoints", "launcher")
 ACTIONS = (
@@ -86,9 +88,9 @@ ASKED = ("pause", "resume", "hold", "rollback", "set", "skip")
 SEEN = ("norm", "finite", "load")
 OF_CHECKPOINTS = ("bit_rot", "bad_numbers", "bad_resume")  # they strike what is saved at their step, not the step
 WORDS: dict[str, tuple[str, ...]] = {
-    "heals": tuple(HEALING), "source": SOURCES, "side": ("before", "after"), "seen": SEEN,
+    "heals": tuple(HEALING), "source": SOURCES, "side": ("before", "after"), "seen": SEEN, "does": ("refuses", "hangs"),
 }  # fmt: skip
-WHAT = {"ask": (*ASKED, "clip"), "changed": tuple(CHANGES)}
+WHAT = {"ask": (*ASKED, "clip", "ack", "resolve", "note"), "changed": tuple(CHANGES)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,10 @@ def parse_fault(text: str, kinds: Kinds | None = None) -> Fault:
 
 def _option(text: str, kind: str, key: str, given: str) -> str:
     words = WHAT.get(kind) if key == "what" else WORDS.get(key)
-    if words is None:
+    if key == "name":
+        if not given.replace("-", "").replace("_", "").isalnum():
+            raise _wrong(text, f"{key}={given!r} is no name", f"{key}=terminal")
+    elif words is None:
         _number(text, key, given)
     elif given not in words:
         raise _wrong(text, f"{key}={given!r}", f"{key}={'|'.join(words)}")

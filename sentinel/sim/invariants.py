@@ -17,6 +17,7 @@ from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
 from sentinel.sim.broken import InvariantBroken, judge_caps, judge_lapse
 from sentinel.sim.from_scratch import find_spared
+from sentinel.sim.paged import PageJudge
 from sentinel.sim.resumed import judge_asked, judge_resumed
 from sentinel.sim.retained import judge_retained
 from sentinel.sim.store import SimCheckpoint
@@ -48,7 +49,7 @@ class Inspector:
         self._spoiled: list[SimCheckpoint] = []
         self._starts_s: list[float] = []
         self._done: set[tuple[str, str, str]] = set()
-        self._page_due: dict[int, float] = {}
+        self.pages = PageJudge(world, policy.spec.paging)
         self._moved_s = world.now_s
         self._happened = 0
         self._blind_since: dict[str, float] = {}
@@ -121,6 +122,7 @@ class Inspector:
             raise InvariantBroken("no endless loop", f"{count + entries} facts within an hour")
 
     def _on_fact(self, fact: f.Fact) -> None:
+        self.pages.on_fact(fact, self.state)
         judge_retained(fact, self.state, self._policy, self.world.store, self.by_person)
         match fact:
             case f.FindingRecorded(finding=finding, became=became):
@@ -133,8 +135,6 @@ class Inspector:
             case f.IncidentMoved(incident=number, to=to):
                 if to in (IncidentState.RECOVERED, IncidentState.EXHAUSTED):
                     self._open.pop(number, None)
-                if to is IncidentState.EXHAUSTED and self.state.incident(number).playbook:
-                    self._page_due[number] = self.world.now_s + self._policy.spec.paging.deadline_s
             case f.SettingLapsed(keys=keys, by_trainer=False):
                 judge_lapse(keys, self._lapsing, self.state)
                 self._lapsing = keys
@@ -197,7 +197,7 @@ class Inspector:
             raise InvariantBroken("never two live attempts", f"attempts {sorted(self.world.living)} live")
         if self.world.happened != self._happened and any(self._is_moving(number) for number in self.world.living):
             self._happened, self._moved_s = self.world.happened, now_s
-        self._judge_pages(now_s)
+        self.pages.judge(now_s)
         if self.world.blind or self._blind_since:
             self._judge_blindness(engine, now_s)
         state = engine.state
@@ -211,25 +211,9 @@ class Inspector:
         moved_s = None if trainer is None else trainer.voice.moved_s
         return moved_s is not None and self.world.now_s - moved_s < STUCK_S / 3
 
-    def _judge_pages(self, now_s: float) -> None:
-        for number, due_s in list(self._page_due.items()):
-            if self._is_paged(number, due_s):
-                del self._page_due[number]
-            elif now_s > due_s:
-                raise InvariantBroken("recovered, or paged before the deadline", f"incident {number} is exhausted, nobody knows")
-
-    def _is_paged(self, number: int, due_s: float) -> bool:
-        """For itself, or together with the incident that the run failed of."""
-        since_s = due_s - 2 * self._policy.spec.paging.deadline_s
-        return any(page.to == str(number) or page.at_s >= since_s for page in self.world.pages)
-
-    def judge_unpaged(self) -> None:
-        """The supervisor has left for good: whom it owed a page has it, or never will."""
-        self._judge_pages(float("inf"))
-
     def was_down(self, seconds: float) -> None:
         """No supervisor lived for so long: what it owed is due that much later."""
-        self._page_due = {number: due_s + seconds for number, due_s in self._page_due.items()}
+        self.pages.was_down(seconds)
         self._moved_s += seconds
         self._blind_since.clear()
 

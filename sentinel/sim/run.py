@@ -27,6 +27,7 @@ from sentinel.sim.inspection import with_inspections
 from sentinel.sim.invariants import Inspector
 from sentinel.sim.launcher import SimLauncher
 from sentinel.sim.memory_journal import MemoryJournal
+from sentinel.sim.paged import calls
 from sentinel.sim.processes import Job
 from sentinel.sim.records import read_record
 from sentinel.sim.scenarios import Scenario, draw_scenario
@@ -46,7 +47,8 @@ MakeEngine = Callable[[Policy], Engine]
 
 @dataclass(frozen=True)
 class Result:
-    """How it went. `outcome`: finished | failed | stopped | held | unfinished; `broken` names the first broken invariant."""
+    """How it went. `outcome`: finished | failed | stopped | held | unfinished; `broken` names the first broken invariant;
+    `pages`: the first call for a person of each incident."""
 
     scenario: Scenario
     outcome: str
@@ -144,7 +146,7 @@ class Simulation:
             broken=broken,
             state=state,
             entries=tuple(self.journal.read_entries()),
-            pages=tuple(self.world.pages),
+            pages=calls(self.world.pages),
             deeds=tuple(self.world.deeds),
             seconds=self.world.now_s - EPOCH_S,
             appends=self.points.appends,
@@ -222,19 +224,17 @@ class Simulation:
             if self._daemon is not None:
                 self._daemon.want_stop("a person")
 
-        def blind() -> None:
-            source = fault.options["source"]
-            self.world.blind.add(source)
-            self.world.after(fault.number("for"), lambda: self.world.blind.discard(source))
-
         def kill() -> None:
             if self._daemon is not None:
                 self.points.down_s = fault.number("for")
                 raise SupervisorKilled(fault.text)
 
-        deeds = {"stop": stop, "blind": blind, "supervisor_kill": kill, "ask": lambda: self.world.ask(wish_of(fault))}
-        deeds["changed"] = lambda: self.world.change_program(fault.options["what"])
-        return {**deeds, "unreadable": lambda: self.world.hide_checkpoints(fault.number("for"))}[fault.kind]
+        world, said = self.world, fault.options
+        deeds = {"stop": stop, "supervisor_kill": kill, "ask": lambda: world.ask(wish_of(fault))}
+        deeds["changed"] = lambda: world.change_program(said["what"])
+        deeds["blind"] = lambda: world.go_blind(said["source"], fault.number("for"))
+        deeds["route"] = lambda: world.spoil_route(said["name"], said["does"], fault.number("for"))
+        return {**deeds, "unreadable": lambda: world.hide_checkpoints(fault.number("for"))}[fault.kind]
 
 
 def run_scenario(

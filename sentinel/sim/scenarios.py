@@ -18,6 +18,7 @@ from sentinel.sim.shape import Shape
 PLANS = ("healthy", "one", "several", "chaos", "hopeless")
 WEIGHTS = (8, 38, 26, 20, 8)
 GAP_STEPS = 110  # between repairable faults: a repair and its probation fit in between
+ROUTES = ("terminal", "first", "second", "third")  # of tests/sim/paging.yaml; one that a policy does not have troubles nobody
 RETRIED = ("StartAttempt", "KillAttempt", "VerifyCheckpoint", "Quarantine", "Capture", "SendPage", "RequestStop")
 
 # {step} {rank} {every} {samples} are drawn for the run's shape, {a|b} is one of the two.
@@ -109,6 +110,7 @@ def draw_scenario(seed: int, long_history: bool = False) -> Scenario:
     if dice.random() < 0.1:
         texts.append(f"fails@action={dice.choice(RETRIED)}:times={dice.randrange(1, 4)},retry={dice.choice((1, 4))}")
     texts += _draw_wishes(random.Random(f"wishes {seed}"), shape)  # dice of its own: the faults of a seed stay what they were
+    texts += _draw_pages(random.Random(f"pages {seed}"))
     if plan in ("chaos", "hopeless"):
         texts += _draw_bad_checkpoints(random.Random(f"checkpoints {seed}"), shape)
     texts += _draw_edits(random.Random(f"edits {seed}"))
@@ -182,6 +184,18 @@ def _draw_wishes(dice: random.Random, shape: Shape) -> list[str]:
         texts.append(f"ask@time={at_s}:what={what},to={to}{until}")
         if what in ("pause", "hold"):
             texts += [f"ask@time={at_s + later}:what=resume" for later in (dice.randrange(1, 60), 120)]
+    return texts
+
+
+def _draw_pages(dice: random.Random) -> list[str]:
+    """Routes that fail, and people who answer, or who take their time."""
+    texts: list[str] = []
+    while dice.random() < 0.25:
+        does, seconds = dice.choice(("refuses", "hangs")), dice.choice((0, 20, 90, 400))
+        texts.append(f"route@time={dice.randrange(0, 150)}:name={dice.choice(ROUTES)},does={does},for={seconds}")
+    while dice.random() < 0.4:
+        what, number = dice.choice(("ack", "ack", "resolve")), dice.choice((1, 1, 1, 2, 3))
+        texts.append(f"ask@time={dice.randrange(1, 900)}:what={what},to={number}")
     return texts
 
 

@@ -68,6 +68,8 @@ class World:
         program: what the next attempt would run; `specs`: what each attempt was started with.
         hardware: what a look at the machines would tell; `sick`: which fault of them struck which attempt.
         deeds: what was changed, by whom: the truth that invariants are checked against.
+        pages: what reached a person, by stage: trigger, update, acknowledge, resolve, message.
+        routes: those on which pages are refused, or hang.
     """
 
     seed: int
@@ -82,6 +84,7 @@ class World:
     living: set[int] = field(default_factory=set)
     deeds: list[Deed] = field(default_factory=list)
     pages: list[Deed] = field(default_factory=list)
+    routes: dict[str, str] = field(default_factory=dict)
     happened: int = 0
     inbox: list[WishReading] = field(default_factory=list)
     samples: dict[int, tuple[SampleSeen, ...]] = field(default_factory=dict)
@@ -140,6 +143,19 @@ class World:
     def next_pid(self) -> int:
         self._pids += 1
         return self._pids
+
+    def go_blind(self, source: str, seconds: float) -> None:
+        self.blind.add(source)
+        self.after(seconds, lambda: self.blind.discard(source))
+
+    def spoil_route(self, name: str, does: str, seconds: float) -> None:
+        """Pages on it are refused or hang, for good where `seconds` is 0."""
+        self.routes[name] = does
+        if seconds:
+            self.after(seconds, lambda: self._mend_route(name))
+
+    def _mend_route(self, name: str) -> None:
+        self.routes.pop(name, None)
 
     def hide_checkpoints(self, seconds: float) -> None:
         """For so long no file in checkpoints/ can be read."""

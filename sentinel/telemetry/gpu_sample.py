@@ -32,7 +32,8 @@ def normalise_pci(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GpuSample:
-    """One GPU at one moment. ECC counts since the driver was loaded; `_ever` over the GPU's life. Temperature in °C."""
+    """One GPU at one moment. ECC counts since the driver was loaded; `_ever` over the GPU's life. Temperature in °C.
+    `busy_percent`: of the last moment, some kernel was running."""
 
     index: int
     device: str
@@ -41,6 +42,10 @@ class GpuSample:
     uuid: str = ""
     serial: str = ""
     temperature_c: int | None = None
+    busy_percent: int | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    power_mw: int | None = None
     throttle: tuple[str, ...] | None = None
     ecc_uncorrected: int | None = None
     ecc_corrected: int | None = None
@@ -109,7 +114,8 @@ def tell_values(gpu: GpuSample) -> dict[HardwareWhat, tuple[float, str]]:
 
 
 _COUNTS = (
-    "temperature_c", "ecc_uncorrected", "ecc_corrected", "ecc_uncorrected_ever", "rows_corrected", "rows_uncorrected",
+    "temperature_c", "busy_percent", "memory_used_bytes", "memory_total_bytes", "power_mw", "ecc_uncorrected", "ecc_corrected",
+    "ecc_uncorrected_ever", "rows_corrected", "rows_uncorrected",
     "row_remap_pending", "row_remap_failure", "recovery_action", "nvlink_errors",
 )  # fmt: skip
 

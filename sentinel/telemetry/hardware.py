@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sentinel.model.readings import Reading
 from sentinel.policy.schema_hardware import GpuFaultSettings
+from sentinel.telemetry.gpu_sample import GpuSample
 from sentinel.telemetry.kernel_log import KernelLog
 from sentinel.telemetry.nvml import NvmlSource
 
@@ -25,6 +26,10 @@ class Hardware:
     def poll(self, now_s: float) -> list[Reading]:
         """What is new: the kernel first, it knows causes."""
         return [reading for source in self._sources for reading in source.poll(now_s)]
+
+    def gpus(self) -> tuple[tuple[GpuSample, ...], str]:
+        """As last seen, and why none is."""
+        return (self.nvml.gpus, self.nvml.why_not) if self.nvml is not None else ((), "switched off by policy")
 
     def close(self) -> None:
         for source in self._sources:

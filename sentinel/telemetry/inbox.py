@@ -31,7 +31,7 @@ _NAME = re.compile(r"\d{20}-[0-9a-f]{12}\.json")
 _WORDS: dict[type[w.Wish], str] = {
     w.Pause: "pause", w.Resume: "resume", w.Hold: "hold", w.RollBack: "rollback", w.LeaveOut: "skip", w.Change: "set",
     w.Approve: "approve", w.Deny: "deny", w.Acknowledge: "ack",
-    w.Readmit: "readmit",
+    w.Readmit: "readmit", w.Resolve: "resolve", w.Remark: "note",
 }  # fmt: skip
 SETTABLE = (
     "lr_scale", "clip_norm", "weight_decay", "betas", "eps", "loss_scale", "data_seed", "reset_optimizer", "precision",
@@ -120,10 +120,12 @@ def _to_json(wish: w.Wish) -> dict[str, Any]:
             said |= {"skip": _pairs((wish.samples,))}
         case w.Change():
             said |= {"settings": _settings(wish.settings, wish.keys), "until_steps": wish.until_steps}
-        case w.Approve() | w.Deny() | w.Acknowledge():
+        case w.Approve() | w.Deny() | w.Acknowledge() | w.Resolve():
             said |= {"incident": wish.incident}
         case w.Readmit():
             said |= {"node": wish.node}
+        case w.Remark():
+            said |= {"text": wish.text}
         case w.Pause() | w.Resume() | w.Hold():
             pass
     return said
@@ -155,6 +157,12 @@ def _from_json(raw: Mapping[str, Any]) -> w.Wish:
             return w.Deny(_whole(raw, "incident"))
         case "ack":
             return w.Acknowledge(_whole(raw, "incident"))
+        case "resolve":
+            return w.Resolve(_whole(raw, "incident"))
+        case "note":
+            if not isinstance(raw.get("text"), str) or not w.is_remark(raw["text"]):
+                raise Unreadable(f"text: is not one printable line of at most {w.REMARK_CHARS_MAX} characters")
+            return w.Remark(raw["text"])
         case "readmit":
             if not isinstance(raw.get("node"), str):
                 raise Unreadable(f"node: {raw.get('node')!r} is not a name")

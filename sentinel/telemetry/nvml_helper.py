@@ -107,8 +107,12 @@ class Gpus:
         bad, mended = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED
         now, ever = nvml.NVML_VOLATILE_ECC, nvml.NVML_AGGREGATE_ECC
         processes = ask(nvml.nvmlDeviceGetComputeRunningProcesses, handle)
+        memory = ask(nvml.nvmlDeviceGetMemoryInfo, handle)
         return {
             "temperature_c": ask(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
+            "busy_percent": getattr(ask(nvml.nvmlDeviceGetUtilizationRates, handle), "gpu", None),
+            "memory_used_bytes": getattr(memory, "used", None), "memory_total_bytes": getattr(memory, "total", None),
+            "power_mw": ask(nvml.nvmlDeviceGetPowerUsage, handle),
             "throttle": None if reasons is None else [word for bit, word in _HARDWARE_REASONS.items() if reasons & bit],
             "ecc_uncorrected": ask(nvml.nvmlDeviceGetTotalEccErrors, handle, bad, now),
             "ecc_corrected": ask(nvml.nvmlDeviceGetTotalEccErrors, handle, mended, now),

@@ -33,15 +33,13 @@ from sentinel.telemetry.source import Sight, Source
 class RunTelemetry:
     """A `Source` over the sources of one run. Of attempts nothing is seen before `follow` names one; wishes are."""
 
-    def __init__(
-        self, run_dir: Path, launcher: Launcher, hardware: Hardware | None = None, another: Source | None = None
-    ) -> None:
-        """`hardware` belongs to whoever opened it, and is asked only while an attempt is followed; so does `another`."""
+    def __init__(self, run_dir: Path, launcher: Launcher, hardware: Hardware | None = None, *others: Source) -> None:
+        """`hardware` belongs to whoever opened it, and is asked only while an attempt is followed; so do `others`."""
         self.run_dir = Path(os.path.realpath(run_dir))
         self.attempt: int | None = None
         self._launcher = launcher
         self._hardware = hardware
-        self._another = another
+        self._others = others
         self._sight_of_stream, self._sight_of_beats = Sight("metrics"), Sight("heartbeats")
         self._sight_of_launcher = Sight("launcher")
         self._checkpoints = Checkpoints(self.run_dir)
@@ -90,8 +88,8 @@ class RunTelemetry:
         out += self._beats.poll(now_s)
         if self._hardware is not None:
             out += self._hardware.poll(now_s)  # before the exit that it may explain
-        if self._another is not None:
-            out += self._another.poll(now_s)
+        for other in self._others:
+            out += other.poll(now_s)
         if self._exit is not None and not self.has_more:
             out += read_log_tails(self.run_dir, self._exit.attempt, self._exit.report, self._oom_kills)
             out.append(LauncherReading(self._exit))

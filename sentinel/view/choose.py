@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sentinel.view.live import LiveNarrator
+from sentinel.view.live import Gpus, LiveNarrator
 from sentinel.view.plain import PlainNarrator
 
 
@@ -16,3 +16,9 @@ def choose_narrator(run_dir: Path) -> PlainNarrator | LiveNarrator:
     if console.is_interactive:
         return LiveNarrator(run_dir, console)
     return PlainNarrator(run_dir)
+
+
+def show_gpus(narrator: object, gpus: Gpus) -> None:
+    """The live view has a row for them; whoever else tells of a run has none."""
+    if isinstance(narrator, LiveNarrator):
+        narrator.see_gpus(gpus)

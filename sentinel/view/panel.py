@@ -1,9 +1,11 @@
-"""One frame of the live view: a picture of the run in, a panel of at most 22 rows out. Draws, remembers nothing."""
+"""One frame of the live view: a picture of the run in, a panel as high as the terminal leaves room for out, at home on 80 x 24.
+Draws, remembers nothing. The same rows without a frame are for logs, and for terminals that are none."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -15,51 +17,93 @@ from rich.text import Text
 
 from sentinel.goodput import account
 from sentinel.model.actions import StartAttempt
-from sentinel.model.incidents import Incident
-from sentinel.model.state import RunState
+from sentinel.view.clean import clean
+from sentinel.view.picture import METRICS, Picture, newest_step, shown_incident
+from sentinel.view.side_rows import checkpoint_row, gpu_rows, page_row, rank_rows
 from sentinel.view.spark import ASCII_BLOCKS, BLOCKS, Point, columns, find_column, sparkline
-from sentinel.view.words import Line, Tone, action_words, clock_words
+from sentinel.view.words import Tone, action_words, clock_words
+
+__all__ = ["Picture", "draw", "draw_plain"]
 
 STYLES: dict[Tone, str] = {"plain": "", "quiet": "dim", "good": "green", "warn": "yellow", "bad": "bold red"}
 STATE_STYLES = {
     "training": "green", "probation": "yellow", "recovering": "bold yellow", "finished": "bold green", "observing": "cyan",
     "failed": "bold red", "held": "bold red", "stopped": "yellow",
 }  # fmt: skip
+LABELS = {
+    "grad_norm": "grad norm", "activation_norm": "act. norm", "loss_scale": "scale", "val_loss": "val loss",
+}  # fmt: skip
 LABEL_WIDTH = 10
 VALUE_WIDTH = 10
+FRAME_ROWS = 2
+SPARE_ROWS = 2  # of the terminal, for the cursor and what is printed above
+ROWS_MIN = 20  # inside the frame; a lower terminal shows their beginning
+EVENTS_MIN, EVENTS_MAX = 4, 24
+EACH_MAX = 8  # so many ranks or GPUs have a row each, where there is room
+PLAIN_SPARK_WIDTH = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """Everything a frame shows. `lines` are elapsed time and words, oldest first."""
+class Rows:
+    """How many rows each part may have."""
 
-    state: RunState
-    now_s: float
-    total: int | None  # steps of the whole run, None while unknown
-    points: tuple[Point, ...]
-    lines: tuple[tuple[str, Line], ...]
-    step_time_s: float | None
-    blocks: bool  # the terminal can show block characters
+    metrics: int
+    ranks: int
+    gpus: int
+    events: int
 
 
-def draw(picture: Picture) -> RenderableType:
-    return _Frame(picture)
+def draw(picture: Picture, spare_rows: int = SPARE_ROWS) -> RenderableType:
+    return _Frame(picture, spare_rows)
+
+
+def draw_plain(picture: Picture) -> RenderableType:
+    """Everything, a line each, without a frame and unbroken."""
+    rows = Rows(len(METRICS), EACH_MAX, EACH_MAX, EVENTS_MAX)
+    return Group(Text(_title(picture)), *_parts(picture, PLAIN_SPARK_WIDTH, rows, lambda title: Text(f"-- {title}")))
 
 
 class _Frame:
     """A renderable that measures the terminal when it is drawn."""
 
-    def __init__(self, picture: Picture) -> None:
+    def __init__(self, picture: Picture, spare_rows: int) -> None:
         self._picture = picture
+        self._spare_rows = spare_rows
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         picture, inner = self._picture, max(20, options.max_width - 4)
-        parts: list[RenderableType] = [_headline(picture), _progress(picture, inner), *_sparks(picture, inner)]
-        parts += [_rule(picture, "incident"), *_incident(picture)]
-        parts += [_rule(picture, "what happened"), *_events(picture)]
-        state = picture.state
-        title = Text(f" sentinel: {state.run_id}, policy {state.policy_name} ")
+        room = max(ROWS_MIN, console.size.height - FRAME_ROWS - self._spare_rows)
+        parts = _parts(picture, inner, share_rows(picture, room), partial(_rule, picture))
+        title = Text(f" {_title(picture)} ")
         yield Panel(Group(*parts), title=title, title_align="left", box=box.ROUNDED if picture.blocks else box.ASCII)
+
+
+def share_rows(picture: Picture, room: int) -> Rows:
+    """Events first up to a few; then more curves, each rank, each GPU; and what is left to events again."""
+    fixed = 13  # headline, progress, two curves, their mark, ranks, GPUs, checkpoints, two rules, three of the incident
+    fixed += len(picture.warnings) + bool(page_row(picture))
+    left = max(0, room - fixed)
+    events = min(left, EVENTS_MIN)
+    left -= events
+    metrics = min(left, len(_metrics(picture)) - 2) if len(_metrics(picture)) > 2 else 0
+    left -= metrics
+    more = {}
+    for part, count in (("ranks", len(picture.ranks)), ("gpus", len(picture.gpus))):
+        more[part] = count - 1 if 1 < count <= EACH_MAX and count - 1 <= left else 0
+        left -= more[part]
+    return Rows(2 + metrics, 1 + more["ranks"], 1 + more["gpus"], min(EVENTS_MAX, events + left))
+
+
+def _parts(picture: Picture, width: int, rows: Rows, rule: Callable[[str], RenderableType]) -> list[RenderableType]:
+    parts: list[RenderableType] = [_headline(picture), *_warnings(picture), _progress(picture, width)]
+    parts += _sparks(picture, width, rows.metrics)
+    parts += [*rank_rows(picture, rows.ranks), *gpu_rows(picture, rows.gpus), checkpoint_row(picture)]
+    parts += [rule("incident"), *_incident(picture), *page_row(picture)]
+    return [*parts, rule("what happened"), *_events(picture, rows.events)]
+
+
+def _title(picture: Picture) -> str:
+    return clean(f"sentinel: {picture.state.run_id}, policy {picture.state.policy_name}")
 
 
 def _headline(picture: Picture) -> RenderableType:
@@ -73,11 +117,13 @@ def _headline(picture: Picture) -> RenderableType:
     line.append(f"   attempt {attempt.attempt if attempt else '-'}")
     line.append(f"   goodput {account(state, picture.now_s).goodput_ratio:.0%}")
     line.append(f"   incidents {len(state.incidents)}")
-    if state.checkpoints:
-        line.append(f"   checkpoint {state.checkpoints[-1].step}")
     for source in list(state.blind)[:1]:
         line.append(f"   {source} blind", "bold red")
     return line
+
+
+def _warnings(picture: Picture) -> list[RenderableType]:
+    return [Text(clean(warning), "bold red", no_wrap=True, overflow="ellipsis") for warning in picture.warnings]
 
 
 def _progress(picture: Picture, width: int) -> RenderableType:
@@ -98,29 +144,25 @@ def _progress(picture: Picture, width: int) -> RenderableType:
     return grid
 
 
-def newest_step(picture: Picture) -> int:
-    attempt = picture.state.attempt
-    if attempt is None:
-        return 0
-    if picture.points and picture.points[-1].attempt == attempt.attempt:
-        return picture.points[-1].step
-    return max(attempt.last_step, attempt.resumed_step)
+def _metrics(picture: Picture) -> list[str]:
+    """Loss and gradient norm always, the others where the trainer tells them."""
+    told = {name for point in picture.points for name in point.values}
+    return [name for name in METRICS if name in told or name in METRICS[:2]]
 
 
-def _sparks(picture: Picture, width: int) -> list[RenderableType]:
-    """Loss and gradient norm, and below them where the newest incident began."""
-    room = width - LABEL_WIDTH - VALUE_WIDTH - 1
-    cells = columns(picture.points, room)
+def _sparks(picture: Picture, width: int, rows: int) -> list[RenderableType]:
+    """A curve each, and below them where the newest incident began."""
+    cells = columns(picture.points, width - LABEL_WIDTH - VALUE_WIDTH - 1)
     blocks = BLOCKS if picture.blocks else ASCII_BLOCKS
-    rows: list[RenderableType] = []
-    for metric in ("loss", "grad_norm"):
-        newest = picture.points[-1].values.get(metric) if picture.points else None
+    lines: list[RenderableType] = []
+    for metric in _metrics(picture)[:rows]:
+        newest = next((p.values[metric] for p in reversed(picture.points) if metric in p.values), None)
         line = Text(no_wrap=True, overflow="crop")
-        line.append(f"{metric.replace('_', ' '):<{LABEL_WIDTH}}")
+        line.append(f"{LABELS.get(metric, metric):<{LABEL_WIDTH}}")
         line.append(f"{newest:<{VALUE_WIDTH}.4g} " if newest is not None else " " * (VALUE_WIDTH + 1), "bold")
         line.append(sparkline(cells, metric, blocks), "cyan")
-        rows.append(line)
-    return [*rows, _onset_mark(picture, cells, width)]
+        lines.append(line)
+    return [*lines, _onset_mark(picture, cells, width)]
 
 
 def _onset_mark(picture: Picture, cells: Sequence[Sequence[Point]], width: int) -> Text:
@@ -141,11 +183,6 @@ def _onset_mark(picture: Picture, cells: Sequence[Sequence[Point]], width: int) 
     return line
 
 
-def shown_incident(state: RunState) -> Incident | None:
-    """The newest open incident, else the newest of all."""
-    return (state.open_incidents or state.incidents or (None,))[-1]
-
-
 def _incident(picture: Picture) -> list[RenderableType]:
     """Three lines: what, what was chosen, what is being done now."""
     state = picture.state
@@ -156,12 +193,12 @@ def _incident(picture: Picture) -> list[RenderableType]:
     style = "green" if str(incident.state) == "recovered" else "bold red" if not incident.is_closed else "red"
     what.append(f"{incident.id} {incident.kind} {incident.state}", style)
     what.append(f", onset step {incident.onset_step}" if incident.onset_step is not None else f", step {incident.detected_step}")
-    what.append(f": {incident.reason}")
+    what.append(clean(f": {incident.reason}"))
     last = incident.last_try
     chosen = Text(no_wrap=True, overflow="ellipsis")
     if last is not None:
         chosen.append(f"rung {last.remedy.rung + 1} ", "bold")
-        chosen.append(f"({last.outcome}) {last.remedy.reason}")
+        chosen.append(clean(f"({last.outcome}) {last.remedy.reason}"))
     return [what, chosen, _now(picture)]
 
 
@@ -175,13 +212,13 @@ def _now(picture: Picture) -> Text:
         action = plan.actions[plan.next]
         wait_s = action.not_before_s - picture.now_s if isinstance(action, StartAttempt) else 0.0
         soon = f" in {wait_s:.0f} s" if wait_s > 0 else ""
-        line.append(f"{action_words(action)}{soon} ({plan.next + 1} of {len(plan.actions)})", "yellow")
+        line.append(clean(f"{action_words(action)}{soon} ({plan.next + 1} of {len(plan.actions)})"), "yellow")
     elif state.pending:
-        line.append(action_words(next(iter(state.pending.values()))), "yellow")
+        line.append(clean(action_words(next(iter(state.pending.values())))), "yellow")
     elif state.ended:
-        line.append(state.end_reason)
+        line.append(clean(state.end_reason))
     elif state.held:
-        line.append(f"waiting for a person: {state.held}", "bold red")
+        line.append(clean(f"waiting for a person: {state.held}"), "bold red")
     elif any(str(i.state) == "probation" for i in state.incidents):
         line.append("watching whether the remedy works")
     elif state.open_incidents:
@@ -191,14 +228,14 @@ def _now(picture: Picture) -> Text:
     return line
 
 
-def _events(picture: Picture) -> list[RenderableType]:
-    rows: list[RenderableType] = []
-    for when, told in picture.lines:
+def _events(picture: Picture, rows: int) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    for when, told in picture.lines[-rows:] if rows else ():
         line = Text(no_wrap=True, overflow="ellipsis")
         line.append(f"{when:>7}  ", "dim")
-        line.append(told.text.strip(), STYLES[told.tone])
-        rows.append(line)
-    return rows
+        line.append(clean(told.text.strip()), STYLES[told.tone])
+        lines.append(line)
+    return lines
 
 
 def _rule(picture: Picture, title: str) -> Rule:

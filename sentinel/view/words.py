@@ -9,11 +9,12 @@ from sentinel.model import facts as f
 from sentinel.model import wishes as w
 from sentinel.model.incidents import IncidentState, Outcome
 from sentinel.model.state import RunState
+from sentinel.view.words_of_people import page_words, wish_words
 
 Tone = Literal["plain", "quiet", "good", "warn", "bad"]
 
 # Other notes are for the journal.
-_NOTES_TOLD = ("adoption", "resume", "launcher", "rollback", "stop", "wish", "checkpoints", f.ABOUT_SOURCE)
+_NOTES_TOLD = ("adoption", "resume", "launcher", "rollback", "stop", "wish", "checkpoints", "pages", f.ABOUT_SOURCE)
 
 
 class Line(NamedTuple):
@@ -46,7 +47,7 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
         case f.Restored() | f.StepsLost() | f.GaveUp():
             return _of_recovery(fact, at_s, state)
         case f.ActionDecided(action=action):
-            if isinstance(action, a.PruneCheckpoint):
+            if isinstance(action, (a.PruneCheckpoint, a.SendPage)):
                 return Line(action_words(action), "quiet")
             return None if isinstance(action, a.StartAttempt) else Line(f"  - {action_words(action)}")
         case f.ActionAbandoned():
@@ -55,6 +56,8 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return Line(f"  - plan dropped: {fact.reason}", "warn")
         case f.WishAnswered() | f.ApprovalAsked() | f.OverridesAnswered():
             return _of_wish(fact)
+        case f.PageRaised() | f.PageResolved():
+            return _of_page(fact)
         case f.SourceChanged():
             word = "sees again" if fact.ok else "is blind"
             return Line(f"{fact.source} {word}{': ' + fact.reason if fact.reason else ''}", "plain" if fact.ok else "warn")
@@ -102,7 +105,7 @@ def action_words(action: a.Action) -> str:
         case a.InspectSamples():
             return f"look at samples {action.suspect.start}..{action.suspect.end}, one by one (attempt {action.attempt})"
         case a.SendPage():
-            return f"page a person ({action.severity}): {action.title}"
+            return page_words(action)
         case _:
             assert_never(action)
 
@@ -196,8 +199,20 @@ def _of_recovery(fact: f.Restored | f.StepsLost | f.GaveUp, at_s: float, state: 
             return Line(f"incident {fact.incident}: out of remedies ({fact.reason}); {then.get(fact.then, fact.then)}", "bad")
 
 
+def _of_page(fact: f.PageRaised | f.PageResolved) -> Line:
+    match fact:
+        case f.PageRaised():
+            word = "A PERSON IS NEEDED" if fact.anew else "the page says something else now"
+            return Line(f"incident {fact.incident}: {word} ({fact.severity}): {fact.title}", "bad" if fact.anew else "warn")
+        case f.PageResolved():
+            by = f" (by {fact.by})" if fact.by else ""
+            return Line(f"incident {fact.incident}: its page is resolved: {fact.reason}{by}", "good")
+
+
 def _of_wish(fact: f.WishAnswered | f.ApprovalAsked | f.OverridesAnswered) -> Line | None:
     match fact:
+        case f.WishAnswered(wish=w.Remark(text=text)):
+            return Line(f"note by {fact.by}: {text}")
         case f.WishAnswered():
             word = "granted" if fact.granted else "refused"
             return Line(f"{fact.by} asked to {wish_words(fact.wish)}: {word}: {fact.answer}", "warn" if fact.granted else "quiet")
@@ -205,25 +220,6 @@ def _of_wish(fact: f.WishAnswered | f.ApprovalAsked | f.OverridesAnswered) -> Li
             return Line(f"incident {fact.incident} WAITS for a person: rung {fact.rung + 1} would: {fact.reason}", "bad")
         case f.OverridesAnswered():
             return Line(f"  - settings {fact.id} are in force from step {fact.step}", "quiet") if not fact.not_in_force else None
-
-
-def wish_words(wish: w.Wish) -> str:
-    """What was asked, as in 'asked to …'."""
-    match wish:
-        case w.Pause() | w.Resume() | w.Hold():
-            return type(wish).__name__.lower()
-        case w.RollBack():
-            return f"roll back to step {wish.to_step}"
-        case w.LeaveOut():
-            return f"leave out samples {wish.samples.start}..{wish.samples.end}"
-        case w.Change():
-            return f"change {', '.join(wish.keys)}"
-        case w.Readmit():
-            return f"readmit node {wish.node}"
-        case w.Approve() | w.Deny() | w.Acknowledge():
-            return f"{type(wish).__name__.lower()} incident {wish.incident}"
-        case _:
-            assert_never(wish)
 
 
 def clock_words(seconds: float) -> str:

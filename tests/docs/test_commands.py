@@ -21,11 +21,24 @@ from tests.unit.told_run import write_run
 ROOT = typer.main.get_command(app)
 
 COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
-    ("demo",): ({"--run-dir", "--steps", "--seed", "--precision", "--policy", "--no-faults", "--fault", "--preset"}, []),
-    ("run",): ({"--policy", "--run-dir", "--observe-only", "--without", "--with", "--code", "--tensorboard"}, ["command"]),
+    ("demo",): (
+        {"--run-dir", "--steps", "--seed", "--precision", "--policy", "--no-faults", "--fault", "--preset", "--page",
+         "--listen"}, [],
+    ),
+    ("run",): (
+        {"--policy", "--run-dir", "--observe-only", "--without", "--with", "--code", "--tensorboard", "--page", "--listen",
+         "--token-file"},
+        ["command"],
+    ),
+    ("web",): ({"--listen", "--token-file"}, ["paths"]),
+    ("page", "test"): ({"--policy", "--route", "--page"}, []),
     ("status",): ({"--json"}, ["run_dir"]),
     ("incidents",): ({"--json"}, ["run_dir"]),
     ("incidents show",): ({"--json", "--samples"}, ["number", "run_dir"]),
+    ("top",): ({"--once"}, ["run_dir"]),
+    ("logs",): ({"--rank", "--attempt", "--tail", "--follow"}, ["run_dir"]),
+    ("events",): ({"--json", "--since", "--incident", "--follow"}, ["run_dir"]),
+    ("chronicle",): ({"--out"}, ["run_dir"]),
     ("policy", "check"): ({"--capabilities", "--json"}, ["files"]),
     ("policy", "explain"): (
         {"--finding", "--onset", "--detected", "--checkpoint-every", "--samples-per-step", "--json"}, ["file"],
@@ -35,19 +48,23 @@ COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ("checkpoints", "list"): ({"--json"}, ["run_dir"]),
     ("checkpoints", "verify"): ({"--json"}, ["run_dir", "steps"]),
     ("stop",): (set(), ["run_dir"]),
+    ("ack",): ({"--timeout"}, ["number", "run_dir"]),
+    ("resolve",): ({"--timeout"}, ["number", "run_dir"]),
+    ("note",): ({"--timeout"}, ["run_dir", "text"]),
     ("tensorboard",): ({"--out", "--format"}, ["run_dir"]),
     ("replay",): ({"--policy", "--format", "--json", "--plot", "--follow"}, ["paths"]),
     ("watch",): ({"--policy", "--format", "--json"}, ["paths"]),
     ("hardware",): ({"--policy", "--json"}, []),
+    ("report",): ({"--out"}, ["run_dir", "incident"]),
     ("drill",): ({"--seed", "--seeds", "--until", "--policy", "--real", "--run-dir", "--json"}, ["file"]),
 }
-STATUS = ("run", "state", "attempt", "step", "goodput", "open_incident")
+STATUS = ("run", "state", "attempt", "step", "goodput", "open_incident", "pages")
 STATES = {
     "starting", "training", "recovering", "probation", "paused", "held", "observing", "finished", "failed", "stopped",
 }  # fmt: skip
 INCIDENT = (
     "id", "kind", "severity", "state", "onset_step", "detected_step", "time_to_detect_s", "time_to_recover_s", "steps_lost",
-    "reason", "remedies", "pages",
+    "reason", "remedies", "pages", "page",
 )  # fmt: skip
 REMEDY = ("rung", "rollback_to_step", "skip", "lr_scale", "clip_norm", "attempt", "outcome", "reason")
 
@@ -110,7 +127,19 @@ def test_incidents_have_the_keys_people_build_on(tmp_path: Path) -> None:
         ["status", "no-such-run"],
         ["incidents", "no-such-run"],
         ["stop", "no-such-run"],
+        ["ack", "1", "no-such-run"],
+        ["resolve", "1", "no-such-run"],
+        ["note", "no-such-run", "a word"],
+        ["note", "no-such-run", "two\nlines"],
         ["tensorboard", "no-such-run"],
+        ["top", "no-such-run"],
+        ["logs", "no-such-run"],
+        ["logs", "no-such-run", "--rank", "-1"],
+        ["events", "no-such-run"],
+        ["chronicle", "no-such-run"],
+        ["report", "no-such-run"],
+        ["report", "no-such-run", "3"],
+        ["report", ".", "three"],
         ["checkpoints", "list", "no-such-run"],
         ["checkpoints", "verify", "no-such-run", "100"],
         ["policy", "check", "no-such-policy.yaml"],
@@ -131,6 +160,14 @@ def test_incidents_have_the_keys_people_build_on(tmp_path: Path) -> None:
         ["replay", "--format", "no-such-format", "x.csv"],
         ["replay", "--policy", "no-such-policy.yaml", "x.csv"],
         ["replay", "--follow", "--plot", "plots", "x.csv"],
+        ["web"],
+        ["web", "no-such-run"],
+        ["web", ".", "--listen", "0.0.0.0:0"],
+        ["run", "--listen", "nowhere", "--", "true"],
+        ["run", "--page", "pigeon=coop", "--", "true"],
+        ["demo", "--page", "alertmanager"],
+        ["page", "test", "--route", "no-such-route"],
+        ["page", "test", "--page", "webhook=nowhere"],
         ["no-such-command"],
     ],
     ids=" ".join,

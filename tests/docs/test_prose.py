@@ -7,7 +7,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import typer
 
+from sentinel.cli import app
 from sentinel.model.findings import Kind
 from sentinel.policy.expr import parse_expression
 from sentinel.policy.expr_tree import FUNCTIONS, METRICS, VARIABLES
@@ -15,7 +17,11 @@ from sentinel.policy_file import load_policy, shipped_policies, shipped_policy_p
 from sentinel.sim.cases import run_case_files
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "deploy/RUNBOOK.md", "policies/README.md", "sentinel/client/PROTOCOL.md")
+PAGES = (
+    "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "deploy/RUNBOOK.md", "policies/README.md", "sentinel/client/PROTOCOL.md",
+    "sentinel/web/README.md",
+)  # fmt: skip
+PAGES += ("deploy/README.md", "deploy/prometheus/METRICS.md")
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -96,3 +102,18 @@ def test_the_shipped_cases_pass() -> None:
     """What the histories say to runs like those they were written after."""
     report = run_case_files(sorted((ROOT / "policies/cases").glob("*.yaml")))
     assert report.ok, report.text
+
+
+def test_the_runbook_has_a_section_for_every_kind_that_says_what_it_means_what_is_done_and_what_you_do() -> None:
+    text = (ROOT / "deploy/RUNBOOK.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    assert sorted(sections) == sorted(Kind)
+    for kind, section in sections.items():
+        openings = re.findall(r"^\*\*(It means|Sentinel|You)\*\*", section, re.MULTILINE)
+        assert openings == ["It means", "Sentinel", "You"], kind
+
+
+def test_every_command_of_the_runbook_is_there() -> None:
+    text = (ROOT / "deploy/RUNBOOK.md").read_text(encoding="utf-8")
+    there = set(getattr(typer.main.get_command(app), "commands", {}))
+    assert set(re.findall(r"(?:^    |`)sentinel (\w+)", text, re.MULTILINE)) <= there

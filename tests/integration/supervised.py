@@ -43,9 +43,11 @@ class Supervised:
     child: subprocess.Popen[str] | None = None
 
     def start(self, dies_at: str | None = None) -> Supervised:
-        """`sentinel run`; with `dies_at`, one that is killed at that place (see mortal_supervisor)."""
+        """`sentinel run`, without a page unless one is asked for; with `dies_at`, one that is killed at that place (see
+        mortal_supervisor)."""
+        page = [] if "--listen" in self.options else ["--listen", "off"]
         program = ["-m", "sentinel"] if dies_at is None else [str(HERE / "mortal_supervisor.py"), dies_at]
-        words = [sys.executable, *program, "run", "--run-dir", str(self.run_dir), "--policy", self.policy, *self.options]
+        words = [sys.executable, *program, "run", "--run-dir", str(self.run_dir), "--policy", self.policy, *self.options, *page]
         with open(self.run_dir.parent / f"{self.run_dir.name}.log", "a") as log:
             self.child = subprocess.Popen([*words, "--", *self.command], stdout=log, stderr=log, text=True)
         return self

@@ -59,4 +59,29 @@ def test_a_person_changes_holds_resumes_and_rolls_back_a_live_run(tmp_path: Path
 
     code, words = asked(run, "pause")
     assert code == 2
-    assert "nobody supervises this run" in words
+    assert "nobody supervises this run: it has finished" in words
+
+
+def test_a_run_that_failed_in_the_night_is_answered_in_the_morning_and_started_again(tmp_path: Path) -> None:
+    run = Supervised(tmp_path / "run", [sys.executable, "-c", "pass"]).start()
+    assert run.wait() == 1, run.log
+    (page,) = run.status()["pages"]
+    assert [told["state"] for told in page["told"]] == ["delivered"]
+
+    code, words = asked(run, "ack", "1")
+    assert code == 0
+    assert "incident 1 is acknowledged by " in words
+    assert "acknowledged by " in words, "and told on the terminal, where the page had been"
+    noted = subprocess.run(
+        [sys.executable, "-m", "sentinel", "note", str(run.run_dir), "the script trained nothing"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (noted.returncode, noted.stdout) == (0, "noted\n")
+    assert run.status()["state"] == "failed", "answering launches nothing"
+
+    assert run.start().wait() == 1, run.log
+    first, second = (incident["page"] for incident in run.incidents())
+    assert "the run had failed, and was started again" in first["resolved"]
+    assert (second["open"], second["acknowledged_by"]) == (True, "")
+    assert asked(run, "resolve", "2")[0] == 0
+    assert run.status()["pages"] == []

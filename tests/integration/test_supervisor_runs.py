@@ -33,6 +33,8 @@ def test_a_killed_trainer_is_resumed_and_ends_as_if_nothing_had_happened(place: 
     assert incident["time_to_recover_s"] is not None
     assert run.status()["state"] == "finished"
     assert not run.living()
+    assert "rank 0 was killed by SIGKILL" in (place / "incidents/0001/report.html").read_text(), "told by itself"
+    assert "1 incident," in (place / "report.html").read_text()
 
 
 def test_a_hang_is_found_by_the_runs_own_pace_and_ended(place: Path) -> None:
@@ -78,6 +80,7 @@ def test_a_job_that_dies_before_its_first_step_three_times_is_broken(place: Path
     assert broken["pages"]
     assert not crash["pages"], "one page for one cause"
     assert "broken job" in run.log
+    assert "broken_job" in (place / "incidents/0002/report.html").read_text()
     assert run.status()["state"] == "failed"
 
 

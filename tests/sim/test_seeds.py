@@ -13,14 +13,15 @@ from tests.sim.kit import policy_named
 
 BASE = int(os.environ.get("SIM_SEED_BASE", "20261120"))
 CHUNK = 40
-DEMO_CHUNKS, LIVE_CHUNKS, DEFAULT_CHUNKS = 25, 3, 2
+DEMO_CHUNKS, LIVE_CHUNKS, PAGING_CHUNKS, DEFAULT_CHUNKS = 25, 3, 2, 2
 DEFAULT_CHUNK = 15  # these runs are three times as long
 
 
 def run_chunk(policy: str, first: int, count: int) -> None:
     print(f"base seed {BASE}: seeds {first} to {first + count - 1} under policy {policy}")
+    shown = f"tests/sim/{policy}.yaml" if policy in ("live", "paging") else policy
     results = [run_seed(seed, policy_named(policy)) for seed in range(first, first + count)]
-    broken = [result.reproduce.replace("--policy live", "--policy tests/sim/live.yaml") for result in results if not result.ok]
+    broken = [result.reproduce.replace(f"--policy {policy}", f"--policy {shown}") for result in results if not result.ok]
     assert not broken, "\n".join(broken)
 
 
@@ -32,6 +33,11 @@ def test_every_invariant_holds_in_drawn_disasters(chunk: int) -> None:
 @pytest.mark.parametrize("chunk", range(LIVE_CHUNKS))
 def test_and_under_a_policy_that_changes_living_attempts_and_holds(chunk: int) -> None:
     run_chunk("live", BASE + chunk * CHUNK, CHUNK)
+
+
+@pytest.mark.parametrize("chunk", range(PAGING_CHUNKS))
+def test_and_under_a_policy_that_pages_on_several_routes(chunk: int) -> None:
+    run_chunk("paging", BASE + chunk * CHUNK, CHUNK)
 
 
 @pytest.mark.parametrize("chunk", range(DEFAULT_CHUNKS))

@@ -17,9 +17,10 @@ FUNCTION_LINES_MAX = 60
 PURE_FUNCTION_LINES_MAX = 50
 BANNED = {"utils", "util", "helpers", "common", "misc", "base", "manager", "watchdog"}
 
+CLI = ("checkpoints", "drill", "operator", "page", "policy", "replay", "report", "seeing", "web", "words")
 # One place per dependency (ARCHITECTURE "Doors"). A package counts as one place.
 ONE_PLACE = {
-    "typer": tuple(f"sentinel/cli{part}.py" for part in ("", "_checkpoints", "_drill", "_operator", "_policy", "_words")),
+    "typer": ("sentinel/cli.py", *(f"sentinel/cli_{part}.py" for part in CLI)),
     "rich": ("sentinel/view/",),
     "watchdog": ("sentinel/telemetry/",),
     "sqlite3": ("sentinel/journal/",),
@@ -28,6 +29,9 @@ ONE_PLACE = {
     "pydantic": ("sentinel/policy/schema",),
     "pynvml": ("sentinel/telemetry/nvml_helper.py",),
     "google_crc32c": ("sentinel/telemetry/event_records.py",),
+    "jinja2": ("sentinel/report/html/page.py",),
+    "markupsafe": ("sentinel/report/html/page.py",),
+    "prometheus_client": ("sentinel/metrics/",),
 }
 # Rooms of the trainer that must answer at once, and so load no torch (ARCHITECTURE "Doors").
 TORCHLESS = (
@@ -38,9 +42,9 @@ TORCHLESS = (
 )  # fmt: skip
 # Only these may read a clock: the clock itself, processes with lives of their own, and the trainer's side.
 MAY_IMPORT_TIME = ("sentinel/clock.py", "sentinel/launcher/", "sentinel/client/")
-# The NVML helper is a process because a call to the driver of a sick GPU may never return.
+# The NVML helper is a process because a call to the driver of a sick GPU may never return; the page route `command` is one.
 MAY_START_PROCESSES = (
-    "sentinel/launcher/", "sentinel/replay/many.py", "sentinel/telemetry/helper_process.py",
+    "sentinel/launcher/", "sentinel/replay/many.py", "sentinel/telemetry/helper_process.py", "sentinel/pages/command.py",
 )  # fmt: skip
 
 

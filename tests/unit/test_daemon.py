@@ -12,7 +12,8 @@ from sentinel.errors import JournalError
 from sentinel.model import facts as f
 from sentinel.model.attempts import Exited
 from sentinel.model.events import SupervisorStarted
-from sentinel.model.readings import EndReading, LauncherReading, Receipt, StepReading
+from sentinel.model.readings import EndReading, LauncherReading, Receipt, StepReading, WishReading
+from sentinel.model.wishes import Acknowledge
 from tests.builders import build_policy, read_step, report_of
 from tests.fakes import GivenTelemetry, HeldRunner, ManualClock, MemoryLog
 
@@ -28,6 +29,11 @@ class Loop:
         self.engine = Engine(build_policy())
         self.engine.restore(self.log.entries)
         self.daemon = Daemon(self.engine, self.log, self.telemetry, self.runner, 1)
+
+    def with_paging(self, paging: dict[str, object]) -> Loop:
+        self.engine = Engine(build_policy(paging=paging))
+        self.daemon = Daemon(self.engine, self.log, self.telemetry, self.runner, 1)
+        return self
 
     def start(self) -> Loop:
         self.daemon.start(self.clock.now_s(), STARTED)
@@ -221,7 +227,35 @@ def test_a_page_that_hangs_does_not_keep_an_ended_run_for_ever() -> None:
     loop.turn()
     assert loop.engine.state.ended == "failed"
     assert not loop.daemon.is_over(loop.clock.now_s())
-    loop.clock.advance(FLUSH_S + 1)
+    deadline_s = loop.engine.policy.spec.paging.deadline_s
+    loop.clock.advance(max(FLUSH_S, deadline_s) - 1)
+    loop.turn()
+    assert not loop.daemon.is_over(loop.clock.now_s()), "somebody must be called, and it is on its way"
+    loop.clock.advance(2)
+    loop.turn()
+    assert not loop.daemon.is_over(loop.clock.now_s()), "its last actions have their time from now on"
+    loop.clock.advance(FLUSH_S)
+    loop.turn()
+    assert loop.daemon.is_over(loop.clock.now_s())
+
+
+def test_who_answers_long_after_the_end_is_told_on_before_sentinel_leaves() -> None:
+    """The run failed, sentinel stays for a route that waits; the answer comes then, and those called before hear of it."""
+    late = {"command": {"run": ["true"], "after": "30m"}}
+    loop = Loop().with_paging({"routes": [{"terminal": {}}, late]}).launched()
+    loop.telemetry.batches.append([LauncherReading(Exited(1, report_of(code=3)))])
+    loop.turn()
+    (call,) = loop.runner.keys[1:]
+    loop.runner.done(call)
+    loop.clock.advance(600)
+    loop.turn()
+    assert not loop.daemon.is_over(loop.clock.now_s()), "a route still waits its turn"
+    loop.telemetry.batches.append([WishReading("w", "ada", Acknowledge(1))])
+    loop.turn()
+    told = loop.runner.keys[-1]
+    assert "/acknowledge/" in told
+    assert not loop.daemon.is_over(loop.clock.now_s()), "it is on its way"
+    loop.runner.done(told)
     loop.turn()
     assert loop.daemon.is_over(loop.clock.now_s())
 

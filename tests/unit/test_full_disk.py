@@ -10,10 +10,10 @@ import pytest
 
 from sentinel.launcher import keeper
 from sentinel.launcher.attempt_files import AttemptFiles
-from sentinel.model.actions import SendPage
 from sentinel.model.attempts import ExitReport
-from sentinel.pages import terminal
+from sentinel.pages.terminal import Terminal
 from sentinel.view.plain import LineWriter
+from tests.unit.pages.notices import notice
 
 FULL = OSError(errno.ENOSPC, "no space left on device")
 
@@ -58,15 +58,15 @@ def test_the_narrator_goes_on_after_a_line_that_could_not_be_written() -> None:
 def test_a_page_that_cannot_be_kept_is_printed_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "incidents").touch()
     out = io.StringIO()
-    said = terminal.send(tmp_path, SendPage("page/1/1", 1, "critical", "run: crash", "tried: resume"), out)
+    said = Terminal(tmp_path, out).deliver(notice("trigger", title="run: crash"))
     assert said.startswith("printed, but not kept")
     assert "PAGE (critical) run: crash" in out.getvalue()
 
 
 def test_a_page_that_cannot_be_printed_is_kept_and_one_that_can_be_neither_fails(tmp_path: Path) -> None:
-    page = SendPage("page/1/1", 1, "critical", "run: crash", "tried: resume")
-    assert terminal.send(tmp_path, page, AlwaysFull()).startswith("kept, but not printed")
-    assert (tmp_path / "incidents" / "0001" / "page.json").exists()
+    page = notice("trigger", title="run: crash")
+    assert Terminal(tmp_path, AlwaysFull()).deliver(page).startswith("kept, but not printed")
+    assert (tmp_path / "incidents" / "0004" / "page.json").exists()
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="no space"):
-        terminal.send(tmp_path / "file", page, AlwaysFull())
+        Terminal(tmp_path / "file", AlwaysFull()).deliver(page)

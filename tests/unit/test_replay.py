@@ -11,8 +11,9 @@ import pytest
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.policy_file import load_policy, shipped_policy_path
 from sentinel.replay import Found, Result, replay_file
-from sentinel.replay.curves import BUCKETS_MAX, Curves
+from sentinel.replay.curves import Curves
 from sentinel.replay.many import find_logs, replay_many
+from sentinel.streams.curve import BUCKETS_MAX
 from sentinel.telemetry.rewind import Rewind
 from sentinel.view.run_svg import Mark, draw_run
 from tests.unit.telemetry.event_kit import file_version, scalar

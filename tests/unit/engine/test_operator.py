@@ -86,7 +86,8 @@ def test_hold_stops_after_a_checkpoint_and_resume_launches_again() -> None:
     bench.die()
     assert bench.state.label == "held"
     assert not bench.asks(w.Hold()).granted
-    assert bench.asks(w.Resume()).granted
+    assert bench.asks(w.Pause()).granted
+    assert bench.asks(w.Resume()).answer == "the pause is over: remedies are carried out again; the hold is over: the run goes on"
     assert bench.resumed_from == 60
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sentinel.engine.evolve_pages import TOLD_KEPT
+from sentinel.policy.schema_paging import ROUTES_MAX
 from tests.unit.policy.policies_in_words import GOOD, SMALL, data_with, located, numeric, policy_with, said
 
 RULES = SMALL["spec"]["rules"]
@@ -160,6 +162,37 @@ def test_a_budget_that_lets_a_loop_run_for_ever_is_refused(budget, key):
 
 def test_a_page_must_reach_somebody():
     assert said(policy_with(paging={"routes": []})) == [("error", "spec.paging.routes", "a page would reach nobody")]
+
+
+def test_more_routes_than_a_page_remembers_are_refused():
+    """A route that a page has forgotten would be called anew at every turn."""
+    ways = [{"terminal": {"name": f"way-{n}"}} for n in range(ROUTES_MAX + 1)]
+    assert ROUTES_MAX <= TOLD_KEPT / 2, "there is room for the routes of the policy before"
+    with pytest.raises(ValueError, match=r"(?s)routes.*at most 16 items"):
+        policy_with(paging={"routes": ways})
+    assert not said(policy_with(paging={"routes": ways[1:]}))
+
+
+def test_pages_that_reach_nobody_at_once_are_refused():
+    waits = [{"terminal": {"after": "5m"}}, {"slack": {"webhook": {"env": "X"}, "after": "10m"}}]
+    ((severity, path, text),) = said(policy_with(paging={"routes": waits}))
+    assert (severity, path) == ("error", "spec.paging.routes")
+    assert text.startswith("every route waits ('after')")
+
+
+def test_a_severity_that_reaches_nobody_at_once_is_asked_about():
+    routes = [{"terminal": {"severity": "critical"}}, {"slack": {"webhook": {"env": "X"}, "after": "10m"}}]
+    tells = {"page": {"severity": "warning"}}
+    numeric = [tells, *SMALL["spec"]["playbooks"]["numeric"]]
+    found = said(policy_with(paging={"routes": routes}, playbooks=SMALL["spec"]["playbooks"] | {"numeric": numeric}))
+    assert ("warning", "spec.paging.routes") in [problem[:2] for problem in found]
+    assert any(text.startswith("a warning page would reach nobody at once") for _, _, text in found)
+
+
+def test_a_page_every_few_seconds_is_refused():
+    ((severity, path, message),) = said(policy_with(paging={"repeat_every": "10s"}))
+    assert (severity, path) == ("error", "spec.paging.repeat_every")
+    assert message.startswith("a page every 10 s wakes nobody better")
 
 
 def test_the_level_is_shorter_than_the_window():

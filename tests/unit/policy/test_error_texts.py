@@ -174,12 +174,12 @@ x.yaml:1:1: metadata: 'metadata' is missing
   remedy: add 'metadata:' here""",
         ),
         (
-            "spec:\n", "spec:\n  paging: {routes: [{pagerduty: {}}]}\n",
+            "spec:\n", "spec:\n  paging: {routes: [{pager: {}}]}\n",
             """\
-x.yaml:5:21: spec.paging.routes[0]: pagerduty is no channel of this version
-    paging: {routes: [{pagerduty: {}}]}
+x.yaml:5:21: spec.paging.routes[0]: pager is no channel
+    paging: {routes: [{pager: {}}]}
                       ^
-  remedy: write 'terminal: {}'""",
+  remedy: write one of terminal, pagerduty, alertmanager, slack, webhook, email, command, apprise, such as 'terminal: {}'""",
         ),
         (
             "    spike: {z: 8}", "    spike: {z: 8\n  rules: 3",

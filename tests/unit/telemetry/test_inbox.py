@@ -23,6 +23,8 @@ WISHES: list[w.Wish] = [
     w.Approve(3),
     w.Deny(3),
     w.Acknowledge(12),
+    w.Resolve(12),
+    w.Remark("the disk of node 3 was full; Grüße, ada"),
 ]
 
 

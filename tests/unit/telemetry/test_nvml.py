@@ -47,6 +47,15 @@ def seen(readings):
     return len(values(readings, "seen")) == 2
 
 
+def test_work_memory_and_power_are_seen_and_unknown_where_the_driver_does_not_tell(stub, source) -> None:
+    stub.set(gpu0_busy=97, gpu0_memory=150_000_000_000, gpu0_used=120_000_000_000, gpu0_power=688_123)
+    until(source, seen)
+    first, second = source.gpus
+    assert (first.busy_percent, first.power_mw) == (97, 688_123)
+    assert (first.memory_used_bytes, first.memory_total_bytes) == (120_000_000_000, 150_000_000_000)
+    assert (second.busy_percent, second.power_mw, second.memory_used_bytes, second.memory_total_bytes) == (None,) * 4
+
+
 def test_healthy_gpus_are_seen_and_what_is_not_supported_stays_unknown(source) -> None:
     readings = until(source, seen)
     readings += source.poll(0.0)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import io
 import math
 import threading
+import time
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from sentinel.telemetry.gpu_sample import GpuSample
 from sentinel.view import choose
 from sentinel.view.live import LiveNarrator
 from sentinel.view.panel import Picture, draw
 from sentinel.view.plain import PlainNarrator
 from sentinel.view.spark import Point, columns, find_column, sparkline
 from sentinel.view.words import Line
+from tests.unit.test_ranks_seen import beat
 from tests.unit.told_run import at, state_of, step, tell, told, write_stream
 
 SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
@@ -125,6 +128,32 @@ def test_the_terminal_is_given_back_with_the_last_picture_on_it(tmp_path: Path) 
     assert text.rindex(SHOW_CURSOR) > text.rindex(HIDE_CURSOR)
     assert "FINISHED" in text
     assert "step 600 of 600" in text
+
+
+def test_the_supervisors_own_view_shows_ranks_and_gpus_too(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        beat(tmp_path, 1, rank, 40, "backward", at_s=time.time())
+    narrator, out = live(tmp_path)
+    choose.show_gpus(narrator, lambda: ((GpuSample(0, "d", False, "H200", busy_percent=97),), ""))
+    try:
+        engine = tell(narrator, until=5)
+        narrator.step(step(40, attempt=1, loss=2.5, grad_norm=0.5, activation_norm=11.0, lr=6e-4))
+        narrator.turn(at(6), engine)
+        deadline = time.monotonic() + 30
+        while not narrator._picture.ranks:
+            assert time.monotonic() < deadline, "the ranks were never looked at"
+            time.sleep(0.01)
+    finally:
+        narrator.close()
+    text = out.getvalue()
+    assert "2: 2 backward; step 40" in text or "rank 1    step 40" in text
+    assert "GPU 0     H200, busy 97 %" in text
+    assert "act. norm" in text
+
+
+def test_whoever_only_prints_lines_is_told_of_no_gpus(tmp_path: Path) -> None:
+    choose.show_gpus(PlainNarrator(None, io.StringIO()), lambda: ((), ""))
+    choose.show_gpus(None, lambda: ((), ""))
 
 
 def test_the_loop_itself_draws_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,17 +1,15 @@
-"""What the smaller actions leave on disk: evidence, overrides.json, and the page."""
+"""What the smaller actions leave on disk: evidence and overrides.json."""
 
 from __future__ import annotations
 
-import io
 import json
 import os
 from pathlib import Path
 
 from sentinel.actions.capture import TAIL_BYTES, capture, describe_processes
 from sentinel.actions.control_file import write_overrides, write_request
-from sentinel.model.actions import RequestStop, SendPage, WriteOverrides
+from sentinel.model.actions import RequestStop, WriteOverrides
 from sentinel.model.attempts import Overrides, SampleRange
-from sentinel.pages import terminal
 
 
 def attempt_folder(run_dir: Path) -> Path:
@@ -61,14 +59,3 @@ def test_overrides_name_their_attempt_and_a_request_names_nothing_but_itself(tmp
     write_request(tmp_path, RequestStop("stop/3", 3, Overrides("ov-3.stop", 2, clip_norm=0.3), "stop_now"))
     said = json.loads((tmp_path / "overrides.json").read_text())
     assert said == {"v": 1, "id": "ov-3.stop", "attempt": 3, "request": "stop_now"}
-
-
-def test_a_page_is_printed_and_kept_and_the_file_of_a_second_delivery_is_the_same(tmp_path: Path) -> None:
-    page, out = SendPage("page/4/2", 4, "critical", "run: spike since step 71", "tried: wait"), io.StringIO()
-    assert terminal.send(tmp_path, page, out) == "printed"
-    kept = tmp_path / "incidents" / "0004" / "page.json"
-    first = kept.read_bytes()
-    terminal.send(tmp_path, page, out)
-    assert kept.read_bytes() == first
-    assert json.loads(first)["title"] == page.title
-    assert out.getvalue().count("PAGE (critical) run: spike since step 71") == 2

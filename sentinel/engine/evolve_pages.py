@@ -1,0 +1,102 @@
+"""The rules of `evolve` about pages: the fold of what was raised, sent, delivered, acknowledged and resolved. None of them
+decides anything. A `SendPage` of a journal from before there were routes leaves no page, and nothing of it is repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sentinel.engine.evolve_incidents import change_incident
+from sentinel.model import facts as f
+from sentinel.model.actions import SendPage
+from sentinel.model.incidents import Incident
+from sentinel.model.paging import Page, Told
+from sentinel.model.state import RunState
+
+KEYS_KEPT = 64  # of the triggers of one incident, the newest
+TOLD_KEPT = 32  # routes of one page, those of policies before this one among them
+
+
+def raised(state: RunState, at_s: float, fact: f.PageRaised) -> RunState:
+    def with_page(incident: Incident) -> Incident:
+        known = incident.page
+        if known is None:
+            return replace(incident, page=Page(fact.severity, fact.title, fact.text, at_s), acknowledged_by="")
+        version = known.version + 1
+        if not fact.anew:
+            now = replace(known, severity=fact.severity, title=fact.title, text=fact.text, version=version)
+            return replace(incident, page=now)
+        page = Page(fact.severity, fact.title, fact.text, at_s, known.number + 1, version, told=known.told)
+        return replace(incident, page=page, acknowledged_by="")
+
+    return change_incident(state, fact.incident, with_page)
+
+
+def resolved(state: RunState, at_s: float, fact: f.PageResolved) -> RunState:
+    def closed(page: Page) -> Page:
+        return replace(page, resolved=fact.reason, resolved_by=fact.by, resolved_s=at_s)
+
+    return _change(state, fact.incident, closed)
+
+
+def acknowledged(state: RunState, at_s: float, number: int, by: str) -> RunState:
+    state = change_incident(state, number, lambda i: replace(i, acknowledged_by=by))
+    return _change(state, number, lambda page: replace(page, acknowledged_by=by, acknowledged_s=at_s))
+
+
+def decided(state: RunState, at_s: float, action: SendPage) -> RunState:
+    if action.stage == "trigger":
+        state = change_incident(state, action.incident, lambda i: replace(i, pages=_with_key(i.pages, action.key)))
+
+    def sent(page: Page, told: Told) -> Told:
+        told = replace(told, sent=told.sent + 1, version=page.version, under_way=action.stage, trouble="")
+        if action.stage == "trigger":
+            return replace(told, number=page.number, triggered_s=at_s, acknowledged=False, failed=False)
+        if action.stage == "acknowledge":
+            return replace(told, acknowledged=True)
+        return replace(told, is_open=told.is_open and action.stage != "resolve")
+
+    return _change_told(state, action, sent)
+
+
+def delivered(state: RunState, at_s: float, action: SendPage) -> RunState:
+    def arrived(page: Page, told: Told) -> Told:
+        del page
+        told = replace(told, under_way=None)
+        return replace(told, delivered=told.number, delivered_s=at_s, is_open=True) if action.stage == "trigger" else told
+
+    return _change_told(state, action, arrived)
+
+
+def abandoned(state: RunState, action: SendPage, fact: f.ActionAbandoned) -> RunState:
+    """What was withdrawn under way may have arrived all the same: whoever was told it is told how it ended."""
+
+    def lost(page: Page, told: Told) -> Told:
+        del page
+        if fact.withdrawn:
+            return replace(told, under_way=None, is_open=True)
+        return replace(told, under_way=None, trouble=fact.reason, failed=told.failed or action.stage == "trigger")
+
+    return _change_told(state, action, lost)
+
+
+def _with_key(keys: tuple[str, ...], key: str) -> tuple[str, ...]:
+    return keys if key in keys else (*keys, key)[-KEYS_KEPT:]
+
+
+def _change(state: RunState, number: int, change: Callable[[Page], Page]) -> RunState:
+    return change_incident(state, number, lambda i: replace(i, page=change(i.page)) if i.page is not None else i)
+
+
+def _change_told(state: RunState, action: SendPage, change: Callable[[Page, Told], Told]) -> RunState:
+    """A message belongs to no page, and what has no route is of an older journal."""
+    if action.stage == "message" or not action.route:
+        return state
+
+    def with_told(page: Page) -> Page:
+        now = change(page, page.on(action.route))
+        if all(told.route != action.route for told in page.told):
+            return replace(page, told=(*page.told, now)[-TOLD_KEPT:])
+        return replace(page, told=tuple(now if told.route == action.route else told for told in page.told))
+
+    return _change(state, action.incident, with_told)

@@ -1,0 +1,219 @@
+"""The life of a page. One incident is one page, on every route of the policy the same:
+
+    raised ─▶ trigger on each route, at once or when its turn has come ─▶ repeated until somebody answers
+           ─▶ update (its words change) ─▶ acknowledge (to whoever was told) ─▶ resolve (to whoever was told)
+
+On a route one sending follows the other: what is decided next is read from what became of the one before. Pages change nothing in
+a run, so they go out while it is paused, and in observe only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sentinel.engine.annotations import annotate
+from sentinel.engine.draft import Draft
+from sentinel.model import facts as f
+from sentinel.model.actions import SendPage, Stage
+from sentinel.model.findings import Severity
+from sentinel.model.paging import Page, Told
+from sentinel.model.state import RunState
+from sentinel.policy.schema import Paging, Route
+from sentinel.policy.schema_paging import RANK
+
+REPEATED_MAX = 8  # of more pages that nobody has answered, the newest are repeated: a page an hour for each wakes nobody better
+TITLE_CHARS_MAX, TEXT_CHARS_MAX = 200, 8000
+CLOSED_FIRST = ("pagerduty",)  # channels that call nobody again for what was acknowledged there, as long as it is open
+ABOUT = "pages"  # of notes
+
+
+def page(draft: Draft, number: int, severity: Severity, reason: str, follows: str) -> None:
+    """Call a person. The text is the case: what broke, what was tried, why nobody else can go on, and what `follows`."""
+    incident = draft.state.incident(number)
+    where = f" since step {incident.onset_step}" if incident.onset_step is not None else f" at step {incident.break_step}"
+    lines = [f"{incident.alert}: {incident.reason}", *annotate(draft.policy, incident)]
+    lines += [f"tried: {t.remedy.reason} -> {t.outcome}{': ' + t.reason if t.reason else ''}" for t in incident.tries[:-1]]
+    lines += [f"now: {reason}", f"next: {follows}"]
+    raise_page(draft, number, severity, f"{draft.state.run_id}: {incident.kind}{where}", "\n".join(lines))
+
+
+def raise_page(draft: Draft, number: int, severity: Severity, title: str, text: str) -> None:
+    """One more reason while nobody has answered changes the page. Everybody is called anew where what was acknowledged or
+    resolved was something else, and where it has become more severe."""
+    known = draft.state.incident(number).page
+    anew = known is None or known.is_answered or RANK[severity] > RANK[known.severity]
+    if known is not None and not anew:
+        severity = known.severity
+    draft.record(f.PageRaised(number, severity, title[:TITLE_CHARS_MAX], text[:TEXT_CHARS_MAX], anew))
+    send(draft, number)
+
+
+def resolve(draft: Draft, number: int, reason: str, by: str = "") -> None:
+    """Nobody is needed any more: whoever was told is told so. Without an open page nothing."""
+    known = draft.state.incident(number).page
+    if known is not None and known.is_open:
+        draft.record(f.PageResolved(number, reason, by))
+        send(draft, number)
+
+
+def on_recovered(draft: Draft, number: int, reason: str) -> None:
+    """A page that was open is resolved; where nobody was called, those who want to know are told."""
+    incident = draft.state.incident(number)
+    if incident.page is not None and incident.page.is_open:
+        return resolve(draft, number, f"it has recovered: {reason}")
+    title = f"{draft.state.run_id}: {incident.kind} has recovered without a person"
+    tried = [f"tried: {t.remedy.reason} -> {t.outcome}" for t in incident.tries]
+    text = "\n".join([f"{incident.alert}: {incident.reason}", *tried, f"now: {reason}", "next: nothing, training goes on"])
+    for route in draft.policy.spec.paging.routes:
+        if route.settings.messages and route.is_for(incident.severity):
+            key = _key(number, 1, "message", route.name)
+            said = (number, incident.severity, title[:TITLE_CHARS_MAX], text[:TEXT_CHARS_MAX])
+            draft.decide(SendPage(key, *said, stage="message", route=route.name))
+    return None
+
+
+def on_taken_up(draft: Draft, reason: str, by: str) -> None:
+    """A person goes on with a run that was given up: what sentinel called for is answered by that."""
+    for incident in draft.state.incidents:
+        if incident.is_closed:
+            resolve(draft, incident.id, reason, by)
+
+
+def on_end(draft: Draft) -> None:
+    """The run has just ended. Finished: nobody is needed. Stopped: what somebody had in hand is settled, the rest stays open."""
+    state = draft.state
+    waiting = [route.name for route in draft.policy.spec.paging.routes if _is_waiting(state, route)]
+    if state.ended == "failed" and waiting:
+        stays = f"sentinel stays until {', '.join(waiting)} was tried or somebody answers; Ctrl-C ends that"
+        draft.note(ABOUT, f"nobody has answered yet: {stays}")
+    for incident in state.incidents:
+        if state.ended == "finished":
+            resolve(draft, incident.id, state.end_reason)
+        elif state.ended == "stopped" and incident.acknowledged_by:
+            resolve(draft, incident.id, f"the run was {state.end_reason}", incident.acknowledged_by)
+
+
+def press_on(draft: Draft) -> None:
+    """On every tick: what only time makes due, the repetitions among it."""
+    known = [i for i in draft.state.incidents if i.page is not None and (i.page.is_open or any(t.is_open for t in i.page.told))]
+    unanswered = [i.id for i in known if i.page is not None and not i.page.is_answered]
+    for incident in known:
+        send(draft, incident.id, repeats=incident.id in unanswered[-REPEATED_MAX:])
+
+
+def send(draft: Draft, number: int, repeats: bool = False) -> None:
+    """Decide what is due on each route. `repeats`: what nobody has answered may be said once more."""
+    known = draft.state.incident(number).page
+    if known is None:
+        return
+    _withdraw(draft, number, known)
+    known = draft.state.incident(number).page
+    assert known is not None
+    for told, stage in tuple(_due(known, draft.policy.spec.paging, draft.now_s, repeats)):
+        key = _key(number, told.sent + 1, stage, told.route)
+        by = {"acknowledge": known.acknowledged_by, "resolve": known.resolved_by}.get(stage, "")
+        draft.decide(SendPage(key, number, known.severity, known.title, _text(known, stage), stage, told.route, by))
+
+
+def is_unsaid(state: RunState) -> bool:
+    """A page is still to be sent, and nobody was told of it on another route either."""
+    calls = [a.incident for a in state.pending.values() if isinstance(a, SendPage) and a.stage == "trigger"]
+    known = {i.id: i.page for i in state.incidents}
+    return any((found := known.get(number)) is None or not found.is_told for number in calls)
+
+
+def is_owed(state: RunState, paging: Paging, now_s: float) -> bool:
+    """The run has failed, nobody has answered, and a route is still to be tried: whoever leaves now leaves them uncalled."""
+    if state.ended != "failed" or state.stop_by:
+        return False
+    told = (told for known in _unanswered(state) for told in known.told)
+    on_its_way = any(t.under_way == "trigger" and now_s - t.triggered_s <= paging.deadline_s for t in told)
+    return on_its_way or any(_is_waiting(state, route) for route in paging.routes)
+
+
+def _is_waiting(state: RunState, route: Route) -> bool:
+    """The route waits its turn with a page that nobody has answered."""
+    if route.settings.after_s is None:
+        return False
+    return any(known.on(route.name).number < known.number and route.is_for(known.severity) for known in _unanswered(state))
+
+
+def _unanswered(state: RunState) -> list[Page]:
+    return [i.page for i in state.incidents if i.page is not None and not i.page.is_answered]
+
+
+def _due(known: Page, paging: Paging, now_s: float, repeats: bool) -> Iterator[tuple[Told, Stage]]:
+    for index, route in enumerate(paging.routes):
+        told = known.on(route.name)
+        if told.under_way is not None:
+            continue
+        if not known.is_open:
+            if told.is_open:
+                yield told, "resolve"
+        elif known.acknowledged_by:
+            if told.is_open and not told.acknowledged and told.number == known.number:
+                yield told, "acknowledge"
+        elif told.is_open and told.acknowledged and route.kind in CLOSED_FIRST:
+            yield told, "resolve"
+        elif told.number < known.number:
+            if _is_its_turn(known, paging, index, now_s):
+                yield told, "trigger"
+        elif told.is_open and told.version < known.version:
+            yield told, "update"
+        elif repeats and now_s - told.triggered_s >= paging.repeat_every_s:
+            yield told, "trigger"
+
+
+def _is_its_turn(known: Page, paging: Paging, index: int, now_s: float) -> bool:
+    """At once, or `after` so long, or when a route that it waits behind could not deliver in time. One failure brings one waiting
+    route forward, the next in line."""
+    route = paging.routes[index]
+    after_s = route.settings.after_s
+    if not route.is_for(known.severity):
+        return False
+    if after_s is None or now_s - known.raised_s >= after_s:
+        return True
+    for before in reversed(paging.routes[:index]):
+        if not before.is_for(known.severity):
+            continue
+        if _could_not(known, before, paging.deadline_s, now_s):
+            return True
+        if before.settings.after_s is not None:
+            return False
+    return False
+
+
+def _could_not(known: Page, route: Route, deadline_s: float, now_s: float) -> bool:
+    told = known.on(route.name)
+    if told.delivered == known.number:
+        return False
+    if told.number == known.number:
+        return told.failed or now_s - told.triggered_s > deadline_s
+    return route.settings.after_s is None and now_s - known.raised_s > deadline_s
+
+
+def _withdraw(draft: Draft, number: int, known: Page) -> None:
+    """A call that has not got through is not tried again once it is answered, or another has taken its place."""
+    why = f"acknowledged by {known.acknowledged_by}" if known.acknowledged_by else f"resolved: {known.resolved}"
+    for told in known.told:
+        key = _key(number, told.sent, "trigger", told.route)
+        if told.under_way != "trigger" or key not in draft.state.pending:
+            continue
+        if known.is_answered or told.number < known.number:
+            reason = why if known.is_answered else "everybody is called anew"
+            draft.record(f.ActionAbandoned(key, f"no longer wanted, {reason}", withdrawn=True))
+
+
+def _key(number: int, count: int, stage: Stage, route: str) -> str:
+    return f"page/{number}/{count}/{stage}/{route}"
+
+
+def _text(known: Page, stage: Stage) -> str:
+    if stage == "acknowledge":
+        return f"acknowledged by {known.acknowledged_by}: it is not repeated\n{known.text}"
+    if stage == "resolve" and known.is_open:
+        return f"resolved: what was acknowledged is over, and another call follows\n{known.text}"
+    if stage == "resolve":
+        by = f" (by {known.resolved_by})" if known.resolved_by else ""
+        return f"resolved: {known.resolved}{by}\n{known.text}"
+    return known.text

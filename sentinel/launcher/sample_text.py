@@ -1,0 +1,40 @@
+"""The text of single training samples, asked of the bundled trainer's own `trainer.show`, in a process with a deadline: it loads
+torch, which the supervisor never does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from sentinel.launcher.interpreter import answer_of, find_interpreter
+
+SHOW_S = 30.0
+MODULE = "trainer"
+CHARS_MAX = 3000
+
+
+def can_show(argv: Sequence[str]) -> bool:
+    return MODULE in argv
+
+
+def show_sample(run_dir: Path, argv: Sequence[str], cwd: str, attempt: int, sample: int, deadline_s: float = SHOW_S) -> str:
+    """What a person reads about a sample; empty where that trainer cannot show it, or not in time. Never raises."""
+    path = find_interpreter(argv, cwd) if can_show(argv) else None
+    if path is None:
+        return ""
+    words = [path, "-m", "trainer.show", str(run_dir.absolute()), "--attempt", str(attempt), "--sample", str(sample)]
+    try:
+        asked = subprocess.Popen(
+            words, cwd=cwd, env=dict(os.environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+    except (OSError, ValueError):
+        return ""
+    said = answer_of(asked, time.monotonic() + deadline_s)
+    if said is None or asked.returncode != 0:
+        return ""
+    text = said.decode(errors="replace").rstrip()
+    return text if len(text) <= CHARS_MAX else f"{text[:CHARS_MAX]} …"

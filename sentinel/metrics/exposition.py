@@ -1,0 +1,89 @@
+"""Runs in Prometheus' text format. Each call has a registry of its own: nothing is kept, and nothing of this process is told.
+
+    exposition([run.look() for run in runs])
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from sentinel.metrics.families import FAMILIES, Family
+from sentinel.metrics.of_run import rows
+from sentinel.report.following import Sight
+from sentinel.report.tally import DURATIONS_S, Durations
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+LABEL_CHARS_MAX = 100
+
+
+def exposition(sights: Sequence[Sight]) -> bytes:
+    """What a scrape is answered with. Two runs of one name are told apart by as much of their place as it takes."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Runs(sights))
+    return generate_latest(registry)
+
+
+def name_runs(sights: Sequence[Sight]) -> list[str]:
+    """A name for each, all different."""
+    names = [sight.state.run_id or sight.run_dir.name for sight in sights]
+    places = [sight.run_dir.absolute() for sight in sights]
+    for depth in range(1, max((len(place.parts) for place in places), default=0) + 1):
+        often = Counter(names)
+        if len(often) == len(names):
+            break
+        names = [name if often[name] == 1 else _end_of(place, depth) for name, place in zip(names, places, strict=True)]
+    return names
+
+
+def _end_of(place: Path, depth: int) -> str:
+    return "/".join(place.parts[-depth:]).replace("//", "/")
+
+
+class _Runs(Collector):
+    """Label values are cut and made printable here, and a series that would stand there twice stands there once: no
+    scrape is refused because of a trainer's metric names."""
+
+    def __init__(self, sights: Sequence[Sight]) -> None:
+        self._sights = sights
+
+    def collect(self) -> Iterator[Metric]:
+        series: dict[str, dict[tuple[str, ...], float | Durations]] = {family.name: {} for family in FAMILIES}
+        for name, sight in zip(name_runs(self._sights), self._sights, strict=True):
+            run = _plain(name)
+            for exported, labels, value in rows(sight):
+                series[exported].setdefault((run, *map(_plain, labels)), value)
+        for family in FAMILIES:
+            if series[family.name]:
+                yield _metric(family, series[family.name])
+
+
+def _metric(family: Family, series: dict[tuple[str, ...], float | Durations]) -> Metric:
+    names = ("run", *family.labels)
+    if family.type == "histogram":
+        bounds = [*(f"{bound:g}" for bound in DURATIONS_S), "+Inf"]
+        histogram = HistogramMetricFamily(family.name, family.meaning, labels=names)
+        for labels, value in series.items():
+            assert isinstance(value, Durations), family.name
+            histogram.add_metric(labels, list(zip(bounds, accumulate(value.counts), strict=True)), value.sum_s)
+        return histogram
+    made = CounterMetricFamily if family.type == "counter" else GaugeMetricFamily
+    metric = made(family.name, family.meaning, labels=names)
+    for labels, value in series.items():
+        assert isinstance(value, float), family.name
+        metric.add_metric(labels, value)
+    return metric
+
+
+def _plain(label: str) -> str:
+    """One line of printable characters."""
+    if label.isprintable() and len(label) <= LABEL_CHARS_MAX:
+        return label
+    return "".join(c if c.isprintable() else "?" for c in label[:LABEL_CHARS_MAX])

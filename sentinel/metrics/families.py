@@ -1,0 +1,119 @@
+"""The families that are exported, one row each: what deploy/prometheus/METRICS.md says, and all that `exposition` may yield.
+
+Every family has the label `run` besides its own. Labels come from small closed sets, or are bounded where they are made: no step,
+no path, no incident's number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Type = Literal["gauge", "counter", "histogram"]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """`unit`: of the value; 0/1 for a statement that holds or does not; empty for a plain number."""
+
+    name: str
+    type: Type
+    labels: tuple[str, ...]
+    unit: str
+    meaning: str
+
+
+RUN = (
+    Family("sentinel_info", "gauge", ("version", "policy"), "1", "The sentinel that exports, and the policy in force"),
+    Family("sentinel_run_state", "gauge", ("state",), "0/1", "The word `sentinel status` shows: 1 for it, 0 for every other"),
+    Family("sentinel_observe_only", "gauge", (), "0/1", "Decides and records, changes nothing"),
+    Family(
+        "sentinel_heartbeat_timestamp_seconds", "gauge", (), "seconds",
+        "When the supervisor's loop last turned, Unix time, ten seconds out at most; never the exporter's own time",
+    ),
+    Family("sentinel_supervisor_alive", "gauge", (), "0/1", "A supervisor holds the run"),
+    Family("sentinel_supervisors_total", "counter", (), "", "Supervisors that have taken the run, one after the other"),
+    Family(
+        "sentinel_attempt_alive", "gauge", (), "0/1",
+        "Processes of the newest attempt live; not there where that cannot be seen",
+    ),
+    Family("sentinel_attempt", "gauge", (), "", "Number of the newest attempt"),
+    Family("sentinel_attempts_total", "counter", (), "", "Launches of the training"),
+    Family("sentinel_ranks", "gauge", (), "", "Ranks of the attempt that trains, as its receipt says; 0 before the receipt"),
+    Family("sentinel_excluded_nodes", "gauge", (), "", "Nodes left out of every launch"),
+    Family(
+        "sentinel_journal_unreadable", "gauge", (), "0/1",
+        "The journal could not be read: everything else is older than it seems",
+    ),
+    Family("sentinel_goodput_ratio", "gauge", (), "ratio", "Seconds of training that survive, of all since the first launch"),
+    Family(
+        "sentinel_account_seconds", "gauge", ("account",), "seconds",
+        "The goodput ledger; no counter, because a rollback turns training into replay",
+    ),
+    Family("sentinel_checkpoint_step", "gauge", (), "steps", "The newest checkpoint that a run may resume from"),
+    Family("sentinel_checkpoint_age_seconds", "gauge", (), "seconds", "How long ago it was first seen"),
+    Family(
+        "sentinel_source_blind", "gauge", ("source",), "0/1",
+        "A source of telemetry cannot be read; every source that ever could not",
+    ),
+)  # fmt: skip
+
+TRAINING = (
+    Family("sentinel_step", "gauge", (), "steps", "Newest optimizer step"),
+    Family("sentinel_total_steps", "gauge", (), "steps", "Steps of the whole run, where the trainer says"),
+    Family("sentinel_loss", "gauge", (), "", "Training loss as last told; NaN and infinities as they are"),
+    Family("sentinel_val_loss", "gauge", (), "", "Held-out loss as last told by this attempt"),
+    Family("sentinel_grad_norm", "gauge", (), "", "Gradient norm before clipping"),
+    Family("sentinel_param_norm", "gauge", (), "", "Norm of the parameters"),
+    Family("sentinel_update_norm", "gauge", (), "", "Norm of the update"),
+    Family(
+        "sentinel_activation_norm", "gauge", ("layer",), "",
+        "RMS of the stream behind a layer; layer `final` is that before the head",
+    ),
+    Family("sentinel_loss_scale", "gauge", (), "", "Loss scale of fp16"),
+    Family("sentinel_learning_rate", "gauge", (), "", "Learning rate of the step"),
+    Family("sentinel_tokens_per_second", "gauge", (), "", "Throughput as the trainer tells it"),
+    Family("sentinel_step_seconds", "gauge", (), "seconds", "A whole step"),
+    Family("sentinel_mfu_ratio", "gauge", (), "ratio", "Model FLOPs over the devices' peak"),
+    Family("sentinel_memory_bytes", "gauge", (), "bytes", "The most that rank 0 has held"),
+)  # fmt: skip
+
+INCIDENTS = (
+    Family("sentinel_findings_total", "counter", ("kind", "severity"), "", "What detectors found, with and without consequence"),
+    Family("sentinel_incidents_opened_total", "counter", ("kind",), "", "Incidents"),
+    Family(
+        "sentinel_incidents_total", "counter", ("kind", "outcome"), "",
+        "Incidents that are over: recovered, healed (nothing had been done), exhausted",
+    ),
+    Family("sentinel_open_incidents", "gauge", ("severity",), "", "Incidents that are not over"),
+    Family(
+        "sentinel_detection_seconds", "histogram", ("kind",), "seconds",
+        "From the first sign in what the trainer wrote to the incident",
+    ),
+    Family(
+        "sentinel_recovery_seconds", "histogram", ("kind",), "seconds",
+        "From there to the first step past the break, of incidents that recovered after a relaunch",
+    ),
+    Family("sentinel_steps_lost_total", "counter", (), "steps", "Steps trained and thrown away"),
+    Family(
+        "sentinel_detector_state", "gauge", ("detector", "verdict"), "0/1",
+        "What a detector says: healthy, breached or unknown; unknown too while nobody judges",
+    ),
+    Family(
+        "sentinel_actions_total", "counter", ("action", "outcome"), "",
+        "What was decided and is done with: confirmed, abandoned, dropped",
+    ),
+    Family("sentinel_actions_pending", "gauge", ("action",), "", "What was decided and is not done yet"),
+    Family(
+        "sentinel_pages_total", "counter", ("stage", "route"), "",
+        "Deliveries of pages: trigger (repeated ones too), update, …, message",
+    ),
+    Family("sentinel_pages_undelivered_total", "counter", ("stage", "route"), "", "Deliveries given up"),
+    Family(
+        "sentinel_pages_open", "gauge", (), "",
+        "Incidents for which a person is needed, acknowledged or not",
+    ),
+    Family("sentinel_page_acknowledged", "gauge", (), "0/1", "A page is open, and every open one was acknowledged"),
+)  # fmt: skip
+
+FAMILIES = (*RUN, *TRAINING, *INCIDENTS)

@@ -1,0 +1,141 @@
+"""The parts of a page's case, each a few plain lines about an incident: what broke, what was tried, what follows, what waiting
+costs.
+
+Everything here reads the run's state only; the state may be of now and not of when the page was decided.
+"""
+
+from __future__ import annotations
+
+from sentinel.model.incidents import Incident, IncidentState, Outcome, Try
+from sentinel.model.state import Attempt, RunState
+
+TRIES_TOLD = 8
+CONDITIONS = ("then", "until", "approval")  # keys of a rung that say when, not what
+
+
+def span(seconds: float) -> str:
+    """A duration as people say it: 40 s, 4 min 30 s, 2 h 5 min, 3 days 4 h."""
+    whole = max(0, round(seconds))
+    parts = [(whole // 86400, "days"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "min"), (whole % 60, "s")]
+    told = [f"{count} {'day' if count == 1 and unit == 'days' else unit}" for count, unit in parts if count]
+    return " ".join(told[:2]) or "0 s"
+
+
+def where(incident: Incident) -> str:
+    return f"since step {incident.onset_step}" if incident.onset_step is not None else f"at step {incident.break_step}"
+
+
+def values(incident: Incident) -> list[str]:
+    """What was measured, and where that stood before."""
+    lines = []
+    if incident.value:
+        lines.append(f"value {incident.value}" + (f", baseline {incident.baseline}" if incident.baseline else ""))
+    band = incident.band
+    if band is not None:
+        lines.append(f"before it: {band.metric} {band.median:.4g} ± {band.mad:.2g} (median and MAD of {band.count} readings)")
+    onset = f"onset step {incident.onset_step}, " if incident.onset_step is not None else ""
+    lines.append(f"{onset}seen at step {incident.detected_step} of attempt {incident.attempt}")
+    if incident.blamed_rank is not None or incident.blamed_node:
+        rank = f"rank {incident.blamed_rank}" if incident.blamed_rank is not None else ""
+        node = f"node {incident.blamed_node}" if incident.blamed_node else ""
+        lines.append(f"blamed: {' on '.join(word for word in (rank, node) if word)}")
+    return lines
+
+
+def evidence(incident: Incident) -> list[str]:
+    """What looking closer has shown."""
+    lines = []
+    if incident.diagnosis is not None:
+        lines.append(f"diagnosis: {incident.diagnosis.cause}: {incident.diagnosis.reason}")
+    if incident.attribution is not None:
+        lines.append(f"samples: {incident.attribution.reason}")
+    return lines
+
+
+def tried(incident: Incident) -> list[str]:
+    """Each try and how it ended; of many the first and the newest."""
+    tries = [one for one in incident.tries if one.outcome is not Outcome.PAGED]
+    lines = [_try(number, one) for number, one in enumerate(tries, start=1)]
+    if len(lines) > TRIES_TOLD:
+        left_out = len(lines) - TRIES_TOLD
+        lines = [lines[0], f"… {left_out} more …", *lines[left_out + 1 :]]
+    return lines
+
+
+def _try(number: int, one: Try) -> str:
+    what = "+".join(word for word in one.remedy.words if word not in CONDITIONS) or "nothing"
+    launched = f" (attempt {one.attempt})" if one.attempt is not None else ""
+    why = f": {one.reason}" if one.reason else ""
+    chosen = f": {one.remedy.reason}" if one.remedy.reason != one.reason else ""
+    return f"{number}. {what}{launched}{chosen} -> {str(one.outcome).replace('_', ' ')}{why}"
+
+
+def follows(state: RunState, incident: Incident | None, now_s: float) -> list[str]:
+    """What happens next without a person, and when."""
+    if incident is not None and incident.awaits_approval and incident.approval is not None:
+        asked = incident.approval
+        default = "is taken" if asked.otherwise == "approve" else "is passed over"
+        return [f"rung {asked.rung + 1} waits for you; without an answer it {default} in {span(asked.deadline_s - now_s)}"]
+    if state.observe_only and not state.ended:
+        return ["sentinel observes only: nothing was done, and nothing will be"]
+    if state.ended:
+        words = {"failed": "the run has failed: nothing trains until you start it again", "finished": "the run has finished"}
+        return [words.get(state.ended, f"the run was {state.ended}")]
+    if state.held:
+        return ["training is held: nothing happens until you resume it"]
+    if state.giving_up:
+        return [{"hold": "training is being stopped, and then held"}.get(state.giving_up, "training is being stopped")]
+    if state.paused:
+        return [f"sentinel is paused by {state.paused}: it watches and does nothing until you resume it"]
+    return _going_on(state, incident)
+
+
+def _going_on(state: RunState, incident: Incident | None) -> list[str]:
+    plan, attempt = state.plan, state.attempt
+    if plan is not None and not plan.is_live:
+        return [f"a new attempt is being launched{': ' + plan.reason if plan.reason else ''}"]
+    if incident is not None and incident.state is IncidentState.PROBATION:
+        return ["a remedy is on probation: sentinel goes on by itself if it fails"]
+    if attempt is not None and not attempt.is_over:
+        lines = [f"training goes on (attempt {attempt.attempt})"]
+        limit = incident.limit_step if incident is not None else None
+        if limit is not None and incident is not None and incident.state is IncidentState.EXHAUSTED:
+            lines.append(f"what is trained and saved from step {limit} on is suspect")
+        return lines
+    return ["nothing trains now; sentinel decides what comes next"]
+
+
+def stopped_since(state: RunState) -> float | None:
+    """Since when nothing trains; None while something does, or when the run is over rightly."""
+    attempt = state.attempt
+    if attempt is None or not attempt.is_over or state.ended in ("finished", "stopped"):
+        return None
+    return attempt.last_step_s if attempt.last_step_s is not None else attempt.ended_s
+
+
+def ranks_of(attempt: Attempt | None) -> int | None:
+    return len(attempt.ranks) or None if attempt is not None else None
+
+
+def cost(state: RunState, incident: Incident | None, now_s: float, ranks: int | None, gpu_hour_cost: float | None) -> list[str]:
+    """What waiting costs: what it has cost by now, and what another hour will. One GPU a rank is counted."""
+    since_s = stopped_since(state)
+    if since_s is None:
+        return _at_risk(state, incident, now_s, ranks)
+    idle_s = max(0.0, now_s - since_s)
+    if ranks is None:
+        return [f"nothing has trained for {span(idle_s)}"]
+    used = ranks * idle_s / 3600
+    money = f", {used * gpu_hour_cost:.2f} at {gpu_hour_cost:g} each" if gpu_hour_cost is not None else ""
+    each = f"; each further hour {ranks} more" + (f", {ranks * gpu_hour_cost:.2f}" if gpu_hour_cost is not None else "")
+    idle = f"{ranks} ranks have" if ranks != 1 else "1 rank has"
+    return [f"{idle} stood still for {span(idle_s)}: {used:.2f} GPU hours{money}{each}"]
+
+
+def _at_risk(state: RunState, incident: Incident | None, now_s: float, ranks: int | None) -> list[str]:
+    """It trains on what may have to be thrown away."""
+    is_over = state.ended or incident is None or incident.state is IncidentState.RECOVERED
+    if is_over or incident is None or not incident.is_numeric:
+        return []
+    used = f" on {ranks} ranks" if ranks is not None else ""
+    return [f"the {span(now_s - incident.visible_s)} since the onset{used} may have to be trained again"]

@@ -1,0 +1,72 @@
+"""What the ranks of an attempt say of themselves, for people: step, phase, and for how long each has been silent.
+
+For showing only: whoever decides reads `telemetry/heartbeats.py`, and a heartbeat that cannot be read simply shows nothing.
+Silence is counted by the machine's own clock from when the file was written.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sentinel.client.strict_json import loads
+from sentinel.launcher.attempt_files import AttemptFiles, rank_files
+
+RANKS_READ_MAX = 512  # a look opens a file for each rank that beat since the last one
+BEAT_BYTES_MAX = 4096
+TICK_S = 0.25  # beats are written in place: two within a tick of the filesystem's clock look like one
+WORD_CHARS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class RankSeen:
+    rank: int
+    step: int
+    phase: str
+    silent_s: float
+    host: str = ""
+
+
+class RankBeats:
+    """Of a run's newest attempt. One thread at a time."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._attempt = -1
+        self._known: dict[int, tuple[int, RankSeen]] = {}  # with the time of writing the record was read at
+
+    def look(self, attempt: int, wall_s: float) -> tuple[RankSeen, ...]:
+        """By rank, at most RANKS_READ_MAX; those whose heartbeat never made sense are left out."""
+        if attempt != self._attempt:
+            self._attempt, self._known = attempt, {}
+        try:
+            files = rank_files(AttemptFiles(self._run_dir, attempt).heartbeats)
+        except OSError:
+            return tuple(seen for _, seen in self._known.values())
+        ranks = sorted(files)[:RANKS_READ_MAX]
+        for rank in ranks:
+            self._look_at(rank, files[rank], wall_s)
+        return tuple(self._known[rank][1] for rank in ranks if rank in self._known)
+
+    def _look_at(self, rank: int, file: os.DirEntry[str], wall_s: float) -> None:
+        known = self._known.get(rank)
+        try:
+            written_ns = file.stat().st_mtime_ns
+            silent_s = max(0.0, wall_s - written_ns / 1e9)
+            if known is not None and known[0] == written_ns and silent_s > TICK_S:
+                self._known[rank] = (written_ns, replace(known[1], silent_s=silent_s))
+                return
+            with open(file.path, "rb") as beat:
+                self._known[rank] = (written_ns, _read(rank, beat.read(BEAT_BYTES_MAX), silent_s))
+        except (OSError, ValueError):
+            return
+
+
+def _read(rank: int, content: bytes, silent_s: float) -> RankSeen:
+    """Raises ValueError for half a beat, or none."""
+    beat = loads(content)
+    if not isinstance(beat, dict) or type(beat.get("step")) is not int or not isinstance(beat.get("phase"), str):
+        raise ValueError("a heartbeat needs a step and a phase")
+    host = beat.get("host")
+    return RankSeen(rank, beat["step"], beat["phase"][:WORD_CHARS], silent_s, host[:WORD_CHARS] if isinstance(host, str) else "")

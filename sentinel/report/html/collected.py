@@ -1,0 +1,158 @@
+"""What the journal says about a run, gathered in one pass: how it stands, its lineage, and of each incident what belongs to it
+and what the ledger said before and after."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from sentinel.clock import SystemClock
+from sentinel.engine import evolve
+from sentinel.goodput import Ledger, account
+from sentinel.journal.store import JOURNAL_NAME, Journal
+from sentinel.model import facts as f
+from sentinel.model.attempts import Overrides
+from sentinel.model.facts import Entry, Fact
+from sentinel.model.findings import Finding
+from sentinel.model.incidents import Incident
+from sentinel.model.state import Archive, RunState
+from sentinel.report.journal_tail import incident_of
+from sentinel.report.lineage import Branch, trace
+from sentinel.report.reading import NothingRecorded
+from sentinel.report.run_dirs import check_run_dir
+from sentinel.stream_file import read_newest_step
+
+ATTEMPTS_BACK = 32  # a rollback behind so many attempts is not counted as the incident's
+FIRST_KEPT, NEWEST_KEPT = 200, 400  # entries of one incident
+
+
+@dataclass(slots=True)
+class Stretch:
+    """What belongs to one incident. `before`: the ledger when the fault was first visible; `after`: when new ground was made, or
+    it was closed. `since`: the oldest attempt they speak of. `left_out`: entries in the middle that were not kept."""
+
+    before: Ledger | None = None
+    after: Ledger | None = None
+    settings_before: Overrides = field(default_factory=Overrides)
+    settings_after: Overrides | None = None
+    finding: Finding | None = None
+    ranks: int | None = None
+    since: int = 0
+    first: list[Entry] = field(default_factory=list)
+    newest: deque[Entry] = field(default_factory=lambda: deque(maxlen=NEWEST_KEPT))
+    left_out: int = 0
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [*self.first, *self.newest]
+
+    def keep(self, entry: Entry) -> None:
+        if len(self.first) < FIRST_KEPT:
+            self.first.append(entry)
+            return
+        self.left_out += len(self.newest) == NEWEST_KEPT
+        self.newest.append(entry)
+
+
+@dataclass(slots=True)
+class Collected:
+    """`now_s`: session time. `stretches` by the incident's number."""
+
+    run_dir: Path
+    state: RunState = field(default_factory=RunState)
+    now_s: float = 0.0
+    branches: list[Branch] = field(default_factory=list)
+    stretches: dict[int, Stretch] = field(default_factory=dict)
+    ranks: int | None = None
+    last_s: float = 0.0
+    finding: f.FindingRecorded | None = None
+
+    def branch(self, attempt: int) -> Branch | None:
+        return next((one for one in self.branches if one.attempt == attempt), None)
+
+
+def collect(run_dir: Path, entries_of: Collection[int] = ()) -> Collected:
+    """`entries_of`: the incidents whose entries are wanted. Raises UsageError, JournalError."""
+    check_run_dir(run_dir)
+    found = Collected(run_dir)
+    with Journal.open(run_dir / JOURNAL_NAME, read_only=True) as journal:
+        found.branches = trace(_followed(found, journal.read_entries(), entries_of))
+    if not found.state.run_id:
+        raise NothingRecorded(f"{run_dir}: the run is only just being started, nothing is recorded yet; look again in a moment")
+    attempt = found.state.attempt
+    newest = read_newest_step(run_dir, attempt.attempt) if attempt is not None else None
+    if found.branches and newest is not None and not found.branches[-1].outcome:
+        last = found.branches[-1]
+        last.last_step = last.survives_to = max(last.last_step, newest)
+    found.now_s = SystemClock(found.last_s).now_s()
+    for incident in found.state.open_incidents:
+        if incident.id in found.stretches and incident.restored_s is None:
+            _end(found, incident.id, found.last_s if found.state.ended else found.now_s)
+    return found
+
+
+def _followed(found: Collected, entries: Iterator[Entry], entries_of: Collection[int]) -> Iterator[Fact]:
+    """Every fact, taken on the way."""
+    for entry in entries:
+        found.state = evolve(found.state, entry.at_s, entry.fact)
+        found.last_s = entry.at_s
+        _take(found, entry, entries_of)
+        yield entry.fact
+
+
+def _take(found: Collected, entry: Entry, entries_of: Collection[int]) -> None:
+    match entry.fact:
+        case f.ReceiptSeen(world_size=size):
+            found.ranks = size
+        case f.FindingRecorded(became=int()) as recorded:
+            found.finding = recorded
+        case f.IncidentOpened(incident=incident):
+            _open(found, entry, incident, entries_of)
+        case f.Restored(incident=number) if number in found.stretches:
+            _end(found, number, entry.at_s)
+        case f.IncidentMoved(incident=number) if number in found.stretches:
+            incident = found.state.incident(number)
+            if incident.is_closed and incident.restored_s is None:
+                _end(found, number, entry.at_s)
+            found.stretches[number].settings_after = found.state.overrides
+        case _:
+            pass
+    for number in entries_of:
+        if number in found.stretches and _belongs(found, number, entry.fact):
+            found.stretches[number].keep(entry)
+
+
+def _open(found: Collected, entry: Entry, incident: Incident, entries_of: Collection[int]) -> None:
+    known = found.state.attempts
+    since = known[-ATTEMPTS_BACK:][0].attempt if known else 0
+    stretch = Stretch(settings_before=found.state.overrides, ranks=found.ranks, since=since)
+    found.stretches[incident.id] = stretch
+    stretch.before = _ledger(found, stretch, incident.visible_s)
+    recorded = found.finding
+    if recorded is not None and recorded.became == incident.id:
+        stretch.finding = recorded.finding
+        if incident.id in entries_of:
+            stretch.keep(Entry(entry.seq - 1, entry.at_s, entry.epoch, recorded))
+
+
+def _end(found: Collected, number: int, at_s: float) -> None:
+    stretch = found.stretches[number]
+    stretch.after = _ledger(found, stretch, at_s)
+
+
+def _ledger(found: Collected, stretch: Stretch, at_s: float) -> Ledger:
+    """Of the attempts around it only: what is older is the same before and after, and a run may have hundreds."""
+    state = found.state
+    around = tuple(attempt for attempt in state.attempts if attempt.attempt >= stretch.since)
+    return account(replace(state, attempts=around, archive=Archive()), at_s)
+
+
+def _belongs(found: Collected, number: int, fact: Fact) -> bool:
+    """What names the incident; and while it is open, what names none."""
+    named = incident_of(fact)
+    if named is not None:
+        return named == number
+    known = next((one for one in reversed(found.state.incidents) if one.id == number), None)
+    return known is not None and not known.is_closed and not isinstance(fact, (f.CheckpointCommitted, f.BudgetRefilled))

@@ -1,0 +1,85 @@
+"""The page of an incident as a document and in words: since when it is open, who was told on which route, who has answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sentinel.model.incidents import Incident
+from sentinel.model.paging import Page, Told
+from sentinel.model.state import RunState
+
+
+def page_document(incident: Incident) -> dict[str, Any] | None:
+    """None where nobody was called. `raised_s` is session time."""
+    page = incident.page
+    if page is None:
+        return None
+    return {
+        "incident": incident.id,
+        "severity": page.severity,
+        "title": page.title,
+        "text": page.text,
+        "open": page.is_open,
+        "raised_s": page.raised_s,
+        "times_raised": page.number,
+        "told": [_told_document(page, told) for told in page.told],
+        "acknowledged_by": page.acknowledged_by,
+        "resolved": page.resolved,
+        "resolved_by": page.resolved_by,
+    }
+
+
+def pages_document(state: RunState, now_s: float) -> list[dict[str, Any]]:
+    """The open pages, the oldest first; `open_for_s` beside what `page_document` says."""
+    found = (page_document(incident) for incident in state.open_pages)
+    return [{**page, "open_for_s": round(max(0.0, now_s - page["raised_s"]), 3)} for page in found if page is not None]
+
+
+def page_rows(pages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Rows of `sentinel status`."""
+    rows = []
+    for page in pages:
+        said = f"incident {page['incident']} ({page['severity']}), open for {minutes_words(page['open_for_s'])}"
+        seen = f"acknowledged by {page['acknowledged_by']}" if page["acknowledged_by"] else _not_seen(page["incident"])
+        rows.append(("page", f"{said}: {told_words(page)}; {seen}"))
+    return rows
+
+
+def page_story(page: Mapping[str, Any]) -> list[str]:
+    """Lines of `sentinel incidents`."""
+    times = f" {page['times_raised']} times" if page["times_raised"] > 1 else ""
+    lines = [f"a person was called{times} ({page['severity']}): {told_words(page)}; incidents/{page['incident']:04d}/page.json"]
+    if page["acknowledged_by"]:
+        lines.append(f"acknowledged by {page['acknowledged_by']}")
+    if not page["open"]:
+        by = f" by {page['resolved_by']}" if page["resolved_by"] else ""
+        lines.append(f"its page was resolved{by}: {page['resolved']}")
+    elif not page["acknowledged_by"]:
+        lines.append(f"its page is open, {_not_seen(page['incident'])}")
+    return lines
+
+
+def told_words(page: Mapping[str, Any]) -> str:
+    """`told on terminal; phone: not delivered (no answer)`."""
+    on = [told["route"] for told in page["told"] if told["state"] == "delivered"]
+    words = [f"told on {', '.join(on)}"] if on else ["nobody is told yet"]
+    for told in page["told"]:
+        if told["state"] != "delivered":
+            words.append(f"{told['route']}: {told['state']}" + (f" ({told['trouble']})" if told["trouble"] else ""))
+    return "; ".join(words)
+
+
+def minutes_words(seconds: float) -> str:
+    minutes = int(seconds) // 60
+    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min" if minutes else f"{int(seconds)} s"
+
+
+def _told_document(page: Page, told: Told) -> dict[str, Any]:
+    """`state`: of the present raising: delivered | under way | not delivered."""
+    state = "delivered" if told.delivered == page.number else "under way" if told.under_way else "not delivered"
+    return {"route": told.route, "state": state, "delivered_s": told.delivered_s, "trouble": told.trouble}
+
+
+def _not_seen(number: int) -> str:
+    return f"nobody has answered: sentinel ack {number} RUN_DIR"

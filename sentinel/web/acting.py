@@ -1,0 +1,73 @@
+"""What a person asks from the page: a wish into the inbox of the run, as every other command's, and the supervisor's answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sentinel.client.strict_json import loads, printable
+from sentinel.errors import JournalError, RetryLater, UsageError
+from sentinel.model import wishes as w
+from sentinel.web.answers import Refused, Request, Response, encode
+from sentinel.web.watched import WatchedRun
+from sentinel.wish_answer import Answered, await_answer, check_supervised, post_wish
+
+ANSWER_S = 5.0  # a supervisor looks at least once a second
+WHO_CHARS_MAX = 64
+OF_INCIDENT: Mapping[str, Callable[[int], w.Wish]] = {
+    "acknowledge": w.Acknowledge,
+    "resolve": w.Resolve,
+    "approve": w.Approve,
+    "deny": w.Deny,
+}
+OF_RUN: Mapping[str, Callable[[], w.Wish]] = {"pause": w.Pause, "resume": w.Resume}
+
+
+Unattended = Callable[[Path, str, w.Wish], Answered]
+"""Answers what may be answered of a run that nobody supervises: the run, who asks, the wish. Raises UsageError for the rest."""
+
+
+def ask_of(run: WatchedRun, wish: w.Wish, request: Request, unattended: Unattended | None = None) -> Response:
+    """200 with the answer; 202 when there is none yet, and the wish stays asked. Raises Refused."""
+    check_body(request.body)
+    try:
+        if unattended is not None and run.seen().supervisor != "alive":
+            return _answered(unattended(run.run_dir, who_of(request), wish))
+        check_supervised(run.run_dir)
+        number = post_wish(run.run_dir, who_of(request), wish)
+    except (UsageError, JournalError, RetryLater) as error:
+        raise Refused(409, str(error)) from None
+    try:
+        answer = await_answer(run.run_dir, number, ANSWER_S, run.seen().seq)
+    except JournalError as error:
+        return _unanswered(f"it was asked, and the answer cannot be read: {error}")
+    if answer is None:
+        return _unanswered("it was asked, and is not answered yet; the answer will stand among the events")
+    return _answered(answer)
+
+
+def check_body(body: bytes) -> None:
+    """Nothing in it means anything yet; what is not an object was sent by mistake. Raises Refused."""
+    try:
+        said: Any = loads(body) if body.strip() else {}
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        raise Refused(400, "the body is not a JSON object; send {}")
+
+
+def who_of(request: Request) -> str:
+    """As it stands in the journal: the name that was given, if any, and always from where."""
+    place = f"browser at {request.peer}"
+    raw = request.header("X-Sentinel-Who").encode("latin-1", "replace").decode("utf-8", "replace")
+    name = " ".join("".join(c if c.isprintable() else " " for c in raw).split())[:WHO_CHARS_MAX]
+    return f"{name} ({place})" if name else place
+
+
+def _answered(answer: Answered) -> Response:
+    return Response(encode({"granted": answer.granted, "words": printable(answer.words)}))
+
+
+def _unanswered(words: str) -> Response:
+    return Response(encode({"granted": None, "words": words}), status=202)

@@ -1,0 +1,33 @@
+"""`sentinel web`: shows runs without supervising them: after their end, or from another machine that sees their directories."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from sentinel.errors import UsageError
+from sentinel.web.access import read_token
+from sentinel.web.address import Address, read_address
+from sentinel.web.opening import Listen, check_places, open_site
+from sentinel.web.runs import Runs
+from sentinel.web.site import NOTHING_GIVEN, Given
+
+
+def serve(places: Sequence[Path], listen: Listen, given: Given = NOTHING_GIVEN) -> None:
+    """Until it is interrupted, or asked to end by SIGTERM. Raises UsageError before anything is shown."""
+    check_places(places)
+    address = Address() if listen.words is None else read_address(listen.words)
+    if address is None:
+        raise UsageError("--listen off: then there is nothing to do; name a port")
+    token = read_token(listen.token_file, os.environ)
+    with closing(open_site(address, token, Runs(places), given)) as site:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            site.start()
+            threading.Event().wait()  # as long as somebody wants it: a signal ends it
+        except KeyboardInterrupt:
+            return

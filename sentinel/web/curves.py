@@ -1,0 +1,123 @@
+"""The curves of a run as the page asks for them again and again: only what is new, or everything when a part no longer fits.
+
+A cursor says what its holder has: whose curves (STAMP: this server, and how often a stream was drawn anew), of which metrics and
+in which shape (SHAPE), and for each attempt the step they reached. It is opaque, and one that does not fit is answered with
+everything. Of a series that goes on, the bucket of that step comes again, because it may have grown.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+from sentinel.engine.ledger import surviving_steps
+from sentinel.model.state import RunState
+from sentinel.report.drawn import DrawnAttempt
+from sentinel.streams.curve import Curve
+
+METRICS_ASKED_MAX = 64
+SERIES_MAX = 256  # of one attempt
+POINTS_MAX = 60_000  # of one answer, about 2 MB; the rest comes with the next
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """`names` are metrics, or prefixes that end in a slash."""
+
+    names: tuple[str, ...]
+
+    def of(self, curves: Mapping[str, Curve]) -> list[str]:
+        prefixes = tuple(name for name in self.names if name.endswith("/"))
+        found = [name for name in curves if name in self.names or (prefixes and name.startswith(prefixes))]
+        return sorted(found)[:SERIES_MAX]
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """`reached`: by attempt, the step up to which everything is known."""
+
+    stamp: str
+    shape: str
+    reached: dict[int, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return "~".join([self.stamp, self.shape, *(f"{attempt}.{step}" for attempt, step in self.reached.items())])
+
+
+def read_cursor(text: str) -> Cursor:
+    stamp, _, rest = text.partition("~")
+    shape, *known = rest.split("~")
+    reached = {int(part.split(".")[0]): int(part.split(".")[1]) for part in known if re.fullmatch(r"\d{1,9}\.\d{1,18}", part)}
+    return Cursor(stamp, shape, reached)
+
+
+def curves_document(
+    drawn: Mapping[int, DrawnAttempt], state: RunState, newest_step: int | None, asked: Asked, since: Cursor, stamp: str
+) -> dict[str, Any]:
+    """`stamp`: of these drawings; another one than the cursor's, and nothing that its holder has still holds."""
+    wanted = {number: asked.of(drawn[number].curves) for number in sorted(drawn, reverse=True)}
+    shape = _shape(drawn, wanted, asked)
+    whole = (since.stamp, since.shape) != (stamp, shape)
+    reached = {} if whole else {number: step for number, step in since.reached.items() if number in drawn}
+    curves: dict[str, dict[str, Any]] = {}
+    points = 0
+    for number, names in wanted.items():
+        step, known = drawn[number].newest_step, reached.get(number)
+        if step is None or step == known:
+            continue
+        if points >= POINTS_MAX:
+            break  # the newest attempts first: what is left out here is not in the cursor, so it comes next time
+        for name in names:
+            part = _news(drawn[number].curves[name], known)
+            points += len(part["step"])
+            if part["step"] or part["non_finite"]:
+                curves.setdefault(name, {})[str(number)] = part
+        reached[number] = step
+    cursor = Cursor(stamp, shape, dict(sorted(reached.items())))
+    return {"cursor": str(cursor), "whole": whole, "attempts": attempt_documents(drawn, state, newest_step), "curves": curves}
+
+
+def attempt_documents(drawn: Mapping[int, DrawnAttempt], state: RunState, newest_step: int | None) -> list[dict[str, Any]]:
+    """Those that are drawn, oldest first. `survives_to`: the last of its steps the run stands on now, null when none is."""
+    out: list[dict[str, Any]] = []
+    for attempt, keep in zip(state.attempts, surviving_steps(state.attempts), strict=True):
+        if attempt.attempt not in drawn:
+            continue
+        last = attempt.last_step if attempt.is_over else (newest_step or attempt.resumed_step)
+        kept = int(min(keep, last))
+        out.append(
+            {
+                "attempt": attempt.attempt,
+                "after_step": attempt.resumed_step,
+                "survives_to": kept if kept > attempt.resumed_step else None,
+                "is_over": attempt.is_over,
+            }
+        )
+    return out
+
+
+def metric_names(drawn: Iterable[DrawnAttempt]) -> list[str]:
+    return sorted({name for attempt in drawn for name in attempt.curves})
+
+
+def _shape(drawn: Mapping[int, DrawnAttempt], wanted: Mapping[int, Sequence[str]], asked: Asked) -> str:
+    """Another one when a curve was halved, the oldest attempt is no longer drawn, or other metrics are asked for."""
+    halvings = sum(drawn[number].curves[name].halvings for number, names in wanted.items() for name in names)
+    return f"{zlib.crc32(','.join(asked.names).encode()):x}.{min(drawn, default=0)}.{halvings}"
+
+
+def _news(curve: Curve, known: int | None) -> dict[str, list[Any]]:
+    """From the bucket in which `known` lies; everything where nothing is known."""
+    start = 0 if known is None else max(0, bisect_right(curve.buckets, (known, inf, inf)) - 1)
+    buckets = curve.buckets[start:]
+    return {
+        "step": [bucket[0] for bucket in buckets],
+        "low": [bucket[1] for bucket in buckets],
+        "high": [bucket[2] for bucket in buckets],
+        "non_finite": [step for step in curve.non_finite if known is None or step > known],
+    }

@@ -1,0 +1,114 @@
+/** The server's API: what is asked, within a deadline, and what comes back. A failure is one of two errors with a sentence. */
+
+import { storedToken, storedWho } from "./token.js";
+
+const DEADLINE_MS = 8_000;
+const WORDS_MAX = 600;
+
+/** @typedef {{method: string, body?: string, headers: Record<string, string>}} Asked */
+
+/** The server answered, and the answer is no. */
+export class Refused extends Error {
+  /** @param {number} status @param {string} words */
+  constructor(status, words) {
+    super(words);
+    this.status = status;
+  }
+}
+
+/** No answer that could be read came in time. */
+export class Unreachable extends Error {}
+
+/** @param {string} run */
+const at = (run) => `/api/runs/${encodeURIComponent(run)}`;
+
+export const readRuns = () => read("/api/runs");
+/** @param {string} run */
+export const readStatus = (run) => read(at(run));
+/** @param {string} run */
+export const readIncidents = (run) => read(`${at(run)}/incidents`);
+/** @param {string} run @param {number} since */
+export const readEvents = (run, since) => read(`${at(run)}/events?${new URLSearchParams({ since: String(since) })}`);
+/** @param {string} run */
+export const readMetricNames = (run) => read(`${at(run)}/metrics`);
+/** @param {string} run */
+export const readLineage = (run) => read(`${at(run)}/lineage`);
+/** @param {string} run */
+export const readLedger = (run) => read(`${at(run)}/ledger`);
+
+/** @param {string} run @param {string[]} metrics @param {string} cursor empty: everything */
+export function readCurves(run, metrics, cursor) {
+  const asked = new URLSearchParams({ metrics: metrics.join(",") });
+  if (cursor) asked.set("since", cursor);
+  return read(`${at(run)}/curves?${asked}`);
+}
+
+/** @param {string} run @param {number} incident */
+export const reportPath = (run, incident) => `/runs/${encodeURIComponent(run)}/incidents/${incident}/report`;
+
+/** The report's HTML. @param {string} run @param {number} incident @returns {Promise<string>} */
+export async function readReport(run, incident) {
+  const [response, text] = await answered(reportPath(run, incident), { method: "GET", headers: {} });
+  if (!response.ok) throw new Refused(response.status, refusalWords(response, parsed(text)));
+  return text;
+}
+
+/**
+ * Asks the supervisor for something. `verb`: acknowledge, approve, deny, resolve (of an incident), pause, resume (of the run).
+ * @param {string} run @param {string} verb @param {number | null} incident
+ * @returns {Promise<{granted: boolean | null, words: string}>} granted null: asked, and not answered yet
+ */
+export function ask(run, verb, incident) {
+  const path = incident === null ? `${at(run)}/${verb}` : `${at(run)}/incidents/${incident}/${verb}`;
+  return call(path, { method: "POST", body: "{}", headers: { "Content-Type": "application/json", ...whoHeader() } });
+}
+
+/** @param {string} path */
+function read(path) {
+  return call(path, { method: "GET", headers: {} });
+}
+
+/** @param {string} path @param {Asked} asked @returns {Promise<any>} */
+async function call(path, asked) {
+  const [response, text] = await answered(path, asked);
+  const answer = parsed(text);
+  if (!response.ok) throw new Refused(response.status, refusalWords(response, answer));
+  if (answer === undefined) throw new Unreachable(`the answer to ${path.split("?")[0]} is not JSON`);
+  return answer;
+}
+
+/** @param {string} path @param {Asked} asked @returns {Promise<[Response, string]>} */
+async function answered(path, asked) {
+  const token = storedToken();
+  const headers = token ? { ...asked.headers, Authorization: `Bearer ${token}` } : asked.headers;
+  const signal = AbortSignal.timeout(DEADLINE_MS);
+  try {
+    const response = await fetch(path, { ...asked, headers, cache: "no-store", credentials: "omit", redirect: "error", signal });
+    return [response, await response.text()];
+  } catch (error) {
+    const isLate = error instanceof DOMException && error.name === "TimeoutError";
+    throw new Unreachable(isLate ? `no answer within ${DEADLINE_MS / 1000} s` : "the server cannot be reached");
+  }
+}
+
+/** @param {string} text */
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** @param {Response} response @param {any} answer */
+function refusalWords(response, answer) {
+  const said = answer?.words ?? answer?.error;
+  if (typeof said === "string" && said) return said.slice(0, WORDS_MAX);
+  return `the server answered ${response.status} ${response.statusText}`.trim();
+}
+
+/** A header holds bytes, so the name travels as the bytes of its UTF-8. @returns {Record<string, string>} */
+function whoHeader() {
+  const who = storedWho().trim();
+  return who ? { "X-Sentinel-Who": String.fromCharCode(...new TextEncoder().encode(who)) } : {};
+}

@@ -1,0 +1,159 @@
+/** The page: asks the server in rounds, hands each answer to what draws it, and says so when answers stop coming. */
+
+import { Corner } from "./access.js";
+import { Actions } from "./actions.js";
+import { readIncidents, readLedger, readLineage, readRuns, readStatus, Refused, Unreachable } from "./api.js";
+import { drawBanner } from "./banner.js";
+import { Connection } from "./connection.js";
+import { Curves } from "./curves.js";
+import { byId } from "./dom.js";
+import { Events } from "./events.js";
+import { drawHeader } from "./header.js";
+import { drawIncidents } from "./incidents.js";
+import { goTo, listen } from "./keyboard.js";
+import { drawLedger } from "./ledger.js";
+import { drawLineage } from "./lineage.js";
+import { Pace } from "./pace.js";
+import { drawRuns, runOfAddress } from "./runs.js";
+import { RunClock } from "./times.js";
+
+const RUNS_EVERY_MS = 5_000;
+const LEDGER_EVERY_MS = 5_000;
+const UNAUTHORIZED = 401;
+const NOT_FOUND = 404;
+
+const clock = new RunClock();
+const events = new Events(clock);
+const curves = new Curves();
+const connection = new Connection(() => pace.now());
+const actions = new Actions(() => { drawAll(); pace.now(); });
+const corner = new Corner(() => { drawAll(); pace.now(); });
+
+/** What the newest answers said of the run that is shown. */
+const known = {
+  run: "", canAct: false,
+  runsMs: -Infinity, ledgerMs: -Infinity, seq: -1,
+  /** @type {any[]} */ runs: [],
+  /** @type {any} */ status: null,
+  /** @type {any[]} */ incidents: [],
+  /** @type {any[]} */ lineage: [],
+  /** @type {any} */ ledger: null,
+};
+
+const pace = new Pace(round);
+
+/** Everything once. What fails is told and leaves the rest alone; whether the server answered at all. */
+async function round() {
+  try {
+    await lookAtRuns();
+    if (known.run) await lookAtRun(known.run);
+    connection.heard();
+    return true;
+  } catch (error) {
+    return failed(error);
+  } finally {
+    drawAll();
+  }
+}
+
+async function lookAtRuns() {
+  if (performance.now() - known.runsMs > RUNS_EVERY_MS || !known.run) {
+    const answer = await readRuns();
+    known.runs = answer.runs;
+    known.canAct = answer.can_act;
+    known.runsMs = performance.now();
+  }
+  const wanted = runOfAddress() || known.run;
+  const run = known.runs.find((one) => one.name === wanted) ?? known.runs[0];
+  if (run && run.name !== known.run) begin(run.name);
+}
+
+/** Another run than before. @param {string} run */
+function begin(run) {
+  Object.assign(known, { run, status: null, incidents: [], lineage: [], ledger: null, ledgerMs: -Infinity, seq: -1 });
+  events.begin(run);
+  curves.begin(run);
+}
+
+/** @param {string} run */
+async function lookAtRun(run) {
+  const status = await readStatus(run);
+  if (run !== known.run) return;
+  known.status = status;
+  clock.hear(status.now_s, status.elapsed_s);
+  const isNew = status.seq !== known.seq;
+  const isLedgerDue = isNew || performance.now() - known.ledgerMs > LEDGER_EVERY_MS;
+  const parts = await Promise.allSettled([
+    curves.refresh(),
+    isNew ? events.refresh(status.seq) : null,
+    isNew ? readIncidents(run) : null,
+    isNew ? readLineage(run) : null,
+    isLedgerDue ? readLedger(run) : null,
+  ]);
+  if (run !== known.run) return;
+  const [, told, incidents, lineage, ledger] = parts;
+  known.incidents = valueOf(incidents) ?? known.incidents;
+  known.lineage = valueOf(lineage) ?? known.lineage;
+  known.ledger = valueOf(ledger) ?? known.ledger;
+  if (valueOf(ledger)) known.ledgerMs = performance.now();
+  if ([told, incidents, lineage].every((part) => part.status === "fulfilled")) known.seq = status.seq;
+  const broken = parts.find((part) => part.status === "rejected");
+  if (broken) throw /** @type {PromiseRejectedResult} */ (broken).reason;
+}
+
+/** @param {PromiseSettledResult<any>} part */
+function valueOf(part) {
+  return part.status === "fulfilled" ? part.value : null;
+}
+
+/** @param {unknown} error */
+function failed(error) {
+  if (error instanceof Refused && error.status === UNAUTHORIZED) {
+    connection.lost(error.message, true);
+    void corner.needed(error.message);
+    return false;
+  }
+  if (error instanceof Refused && error.status === NOT_FOUND) known.runsMs = -Infinity;
+  const isExpected = error instanceof Refused || error instanceof Unreachable;
+  connection.lost(isExpected ? error.message : `this page stumbled: ${String(error)}`, !(error instanceof Unreachable));
+  if (!isExpected) console.error(error);
+  return false;
+}
+
+/** Incidents whose page is open. @returns {Set<number>} */
+function paged() {
+  return new Set((known.status?.pages ?? []).map((/** @type {any} */ page) => page.incident));
+}
+
+function drawAll() {
+  const { run, status, canAct } = known;
+  drawRuns(known.runs, run);
+  corner.draw(canAct);
+  if (!run && Number.isFinite(known.runsMs)) byId("figures").textContent = "This server knows no run yet.";
+  if (!status) return;
+  /** @param {string} verb @param {number | null} [incident] */
+  const isBusy = (verb, incident = null) => actions.isBusy(run, verb, incident);
+  drawHeader(status, clock, (verb) => void actions.act(run, verb, null), { canAct, isBusy });
+  drawBanner(known.incidents, paged(), (verb, incident) => void actions.act(run, verb, incident), { canAct, isBusy });
+  drawIncidents(run, known.incidents, events, paged());
+  drawLineage(known.lineage, status.step);
+  if (known.ledger) drawLedger(known.ledger);
+  events.draw();
+  curves.mark(known.incidents);
+}
+
+addEventListener("hashchange", () => pace.now());
+listen({
+  b: ["what waits for a person", () => goTo("banner")],
+  c: ["curves", () => goTo("curves")],
+  i: ["incidents", () => goTo("incidents")],
+  e: ["events", () => goTo("events")],
+  t: ["attempts", () => goTo("lineage")],
+  g: ["where the time went", () => goTo("ledger")],
+  l: ["logarithmic scale", () => curves.toggleLog()],
+  z: ["all steps again", () => curves.zoom(null)],
+  f: ["freeze the list of events", () => events.toggleFrozen()],
+});
+pace.now();
+
+export { curves };  // for whoever looks behind the page: its tests, a console

@@ -1,0 +1,80 @@
+/** What happened, newest first; and every line of an incident for its own timeline. */
+
+import { readEvents } from "./api.js";
+import { byId, make, redraw } from "./dom.js";
+import { elapsedWords } from "./times.js";
+
+const KEPT = 4000;
+const SHOWN = 200;
+const ROUNDS_MAX = 10;
+const PIECE = 500;
+
+/** @typedef {{seq: number, at_s: number, elapsed_s: number, text: string, tone: string, incident: number | null}} Line */
+
+export class Events {
+  /** @type {Line[]} oldest first */
+  lines = [];
+  #seq = 0;
+  #run = "";
+  /** @type {number | null} shown up to this line while the list is frozen */
+  #frozenAt = null;
+
+  /** @param {import("./times.js").RunClock} clock */
+  constructor(clock) {
+    this.clock = clock;
+    byId("pause-events").addEventListener("click", () => this.toggleFrozen());
+  }
+
+  /** @param {string} run */
+  begin(run) {
+    this.#run = run;
+    this.lines = [];
+    this.#seq = 0;
+    this.#frozenAt = null;
+  }
+
+  /** @param {number} newest the server's newest */
+  async refresh(newest) {
+    if (newest < this.#seq) this.begin(this.#run);  // another journal than before
+    for (let round = 0; round < ROUNDS_MAX && newest > this.#seq; round += 1) {
+      const run = this.#run;
+      const answer = await readEvents(run, this.#seq);
+      if (run !== this.#run) return;
+      this.lines.push(...answer.events.filter((/** @type {Line} */ line) => line.seq > this.#seq));
+      this.lines = this.lines.slice(-KEPT);
+      const isAll = answer.events.length < PIECE;
+      this.#seq = isAll ? Math.max(answer.seq, newest) : answer.events[answer.events.length - 1].seq;
+      if (isAll) break;
+    }
+  }
+
+  /** @param {number} incident */
+  of(incident) {
+    return this.lines.filter((line) => line.incident === incident);
+  }
+
+  toggleFrozen() {
+    this.#frozenAt = this.#frozenAt === null ? this.#seq : null;
+    this.draw();
+  }
+
+  draw() {
+    const frozenAt = this.#frozenAt;
+    const known = frozenAt === null ? this.lines : this.lines.filter((line) => line.seq <= frozenAt);
+    const waiting = this.lines.length - known.length;
+    const button = byId("pause-events");
+    button.setAttribute("aria-pressed", String(frozenAt !== null));
+    button.textContent = frozenAt === null ? "freeze" : waiting ? `frozen, ${waiting} new` : "frozen";
+    const shown = known.slice(-SHOWN).reverse();
+    redraw(byId("event-list"), [shown.map((line) => line.seq), shown.length && this.clock.localWords(shown[0].at_s).length], () =>
+      shown.length ? shown.map((line) => lineItem(line, this.clock)) : [make("li", { class: "quiet" }, "Nothing yet.")]);
+  }
+}
+
+/** Elapsed time, local time, and the words. @param {Line} line @param {import("./times.js").RunClock} clock */
+export function lineItem(line, clock) {
+  return make("li", { class: line.tone },
+    make("span", { class: "when" },
+      make("b", {}, elapsedWords(line.elapsed_s)), " ", make("time", {}, clock.localWords(line.at_s))),
+    make("span", { class: "text" }, line.text.trim().replace(/^- /, "")));
+}

@@ -1,0 +1,95 @@
+/** How the run stands, in one word and a few figures. */
+
+import { byId, make, redraw } from "./dom.js";
+import { percentWords, stepWords } from "./numbers.js";
+import { isEnded, runTone } from "./states.js";
+import { elapsedWords } from "./times.js";
+
+/** @type {Record<string, [string, string]>} what can be asked for in a state, and what its button says */
+const ANSWERS = { paused: ["resume", "resume remedies"], held: ["resume", "resume training"] };
+
+/**
+ * @param {any} status @param {import("./times.js").RunClock} clock
+ * @param {(verb: string) => void} act
+ * @param {{canAct: boolean, isBusy: (verb: string) => boolean}} may
+ */
+export function drawHeader(status, clock, act, may) {
+  byId("run-name").textContent = status.run;
+  document.title = titleOf(status);
+  drawTrouble(status);
+  const busy = ["pause", "resume"].map(may.isBusy);
+  redraw(byId("figures"), [shown(status), busy, may.canAct], () => [
+    make("p", { class: "state" },
+      make("strong", { class: `chip ${runTone(status.state)}` }, status.state), status.reason && make("span", {}, status.reason)),
+    progress(status),
+    make("dl", { class: "figures" }, ...figures(status, clock)),
+    may.canAct && controls(status, act, may.isBusy),
+  ]);
+}
+
+/** What the header is drawn from: the clock moves by whole seconds only. @param {any} status */
+function shown(status) {
+  const { state, reason, step, total_steps: total, attempt, goodput, supervisor, attempt_alive: isAlive, incidents } = status;
+  return [state, reason, step, total, attempt, goodput, supervisor, isAlive, incidents, Math.floor(status.elapsed_s)];
+}
+
+/** @param {any} status */
+function titleOf(status) {
+  const isPaged = status.pages.some((/** @type {any} */ page) => !page.acknowledged_by);
+  return `${isPaged ? "● " : ""}${status.state} · ${status.run} · Sentinel`;
+}
+
+/** @param {any} status */
+function progress(status) {
+  const { step, total_steps: total } = status;
+  const words = total ? `step ${stepWords(step)} of ${stepWords(total)}` : `step ${stepWords(step)}`;
+  if (!total || step === null) return make("p", { class: "progress" }, make("span", {}, words));
+  const share = Math.min(1, step / total);
+  const bar = make("progress", { max: 1, value: share, "aria-label": words });
+  return make("p", { class: "progress" }, make("span", {}, words), bar, make("span", {}, percentWords(share)));
+}
+
+/** @param {any} status @param {import("./times.js").RunClock} clock */
+function figures(status, clock) {
+  const rows = [
+    ["time", timeWords(status, clock)],
+    ["goodput", percentWords(status.goodput)],
+    ["attempt", status.attempt ?? "none"],
+    ["incidents", status.incidents],
+    ["supervisor", supervisorWords(status)],
+    ["policy", status.observe_only ? `${status.policy}, observe only` : status.policy],
+  ];
+  return rows.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, String(value))));
+}
+
+/** Since it began; of a run that has ended, what it took. @param {any} status @param {import("./times.js").RunClock} clock */
+function timeWords(status, clock) {
+  const began = clock.localOfElapsed(0);
+  if (isEnded(status.state)) return `${elapsedWords(status.wall_s)} from ${began}`;
+  return `${elapsedWords(status.elapsed_s)} since ${began}`;
+}
+
+/** @param {any} status */
+function supervisorWords(status) {
+  if (status.supervisor === "alive") return "watching";
+  if (isEnded(status.state)) return "gone: the run has ended";
+  if (status.attempt_alive) return "GONE: training goes on unwatched";
+  return status.attempt_alive === false ? "GONE: nothing of the run lives" : "GONE";
+}
+
+/** @param {any} status @param {(verb: string) => void} act @param {(verb: string) => boolean} isBusy */
+function controls(status, act, isBusy) {
+  if (status.supervisor !== "alive" || isEnded(status.state)) return null;
+  const [verb, words] = ANSWERS[status.state] ?? ["pause", "pause remedies"];
+  const told = { type: "button", "data-key": verb, disabled: isBusy(verb), onclick: () => act(verb) };
+  return make("p", { class: "buttons" }, make("button", told, words));
+}
+
+/** @param {any} status */
+function drawTrouble(status) {
+  const blind = Object.entries(status.blind ?? {}).map(([source, reason]) => `${source} is blind: ${reason}`);
+  const old = status.trouble && `This is an older sight than it should be: ${status.trouble}`;
+  const lines = [old, status.warning !== status.trouble && status.warning, ...blind].filter(Boolean);
+  byId("trouble").hidden = !lines.length;
+  redraw(byId("trouble"), lines, () => lines.map((line) => make("p", {}, line)));
+}

@@ -1,0 +1,85 @@
+/** The incidents, newest first: what broke, what was tried and how that ended, every decision with its reason. */
+
+import { byId, make, redraw } from "./dom.js";
+import { lineItem } from "./events.js";
+import { countWords, stepWords } from "./numbers.js";
+import { reportLink } from "./report.js";
+import { incidentTone, isOpen, rungWords, tryTone } from "./states.js";
+import { elapsedWords, spanWords } from "./times.js";
+
+const SHOWN = 100;
+
+/**
+ * @param {string} run @param {any[]} incidents @param {import("./events.js").Events} events
+ * @param {Set<number>} paged incidents whose page is open
+ */
+export function drawIncidents(run, incidents, events, paged) {
+  const shown = [...incidents].sort((a, b) => b.id - a.id).slice(0, SHOWN);
+  const lines = new Map(shown.map((incident) => [incident.id, events.of(incident.id)]));
+  const key = [run, shown, [...paged], [...lines.values()].map((one) => one.map((line) => line.seq))];
+  redraw(byId("incident-list"), key, () =>
+    shown.length
+      ? shown.map((incident, at) => one(run, incident, lines.get(incident.id) ?? [], events.clock, at === 0, paged))
+      : [make("p", { class: "quiet" }, "No incident so far.")]);
+}
+
+/**
+ * @param {string} run @param {any} incident @param {import("./events.js").Line[]} lines its own
+ * @param {import("./times.js").RunClock} clock
+ * @param {boolean} isNewest @param {Set<number>} paged
+ */
+function one(run, incident, lines, clock, isNewest, paged) {
+  const id = `incident-${incident.id}`;
+  const isShownWhole = isOpen(incident) || paged.has(incident.id) || isNewest;
+  return make("details", { class: "incident", id, "data-key": id, open: isShownWhole },
+    make("summary", {},
+      make("span", { class: "headline" },
+        make("b", {}, `#${incident.id} ${incident.kind}`),
+        make("span", { class: `chip small ${incidentTone(incident.state)}` }, incident.state)),
+      make("span", { class: "quiet" }, whenWords(incident, clock))),
+    make("p", {}, incident.reason),
+    incident.verdict && incident.verdict !== incident.reason && make("p", {}, make("b", {}, "Now: "), incident.verdict),
+    make("p", { class: "quiet" }, factWords(incident, paged).join(" · ")),
+    incident.diagnosis && make("p", {}, make("b", {}, `Diagnosis, ${incident.diagnosis.cause}: `), incident.diagnosis.reason),
+    incident.attribution && make("p", {}, make("b", {}, "Samples: "), incident.attribution.reason),
+    incident.remedies.length > 0 && tries(incident.remedies),
+    lines.length > 0 && make("details", { "data-key": `lines-${incident.id}` },
+      make("summary", {}, `every decision (${countWords(lines.length, "line")})`),
+      make("ol", { class: "lines" }, ...lines.map((line) => lineItem(line, clock)))),
+    make("p", {}, reportLink(run, incident.id)));
+}
+
+/** @param {any} incident @param {import("./times.js").RunClock} clock */
+function whenWords(incident, clock) {
+  const seen = `seen at step ${stepWords(incident.detected_step)}`;
+  const where = incident.onset_step === null ? seen : `onset step ${stepWords(incident.onset_step)}, ${seen}`;
+  const closed = incident.closed_elapsed_s ?? null;
+  const moment = (/** @type {number} */ elapsedS) => `${elapsedWords(elapsedS)} (${clock.localOfElapsed(elapsedS)})`;
+  return `${where} · ${moment(incident.opened_elapsed_s)}${closed === null ? "" : ` to ${moment(closed)}`}`;
+}
+
+/** @param {any} incident @param {Set<number>} paged */
+function factWords(incident, paged) {
+  return [
+    incident.severity,
+    `seen ${spanWords(incident.time_to_detect_s)} after it showed`,
+    incident.time_to_recover_s !== null && `new ground after ${spanWords(incident.time_to_recover_s)}`,
+    incident.steps_lost > 0 && `${countWords(incident.steps_lost, "step")} lost`,
+    incident.blamed_rank !== null && `rank ${incident.blamed_rank}`,
+    incident.blamed_node && `node ${incident.blamed_node}`,
+    incident.pages.length > 0 && (paged.has(incident.id) ? "page open" : "a person was paged"),
+    incident.acknowledged_by && `acknowledged by ${incident.acknowledged_by}`,
+  ].filter(Boolean);
+}
+
+/** @param {any[]} remedies */
+function tries(remedies) {
+  return make("ol", { class: "tries" }, ...remedies.map((remedy) =>
+    make("li", {},
+      make("b", {}, `Rung ${remedy.rung + 1}: ${rungWords(remedy)}`),
+      " ", make("span", { class: `chip small ${tryTone(remedy.outcome)}` }, remedy.outcome.replace("_", " ")),
+      remedy.attempt !== null && make("span", { class: "quiet" }, ` attempt ${remedy.attempt}`),
+      make("div", {}, remedy.chosen),
+      remedy.expected && make("div", { class: "quiet" }, `expected: ${remedy.expected}`),
+      remedy.verdict && make("div", {}, make("b", {}, "so: "), remedy.verdict))));
+}

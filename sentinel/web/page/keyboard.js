@@ -1,0 +1,62 @@
+/** One key each. They move and toggle, and never act on the run; they can be switched off, and rest while somebody types. */
+
+import { byId, make } from "./dom.js";
+
+const SIGNS = [
+  "A line in colour is an attempt whose steps survive; grey is what was abandoned by a rollback.",
+  "The stripe between two lines: lowest and highest of neighbouring steps drawn as one.",
+  "A band with #3 is incident 3, from its first bad step to where it was seen; the dashed line is the onset.",
+  "A red triangle at the upper edge: a value that was no number.",
+  "Drag over a plot to look closer, in all of them; double click or z shows all again.",
+];
+
+/** A menu is open until another place is clicked, or Escape is pressed. */
+function closeMenus() {
+  const menus = () => [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("details.menu[open]"))];
+  document.addEventListener("click", (event) => {
+    const target = /** @type {Node} */ (event.target);
+    for (const menu of menus()) if (!menu.contains(target) && target.isConnected) menu.removeAttribute("open");
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    for (const menu of menus()) {
+      const hadFocus = menu.contains(document.activeElement);
+      menu.removeAttribute("open");
+      if (hadFocus) menu.querySelector("summary")?.focus();
+    }
+  });
+}
+
+/** @param {Record<string, [string, () => void]>} shortcuts key → what it does, in words and deeds */
+export function listen(shortcuts) {
+  const help = byId("help");
+  /** @type {Record<string, [string, () => void]>} */
+  const all = { ...shortcuts, "?": ["this list", () => help.showModal()] };
+  byId("shortcuts").append(...Object.entries(all).map(([key, [words]]) =>
+    make("tr", {}, make("th", { scope: "row" }, make("kbd", {}, key)), make("td", {}, words))));
+  byId("signs").append(...SIGNS.map((words) => make("li", {}, words)));
+  closeMenus();
+  byId("help-button").addEventListener("click", () => help.showModal());
+  document.addEventListener("keydown", (event) => {
+    const isChord = event.ctrlKey || event.metaKey || event.altKey;
+    if (isChord || event.defaultPrevented || isTyping(event.target) || document.querySelector("dialog[open]")) return;
+    if (!byId("shortcuts-on").checked && event.key !== "?") return;
+    const found = Object.hasOwn(all, event.key) ? all[event.key] : undefined;
+    if (!found) return;
+    event.preventDefault();
+    found[1]();
+  });
+}
+
+/** Scrolls to a section and puts the focus on it, or on its first button where there is one to press. @param {string} id */
+export function goTo(id) {
+  const target = byId(id);
+  target.scrollIntoView({ block: "start" });
+  (target.hasAttribute("tabindex") ? target : target.querySelector("button:not([disabled])"))?.focus({ preventScroll: true });
+}
+
+/** @param {EventTarget | null} target */
+function isTyping(target) {
+  if (target instanceof HTMLInputElement) return target.type !== "checkbox";
+  return target instanceof HTMLElement && (target.isContentEditable || ["TEXTAREA", "SELECT"].includes(target.tagName));
+}

@@ -1,0 +1,198 @@
+/** One plot: a metric, or a family of them (one line per layer), of all attempts over the steps. */
+
+import { colour, layerColour } from "./colours.js";
+import { make } from "./dom.js";
+import { numberWords, stepWords } from "./numbers.js";
+import { columnsOf, linesOfFamily, linesOfOne, segmentsOf, valueAt } from "./plot_data.js";
+import { drawBands, drawLabels, drawNonFinite } from "./plot_marks.js";
+import vendored from "./vendor/uPlot.esm.js";
+
+/** @type {any} the vendored file has no types */
+const uPlot = vendored;
+
+const HEIGHT = 176;
+const AXIS_WIDTH = 58;
+const HOVER_KEY = "sentinel";
+
+/**
+ * What all plots share: the steps shown, and the incidents.
+ * @typedef {{range: () => [number, number], isLog: boolean, bands: import("./plot_marks.js").IncidentBand[],
+ *   zoom: (range: [number, number] | null) => void}} View
+ * @typedef {import("./plot_data.js").Line} Line
+ */
+
+export class Plot {
+  /** @type {any} the uPlot; null while there is nothing to draw */
+  chart = null;
+  /** @type {any[][]} */
+  columns = [[]];
+  /** @type {Line[]} */
+  #lines = [];
+  #shape = "";
+  /** @type {number[]} */
+  #nonFinite = [];
+  /** @type {import("./plot_data.js").Segment[]} of the metric, or of the family's last layer */
+  #told = [];
+  #isLog = false;
+  #name;
+  #value;
+  #canvas;
+
+  /** @param {string} choice a metric, or `prefix/` @param {View} view */
+  constructor(choice, view) {
+    this.choice = choice;
+    this.view = view;
+    this.isFamily = choice.endsWith("/");
+    this.#value = make("output", { class: "value" });
+    this.#name = make("b", {}, this.title);
+    this.#canvas = make("div", { class: "canvas", role: "img", "aria-label": `${this.title}: nothing drawn yet` });
+    this.element = make("figure", { class: "plot" }, make("figcaption", {}, this.#name, this.#value), this.#canvas);
+  }
+
+  get title() {
+    return this.isFamily ? `${this.choice.slice(0, -1)} per layer` : this.choice;
+  }
+
+  /** @param {import("./curve_store.js").CurveStore} store */
+  draw(store) {
+    const names = store.members(this.choice);
+    const { attempts } = store;
+    this.#lines = this.isFamily
+      ? linesOfFamily(attempts, names, (name) => store.of(name))
+      : linesOfOne(attempts, store.of(this.choice));
+    this.columns = columnsOf(this.#lines, this.isFamily, this.view.range());
+    this.#nonFinite = [...new Set(names.flatMap((name) => [...store.of(name).values()].flatMap((series) => series.nonFinite)))];
+    this.#told = names.length ? segmentsOf(attempts, store.of(names[names.length - 1])) : [];
+    this.#isLog = this.view.isLog && this.columns.slice(1).every((column) => column.every((value) => (value ?? 1) > 0));
+    const scale = this.#isLog ? ", log" : this.view.isLog ? ", linear: not all above zero" : "";
+    this.#name.textContent = this.title + scale;
+    this.#show();
+    this.#tell(null);
+    this.#describe(names.length);
+  }
+
+  /** Colours, width or the scale have changed. */
+  renew() {
+    this.#shape = "";
+    this.#show();
+  }
+
+  resize() {
+    const width = this.#width();
+    if (this.chart && width > 0 && this.chart.width !== width) this.chart.setSize({ width, height: HEIGHT });
+  }
+
+  remove() {
+    this.chart?.destroy();
+    this.chart = null;
+    this.element.remove();
+  }
+
+  #show() {
+    const shape = JSON.stringify([this.#lines.map((line) => [line.colour, line.member]), this.#isLog]);
+    if (this.chart && shape === this.#shape) {
+      this.chart.setData(this.columns);
+      return;
+    }
+    this.chart?.destroy();
+    this.#shape = shape;
+    this.chart = new uPlot(this.#options(), this.columns, this.#canvas);
+  }
+
+  #options() {
+    const { view } = this;
+    const grid = { stroke: colour("grid"), width: 1 };
+    const axis = { stroke: colour("quiet"), font: "11px system-ui, sans-serif", grid, ticks: { show: false } };
+    const reach = (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => this.#reach(low, high);
+    return {
+      width: this.#width(), height: HEIGHT, padding: [8, 12, 0, 0], legend: { show: false },
+      scales: {
+        x: { time: false, range: () => view.range() },
+        y: { distr: this.#isLog ? 3 : 1, range: reach },
+      },
+      axes: [{ ...axis, size: 26, values: words }, { ...axis, size: AXIS_WIDTH, values: words, space: 28 }],
+      series: [{}, ...this.#lines.flatMap((line) => this.#strokes(line))],
+      bands: this.isFamily ? [] : this.#lines.map(stripe),
+      cursor: this.#cursor(),
+      hooks: {
+        drawAxes: [(/** @type {any} */ plot) => drawBands(plot, view.bands)],
+        draw: [(/** @type {any} */ plot) => { drawLabels(plot, view.bands); drawNonFinite(plot, this.#nonFinite); }],
+        setCursor: [(/** @type {any} */ plot) => this.#tell(plot.cursor.left >= 0 ? plot.posToVal(plot.cursor.left, "x") : null)],
+        setSelect: [(/** @type {any} */ plot) => this.#zoom(plot)],
+      },
+    };
+  }
+
+  #cursor() {
+    const isMove = (/** @type {string} */ type) => type === "mousemove" || type === "mouseleave";
+    const reset = () => { this.view.zoom(null); return null; };
+    return {
+      sync: { key: HOVER_KEY, setSeries: false, scales: ["x", null], filters: { pub: isMove, sub: isMove } },
+      drag: { x: true, y: false, setScale: false, dist: 6 }, points: { show: false }, y: false, bind: { dblclick: () => reset },
+    };
+  }
+
+  /** @param {Line} line */
+  #strokes(line) {
+    const members = Math.max(1, ...this.#lines.map((one) => one.member));
+    const shown = { stroke: stroke(line, members, this.isFamily), width: line.colour < 0 ? 1 : 1.5, label: line.label };
+    const bare = { ...shown, points: { show: false } };
+    return this.isFamily ? [bare] : [bare, { ...shown, points: { size: 4 } }];
+  }
+
+  /** @param {number | null} low @param {number | null} high of what is visible */
+  #reach(low, high) {
+    if (low === null || high === null) return this.#isLog ? [1, 10] : [0, 1];
+    return this.#isLog ? uPlot.rangeLog(low, high, 10, false) : uPlot.rangeNum(low, high, 0.08, false);
+  }
+
+  /** @param {any} plot */
+  #zoom(plot) {
+    const { left, width } = plot.select;
+    if (width <= 0) return;
+    const range = /** @type {[number, number]} */ ([plot.posToVal(left, "x"), plot.posToVal(left + width, "x")]);
+    plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    this.view.zoom(range);
+  }
+
+  /** The value under the pointer, or the newest. @param {number | null} step */
+  #tell(step) {
+    const at = step === null ? Infinity : Math.round(step);
+    const found = valueAt(this.#told, at === Infinity ? Number.MAX_SAFE_INTEGER : at);
+    if (!found) {
+      this.#value.textContent = this.#nonFinite.length ? "not a number" : "";
+      return;
+    }
+    const words = found.low === found.high ? numberWords(found.high) : `${numberWords(found.low)} to ${numberWords(found.high)}`;
+    this.#value.textContent = step === null ? words : `${words} · step ${stepWords(found.step)} · attempt ${found.attempt}`;
+  }
+
+  /** For who does not see the canvas. @param {number} members */
+  #describe(members) {
+    const newest = valueAt(this.#told, Number.MAX_SAFE_INTEGER);
+    const now = newest ? `, ${numberWords(newest.high)} at step ${stepWords(newest.step)}` : ", nothing to draw yet";
+    const family = this.isFamily ? `, ${members} layers` : "";
+    const gaps = this.#nonFinite.length ? `, not a number at ${this.#nonFinite.length} steps` : "";
+    this.#canvas.setAttribute("aria-label", `${this.title}${family}${now}${gaps}`);
+  }
+
+  #width() {
+    return Math.max(200, Math.floor(this.#canvas.clientWidth));
+  }
+}
+
+/** @param {Line} line @param {number} members @param {boolean} [isFamily] */
+function stroke(line, members, isFamily = false) {
+  if (line.colour < 0) return colour("abandoned");
+  return isFamily ? layerColour(line.member / members) : colour(`attempt-${line.colour}`);
+}
+
+/** Between a line's lowest and highest values. @param {Line} line @param {number} at */
+function stripe(line, at) {
+  return { series: [2 * at + 2, 2 * at + 1], fill: `${stroke(line, 1)}55` };
+}
+
+/** Words for an axis. @param {any} _ @param {(number | null)[]} splits */
+function words(_, splits) {
+  return splits.map((value) => (value === null ? "" : numberWords(value)));
+}

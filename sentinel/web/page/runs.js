@@ -1,0 +1,49 @@
+/** The list of runs, where the server knows several: how each stands, and which one is shown. */
+
+import { byId, make, redraw } from "./dom.js";
+import { percentWords, stepWords } from "./numbers.js";
+import { runTone } from "./states.js";
+
+const HASH = "run=";
+
+/** The run that the address names; empty: none. A link to an incident in the page names none. */
+export function runOfAddress() {
+  const words = location.hash.slice(1);
+  if (!words.startsWith(HASH)) return "";
+  try {
+    return decodeURIComponent(words.slice(HASH.length));
+  } catch {
+    return "";
+  }
+}
+
+/** @param {any[]} runs @param {string} current */
+export function drawRuns(runs, current) {
+  const nav = byId("runs");
+  nav.hidden = runs.length < 2;
+  redraw(nav, [runs, current], () => [
+    make("details", { class: "runs menu", "data-key": "runs" },
+      make("summary", {}, `${runs.length} runs `, open(runs)),
+      make("ul", {}, ...runs.map((run) => row(run, run.name === current)))),
+  ]);
+}
+
+/** @param {any[]} runs */
+function open(runs) {
+  const paged = runs.filter((run) => run.paged).length;
+  return paged ? make("span", { class: "chip small bad" }, `${paged} paged`) : null;
+}
+
+/** @param {any} run @param {boolean} isCurrent */
+function row(run, isCurrent) {
+  const steps = run.total_steps ? `step ${stepWords(run.step)} of ${stepWords(run.total_steps)}` : `step ${stepWords(run.step)}`;
+  const opened = run.open_incidents ? ` · ${run.open_incidents} open` : "";
+  const words = ` ${steps} · goodput ${percentWords(run.goodput)}${opened} · supervisor ${run.supervisor}`;
+  return make("li", {},
+    make("a", {
+      href: `#${HASH}${encodeURIComponent(run.name)}`, "aria-current": isCurrent ? "page" : null, "data-key": run.name,
+    },
+      make("b", {}, run.name), " ", make("span", { class: `chip small ${runTone(run.state)}` }, run.state),
+      run.paged && " ", run.paged && make("span", { class: "chip small bad" }, "paged"),
+      make("span", { class: "quiet" }, words)));
+}

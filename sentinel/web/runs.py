@@ -1,0 +1,209 @@
+"""Which runs the site shows, and the one thread that looks at them: as often as somebody asks, in small pieces with pauses,
+so that a supervisor in the same process keeps its processor.
+
+    a run somebody looks at    each second, and its curves are drawn
+    every other run listed     every LIST_S, unless nothing about it can have changed
+    nobody asks                nothing, but for the curves of the supervisor's own run, which are kept up slowly
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from sentinel.client.strict_json import printable
+from sentinel.clock import Clock, SystemClock
+from sentinel.journal.lease import LEASE_NAME
+from sentinel.journal.store import JOURNAL_NAME
+from sentinel.web.answers import Refused
+from sentinel.web.watched import WatchedRun
+
+RUNS_MAX = 64  # of one place, the newest
+FOLDERS_MAX = 4096  # looked at to find them
+ASKED_S = 10.0  # somebody who asked so lately still looks
+LOOK_S = 1.0
+LIST_S = 5.0
+IDLE_S = 10.0
+SCAN_S = 10.0
+FORGET_S = 600.0
+FRESH_S = 1.0  # how long a request waits for a look, when the last one is old
+PAUSE_S, IDLE_PAUSE_S = 0.02, 0.2  # between two pieces of a long stream, beside a supervisor: while somebody waits, and not
+ALONE_PAUSE_S = 0.002
+CLOSE_S = 2.0
+
+
+class Runs:
+    """`own`: the run that is supervised in this process. `places`: directories of runs, or runs themselves."""
+
+    def __init__(self, places: Sequence[Path], own: Path | None = None, clock: Clock | None = None) -> None:
+        self._places = tuple(place.absolute() for place in places)
+        self._own = own.absolute() if own is not None else None
+        self._clock = clock or SystemClock()
+        self._runs: dict[str, WatchedRun] = {}
+        self._listed_s = self._scanned_s = float("-inf")
+        self._wake = threading.Event()
+        self._looked = threading.Condition()
+        self._is_closing = self._has_complained = False
+        self._is_late = False  # a look takes longer than anybody waits
+        self._thread = threading.Thread(target=self._work, name="sentinel-web-runs", daemon=True)
+
+    def start(self) -> None:
+        self._scan()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Safe to call twice. A look that hangs is left behind."""
+        self._is_closing = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_S)
+
+    # -- whoever asks --------------------------------------------------------------------------------------------------
+
+    def find(self, name: str) -> WatchedRun:
+        """The run, looked at a moment ago. Raises Refused for a name that is not shown."""
+        run = self._runs.get(name)
+        if run is None:
+            raise Refused(404, "there is no run of that name; /api/runs lists them")
+        run.asked_s = self._clock.now_s()
+        self._await_looks([run])
+        return run
+
+    def all(self) -> list[WatchedRun]:
+        """The supervisor's own first, then by name; only those that were looked at."""
+        self._listed_s = self._clock.now_s()
+        if self._listed_s - self._scanned_s > SCAN_S:
+            self._wake.set()
+        self._await_looks(list(self._runs.values()))
+        return [run for run in self._runs.values() if run.sight is not None]
+
+    def exposed(self) -> list[WatchedRun]:
+        """Whose metrics this server tells: the supervisor's own run, so that no other server tells them too; else every run."""
+        if self._own is None:
+            return self.all()
+        own = [run for run in self._runs.values() if run.is_own]
+        for run in own:
+            run.asked_s = self._clock.now_s()
+        self._await_looks(own)
+        return [run for run in own if run.sight is not None]
+
+    def is_stale(self, run: WatchedRun) -> bool:
+        """It was asked for, and has not been looked at for much longer than it should be."""
+        return self._clock.now_s() - run.looked_s > 5 * LOOK_S
+
+    def _await_looks(self, runs: Iterable[WatchedRun]) -> None:
+        """Wait until those that are due have been looked at, for FRESH_S at most; not at all behind a look that hangs."""
+        seen = {run: run.looks for run in runs if self._is_due(run, self._clock.now_s() - LOOK_S)}
+        if not seen or self._is_late:
+            return
+        self._wake.set()
+        with self._looked:
+            is_done = self._looked.wait_for(lambda: all(run.looks > looks for run, looks in seen.items()), FRESH_S)
+        if not is_done:
+            self._is_late = True
+
+    # -- the thread ----------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while not self._is_closing:
+            now_s = self._clock.now_s()
+            self._wake.clear()
+            if now_s - self._scanned_s > SCAN_S and now_s - self._listed_s < ASKED_S:
+                self._scan()
+            try:
+                wait_s = self._step(now_s)
+            except Exception as bug:  # noqa: BLE001 - a bug here may cost the page, and must not end in silence
+                self._complain(bug)
+                wait_s = IDLE_S
+            self._clock.wait(self._wake, wait_s)
+
+    def _complain(self, bug: Exception) -> None:
+        """Once, and without whatever a trainer's line may do to a terminal."""
+        if not self._has_complained:
+            self._has_complained = True
+            words = str(bug).encode("unicode_escape").decode("ascii")[:200]
+            with suppress(OSError, ValueError):
+                print(f"the page in the browser: {type(bug).__name__}: {words}", file=sys.stderr)
+
+    def _step(self, now_s: float) -> float:
+        """One look, or one piece of a curve; how long may pass before the next."""
+        due = next((run for run in self._runs.values() if self._is_due(run, now_s)), None)
+        if due is not None:
+            if due.is_own or now_s - due.asked_s < ASKED_S or due.may_have_changed():
+                due.look(now_s)
+            else:
+                due.note_look(now_s)
+            with self._looked:
+                self._is_late = False
+                self._looked.notify_all()
+            return 0.0
+        for run in self._runs.values():
+            is_asked = now_s - run.asked_s < ASKED_S
+            if run.has_more and (is_asked or run.is_own) and run.draw():
+                return ALONE_PAUSE_S if self._own is None else PAUSE_S if is_asked else IDLE_PAUSE_S
+            if run.is_drawn and not run.is_own and now_s - max(run.asked_s, run.looked_s) > FORGET_S:
+                run.forget()
+        asked_s = max([self._listed_s, *(run.asked_s for run in self._runs.values())])
+        return LOOK_S / 4 if now_s - asked_s < ASKED_S else IDLE_S
+
+    def _is_due(self, run: WatchedRun, now_s: float) -> bool:
+        age_s = now_s - run.looked_s
+        if now_s - run.asked_s < ASKED_S:
+            return age_s >= LOOK_S
+        if now_s - self._listed_s < ASKED_S:
+            return age_s >= (LOOK_S if run.is_own else LIST_S)
+        return run.is_own and age_s >= IDLE_S
+
+    # -- which runs ----------------------------------------------------------------------------------------------------
+
+    def _scan(self) -> None:
+        """Names stay with their directories; those that are gone are no longer listed."""
+        self._scanned_s = self._clock.now_s()
+        found = [self._own] if self._own is not None else []
+        for place in self._places:
+            found += [run_dir for run_dir in find_runs(place) if run_dir not in found]
+        known = {run.run_dir: run for run in self._runs.values()}
+        runs: dict[str, WatchedRun] = {}
+        taken = {run.name for run_dir, run in known.items() if run_dir in found}
+        for run_dir in found:
+            run = known.get(run_dir) or WatchedRun(_free_name(run_dir, taken), run_dir, is_own=run_dir == self._own)
+            taken.add(run.name)
+            runs[run.name] = run
+        self._runs = runs  # replaced, never changed: others are reading it
+
+
+def find_runs(place: Path) -> list[Path]:
+    """`place` itself where it is a run; else the RUNS_MAX newest of those directly inside it, by name."""
+    if (place / JOURNAL_NAME).is_file():
+        return [place]
+    ages: list[tuple[float, Path]] = []
+    try:
+        with os.scandir(place) as folder:
+            for _, entry in zip(range(FOLDERS_MAX), folder, strict=False):
+                age = _newest_s(place / entry.name)
+                if age is not None:
+                    ages.append((age, place / entry.name))
+    except OSError:
+        return []
+    return sorted(path for _, path in sorted(ages, reverse=True)[:RUNS_MAX])
+
+
+def _newest_s(run_dir: Path) -> float | None:
+    """When it was last supervised; None for what is no run."""
+    try:
+        newest_s = (run_dir / JOURNAL_NAME).stat().st_mtime
+    except OSError:
+        return None
+    with suppress(OSError):
+        newest_s = max(newest_s, (run_dir / LEASE_NAME).stat().st_mtime)
+    return newest_s
+
+
+def _free_name(run_dir: Path, taken: set[str]) -> str:
+    """The directory's own name; two runs of the same name are told apart by a number."""
+    name = printable(run_dir.name)
+    return next(one for one in (name, *(f"{name}~{number}" for number in range(2, len(taken) + 3))) if one not in taken)

@@ -1,0 +1,247 @@
+"""The files of deploy/: each is looked at by its tool's own checker where that is installed, and by what can be
+read from it here."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from sentinel.cli import app
+from sentinel.metrics.families import FAMILIES
+from sentinel.model.findings import Kind
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana/sentinel.json").read_text(encoding="utf-8"))
+RULES: list[dict[str, Any]] = yaml.safe_load((DEPLOY / "prometheus/rules.yml").read_text(encoding="utf-8"))["groups"][0]["rules"]
+COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yml").read_text(encoding="utf-8"))
+COMMANDS = typer.main.get_command(app)
+UNITS = ("sentinel@.service", "sentinel-web.service")
+DOCKERFILES = sorted((DEPLOY / "docker").glob("Dockerfile.*"))
+SERIES = {f"{one.name}{end}" for one in FAMILIES for end in (("_bucket", "_sum", "_count") if one.type == "histogram" else ("",))}
+
+
+def check(words: list[str], cwd: Path = DEPLOY) -> str:
+    """Run a checker that is a package of its own; what it printed."""
+    found = shutil.which(words[0], path=f"{os.environ['PATH']}:{Path(sys.executable).parent}")
+    if found is None:
+        pytest.skip(f"{words[0]} is not installed (deploy/README.md says where it comes from)")
+    done = subprocess.run([found, *words[1:]], capture_output=True, text=True, timeout=60, cwd=cwd)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def queries() -> list[tuple[str, str]]:
+    """Panel or annotation, and its query with Grafana's variables filled in."""
+    asked = [(panel["title"], target["expr"]) for panel in DASHBOARD["panels"] for target in panel.get("targets", [])]
+    asked += [(one["name"], one["expr"]) for one in DASHBOARD["annotations"]["list"]]
+    return [(name, expr.replace("$__rate_interval", "5m").replace("$run", ".*")) for name, expr in asked]
+
+
+def test_promtool_takes_the_rules() -> None:
+    assert f"{len(RULES)} rules found" in check(["promtool", "check", "rules", "prometheus/rules.yml"])
+
+
+def test_the_rules_fire_when_they_should_and_only_then() -> None:
+    """The cases stand in rules_test.yml."""
+    assert "SUCCESS" in check(["promtool", "test", "rules", "rules_test.yml"], DEPLOY / "prometheus")
+
+
+def test_every_rule_has_a_case_that_fires_it() -> None:
+    cases = yaml.safe_load((DEPLOY / "prometheus/rules_test.yml").read_text(encoding="utf-8"))["tests"]
+    fired = {one["alertname"] for case in cases for one in case["alert_rule_test"] if one.get("exp_alerts")}
+    assert fired == {rule["alert"] for rule in RULES}
+
+
+def test_every_alert_says_what_to_do() -> None:
+    rows = re.findall(r"^\| `(Sentinel\w+)` \| \S", (DEPLOY / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert rows == [rule["alert"] for rule in RULES]
+
+
+def test_promtool_takes_the_configuration() -> None:
+    assert "SUCCESS" in check(["promtool", "check", "config", "prometheus/prometheus.yml"])
+
+
+def test_amtool_takes_the_configuration_of_alertmanager() -> None:
+    assert "SUCCESS" in check(["amtool", "check-config", "alertmanager/alertmanager.yml"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "receiver"),
+    [
+        (["alertname=SentinelIncident", "severity=critical", "run=big"], "person"),
+        (["alertname=SentinelGone", "severity=critical"], "person"),
+        (["alertname=SentinelIncident", "severity=info"], "nobody"),
+    ],
+    ids=lambda value: str(value),
+)
+def test_alertmanager_sends_what_matters_to_a_person(labels: list[str], receiver: str) -> None:
+    told = check(["amtool", "config", "routes", "test", "--config.file=alertmanager/alertmanager.yml", *labels])
+    assert told.split()[0] == receiver
+
+
+def test_promtool_takes_every_query_of_the_dashboard(tmp_path: Path) -> None:
+    rules = [{"record": f"panel:{number}", "expr": expr} for number, (_, expr) in enumerate(queries())]
+    assert len(rules) > 25
+    (tmp_path / "queries.yml").write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    assert f"{len(rules)} rules found" in check(["promtool", "check", "rules", str(tmp_path / "queries.yml")])
+
+
+def test_rules_and_dashboard_ask_for_families_that_there_are_by_labels_they_have() -> None:
+    labels = {one.name: {"run", "instance", "job", *one.labels} for one in FAMILIES}
+    asked = [(rule["alert"], rule["expr"]) for rule in RULES] + queries()
+    for name, expr in asked:
+        named = set(re.findall(r"\bsentinel_\w+", expr))
+        assert named <= SERIES, f"{name} asks for {named - SERIES}"
+        for series, matchers in re.findall(r"(sentinel_\w+)\{([^}]*)\}", expr):
+            family = re.sub("_(bucket|sum|count)$", "", series) if series not in labels else series
+            assert set(re.findall(r"(\w+)\s*[=!]", matchers)) <= labels[family], f"{name}: {series}{{{matchers}}}"
+        assert "$" not in expr, f"{name}: a variable nobody fills in: {expr}"
+    shown = {series for _, expr in queries() for series in re.findall(r"\bsentinel_\w+", expr)}
+    assert {"sentinel_loss", "sentinel_run_state", "sentinel_account_seconds", "sentinel_pages_total"} <= shown
+
+
+def test_the_dashboard_can_be_linked_to_and_used_with_any_data_source() -> None:
+    assert DASHBOARD["uid"] == "training-sentinel"
+    assert [variable["name"] for variable in DASHBOARD["templating"]["list"]] == ["datasource", "run"]
+    panels = DASHBOARD["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    for panel in panels:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        for target in panel.get("targets", []):
+            assert target["datasource"]["uid"] == panel["datasource"]["uid"] == "${datasource}"
+    boxes = [(p["gridPos"]["x"], p["gridPos"]["y"], p["gridPos"]["w"], p["gridPos"]["h"]) for p in panels]
+    for number, (x, y, w, h) in enumerate(boxes):
+        for ox, oy, ow, oh in boxes[number + 1 :]:
+            assert x + w <= ox or ox + ow <= x or y + h <= oy or oy + oh <= y, "two panels lie on each other"
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """The units with a program that is there in the place of sentinel's: that it is missing here says nothing about them."""
+    for unit in UNITS:
+        text = (DEPLOY / "systemd" / unit).read_text(encoding="utf-8")
+        (tmp_path / unit).write_text(text.replace("/opt/sentinel/bin/sentinel", "/bin/true"))
+    return tmp_path
+
+
+def test_systemd_takes_the_units(installed: Path) -> None:
+    told = check(["systemd-analyze", "verify", *(str(installed / unit) for unit in UNITS)])
+    assert told == "", "an unknown key is only a warning"
+
+
+@pytest.mark.parametrize(("unit", "most"), [("sentinel@.service", 5.6), ("sentinel-web.service", 2.0)])
+def test_systemd_finds_the_units_no_more_exposed_than_they_have_to_be(installed: Path, unit: str, most: float) -> None:
+    """The supervisor's is what training must be left: devices, namespaces, the network."""
+    told = check(["systemd-analyze", "security", "--offline=yes", "--no-pager", str(installed / unit)])
+    (score,) = re.findall(r"Overall exposure level for \S+: ([\d.]+)", told)
+    assert float(score) <= most
+
+
+def test_the_unit_ends_sentinel_and_never_the_training() -> None:
+    keys = dict(re.findall(r"^(\w+)=(.*)$", (DEPLOY / "systemd/sentinel@.service").read_text(encoding="utf-8"), re.MULTILINE))
+    assert (keys["Type"], keys["KillMode"], keys["OOMPolicy"]) == ("notify", "process", "continue")
+    assert (keys["KillSignal"], keys["RestartKillSignal"]) == ("SIGTERM", "SIGKILL")
+    assert {"1", "2", "130"} == set(keys["RestartPreventExitStatus"].split()), "a failed run waits for a person's answer"
+    assert not {"PrivateTmp", "PrivateDevices", "MemoryDenyWriteExecute", "RestrictNamespaces", "ProtectClock"} & set(keys)
+    variables = set(re.findall(r"\$\{?(\w+)", keys["ExecStart"]))
+    example = (DEPLOY / "systemd/run.env.example").read_text(encoding="utf-8")
+    assert variables == set(re.findall(r"^(\w+)=", example, re.MULTILINE))
+
+
+def started() -> dict[str, list[str]]:
+    """What the units and the containers start sentinel with."""
+    words: dict[str, list[str]] = {name: COMPOSE["services"][name]["command"] for name in ("demo", "web")}
+    for unit in UNITS:
+        text = (DEPLOY / "systemd" / unit).read_text(encoding="utf-8")
+        (line,) = re.findall(r"^ExecStart=/opt/sentinel/bin/sentinel (.*)$", text, re.MULTILINE)
+        words[unit] = line.split()
+    return words
+
+
+@pytest.mark.parametrize("who", [*UNITS, "demo", "web"])
+def test_what_is_started_is_a_command_with_these_options(who: str) -> None:
+    name, *words = started()[who]
+    known = getattr(COMMANDS, "commands", {})
+    if "web" not in known:
+        pytest.skip("this sentinel has no page in the browser, and nothing to listen with")
+    options = {option for parameter in known[name].params for option in parameter.opts}
+    assert {word for word in words if re.fullmatch("--[a-z-]+", word)} <= options
+
+
+@pytest.mark.parametrize("path", sorted(DEPLOY.rglob("*.yml")), ids=lambda path: str(path.relative_to(DEPLOY)))
+def test_every_yaml_file_can_be_read(path: Path) -> None:
+    assert isinstance(yaml.safe_load(path.read_text(encoding="utf-8")), dict)
+
+
+def test_compose_is_what_its_specification_says() -> None:
+    assert "ok" in check(["check-jsonschema", "--builtin-schema", "vendor.compose-spec", "compose.yml"])
+
+
+def test_what_compose_mounts_and_builds_is_there() -> None:
+    volumes = set(COMPOSE["volumes"])
+    for name, service in COMPOSE["services"].items():
+        for mount in service.get("volumes", []):
+            source = mount.split(":")[0]
+            assert (DEPLOY / source).exists() if source.startswith(".") else source in volumes, f"{name}: {mount}"
+        built = service.get("build")
+        if built:
+            text = (DEPLOY / built["context"] / built["dockerfile"]).read_text(encoding="utf-8")
+            assert f" AS {built.get('target', Path(built['dockerfile']).suffix[1:])}\n" in text
+        else:
+            assert re.fullmatch(r"[\w./-]+:v?\d+\.\d+\.\d+", service["image"]), f"{name}: {service['image']} is not pinned"
+    assert {"demo", "web", "prometheus", "alertmanager", "grafana", "tensorboard"} == set(COMPOSE["services"])
+
+
+def test_nothing_of_compose_listens_to_other_machines() -> None:
+    """They share the host's network, so each has to be told."""
+    for name, service in COMPOSE["services"].items():
+        assert service["network_mode"] == "host"
+        assert "ports" not in service
+        said = " ".join([*map(str, service.get("command", [])), *map(str, service.get("environment", {}).values())])
+        text = (DEPLOY / "docker/Dockerfile.sentinel").read_text(encoding="utf-8") if name == "tensorboard" else said
+        assert "127.0.0.1" in text or name == "demo", name
+        assert "0.0.0.0" not in said
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
+def test_an_image_is_pinned_built_in_stages_and_run_by_nobody_special(path: Path) -> None:
+    """What a linter would say first; no checker of Dockerfiles needs to be there."""
+    text = path.read_text(encoding="utf-8")
+    stages = re.findall(r"^FROM (\S+)(?: AS (\w+))?$", text, re.MULTILINE)
+    assert len(stages) >= 2
+    assert all(re.fullmatch(r"[\w./-]+:[\w.-]*\d[\w.-]*", image) for image, _ in stages), stages
+    last = text[text.rindex("\nFROM ") :]
+    for word in ("USER 10001:10001", "HEALTHCHECK", "ENTRYPOINT ["):
+        assert word in last, f"{path.name}: its last stage has no {word}"
+    assert last.rindex("RUN ") < last.index("USER ")
+    kept = {line[1:] for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line.startswith("!")}
+    copied = {word for line in re.findall(r"^COPY (?!--from)(.+)$", text, re.MULTILINE) for word in line.split()[:-1]}
+    assert copied <= kept, f"{copied - kept} would not be sent to the build"
+    for name in copied:
+        assert (ROOT / name).exists()
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
+def test_hadolint_finds_nothing(path: Path) -> None:
+    check(["hadolint", str(path)])
+
+
+def test_alerts_are_none_of_the_incidents_of_a_run() -> None:
+    """An alert of Prometheus tells of sentinel or of what nobody repaired; a kind of incident has its own page."""
+    for rule in RULES:
+        assert rule["alert"].startswith("Sentinel")
+        assert rule["labels"]["severity"] in ("warning", "critical")
+        assert rule["annotations"]["summary"]
+        assert rule["alert"] not in {f"Sentinel{kind}" for kind in Kind}

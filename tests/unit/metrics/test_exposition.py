@@ -1,0 +1,268 @@
+"""What Prometheus reads of a run: each family that is promised and no other, counters that never fall, harmless labels."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from math import inf, isinf, isnan, nan
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from sentinel import __version__
+from sentinel.engine import evolve
+from sentinel.journal.session import take_run
+from sentinel.metrics.exposition import CONTENT_TYPE, LABEL_CHARS_MAX, exposition
+from sentinel.metrics.families import FAMILIES
+from sentinel.metrics.of_run import LAYERS_MAX, SHOWN, STATES
+from sentinel.model import actions as a
+from sentinel.model import facts as f
+from sentinel.model.state import Mark, RunState
+from sentinel.report.following import FollowedRun, Sight
+from sentinel.report.tally import Tally
+from sentinel.senses_file import Told
+from tests.docs.test_commands import STATES as DOCUMENTED_STATES
+from tests.sim.kit import simulate
+from tests.unit.told_run import at, entries_of, told, write_run, write_stream
+
+METRICS_PAGE = Path(__file__).resolve().parents[3] / "deploy/prometheus/METRICS.md"
+DETECTORS = Told(at(200), 3, 600, 0, (("spike", "healthy", "well"), ("hang", "breached", "silent")))
+
+
+def fold(entries: list[f.Entry], **more: Any) -> Sight:
+    tally, state = Tally(), RunState()
+    for entry in entries:
+        tally.take(state, entry)
+        state = evolve(state, entry.at_s, entry.fact)
+    standing = {"now_s": at(200), "supervisor": "alive", "heartbeat_s": at(195), "senses": DETECTORS, "attempt_alive": True}
+    return Sight(**{"run_dir": Path("/runs/demo"), "state": state, "tally": tally, **standing, **more})
+
+
+def sight(until: float = 1e9, **more: Any) -> Sight:
+    return fold(entries_of(told(until)), **more)
+
+
+def everything() -> Sight:
+    """A run of which all is known that can be."""
+    page = a.SendPage("page/1/1/trigger/terminal", 1, "critical", "a title", "a text")
+    blind = f.SourceChanged("nvml", False, "the driver is gone")
+    raised = f.PageRaised(1, page.severity, page.title, page.text)
+    more: list[tuple[float, f.Fact]] = [(151, raised), (151, f.ActionDecided(page)), (152, f.ActionConfirmed(page.key))]
+    last = dict.fromkeys(SHOWN.values(), 0.5) | {"activation_norm": 1.0, "activation_norm/block-00": 0.9}
+    return fold(entries_of([*told(), *more, (153, blind)]), step=600, total_steps=600, last=last)
+
+
+def samples(*sights: Sight) -> Iterator[tuple[str, dict[str, str], float]]:
+    for family in text_string_to_metric_families(exposition(sights).decode()):
+        for one in family.samples:
+            yield one.name, one.labels, one.value
+
+
+def value(found: Sight, name: str, **labels: str) -> float | None:
+    """Of the one series that has these labels; None when there is none."""
+    values = [number for named, has, number in samples(found) if named == name and labels.items() <= has.items()]
+    assert len(values) <= 1, (name, labels)
+    return values[0] if values else None
+
+
+def test_every_family_of_the_table_is_exported_with_its_type_and_labels_and_no_other() -> None:
+    text = exposition([everything()]).decode()
+    types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
+    assert types == {family.name: family.type for family in FAMILIES}
+    for family in FAMILIES:
+        own = {f"{family.name}{end}" for end in (("_bucket", "_sum", "_count") if family.type == "histogram" else ("",))}
+        found = [labels for name, labels, _ in samples(everything()) if name in own]
+        assert found, family.name
+        for labels in found:
+            assert set(labels) - {"le"} == {"run", *family.labels}, family.name
+
+
+def test_the_page_of_the_metrics_says_what_the_code_does() -> None:
+    text = METRICS_PAGE.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*?) \| (.*?) \| (.*?) \|$", text, re.MULTILINE)
+    shown = [(name, kind, tuple(re.findall(r"`(\w+)`", labels)), unit.strip(), says) for name, kind, labels, unit, says in rows]
+    assert len(rows) == text.count("\n| `")
+    assert shown == [(one.name, one.type, one.labels, one.unit, one.meaning) for one in FAMILIES]
+
+
+def test_names_follow_the_conventions() -> None:
+    for family in FAMILIES:
+        assert family.name.startswith("sentinel_")
+        assert family.name.endswith("_total") == (family.type == "counter"), family.name
+        for unit in ("seconds", "bytes", "ratio"):
+            assert (family.unit == unit) == (f"_{unit}" in family.name), family.name
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian: prometheus)")
+def test_promtool_finds_nothing_wrong_with_the_names() -> None:
+    done = subprocess.run(["promtool", "check", "metrics"], input=exposition([everything()]), capture_output=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_the_state_is_one_word_of_those_that_status_shows() -> None:
+    assert set(STATES) == DOCUMENTED_STATES
+    for until in (0, 5, 31, 50, 92, 1e9):
+        run = sight(until)
+        assert value(run, "sentinel_run_state", state=run.state.label) == 1.0
+        assert sum(number for name, _, number in samples(run) if name == "sentinel_run_state") == 1.0
+
+
+def test_a_run_that_has_only_just_begun_tells_what_is_known_and_nothing_else() -> None:
+    bare = Sight(Path("/runs/new"))
+    names = {name for name, _, _ in samples(bare)}
+    assert value(bare, "sentinel_run_state", run="new", state="starting") == 1.0
+    assert value(bare, "sentinel_pages_open") == 0.0
+    assert not names & {"sentinel_loss", "sentinel_step", "sentinel_heartbeat_timestamp_seconds", "sentinel_checkpoint_step"}
+    assert "sentinel_attempt_alive" not in names, "not seen is not dead"
+    assert exposition([]) == b""
+
+
+def test_numbers_that_are_not_finite_are_told_as_they_are() -> None:
+    run = sight(last={"loss": nan, "grad_norm": inf, "loss_scale": -inf})
+    assert isnan(value(run, "sentinel_loss") or 0.0)
+    assert isinf(value(run, "sentinel_grad_norm") or 0.0)
+    assert value(run, "sentinel_loss_scale") == -inf
+    assert b'sentinel_loss{run="demo"} NaN\n' in exposition([run])
+
+
+def test_the_heartbeat_is_the_supervisors_and_not_the_exporters(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "run")
+    first = value(FollowedRun(run_dir).look(), "sentinel_heartbeat_timestamp_seconds")
+    assert first == pytest.approx((run_dir / "lease.json").stat().st_mtime)
+    assert value(FollowedRun(run_dir).look(), "sentinel_heartbeat_timestamp_seconds") == first
+    (run_dir / "lease.json").unlink()
+    assert value(FollowedRun(run_dir).look(), "sentinel_heartbeat_timestamp_seconds") is None
+
+
+def test_what_a_line_leaves_out_is_told_as_it_was_last(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "run")
+    path = write_stream(run_dir, 3, [351, 352, 353], grad_norm=0.5)
+    path.write_text(path.read_text().replace('"step": 352,', '"step": 352, "val_loss": 2.25,'))
+    look = FollowedRun(run_dir).look()
+    assert (look.newest.get("val_loss"), value(look, "sentinel_val_loss")) == (None, 2.25)
+    assert (value(look, "sentinel_step"), value(look, "sentinel_grad_norm")) == (353.0, 0.5)
+
+
+def test_nobody_is_called_healthy_when_nobody_judges() -> None:
+    judged = sight()
+    assert value(judged, "sentinel_detector_state", detector="spike", verdict="healthy") == 1.0
+    assert value(judged, "sentinel_detector_state", detector="hang", verdict="breached") == 1.0
+    for stale in (replace(judged, supervisor="gone"), replace(judged, now_s=at(300))):
+        for detector in ("spike", "hang"):
+            assert value(stale, "sentinel_detector_state", detector=detector, verdict="unknown") == 1.0
+            assert value(stale, "sentinel_detector_state", detector=detector, verdict="healthy") == 0.0
+
+
+def answered(run: Sight, **how: Any) -> Sight:
+    """With the one page of the run answered."""
+    now = tuple(replace(one, page=replace(one.page, **how)) if one.page is not None else one for one in run.state.incidents)
+    return replace(run, state=replace(run.state, incidents=now))
+
+
+def test_a_page_is_acknowledged_when_every_open_one_is() -> None:
+    run = everything()
+    assert (value(run, "sentinel_pages_open"), value(run, "sentinel_page_acknowledged")) == (1.0, 0.0)
+    assert value(answered(run, acknowledged_by="ana"), "sentinel_page_acknowledged") == 1.0
+    over = answered(run, resolved="a person says so", resolved_s=at(160))
+    assert (value(over, "sentinel_pages_open"), value(over, "sentinel_page_acknowledged")) == (0.0, 0.0)
+    assert value(sight(), "sentinel_page_acknowledged") == 0.0, "there is none"
+
+
+def test_a_condemned_checkpoint_is_none_to_go_back_to() -> None:
+    facts: list[tuple[float, f.Fact]] = [*told(), (151, f.CheckpointCondemned(350, "numbers"))]
+    assert value(sight(), "sentinel_checkpoint_step") == 350.0
+    assert value(sight(), "sentinel_checkpoint_age_seconds") == 120.0
+    assert value(fold(entries_of(facts)), "sentinel_checkpoint_step") == 100.0
+
+
+def test_names_of_a_trainer_or_a_machine_break_no_line() -> None:
+    nasty = 'a"b\\c\nsentinel_step{run="x"} 7\r\x1b[31m\ud800'
+    run = sight(run_dir=Path("/runs/demo"), last={f"activation_norm/{nasty}": 1.0, f"activation_norm/{'long' * 99}": 2.0})
+    run.tally.blind[nasty] = True
+    layers = [labels["layer"] for name, labels, _ in samples(run) if name == "sentinel_activation_norm"]
+    assert len(layers) == 2
+    for layer in layers:
+        assert layer.isprintable()
+        assert len(layer) <= LABEL_CHARS_MAX
+    assert value(run, "sentinel_step") is None
+
+
+def test_layers_are_bounded_and_a_series_never_stands_there_twice() -> None:
+    same = {f"activation_norm/{'x' * LABEL_CHARS_MAX}{n}": float(n) for n in range(3)}
+    assert value(sight(last=same), "sentinel_activation_norm") == 0.0
+    many = {f"activation_norm/{n}": 1.0 for n in range(3 * LAYERS_MAX)}
+    assert sum(name == "sentinel_activation_norm" for name, _, _ in samples(sight(last=many))) == LAYERS_MAX
+
+
+def test_runs_of_one_name_are_told_apart() -> None:
+    runs = [sight(run_dir=Path(place)) for place in ("/a/one/demo", "/b/one/demo", "/b/two/demo")]
+    other = replace(sight(run_dir=Path("/c/x")), state=replace(runs[0].state, run_id="other"))
+    found = {labels["run"] for name, labels, _ in samples(*runs, other) if name == "sentinel_step" or name == "sentinel_info"}
+    assert found == {"a/one/demo", "b/one/demo", "two/demo", "other"}
+    assert {labels["run"] for _, labels, _ in samples(runs[0])} == {"demo"}
+
+
+def counters(found: Sight) -> dict[tuple[str, str], float]:
+    names = {one.name for one in FAMILIES if one.type != "gauge"}
+    return {
+        (name, str(sorted(labels.items()))): number
+        for name, labels, number in samples(found)
+        if name in names or re.sub("_(bucket|sum|count)$", "", name) in names
+    }
+
+
+def test_no_counter_falls_while_the_journal_grows() -> None:
+    faults = ("crash@step=60:rank=1", "supervisor_kill@time=60:for=5", "bad_data@sample=2000-2400:heals=never")
+    result = simulate(*faults)
+    entries = list(result.entries)
+    assert len(result.state.incidents) >= 2
+    before: dict[tuple[str, str], float] = {}
+    tally, state = Tally(), RunState()
+    for number, entry in enumerate(entries):
+        tally.take(state, entry)
+        state = evolve(state, entry.at_s, entry.fact)
+        if number % 3 == 0 or number == len(entries) - 1:
+            now = counters(Sight(Path("/runs/x"), state, entry.at_s, tally=tally))
+            assert {series: (was, now.get(series)) for series, was in before.items() if now.get(series, -1.0) < was} == {}
+            before = now
+    assert any(name == "sentinel_incidents_total" for name, _ in before)
+
+
+def test_another_program_or_a_later_one_tells_the_same_counters(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "run", until=90.2)
+    follower = FollowedRun(run_dir)
+    follower.look()
+    with take_run(run_dir) as session:
+        for when, fact in told()[len(told(90.2)) :]:
+            session.journal.append(at(when), [fact], session.epoch)
+    assert counters(follower.look()) == counters(FollowedRun(run_dir).look())
+
+
+def test_a_scrape_of_five_hundred_incidents_takes_less_than_20_ms_of_a_processor() -> None:
+    run = everything()
+    attempt, crash = run.state.attempts[0], run.state.incidents[0]
+    marks = tuple(Mark(10 * n, at(n), 0.1) for n in range(8))
+    state = replace(
+        run.state,
+        incidents=tuple(replace(crash, id=n) for n in range(500)),
+        attempts=tuple(replace(attempt, attempt=n, launched_s=at(n), marks=marks) for n in range(500)),
+    )
+    busy = replace(run, state=state, last=run.last | {f"activation_norm/block-{n:02}": 1.0 for n in range(100)})
+    spent = []
+    for _ in range(5):
+        began_s = time.process_time()
+        text = exposition([busy])
+        spent.append(time.process_time() - began_s)
+    assert len(text) > 10_000
+    assert min(spent) < 0.020, spent
+
+
+def test_it_says_which_sentinel_exports_and_in_which_format() -> None:
+    assert value(sight(), "sentinel_info", version=__version__, policy="demo") == 1.0
+    assert CONTENT_TYPE.startswith("text/plain; version=0.0.4")

@@ -1,0 +1,188 @@
+"""A run as the API of the page tells it, made up and moved on by the test: three attempts, a crash, a spike rolled back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+START_S = 5_000.0  # of the run's own clock, which is no clock of the browser's
+STEP_S = 0.5
+LAYERS = [f"activation_norm/h.{layer}" for layer in range(4)]
+METRICS = ["grad_norm", "loss", "loss_scale", "lr", "tokens_per_s", *LAYERS]
+
+
+@dataclass
+class Attempt:
+    number: int
+    after_step: int
+    last_step: int
+    survives_to: int | None
+    outcome: str = ""
+    why: str = "first launch"
+    parent: int | None = None
+    non_finite: list[int] = field(default_factory=list)
+
+
+def value_of(metric: str, step: int, attempt: int) -> float:
+    """Smooth, with a little noise from the numbers themselves."""
+    noise = math.sin(step * 12.9898 + attempt * 78.233) * 0.5 + math.sin(step * 3.7) * 0.5
+    if metric == "loss":
+        spike = 5.0 * math.exp(-0.5 * ((step - 382) / 2.0) ** 2) if attempt == 2 else 0.0
+        return 2.0 + 7.0 * math.exp(-step / 60) + 0.08 * noise + spike
+    if metric == "grad_norm":
+        return 0.6 + 3.0 * math.exp(-step / 40) + 0.1 * noise + (8.0 if attempt == 2 and 378 < step < 386 else 0.0)
+    if metric == "loss_scale":
+        return 65536.0 if step < 300 else 32768.0
+    if metric == "lr":
+        return 3e-4 * min(1.0, step / 50) * (0.5 if attempt == 3 else 1.0)
+    if metric == "tokens_per_s":
+        return 18_000 + 500 * noise
+    return 1.0 + 0.4 * (LAYERS.index(metric) if metric in LAYERS else 0) + 0.002 * step + 0.05 * noise
+
+
+def incident(number: int, kind: str, **said: Any) -> dict[str, Any]:
+    """With every key of the document of `sentinel incidents --json`, and the page's two."""
+    return {
+        "id": number, "kind": kind, "severity": "critical", "state": "recovered", "onset_step": None, "detected_step": 132,
+        "break_step": 132, "time_to_detect_s": 0.5, "time_to_recover_s": 12.0, "steps_lost": 32,
+        "reason": "rank 1 was killed by signal 9",
+        "verdict": "60 steps past step 132", "alert": "Crash", "benign": False, "blamed_rank": 1, "blamed_node": "",
+        "awaits_approval": None, "acknowledged_by": "", "diagnosis": None, "attribution": None, "put_back": [], "remedies": [],
+        "pages": [], "page": None, "opened_elapsed_s": 30.5, "closed_elapsed_s": 60.0,
+    } | said  # fmt: skip
+
+
+def is_paged(one: dict[str, Any]) -> bool:
+    return bool(one["pages"]) and one["state"] != "recovered" and not (one["page"] or {}).get("resolved")
+
+
+def page_of(opened: dict[str, Any]) -> dict[str, Any]:
+    return {"incident": opened["id"], "acknowledged_by": opened["acknowledged_by"]}
+
+
+def remedy(rung: int, words: list[str], **said: Any) -> dict[str, Any]:
+    return {
+        "rung": rung, "words": words, "rollback_to_step": None, "skip": [], "lr_scale": None, "clip_norm": None, "attempt": None,
+        "outcome": "worked", "reason": "", "chosen": "resume from the checkpoint of step 100", "expected": "", "verdict": "",
+    } | said  # fmt: skip
+
+
+class SimulatedRun:
+    def __init__(self, name: str = "demo") -> None:
+        self.name = name
+        self.state, self.reason, self.supervisor, self.trouble = "training", "", "alive", ""
+        self.total_steps = 600
+        self.wall_s: float | None = None  # None: as long as it is there
+        self.attempts = [
+            Attempt(1, 0, 132, 100, "crashed: rank 1 was killed by signal 9"),
+            Attempt(2, 100, 384, 350, "stopped: stop was requested", "resume from the checkpoint of step 100", 1, [381, 383]),
+            Attempt(3, 350, 420, None, "", "roll back to step 350; skip samples 5984..6720", 2),
+        ]
+        self.incidents = [
+            incident(1, "crash", remedies=[remedy(0, ["resume"], attempt=2, verdict="60 steps past step 132")]),
+            incident(
+                2, "spike", severity="warning", onset_step=379, detected_step=384, blamed_rank=None, steps_lost=34,
+                reason="loss 7.1 is 31 deviations above 2.03, held for 4 steps",
+                verdict="60 steps past step 384, back in its band", opened_elapsed_s=192.2, closed_elapsed_s=232.0, remedies=[
+                    remedy(0, ["wait"], outcome="failed", chosen="patience: wait up to 40 steps", verdict="above its band"),
+                    remedy(1, ["rollback", "skip"], attempt=3, chosen="roll back to step 350; skip samples 5984..6720",
+                           expected="the loss is back in 2.03 ± 0.2 within 60 steps", verdict="60 steps past step 384"),
+                ],
+            ),
+        ]  # fmt: skip
+        self.events: list[dict[str, Any]] = []
+        self.seq = 0
+        self.names = list(METRICS)
+        for elapsed_s, text, tone, about in [
+            (0.0, "run demo: policy default", "plain", None),
+            (0.1, "attempt 1 launched from scratch", "plain", None),
+            (4.5, "attempt 1 first step: 1, 4.4 s after the launch", "plain", None),
+            (30.5, "INCIDENT 1 crash (critical), at step 132: rank 1 was killed by signal 9", "bad", 1),
+            (30.5, "incident 1 rung 1: resume from the checkpoint of step 100", "warn", 1),
+            (30.6, "attempt 2 launched from the checkpoint of step 100", "plain", None),
+            (60.0, "incident 1 remedy worked: 60 steps past step 132", "good", 1),
+            (60.0, "incident 1 RECOVERED: 60 steps past step 132", "good", 1),
+            (192.2, "INCIDENT 2 spike (warning), onset step 379, seen at step 384: loss 7.1 is 31 deviations", "bad", 2),
+            (192.2, "incident 2 rung 1: patience: wait up to 40 steps", "warn", 2),
+            (194.0, "incident 2 remedy failed: above its band for 4 steps", "warn", 2),
+            (194.0, "incident 2 rung 2: roll back to step 350; skip samples 5984..6720", "warn", 2),
+            (194.1, "  - 34 steps will be trained again", "quiet", 2),
+            (196.5, "attempt 3 launched from the checkpoint of step 350", "plain", None),
+            (232.0, "incident 2 RECOVERED: 60 steps past step 384, back in its band", "good", 2),
+        ]:
+            self.tell(text, tone, about, elapsed_s)
+
+    @property
+    def step(self) -> int:
+        return self.attempts[-1].last_step
+
+    @property
+    def now_s(self) -> float:
+        return START_S + 240 + (self.step - 420) * STEP_S
+
+    def advance(self, steps: int) -> None:
+        self.attempts[-1].last_step += steps
+
+    def tell(self, text: str, tone: str = "plain", about: int | None = None, elapsed_s: float | None = None) -> None:
+        self.seq += 1
+        elapsed_s = self.now_s - START_S if elapsed_s is None else elapsed_s
+        when = {"seq": self.seq, "at_s": START_S + elapsed_s, "elapsed_s": elapsed_s}
+        self.events.append(when | {"text": text, "tone": tone, "incident": about})
+
+    def break_down(self, number: int, kind: str, reason: str, **said: Any) -> dict[str, Any]:
+        """A new open incident whose page is open, unless `said` says otherwise."""
+        opened = {
+            "state": "open", "severity": "critical", "onset_step": self.step - 12, "detected_step": self.step - 2, "verdict": "",
+            "reason": reason, "time_to_recover_s": None, "steps_lost": 0, "blamed_rank": None, "closed_elapsed_s": None,
+            "opened_elapsed_s": self.now_s - START_S, "pages": [f"page/{number}/1/trigger/"],
+        } | said  # fmt: skip
+        found = incident(number, kind, **opened)
+        self.incidents.append(found)
+        self.tell(f"INCIDENT {number} {kind} (critical): {reason}", "bad", number)
+        return found
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "run": self.name, "state": self.state, "reason": self.reason, "attempt": self.attempts[-1].number, "step": self.step,
+            "total_steps": self.total_steps, "goodput": 0.861, "wall_s": self.wall_s or self.now_s - START_S,
+            "open_incident": None, "incidents": len(self.incidents), "policy": "default", "observe_only": False, "blind": {},
+            "attempt_alive": True,
+            "supervisor": self.supervisor, "warning": self.trouble, "excluded_nodes": [], "seq": self.seq, "now_s": self.now_s,
+            "elapsed_s": self.now_s - START_S, "trouble": self.trouble,
+            "newest": {name: value_of(name, self.step, 3) for name in METRICS},
+            "pages": [page_of(i) for i in self.incidents if is_paged(i)],
+        }  # fmt: skip
+
+    def curves(self, metrics: list[str], since: str) -> dict[str, Any]:
+        """The cursor is the newest attempt's last step; from there on its last point comes again."""
+        known = int(since) if since else None
+        chosen = [name for name in self.names if any(name == m or (m.endswith("/") and name.startswith(m)) for m in metrics)]
+        told = self.attempts if known is None else self.attempts[-1:]
+        found = {name: {str(a.number): self._series(name, a, known) for a in told} for name in chosen}
+        attempts = [
+            {"attempt": a.number, "after_step": a.after_step, "survives_to": a.survives_to, "is_over": bool(a.outcome)}
+            for a in self.attempts
+        ]
+        return {"cursor": str(self.step), "whole": known is None, "attempts": attempts, "curves": found}
+
+    def _series(self, name: str, attempt: Attempt, known: int | None) -> dict[str, Any]:
+        bad = attempt.non_finite if name == "loss" else []
+        first = attempt.after_step + 1 if known is None else known
+        steps = [step for step in range(first, attempt.last_step + 1) if step not in bad]
+        values = [value_of(name, step, attempt.number) for step in steps]
+        return {"step": steps, "low": values, "high": values, "non_finite": bad}
+
+    def lineage(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "attempt": a.number, "parent": a.parent, "resumed_step": a.after_step, "why": a.why, "settings": {},
+                "last_step": a.last_step, "first_step": a.after_step + 1, "outcome": a.outcome.partition(":")[0],
+                "end_reason": a.outcome.partition(": ")[2], "survives_to": a.survives_to, "changed_live": [], "exclude_nodes": [],
+            }
+            for a in self.attempts
+        ]  # fmt: skip
+
+    def ledger(self) -> dict[str, Any]:
+        accounts = {"training": 206.6, "checkpointing": 3.1, "replay": 16.0, "detection": 2.4, "recovery": 7.4, "waiting": 4.5}
+        return {"accounts": accounts, "goodput": accounts["training"] / 240, "whole_s": 240.0}

@@ -1,0 +1,129 @@
+"""A person answers from the page: with the token, after a second thought where it changes the run, and never without."""
+
+from __future__ import annotations
+
+from selenium.webdriver.common.keys import Keys
+
+from tests.unit.web_page.browser import Page
+from tests.unit.web_page.page_server import TOKEN, PageServer
+from tests.unit.web_page.simulated_run import SimulatedRun, remedy
+
+
+def see_incident(page: Page, server: PageServer, run: SimulatedRun, **said: object) -> None:
+    run.break_down(3, "divergence", "loss 4.2 has risen for 60 steps", **said)
+    page.open(server.address)
+    page.wait_for_text("#banner", "A person was paged; nobody has acknowledged.")
+
+
+def enter_token(page: Page, token: str, who: str = "") -> None:
+    page.until(lambda: page.find("#token[open]"), "the dialog for the token")
+    page.one("#who-field").clear()
+    page.one("#who-field").send_keys(who)
+    page.one("#token-field").send_keys(token, Keys.ENTER)
+
+
+def test_an_acknowledgement_needs_the_token_and_is_refused_with_a_wrong_one(
+    page: Page, server: PageServer, run: SimulatedRun
+) -> None:
+    see_incident(page, server, run)
+    page.click("acknowledge")
+    enter_token(page, "not-the-token")
+    page.wait_for_text("#answer", "Acknowledge incident 3: refused. the token is missing or is another one")
+    assert server.asked == []
+    page.click("acknowledge")
+    enter_token(page, TOKEN, "Żaneta")
+    page.wait_for_text("#answer", "Acknowledge incident 3: granted. acknowledge: noted")
+    page.wait_for_text("#banner", "Acknowledged by Żaneta.")
+    assert [verb for verb, _ in server.asked] == ["incidents/3/acknowledge"]
+    assert page.text("#access") == "may act"
+    assert TOKEN not in page.script("return document.documentElement.outerHTML + location.href + document.cookie")
+
+
+def test_a_dialog_that_is_closed_asks_for_nothing(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    see_incident(page, server, run)
+    page.click("acknowledge")
+    page.until(lambda: page.find("#token[open]"), "the dialog for the token")
+    page.press(Keys.ESCAPE)
+    page.until(lambda: not page.find("#token[open]"), "the dialog closed")
+    assert not page.find("#answer:not([hidden])")
+    assert page.script("return document.activeElement.textContent") == "acknowledge", "the focus is back where it was"
+
+
+def test_an_approval_is_asked_about_again_and_sent_once(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    waiting = remedy(0, ["rollback"], outcome="pending", chosen="roll back to step 400")
+    see_incident(page, server, run, awaits_approval=0, remedies=[waiting])
+    page.script(f"sessionStorage.setItem('sentinel-token', '{TOKEN}')")
+    page.click("approve")
+    page.wait_for_text("#ask-words", "Rung 1 (rollback: roll back to step 400) waits for approval. Sentinel carries it out")
+    page.click("Cancel")
+    page.until(lambda: not page.find("#ask[open]"), "the dialog closed")
+    server.gate.clear()
+    page.click("approve")
+    page.click("Approve")
+    page.until(lambda: page.find("[data-key=approve-3][disabled]"), "the button waiting")
+    waiting_words = page.text("#answer")
+    server.gate.set()
+    assert waiting_words == "Approve: asking …"
+    page.wait_for_text("#answer", "Approve incident 3: granted.")
+    assert [verb for verb, _ in server.asked] == ["incidents/3/approve"]
+    page.until(lambda: page.find("[data-key=approve-3]:not([disabled])"), "the button again")
+
+
+def test_pausing_remedies_is_asked_about_again_and_resuming_is_not(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    page.open(server.address)
+    page.click("pause remedies")
+    enter_token(page, TOKEN)
+    page.wait_for_text("#ask-words", "Training of demo goes on and is watched; no remedy is carried out")
+    page.click("Pause")
+    page.wait_for_text("#figures .chip", "paused")
+    page.click("resume remedies")
+    page.wait_for_text("#figures .chip", "training")
+    assert [verb for verb, _ in server.asked] == ["pause", "resume"]
+
+
+def test_a_server_without_a_token_shows_the_command_instead_of_buttons(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    server.can_act = False
+    see_incident(page, server, run)
+    page.wait_for_text("#banner", "sentinel ack 3 RUN_DIR, sentinel resolve 3 RUN_DIR")
+    assert page.find("#banner button, #figures button") == []
+    assert page.text("#access") == "read-only: this server has no token"
+    assert not page.find("#token-button:not([hidden])")
+
+
+def test_a_server_that_shows_nothing_without_the_token_asks_for_it_once(page: Page, server: PageServer) -> None:
+    server.needs_token = True
+    page.open(server.address)
+    enter_token(page, TOKEN)
+    page.wait_for_text("#figures", "step 420 of 600")
+    page.until(lambda: not page.find("#connection:not([hidden])"), "no complaint any more")
+    assert not page.find("#token[open]")
+
+
+def test_the_token_can_be_entered_before_it_is_needed_and_forgotten_again(page: Page, server: PageServer) -> None:
+    page.open(server.address)
+    page.click("enter token")
+    enter_token(page, TOKEN)
+    page.wait_for_text("#access", "may act")
+    page.click("forget token")
+    page.wait_for_text("#access", "read-only")
+    assert page.script("return sessionStorage.getItem('sentinel-token')") is None
+
+
+def test_a_dialog_that_was_closed_does_not_come_back_by_itself(page: Page, server: PageServer) -> None:
+    server.needs_token = True
+    page.open(server.address)
+    page.until(lambda: page.find("#token[open]"), "the dialog for the token")
+    page.press(Keys.ESCAPE)
+    asked = len(server.paths)
+    page.until(lambda: len(server.paths) > asked + 1, "two more rounds")
+    assert not page.find("#token[open]")
+    page.click("enter token")
+    enter_token(page, TOKEN)
+    page.wait_for_text("#figures", "step 420 of 600")
+
+
+def test_a_supervisor_that_is_gone_is_said_and_cannot_be_paused(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    run.supervisor = "gone"
+    page.open(server.address)
+    page.wait_for_text("#figures", "GONE: training goes on unwatched")
+    assert page.find("#figures button") == []

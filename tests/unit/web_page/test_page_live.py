@@ -1,0 +1,157 @@
+"""The page while things change under it: incidents that open, servers that vanish, texts that want to be markup."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from selenium.webdriver.common.by import By
+
+from tests.unit.web_page.browser import Page
+from tests.unit.web_page.page_server import PageServer
+from tests.unit.web_page.simulated_run import LAYERS, SimulatedRun, incident
+
+HOSTILE = '<img src=x onerror="document.body.id=1"><script>document.body.id=2</script>&amp;'
+ODD = "<img src=x onerror=alert(1)>&amp;"
+
+
+def test_an_incident_appears_and_ends_without_a_reload(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    page.open(server.address)
+    page.wait_for_text("#figures", "step 420 of 600")
+    page.script("window.stillHere = true")
+    assert page.chrome.title == "training · demo · Sentinel"
+    opened = run.break_down(3, "spike", "loss 9.1 is 40 deviations above 2.0")
+    page.wait_for_text("#banner", "Incident 3: spike since step 408, open")
+    page.wait_for_text("#event-list li:first-child", "INCIDENT 3 spike (critical): loss 9.1 is 40 deviations above 2.0")
+    assert page.chrome.title == "● training · demo · Sentinel"
+    page.until(lambda: page.find("#incident-3[open]"), "its place among the incidents")
+    opened |= {"state": "recovered", "verdict": "60 steps past step 420", "closed_elapsed_s": 260.0}
+    run.tell("incident 3 RECOVERED: 60 steps past step 420", "good", 3)
+    page.until(lambda: not page.find("#banner section"), "the banner gone")
+    page.wait_for_text("#incident-3", "recovered")
+    assert page.script("return window.stillHere") is True
+
+
+def test_an_open_incident_whose_page_a_person_resolved_says_so(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    run.break_down(3, "spike", "loss 9.1", page={"resolved": "a person says so", "resolved_by": "ada"})
+    page.open(server.address)
+    words = "A person was paged; the page was resolved by ada: a person says so. Sentinel goes on dealing with it."
+    page.wait_for_text("#banner", words)
+    assert not page.find("#banner button[data-key='resolve-3']")
+
+
+def test_what_is_read_or_tabbed_through_stays_while_the_page_goes_on(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    page.open(server.address)
+    page.click_on("#incident-1 > summary")
+    page.click_on("#incident-2 > summary")
+    run.break_down(3, "spike", "loss 9.1 is 40 deviations above 2.0")
+    page.wait_for_text("#banner", "Incident 3")
+    assert page.find("#incident-1[open]")
+    assert not page.find("#incident-2[open]")
+    page.script("document.querySelector('[data-key=resolve-3]').focus()")
+    run.incidents[-1]["reason"] = "loss 9.9 is 44 deviations above 2.0"
+    run.tell("still there", about=3)
+    page.wait_for_text("#banner", "loss 9.9")
+    assert page.script("return document.activeElement.dataset.key") == "resolve-3"
+
+
+def test_text_that_wants_to_be_markup_stays_text(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    server.runs = {HOSTILE: run}
+    run.name = run.reason = run.trouble = HOSTILE
+    run.names = [ODD, "loss", f"{ODD}/a", f"{ODD}/b", *LAYERS]
+    run.attempts[0].why, run.attempts[0].outcome = HOSTILE, f"{HOSTILE}: {HOSTILE}"
+    run.incidents = [incident(1, HOSTILE, state=HOSTILE, reason=HOSTILE, blamed_node=HOSTILE, acknowledged_by=HOSTILE)]
+    run.break_down(2, HOSTILE, HOSTILE, verdict=HOSTILE)
+    page.open(server.address)
+    for place in ("#run-name", "#figures", "#banner", "#incident-list", "#event-list", "#tree", "#trouble"):
+        page.wait_for_text(place, HOSTILE)
+    page.click_on("#choose summary")
+    page.wait_for_text("#choices", f"{ODD} per layer")
+    page.chrome.find_element(By.XPATH, "//label[starts-with(., '<img') and not(contains(., 'per layer'))]").click()
+    page.wait_for_text(".plot figcaption b", ODD)
+    assert page.find("img, body script, body[id]") == []
+    assert [entry for entry in page.logs("browser") if "404" not in entry["message"]] == []
+
+
+def test_a_lost_connection_is_said_and_what_was_known_stays(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    page.open(server.address)
+    page.wait_for_text("#figures", "step 420 of 600")
+    server.silent = True
+    page.wait_for_text("#connection", "Connection lost since ")
+    page.wait_for_text("#connection", ", showing the state of ")
+    assert "step 420 of 600" in page.text("#figures")
+    server.silent = False
+    run.advance(5)
+    page.click("try now")
+    page.wait_for_text("#figures", "step 425 of 600")
+    page.until(lambda: not page.find("#connection:not([hidden])"), "no complaint any more")
+
+
+def test_one_answer_that_fails_leaves_the_others_alone(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    server.broken = {"curves"}
+    page.open(server.address)
+    page.wait_for_text("#connection", "curves could not be read: <b>disk</b>")
+    page.wait_for_text("#incident-list", "#2 spike")
+    run.advance(3)
+    page.wait_for_text("#figures", "step 423 of 600")
+    assert "The server cannot tell all since" in page.text("#connection")
+    server.broken = set()
+    page.until(lambda: page.find(".plot canvas") and not page.find("#connection:not([hidden])"), "the curves after all")
+
+
+def test_a_server_without_runs_says_so(page: Page, server: PageServer) -> None:
+    server.runs = {}
+    page.open(server.address)
+    page.wait_for_text("#figures", "This server knows no run yet.")
+
+
+def test_one_of_several_runs_is_chosen_and_stands_in_the_address(page: Page, server: PageServer) -> None:
+    other = SimulatedRun("big run/é")
+    other.advance(80)
+    other.break_down(3, "hang", "2 of 8 ranks are silent")
+    server.runs[other.name] = other
+    page.open(server.address)
+    page.wait_for_text("#runs summary", "2 runs 1 paged")
+    page.click_on("#runs summary")
+    page.chrome.find_element(By.PARTIAL_LINK_TEXT, "big run/é").click()
+    page.wait_for_text("#run-name", "big run/é")
+    page.wait_for_text("#banner", "Incident 3: hang")
+    page.chrome.refresh()
+    page.wait_for_text("#figures", "step 500 of 600")
+
+
+def test_the_list_of_events_can_be_frozen(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    page.open(server.address)
+    page.wait_for_text("#event-list", "RECOVERED")
+    page.click("freeze")
+    run.tell("a checkpoint was committed")
+    page.wait_for_text("#pause-events", "frozen, 1 new")
+    assert "a checkpoint was committed" not in page.text("#event-list")
+    page.click_on("#pause-events")
+    page.wait_for_text("#event-list li:first-child", "a checkpoint was committed")
+
+
+def test_moments_are_told_by_this_machines_clock_and_not_by_the_runs(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    page.open(server.address)
+    page.wait_for_text("#event-list li:last-child", "run demo: policy default")
+    began, *_ = page.text("#event-list li:last-child time").split()
+    now = datetime.fromtimestamp(page.script("return Date.now()") / 1000)
+    told = datetime.combine(now.date(), datetime.strptime(began[-8:], "%H:%M:%S").time())
+    away = (now - timedelta(seconds=240) - told).total_seconds() % 86_400
+    assert min(away, 86_400 - away) < 30
+
+
+def test_the_time_of_a_run_that_has_ended_stands_still(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    run.state, run.reason, run.supervisor, run.wall_s = "finished", "the trainer finished at step 420", "gone", 95.0
+    page.open(server.address)
+    page.wait_for_text("#figures", "the trainer finished at step 420")
+    page.wait_for_text("#figures dd", "1:35 from ")
+    assert "gone: the run has ended" in page.text("#figures")
+    assert page.find("#figures button") == []
+
+
+def test_a_report_that_is_not_there_yet_is_a_sentence(page: Page, server: PageServer) -> None:
+    page.open(server.address)
+    page.wait_for_text("#incident-list", "report of incident 2")
+    server.silent = True
+    page.script("document.querySelector('#incident-2 a').click()")
+    page.wait_for_text("#answer", "Report of incident 2: the server cannot be reached")
