@@ -86,6 +86,7 @@ def test_a_report_keeps_its_styles_and_its_plots_under_the_servers_policy(page: 
     run_dir = write_streamed(tmp_path / "told")
     report_command(run_dir, 2, None)
     with served(run_dir) as site:
+        page.logs("browser")  # of the page that was open before
         page.chrome.get(f"{site.site.url.rstrip('/')}/runs/told/incidents/2/report")
         page.wait_for_text("h1", "Incident 2: spike")
         width = page.script("return getComputedStyle(document.querySelector('main')).maxWidth")
