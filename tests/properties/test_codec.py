@@ -20,7 +20,7 @@ from sentinel.model.attempts import SampleRange
 from sentinel.model.facts import ActionDecided, Fact, IncidentOpened, Noted, PlanAdopted
 
 # A busy machine is slow, not wrong.
-patient = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 FACTS: tuple[type, ...] = get_args(Fact)
 ACTIONS: tuple[type, ...] = get_args(Action)
