@@ -6,7 +6,6 @@ supervisor lets the run go, waits until the journal takes facts again, and takes
 
 from __future__ import annotations
 
-import queue
 import signal
 import sys
 import threading
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from sentinel.bell import Bell
 from sentinel.errors import Fenced, JournalBlocked, JournalError, RetryLater, SentinelError, WatchLost
 from sentinel.notify import Notifier
 
@@ -29,24 +29,22 @@ class StopWishes:
     """SIGTERM and SIGINT, noted while inside. Two have a meaning (stop; do not wait any longer), and what comes after them,
     or after one while leaving, is ignored: it must not cut the leaving short.
 
-    SIGHUP changes nothing: a terminal that went away must not leave the run unwatched. The handler touches no Event: setting one
-    takes a lock, and the thread it interrupts may be holding that very lock.
+    SIGHUP changes nothing: a terminal that went away must not leave the run unwatched.
     """
 
     def __init__(self) -> None:
         self.names: list[str] = []
         self.event = threading.Event()
-        self._wake = self.event
+        self._bell = Bell(self.event)
         self._old: dict[signal.Signals, Any] = {}
         self._old_hangup: Any = signal.SIG_DFL
-        self._bell: queue.SimpleQueue[bool] = queue.SimpleQueue()  # its put may interrupt anything, itself included
 
     def wake(self, event: threading.Event) -> None:
         """Set this event too at every wish."""
-        self._wake = event
+        self._bell.events = [self.event, event]
 
     def __enter__(self) -> StopWishes:
-        threading.Thread(target=self._ring, name="sentinel-signals", daemon=True).start()
+        self._bell.start()
         for number in (signal.SIGTERM, signal.SIGINT):
             self._old[number] = signal.signal(number, self._asked)
         self._old_hangup = signal.signal(signal.SIGHUP, lambda *_: None)  # no SIG_IGN: what is started from here would inherit it
@@ -56,7 +54,7 @@ class StopWishes:
         for number, handler in self._old.items():
             signal.signal(number, signal.SIG_IGN if self.names else handler)
         signal.signal(signal.SIGHUP, self._old_hangup)
-        self._bell.put(False)
+        self._bell.close()
 
     def _asked(self, number: int, frame: FrameType | None) -> None:
         del frame
@@ -64,12 +62,7 @@ class StopWishes:
         if len(self.names) >= MEANT:
             for known in self._old:
                 signal.signal(known, signal.SIG_IGN)
-        self._bell.put(True)
-
-    def _ring(self) -> None:
-        while self._bell.get():
-            self.event.set()
-            self._wake.set()
+        self._bell.ring()
 
 
 class Outage:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from sentinel.bell import Bell
 from sentinel.clock import Clock
 from sentinel.detectors.behind_reference import Reference
 from sentinel.policy.schema import Policy
@@ -149,17 +150,20 @@ def _look_around(followed: dict[Path, Followed], paths: tuple[Path, ...], follow
 @contextmanager
 def _stop_signals() -> Iterator[threading.Event]:
     stop = threading.Event()
+    bell = Bell(stop)
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         del number, frame
-        stop.set()
+        bell.ring()
 
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    bell.start()
     try:
         yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        bell.close()

@@ -1,0 +1,32 @@
+"""A bell that a signal handler may ring: threads that wait for an event hear it.
+
+The handler cannot set the event itself. Setting takes the event's lock, and the thread that the handler interrupts may be holding
+that very lock, just beginning to wait: then both wait for ever.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+
+
+class Bell:
+    """`ring` sets the events, from a thread of its own between `start` and `close`."""
+
+    def __init__(self, *events: threading.Event) -> None:
+        self.events = list(events)
+        self._rung: queue.SimpleQueue[bool] = queue.SimpleQueue()  # its put may interrupt anything, itself included
+
+    def ring(self) -> None:
+        self._rung.put(True)
+
+    def start(self) -> None:
+        threading.Thread(target=self._listen, name="sentinel-signals", daemon=True).start()
+
+    def close(self) -> None:
+        self._rung.put(False)
+
+    def _listen(self) -> None:
+        while self._rung.get():
+            for event in self.events:
+                event.set()
