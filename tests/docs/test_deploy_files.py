@@ -202,6 +202,16 @@ def test_what_compose_mounts_and_builds_is_there() -> None:
     assert {"demo", "web", "prometheus", "alertmanager", "grafana", "tensorboard"} == set(COMPOSE["services"])
 
 
+@pytest.mark.parametrize("name", ["demo", "web", "tensorboard"])
+def test_whichever_container_is_first_makes_the_volume_of_the_runs_theirs_and_not_roots(name: str) -> None:
+    """A new volume gets the owner that its place has in the image; without one it is root's, and nobody here is root."""
+    built = COMPOSE["services"][name]["build"]
+    text = (DEPLOY / built["context"] / built["dockerfile"]).read_text(encoding="utf-8")
+    stage = text.split(f" AS {built.get('target', Path(built['dockerfile']).suffix[1:])}\n")[1].split("\nFROM ")[0]
+    assert "install -d -o sentinel -g sentinel -m 0750 /runs" in stage
+    assert re.findall(r"^USER (.*)$", stage, re.MULTILINE) == ["10001:10001"], "the same user in all three"
+
+
 def test_nothing_of_compose_listens_to_other_machines() -> None:
     """They share the host's network, so each has to be told."""
     for name, service in COMPOSE["services"].items():
