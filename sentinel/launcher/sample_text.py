@@ -15,7 +15,7 @@ from sentinel.launcher.interpreter import answer_of, find_interpreter
 SHOW_S = 30.0
 MODULE = "trainer"
 CHARS_MAX = 3000
-# What a Python needs to find itself and its libraries. Nothing else of the supervisor's: a secret for its pages may have any name.
+# What a Python needs to find itself and its libraries; nothing else of ours: a secret of the pages may have any name.
 INHERITED = re.compile(r"PATH|HOME|USER|LANG|LC_\w+|TZ|TMPDIR|LD_LIBRARY_PATH|VIRTUAL_ENV|(PYTHON|CONDA_|CUDA_|OMP_|MKL_)\w+")
 
 
