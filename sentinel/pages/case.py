@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from sentinel.client.run_layout import incident_report_path
 from sentinel.model.actions import SendPage
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, IncidentState
@@ -205,11 +206,6 @@ def _reading(run_dir: Path, state: RunState, incident: Incident | None, action: 
     if "page" in links:
         lines.append(f"page:    {links['page']}")
     return lines
-
-
-def incident_report_path(run_dir: Path, number: int) -> Path:
-    """Where the report of an incident lies."""
-    return run_dir / "incidents" / f"{number:04d}" / "report.html"
 
 
 def _guarded_answers(run_dir: Path, state: RunState, incident: Incident | None, action: SendPage) -> list[Answer]:

@@ -13,6 +13,7 @@ from sentinel import afterwards
 from sentinel.afterwards import answer_unattended
 from sentinel.asking import ask
 from sentinel.cli import app
+from sentinel.client.run_layout import incident_report_path
 from sentinel.errors import AlreadySupervised, GiveUp, RetryLater, UsageError
 from sentinel.journal.lease import read_lease
 from sentinel.journal.session import take_run
@@ -22,7 +23,6 @@ from sentinel.model import wishes as w
 from sentinel.model.actions import KillAttempt, SendPage
 from sentinel.model.incidents import IncidentState
 from sentinel.model.state import RunState
-from sentinel.pages.case import incident_report_path
 from sentinel.pages.notice import Notice
 from sentinel.pages.terminal import Terminal
 from sentinel.report.reading import read_incidents, read_run, read_status
