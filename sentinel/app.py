@@ -38,7 +38,7 @@ from sentinel.model.state import RunState
 from sentinel.model.wishes import Acknowledge
 from sentinel.notify import Notifier
 from sentinel.outage import Outage, StopWishes, last_act
-from sentinel.pages.asked import lay_routes, with_checked_routes
+from sentinel.pages.asked import lay_routes, lay_run_url, with_checked_routes
 from sentinel.pages.channels import secret_variables
 from sentinel.pages.desk import Desk, Ways
 from sentinel.policy.schema import Policy
@@ -95,6 +95,7 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
         check_command(run_file.command, run_file.cwd)
         check_code(request.code, run_file.cwd)
     site = open_for_run(request.listen, run_dir, Given(exposition))
+    policy = lay_run_url(policy, site.link)
     ensure_run_dir(run_dir)
     with closing(site), StopWishes() as wishes, Notifier.from_environment() as systemd:
         outage = Outage(run_dir, wishes, systemd)
