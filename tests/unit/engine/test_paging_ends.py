@@ -66,6 +66,7 @@ def test_a_run_whose_page_nobody_got_is_not_taken_for_started_again_by_a_person(
     bench = given_up(TERMINAL, HOOK, then="stop_now").done("kill/1").exits(signal=9)
     bench.die()
     assert bench.state.ended == "failed"
+    assert "once it is answered (sentinel ack 1 RUN_DIR) it can be started again" in bench.of(f.Noted)[-1].reason
     bench.done("page/1/1/trigger/hook").die()
     assert not bench.state.ended, "one route got through: somebody was told, and started it again"
 
