@@ -20,6 +20,7 @@ from sentinel.web.watched import WatchedRun
 
 REPORT_BYTES_MAX = 16 << 20
 WORDS_MAX = 2048  # of a query
+REPORT = "/runs/NAME/incidents/N/report"
 Exposition = Callable[[list[WatchedRun]], Response]
 
 
@@ -180,7 +181,7 @@ ROUTES = (
     Route("GET", "/api/runs/NAME/metrics", "reading", _metric_names),
     Route("GET", "/api/runs/NAME/lineage", "reading", _lineage),
     Route("GET", "/api/runs/NAME/ledger", "reading", _ledger),
-    Route("GET", "/runs/NAME/incidents/N/report", "reading", _report),
+    Route("GET", REPORT, "reading", _report),
     *(Route("POST", f"/api/runs/NAME/incidents/N/{verb}", "acting", _ask_of_incident(verb)) for verb in OF_INCIDENT),
     *(Route("POST", f"/api/runs/NAME/{verb}", "acting", _ask_of_run(verb)) for verb in OF_RUN),
 )
