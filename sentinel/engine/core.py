@@ -23,7 +23,7 @@ from sentinel.engine.live import Live
 from sentinel.engine.senses import build_senses
 from sentinel.engine.sources import on_hardware, on_source, tell_of_stream_gap
 from sentinel.model import facts as f
-from sentinel.model.actions import KillAttempt, StartAttempt
+from sentinel.model.actions import KillAttempt, SendPage, StartAttempt
 from sentinel.model.environment import Environment
 from sentinel.model.events import ActionDelayed, ActionDone, ActionFailed, Event, StopWanted, SupervisorStarted, Tick
 from sentinel.model.facts import Entry, Fact
@@ -182,7 +182,10 @@ class Engine:
         if over and not draft.state.ended:
             paging.on_taken_up(draft, f"the run had {over}, and was started again", f"whoever started it on {event.host}")
         if draft.state.ended:
-            draft.note("the end", f"the page about it was never sent: it is sent now, and the run stays {draft.state.ended}")
+            calls = sorted({page.incident for page in draft.state.pending.values() if isinstance(page, SendPage)})
+            remedy = "; ".join(f"sentinel ack {number} RUN_DIR" for number in calls)
+            told = f"nobody has got the page about it: it is sent now, and the run stays {draft.state.ended}"
+            draft.note("the end", f"{told}; once it is answered ({remedy}) it can be started again")
             return
         attempt = draft.attempt
         if draft.state.giving_up:

@@ -86,10 +86,11 @@ def test_each_dependency_has_one_place(path: Path) -> None:
         assert relative(path).startswith(MAY_START_PROCESSES), f"{relative(path)} starts processes; only the launcher may"
 
 
-def test_one_place_knows_where_an_attempt_lies() -> None:
+def test_one_place_knows_where_an_attempt_and_an_incident_lie() -> None:
     for path in SOURCES:
         if path.name != "run_layout.py":
-            assert '"attempts" /' not in path.read_text(encoding="utf-8"), f"{relative(path)}: ask sentinel.client.run_layout"
+            text = path.read_text(encoding="utf-8")
+            assert not [word for word in ("attempts", "incidents") if f'"{word}" /' in text], f"{relative(path)}: ask run_layout"
 
 
 def test_the_supervisor_never_loads_torch() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -82,6 +83,13 @@ def test_the_address_is_said_once_and_the_token_never(tmp_path: Path, capsys: py
         site.close()
     said = capsys.readouterr()
     assert said == ("", f"page: {site.url}\n")
+    assert site.link == site.url
+
+
+def test_a_page_on_every_address_is_linked_by_the_machines_name() -> None:
+    with closing(open_site(Address("0.0.0.0", 0), "t" * 24, Runs([]))) as site:
+        assert site.link == f"http://{socket.gethostname()}:{site.url.rpartition(':')[2]}"
+    assert NoSite().link == ""
 
 
 @pytest.mark.parametrize(
