@@ -22,7 +22,8 @@ def write_policy(place: Path) -> Path:
 
 
 def test_a_flipped_bit_is_hardware_and_the_rank_is_named(tmp_path: Path) -> None:
-    options = ["--preset", "micro", "--set", "schedule.steps=60", "checkpoint.every=10", "--fault", "bit_flip@step=35:rank=1"]
+    sizes = "schedule.steps=45", "data.seq_len=32", "checkpoint.every=10", "evaluation.batches=1"
+    options = ["--preset", "micro", "--set", *sizes, "--fault", "bit_flip@step=35:rank=1"]
     run = Supervised(tmp_path / "run", supervised_ranks(2, *options), policy=str(write_policy(tmp_path))).start()
     assert run.wait() == 0, run.log
     (incident,) = run.incidents()
@@ -33,4 +34,4 @@ def test_a_flipped_bit_is_hardware_and_the_rank_is_named(tmp_path: Path) -> None
     assert incident["blamed_rank"] == 1
     assert incident["pages"], "a person is told of the hardware, though the run goes on"
     assert [remedy["outcome"] for remedy in incident["remedies"]] == ["worked"]
-    assert sorted(run.surviving()) == list(range(1, 61))
+    assert sorted(run.surviving()) == list(range(1, 46))
