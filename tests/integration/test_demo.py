@@ -1,6 +1,6 @@
 """`sentinel demo` as a person types it: torchrun, the bundled trainer under FSDP on two ranks, the three default faults.
 
-The smallest model and a quarter of the steps; what a step is worth is judged by `make demo` and `make accept`.
+The smallest model and a third of the steps; what a step is worth is judged by `make demo` and `make accept`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.docs.protocol_page import bundled_metrics
 from tests.integration.supervised import Supervised
 from tests.unit.boards.board_kit import messages, series
 
-STEPS = 150
+STEPS = 200
 DEADLINE_S = 240.0
 
 
@@ -32,12 +32,12 @@ def test_the_demonstration_is_hurt_three_times_and_repaired_three_times(tmp_path
     crash, hang, spike = incidents
     for broken in (crash, hang):
         assert [(r["rung"], r["skip"], r["outcome"]) for r in broken["remedies"]] == [(0, [], "worked")], "resumed once"
-    assert spike["onset_step"] == 95, "the poison is 0.63 of the run: 94 clean steps of 16 samples"
+    assert spike["onset_step"] == 127, "the poison is 0.63 of the run: 126 clean steps of 16 samples"
     assert spike["remedies"][-1]["rollback_to_step"] < spike["onset_step"]
     assert run.attempts() == [1, 2, 3, 4], told
     surviving = run.surviving()
     assert sorted(surviving) == list(range(1, STEPS + 1))
-    poison = (94 * 16, 100 * 16)
+    poison = (126 * 16, 134 * 16)
     trained = [pair for line in surviving.values() for pair in line["samples"]]
     assert not any(start < poison[1] and end > poison[0] for start, end in trained), "no poisoned sample survives"
     (held_out,) = re.findall(rf"^Held-out loss (\d+\.\d+) at step {STEPS}\.$", done.stdout, re.MULTILINE)
