@@ -1,7 +1,7 @@
 """Ranks without the wait for `import torch`: a server that imports it once and forks every launch.
 
 What is forked is the real trainer, in processes of its own, with the environment torchrun gives and a store of its own for their
-rendezvous; it can be killed, stopped and waited for like any other. Only the import is saved, two and a half seconds a rank and
+rendezvous; it can be killed, stopped and waited for like any other. Only the imports are saved, two and a half seconds a rank and
 as much again for torchrun. What is about torchrun itself (its codes, its signals, its sessions) is tested under torchrun.
 
 As a program this file is the server: a JSON line in for each launch or question, a JSON line out. With arguments it is a launcher
@@ -78,11 +78,7 @@ class Forked:
 
 
 def _serve() -> None:
-    import torch
-
-    import trainer.train  # noqa: F401 - what every launch would import
-
-    torch.set_num_threads(1)
+    torch = _import_what_a_rank_will()
     stores: dict[int, Any] = {}
     for line in sys.stdin:
         question = json.loads(line)
@@ -102,13 +98,21 @@ def _serve() -> None:
 
 
 def _launch_supervised(ranks: int, arguments: list[str]) -> None:
-    import torch
-
-    import trainer.train  # noqa: F401 - what every rank would import
-
-    torch.set_num_threads(1)
+    torch = _import_what_a_rank_will()
     store = torch.distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     _launch(arguments, ranks, dict(os.environ), store.port, is_quiet=False)
+
+
+def _import_what_a_rank_will() -> Any:
+    """torch itself; and what FSDP and the trainer import at their first use, in each rank again if not here."""
+    import torch
+    import torch._dynamo
+    import torch.profiler
+
+    import trainer.train  # noqa: F401
+
+    torch.set_num_threads(1)
+    return torch
 
 
 def _launch(arguments: list[str], ranks: int, environ: dict[str, str], port: int, *, is_quiet: bool) -> None:

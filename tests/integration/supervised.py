@@ -56,6 +56,10 @@ class Supervised:
         assert self.child is not None
         return self.child.wait(deadline_s)
 
+    @property
+    def has_ended(self) -> bool:
+        return self.child is not None and self.child.poll() is not None
+
     def kill(self) -> None:
         """kill -9 of the supervisor, not of what it supervises."""
         assert self.child is not None
