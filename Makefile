@@ -32,7 +32,6 @@ types: $(STAMP)  ## mypy --strict on sentinel/
 contracts: $(STAMP) ## the doors between rooms
 	$(BIN)/lint-imports --no-cache
 
-unit: export PYTHONDONTWRITEBYTECODE := # the suite starts hundreds of processes: compiled once, not a third of a second in each
 unit: $(STAMP)   ## the test suite alone
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal -m 'not slow and not bench'
 
