@@ -30,6 +30,7 @@ types: $(STAMP)  ## mypy --strict on sentinel/
 contracts: $(STAMP) ## the doors between rooms
 	$(BIN)/lint-imports --no-cache
 
+unit: export PYTHONDONTWRITEBYTECODE := # of hundreds of processes only the first is to compile the sources, whatever the shell says
 unit: $(STAMP)   ## the test suite alone
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal -m 'not slow and not bench'
 

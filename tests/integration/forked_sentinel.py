@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import json
 import os
 import select
@@ -109,14 +110,20 @@ def become(asked: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    import sentinel.app
+    import typer.main
+
+    import sentinel.report.html.page
+    import sentinel.report.html.writing
     import sentinel.report.reading
     import sentinel.report.text
     import sentinel.stop
+    import sentinel.telemetry.inotify
     import sentinel.view.choose
     import sentinel.web.opening  # noqa: F401 - what every command would import
-    from sentinel.cli import main
+    from sentinel.cli import app, main
     from tests.integration.mortal_supervisor import make_mortal
 
+    typer.main.get_command = functools.cache(typer.main.get_command)
+    typer.main.get_command(app)  # every option of every command, built once
     become(serve())
     main()

@@ -34,4 +34,3 @@ def make_mortal(place: str) -> None:
         return entries
 
     Journal.append = mortal  # type: ignore[method-assign]
-
