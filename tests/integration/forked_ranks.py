@@ -77,12 +77,19 @@ class Forked:
         return code
 
 
-def _serve() -> None:
+def _import_once() -> Any:
+    """What every rank would import; torch._dynamo, which the first layer that is built asks for, is half of it."""
     import torch
+    import torch._dynamo
 
-    import trainer.train  # noqa: F401 - what every launch would import
+    import trainer.train  # noqa: F401
 
     torch.set_num_threads(1)
+    return torch
+
+
+def _serve() -> None:
+    torch = _import_once()
     stores: dict[int, Any] = {}
     for line in sys.stdin:
         question = json.loads(line)
@@ -102,11 +109,7 @@ def _serve() -> None:
 
 
 def _launch_supervised(ranks: int, arguments: list[str]) -> None:
-    import torch
-
-    import trainer.train  # noqa: F401 - what every rank would import
-
-    torch.set_num_threads(1)
+    torch = _import_once()
     store = torch.distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     _launch(arguments, ranks, dict(os.environ), store.port, is_quiet=False)
 
