@@ -77,11 +77,11 @@ class ForkedSentinel:
         self.send_signal(signal.SIGTERM)
 
 
-def run_sentinel(*words: str, cwd: Path | None = None, timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
+def run_sentinel(*words: str, cwd: Path | None = None, deadline_s: float = 60.0) -> subprocess.CompletedProcess[str]:
     """A command that ends by itself: its code and what it said."""
     with tempfile.TemporaryDirectory() as place:
         out, err = Path(place) / "out", Path(place) / "err"
-        code = ForkedSentinel(list(words), out, err, cwd).wait(timeout)
+        code = ForkedSentinel(list(words), out, err, cwd).wait(deadline_s)
         return subprocess.CompletedProcess(["sentinel", *words], code, out.read_text(), err.read_text())
 
 

@@ -86,7 +86,7 @@ def test_a_person_watches_a_run_and_pauses_it_from_the_page(tmp_path: Path) -> N
     assert run.wait() == 1, "as without a page: it leaves, and training is left as it is"
     assert "journal" in run.log
     (tmp_path / "aside").rename(run.run_dir / "sentinel.db")
-    done = run_sentinel("stop", str(run.run_dir), timeout=90)
+    done = run_sentinel("stop", str(run.run_dir), deadline_s=90)
     assert done.returncode == 0, done.stderr
     assert not run.living()
 

@@ -16,7 +16,7 @@ def test_a_run_without_a_supervisor_is_taken_over_and_stopped_after_a_checkpoint
     assert run.status()["state"] == "training"
     assert run.status()["detectors"]["verdicts"], "what the killed supervisor said last"
     assert run.living()
-    done = run_sentinel("stop", str(run.run_dir), timeout=90)
+    done = run_sentinel("stop", str(run.run_dir), deadline_s=90)
     assert done.returncode == 0, done.stderr
     last = run.last_step(1)
     assert f"run: stopped at step {last}, newest checkpoint of step {last}" in done.stdout
