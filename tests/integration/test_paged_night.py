@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ import pytest
 
 from sentinel.policy_file import shipped_policy_path
 from tests.integration.alertmanager_kit import RealAlertmanager, alertmanager, needs_alertmanager
+from tests.integration.forked_sentinel import run_sentinel
 from tests.integration.supervised import Supervised, wait_for
 from tests.loopback import HttpServer, Reply
 
@@ -54,8 +54,7 @@ class Night:
         return [alert for alert in self.real.alerts() if alert["labels"]["run"] == self.name]
 
     def say(self, word: str) -> None:
-        words = [sys.executable, "-m", "sentinel", word, "1", str(self.run.run_dir)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        done = run_sentinel(word, "1", str(self.run.run_dir))
         assert done.returncode == 0, done.stdout + done.stderr
 
     def is_one_incident(self) -> bool:
