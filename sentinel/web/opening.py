@@ -110,9 +110,16 @@ def _name_for_others(host: str) -> str:
 def check_places(places: Sequence[Path]) -> None:
     """Raises UsageError for what can hold no run."""
     for place in places:
-        if not place.is_dir():
-            what = "is a file" if place.exists() else "there is no such directory"
-            raise UsageError(f"{place}: {what}; name a run directory, or a directory of them, such as runs")
+        try:
+            os.scandir(place).close()
+            continue
+        except FileNotFoundError:
+            what = "there is no such directory"
+        except NotADirectoryError:
+            what = "is a file"
+        except OSError as error:
+            raise UsageError(f"{place}: cannot be read: {error.strerror}; check the rights of this user") from None
+        raise UsageError(f"{place}: {what}; name a run directory, or a directory of them, such as runs")
 
 
 def _say(words: str) -> None:

@@ -96,11 +96,13 @@ def test_a_page_on_every_address_is_linked_by_the_machines_name() -> None:
     ("words", "why"),
     [
         (["no-such-directory"], "there is no such directory"),
+        (["x" * 300], "cannot be read: File name too long"),
         ([".", "--listen", "nowhere"], "write PORT, HOST:PORT or off"),
         ([".", "--listen", "off"], "nothing to do"),
         ([".", "--listen", "0.0.0.0:0"], "needs a token"),
         ([".", "--token-file", "no-such-file", "--listen", "0"], "cannot be read"),
         ([".", "--listen", "203.0.113.9:0"], "no address of this machine|cannot be listened on"),
+        ([".", "--listen", "a..b:0"], "a..b is no address of this machine"),
     ],
 )
 def test_what_cannot_be_served_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], why: str) -> None:
