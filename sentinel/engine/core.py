@@ -80,6 +80,10 @@ class Engine:
         """Decide about one event and move on to the state its facts lead to."""
         if isinstance(event, StepReading):
             return self._step(now_s, event)
+        if isinstance(event, Heartbeat):  # as often as every rank pleases, and nothing is decided about one
+            self._live.beat(event, now_s)
+            self.senses.heartbeat(event, now_s)
+            return ()
         draft = Draft(self.state, now_s, self.policy, self.senses, self._live)
         self._decide(draft, event)
         return self._settled(draft)
@@ -107,9 +111,6 @@ class Engine:
     def _decide(self, draft: Draft, event: Event) -> None:
         senses, live, now_s = self.senses, self._live, draft.now_s
         match event:
-            case Heartbeat():
-                live.beat(event, now_s)
-                senses.heartbeat(event, now_s)
             case Tick():
                 self._tick(draft)
             case Receipt():
@@ -150,8 +151,8 @@ class Engine:
                 operator.on_wish(draft, event)
             case SupervisorStarted():
                 self._started(draft, event)
-            case StepReading():
-                raise AssertionError("steps have their own way")
+            case StepReading() | Heartbeat():
+                raise AssertionError("steps and heartbeats have their own way")
             case _:
                 assert_never(event)
 
