@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 TEST_WORKERS ?= 3 # on two cores: what waits for a process or a browser leaves its core to another
+# The tests start sentinel and the trainer hundreds of times. Without bytecode each start compiles every module again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help install demo test lint types contracts unit accept drills drills-real bench bench-detect bench-policy bench-replay bench-recovery bench-telemetry bench-web leave-one-out clean
 help:            ## this list
@@ -68,3 +70,4 @@ bench-web: $(STAMP) ## ten viewers of the page of a run of 100,000 steps: what s
 
 clean:           ## remove build products (not runs/)
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

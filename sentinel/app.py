@@ -21,6 +21,7 @@ from sentinel.engine import Engine
 from sentinel.errors import AlreadySupervised, Fenced, JournalBlocked, JournalError, RetryLater, UsageError
 from sentinel.handlers import build_handlers
 from sentinel.journal.answering import is_being_answered
+from sentinel.journal.lease import Lease
 from sentinel.journal.run_file import (
     PolicyReference,
     RunFile,
@@ -38,7 +39,7 @@ from sentinel.model.state import RunState
 from sentinel.model.wishes import Acknowledge
 from sentinel.notify import Notifier
 from sentinel.outage import Outage, StopWishes, last_act
-from sentinel.pages.asked import lay_routes, with_checked_routes
+from sentinel.pages.asked import lay_routes, lay_run_url, with_checked_routes
 from sentinel.pages.channels import secret_variables
 from sentinel.pages.desk import Desk, Ways
 from sentinel.policy.schema import Policy
@@ -95,6 +96,7 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
         check_command(run_file.command, run_file.cwd)
         check_code(request.code, run_file.cwd)
     site = open_for_run(request.listen, run_dir, Given(exposition))
+    policy = lay_run_url(policy, site.link)
     ensure_run_dir(run_dir)
     with closing(site), StopWishes() as wishes, Notifier.from_environment() as systemd:
         outage = Outage(run_dir, wishes, systemd)
@@ -132,14 +134,15 @@ def _watch(
             write_run_file(run_dir, run_file)
         wake = Wake(run_dir)
         wishes.wake(wake.event)
-        launcher = LocalLauncher(run_dir, withheld=secret_variables(engine.policy.spec.paging))
+        withheld = secret_variables(engine.policy.spec.paging)
+        launcher = LocalLauncher(run_dir, withheld=withheld)
         hardware = open_hardware(engine.policy.spec.detectors.gpu_fault, run_dir)
         show_gpus(narrator, hardware.gpus)
         boards = open_boards(run_dir, lambda: engine.state, request.tensorboard)
         reports = ReportKeeper(run_dir, lambda: engine.state)
-        desk = open_desk(run_dir, engine, clock)
+        desk = _open_desk(run_dir, engine, clock, session.lease)
         telemetry = RunTelemetry(run_dir, launcher, hardware, boards, desk)
-        handlers = build_handlers(run_dir, launcher, session.lease, run_file, desk.courier.send)
+        handlers = build_handlers(run_dir, launcher, session.lease, run_file, desk.courier.send, withheld)
         runner = ThreadRunner(handlers, wake.event)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
         with closing(wake), closing(hardware), closing(boards), closing(reports), closing(desk), last_act(runner.close):
@@ -199,13 +202,14 @@ def _in_words(engine: Engine) -> str:
     return f"{state.run_id}: {state.label}{where}, {len(state.open_incidents)} open incidents"
 
 
-def open_desk(run_dir: Path, engine: Engine, clock: SystemClock) -> Desk:
+def _open_desk(run_dir: Path, engine: Engine, clock: SystemClock, lease: Lease) -> Desk:
     """What reaches a person about this run, on the routes of the engine's policy."""
 
     def acknowledge(incident: int, by: str) -> None:
         post(run_dir, by, Acknowledge(incident), round(clock.wall_s() * 1e9))
 
-    return Desk(run_dir, engine.policy.spec.paging, Ways(lambda: engine.state, acknowledge), clock)
+    ways = Ways(lambda: engine.state, acknowledge, is_ours=lambda: not lease.is_lost())
+    return Desk(run_dir, engine.policy.spec.paging, ways, clock)
 
 
 def _each_turn(

@@ -5,19 +5,22 @@ from __future__ import annotations
 import getpass
 import re
 import socket
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from sentinel.afterwards import ANSWERS, SEND_S, answer_unattended
+from sentinel.clock import SystemClock
 from sentinel.errors import AlreadySupervised, RetryLater, UsageError
+from sentinel.journal.answering import is_being_answered
 from sentinel.model.attempts import Overrides, SampleRange
 from sentinel.model.wishes import Wish
 from sentinel.plan.overrides import with_rung
 from sentinel.policy.schema import Rung
 from sentinel.policy.schema_problems import validate_rung
 from sentinel.telemetry.inbox import withdraw
-from sentinel.wish_answer import Answered, await_answer, check_supervised, is_supervised, look_for_answer, post_wish
+from sentinel.wish_answer import LOOK_S, Answered, await_answer, check_supervised, is_supervised, look_for_answer, post_wish
 
 PAGE_SEND_S = 5.0  # somebody holds a phone and waits; the rest is sent by whoever starts the run again
 ANSWER_S = 30.0  # a supervisor looks at least once a second; on a busy shared filesystem it may take longer
@@ -38,9 +41,11 @@ def ask(run_dir: Path, wish: Wish, timeout_s: float = ANSWER_S) -> Answered:
         RetryLater: no answer within `timeout_s`; the wish was taken back.
     """
     by = f"{getpass.getuser()}@{socket.gethostname()}"
-    if isinstance(wish, ANSWERS) and not is_supervised(run_dir):
-        with suppress(AlreadySupervised):  # somebody has come between two looks: asked as usual
-            return ask_unattended(run_dir, by, wish, SEND_S)
+    if isinstance(wish, ANSWERS):
+        _let_answer(run_dir)
+        if not is_supervised(run_dir):
+            with suppress(AlreadySupervised):  # somebody has come between two looks: asked as usual
+                return ask_unattended(run_dir, by, wish, SEND_S)
     check_supervised(run_dir)
     number = post_wish(run_dir, by, wish)
     answer = await_answer(run_dir, number, timeout_s)
@@ -49,6 +54,14 @@ def ask(run_dir: Path, wish: Wish, timeout_s: float = ANSWER_S) -> Answered:
     if answer is not None:
         return answer
     raise RetryLater(f"{run_dir}: the supervisor has not answered within {timeout_s:g} s; the wish was taken back", timeout_s)
+
+
+def _let_answer(run_dir: Path) -> None:
+    """Somebody else answers a page of the run, and so holds it, for some seconds: they look into no inbox."""
+    clock, never = SystemClock(), threading.Event()
+    end_s = clock.now_s() + ANSWER_S
+    while is_being_answered(run_dir) and clock.now_s() < end_s:
+        clock.wait(never, LOOK_S)
 
 
 def ask_unattended(run_dir: Path, by: str, wish: Wish, within_s: float = PAGE_SEND_S) -> Answered:

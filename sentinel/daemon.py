@@ -115,7 +115,7 @@ class Daemon:
             self._ended_s = now_s
         if self._telemetry.has_more or switched or self.engine.watched != self._followed:
             return 0.0  # another attempt to look at: its first writes must not wait for the next tick
-        return min([TICK_S, *(max(0.0, due.at_s - now_s) for due in self._due.values())])
+        return min([TICK_S, *(max(0.0, due.at_s - now_s) for due in self._due.values())]) if self._due else TICK_S
 
     def is_over(self, now_s: float) -> bool:
         """The run has ended and its last actions are done, or have had their time; and nobody is left to be called."""

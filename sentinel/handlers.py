@@ -29,14 +29,19 @@ from sentinel.telemetry.saved_numbers import verify_saved
 
 
 def build_handlers(
-    run_dir: Path, launcher: Launcher, lease: Lease, run: RunFile, send_page: Callable[[a.SendPage], str]
+    run_dir: Path,
+    launcher: Launcher,
+    lease: Lease,
+    run: RunFile,
+    send_page: Callable[[a.SendPage], str],
+    withheld: frozenset[str],
 ) -> Mapping[type[a.Action], Handler]:
-    """How each action is carried out here. `send_page`: the courier's."""
+    """How each action is carried out here. `send_page`: the courier's. `withheld`: the launcher's."""
 
     def start(action: a.StartAttempt) -> tuple[str, Environment]:
         lease.set_attempt(action.attempt)
         place = (action.attempt, run.command, run.cwd, action.resume, action.overrides)
-        return start_recorded(launcher, run_dir, AttemptSpec(*place, exclude_nodes=action.exclude_nodes), run.code)
+        return start_recorded(launcher, run_dir, AttemptSpec(*place, exclude_nodes=action.exclude_nodes), run.code, withheld)
 
     look = Look(partial(has_stream, run_dir), partial(read_samples, run_dir))
 

@@ -75,12 +75,13 @@ class Outage:
         self.has_begun = False
         self._is_on = False
         self._let_s = 0.0
+        self._has_gone = False
 
     def begin(self) -> None:
         """The run is ours: from here on trouble is waited out, and said to be over when it was."""
         if self._is_on:
             self._say(f"{self._run_dir}: the journal can be written again; supervision goes on")
-        self.has_begun, self._is_on, self._let_s = True, False, 0.0
+        self.has_begun, self._is_on, self._let_s, self._has_gone = True, False, 0.0, False
 
     def wait_out(self, error: SentinelError) -> None:
         """Returns when it is time to try again. Raises `error` when nothing was started yet, WatchLost when a stop is wanted."""
@@ -112,7 +113,10 @@ class Outage:
         """Somebody holds the run. Who only answers a page of it is waited for: returns when it is time to try again. Raises as
         `fenced` says for a supervisor, after ANSWER_MAX_S, and when a stop is wanted."""
         self._let_s += ANSWER_LOOK_S
-        if not is_being_answered or self._let_s > ANSWER_MAX_S or self.wishes.event.wait(ANSWER_LOOK_S):
+        gone, self._has_gone = self._has_gone, not is_being_answered
+        if self._has_gone and not gone:
+            return  # who answered may have left between the two looks: the run is tried once more
+        if self._has_gone or self._let_s > ANSWER_MAX_S or self.wishes.event.wait(ANSWER_LOOK_S):
             raise self.fenced(error) from None
         self.systemd.waiting("waiting: somebody answers a page of this run")
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from sentinel.client.strict_json import loads
 from sentinel.launcher.attempt_files import AttemptFiles, rank_files
 
-RANKS_READ_MAX = 512  # a look opens a file for each rank that beat since the last one
+RANKS_READ_MAX = 512  # files that one look opens: those of ranks not read yet first, then the ones read longest ago
+RANKS_MAX = 8192  # the first; the silence of each is known at every look, since it costs no opening
 BEAT_BYTES_MAX = 4096
 TICK_S = 0.25  # beats are written in place: two within a tick of the filesystem's clock look like one
 WORD_CHARS = 24
@@ -35,30 +36,45 @@ class RankBeats:
         self._run_dir = run_dir
         self._attempt = -1
         self._known: dict[int, tuple[int, RankSeen]] = {}  # with the time of writing the record was read at
+        self._looks = 0
+        self._read_at: dict[int, int] = {}  # in which look
 
     def look(self, attempt: int, wall_s: float) -> tuple[RankSeen, ...]:
-        """By rank, at most RANKS_READ_MAX; those whose heartbeat never made sense are left out."""
+        """By rank; those whose heartbeat never made sense are left out, and at the first looks those that were not read yet. Of
+        more than RANKS_READ_MAX step and phase may be some looks old."""
         if attempt != self._attempt:
-            self._attempt, self._known = attempt, {}
+            self._attempt, self._known, self._read_at = attempt, {}, {}
+        self._looks += 1
         try:
             files = rank_files(AttemptFiles(self._run_dir, attempt).heartbeats)
         except OSError:
             return tuple(seen for _, seen in self._known.values())
-        ranks = sorted(files)[:RANKS_READ_MAX]
-        for rank in ranks:
-            self._look_at(rank, files[rank], wall_s)
+        ranks = sorted(files)[:RANKS_MAX]
+        due = [rank for rank in ranks if self._has_beaten(rank, files[rank], wall_s)]
+        for rank in sorted(due, key=lambda rank: self._read_at.get(rank, 0))[:RANKS_READ_MAX]:
+            self._read_at[rank] = self._looks
+            self._read(rank, files[rank], wall_s)
         return tuple(self._known[rank][1] for rank in ranks if rank in self._known)
 
-    def _look_at(self, rank: int, file: os.DirEntry[str], wall_s: float) -> None:
+    def _has_beaten(self, rank: int, file: os.DirEntry[str], wall_s: float) -> bool:
+        """Since its record was read. How long it has been silent is known either way."""
         known = self._known.get(rank)
         try:
             written_ns = file.stat().st_mtime_ns
-            silent_s = max(0.0, wall_s - written_ns / 1e9)
-            if known is not None and known[0] == written_ns and silent_s > TICK_S:
-                self._known[rank] = (written_ns, replace(known[1], silent_s=silent_s))
-                return
+        except OSError:
+            return False
+        if known is None:
+            return True
+        silent_s = max(0.0, wall_s - written_ns / 1e9)
+        self._known[rank] = (known[0], replace(known[1], silent_s=silent_s))
+        return known[0] != written_ns or silent_s <= TICK_S
+
+    def _read(self, rank: int, file: os.DirEntry[str], wall_s: float) -> None:
+        try:
+            written_ns = file.stat().st_mtime_ns  # as it was seen before the content is read: what comes later is read again
             with open(file.path, "rb") as beat:
-                self._known[rank] = (written_ns, _read(rank, beat.read(BEAT_BYTES_MAX), silent_s))
+                content = beat.read(BEAT_BYTES_MAX)
+            self._known[rank] = (written_ns, _read(rank, content, max(0.0, wall_s - written_ns / 1e9)))
         except (OSError, ValueError):
             return
 

@@ -5,6 +5,7 @@ It reads what the run writes and nothing else, so it can be started and left at 
 
 from __future__ import annotations
 
+import signal
 from collections import deque
 from collections.abc import Mapping
 from contextlib import closing
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from sentinel.clock import Clock, SystemClock
 from sentinel.hardware import wait_for_gpus
-from sentinel.ranks_seen import RankBeats
+from sentinel.ranks_seen import RANKS_MAX, RANKS_READ_MAX, RankBeats
 from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.following import FollowedRun, Sight
 from sentinel.telemetry.nvml import DRIVER_SIGNS, HELPER, NO_DRIVER, NvmlSource
@@ -42,13 +43,18 @@ class Watched:
         self._seq = 0
         self._lines: deque[tuple[str, Line]] = deque(maxlen=LINES_KEPT)
         self._times: deque[tuple[int, float]] = deque(maxlen=50)
+        self._timed = -1  # the attempt they are of: another one's clock may have begun anew
         self._changes = -1
 
     def catch_up(self) -> None:
-        """Draw every curve to its end, and wait for the first word of the GPUs."""
+        """Draw every curve to its end, read every rank, and wait for the first word of the GPUs."""
         for _ in range(BACKLOG_PIECES_MAX):
             if not self._run.draw():
                 break
+        attempt = self._sight.state.attempt
+        for _ in range(RANKS_MAX // RANKS_READ_MAX):
+            if attempt is not None:
+                self._beats.look(attempt.attempt, self._clock.wall_s())
         wait_for_gpus(self._nvml, self._clock)
 
     def look(self) -> Picture | None:
@@ -95,8 +101,9 @@ class Watched:
         drawn = self._run.attempts.get(attempt.attempt) if attempt is not None else None
         if drawn is None or drawn.newest_step is None:
             return None
-        if self._times and drawn.newest_step < self._times[-1][0]:
+        if drawn.attempt != self._timed or (self._times and drawn.newest_step < self._times[-1][0]):
             self._times.clear()
+            self._timed = drawn.attempt
         if not self._times or drawn.newest_step > self._times[-1][0]:
             self._times.append((drawn.newest_step, drawn.newest_s))
         return step_time(self._times) or drawn.newest.get("step_time_s")
@@ -115,6 +122,7 @@ def show_top(run_dir: Path, once: bool) -> None:
             assert picture is not None, "the first look always finds something"
             print_plain(picture)
             return
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # or the terminal would stay as it is lent out
         with Screen(console) as screen:
             key = ""
             while key not in ("q", "Q"):

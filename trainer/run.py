@@ -112,7 +112,7 @@ def begin(run: Run) -> None:
         resume_digest=found.digest if found is not None else None,
         world_size=run.world.size,
         params=run.params,
-        tokens_per_step=run.schedule.tokens(run.step + 1),
+        tokens_per_step=run.schedule.tokens_per_step,
         effective=effective(run),
         resume_asked=asdict(asked) if asked is not None else None,
         passed_over=passed_over,

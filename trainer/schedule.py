@@ -57,6 +57,12 @@ class Schedule:
     def tokens(self, step: int) -> int:
         return self.batch_size(step) * self.seq_len(step)
 
+    @property
+    def tokens_per_step(self) -> int | None:
+        """Where all steps train on as many. None under a ramp: times a step's number it would be no count of tokens."""
+        plan = self._config.schedule
+        return self.tokens(1) if plan.batch_ramp is None and plan.seq_ramp is None else None
+
     def lr(self, step: int) -> float:
         """The learning rate of an update before any override: linear warm-up, then the decay that was chosen."""
         return self._config.optim.lr * self._lr_factor(step) * self._share(step)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
-from sentinel.client.run_layout import attempt_folder
+from sentinel.client.run_layout import attempt_folder, incident_folder
 
 TAIL_BYTES = 256 * 1024
 FILES_MAX = 256
@@ -21,7 +21,7 @@ FILES_MAX = 256
 def capture(run_dir: Path, incident: int, attempt: int, pids: Sequence[int]) -> str:
     """Copy the evidence; returns what was saved. Done twice, the second copy replaces the first. Raises OSError."""
     source = attempt_folder(run_dir, attempt)
-    target = run_dir / "incidents" / f"{incident:04d}" / f"attempt-{attempt:04d}"
+    target = incident_folder(run_dir, incident) / f"attempt-{attempt:04d}"
     target.mkdir(parents=True, exist_ok=True)
     write_atomically(target / "processes.txt", describe_processes(pids).encode())
     saved = 1

@@ -10,7 +10,6 @@ goes wrong with a board is remarked once, tried again a minute later, and never 
 
 from __future__ import annotations
 
-import queue
 import sys
 import threading
 from collections.abc import Callable
@@ -18,8 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from sentinel.boards.board import FOLDER, Board, begun_attempts
-from sentinel.model.readings import Reading, SourceReading
+from sentinel.model.readings import Reading
 from sentinel.model.state import RunState
+from sentinel.remarks import Remarks
 from sentinel.telemetry.source import describe_os_error
 
 SOURCE = "tensorboard"
@@ -29,30 +29,21 @@ AGAIN_S = 60.0
 CLOSE_S = 10.0
 
 
-class BoardKeeper:
+class BoardKeeper(Remarks):
     """`close` must be called before the run's lock is given back: two writers would undo each other's work."""
-
-    has_more = False
 
     def __init__(self, run_dir: Path, latest: Callable[[], RunState], every_s: float = EVERY_S) -> None:
         """`latest`: how the run stands; called from the thread."""
+        super().__init__()
         self._run_dir = run_dir
         self._latest = latest
         self._every_s = every_s
         self._drawn: RunState | None = None
         self._closing = threading.Event()
         self._is_late = False
-        self._said: queue.SimpleQueue[SourceReading] = queue.SimpleQueue()
         self._has_complained = False
         self._thread = threading.Thread(target=self._work, name="sentinel-boards", daemon=True)
         self._thread.start()
-
-    def poll(self, now_s: float) -> list[Reading]:
-        del now_s
-        out: list[Reading] = []
-        while not self._said.empty():
-            out.append(self._said.get())
-        return out
 
     def close(self) -> None:
         """Draw what is left, for CLOSE_S at most, and tell of what is not drawn by then. Safe to call twice. A supervisor whose
@@ -95,7 +86,7 @@ class BoardKeeper:
             return
         self._has_complained = True
         words = f"the charts cannot be kept up: {what}; tried again every {AGAIN_S:g} s, `sentinel tensorboard` mends them later"
-        self._said.put(SourceReading(SOURCE, ok=True, reason=words, remark=True))
+        self.say(SOURCE, words)
 
 
 class NoBoards:

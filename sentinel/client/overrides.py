@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from sentinel.client.strict_json import as_float
 
 REQUESTS = ("checkpoint_now", "stop_after_checkpoint", "stop_now")
+LOSS_SCALE_MAX = 2.0**127  # twice that is the first power of two that float32, in which a scale is held, has no room for
 LAPSING = ("lr_scale", "clip_norm", "weight_decay", "betas", "eps", "checkpoint_interval")
 
 T = TypeVar("T")
@@ -69,7 +70,7 @@ class Overrides:
             betas=read("betas", _betas, "two numbers in [0, 1)"),
             eps=read("eps", _positive, "a finite number above 0"),
             skip=read("skip", _skip, "half-open ranges [[start, end], …] of sample indices") or (),
-            loss_scale=read("loss_scale", _positive, "a finite number above 0"),
+            loss_scale=read("loss_scale", _scale, "a number above 0 and at most 2^127"),
             data_seed=read("data_seed", _whole, "a whole number"),
             reset_optimizer=read("reset_optimizer", _flag, "true or false") or False,
             precision=read("precision", _text, "fp32, bf16 or fp16"),
@@ -118,6 +119,12 @@ def _not_negative(value: object) -> float:
 
 def _positive(value: object) -> float:
     if _not_negative(value) == 0:
+        raise ValueError
+    return as_float(value)
+
+
+def _scale(value: object) -> float:
+    if _positive(value) > LOSS_SCALE_MAX:
         raise ValueError
     return as_float(value)
 

@@ -30,6 +30,16 @@ def spec_path(run_dir: Path, attempt: int) -> Path:
     return attempt_folder(run_dir, attempt) / "spec.json"
 
 
+def incident_folder(run_dir: Path, number: int) -> Path:
+    """What is kept of one incident: RUN_DIR/incidents/0004. The supervisor's; trainers write nothing there."""
+    return run_dir / "incidents" / f"{number:04d}"
+
+
+def incident_report_path(run_dir: Path, number: int) -> Path:
+    """The report of an incident, for people."""
+    return incident_folder(run_dir, number) / "report.html"
+
+
 def rank_file(folder: Path, rank: int) -> Path:
     """A rank's own file among the attempt's `heartbeats` or `exits`."""
     return folder / f"rank-{rank:05d}.json"

@@ -129,7 +129,7 @@ class Session:
         resume_digest: str | None,
         world_size: int,
         params: int,
-        tokens_per_step: int,
+        tokens_per_step: int | None,
         effective: Mapping[str, Any],
         overrides: Mapping[str, Any] | None = None,
         **more: Any,

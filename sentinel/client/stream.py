@@ -42,7 +42,7 @@ class Stream:
         resume_digest: str | None,
         world_size: int,
         params: int,
-        tokens_per_step: int,
+        tokens_per_step: int | None,
         effective: Mapping[str, Any],
         overrides: Mapping[str, Any],
         **more: Any,

@@ -244,5 +244,6 @@ class Senses:
 
     def _clock(self, now_s: float) -> float:
         """Session time that never runs backwards, whatever the caller's clock does."""
-        self._now_s = max(self._now_s, now_s)
+        if now_s > self._now_s:
+            self._now_s = now_s
         return self._now_s

@@ -63,22 +63,19 @@ class HangVerdict:
 
 def choose_limit(progress: Progress, settings: HangSettings, phases: Iterable[Phase], lines: int) -> tuple[float, str]:
     """Longest silence that is no hang, in seconds, and why; `lines`: steps that one sign of life stands for."""
-
-    def phase_limit(phase: Phase) -> float:
-        return settings.phases.get(phase, PHASE_LIMITS_S.get(phase, 0.0))
-
+    own = settings.phases
     if not progress.beats and not progress.first_step_done:
-        return max(phase_limit("init"), settings.floor_s), "no heartbeat since launch, phase init"
-    step_time = progress.step_time_s
+        return max(own.get("init", PHASE_LIMITS_S["init"]), settings.floor_s), "no heartbeat since launch, phase init"
+    step_time, compile_s = progress.step_time_s, own.get("compile", PHASE_LIMITS_S["compile"])
     if step_time is None:
-        limit, why = max(settings.floor_s, phase_limit("compile")), "step time unknown"
+        limit, why = max(settings.floor_s, compile_s), "step time unknown"
     else:
         limit = max(settings.after_step_times * step_time * lines, settings.floor_s)
         why = f"{settings.after_step_times:g} x step time {step_time:.3g} s, floor {settings.floor_s:g} s"
-    if not progress.first_step_done and phase_limit("compile") > limit:
-        limit, why = phase_limit("compile"), "first step of the attempt"
+    if not progress.first_step_done and compile_s > limit:
+        limit, why = compile_s, "first step of the attempt"
     for phase in phases:
-        longest = phase_limit(phase)
+        longest = own[phase] if phase in own else PHASE_LIMITS_S.get(phase, 0.0)
         if longest > limit:
             limit, why = longest, f"phase {phase}" if progress.beats else f"no heartbeats, phase {phase} possible"
     return limit, why
@@ -95,7 +92,7 @@ def judge_hang(now_s: float, progress: Progress, settings: HangSettings) -> Hang
     silent = choose_silent(beats, now_s, progress.stepped_s, limit_s)
     if silent and now_s - progress.stepped_s > limit_s:
         return _some_silent(now_s, progress, silent, limit_s, why)
-    if beats:
+    if beats and now_s - progress.stepped_s > settings.standstill * limit_s:  # the longest limit is no shorter than this one
         longest_s, _ = choose_limit(progress, settings, {*phases, *progress.phases_since}, progress.steps_per_line)
         if now_s - progress.stepped_s > settings.standstill * longest_s:
             return _standstill(now_s, progress, settings.standstill * longest_s)

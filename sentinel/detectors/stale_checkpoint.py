@@ -37,6 +37,7 @@ class StaleCheckpoint:
         self._settings = settings
         self._severity = severity
         self._gaps: deque[tuple[int, float]] = deque(maxlen=GAPS_KEPT)
+        self._learned: tuple[int, float] | None = None
         self.begin(0)
 
     def begin(self, attempt: int, resume_step: int = 0) -> None:
@@ -68,6 +69,7 @@ class StaleCheckpoint:
                 self.in_effect(effective)
             if self._declared != before:
                 self._gaps.clear()
+                self._learned = None
 
     def committed(self, step: int, now_s: float) -> None:
         """A checkpoint of this step counts from now on."""
@@ -76,6 +78,7 @@ class StaleCheckpoint:
         gap = step - self._base
         if 2 * abs(self._step - step) <= gap:  # heard in time: else its seconds would say when somebody looked
             self._gaps.append((gap, self._age_s))
+            self._learned = self._learn()
         self._base, self._age_s, self._began_s = step, 0.0, now_s
         self._begun = [begun for begun in self._begun if begun > step + 1]  # some trainers beat for the step to come
         self._fired, self._why = False, ""
@@ -117,28 +120,36 @@ class StaleCheckpoint:
     @property
     def rhythm(self) -> tuple[int, float | None] | None:
         """Steps, and seconds where known, between two checkpoints; None while neither told nor learned."""
-        gaps = sorted(gap for gap, _ in self._gaps)
-        seconds = sorted(age for _, age in self._gaps)
-        known_s = seconds[len(seconds) // 2] if len(seconds) >= GAPS_MIN else None
+        learned = self._learned
         if self._declared is not None:
-            return self._declared, known_s
-        return (gaps[len(gaps) // 2], known_s) if len(gaps) >= GAPS_MIN else None
+            return self._declared, learned[1] if learned is not None else None
+        return learned
+
+    def _learn(self) -> tuple[int, float] | None:
+        """The medians of the gaps that are kept; None while they are too few."""
+        if len(self._gaps) < GAPS_MIN:
+            return None
+        gaps, seconds = sorted(gap for gap, _ in self._gaps), sorted(age for _, age in self._gaps)
+        return gaps[len(gaps) // 2], seconds[len(seconds) // 2]
 
     def _judge(self) -> str:
         """Why it is stale; empty when it is not, or not known to be."""
         since, rhythm, limit = self._step - self._base, self.rhythm, self._settings.intervals
-        where = f"since step {self._base}, {since} steps and {self._age_s:.0f} s of training ago"
         lost = self._begun
         if len(lost) >= LOST_SAVES and 2 * (self._step - lost[-1]) > lost[-1] - lost[-2]:
             steps = ", ".join(map(str, lost))
             return f"saves were begun at steps {steps} and never committed; the newest checkpoint is from step {self._base}"
         late_s = rhythm is None or rhythm[1] is None or self._age_s > limit * rhythm[1]
         if rhythm is not None and since > limit * rhythm[0] and late_s:
-            return f"no checkpoint committed {where}; one every {rhythm[0]} steps is this run's rhythm"
+            return f"no checkpoint committed {self._since}; one every {rhythm[0]} steps is this run's rhythm"
         max_age_s = self._settings.max_age_s
         if max_age_s is not None and self._age_s > max_age_s:
-            return f"no checkpoint committed {where}; the policy allows {max_age_s:.0f} s"
+            return f"no checkpoint committed {self._since}; the policy allows {max_age_s:.0f} s"
         return ""
+
+    @property
+    def _since(self) -> str:
+        return f"since step {self._base}, {self._step - self._base} steps and {self._age_s:.0f} s of training ago"
 
     def verdict(self) -> tuple[Verdict, str]:
         if not self._settings.enabled:

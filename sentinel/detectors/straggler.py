@@ -87,7 +87,9 @@ class Straggler:
 
     def tick(self, now_s: float, newest_step: int, ranks_expected: int, step_time_s: float | None) -> Finding | None:
         """A look at all ranks, at most once a second and only when a step was made since the last."""
-        reached = max(self._newest.values(), default=0)
+        if not self._newest:
+            return None
+        reached = max(self._newest.values())
         if not self._settings.enabled or now_s - self._judged_s < JUDGED_EVERY_S or reached <= self._step:
             return None
         self._step, self._judged_s = reached, now_s

@@ -23,7 +23,7 @@ from sentinel.engine.live import Live
 from sentinel.engine.senses import build_senses
 from sentinel.engine.sources import on_hardware, on_source, tell_of_stream_gap
 from sentinel.model import facts as f
-from sentinel.model.actions import KillAttempt, StartAttempt
+from sentinel.model.actions import KillAttempt, SendPage, StartAttempt
 from sentinel.model.environment import Environment
 from sentinel.model.events import ActionDelayed, ActionDone, ActionFailed, Event, StopWanted, SupervisorStarted, Tick
 from sentinel.model.facts import Entry, Fact
@@ -80,6 +80,10 @@ class Engine:
         """Decide about one event and move on to the state its facts lead to."""
         if isinstance(event, StepReading):
             return self._step(now_s, event)
+        if isinstance(event, Heartbeat):  # as often as every rank pleases, and nothing is decided about one
+            self._live.beat(event, now_s)
+            self.senses.heartbeat(event, now_s)
+            return ()
         draft = Draft(self.state, now_s, self.policy, self.senses, self._live)
         self._decide(draft, event)
         return self._settled(draft)
@@ -107,9 +111,6 @@ class Engine:
     def _decide(self, draft: Draft, event: Event) -> None:
         senses, live, now_s = self.senses, self._live, draft.now_s
         match event:
-            case Heartbeat():
-                live.beat(event, now_s)
-                senses.heartbeat(event, now_s)
             case Tick():
                 self._tick(draft)
             case Receipt():
@@ -150,8 +151,8 @@ class Engine:
                 operator.on_wish(draft, event)
             case SupervisorStarted():
                 self._started(draft, event)
-            case StepReading():
-                raise AssertionError("steps have their own way")
+            case StepReading() | Heartbeat():
+                raise AssertionError("steps and heartbeats have their own way")
             case _:
                 assert_never(event)
 
@@ -182,7 +183,10 @@ class Engine:
         if over and not draft.state.ended:
             paging.on_taken_up(draft, f"the run had {over}, and was started again", f"whoever started it on {event.host}")
         if draft.state.ended:
-            draft.note("the end", f"the page about it was never sent: it is sent now, and the run stays {draft.state.ended}")
+            calls = sorted({page.incident for page in draft.state.pending.values() if isinstance(page, SendPage)})
+            remedy = "; ".join(f"sentinel ack {number} RUN_DIR" for number in calls)
+            told = f"nobody has got the page about it: it is sent now, and the run stays {draft.state.ended}"
+            draft.note("the end", f"{told}; once it is answered ({remedy}) it can be started again")
             return
         attempt = draft.attempt
         if draft.state.giving_up:

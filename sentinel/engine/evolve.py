@@ -7,7 +7,6 @@ none of them decides anything. An upgrade must not rewrite history, so these may
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -21,6 +20,7 @@ from sentinel.engine.evolve_attempts import change_attempt
 from sentinel.engine.evolve_incidents import change_incident
 from sentinel.model import facts as f
 from sentinel.model.actions import Action, PruneCheckpoint, SendPage, SignalRanks, StartAttempt, VerifyCheckpoint, WriteOverrides
+from sentinel.model.changed import replace
 from sentinel.model.incidents import Incident
 from sentinel.model.state import REMARKS_KEPT, PlanInProgress, RunState
 

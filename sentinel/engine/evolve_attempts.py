@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from sentinel.engine.ledger import fold_oldest
 from sentinel.model import facts as f
 from sentinel.model.actions import PruneCheckpoint
+from sentinel.model.changed import replace
 from sentinel.model.state import (
     ATTEMPTS_KEPT,
     MARKS_KEPT,

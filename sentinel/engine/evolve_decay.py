@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sentinel.engine.evolve_attempts import change_attempt
 from sentinel.engine.evolve_incidents import change_incident
 from sentinel.model import facts as f
+from sentinel.model.changed import replace
 from sentinel.model.state import Lapse, RunState
 from sentinel.plan.overrides import without
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from sentinel.engine.evolve_attempts import change_attempt
 from sentinel.model import facts as f
+from sentinel.model.changed import replace
 from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
 from sentinel.model.incidents import NEXT, Incident, IncidentState, Outcome, Try
 from sentinel.model.state import INCIDENTS_KEPT, STAMPS_KEPT, Attempt, Excluded, RunState

@@ -4,11 +4,11 @@ decides anything. A `SendPage` of a journal from before there were routes leaves
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from sentinel.engine.evolve_incidents import change_incident
 from sentinel.model import facts as f
 from sentinel.model.actions import SendPage
+from sentinel.model.changed import replace
 from sentinel.model.incidents import Incident
 from sentinel.model.paging import Page, Told
 from sentinel.model.state import RunState

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sentinel.engine.evolve_attempts import change_attempt
 from sentinel.engine.evolve_incidents import change_incident
 from sentinel.engine.evolve_pages import acknowledged
 from sentinel.model import facts as f
 from sentinel.model import wishes as w
+from sentinel.model.changed import replace
 from sentinel.model.incidents import Approval, Incident
 from sentinel.model.state import WISHES_KEPT, Attempt, RunState
 from sentinel.plan.overrides import without

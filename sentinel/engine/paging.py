@@ -95,6 +95,8 @@ def on_end(draft: Draft) -> None:
 
 def press_on(draft: Draft) -> None:
     """On every tick: what only time makes due, the repetitions among it."""
+    if not draft.state.incidents:
+        return
     known = [i for i in draft.state.incidents if i.page is not None and (i.page.is_open or any(t.is_open for t in i.page.told))]
     unanswered = [i.id for i in known if i.page is not None and not i.page.is_answered]
     for incident in known:

@@ -38,6 +38,8 @@ def tell_of_stream_gap(draft: Draft) -> None:
     """No step lines under ranks that go on: not a hang, but what is judged from the stream is not seen. Where the stream
     cannot be read at all, that was said already."""
     gap, blind = draft.senses.stream_gap, draft.state.blind
+    if gap is None and not blind:
+        return
     if gap is not None and not {STREAM, "metrics", "heartbeats"} & blind.keys():
         draft.record(f.SourceChanged(STREAM, False, gap))
     elif gap is None and STREAM in blind:

@@ -32,10 +32,14 @@ _SECRET_VALUE = re.compile(r"://\S*@")  # a name or a password in an address
 PARTS = ("code", "configs", "distributions", "variables")
 
 
-def start_recorded(launcher: Launcher, run_dir: Path, spec: AttemptSpec, code: tuple[str, ...]) -> tuple[str, Environment]:
-    """Start the attempt as the launcher does, with what it runs in its spec.json. Raises as `Launcher.ensure_started`."""
+def start_recorded(
+    launcher: Launcher, run_dir: Path, spec: AttemptSpec, code: tuple[str, ...], withheld: frozenset[str] = frozenset()
+) -> tuple[str, Environment]:
+    """Start the attempt as the launcher does, with what it runs in its spec.json. `withheld`: as the launcher's; the interpreter
+    that is asked runs the training's own start-up code. Raises as `Launcher.ensure_started`."""
     known = read_recorded(AttemptFiles.of(run_dir, spec.attempt))
-    found = read_environment(spec.argv, spec.cwd, os.environ, code) if known is None else known
+    inherited = {name: value for name, value in os.environ.items() if name not in withheld}
+    found = read_environment(spec.argv, spec.cwd, inherited, code) if known is None else known
     view = launcher.ensure_started(replace(spec, environment=found))
     return type(view).__name__.lower(), found
 

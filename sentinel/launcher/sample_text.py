@@ -4,6 +4,7 @@ torch, which the supervisor never does."""
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from sentinel.launcher.interpreter import answer_of, find_interpreter
 SHOW_S = 30.0
 MODULE = "trainer"
 CHARS_MAX = 3000
+# What a Python needs to find itself and its libraries; nothing else of ours: a secret of the pages may have any name.
+INHERITED = re.compile(r"PATH|HOME|USER|LANG|LC_\w+|TZ|TMPDIR|LD_LIBRARY_PATH|VIRTUAL_ENV|(PYTHON|CONDA_|CUDA_|OMP_|MKL_)\w+")
 
 
 def can_show(argv: Sequence[str]) -> bool:
@@ -25,10 +28,11 @@ def show_sample(run_dir: Path, argv: Sequence[str], cwd: str, attempt: int, samp
     path = find_interpreter(argv, cwd) if can_show(argv) else None
     if path is None:
         return ""
+    inherited = {name: value for name, value in os.environ.items() if INHERITED.fullmatch(name)}
     words = [path, "-m", "trainer.show", str(run_dir.absolute()), "--attempt", str(attempt), "--sample", str(sample)]
     try:
         asked = subprocess.Popen(
-            words, cwd=cwd, env=dict(os.environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            words, cwd=cwd, env=inherited, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             start_new_session=True,
         )  # fmt: skip
     except (OSError, ValueError):

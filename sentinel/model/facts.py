@@ -104,8 +104,8 @@ class SupervisorTookOver:
     """A new supervisor session: who, under which epoch, by which policy.
 
     `answers`: starting it again is a person's answer to the end of the run. False while the page about that end has reached
-    nobody: then it is the restart of a supervisor that died, and nobody has decided anything. `capabilities`: as this session was
-    told; None in journals that only say it when the run began.
+    nobody and is still to be sent: then it is the restart of a supervisor that died, and nobody has decided anything.
+    `capabilities`: as this session was told; None in journals that only say it when the run began.
     """
 
     epoch: int

@@ -133,7 +133,7 @@ def build_alert(notice: Notice, labels: Mapping[str, str]) -> dict[str, Any]:
         "answers": "\n".join(notice.answers),
         "acknowledged_by": notice.by if notice.stage == "acknowledge" else "",
         "resolved_by": notice.by if notice.stage == "resolve" else "",
-        **{f"{name}_url": url for name, url in notice.links.items()},
+        **{f"{name}_url": url for name, url in web_links(notice).items()},
     }
     alert: dict[str, Any] = {
         "labels": {name: value for name, value in {**labels, **ours}.items() if value},

@@ -29,6 +29,15 @@ def lay_routes(policy: Policy, asked: Sequence[str], environ: Mapping[str, str] 
     return policy.model_copy(update={"spec": policy.spec.model_copy(update={"paging": paging})})
 
 
+def lay_run_url(policy: Policy, url: str) -> Policy:
+    """The policy with the address of the page that this very sentinel serves, where it names none and there is one."""
+    paging = policy.spec.paging
+    if paging.run_url is not None or not url:
+        return policy
+    told = paging.model_copy(update={"run_url": url})
+    return policy.model_copy(update={"spec": policy.spec.model_copy(update={"paging": told})})
+
+
 def with_checked_routes(policy: Policy, asked: Sequence[str]) -> Policy:
     """The same, for whoever is about to start: a page that could never go out is refused now. Raises UsageError."""
     laid = lay_routes(policy, asked)

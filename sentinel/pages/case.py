@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from sentinel.client.run_layout import incident_report_path
 from sentinel.model.actions import SendPage
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, IncidentState
@@ -27,6 +28,7 @@ from sentinel.pages.case_answers import Answer, answers
 from sentinel.pages.case_plot import draw_plot
 from sentinel.pages.masking import mask, one_line, plain, secret_values
 from sentinel.pages.notice import TEXT_CHARS_MAX, TITLE_CHARS_MAX, Notice, dedup_key
+from sentinel.pages.reach import where_it_leads
 from sentinel.policy.expr_tree import METRICS
 from sentinel.policy.schema_paging import Paging
 from sentinel.stream_window import read_steps, read_world_size
@@ -48,7 +50,7 @@ def build_notice(run_dir: Path, state: RunState, action: SendPage, paging: Pagin
     """What is delivered for `action`. Reads a bounded piece of one stream; never raises."""
     incident = next((one for one in reversed(state.incidents) if one.id == action.incident), None)
     run = state.run_id or run_dir.name
-    links = _links(run, action.incident, incident, action.text, paging)
+    links = _links(run_dir, incident, action, paging)
     typed = _guarded_answers(run_dir, state, incident, action)
     try:
         body = _text(run_dir, state, incident, action, paging, wall_s, typed)
@@ -123,7 +125,7 @@ def _text(
     sections.append(_section("COST", waiting))
     asked = [f"{answer.command.ljust(width)}  {answer.what}" for answer in typed]
     sections.append(_section("ANSWER", [f"on {socket.gethostname()}:", *asked] if asked else []))
-    sections.append(_section("READ", _reading(run_dir, state, incident, action, paging)))
+    sections.append(_section("READ", _reading(run_dir, incident, action, paging)))
     head = f"{_opening(state, incident, action)}\n\n"
     return head + "\n\n".join(section for section in sections if section)
 
@@ -181,10 +183,10 @@ def _facts(state: RunState, incident: Incident | None) -> dict[str, str]:
     return {name: str(value) for name, value in known.items() if value is not None and value != ""}
 
 
-def _links(run: str, number: int, incident: Incident | None, text: str, paging: Paging) -> dict[str, str]:
-    """Name → URL. What lies in a file only is named in the text."""
+def _links(run_dir: Path, incident: Incident | None, action: SendPage, paging: Paging) -> dict[str, str]:
+    """Name → URL. What lies in a file only is named in the text. The page knows a run by its directory's name."""
     found: dict[str, str] = {}
-    written = re.search(r"^runbook: (https?://\S+)$", text, re.MULTILINE)
+    written = re.search(r"^runbook: (https?://\S+)$", action.text, re.MULTILINE)
     if written is not None:
         found["runbook"] = written[1]
     elif paging.runbook_url is not None:
@@ -192,24 +194,22 @@ def _links(run: str, number: int, incident: Incident | None, text: str, paging: 
     if paging.run_url is not None:
         base = paging.run_url.rstrip("/")
         found["page"] = f"{base}/"
-        found["report"] = f"{base}/runs/{quote(run, safe='')}/incidents/{number}/report"
+        found["report"] = f"{base}/runs/{quote(run_dir.absolute().name, safe='')}/incidents/{action.incident}/report"
     return found
 
 
-def _reading(run_dir: Path, state: RunState, incident: Incident | None, action: SendPage, paging: Paging) -> list[str]:
-    links = _links(state.run_id or run_dir.name, action.incident, incident, action.text, paging)
+def _reading(run_dir: Path, incident: Incident | None, action: SendPage, paging: Paging) -> list[str]:
+    """The report's file is named where its link leads no further: the file is still there when sentinel has ended."""
+    links, host = _links(run_dir, incident, action, paging), socket.gethostname()
+    is_here = bool(where_it_leads(links.get("page", ""), host))
+    file = str(incident_report_path(run_dir.absolute(), action.incident))
     section = f"#{incident.kind}" if incident is not None else ""
     shipped = f"{RUNBOOK}{section}" if RUNBOOK.is_file() else f"RUNBOOK.md{section}"
     lines = [f"runbook: {links.get('runbook', shipped)}"]
-    lines.append(f"report:  {links.get('report', incident_report_path(run_dir.absolute(), action.incident))}")
+    lines.append(f"report:  {file if is_here else links.get('report', file)}")
     if "page" in links:
-        lines.append(f"page:    {links['page']}")
+        lines.append(f"page:    {links['page']}{where_it_leads(links['page'], host)}")
     return lines
-
-
-def incident_report_path(run_dir: Path, number: int) -> Path:
-    """Where the report of an incident lies."""
-    return run_dir / "incidents" / f"{number:04d}" / "report.html"
 
 
 def _guarded_answers(run_dir: Path, state: RunState, incident: Incident | None, action: SendPage) -> list[Answer]:

@@ -75,11 +75,16 @@ def _channel(settings: p.Channel, vault: Vault, run_dir: Path | None) -> Channel
 
 def check_paging(paging: p.Paging, environ: Mapping[str, str] | None = None) -> None:
     """Raises UsageError that names every route which could never deliver: a secret that is not there, a program, an address."""
-    wrong = [f"route {route.name}: {problem}" for route in paging.routes for problem in _problems(route.settings, environ)]
+    wrong = [f"route {route.name}: {problem}" for route in paging.routes for problem in problems_of(route, environ)]
     if paging.dead_man is not None:
         wrong += [f"dead_man: {problem}" for problem in _unreadable(paging.dead_man.url, environ)]
     if wrong:
         raise UsageError("nobody could be paged so; nothing was started\n" + "\n".join(f"  {words}" for words in wrong))
+
+
+def problems_of(route: p.Route, environ: Mapping[str, str] | None = None) -> list[str]:
+    """What keeps the route from delivering anything, from here and now."""
+    return list(_problems(route.settings, environ))
 
 
 def secret_variables(paging: p.Paging) -> frozenset[str]:

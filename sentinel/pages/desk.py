@@ -49,11 +49,13 @@ def open_courier(
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """What the desk asks of the run. `latest`: how it stands, called from threads. `acknowledge`: an incident, and who saw it."""
+    """What the desk asks of the run. `latest`: how it stands, called from threads. `acknowledge`: an incident, and who saw it.
+    `is_ours`: no successor has taken it over meanwhile, who knows better than we what stands open; called from threads."""
 
     latest: Callable[[], RunState]
     acknowledge: Callable[[int, str], None]
     build: BuildNotice = build_notice
+    is_ours: Callable[[], bool] = lambda: True
 
 
 class Desk:
@@ -92,6 +94,8 @@ class Desk:
         assert isinstance(channel.channel, Alertmanager)
 
         def standing() -> Sequence[Notice]:
+            if not self._ways.is_ours():
+                return []
             return [self.courier.notice(page) for page in open_pages(self._ways.latest(), name)]
 
         keeper = AlertmanagerKeeper(channel.channel, channel.vault, standing, self._ways.acknowledge, self._clock)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import http.client
-import ipaddress
 import re
 import socket
 import ssl
@@ -25,6 +24,7 @@ from urllib.request import getproxies, proxy_bypass
 from sentinel.clock import SystemClock
 from sentinel.errors import GiveUp, RetryLater
 from sentinel.pages.contract import AGAIN_S, CALL_S
+from sentinel.pages.reach import is_here
 
 ANSWER_BYTES_MAX = 1024 * 1024
 READ_FOR_WORDS = 65536
@@ -124,18 +124,11 @@ def _open(split: SplitResult, within_s: float) -> tuple[http.client.HTTPConnecti
 
 def _proxy_for(split: SplitResult) -> SplitResult | None:
     host = str(split.hostname)
-    if host == "localhost" or _is_loopback(host) or proxy_bypass(split.netloc):
+    if is_here(host) or proxy_bypass(split.netloc):
         return None
     named = getproxies().get(split.scheme, "")
     proxy = urlsplit(named if "://" in named else f"http://{named}")
     return proxy if proxy.hostname else None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import smtplib
 import socket
 import ssl
@@ -15,6 +14,7 @@ from email.utils import format_datetime
 from sentinel.errors import GiveUp, RetryLater
 from sentinel.pages.contract import AGAIN_S, CALL_S
 from sentinel.pages.notice import Notice
+from sentinel.pages.reach import is_here
 from sentinel.pages.secrets import Vault
 from sentinel.pages.wording import cut, headline, one_line
 from sentinel.policy.schema_paging import EmailRoute
@@ -62,7 +62,7 @@ class Mail:
         if settings.starttls and settings.port != TLS_PORT:
             server.starttls(context=ssl.create_default_context())
         if settings.user is not None and settings.password is not None:
-            if not (settings.starttls or settings.port == TLS_PORT or _is_here(settings.host)):
+            if not (settings.starttls or settings.port == TLS_PORT or is_here(settings.host)):
                 raise GiveUp(f"the mail server {settings.host}: the password would travel in the clear; write starttls: true")
             server.login(settings.user, self._vault.read(settings.password))
         refused = server.send_message(message, settings.sender, settings.to)
@@ -92,10 +92,3 @@ def build_mail(notice: Notice, sender: str, to: tuple[str, ...]) -> EmailMessage
     message["X-Sentinel-Key"] = hashlib.sha256(notice.dedup_key.encode()).hexdigest()[:40]
     message.set_content(notice.text.encode("utf-8", "replace").decode() + "\n")
     return message
-
-
-def _is_here(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

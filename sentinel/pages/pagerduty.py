@@ -64,4 +64,5 @@ def _details(notice: Notice) -> dict[str, Any]:
         said["answers"] = list(notice.answers)
     if notice.by:
         said["by"] = notice.by
-    return said | {f"{name} (link)": url for name, url in notice.links.items() if name not in web_links(notice)}
+    local = notice.links.keys() - web_links(notice).keys()
+    return said | {f"{name} (only on the machine of sentinel)": notice.links[name] for name in sorted(local)}

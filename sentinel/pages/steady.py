@@ -8,41 +8,31 @@ remarked once, and again when it has been well meanwhile.
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Callable
 
 from sentinel.errors import SentinelError
-from sentinel.model.readings import Reading, SourceReading
+from sentinel.remarks import Remarks
 
 CLOSE_S = 8.0
 
 
-class Steady:
+class Steady(Remarks):
     """`work` is called every `every_s`, at once to begin with; `farewell` once, when it is closed."""
-
-    has_more = False
 
     def __init__(
         self, name: str, every_s: float, work: Callable[[], None], farewell: Callable[[], None] | None = None
     ) -> None:
+        super().__init__()
         self.name = name
         self._every_s = every_s
         self._work = work
         self._farewell = farewell
-        self._said: queue.SimpleQueue[SourceReading] = queue.SimpleQueue()
         self._is_well = True
         self._closing = threading.Event()
         self._has_parted = farewell is None
         self._thread = threading.Thread(target=self._run, name=f"sentinel-{name.replace(' ', '-')}", daemon=True)
         self._thread.start()
-
-    def poll(self, now_s: float) -> list[Reading]:
-        del now_s
-        out: list[Reading] = []
-        while not self._said.empty():
-            out.append(self._said.get())
-        return out
 
     def leave(self) -> None:
         """Come to an end, without being waited for."""
@@ -76,5 +66,5 @@ class Steady:
 
     def _complain(self, what: str) -> None:
         if self._is_well:
-            self._said.put(SourceReading(self.name, ok=True, reason=what, remark=True))
+            self.say(self.name, what)
         self._is_well = False

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TextIO
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.run_layout import incident_folder
 from sentinel.client.strict_json import dumps, printable
 from sentinel.pages.notice import Notice
 from sentinel.pages.wording import CALLS, headline
@@ -42,7 +43,7 @@ class Terminal:
     def _keep(self, notice: Notice) -> None:
         if self._run_dir is None:
             return
-        folder = self._run_dir / "incidents" / f"{notice.incident:04d}"
+        folder = incident_folder(self._run_dir, notice.incident)
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / "page.json", dumps(notice.document()).encode() + b"\n")
 

@@ -7,6 +7,7 @@ import hashlib
 
 from sentinel.model.actions import Stage
 from sentinel.pages.notice import Notice
+from sentinel.pages.reach import host_name, is_here
 
 CALLS: tuple[Stage, ...] = ("trigger", "update")  # what is said to somebody who is to act
 
@@ -38,5 +39,6 @@ def short_key(key: str, chars: int) -> str:
 
 
 def web_links(notice: Notice) -> dict[str, str]:
-    """The links that lead somewhere from another machine: no paths of files."""
-    return {name: url for name, url in notice.links.items() if url.startswith(("https://", "http://"))}
+    """The links that lead somewhere from another machine: no paths of files, nothing on the loopback of this one."""
+    urls = {name: url for name, url in notice.links.items() if url.startswith(("https://", "http://"))}
+    return {name: url for name, url in urls.items() if not is_here(host_name(url))}

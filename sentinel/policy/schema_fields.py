@@ -77,6 +77,7 @@ Condition = Annotated[
 
 Count = Annotated[int, Field(strict=True, ge=1, le=10**9)]
 Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+LossScale = Annotated[float, Field(strict=True, gt=0, le=2.0**127, allow_inf_nan=False)]  # float32 has no room above
 NotNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False)]
 Flag = Annotated[bool, Field(strict=True)]

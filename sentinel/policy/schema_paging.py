@@ -195,7 +195,7 @@ class Paging(Model):
     runbook_url: Url | None = None
     """Where the runbook can be read; default: the file shipped with sentinel."""
     run_url: Url | None = None
-    """Where the run's page in the browser can be reached by whoever is paged; default: as sentinel listens, if it does."""
+    """Where whoever is paged reaches the run's page in the browser; default: where sentinel serves it (--listen), if so."""
     gpu_hour_cost: Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)] | None = None
     """What a GPU costs an hour, in any currency, for the cost of waiting; default: GPU hours alone are told."""
     dead_man: DeadMan | None = None

@@ -13,6 +13,7 @@ from sentinel.policy.schema_fields import (
     Count,
     Factor,
     Flag,
+    LossScale,
     Model,
     NotNegative,
     Positive,
@@ -158,7 +159,7 @@ class Rung(Model):
     """Adam's betas."""
     eps: Positive | None = None
     """Adam's epsilon."""
-    loss_scale: Positive | None = None
+    loss_scale: LossScale | None = None
     """Loss scale to start again from (fp16)."""
     reset_optimizer: Flag = False
     """Drop the optimizer's state."""

@@ -53,6 +53,7 @@ class Job:
         self._is_closing = False
         self._command_pid = 0
         self._living = 0
+        self._ranks: dict[int, Process] = {}
 
     def start(self) -> None:
         """Keeper, command, ranks and helpers come up; a single rank is the command itself."""
@@ -69,6 +70,8 @@ class Job:
     def _spawn(self, role: Literal["command", "rank", "helper"], rank: int = -1) -> Process:
         process = Process(self.world.next_pid(), role, rank)
         self.processes[process.pid] = process
+        if role == "rank":
+            self._ranks[rank] = process
         self._living += 1
         self.world.living.add(self.attempt)
         self.version += 1
@@ -85,11 +88,16 @@ class Job:
         return tuple(process.pid for process in self.processes.values() if process.is_living)
 
     def rank_process(self, rank: int) -> Process:
-        return next(p for p in self.processes.values() if p.role == "rank" and p.rank == rank)
+        return self._ranks[rank]
 
     @property
     def living_ranks(self) -> tuple[int, ...]:
-        return tuple(p.rank for p in self.processes.values() if p.role == "rank" and p.is_living)
+        return tuple([rank for rank, process in self._ranks.items() if process.value is None])
+
+    @property
+    def running_ranks(self) -> tuple[int, ...]:
+        """Living, and not stopped."""
+        return tuple([rank for rank, process in self._ranks.items() if process.value is None and not process.is_stopped])
 
     def is_stuck(self, rank: int) -> bool:
         return self.rank_process(rank).is_stopped
@@ -184,7 +192,7 @@ class Job:
     def _look(self) -> None:
         """torchrun's look at its workers, and the keeper's at everything."""
         if self.ranks > 1 and self._is_command_living and not self.living_ranks:
-            values = [p.value for p in self.processes.values() if p.role == "rank"]
+            values = [process.value for process in self._ranks.values()]
             status = 0 if not self._is_closing and all(value == 0 for value in values) else 1
             self._die(self.processes[self._command_pid], status)
         if not self.is_living and self.is_keeper_living and not self.is_keeper_stopped:

@@ -48,7 +48,7 @@ class SimTelemetry:
         self._beats: dict[int, tuple[int, str, float]] = {}
         self._view: AttemptView | None = None
         self._looked_s = float("-inf")
-        self._job_version = -1
+        self._job_version = self._seen_version = -1
         self._exit: LauncherReading | None = None
         self._store_version = -1
         self.has_more = False
@@ -77,6 +77,8 @@ class SimTelemetry:
     def _read_inbox(self) -> list[Reading]:
         """Each wish once; removed at the next look, when it has been answered on disk."""
         inbox = self._world.inbox
+        if not inbox and not self._told:
+            return []
         inbox[:] = [wish for wish in inbox if wish.id not in self._told]
         self._told = {wish.id for wish in inbox}
         return list(inbox)
@@ -86,7 +88,8 @@ class SimTelemetry:
         if source in self._world.blind:
             out += sight.lost("Stale file handle")
             return False
-        out += sight.regained()
+        if not sight.sees:
+            out += sight.regained()
         return True
 
     def _look(self, now_s: float, out: list[Reading]) -> None:
@@ -97,6 +100,10 @@ class SimTelemetry:
         if not is_due or isinstance(self._view, Exited):
             return
         self._looked_s, self._job_version = now_s, version
+        seen = -1 if job is None else job.version
+        if self._view is not None and seen == self._seen_version and "launcher" not in self._world.blind:
+            return  # nothing that a look could see has changed since the last
+        self._seen_version = seen
         view = self._launcher.observe(self._attempt)
         if isinstance(view, Unseen):
             self._view = None
@@ -112,6 +119,8 @@ class SimTelemetry:
 
     def _read_stream(self, trainer: SimTrainer, out: list[Reading]) -> None:
         end = min(len(trainer.voice.stream), self._at_line + self._lines_per_poll)
+        if end == self._at_line:
+            return
         for line in trainer.voice.stream[self._at_line : end]:
             if line is None:
                 self._damaged += 1

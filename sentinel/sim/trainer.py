@@ -127,13 +127,15 @@ class SimTrainer:
             self.voice.note("override_lapsed", step, keys=lapsed, effective=self._settings.effective(self.cursor))
         due = self._trouble.due(step, self.attempt)
         self._beat("data", step)
-        if due and self._struck_down([fault for fault in due if fault.kind in INTERRUPTS]):
-            return None
-        extra_s += sum(fault.number("for") for fault in due if fault.kind == "slow")
+        if due:
+            if self._struck_down([fault for fault in due if fault.kind in INTERRUPTS]):
+                return None
+            extra_s += sum(fault.number("for") for fault in due if fault.kind == "slow")
         self._beat("forward", step)
         jitter = 1.0 + 0.08 * min(4.0, abs(noise(self.shape.curve.seed + 2, step * 5 + self.attempt)))
         self._pending = self.world.after(self.shape.step_s * jitter + extra_s, lambda: self._done(step, due))
-        strike_from_outside(self.world, self.job, self.hosts, due)
+        if due:
+            strike_from_outside(self.world, self.job, self.hosts, due)
         return None
 
     def _done(self, step: int, due: list[Fault]) -> None:
@@ -244,5 +246,4 @@ class SimTrainer:
 
     def _beat(self, phase: Phase, step: int | None = None) -> None:
         """Every rank that can still run says where it is."""
-        running = [rank for rank in self.job.living_ranks if not self.job.is_stuck(rank)]
-        self.voice.beat(running, self.step if step is None else step, phase)
+        self.voice.beat(self.job.running_ranks, self.step if step is None else step, phase)

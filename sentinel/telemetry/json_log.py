@@ -40,7 +40,7 @@ class JsonLines:
             return None
         if not self._plain.issuperset(reading.metrics):
             reading = self._renamed(reading)
-        if self._tokens_per_step:
+        if self._tokens_per_step and "consumed_tokens" not in reading.metrics:
             metrics = {**reading.metrics, "consumed_tokens": float(self._tokens_per_step * reading.step)}
             reading = StepReading(ATTEMPT, reading.step, reading.time_s, reading.samples, metrics)
         return reading

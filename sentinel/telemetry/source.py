@@ -38,6 +38,11 @@ class Sight:
         self.source = source
         self._ok: bool | None = None
 
+    @property
+    def sees(self) -> bool:
+        """It was said that the source sees, and nothing else since."""
+        return self._ok is True
+
     def lost(self, reason: str) -> list[SourceReading]:
         """The source cannot see. One reading when that is new, none when it was known."""
         if self._ok is False:

@@ -23,6 +23,7 @@ from sentinel.goodput import account
 from sentinel.model.facts import Entry, ReceiptSeen
 from sentinel.model.readings import StepReading
 from sentinel.stream_file import read_total_steps
+from sentinel.view.clean import clean
 from sentinel.view.words import clock_words, describe
 
 EVERY_STEPS = 50
@@ -86,7 +87,7 @@ class PlainNarrator:
         self._writer.close()
 
     def _say(self, elapsed_s: float, text: str) -> None:
-        self._writer.put(f"{clock_words(elapsed_s):>7}  {text}")
+        self._writer.put(f"{clock_words(elapsed_s):>7}  {clean(text)}")
 
 
 class LineWriter:
@@ -119,7 +120,7 @@ class LineWriter:
     def _write(self) -> None:
         while (line := self._lines.get()) is not None:
             try:
-                print(line, file=self._out, flush=self._lines.empty())
+                self._print(line)
             except OSError as error:
                 if error.errno in (errno.EPIPE, errno.EBADF):
                     return  # nobody reads; a disk that is full may have room for the next line
@@ -127,3 +128,10 @@ class LineWriter:
                 return
         with suppress(OSError, ValueError):
             self._out.flush()
+
+    def _print(self, line: str) -> None:
+        try:
+            print(line, file=self._out, flush=self._lines.empty())
+        except UnicodeEncodeError:  # a terminal or a log that is not UTF-8: one word of it must not end the telling
+            encoding = self._out.encoding or "ascii"
+            print(line.encode(encoding, "backslashreplace").decode(encoding), file=self._out, flush=True)

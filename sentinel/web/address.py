@@ -50,8 +50,9 @@ def bind(address: Address) -> socket.socket:
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise UsageError(f"{place}: {address.host} is no address of this machine ({error.strerror})") from None
+    except (OSError, UnicodeError) as error:  # UnicodeError: no name can be spelled so, such as a..b
+        why = error.strerror if isinstance(error, OSError) else "no name is written so"
+        raise UsageError(f"{place}: {address.host} is no address of this machine ({why})") from None
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(target)

@@ -22,7 +22,7 @@ from sentinel.streams.curve import Curve
 
 METRICS_ASKED_MAX = 64
 SERIES_MAX = 256  # of one attempt
-POINTS_MAX = 60_000  # of one answer, about 2 MB; the rest comes with the next
+POINTS_MAX = 60_000  # of one answer, about 2 MB, but for an attempt that alone has more; the rest comes with the next
 
 
 @dataclass(frozen=True, slots=True)

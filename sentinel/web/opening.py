@@ -3,6 +3,7 @@ closed with it."""
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import socket
 import sys
@@ -36,6 +37,7 @@ class OpenSite:
         bound = listener.getsockname()
         access = Access(token, is_loopback(listener), (host, str(bound[0])), clock)
         self.url = f"http://{Address(host, int(bound[1]))}/"
+        self.link = f"http://{Address(_name_for_others(host), int(bound[1]))}/"  # as whoever is paged is told it
         self.can_act = access.can_act
         self._runs = runs
         self._server = Server(listener, Site(runs, access, given), clock)
@@ -57,6 +59,8 @@ class OpenSite:
 
 class NoSite:
     """`--listen off`, or nothing was asked for and it could not be had: `why` is said once, when the run begins."""
+
+    link = ""
 
     def __init__(self, why: str = "") -> None:
         self._why = why
@@ -95,12 +99,27 @@ def open_site(address: Address, token: str, runs: Runs, given: Given = NOTHING_G
     return OpenSite(listener, token, address.host, runs, given)
 
 
+def _name_for_others(host: str) -> str:
+    """`--listen 0.0.0.0:9464` is every address of this machine and the name of none."""
+    try:
+        return socket.gethostname() if ipaddress.ip_address(host).is_unspecified else host
+    except ValueError:
+        return host
+
+
 def check_places(places: Sequence[Path]) -> None:
     """Raises UsageError for what can hold no run."""
     for place in places:
-        if not place.is_dir():
-            what = "is a file" if place.exists() else "there is no such directory"
-            raise UsageError(f"{place}: {what}; name a run directory, or a directory of them, such as runs")
+        try:
+            os.scandir(place).close()
+            continue
+        except FileNotFoundError:
+            what = "there is no such directory"
+        except NotADirectoryError:
+            what = "is a file"
+        except OSError as error:
+            raise UsageError(f"{place}: cannot be read: {error.strerror}; check the rights of this user") from None
+        raise UsageError(f"{place}: {what}; name a run directory, or a directory of them, such as runs")
 
 
 def _say(words: str) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NoReturn
 
+from sentinel.client.run_layout import incident_report_path
 from sentinel.web.acting import OF_INCIDENT, OF_RUN, Unattended, ask_of
 from sentinel.web.answers import REPORT_POLICY, TEXT, Refused, Request, Response, encode
 from sentinel.web.curves import METRICS_ASKED_MAX, Asked, curves_document, metric_names, read_cursor
@@ -19,6 +20,7 @@ from sentinel.web.watched import WatchedRun
 
 REPORT_BYTES_MAX = 16 << 20
 WORDS_MAX = 2048  # of a query
+REPORT = "/runs/NAME/incidents/N/report"
 Exposition = Callable[[list[WatchedRun]], Response]
 
 
@@ -143,7 +145,7 @@ def _ledger(served: Served, request: Request, words: Words) -> Response:
 def _report(served: Served, request: Request, words: Words) -> Response:
     """The file as it lies there, and nothing that a link in its place leads to."""
     del request
-    path = served.runs.find(words["NAME"]).run_dir / "incidents" / f"{number_of(words):04d}" / "report.html"
+    path = incident_report_path(served.runs.find(words["NAME"]).run_dir, number_of(words))
     return Response(read_plain_file(path), "text/html; charset=utf-8", policy=REPORT_POLICY)
 
 
@@ -179,7 +181,7 @@ ROUTES = (
     Route("GET", "/api/runs/NAME/metrics", "reading", _metric_names),
     Route("GET", "/api/runs/NAME/lineage", "reading", _lineage),
     Route("GET", "/api/runs/NAME/ledger", "reading", _ledger),
-    Route("GET", "/runs/NAME/incidents/N/report", "reading", _report),
+    Route("GET", REPORT, "reading", _report),
     *(Route("POST", f"/api/runs/NAME/incidents/N/{verb}", "acting", _ask_of_incident(verb)) for verb in OF_INCIDENT),
     *(Route("POST", f"/api/runs/NAME/{verb}", "acting", _ask_of_run(verb)) for verb in OF_RUN),
 )

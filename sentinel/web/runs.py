@@ -9,6 +9,7 @@ so that a supervisor in the same process keeps its processor.
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import threading
 from collections.abc import Iterable, Sequence
@@ -112,9 +113,9 @@ class Runs:
         while not self._is_closing:
             now_s = self._clock.now_s()
             self._wake.clear()
-            if now_s - self._scanned_s > SCAN_S and now_s - self._listed_s < ASKED_S:
-                self._scan()
             try:
+                if now_s - self._scanned_s > SCAN_S and now_s - self._listed_s < ASKED_S:
+                    self._scan()
                 wait_s = self._step(now_s)
             except Exception as bug:  # noqa: BLE001 - a bug here may cost the page, and must not end in silence
                 self._complain(bug)
@@ -133,13 +134,18 @@ class Runs:
         """One look, or one piece of a curve; how long may pass before the next."""
         due = next((run for run in self._runs.values() if self._is_due(run, now_s)), None)
         if due is not None:
-            if due.is_own or now_s - due.asked_s < ASKED_S or due.may_have_changed():
-                due.look(now_s)
-            else:
-                due.note_look(now_s)
-            with self._looked:
-                self._is_late = False
-                self._looked.notify_all()
+            try:
+                if due.is_own or now_s - due.asked_s < ASKED_S or due.may_have_changed():
+                    due.look(now_s)
+                else:
+                    due.note_look(now_s)
+            except Exception as bug:
+                due.note_failed_look(now_s, bug)  # or it would be due for ever, and no other run had its turn
+                raise
+            finally:
+                with self._looked:
+                    self._is_late = False
+                    self._looked.notify_all()
             return 0.0
         for run in self._runs.values():
             is_asked = now_s - run.asked_s < ASKED_S
@@ -177,8 +183,9 @@ class Runs:
 
 
 def find_runs(place: Path) -> list[Path]:
-    """`place` itself where it is a run; else the RUNS_MAX newest of those directly inside it, by name."""
-    if (place / JOURNAL_NAME).is_file():
+    """`place` itself where it is a run; else the RUNS_MAX newest of those directly inside it, by name. None of them
+    where it cannot be read."""
+    if _newest_s(place) is not None:
         return [place]
     ages: list[tuple[float, Path]] = []
     try:
@@ -195,9 +202,12 @@ def find_runs(place: Path) -> list[Path]:
 def _newest_s(run_dir: Path) -> float | None:
     """When it was last supervised; None for what is no run."""
     try:
-        newest_s = (run_dir / JOURNAL_NAME).stat().st_mtime
+        journal = (run_dir / JOURNAL_NAME).stat()
     except OSError:
         return None
+    if not stat.S_ISREG(journal.st_mode):
+        return None
+    newest_s = journal.st_mtime
     with suppress(OSError):
         newest_s = max(newest_s, (run_dir / LEASE_NAME).stat().st_mtime)
     return newest_s

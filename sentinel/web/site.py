@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from sentinel.report.following import Sight
 from sentinel.web.access import Access
 from sentinel.web.acting import Unattended
-from sentinel.web.answers import Refused, Request, Response, read_request, refusal_of
-from sentinel.web.routes import Served, find_route
+from sentinel.web.answers import TEXT, Refused, Request, Response, read_request, refusal_of
+from sentinel.web.routes import REPORT, Served, find_route
 from sentinel.web.runs import Runs
 from sentinel.web.static_files import StaticFiles
 from sentinel.web.watched import WatchedRun
@@ -53,10 +54,25 @@ class Site:
         self._access.check_host(request)
         route, words = find_route(request.method, request.parts)
         if route.needs == "reading":
-            self._access.check_reading(request)
+            try:
+                self._access.check_reading(request)
+            except Refused as refused:
+                if refused.status == 401 and route.path == REPORT and _is_followed(request):
+                    return _to_the_page(words["NAME"])
+                raise
         elif route.needs == "acting":
             self._access.check_acting(request)
         return route.answer(self._served, request, words)
+
+
+def _is_followed(request: Request) -> bool:
+    """By a browser whose person was given the link in a page: it shows what it gets, and can show no token."""
+    return "text/html" in request.header("Accept") and not request.header("Authorization")
+
+
+def _to_the_page(run: str) -> Response:
+    """The page asks for the token, keeps it, and opens the report with it."""
+    return Response(b"", TEXT, 303, (("Location", f"/#run={quote(run, safe='')}"),))
 
 
 def _expose(exposition: Exposed, runs: Iterable[WatchedRun]) -> Response:

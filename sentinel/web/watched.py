@@ -28,6 +28,7 @@ from sentinel.web.answers import Refused, encode
 
 LOCK_S = 1.0  # a look takes milliseconds, but for one at a disk that hangs
 DOCUMENTS_KEPT = 64  # of one look
+DOCUMENT_BYTES_KEPT = 16 << 20  # of these together: whoever makes up cursors must not fill the memory
 PAST_SHARE = 20.0  # of the time, one part at most goes into reading the whole journal again
 PAST_OLD_S = 10.0
 _server = f"{round(SystemClock().wall_s() * 1e3):x}"  # a cursor of another process is none of this one's
@@ -91,9 +92,18 @@ class WatchedRun:
         self.looked_s = now_s
         self.looks += 1
 
+    def note_failed_look(self, now_s: float, bug: Exception) -> None:
+        """What is known stays, with the reason why it is old."""
+        self.trouble = f"{self.run_dir}: an error of the page itself: {type(bug).__name__}"
+        if self.sight is not None:
+            self.sight = replace(self.sight, trouble=self.trouble)
+        self._documents, self.has_more = {}, False
+        self.note_look(now_s)
+
     def draw(self) -> bool:
         """A piece of its curves; whether there may be more."""
         with self._lock:
+            self.has_more = False  # also when it raises: the other runs have their turn
             if self._followed is None or self.sight is None:
                 return False
             self.has_more = self._followed.draw()
@@ -140,7 +150,8 @@ class WatchedRun:
         documents = self._documents
         if key not in documents:
             body = encode(build())
-            if len(documents) >= DOCUMENTS_KEPT:
+            kept = sum(map(len, list(documents.values())))
+            if len(documents) >= DOCUMENTS_KEPT or kept + len(body) > DOCUMENT_BYTES_KEPT:
                 return body
             documents[key] = body
         return documents[key]

@@ -15,7 +15,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from sentinel.cli import app
+from sentinel.cli import app, main
 from tests.unit.told_run import write_run
 
 ROOT = typer.main.get_command(app)
@@ -121,63 +121,80 @@ def test_incidents_have_the_keys_people_build_on(tmp_path: Path) -> None:
             assert set(REMEDY) <= set(remedy)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["status", "no-such-run"],
-        ["incidents", "no-such-run"],
-        ["stop", "no-such-run"],
-        ["ack", "1", "no-such-run"],
-        ["resolve", "1", "no-such-run"],
-        ["note", "no-such-run", "a word"],
-        ["note", "no-such-run", "two\nlines"],
-        ["tensorboard", "no-such-run"],
-        ["top", "no-such-run"],
-        ["logs", "no-such-run"],
-        ["logs", "no-such-run", "--rank", "-1"],
-        ["events", "no-such-run"],
-        ["chronicle", "no-such-run"],
-        ["report", "no-such-run"],
-        ["report", "no-such-run", "3"],
-        ["report", ".", "three"],
-        ["checkpoints", "list", "no-such-run"],
-        ["checkpoints", "verify", "no-such-run", "100"],
-        ["policy", "check", "no-such-policy.yaml"],
-        ["policy", "check", "default", "--capabilities", "levitation"],
-        ["policy", "explain", "no-such-policy.yaml"],
-        ["policy", "explain", "default", "--finding", "no-such-finding"],
-        ["policy", "test", "no-such-cases.yaml"],
-        ["run"],
-        ["run", "--policy", "no-such-policy.yaml", "--", "true"],
-        ["demo", "--fault", "burn@step=3"],
-        ["drill", "--real"],
-        ["drill", "kill", "--real", "--seed", "3"],
-        ["drill", "kill", "--run-dir", "x"],
-        ["drill", "kill", "--policy", "no-such-policy.yaml"],
-        ["drill", "kill", "--real", "--policy", "no-such-policy.yaml"],
-        ["demo", "--no-faults", "--fault", "crash@step=3"],
-        ["replay"],
-        ["replay", "--format", "no-such-format", "x.csv"],
-        ["replay", "--policy", "no-such-policy.yaml", "x.csv"],
-        ["replay", "--follow", "--plot", "plots", "x.csv"],
-        ["web"],
-        ["web", "no-such-run"],
-        ["web", ".", "--listen", "0.0.0.0:0"],
-        ["run", "--listen", "nowhere", "--", "true"],
-        ["run", "--page", "pigeon=coop", "--", "true"],
-        ["demo", "--page", "alertmanager"],
-        ["page", "test", "--route", "no-such-route"],
-        ["page", "test", "--page", "webhook=nowhere"],
-        ["no-such-command"],
-    ],
-    ids=" ".join,
-)
-def test_what_a_person_gets_wrong_ends_with_2_and_a_sentence(tmp_path: Path, words: list[str]) -> None:
+WRONG: list[list[str]] = [
+    ["status", "no-such-run"],
+    ["incidents", "no-such-run"],
+    ["stop", "no-such-run"],
+    ["ack", "1", "no-such-run"],
+    ["resolve", "1", "no-such-run"],
+    ["note", "no-such-run", "a word"],
+    ["note", "no-such-run", "two\nlines"],
+    ["tensorboard", "no-such-run"],
+    ["top", "no-such-run"],
+    ["logs", "no-such-run"],
+    ["logs", "no-such-run", "--rank", "-1"],
+    ["events", "no-such-run"],
+    ["chronicle", "no-such-run"],
+    ["report", "no-such-run"],
+    ["report", "no-such-run", "3"],
+    ["report", ".", "three"],
+    ["checkpoints", "list", "no-such-run"],
+    ["checkpoints", "verify", "no-such-run", "100"],
+    ["policy", "check", "no-such-policy.yaml"],
+    ["policy", "check", "default", "--capabilities", "levitation"],
+    ["policy", "explain", "no-such-policy.yaml"],
+    ["policy", "explain", "default", "--finding", "no-such-finding"],
+    ["policy", "test", "no-such-cases.yaml"],
+    ["run"],
+    ["run", "--policy", "no-such-policy.yaml", "--", "true"],
+    ["demo", "--fault", "burn@step=3"],
+    ["drill", "--real"],
+    ["drill", "kill", "--real", "--seed", "3"],
+    ["drill", "kill", "--run-dir", "x"],
+    ["drill", "kill", "--policy", "no-such-policy.yaml"],
+    ["drill", "kill", "--real", "--policy", "no-such-policy.yaml"],
+    ["demo", "--no-faults", "--fault", "crash@step=3"],
+    ["replay"],
+    ["replay", "--format", "no-such-format", "x.csv"],
+    ["replay", "--policy", "no-such-policy.yaml", "x.csv"],
+    ["replay", "--follow", "--plot", "plots", "x.csv"],
+    ["web"],
+    ["web", "no-such-run"],
+    ["web", ".", "--listen", "0.0.0.0:0"],
+    ["run", "--listen", "nowhere", "--", "true"],
+    ["run", "--page", "pigeon=coop", "--", "true"],
+    ["demo", "--page", "alertmanager"],
+    ["page", "test", "--route", "no-such-route"],
+    ["page", "test", "--page", "webhook=nowhere"],
+    ["no-such-command"],
+]
+# Each of these once as a program of its own: the doors are the same for all.
+WRONG_TO_THE_PROGRAM = [["status", "no-such-run"], ["run"], ["policy", "check", "no-such-policy.yaml"], ["no-such-command"]]
+
+
+def assert_a_sentence(code: object, told: str, where: Path) -> None:
+    assert code == 2
+    assert told.strip()
+    assert "Traceback" not in told
+    assert not (where / "runs" / "demo").exists()
+
+
+@pytest.mark.parametrize("words", WRONG, ids=" ".join)
+def test_what_a_person_gets_wrong_ends_with_2_and_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["sentinel", *words])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert_a_sentence(left.value.code, capfd.readouterr().err, tmp_path)
+
+
+@pytest.mark.parametrize("words", WRONG_TO_THE_PROGRAM, ids=" ".join)
+def test_so_it_does_where_the_program_is_started(tmp_path: Path, words: list[str]) -> None:
+    assert words in WRONG
     done = subprocess.run([sys.executable, "-m", "sentinel", *words], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2
-    assert done.stderr.strip()
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "runs" / "demo").exists()
+    assert_a_sentence(done.returncode, done.stderr, tmp_path)
 
 
 def test_the_trainer_explains_itself() -> None:

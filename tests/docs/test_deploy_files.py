@@ -68,6 +68,16 @@ def test_every_alert_says_what_to_do() -> None:
     assert rows == [rule["alert"] for rule in RULES]
 
 
+def test_who_is_told_that_a_loop_hangs_is_told_after_systemd_has_had_its_time_to_mend_it() -> None:
+    keys = dict(re.findall(r"^(\w+)=(.*)$", (DEPLOY / "systemd/sentinel@.service").read_text(encoding="utf-8"), re.MULTILINE))
+    spans = [keys[name] for name in ("WatchdogSec", "TimeoutAbortSec", "RestartSec")]
+    mended_s = sum(int(span.removesuffix("min").removesuffix("s")) * (60 if span.endswith("min") else 1) for span in spans)
+    (gone,) = [rule for rule in RULES if rule["alert"] == "SentinelGone"]
+    (after,) = re.findall(r"sentinel_heartbeat_timestamp_seconds > (\d+)", gone["expr"])
+    lease_s, start_s = 10, 30  # a heartbeat may be so old when the loop hangs, and a supervisor takes so long to take a run over
+    assert mended_s + lease_s + start_s <= int(after) + int(gone["for"].removesuffix("s"))
+
+
 def test_promtool_takes_the_configuration() -> None:
     assert "SUCCESS" in check(["promtool", "check", "config", "prometheus/prometheus.yml"])
 
@@ -200,6 +210,16 @@ def test_what_compose_mounts_and_builds_is_there() -> None:
         else:
             assert re.fullmatch(r"[\w./-]+:v?\d+\.\d+\.\d+", service["image"]), f"{name}: {service['image']} is not pinned"
     assert {"demo", "web", "prometheus", "alertmanager", "grafana", "tensorboard"} == set(COMPOSE["services"])
+
+
+@pytest.mark.parametrize("name", ["demo", "web", "tensorboard"])
+def test_whichever_container_is_first_makes_the_volume_of_the_runs_theirs_and_not_roots(name: str) -> None:
+    """A new volume gets the owner that its place has in the image; without one it is root's, and nobody here is root."""
+    built = COMPOSE["services"][name]["build"]
+    text = (DEPLOY / built["context"] / built["dockerfile"]).read_text(encoding="utf-8")
+    stage = text.split(f" AS {built.get('target', Path(built['dockerfile']).suffix[1:])}\n")[1].split("\nFROM ")[0]
+    assert "install -d -o sentinel -g sentinel -m 0750 /runs" in stage
+    assert re.findall(r"^USER (.*)$", stage, re.MULTILINE) == ["10001:10001"], "the same user in all three"
 
 
 def test_nothing_of_compose_listens_to_other_machines() -> None:

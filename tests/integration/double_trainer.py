@@ -1,12 +1,12 @@
 """A conforming trainer in one process and no torch: PROTOCOL.md through `sentinel.client`, a step in a few milliseconds.
 
     python double_trainer.py STEPS STEP_S [--bad A-B] [--kill N] [--hang N] [--crash N] [--oom N]
-                             [--exit CODE] [--die] [--missing] [--ranks N] [--slow RANK] [--unsaved N]
+                             [--exit CODE] [--die] [--missing] [--ranks N] [--slow RANK] [--unsaved N] [--hurried]
 
 The loss is a pure function of the step and of the damage in the state, so two runs can be compared value by value. Training
 on a bad sample damages the state; the damage stands in the checkpoints. Faults strike once per run, recorded durably.
 `--ranks N` speaks for so many ranks, of which the slow one takes four step times for its data while the others wait in forward;
-after step `--unsaved N` nothing is saved any more.
+after step `--unsaved N` nothing is saved any more. `--hurried`: steps take no time once RUN_DIR/hurry is there.
 """
 
 from __future__ import annotations
@@ -98,6 +98,7 @@ def main() -> int:
     for name in ("kill", "hang", "crash", "exit", "oom", "slow", "unsaved"):
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--hurried", action="store_true")
     parser.add_argument("--die", action="store_true")
     parser.add_argument("--missing", action="store_true", help="import a module that is not installed, before anything else")
     options = parser.parse_args()
@@ -144,7 +145,8 @@ def main() -> int:
         loss = 2.0 + 2.0 * math.exp(-step / 50) + 0.05 * noise(step) + damage + (3.0 if poisoned else 0.0)
         for rank in ranks:
             rank.heartbeat(step, "optimizer")
-        tick.wait(options.step_s)
+        if not (options.hurried and (session.run_dir / "hurry").exists()):
+            tick.wait(options.step_s)
         state = {"step": step, "cursor": cursor, "damage": damage}
         session.step(step, samples=ranges, loss=loss, grad_norm=1.0 + 0.1 * noise(-step) + damage, lr=lr)
         request = session.poll_overrides()

@@ -1,7 +1,7 @@
 """Ranks without the wait for `import torch`: a server that imports it once and forks every launch.
 
 What is forked is the real trainer, in processes of its own, with the environment torchrun gives and a store of its own for their
-rendezvous; it can be killed, stopped and waited for like any other. Only the import is saved, two and a half seconds a rank and
+rendezvous; it can be killed, stopped and waited for like any other. Only the imports are saved, two and a half seconds a rank and
 as much again for torchrun. What is about torchrun itself (its codes, its signals, its sessions) is tested under torchrun.
 
 As a program this file is the server: a JSON line in for each launch or question, a JSON line out. With arguments it is a launcher
@@ -20,6 +20,7 @@ import sys
 import time
 from typing import Any
 
+APPENDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 GRACE_S = 10.0  # between SIGTERM and SIGKILL for the ranks that are left when one fails
 
 
@@ -51,11 +52,17 @@ def supervised_ranks(ranks: int, *arguments: str) -> list[str]:
 
 
 class Forked:
-    """A launch, with the part of subprocess.Popen that the tests use. `pid` is of the launcher, which waits for the ranks."""
+    """A launch, with the part of subprocess.Popen that the tests use. `pid` is of the launcher, which waits for the ranks.
 
-    def __init__(self, arguments: list[str], ranks: int, environ: dict[str, str], cwd: str) -> None:
+    `says`: the file that gets what the ranks print; `first`: Python that every rank runs before it trains.
+    """
+
+    def __init__(
+        self, arguments: list[str], ranks: int, environ: dict[str, str], cwd: str, says: str = os.devnull, first: str = ""
+    ) -> None:
         self._where = environ, cwd
-        self.pid: int = SERVER.ask({"arguments": arguments, "ranks": ranks, "environ": environ}, *self._where)
+        asked = {"arguments": arguments, "ranks": ranks, "environ": environ, "says": says, "first": first}
+        self.pid: int = SERVER.ask(asked, *self._where)
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
@@ -77,12 +84,20 @@ class Forked:
         return code
 
 
-def _serve() -> None:
+def _import_once() -> Any:
+    """What every rank would import; torch._dynamo, which FSDP asks for at the first layer, is half of it."""
     import torch
+    import torch._dynamo
+    import torch.profiler
 
-    import trainer.train  # noqa: F401 - what every launch would import
+    import trainer.train  # noqa: F401
 
     torch.set_num_threads(1)
+    return torch
+
+
+def _serve() -> None:
+    torch = _import_once()
     stores: dict[int, Any] = {}
     for line in sys.stdin:
         question = json.loads(line)
@@ -96,22 +111,19 @@ def _serve() -> None:
             answer = os.fork()
             if answer == 0:
                 os.setsid()
-                _launch(question["arguments"], question["ranks"], question["environ"], store.port, is_quiet=True)
+                _redirect(question["says"])
+                _launch(question["arguments"], question["ranks"], question["environ"], store.port, question["first"])
             stores[answer] = store
         print(json.dumps(answer), flush=True)
 
 
 def _launch_supervised(ranks: int, arguments: list[str]) -> None:
-    import torch
-
-    import trainer.train  # noqa: F401 - what every rank would import
-
-    torch.set_num_threads(1)
+    torch = _import_once()
     store = torch.distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
-    _launch(arguments, ranks, dict(os.environ), store.port, is_quiet=False)
+    _launch(arguments, ranks, dict(os.environ), store.port)
 
 
-def _launch(arguments: list[str], ranks: int, environ: dict[str, str], port: int, *, is_quiet: bool) -> None:
+def _launch(arguments: list[str], ranks: int, environ: dict[str, str], port: int, first: str = "") -> None:
     """As torchrun: when one rank fails the others are ended, and the code is 1; a single rank's code is its own."""
     pids = {}
     for rank in range(ranks):
@@ -119,7 +131,7 @@ def _launch(arguments: list[str], ranks: int, environ: dict[str, str], port: int
         if pid == 0:
             world = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": "localhost", "MASTER_PORT": port}
             together = {key: str(value) for key, value in world.items()} | {"TORCHELASTIC_USE_AGENT_STORE": "True"}
-            _become_rank(arguments, environ | (together if ranks > 1 else {}), is_quiet=is_quiet)
+            _become_rank(arguments, environ | (together if ranks > 1 else {}), first)
         pids[pid] = rank
     worst = 0
     while pids:
@@ -137,15 +149,17 @@ def _launch(arguments: list[str], ranks: int, environ: dict[str, str], port: int
     os._exit(worst if ranks == 1 else int(worst != 0))
 
 
-def _become_rank(arguments: list[str], environ: dict[str, str], *, is_quiet: bool) -> None:
+def _redirect(says: str) -> None:
+    for number, path, flags in ((0, os.devnull, os.O_RDONLY), (1, says, APPENDED), (2, says, APPENDED)):
+        os.dup2(os.open(path, flags, 0o600), number)
+
+
+def _become_rank(arguments: list[str], environ: dict[str, str], first: str) -> None:
     os.setsid()
-    if is_quiet:
-        null = os.open(os.devnull, os.O_RDWR)
-        for number in (0, 1, 2):
-            os.dup2(null, number)
     os.environ.clear()
     os.environ.update(environ)
     sys.argv = ["trainer", *arguments]
+    exec(first, {})
     from trainer.__main__ import main
 
     try:

@@ -1,7 +1,5 @@
 """`sentinel` that is killed by SIGKILL at one place of its journal, so that a test knows exactly where it died.
 
-    python mortal_supervisor.py decided:kill/1 run --run-dir DIR -- COMMAND…
-
 decided:KEY    the decision is on disk, and nothing was done about it
 done:KEY       the action was carried out, and its confirmation is not on disk
 
@@ -12,10 +10,8 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Sequence
 
-from sentinel.cli import main
 from sentinel.journal.store import Journal
 from sentinel.model.facts import ActionConfirmed, ActionDecided, Entry, Fact
 
@@ -38,8 +34,3 @@ def make_mortal(place: str) -> None:
         return entries
 
     Journal.append = mortal  # type: ignore[method-assign]
-
-
-if __name__ == "__main__":
-    make_mortal(sys.argv.pop(1))
-    sys.exit(main())

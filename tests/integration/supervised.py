@@ -1,11 +1,10 @@
-"""A real `sentinel run` as a child process, and what the tests ask of its run directory."""
+"""A real `sentinel run` in a process of its own (see forked_sentinel), and what the tests ask of its run directory."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ import psutil
 from sentinel.errors import JournalError
 from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.model.facts import Entry
+from tests.integration.forked_sentinel import ForkedSentinel, run_sentinel
 
 HERE = Path(__file__).resolve().parent
 DEADLINE_S = 90.0
@@ -40,21 +40,24 @@ class Supervised:
     command: list[str]
     policy: str = "demo"
     options: list[str] = field(default_factory=list)
-    child: subprocess.Popen[str] | None = None
+    child: ForkedSentinel | None = None
 
     def start(self, dies_at: str | None = None) -> Supervised:
         """`sentinel run`, without a page unless one is asked for; with `dies_at`, one that is killed at that place (see
         mortal_supervisor)."""
         page = [] if "--listen" in self.options else ["--listen", "off"]
-        program = ["-m", "sentinel"] if dies_at is None else [str(HERE / "mortal_supervisor.py"), dies_at]
-        words = [sys.executable, *program, "run", "--run-dir", str(self.run_dir), "--policy", self.policy, *self.options, *page]
-        with open(self.run_dir.parent / f"{self.run_dir.name}.log", "a") as log:
-            self.child = subprocess.Popen([*words, "--", *self.command], stdout=log, stderr=log, text=True)
+        words = ["run", "--run-dir", str(self.run_dir), "--policy", self.policy, *self.options, *page, "--", *self.command]
+        log = self.run_dir.parent / f"{self.run_dir.name}.log"
+        self.child = ForkedSentinel(words, log, log, dies_at=dies_at)
         return self
 
     def wait(self, deadline_s: float = DEADLINE_S) -> int:
         assert self.child is not None
         return self.child.wait(deadline_s)
+
+    @property
+    def has_ended(self) -> bool:
+        return self.child is not None and self.child.poll() is not None
 
     def kill(self) -> None:
         """kill -9 of the supervisor, not of what it supervises."""
@@ -106,8 +109,7 @@ class Supervised:
         return self._json("status")
 
     def _json(self, verb: str) -> Any:
-        words = [sys.executable, "-m", "sentinel", verb, str(self.run_dir), "--json"]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        done = run_sentinel(verb, str(self.run_dir), "--json")
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 

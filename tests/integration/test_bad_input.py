@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.forked_sentinel import run_sentinel
 from tests.integration.supervised import DEADLINE_S, Supervised, double, wait_for
 
 
 @pytest.mark.parametrize("words", [[], ["no-such-command"], ["/etc"], ["./not-executable"]], ids=str)
 def test_a_command_that_cannot_be_started_leaves_no_directory(tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "not-executable").write_text("true\n")
-    command = [sys.executable, "-m", "sentinel", "run", "--run-dir", "run", "--", *words]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = run_sentinel("run", "--run-dir", "run", "--", *words, cwd=tmp_path)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -31,8 +31,7 @@ def test_a_command_that_cannot_be_started_leaves_no_directory(tmp_path: Path, wo
 
 def test_a_directory_below_a_file_is_refused_by_its_own_name(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    command = [sys.executable, "-m", "sentinel", "run", "--run-dir", "file/run", "--", "true"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = run_sentinel("run", "--run-dir", "file/run", "--", "true", cwd=tmp_path)
     assert done.returncode == 2
     assert "something above it is a file" in done.stderr
 

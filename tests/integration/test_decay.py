@@ -10,13 +10,17 @@ from sentinel.model import facts as f
 from sentinel.model.actions import WriteOverrides
 from tests.integration.supervised import Supervised, double, wait_for
 
+STEPS = 600  # thirty seconds, until it may hurry: the person's command may start slowly
+
 
 def test_a_setting_lapses_under_watch_and_the_ledger_says_what_it_cost(tmp_path: Path) -> None:
-    run = Supervised(tmp_path / "run", double(260, 0.02)).start()
+    run = Supervised(tmp_path / "run", double(STEPS, 0.05, hurried=True)).start()
     wait_for("a training run", lambda: run.last_step(1) > 10)
     words = [sys.executable, "-m", "sentinel", "set", "lr=0.5x", "until=40 steps", str(run.run_dir)]
     asked = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert asked.returncode == 0, asked.stderr
+    wait_for("the verdict", lambda: "lapse proven" in run.log or run.has_ended)
+    (run.run_dir / "hurry").touch()
     assert run.wait() == 0, run.log
     facts = [entry.fact for entry in run.facts()]
     (lapsed,) = [fact for fact in facts if isinstance(fact, f.SettingLapsed)]
@@ -27,7 +31,7 @@ def test_a_setting_lapses_under_watch_and_the_ledger_says_what_it_cost(tmp_path:
     asked_at = written[0].step  # `until` counts from there; the trainer looks once a step, and obeys some steps later
     assert asked_at < halved[0], "nothing is halved before it is asked for"
     assert asked_at + 40 <= lapsed.step <= halved[-1] <= lapsed.step + 80, "a tick, and the trainer's own look, after it was due"
-    assert run.surviving()[260]["lr"] == 1.0
+    assert run.surviving()[STEPS]["lr"] == 1.0
     said = run.status()["schedule"]
     assert said["steps_under"] == {"lr_scale": len(halved)}
     assert said["full_rate_steps_lost"] == len(halved) / 2

@@ -1,4 +1,5 @@
-"""Two drills done to real processes, small enough for every day. `make drills-real` does all of them."""
+"""Two drills done to real processes, small enough for every day (see forked_drill). `make drills-real` does all of them, and
+as they are typed."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[2]
 PROBATION = """
 policy: demo
 run: {steps: 140, ranks: 2, checkpoint_every: 10 steps}
@@ -25,20 +27,20 @@ expect:
     - {kind: crash, state: recovered, remedies: [resume], resumed_from: 60}
 """
 ROTTEN = """
-run: {steps: 70, ranks: 2, checkpoint_every: 10 steps}
-faults: ['bit_rot@step=40', 'kill@step=45:rank=1']
+run: {steps: 40, ranks: 2, checkpoint_every: 10 steps}
+faults: ['bit_rot@step=20', 'kill@step=25:rank=1']
 expect:
   outcome: finished
   pages: 1
   attempts: 2
-  incidents: [{kind: crash, state: recovered, remedies: [resume], resumed_from: 30, steps_lost_max: 20 steps}]
+  incidents: [{kind: crash, state: recovered, remedies: [resume], resumed_from: 10, steps_lost_max: 20 steps}]
 """
 
 
 def drill(path: Path, text: str) -> tuple[int, dict[str, object]]:
     path.write_text(text)
-    words = [sys.executable, "-m", "sentinel", "drill", str(path), "--real", "--json"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=200)
+    words = [sys.executable, "-m", "tests.integration.forked_drill", "drill", str(path), "--real", "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=200, cwd=ROOT)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 

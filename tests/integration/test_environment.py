@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
+from tests.integration.forked_sentinel import run_sentinel
 from tests.integration.supervised import HERE, Supervised, wait_for
 
 
@@ -29,8 +29,7 @@ def test_source_edited_under_a_run_is_named_when_it_is_relaunched(tmp_path: Path
     assert "pytest" in specs[1]["distributions"]
     status = run.status()["environment"]
     assert status["changes"] == [f"{script.resolve()} changed"]
-    words = [sys.executable, "-m", "sentinel", "lineage", str(run.run_dir)]
-    assert f"runs other than before: {script.resolve()} changed" in subprocess.run(words, capture_output=True, text=True).stdout
+    assert f"runs other than before: {script.resolve()} changed" in run_sentinel("lineage", str(run.run_dir)).stdout
 
 
 def test_code_that_is_not_there_is_refused_before_anything_is_started(tmp_path: Path) -> None:

@@ -33,7 +33,8 @@ def show(*words: str) -> str:
 
 
 def test_only_the_poisoned_samples_are_skipped_and_a_person_can_look_at_them(tmp_path: Path) -> None:
-    options = ["--preset", "micro", "--set", f"schedule.steps={STEPS}", "checkpoint.every=20", "evaluation.batches=1"]
+    sizes = f"schedule.steps={STEPS}", "data.seq_len=32", "checkpoint.every=20", "evaluation.batches=1"
+    options = ["--preset", "micro", "--set", *sizes]
     faults = [word for start, end in BURSTS for word in ("--fault", f"bad_data@sample={start}-{end}")]
     run = Supervised(tmp_path / "run", supervised_ranks(2, *options, *faults), policy=str(write_policy(tmp_path))).start()
     assert run.wait(200) == 0, run.log

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.integration.supervised import Supervised, double, wait_for
 
-STEPS = 2000  # twenty seconds at least: a run that ends while a busy machine still starts commands cannot be operated
+STEPS = 1500  # two minutes at least, until it may hurry: one that ends while a busy machine starts commands cannot be operated
 
 
 def asked(run: Supervised, *words: str) -> tuple[int, str]:
@@ -19,12 +19,12 @@ def asked(run: Supervised, *words: str) -> tuple[int, str]:
 
 
 def test_a_person_changes_holds_resumes_and_rolls_back_a_live_run(tmp_path: Path) -> None:
-    run = Supervised(tmp_path / "run", double(STEPS, 0.01)).start()
+    run = Supervised(tmp_path / "run", double(STEPS, 0.1, hurried=True)).start()
     wait_for("thirty steps", lambda: run.last_step(1) > 30)
     assert asked(run, "set", "lr=0.5x") == (0, "asked of the trainer: lr_scale 0.5")
     wait_for("the slower rate", lambda: any(line.get("lr") == 0.5 for line in run.lines(1)))
 
-    code, words = asked(run, "skip", "12800-12832")
+    code, words = asked(run, "skip", "19200-19232")
     assert code == 0
     assert "will be left out" in words
 
@@ -48,12 +48,14 @@ def test_a_person_changes_holds_resumes_and_rolls_back_a_live_run(tmp_path: Path
     assert asked(run, "ack", "1")[0] == 1
     assert asked(run, "resume")[0] == 0
     assert asked(run, "set", "lr=configured")[0] == 0
+    wait_for("the configured rate", lambda: any(line.get("lr") == 1.0 for line in run.lines(3)))
+    (run.run_dir / "hurry").touch()
     assert run.wait() == 0, run.log
     steps = run.surviving()
     assert sorted(steps) == list(range(1, STEPS + 1))
     assert steps[STEPS]["lr"] == 1.0
     trained = [r for line in steps.values() for r in line["samples"]]
-    assert not any(a < 12832 and b > 12800 for a, b in trained)
+    assert not any(a < 19232 and b > 19200 for a, b in trained)
     assert not run.incidents()
     assert not list((tmp_path / "run" / "inbox").iterdir())
 

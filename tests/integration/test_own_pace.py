@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from sentinel.policy_file import shipped_policy_path
+from tests.integration.forked_ranks import supervised_ranks
 from tests.integration.supervised import Supervised, double
-from tests.integration.test_trainer_launch import SIZES, start_of
+from tests.integration.test_trainer_launch import SIZES
 
 
 @pytest.fixture
@@ -23,15 +24,17 @@ def quick_policy(tmp_path: Path) -> str:
     return str(path)
 
 
-def told(run: Supervised) -> list[tuple[str, str, int | None]]:
-    return [(incident["kind"], incident["state"], incident["blamed_rank"]) for incident in run.incidents()]
+def told(run: Supervised, words: str = "") -> list[tuple[str, str, int | None]]:
+    """The incidents, one look; `words` stand somewhere in them."""
+    incidents = run.incidents()
+    assert words in json.dumps(incidents)
+    return [(incident["kind"], incident["state"], incident["blamed_rank"]) for incident in incidents]
 
 
 def test_the_slow_rank_of_four_is_named_and_training_goes_on(tmp_path: Path, quick_policy: str) -> None:
     run = Supervised(tmp_path / "run", double(120, 0.02, ranks=4, slow=2), policy=quick_policy).start()
     assert run.wait() == 0, run.log
-    assert told(run) == [("straggler", "exhausted", 2)]
-    assert "rank 2 is busy for" in json.dumps(run.incidents())
+    assert told(run, "rank 2 is busy for") == [("straggler", "exhausted", 2)]
     assert (run.attempts(), run.last_step(1)) == ([1], 120)
 
 
@@ -44,14 +47,13 @@ def test_four_ranks_alike_are_nobody_s_business(tmp_path: Path, quick_policy: st
 def test_saves_that_stop_are_told_and_training_goes_on(tmp_path: Path) -> None:
     run = Supervised(tmp_path / "run", double(200, 0.01, unsaved=100)).start()
     assert run.wait() == 0, run.log
-    assert told(run) == [("stale_checkpoint", "exhausted", None)]
-    assert "one every 25 steps is this run's rhythm" in json.dumps(run.incidents())
+    assert told(run, "one every 25 steps is this run's rhythm") == [("stale_checkpoint", "exhausted", None)]
     assert (run.attempts(), run.last_step(1)) == ([1], 200)
 
 
 def test_the_bundled_trainer_names_its_slow_rank(tmp_path: Path, quick_policy: str) -> None:
     fault = "slow@step=5:rank=1,for=0.1:always"
-    command = [*start_of(2), *SIZES, "--set", "schedule.steps=60", "checkpoint.every=20", "--fault", fault]
+    command = supervised_ranks(2, *SIZES, "--set", "schedule.steps=60", "checkpoint.every=20", "--fault", fault)
     run = Supervised(tmp_path / "run", command, policy=quick_policy).start()
     assert run.wait() == 0, run.log
     assert told(run) == [("straggler", "exhausted", 1)]

@@ -11,6 +11,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from tests.integration.forked_sentinel import run_sentinel
 from tests.integration.supervised import Supervised, double, wait_for
 
 TOKEN = "a-token-for-this-test-only"
@@ -85,9 +86,7 @@ def test_a_person_watches_a_run_and_pauses_it_from_the_page(tmp_path: Path) -> N
     assert run.wait() == 1, "as without a page: it leaves, and training is left as it is"
     assert "journal" in run.log
     (tmp_path / "aside").rename(run.run_dir / "sentinel.db")
-    done = subprocess.run(
-        [sys.executable, "-m", "sentinel", "stop", str(run.run_dir)], capture_output=True, text=True, timeout=90
-    )
+    done = run_sentinel("stop", str(run.run_dir), deadline_s=90)
     assert done.returncode == 0, done.stderr
     assert not run.living()
 

@@ -4,7 +4,8 @@ key."""
 
 from __future__ import annotations
 
-import subprocess
+import re
+import socket
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ import pytest
 
 from sentinel.policy_file import shipped_policy_path
 from tests.integration.alertmanager_kit import RealAlertmanager, alertmanager, needs_alertmanager
+from tests.integration.forked_sentinel import run_sentinel
 from tests.integration.supervised import Supervised, wait_for
 from tests.loopback import HttpServer, Reply
 
@@ -41,6 +43,7 @@ class Night:
         assert call in text
         policy.write_text(text.replace(call, call.replace("stop_now", then)))
         pages = ["--page", f"alertmanager={real.url}", "--page", f"pagerduty={pagerduty.url}/v2/enqueue"]
+        pages += ["--listen", "127.0.0.1:0"]
         self.run = Supervised(folder / name, DIES, str(policy), pages).start()
 
     def actions(self) -> list[str]:
@@ -51,8 +54,7 @@ class Night:
         return [alert for alert in self.real.alerts() if alert["labels"]["run"] == self.name]
 
     def say(self, word: str) -> None:
-        words = [sys.executable, "-m", "sentinel", word, "1", str(self.run.run_dir)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        done = run_sentinel(word, "1", str(self.run.run_dir))
         assert done.returncode == 0, done.stdout + done.stderr
 
     def is_one_incident(self) -> bool:
@@ -71,7 +73,11 @@ def test_a_silence_acknowledges_the_page_of_a_held_run_everywhere_and_its_end_is
         wait_for("page", lambda: "trigger" in night.actions() and night.alerts())
         (alert,) = night.alerts()
         assert (alert["labels"]["kind"], alert["labels"]["severity"]) == ("broken_job", "critical")
-        assert "sentinel ack 1" in alert["annotations"]["description"], "the whole case is there"
+        case = alert["annotations"]["description"]
+        assert "sentinel ack 1" in case, "the whole case is there"
+        (page,) = re.findall(r"page: (http://\S+)", night.run.log)
+        assert f"page:    {page} (on {socket.gethostname()} only; from elsewhere: ssh -L " in case
+        assert "127.0.0.1" not in str([value for name, value in alert["annotations"].items() if name.endswith("_url")])
         real.silence("ada", 'run="held"')
         wait_for("acknowledgement", lambda: "acknowledge" in night.actions())
         assert night.run.incidents()[0]["acknowledged_by"] == "silence by ada in Alertmanager"

@@ -14,13 +14,14 @@ import pytest
 from tests.integration.forked_ranks import supervised_ranks
 from tests.integration.supervised import Supervised
 
-STEPS = 200
-POISON = "bad_data@sample=1840-2240"
+STEPS = 140
+POISON = "bad_data@sample=1040-1440"  # from step 66 on
 CLOSE_RATIO = 0.01
 
 
 def trainer(*options: str) -> list[str]:
-    return supervised_ranks(2, "--preset", "micro", "--set", f"schedule.steps={STEPS}", "checkpoint.every=20", *options)
+    sizes = f"schedule.steps={STEPS}", "data.seq_len=32", "checkpoint.every=20"
+    return supervised_ranks(2, "--preset", "micro", "--set", *sizes, *options)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def weights(run: Supervised) -> dict[str, str]:
 
 
 def test_killed_and_resumed_it_ends_bit_for_bit_as_undisturbed(unhurt: Supervised, tmp_path: Path) -> None:
-    killed = Supervised(tmp_path / "run", trainer("--fault", "kill@step=70:rank=1")).start()
+    killed = Supervised(tmp_path / "run", trainer("--fault", "kill@step=50:rank=1")).start()
     assert killed.wait(200) == 0, killed.log
     assert [i["kind"] for i in killed.incidents()] == ["crash"]
     assert len(killed.attempts()) == 2
@@ -59,7 +60,7 @@ def test_repaired_it_ends_where_an_unhurt_run_ends_and_unrepaired_it_does_not(un
     (incident,) = repaired.incidents()
     assert incident["state"] == "recovered"
     worked = incident["remedies"][-1]
-    assert any(a <= 1840 and b >= 2240 for a, b in worked["skip"])
+    assert any(a <= 1040 and b >= 1440 for a, b in worked["skip"])
     assert worked["rollback_to_step"] < incident["onset_step"]
     clean = held_out(unhurt)
     print(f"held-out loss: unhurt {clean:.4f}, repaired {held_out(repaired):.4f}, unrepaired {held_out(unrepaired):.4f}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import random
@@ -13,12 +14,15 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import IO, Any
+from unittest.mock import patch
 from xml.etree import ElementTree
 
 import pytest
 
+from sentinel.cli import main
 from tests.unit.telemetry.event_kit import file_version, scalar
 
 KEYS = {
@@ -28,6 +32,15 @@ DEADLINE_S = 60.0
 
 
 def sentinel(*words: object) -> subprocess.CompletedProcess[str]:
+    """As the program, without the second that Python needs to load it."""
+    out, err = io.StringIO(), io.StringIO()
+    command = ["sentinel", *map(str, words)]
+    with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "argv", command), pytest.raises(SystemExit) as left:
+        main()
+    return subprocess.CompletedProcess(command, int(left.value.code or 0), out.getvalue(), err.getvalue())
+
+
+def program(*words: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "sentinel", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, timeout=280)
 
@@ -82,7 +95,7 @@ def test_every_format_gives_the_same_finding(tmp_path: Path) -> None:
         write_events(tmp_path / "events", 900),
         write_state(tmp_path / "trainer_state.json", 900),
     ]
-    done = sentinel("replay", "--json", *paths)
+    done = program("replay", "--json", *paths)
     found = findings(done)
     assert (done.returncode, done.stderr) == (0, "")
     assert [one["file"] for one in found] == [str(path) for path in paths]
@@ -202,8 +215,8 @@ def test_logs_in_odd_dress_are_read_all_the_same(tmp_path: Path) -> None:
 
 def test_exit_codes(tmp_path: Path) -> None:
     log = write_csv(tmp_path / "log.csv")
-    assert sentinel("replay", log).returncode == 0
-    assert sentinel("replay", log, tmp_path / "gone").returncode == 1
+    assert program("replay", log).returncode == 0
+    assert program("replay", log, tmp_path / "gone").returncode == 1
     for words in (["--format", "excel", log], ["--policy", tmp_path / "gone.yaml", log], [], ["--nonsense", log]):
         done = sentinel("replay", *words)
         assert (done.returncode, "Traceback" in done.stderr) == (2, False), words
@@ -301,7 +314,7 @@ def test_files_that_come_and_go_are_followed(tmp_path: Path) -> None:
 
 def test_watching_what_is_no_log_ends_with_1_and_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(bytes(500))
-    done = sentinel("watch", tmp_path / "binary")
+    done = program("watch", tmp_path / "binary")
     assert (done.returncode, "a binary file" in done.stderr) == (1, True)
 
 
@@ -320,7 +333,7 @@ def test_a_hundred_megabytes_in_bounded_memory(tmp_path: Path) -> None:
                 part.append(f"{step},{value:.6f},{0.5 + noise[step * 7 & 65_535]:.6f},,0.0003\n")
             file.write("".join(part))
     began_s = time.monotonic()
-    done = sentinel("replay", "--json", log)
+    done = program("replay", "--json", log)
     seconds = time.monotonic() - began_s
     peak_mib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     print(f"\n{last:,} rows of 100 MB: {seconds:.1f} s, {last / seconds:,.0f} rows/s, at most {peak_mib:.0f} MiB")

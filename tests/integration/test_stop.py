@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
+from tests.integration.forked_sentinel import run_sentinel
 from tests.integration.supervised import Supervised, double, wait_for
 
 
@@ -17,8 +16,7 @@ def test_a_run_without_a_supervisor_is_taken_over_and_stopped_after_a_checkpoint
     assert run.status()["state"] == "training"
     assert run.status()["detectors"]["verdicts"], "what the killed supervisor said last"
     assert run.living()
-    words = [sys.executable, "-m", "sentinel", "stop", str(run.run_dir)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=90)
+    done = run_sentinel("stop", str(run.run_dir), deadline_s=90)
     assert done.returncode == 0, done.stderr
     last = run.last_step(1)
     assert f"run: stopped at step {last}, newest checkpoint of step {last}" in done.stdout
@@ -28,5 +26,5 @@ def test_a_run_without_a_supervisor_is_taken_over_and_stopped_after_a_checkpoint
     told = run.status()["detectors"]
     assert (told["attempt"], told["step"], told["missing"]) == (1, last, "")
     assert {said["verdict"] for said in told["verdicts"]} == {"unknown"}, "nobody judges an attempt that is over"
-    again = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    again = run_sentinel("stop", str(run.run_dir))
     assert (again.returncode, again.stdout.startswith("already over")) == (0, True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.integration.forked_sentinel import run_sentinel
 from tests.integration.supervised import Supervised, double, wait_for
 
 
@@ -105,23 +105,20 @@ def test_a_signal_to_sentinel_stops_training_after_a_checkpoint(place: Path, num
 
 
 def test_a_stopped_run_goes_on_where_it_stopped(place: Path) -> None:
-    run = Supervised(place, double(600, 0.01)).start()  # six seconds: a busy machine takes one to start the command
+    run = Supervised(place, double(300, 0.01)).start()
     wait_for("step 40", lambda: run.last_step(1) >= 40)
-    stopped = subprocess.run([sys.executable, "-m", "sentinel", "stop", str(place)], capture_output=True, text=True, timeout=60)
+    stopped = run_sentinel("stop", str(place))
     assert stopped.returncode == 0, stopped.stderr
     assert run.wait() == 130
     assert run.start().wait() == 0, run.log
-    assert sorted(run.surviving()) == list(range(1, 601))
+    assert sorted(run.surviving()) == list(range(1, 301))
     assert run.incidents() == []
 
 
 def test_a_second_supervisor_is_turned_away(place: Path) -> None:
     run = Supervised(place, double(5000)).start()
     wait_for("step 5", lambda: run.last_step(1) >= 5)
-    second = subprocess.run(
-        [sys.executable, "-m", "sentinel", "run", "--run-dir", str(place), "--", *double(5000)],
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+    second = run_sentinel("run", "--run-dir", str(place), "--", *double(5000))
     assert second.returncode == 2
     assert "already supervised" in second.stderr
     assert run.child is not None
@@ -130,8 +127,7 @@ def test_a_second_supervisor_is_turned_away(place: Path) -> None:
 
 
 def test_a_command_that_cannot_be_started_is_refused_before_there_is_a_run(place: Path) -> None:
-    words = [sys.executable, "-m", "sentinel", "run", "--run-dir", str(place), "--", "no-such-program-anywhere"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    done = run_sentinel("run", "--run-dir", str(place), "--", "no-such-program-anywhere")
     assert done.returncode == 2
     assert "no-such-program-anywhere: is not on the PATH" in done.stderr
     assert not (place / "sentinel.db").exists()

@@ -29,9 +29,9 @@ def await_that(condition, what):
 
 class Attempt:
     """One launch. `resume` is a step whose checkpoint to continue from. Ranks are forked (see forked_ranks), or with `torchrun`
-    started as a supervisor starts them: one plainly, more under torchrun."""
+    started as a supervisor starts them: one plainly, more under torchrun. `first` is Python that a forked rank runs first."""
 
-    def __init__(self, run_dir, number, *arguments, ranks=1, resume=None, overrides=None, inspect=None, torchrun=False):
+    def __init__(self, run_dir, number, *arguments, ranks=1, resume=None, overrides=None, inspect=None, torchrun=False, first=""):
         self.run_dir, self.ranks = run_dir, ranks
         self.folder = run_dir / "attempts" / f"{number:04d}"
         self.folder.mkdir(parents=True)
@@ -48,7 +48,7 @@ class Attempt:
         if torchrun:
             self.process = subprocess.Popen(command, env=environ, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         else:
-            self.process = Forked([*SIZES, *arguments], ranks, environ, str(ROOT))
+            self.process = Forked([*SIZES, *arguments], ranks, environ, str(ROOT), first=first)
 
     def wait(self):
         """The launcher's exit code: under torchrun 0 or 1 whatever the ranks said."""
@@ -108,6 +108,11 @@ def start_of(ranks):
         return [sys.executable, "-m", "trainer"]
     torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks)]
     return [sys.executable, *torchrun, "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", "-m", "trainer"]
+
+
+def run_plainly(arguments, says, first=""):
+    """The code of one forked rank that no supervisor started; what it printed is in `says`."""
+    return Forked(arguments, 1, clean_environ(), str(ROOT), str(says), first).wait(DEADLINE_S)
 
 
 def clean_environ():
@@ -191,16 +196,12 @@ def test_what_cannot_be_obeyed_at_launch_ends_in_one_sentence_and_three(launch, 
 def test_without_a_supervisor_it_trains_the_same_and_continues(tmp_path, launch):
     watched = launch(1, "--set", "schedule.steps=12").finish()
 
-    def run_plainly(*arguments):
-        command = [*start_of(1), *SIZES, "--set", "schedule.steps=12", "--out-dir", str(tmp_path / "out"), *arguments]
-        return subprocess.run(
-            command, env=clean_environ(), cwd=ROOT, capture_output=True, text=True, check=False, timeout=DEADLINE_S
-        )
-
-    crashed = run_plainly("--fault", "crash@step=7")
+    words = [*SIZES, "--set", "schedule.steps=12", "--out-dir", str(tmp_path / "out"), "--fault", "crash@step=7"]
+    crashed = subprocess.run(
+        [*start_of(1), *words], env=clean_environ(), cwd=ROOT, capture_output=True, text=True, check=False, timeout=DEADLINE_S
+    )
     assert (crashed.returncode, "InjectedCrash" in crashed.stderr) == (1, True)
-    done = run_plainly("--fault", "crash@step=7", "--resume")
-    assert done.returncode == 0
-    assert "from step 4" in done.stdout
+    assert run_plainly([*words, "--resume"], tmp_path / "said") == 0
+    assert "from step 4" in (tmp_path / "said").read_text()
     shards = "checkpoints/step-00000012/__0_0.distcp"
     assert (tmp_path / "out" / shards).read_bytes() == (watched.run_dir / shards).read_bytes()

@@ -2,13 +2,10 @@
 
 import os
 import signal
-import subprocess
-import sys
 
 import psutil
 
-from tests.integration import test_trainer_launch
-from tests.integration.test_trainer_launch import DEADLINE_S, ROOT, SIZES, Attempt, await_that, clean_environ, launch, start_of
+from tests.integration.test_trainer_launch import SIZES, Attempt, await_that, launch, run_plainly
 from trainer.checkpoint import choose_resume, list_steps
 
 __all__ = ["launch"]
@@ -65,7 +62,7 @@ def test_a_survivor_of_a_lost_peer_leaves_because_of_it_and_makes_no_step(launch
 
 
 def test_sigterm_to_one_rank_stops_all_after_a_checkpoint(launch):
-    attempt = launch(1, "--set", "schedule.steps=100000", ranks=2, torchrun=True)
+    attempt = launch(1, "--set", "schedule.steps=100000", ranks=2)
     attempt.await_steps(2)
     os.kill(attempt.beat(1)["pid"], signal.SIGTERM)
     attempt.wait()
@@ -89,37 +86,32 @@ def test_a_flipped_bit_makes_it_resume_older_and_say_so(launch):
 
 
 DIE_IN_SAVE = """
-import os, signal, sys
+import os, signal
 real = os.rename
 def die(here, there):
     if str(there).endswith("/step-00000008"):
         os.kill(os.getpid(), signal.SIGKILL)
     return real(here, there)
 os.rename = die
-sys.argv[0] = "trainer"
-from trainer.__main__ import main
-main()
 """
 
 
 def test_killed_during_a_save_the_old_checkpoint_stands_and_the_run_goes_on_from_it(tmp_path):
     """At the last moment, in the thread behind training: everything is written and nothing has its name."""
-    command = [sys.executable, "-c", DIE_IN_SAVE, *SIZES, *STEPS, "--out-dir", str(tmp_path)]
-    done = subprocess.run(command, env=clean_environ(), cwd=ROOT, capture_output=True, check=False, timeout=DEADLINE_S)
-    assert done.returncode == -signal.SIGKILL
+    arguments = [*SIZES, *STEPS, "--out-dir", str(tmp_path)]
+    assert run_plainly(arguments, os.devnull, DIE_IN_SAVE) == -signal.SIGKILL
     assert list((tmp_path / "checkpoints").glob(".step-00000008.*.tmp/manifest.json"))
     assert list_steps(tmp_path / "checkpoints") == [4]
     found, _ = choose_resume(tmp_path, None)
     assert found.step == 4
-    resumed = [*start_of(1), *SIZES, "--set", "schedule.steps=14", "--out-dir", str(tmp_path), "--resume"]
-    done = subprocess.run(resumed, env=clean_environ(), cwd=ROOT, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
-    assert (done.returncode, "from step 4" in done.stdout) == (0, True)
+    assert run_plainly([*arguments, "--resume"], tmp_path / "said") == 0
+    assert "from step 4" in (tmp_path / "said").read_text()
     assert not list((tmp_path / "checkpoints").glob(".*")), "what the dead one left is gone"
     assert list_steps(tmp_path / "checkpoints") == [8, 12, 14], "the newest three are kept"
 
 
 FILL_AFTER_A_SAVE = """
-import resource, sys
+import resource
 from trainer.checkpoint import writing
 real = writing.commit
 def commit(*arguments):
@@ -127,16 +119,12 @@ def commit(*arguments):
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))  # the kernel writes no file beyond it
     return digest
 writing.commit = commit
-sys.argv[0] = "trainer"
-from trainer.__main__ import main
-main()
 """
 
 
-def test_a_disk_that_takes_no_more_is_a_crash_on_record_and_costs_no_older_checkpoint(launch, monkeypatch):
+def test_a_disk_that_takes_no_more_is_a_crash_on_record_and_costs_no_older_checkpoint(launch):
     """The save fails behind training, in the middle of a file; the loop hears of it and says so."""
-    monkeypatch.setattr(test_trainer_launch, "start_of", lambda ranks: [sys.executable, "-c", FILL_AFTER_A_SAVE])
-    attempt = launch(1, *STEPS, torchrun=True)
+    attempt = launch(1, *STEPS, first=FILL_AFTER_A_SAVE)
     assert attempt.wait() == 1
     assert attempt.record()["error"].startswith("SaveError: ")
     assert "step-00000008: rank 0 could not write it (OSError: [Errno 27] File too large" in attempt.record()["error"]

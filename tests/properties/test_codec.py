@@ -7,6 +7,7 @@ import json
 import types
 from contextlib import suppress
 from enum import StrEnum
+from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
@@ -37,6 +38,7 @@ _PRIMITIVES: dict[Any, st.SearchStrategy[Any]] = {
 }
 
 
+@cache  # a strategy is made and checked once, not for every example
 def values_of(hint: Any) -> st.SearchStrategy[Any]:
     """Every value that a type hint allows."""
     if hint in _PRIMITIVES:

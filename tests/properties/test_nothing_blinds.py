@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
+from sentinel.detectors.catalog import Senses
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.readings import StepReading
 from tests.unit.detectors.senses_kit import alarms, clean_run, feed, make_senses, receipt, row
@@ -59,9 +60,26 @@ def found_at(kind: Kind, found: Sequence[Finding], is_told: bool = False) -> int
     return next((step for step in at if step >= FAULT), None)
 
 
+def hear(kind: Kind, rows: Rows, senses: Senses | None = None) -> list[Finding]:
+    """What is found until the fault is; what it is told after that is not asked about."""
+    senses = senses or make_senses()
+    found: list[Finding] = []
+    for reading in rows:
+        told = senses.step(reading, float(reading.step))
+        found += told
+        if told and found_at(kind, told, is_told=True) is not None:
+            break
+    return found
+
+
+@lru_cache(maxsize=64)
+def alone_at(kind: Kind, seed: int) -> int | None:
+    return found_at(kind, hear(kind, rows_of(kind, seed)))
+
+
 def judge(kind: Kind, seed: int, found: Sequence[Finding], *, is_told: bool = False) -> None:
     note(f"{kind}, stream of seed {seed}")
-    alone = found_at(kind, feed(make_senses(), rows_of(kind, seed)))
+    alone = alone_at(kind, seed)
     assert alone is not None, "the fault is strong enough to be found without any disturbance"
     at = found_at(kind, found, is_told)
     assert at is not None
@@ -76,7 +94,7 @@ def with_row(rows: Rows, step: int, **changed: float) -> list[StepReading]:
 @few
 @given(seeds, places, no_numbers, st.sampled_from(["loss", "grad_norm", "loss_scale", "lr"]))
 def test_one_value_that_is_no_number(kind: Kind, seed: int, place: int, value: float, metric: str) -> None:
-    found = feed(make_senses(), with_row(rows_of(kind, seed), place, **{metric: value}))
+    found = hear(kind, with_row(rows_of(kind, seed), place, **{metric: value}))
     judge(kind, seed, found, is_told=kind is Kind.NON_FINITE)
 
 
@@ -85,7 +103,7 @@ def test_one_value_that_is_no_number(kind: Kind, seed: int, place: int, value: f
 @given(seeds, places, st.sampled_from([50.0, 1e30, -50.0]))
 def test_one_outlier(kind: Kind, seed: int, place: int, far: float) -> None:
     rows = rows_of(kind, seed)
-    judge(kind, seed, feed(make_senses(), with_row(rows, place, loss=rows[place - 1].metrics["loss"] + far)))
+    judge(kind, seed, hear(kind, with_row(rows, place, loss=rows[place - 1].metrics["loss"] + far)))
 
 
 @kinds
@@ -93,7 +111,7 @@ def test_one_outlier(kind: Kind, seed: int, place: int, far: float) -> None:
 @given(seeds, places, st.sampled_from([1e-6, 50.0, 1e30]))
 def test_one_outlier_of_everything_else(kind: Kind, seed: int, place: int, times: float) -> None:
     changed = {"grad_norm": 0.4 * times, "lr": 3e-4 * times}
-    judge(kind, seed, feed(make_senses(), with_row(rows_of(kind, seed), place, **changed)))
+    judge(kind, seed, hear(kind, with_row(rows_of(kind, seed), place, **changed)))
 
 
 @kinds
@@ -104,7 +122,7 @@ def test_a_restart_with_its_history(kind: Kind, seed: int, place: int) -> None:
     senses = make_senses(begun=False)
     senses.begin_attempt(2, 1000.0)
     senses.receipt(receipt(2, resume_step=place, history=rows[:place]), 1000.0)
-    judge(kind, seed, feed(senses, [StepReading(2, r.step, r.time_s, r.samples, r.metrics) for r in rows[place:]]))
+    judge(kind, seed, hear(kind, [StepReading(2, r.step, r.time_s, r.samples, r.metrics) for r in rows[place:]], senses))
 
 
 @kinds
@@ -117,7 +135,7 @@ def test_a_missing_metric(kind: Kind, seed: int, place: int, count: int, metric:
         else r
         for r in rows_of(kind, seed)
     ]
-    judge(kind, seed, feed(make_senses(), rows))
+    judge(kind, seed, hear(kind, rows))
 
 
 @kinds
@@ -131,8 +149,9 @@ def test_rows_repeated_and_out_of_order(kind: Kind, seed: int, again: list[tuple
         for step, back in again:
             if reading.step == step:
                 told += rows[max(0, step - back) : step]
-    assert [f.key for f in feed(make_senses(), told)] == [f.key for f in feed(make_senses(), rows)]
-    judge(kind, seed, feed(make_senses(), told))
+    found = feed(make_senses(), told)
+    assert [f.key for f in found] == [f.key for f in feed(make_senses(), rows)]
+    judge(kind, seed, found)
 
 
 @kinds
@@ -142,7 +161,7 @@ def test_two_rows_exchanged_or_some_never_written(kind: Kind, seed: int, place: 
     rows = list(rows_of(kind, seed))
     rows[place], rows[place + 1] = rows[place + 1], rows[place]
     del rows[place + 3 : place + 3 + gap]
-    judge(kind, seed, feed(make_senses(), rows))
+    judge(kind, seed, hear(kind, rows))
 
 
 @kinds
@@ -151,7 +170,7 @@ def test_two_rows_exchanged_or_some_never_written(kind: Kind, seed: int, place: 
 def test_a_jump_of_the_learning_rate(kind: Kind, seed: int, place: int, factor: float) -> None:
     """What cuts windows may cost the slow detectors their past (a grace of 50 steps and 100 samples), and no more."""
     rows = [row(r.step, **{**r.metrics, "lr": 3e-4 * factor}) if r.step >= place else r for r in rows_of(kind, seed)]
-    found = feed(make_senses(), rows)
+    found = hear(kind, rows)
     if kind in (Kind.DRIFT, Kind.DIVERGENCE) and factor > 1.0:
         assert [f for f in alarms(found) if f.detected_step >= FAULT]
     else:

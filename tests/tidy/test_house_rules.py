@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,11 @@ MAY_START_PROCESSES = (
 )  # fmt: skip
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imported(tree: ast.AST) -> set[str]:
     found: set[str] = set()
     for node in ast.walk(tree):
@@ -68,7 +74,7 @@ def test_file_keeps_to_its_budget_and_its_name(path: Path) -> None:
     assert text.count("\n") <= FILE_LINES_MAX, f"{relative(path)} has outgrown its room: split it by phenomenon"
     assert path.stem not in BANNED, f"{relative(path)}: a name that says nothing"
     limit = PURE_FUNCTION_LINES_MAX if path.relative_to(ROOT).parts[1] in PURE else FUNCTION_LINES_MAX
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             assert length <= limit, f"{relative(path)}:{node.lineno} {node.name} has {length} lines, the budget is {limit}"
@@ -76,7 +82,7 @@ def test_file_keeps_to_its_budget_and_its_name(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [p for p in SOURCES if relative(p).startswith("sentinel/")], ids=relative)
 def test_each_dependency_has_one_place(path: Path) -> None:
-    names = imported(ast.parse(path.read_text(encoding="utf-8")))
+    names = imported(parsed(path))
     for name, places in ONE_PLACE.items():
         if name in names:
             assert relative(path).startswith(places), f"{relative(path)} imports {name}; only {places} may"
@@ -86,10 +92,11 @@ def test_each_dependency_has_one_place(path: Path) -> None:
         assert relative(path).startswith(MAY_START_PROCESSES), f"{relative(path)} starts processes; only the launcher may"
 
 
-def test_one_place_knows_where_an_attempt_lies() -> None:
+def test_one_place_knows_where_an_attempt_and_an_incident_lie() -> None:
     for path in SOURCES:
         if path.name != "run_layout.py":
-            assert '"attempts" /' not in path.read_text(encoding="utf-8"), f"{relative(path)}: ask sentinel.client.run_layout"
+            text = path.read_text(encoding="utf-8")
+            assert not [word for word in ("attempts", "incidents") if f'"{word}" /' in text], f"{relative(path)}: ask run_layout"
 
 
 def test_the_supervisor_never_loads_torch() -> None:
@@ -106,7 +113,7 @@ def test_the_supervisor_never_loads_torch() -> None:
 
 def test_the_trainer_meets_sentinel_only_through_its_client() -> None:
     for path in sorted((ROOT / "trainer").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             for name in names:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from sentinel import afterwards
+from sentinel import afterwards, asking
 from sentinel.afterwards import answer_unattended
 from sentinel.asking import ask
 from sentinel.cli import app
+from sentinel.client.run_layout import incident_report_path
 from sentinel.errors import AlreadySupervised, GiveUp, RetryLater, UsageError
+from sentinel.journal.answering import answering, is_being_answered
 from sentinel.journal.lease import read_lease
 from sentinel.journal.session import take_run
 from sentinel.journal.store import JOURNAL_NAME, Journal
@@ -22,7 +26,6 @@ from sentinel.model import wishes as w
 from sentinel.model.actions import KillAttempt, SendPage
 from sentinel.model.incidents import IncidentState
 from sentinel.model.state import RunState
-from sentinel.pages.case import incident_report_path
 from sentinel.pages.notice import Notice
 from sentinel.pages.terminal import Terminal
 from sentinel.report.reading import read_incidents, read_run, read_status
@@ -189,18 +192,67 @@ def test_a_route_that_refuses_is_on_record(tmp_path: Path, monkeypatch: pytest.M
     assert page.on("terminal").trouble == "404"
 
 
+def test_a_route_whose_secret_is_not_here_is_left_to_whoever_has_it_and_the_person_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The key is in the environment of the supervisor's unit, and not in everybody's shell."""
+    monkeypatch.delenv("SENTINEL_PAGERDUTY_KEY", raising=False)
+    call = replace(CALL, key="page/2/1/trigger/pagerduty", route="pagerduty")
+    run_dir = failed_run(tmp_path, f.ActionDecided(call), f.ActionConfirmed(call.key, "accepted"), *TOLD)
+    _ask_for_routes(run_dir, "pagerduty=http://127.0.0.1:9/v2/enqueue")
+    assert answer_unattended(run_dir, "ada", w.Acknowledge(2)).granted
+    assert pages_left(run_dir) == ["page/2/2/acknowledge/pagerduty"], "given up, PagerDuty would call on"
+    said = capsys.readouterr().err
+    assert "route pagerduty: acknowledge is not out: the environment variable SENTINEL_PAGERDUTY_KEY is not set" in said
+    assert "route terminal" not in said
+
+
+def test_a_person_is_told_of_what_did_not_get_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    errors: list[Exception] = [RetryLater("no answer", 60.0), GiveUp("404")]
+    said = ["route terminal: acknowledge is not out: no answer; it goes out", "acknowledge/terminal could not be delivered: 404"]
+    for number, words in enumerate(said):
+        error = errors[number]
+        monkeypatch.setattr(Terminal, "deliver", lambda *_, error=error: (_ for _ in ()).throw(error))
+        answer_unattended(failed_run(tmp_path / str(number)), "ada", w.Acknowledge(2), within_s=0.2)
+        assert words in capsys.readouterr().err
+
+
+def test_who_answers_while_somebody_else_does_waits_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other holds the run, and looks into no inbox: asked there, they would answer to nobody."""
+    run_dir = failed_run(tmp_path)
+    sign, looked = answering(run_dir), threading.Event()
+    sign.__enter__()
+    monkeypatch.setattr(asking, "is_being_answered", lambda path: (looked.set(), is_being_answered(path))[1])
+    granted: list[bool] = []
+    second = threading.Thread(target=lambda: granted.append(ask(run_dir, w.Acknowledge(2)).granted))
+    second.start()
+    assert looked.wait(20.0)
+    assert granted == []
+    sign.__exit__(None, None, None)
+    second.join(30.0)
+    assert granted == [True]
+
+
 def test_a_run_that_somebody_takes_meanwhile_is_left_to_them(tmp_path: Path) -> None:
     run_dir = failed_run(tmp_path)
     with take_run(run_dir), pytest.raises(AlreadySupervised):
         answer_unattended(run_dir, "ada", w.Acknowledge(2))
 
 
-def test_a_policy_that_is_gone_does_not_keep_anybody_from_answering(tmp_path: Path) -> None:
+def test_a_policy_that_is_gone_does_not_keep_anybody_from_answering(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_dir = failed_run(tmp_path)
     plain = json.loads((run_dir / "run.json").read_text())
     plain["policy"]["path"] = str(tmp_path / "gone.yaml")
     (run_dir / "run.json").write_text(json.dumps(plain))
     assert answer_unattended(run_dir, "ada", w.Acknowledge(2)).granted
+    assert "gone.yaml is gone, or no policy any more: whom its own routes have called is told" in capsys.readouterr().err
+
+
+def _ask_for_routes(run_dir: Path, *routes: str) -> None:
+    plain = json.loads((run_dir / "run.json").read_text())
+    (run_dir / "run.json").write_text(json.dumps({**plain, "pages": list(routes)}))
 
 
 def test_status_and_incidents_show_the_page(tmp_path: Path) -> None:

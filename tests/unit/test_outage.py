@@ -127,6 +127,14 @@ def test_a_run_that_lost_its_journal_is_not_begun_anew(tmp_path: Path) -> None:
     refuse_lost_journal(tmp_path)
 
 
+def test_who_answered_and_left_between_the_two_looks_is_taken_for_no_supervisor() -> None:
+    held = AlreadySupervised("run: already supervised by pid 7")
+    outage = Outage(Path("run"), StopWishes())
+    outage.let_answer(held, is_being_answered=False)
+    with pytest.raises(AlreadySupervised):
+        outage.let_answer(held, is_being_answered=False)
+
+
 class Watches:
     """Stands in for `app._watch`: every call ends as the next entry says; the first has taken the run."""
 
@@ -137,7 +145,7 @@ class Watches:
 
     def __call__(self, *arguments: Any) -> int:
         end = self._ends.pop(0)
-        if len(self._ends) > 0 or not isinstance(end, UsageError):
+        if not isinstance(end, AlreadySupervised) and (len(self._ends) > 0 or not isinstance(end, UsageError)):
             arguments[-1].begin()
         if isinstance(end, int):
             return end
@@ -158,13 +166,15 @@ def test_a_run_directory_out_of_reach_during_an_outage_is_waited_for_like_the_jo
 def test_a_run_that_another_took_meanwhile_is_left_alone_and_that_is_no_wrong_usage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Watches(monkeypatch, FULL, AlreadySupervised("run: already supervised by pid 7"), 0)
+    held = AlreadySupervised("run: already supervised by pid 7")
+    Watches(monkeypatch, FULL, held, held, 0)
     with pytest.raises(Fenced, match="by pid 7; this one leaves it alone"):
         supervise(tmp_path / "run")
 
 
 def test_before_anything_was_started_it_is_wrong_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Watches(monkeypatch, AlreadySupervised("run: already supervised by pid 7"))
+    held = AlreadySupervised("run: already supervised by pid 7")
+    Watches(monkeypatch, held, held)
     with pytest.raises(AlreadySupervised):
         supervise(tmp_path / "run")
 

@@ -6,6 +6,8 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 from sentinel.client.heartbeat_file import HeartbeatFile
 from sentinel.client.run_layout import attempt_folder, rank_file
 from sentinel.ranks_seen import RANKS_READ_MAX, RankBeats, RankSeen
@@ -54,3 +56,19 @@ def test_of_thousands_the_first_are_looked_at(tmp_path: Path) -> None:
     seen = RankBeats(tmp_path).look(1, WALL_S)
     assert len(seen) == RANKS_READ_MAX
     assert len(seen[0].phase) < 50
+
+
+def test_of_a_thousand_the_one_that_falls_silent_is_seen_whatever_its_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sentinel.ranks_seen.RANKS_READ_MAX", 4)
+    beats = RankBeats(tmp_path)
+    for second in range(12):
+        for rank in range(10):
+            if rank != 9 or second < 2:
+                beat(tmp_path, 1, rank, second, "forward", WALL_S + second)
+        seen = beats.look(1, WALL_S + second + 0.5)
+        assert len(seen) == min(10, 4 * (second + 1))
+    assert seen[9] == RankSeen(9, 1, "forward", 10.5, "node-7")
+    assert {one.silent_s for one in seen[:9]} == {0.5}
+    assert min(one.step for one in seen[:9]) >= 11 - 3, "each is read anew in its turn"

@@ -7,10 +7,12 @@ import math
 import os
 import pty
 import re
+import signal
 import struct
 import sys
 import termios
 import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,13 +25,17 @@ from sentinel.journal.store import JOURNAL_NAME
 from sentinel.report.drawn import DrawnAttempt
 from sentinel.top import Watched, points_of
 from tests.unit.test_ranks_seen import beat
-from tests.unit.told_run import write_run, write_stream
+from tests.unit.told_run import state_of, told, write_run, write_stream
 
 DEADLINE_S = 60.0
 
 
 def drawn(run_dir: Path, attempt: int, steps: list[int], **last: object) -> DrawnAttempt:
     write_stream(run_dir, attempt, steps, **last)
+    return drawn_so_far(run_dir, attempt)
+
+
+def drawn_so_far(run_dir: Path, attempt: int) -> DrawnAttempt:
     found = DrawnAttempt(run_dir, attempt)
     while found.advance(is_over=True):
         pass
@@ -91,6 +97,21 @@ def test_a_journal_that_is_gone_is_said(tmp_path: Path) -> None:
     watched.close()
 
 
+def test_the_time_of_a_step_is_of_one_attempt_and_not_of_the_pause_between_two(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "run", until=42)
+    (run_dir / "attempts").mkdir()
+    watched = Watched(run_dir, SystemClock(), blocks=True)
+    said = []
+    for attempt, steps in ((1, [99]), (1, [99, 100]), (2, [101]), (2, [101, 102])):
+        write_stream(run_dir, attempt, steps, time_s=1000.0 * attempt + steps[-1])
+        one = drawn_so_far(run_dir, attempt)
+        watched._run.attempts[attempt] = one
+        watched._sight = replace(watched._sight, state=state_of(told(42 if attempt == 2 else 10)))
+        said.append(watched._step_time())
+    assert said == [None, 1.0, None, 1.0]
+    watched.close()
+
+
 def test_curves_become_points_across_relaunches(tmp_path: Path) -> None:
     one, two = drawn(tmp_path, 1, [*range(1, 133)]), drawn(tmp_path, 2, [101, 102, 103], loss="NaN")
     found = points_of({1: one, 2: two})
@@ -122,7 +143,11 @@ class Terminal:
         fcntl.ioctl(self._handle, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def press(self, keys: bytes) -> None:
-        os.write(self._handle, keys)
+        """None: somebody ends it from elsewhere."""
+        if keys:
+            os.write(self._handle, keys)
+        else:
+            os.kill(self._pid, signal.SIGTERM)
 
     def until(self, pattern: str) -> None:
         """Read until the pattern stands in what came since the last call."""
@@ -147,7 +172,7 @@ class Terminal:
             return ""
 
 
-@pytest.mark.parametrize("key", [b"q", b"\x03"], ids=["q", "Ctrl-C"])
+@pytest.mark.parametrize("key", [b"q", b"\x03", pytest.param(b"", marks=pytest.mark.slow)], ids=["q", "Ctrl-C", "SIGTERM"])
 def test_on_a_terminal_it_draws_follows_a_resize_and_gives_the_terminal_back(tmp_path: Path, key: bytes) -> None:
     run_dir = write_run(tmp_path / "run", until=91)
     write_stream(run_dir, 2, list(range(101, 385)), loss=8.6)

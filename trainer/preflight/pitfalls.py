@@ -105,7 +105,7 @@ def _precision(plan: Plan) -> Iterator[str]:
 def _batch(plan: Plan) -> Iterator[str]:
     config = plan.config
     share, micro = config.data.batch_size // plan.ranks, config.parallel.micro_batch
-    if micro is not None and share % micro:
+    if micro is not None and micro < share and share % micro:  # a part larger than the share is the whole share
         yield (
             f"parallel.micro_batch {micro}: does not divide a rank's share of {share} sequences, so the last one is of "
             f"{share % micro}; compiled blocks then compile twice. Write --set parallel.micro_batch={math.gcd(share, micro)}"

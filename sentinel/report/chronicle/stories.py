@@ -92,7 +92,7 @@ class Story:
                 self.remarks.append(f"Node {plain(node)} left out from now on: {plain(reason)}")
             case f.ActionDecided(action=SendPage() as page):
                 self.called[page.key] = (at_s, page)
-            case f.ActionAbandoned(reason=reason):
+            case f.ActionAbandoned(reason=reason, withdrawn=False):  # a call that was answered before failed nobody
                 self.refused.append(reason)
             case f.PageResolved(reason=reason, by=by):
                 self.settled = " by ".join(filter(None, (reason, by)))

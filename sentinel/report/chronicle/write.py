@@ -67,9 +67,13 @@ def leave_chronicle(run_dir: Path) -> None:
     """Beside the report, when a supervisor ends. One that cannot be written does not change how the run ended."""
     try:
         write_chronicle(run_dir, run_dir / CHRONICLE_NAME)
+        return
     except (SentinelError, OSError) as error:
-        with suppress(OSError):
-            print(f"{run_dir}: the chronicle cannot be written: {error}", file=sys.stderr)
+        why = str(error)
+    except Exception as bug:  # noqa: BLE001 - a bug here may cost the logbook, and neither the exit status nor a word about it
+        why = f"{type(bug).__name__}: {bug}"
+    with suppress(OSError, ValueError):
+        print(f"{run_dir}: the chronicle cannot be written: {why}", file=sys.stderr)
 
 
 DAY_HEADER = ("day", "steps", "attempts", "incidents", "pages", "goodput")

@@ -103,10 +103,10 @@ def _panels(
     inside = [mark for mark in marks if span[0] <= mark.step <= span[1]]
     for name in names:
         lines = []
-        for branch in branches:
+        for place, branch in enumerate(branches):
             points = [(step, metrics[name]) for step, metrics in rows[branch.attempt] if name in metrics]
             keep = None if branch.survives_to is None else branch.survives_to if branch.outcome else LIVES_ON
-            lines += [Line(branch.attempt, points, keep)] if points else []
+            lines += [Line(branch.attempt, points, keep, place)] if points else []
         panel = draw(name, lines, inside, *span, _band(incident, name))
         if panel is not None:
             panels.append(panel)

@@ -21,11 +21,13 @@ Points = Sequence[tuple[int, float]]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One attempt's points. `keep`: the last step that survives, None: none does; what lies behind is drawn as abandoned."""
+    """One attempt's points. `keep`: the last step that survives, None: none does; what lies behind is drawn as abandoned.
+    `place`: among the attempts told of, which decides its colour in every panel, also in one where another attempt is silent."""
 
     attempt: int
     points: Points
     keep: int | None
+    place: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,8 @@ def draw(
     shown = sorted(marks, key=lambda mark: mark.step)[-MARKS_MAX:]
     parts += [_upright(scale.x(mark.step), 0.0, HEIGHT, mark.what) for mark in shown]
     attempts, has_cut, has_non_finite = [], False, False
-    for number, line in enumerate(lines):
-        colour = f"c{number % COLOURS}"
+    for line in lines:
+        colour = f"c{line.place % COLOURS}"
         kept = [p for p in line.points if line.keep is not None and p[0] <= line.keep]
         cut = line.points[max(0, len(kept) - 1) :] if len(kept) < len(line.points) else []
         parts += [*_curve(scale, cut, "cut"), *_curve(scale, kept, colour)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sentinel.client.run_layout import incident_folder
 from sentinel.launcher.sample_text import show_sample
 from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
@@ -50,7 +51,7 @@ class Evidence:
 
 def evidence_of(run_dir: Path, incident: Incident) -> Evidence:
     """What can be read; nothing is raised for what cannot."""
-    folder = run_dir / "incidents" / f"{incident.id:04d}"
+    folder = incident_folder(run_dir, incident.id)
     paths = sorted(_walked(folder))
     files = tuple(File(str(path.relative_to(folder)), _size(path)) for path in paths[:FILES_MAX])
     tails = tuple(tail for path in _told_logs(paths, incident) if (tail := _tail(folder, path)) is not None)

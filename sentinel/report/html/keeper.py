@@ -12,10 +12,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from sentinel.client.run_layout import incident_report_path
 from sentinel.errors import SentinelError
 from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
-from sentinel.pages.case import incident_report_path
 
 EVERY_S = 2.0
 CLOSE_S = 20.0

@@ -53,6 +53,12 @@ export async function readReport(run, incident) {
   return text;
 }
 
+/** Whether who shows no token gets it, such as a tab of its own. @param {string} run @param {number} incident */
+export async function isReportOpen(run, incident) {
+  const [response] = await answered(reportPath(run, incident), { method: "GET", headers: {} }, "");
+  return response.ok;
+}
+
 /**
  * Asks the supervisor for something. `verb`: acknowledge, approve, deny, resolve (of an incident), pause, resume (of the run).
  * @param {string} run @param {string} verb @param {number | null} incident
@@ -77,9 +83,8 @@ async function call(path, asked) {
   return answer;
 }
 
-/** @param {string} path @param {Asked} asked @returns {Promise<[Response, string]>} */
-async function answered(path, asked) {
-  const token = storedToken();
+/** @param {string} path @param {Asked} asked @param {string} [token] @returns {Promise<[Response, string]>} */
+async function answered(path, asked, token = storedToken()) {
   const headers = token ? { ...asked.headers, Authorization: `Bearer ${token}` } : asked.headers;
   const signal = AbortSignal.timeout(DEADLINE_MS);
   try {

@@ -63,8 +63,9 @@ async function lookAtRuns() {
     known.canAct = answer.can_act;
     known.runsMs = performance.now();
   }
-  const wanted = runOfAddress() || known.run;
-  const run = known.runs.find((one) => one.name === wanted) ?? known.runs[0];
+  const wanted = runOfAddress();
+  // A run that is shown and not listed any more stays: never another one, with its buttons, in its place.
+  const run = known.runs.find((one) => one.name === wanted) ?? (known.run ? null : known.runs[0]);
   if (run && run.name !== known.run) begin(run.name);
 }
 

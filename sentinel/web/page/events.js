@@ -14,6 +14,8 @@ const PIECE = 500;
 export class Events {
   /** @type {Line[]} oldest first */
   lines = [];
+  /** Lines of before are not here: elapsed seconds; null where all are. @type {number | null} */
+  since = null;
   #seq = 0;
   #run = "";
   /** @type {number | null} shown up to this line while the list is frozen */
@@ -29,6 +31,7 @@ export class Events {
   begin(run) {
     this.#run = run;
     this.lines = [];
+    this.since = null;
     this.#seq = 0;
     this.#frozenAt = null;
   }
@@ -41,8 +44,9 @@ export class Events {
       const answer = await readEvents(run, this.#seq);
       if (run !== this.#run) return;
       this.lines.push(...answer.events.filter((/** @type {Line} */ line) => line.seq > this.#seq));
+      const isAll = answer.events.length < PIECE;  // the server tells the newest PIECE
+      if (!isAll || this.lines.length > KEPT) this.since = (isAll ? this.lines.slice(-KEPT) : answer.events)[0].elapsed_s;
       this.lines = this.lines.slice(-KEPT);
-      const isAll = answer.events.length < PIECE;
       this.#seq = isAll ? Math.max(answer.seq, newest) : answer.events[answer.events.length - 1].seq;
       if (isAll) break;
     }
@@ -51,6 +55,11 @@ export class Events {
   /** @param {number} incident */
   of(incident) {
     return this.lines.filter((line) => line.incident === incident);
+  }
+
+  /** Whether all that happened so long after the run began is here. @param {number} elapsedS */
+  reachesTo(elapsedS) {
+    return this.since === null || this.since < elapsedS;
   }
 
   toggleFrozen() {

@@ -16,19 +16,21 @@ const SHOWN = 100;
 export function drawIncidents(run, incidents, events, paged) {
   const shown = [...incidents].sort((a, b) => b.id - a.id).slice(0, SHOWN);
   const lines = new Map(shown.map((incident) => [incident.id, events.of(incident.id)]));
-  const key = [run, shown, [...paged], [...lines.values()].map((one) => one.map((line) => line.seq))];
+  const key = [run, shown, [...paged], events.since, [...lines.values()].map((one) => one.map((line) => line.seq))];
   redraw(byId("incident-list"), key, () =>
     shown.length
-      ? shown.map((incident, at) => one(run, incident, lines.get(incident.id) ?? [], events.clock, at === 0, paged))
+      ? shown.map((incident, at) => one(run, incident, lines.get(incident.id) ?? [], events, at === 0, paged))
       : [make("p", { class: "quiet" }, "No incident so far.")]);
 }
 
 /**
  * @param {string} run @param {any} incident @param {import("./events.js").Line[]} lines its own
- * @param {import("./times.js").RunClock} clock
+ * @param {import("./events.js").Events} events
  * @param {boolean} isNewest @param {Set<number>} paged
  */
-function one(run, incident, lines, clock, isNewest, paged) {
+function one(run, incident, lines, events, isNewest, paged) {
+  const { clock } = events;
+  const decisions = events.reachesTo(incident.opened_elapsed_s) ? "every decision" : "the newest decisions; its report has all";
   const id = `incident-${incident.id}`;
   const isShownWhole = isOpen(incident) || paged.has(incident.id) || isNewest;
   return make("details", { class: "incident", id, "data-key": id, open: isShownWhole },
@@ -44,7 +46,7 @@ function one(run, incident, lines, clock, isNewest, paged) {
     incident.attribution && make("p", {}, make("b", {}, "Samples: "), incident.attribution.reason),
     incident.remedies.length > 0 && tries(incident.remedies),
     lines.length > 0 && make("details", { "data-key": `lines-${incident.id}` },
-      make("summary", {}, `every decision (${countWords(lines.length, "line")})`),
+      make("summary", {}, `${decisions} (${countWords(lines.length, "line")})`),
       make("ol", { class: "lines" }, ...lines.map((line) => lineItem(line, clock)))),
     make("p", {}, reportLink(run, incident.id)));
 }

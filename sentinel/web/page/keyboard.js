@@ -5,7 +5,7 @@ import { byId, make } from "./dom.js";
 const SIGNS = [
   "A line in colour is an attempt whose steps survive; grey is what was abandoned by a rollback.",
   "The stripe between two lines: lowest and highest of neighbouring steps drawn as one.",
-  "A band with #3 is incident 3, from its first bad step to where it was seen; the dashed line is the onset.",
+  "A band with #3 is incident 3, from its first bad step to where it broke; the dashed line is the onset.",
   "A red triangle at the upper edge: a value that was no number.",
   "Drag over a plot to look closer, in all of them; double click or z shows all again.",
 ];
@@ -27,6 +27,18 @@ function closeMenus() {
   });
 }
 
+/** A link within the page leads there, opens what is closed, and leaves the address alone: that says which run is shown. */
+function followLinks() {
+  document.addEventListener("click", (event) => {
+    const isNewTab = event.ctrlKey || event.metaKey || event.shiftKey;
+    const link = event.target instanceof Element ? event.target.closest('a[href^="#"]') : null;
+    const id = link?.getAttribute("href")?.slice(1) ?? "";
+    if (isNewTab || !document.getElementById(id)) return;
+    event.preventDefault();
+    goTo(id);
+  });
+}
+
 /** @param {Record<string, [string, () => void]>} shortcuts key → what it does, in words and deeds */
 export function listen(shortcuts) {
   const help = byId("help");
@@ -36,6 +48,7 @@ export function listen(shortcuts) {
     make("tr", {}, make("th", { scope: "row" }, make("kbd", {}, key)), make("td", {}, words))));
   byId("signs").append(...SIGNS.map((words) => make("li", {}, words)));
   closeMenus();
+  followLinks();
   byId("help-button").addEventListener("click", () => help.showModal());
   document.addEventListener("keydown", (event) => {
     const isChord = event.ctrlKey || event.metaKey || event.altKey;
@@ -48,11 +61,16 @@ export function listen(shortcuts) {
   });
 }
 
-/** Scrolls to a section and puts the focus on it, or on its first button where there is one to press. @param {string} id */
+/**
+ * Scrolls to a section and puts the focus on it, or on the first there is to press. What is folded up is opened.
+ * @param {string} id
+ */
 export function goTo(id) {
   const target = byId(id);
+  if (target instanceof HTMLDetailsElement) target.open = true;
   target.scrollIntoView({ block: "start" });
-  (target.hasAttribute("tabindex") ? target : target.querySelector("button:not([disabled])"))?.focus({ preventScroll: true });
+  const focused = target.hasAttribute("tabindex") ? target : target.querySelector("summary, button:not([disabled])");
+  focused?.focus({ preventScroll: true });
 }
 
 /** @param {EventTarget | null} target */

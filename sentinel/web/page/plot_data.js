@@ -87,19 +87,23 @@ export function linesOfFamily(attempts, names, of) {
 const abandoned = (lane, member) => ({ segments: lane, colour: -1, member, label: "abandoned" });
 
 /**
- * What was abandoned, in lanes: branches that do not overlap share one. Of more lanes than are drawn the newest are kept.
+ * What was abandoned, in lanes: branches that do not overlap share one. Where more overlap than there are lanes, the newest are
+ * drawn; the lane of the newest of all is the last.
  * @param {Segment[]} segments oldest first @returns {Segment[][]}
  */
 function lanes(segments) {
   /** @type {Segment[][]} */
   const found = [];
-  for (const segment of segments.filter((one) => !one.survives)) {
-    const free = found.find((lane) => last(lane[lane.length - 1]) < segment.series.step[segment.from]);
-    if (free) free.push(segment);
-    else found.push([segment]);
+  for (const segment of segments.filter((one) => !one.survives).reverse()) {
+    const free = found.find((lane) => lane.every((other) => last(other) < first(segment) || last(segment) < first(other)));
+    if (free) free.unshift(segment);
+    else if (found.length < LANES_MAX) found.unshift([segment]);
   }
-  return found.slice(-LANES_MAX);
+  return found;
 }
+
+/** @param {Segment} segment */
+const first = (segment) => segment.series.step[segment.from];
 
 /** @param {Segment} segment */
 const last = (segment) => segment.series.step[segment.to - 1];

@@ -4,11 +4,11 @@
  */
 
 import { tell } from "./answer.js";
-import { readReport, reportPath } from "./api.js";
+import { isReportOpen, readReport, reportPath } from "./api.js";
 import { make } from "./dom.js";
 import { storedToken } from "./token.js";
 
-const LOOPBACK = new Set(["localhost", "127.0.0.1", "[::1]"]);
+const KEPT_MS = 60_000;  // what is saved must be there until the browser has read it
 
 /** @param {string} run @param {number} incident */
 export function reportLink(run, incident) {
@@ -26,7 +26,7 @@ async function open(event, run, incident) {
   event.preventDefault();
   try {
     const html = await readReport(run, incident);
-    if (LOOPBACK.has(location.hostname) || !storedToken()) window.open(reportPath(run, incident), "_blank", "noopener");
+    if (!storedToken() || (await isReportOpen(run, incident))) window.open(reportPath(run, incident), "_blank", "noopener");
     else save(html, `incident-${incident}.html`);
   } catch (error) {
     tell("warn", `Report of incident ${incident}: ${error instanceof Error ? error.message : String(error)}`);
@@ -37,6 +37,6 @@ async function open(event, run, incident) {
 function save(html, name) {
   const href = URL.createObjectURL(new Blob([html], { type: "text/html" }));
   make("a", { href, download: name }).click();
-  URL.revokeObjectURL(href);
+  setTimeout(() => URL.revokeObjectURL(href), KEPT_MS);
   tell("good", `${name} was saved: open it from your downloads.`);
 }

@@ -1,7 +1,7 @@
 /** The list of runs, where the server knows several: how each stands, and which one is shown. */
 
 import { byId, make, redraw } from "./dom.js";
-import { percentWords, stepWords } from "./numbers.js";
+import { countWords, percentWords, stepWords } from "./numbers.js";
 import { runTone } from "./states.js";
 
 const HASH = "run=";
@@ -20,10 +20,10 @@ export function runOfAddress() {
 /** @param {any[]} runs @param {string} current */
 export function drawRuns(runs, current) {
   const nav = byId("runs");
-  nav.hidden = runs.length < 2;
+  nav.hidden = runs.every((run) => run.name === current);
   redraw(nav, [runs, current], () => [
     make("details", { class: "runs menu", "data-key": "runs" },
-      make("summary", {}, `${runs.length} runs `, open(runs)),
+      make("summary", {}, `${countWords(runs.length, "run")} `, open(runs)),
       make("ul", {}, ...runs.map((run) => row(run, run.name === current)))),
   ]);
 }

@@ -224,3 +224,18 @@ def test_asked_again_what_stands_in_the_spec_is_told_and_not_what_lies_there_now
     assert said == json.loads(json.dumps(environment_to_json(first[1])))
     assert said["digests"]["code"] == digest_of(first[1].code or ())
     assert read_recorded(AttemptFiles.of(run_dir, 2)) is None
+
+
+def test_the_interpreter_is_asked_without_what_only_the_supervisor_should_know(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs the training's own start-up code: a sitecustomize of the project's."""
+    (project / "sitecustomize.py").write_text(f"import os\nopen({str(tmp_path / 'seen')!r}, 'w').write(' '.join(os.environ))\n")
+    monkeypatch.setenv("PYTHONPATH", str(project))
+    monkeypatch.setenv("SENTINEL_PAGERDUTY_KEY", "k" * 32)
+    spec = AttemptSpec(1, (sys.executable, "train.py"), str(project), None, Overrides())
+    launcher: object = Recorder(tmp_path / "run")
+    start_recorded(launcher, tmp_path / "run", spec, (), frozenset({"SENTINEL_PAGERDUTY_KEY"}))  # type: ignore[arg-type]
+    seen = (tmp_path / "seen").read_text().split()
+    assert "PYTHONPATH" in seen
+    assert "SENTINEL_PAGERDUTY_KEY" not in seen

@@ -41,3 +41,12 @@ def test_another_trainer_is_not_asked(tmp_path: Path) -> None:
     cwd = trainer_that(tmp_path, "print('asked')")
     for argv in ((sys.executable, "train.py"), ("/no/such/program", "-m", "trainer"), ()):
         assert show_sample(tmp_path, argv, cwd, 4, 1) == ""
+
+
+def test_it_is_asked_without_what_only_the_supervisor_should_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUR_CHAT", "https://chat.example/services/secret")
+    monkeypatch.setenv("SENTINEL_PAGERDUTY_KEY", "k" * 32)
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
+    said = show_sample(tmp_path, ARGV, trainer_that(tmp_path, "print(*os.environ)"), 4, 1).split()
+    assert {"PATH", "PYTHONHASHSEED"} <= set(said)
+    assert not {"OUR_CHAT", "SENTINEL_PAGERDUTY_KEY"} & set(said)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sentinel.errors import UsageError
-from sentinel.pages.asked import ROUTES_MAX, lay_routes, with_checked_routes
+from sentinel.pages.asked import ROUTES_MAX, lay_routes, lay_run_url, with_checked_routes
 from sentinel.policy.schema import Policy
 from sentinel.policy_file import load_policy, shipped_policy_path
 
@@ -89,3 +89,10 @@ def test_a_secret_that_is_not_there_is_named(policy: Policy, word: str, name: st
         with_checked_routes(policy, [word])
     monkeypatch.setenv(name, "https://hooks.example/services/x")
     assert names(with_checked_routes(policy, [word])) == ["terminal", word]
+
+
+def test_the_page_that_sentinel_serves_is_linked_unless_the_policy_names_another(policy: Policy) -> None:
+    laid = lay_run_url(policy, "http://gpu1:9464/")
+    assert laid.spec.paging.run_url == "http://gpu1:9464/"
+    assert lay_run_url(laid, "http://127.0.0.1:9464/").spec.paging.run_url == "http://gpu1:9464/"
+    assert lay_run_url(policy, "").spec.paging.run_url is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from sentinel.model.state import RunState
 from sentinel.pages import case
 from sentinel.pages.case import build_notice
 from sentinel.pages.notice import TEXT_CHARS_MAX, TITLE_CHARS_MAX, Notice
+from sentinel.pages.wording import web_links
 from sentinel.policy.schema_paging import Paging
 from tests.sim.kit import simulate
 from tests.unit.report.streamed_run import write_steps, write_streamed
@@ -150,6 +152,27 @@ def test_links_lead_where_the_policy_says(tmp_path: Path) -> None:
     own = page(text=ENGINE + "\nrunbook: https://team/spikes#mine")
     assert built(tmp_path / "demo", spiked(), own, paging).links["runbook"] == "https://team/spikes#mine"
     assert built(tmp_path / "demo", spiked()).links == {}
+
+
+def test_a_page_that_only_this_machine_reaches_is_no_link_and_the_text_says_how_to_come_there(tmp_path: Path) -> None:
+    """Where `--listen` is on its usual loopback: the report's file is there still when sentinel has ended."""
+    run_dir, host = tmp_path / "demo", socket.gethostname()
+    for url in ("http://127.0.0.1:9464/", "http://[::1]:9464/", "http://localhost:9464"):
+        told = built(run_dir, spiked(), paging=Paging(run_url=url))
+        way = f"(on {host} only; from elsewhere: ssh -L 9464:127.0.0.1:9464 {host})"
+        assert f"page:    {url.rstrip('/')}/ {way}" in told.text
+        assert f"report:  {run_dir}/incidents/0002/report.html" in told.text
+        assert web_links(told) == {}
+        assert set(told.links) == {"page", "report"}, "for a program on this machine"
+    seen = built(run_dir, spiked(), paging=Paging(run_url="https://runs.example/"))
+    assert "page:    https://runs.example/\n" in f"{seen.text}\n"
+    assert "report:  https://runs.example/runs/demo/incidents/2/report" in seen.text
+    assert set(web_links(seen)) == {"page", "report"}
+
+
+def test_a_run_whose_directory_was_renamed_is_linked_by_the_name_that_the_page_knows(tmp_path: Path) -> None:
+    links = built(tmp_path / "moved", spiked(), paging=Paging(run_url="https://runs.example")).links
+    assert links["report"] == "https://runs.example/runs/moved/incidents/2/report"
 
 
 def test_what_is_missing_or_damaged_is_left_out(tmp_path: Path) -> None:

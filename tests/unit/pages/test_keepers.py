@@ -246,6 +246,19 @@ def test_a_desk_keeps_what_is_open_alive_and_leaves_it_standing(tmp_path: Path) 
     assert desk.poll(0.0) == []
 
 
+def test_who_was_taken_over_leaves_no_alert_standing_that_its_successor_may_have_resolved(tmp_path: Path) -> None:
+    state, taken_over = paged("alertmanager"), threading.Event()
+    with HttpServer() as server:
+        alerts = Silences(server)
+        routes = Paging.model_validate({"routes": [{"alertmanager": {"url": server.url}}]})
+        ways = Ways(lambda: state, lambda *seen: None, is_ours=lambda: not taken_over.is_set())
+        desk = Desk(tmp_path, routes, ways, ManualClock(AT_S))
+        wait_for("post", lambda: alerts.posts)
+        taken_over.set()
+        desk.close()
+    assert len(alerts.posts) == 1
+
+
 def test_several_that_hang_delay_the_leaving_together_and_not_one_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from sentinel.model import findings
 from sentinel.policy.quantities import Hold, Rate, RecoveredWhen
 from sentinel.policy.schema import Budget, Detectors, FindingKind, HangSettings, Labels, Probation, Severity, Spec, SpikeSettings
 from sentinel.policy.schema_json import policy_json_schema, policy_json_schema_text
+from sentinel.policy.schema_rungs import Rung
 from sentinel.policy_file import load_policy, shipped_policies, shipped_policy_path
 from tests.unit.policy.policies_in_words import policy_with
 
@@ -60,6 +61,12 @@ def test_the_language_knows_exactly_the_kinds_and_severities_of_the_model():
     """A rule on an expression says `expr`; nothing else can make its kind of finding."""
     assert set(get_args(FindingKind)) == {str(kind) for kind in findings.Kind} - {"expression"}
     assert get_args(Severity) == get_args(findings.Severity)
+
+
+def test_a_loss_scale_that_the_trainer_could_not_hold_is_refused_at_the_desk():
+    assert Rung.model_validate({"resume": {}, "loss_scale": 2.0**127}).loss_scale == 2.0**127
+    with pytest.raises(ValidationError, match="loss_scale"):
+        Rung.model_validate({"resume": {}, "loss_scale": 1e39})
 
 
 def test_a_policy_is_frozen():

@@ -112,6 +112,14 @@ def test_the_supervisor_leaves_one_and_survives_that_it_cannot(tmp_path: Path, c
     assert "the chronicle cannot be written" in capsys.readouterr().err
 
 
+def test_a_bug_in_the_logbook_costs_the_logbook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sentinel.report.chronicle.write.chronicle_text", lambda run_dir: 1 / 0)
+    leave_chronicle(tmp_path)
+    assert "the chronicle cannot be written: ZeroDivisionError" in capsys.readouterr().err
+
+
 def test_a_file_that_cannot_be_written_and_a_run_without_an_entry(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "run")
     with pytest.raises(UsageError, match="choose another --out"):
@@ -146,16 +154,19 @@ def test_a_change_while_it_runs_is_told_with_what_it_did(tmp_path: Path) -> None
 def test_pages_and_who_answered_them_stand_with_the_incident(tmp_path: Path) -> None:
     page = a.SendPage("page/1/1/trigger/pager", 1, "critical", "t", "x", route="pager")
     again = a.SendPage("page/1/2/trigger/mail", 1, "critical", "t", "x", route="mail")
+    late = a.SendPage("page/1/2/trigger/pager", 1, "critical", "t", "x", route="pager")
     facts = [
         *told(31),
         (100, f.ActionDecided(page)),
         (101, f.ActionAbandoned(page.key, "401: the key is wrong")),
         (110, f.ActionDecided(again)),
         (111, f.ActionConfirmed(again.key)),
+        (112, f.ActionDecided(late)),
+        (113, f.ActionAbandoned(late.key, "no longer wanted, acknowledged by ada", withdrawn=True)),
         (280, f.WishAnswered("i", "ada", w.Acknowledge(1), True, "seen")),
     ]
     text = chronicle_text(write_facts(tmp_path / "run", facts))
-    assert "A person was called at 1970-01-12 13:48:20Z on mail, pager (2 trigger); 1 delivery given up" in text
+    assert "A person was called at 1970-01-12 13:48:20Z on mail, pager (3 trigger); 1 delivery given up" in text
     assert "401: the key is wrong; acknowledged by ada, 3.0 min after" in text
     assert "for 1 a person was called" in text
 

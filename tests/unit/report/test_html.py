@@ -119,6 +119,21 @@ def test_a_run_is_told_with_all_its_incidents(tmp_path: Path) -> None:
     assert text.count("<details") == 2
 
 
+def test_an_attempt_has_one_colour_in_every_plot_and_in_the_key(tmp_path: Path) -> None:
+    run_dir = write_streamed(tmp_path / "demo")
+    for attempt, steps in ((2, range(101, 385)), (3, range(351, 601))):
+        write_steps(run_dir, attempt, steps, loss_scale=1024.0)  # which attempt 1 does not tell
+    write_steps(run_dir, 3, range(351, 601), loss_scale=1024.0, activation_norm=7.0)
+    text = run_report(run_dir)
+    key = dict(re.findall(r'<i class="(c\d)"></i>attempt (\d)<', text))
+    assert key == {"c0": "1", "c1": "2", "c2": "3"}
+    colours = {
+        name: set(re.findall(r'class="line (c\d)"', text.partition(f'aria-label="{name} ')[2].partition("</svg>")[0]))
+        for name in ("loss", "loss_scale", "activation_norm")
+    }
+    assert colours == {"loss": {"c0", "c1", "c2"}, "loss_scale": {"c1", "c2"}, "activation_norm": {"c2"}}
+
+
 def test_a_run_of_which_nothing_is_left_but_the_journal_is_told_too(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "demo", until=91)
     assert "show nothing around the onset" in incident_report(run_dir, 2)

@@ -99,6 +99,9 @@ def test_our_own_start_line_tells_the_tokens() -> None:
     reading = parse(b'{"step":7,"loss":2.5}')
     assert reading is not None
     assert reading.metrics == {"loss": 2.5, "consumed_tokens": 7000.0}
+    counted = parse(b'{"step":8,"loss":2.5,"consumed_tokens":7500}')
+    assert counted is not None
+    assert counted.metrics["consumed_tokens"] == 7500.0, "what a trainer counts itself is not guessed anew"
 
 
 def test_exports_of_weights_and_biases_and_lightning(tmp_path: Path) -> None:

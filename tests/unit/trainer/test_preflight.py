@@ -50,6 +50,11 @@ def test_what_sank_others_is_named_with_its_value_and_a_remedy(sets, says):
     assert [text for text in warnings if re.search(says, text)], warnings
 
 
+@pytest.mark.parametrize("ranks", [16, 32])
+def test_a_share_that_is_smaller_than_a_micro_batch_is_taken_at_once_and_nothing_is_wrong_with_it(ranks):
+    assert not [text for text in examined("parallel.micro_batch=64", ranks=ranks).warnings if "micro_batch" in text]
+
+
 def test_data_that_is_repeated_too_often_is_named():
     assert "epochs over 1,000,000,000 tokens" in " ".join(examined(corpus_tokens=10**9).warnings)
     assert not examined(corpus_tokens=10**10).warnings

@@ -64,6 +64,13 @@ def test_a_batch_ramp_ends_with_its_samples():
     assert samples <= last.samples < samples + 16
 
 
+def test_tokens_are_told_for_a_step_only_where_all_steps_have_as_many():
+    """Times the step it is taken for a count; of a ramp's first step that would be off by the whole ramp, for ever."""
+    assert schedule_of().tokens_per_step == 16 * 128
+    assert schedule_of("schedule.batch_ramp=[4, 4, 96]").tokens_per_step is None
+    assert schedule_of("schedule.seq_ramp=[32, 10]").tokens_per_step is None
+
+
 def test_the_sequence_length_grows_in_eights():
     schedule = schedule_of("schedule.seq_ramp=[16, 50]")
     lengths = [schedule.seq_len(step) for step in range(1, 60)]

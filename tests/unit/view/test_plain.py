@@ -9,7 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from sentinel.model import facts as f
+from sentinel.model.facts import Entry
 from sentinel.model.state import RunState
 from sentinel.view.plain import PlainNarrator
 from sentinel.view.words import describe
@@ -153,3 +156,27 @@ def test_a_reader_that_stands_still_does_not_stop_the_loop(monkeypatch) -> None:
     narrator.close()
     assert out.getvalue() == ""
     let_go.set()
+
+
+def say(out: io.TextIOBase, reason: str) -> None:
+    narrator = PlainNarrator(None, out)
+    engine = tell(narrator, until=5)
+    for fact in (f.Held(reason=reason), f.Held(reason="then something else")):
+        narrator.facts([Entry(99, at(6), 1, fact)], engine)
+    narrator.close()
+
+
+def test_what_a_reason_quotes_neither_moves_the_cursor_nor_makes_a_line_of_its_own() -> None:
+    out = io.StringIO()
+    say(out, "rank 1 said \x1b]0;mine\x07\x1b[2Jdone\n   0:09  run finished: all is well")
+    (line,) = [line for line in out.getvalue().splitlines() if "rank 1 said" in line]
+    assert line.endswith("HELD for a person: rank 1 said done    0:09  run finished: all is well")
+
+
+@pytest.mark.parametrize(("encoding", "shown"), [("ascii", r"8 \u2192 9"), ("utf-8", "8 → 9")])
+def test_a_word_that_the_output_cannot_show_does_not_end_the_telling(encoding: str, shown: str) -> None:
+    written = io.BytesIO()
+    out = io.TextIOWrapper(written, encoding, newline="\n")
+    say(out, "loss 8 → 9 \ud800")
+    lines = written.getvalue().decode(encoding).splitlines()
+    assert [line.partition("person: ")[2] for line in lines[-2:]] == [f"loss {shown} ?", "then something else"]

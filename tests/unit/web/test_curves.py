@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sentinel.client.strict_json import dumps
 from sentinel.model.state import RunState
 from sentinel.report.drawn import DrawnAttempt
+from sentinel.web import answers
 from sentinel.web.curves import POINTS_MAX, Asked, Cursor, curves_document, read_cursor
 from tests.unit.told_run import state_of, told
 
@@ -207,3 +210,16 @@ def test_attempts_say_what_of_them_survives(tmp_path: Path) -> None:
         {"attempt": 2, "after_step": 100, "survives_to": 350, "is_over": True},
         {"attempt": 3, "after_step": 350, "survives_to": 400, "is_over": False},
     ]
+
+
+def test_an_answer_is_encoded_a_series_at_a_time_so_that_a_supervisor_beside_it_has_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces: list[str] = []
+    monkeypatch.setattr(answers, "dumps", lambda part: (pieces.append(dumps(part)), pieces[-1])[1])
+    part = {"step": list(range(1000)), "low": [0.5, math.nan], "non_finite": []}
+    said = {"cursor": "é\ud800", "whole": True, "attempts": [], "curves": {f"n/{n}": {"1": part} for n in range(50)}, "none": {}}
+    assert answers.encode(said) == dumps(said).encode()
+    assert max(map(len, pieces)) <= len(dumps(part))
+    for other in ([], {}, None, [{"a": 1}], {"x": {1: {"y": {"z": math.inf}}}}):
+        assert answers.encode(other) == dumps(other).encode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -82,17 +83,26 @@ def test_the_address_is_said_once_and_the_token_never(tmp_path: Path, capsys: py
         site.close()
     said = capsys.readouterr()
     assert said == ("", f"page: {site.url}\n")
+    assert site.link == site.url
+
+
+def test_a_page_on_every_address_is_linked_by_the_machines_name() -> None:
+    with closing(open_site(Address("0.0.0.0", 0), "t" * 24, Runs([]))) as site:
+        assert site.link == f"http://{socket.gethostname()}:{site.url.rpartition(':')[2]}"
+    assert NoSite().link == ""
 
 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
         (["no-such-directory"], "there is no such directory"),
+        (["x" * 300], "cannot be read: File name too long"),
         ([".", "--listen", "nowhere"], "write PORT, HOST:PORT or off"),
         ([".", "--listen", "off"], "nothing to do"),
         ([".", "--listen", "0.0.0.0:0"], "needs a token"),
         ([".", "--token-file", "no-such-file", "--listen", "0"], "cannot be read"),
         ([".", "--listen", "203.0.113.9:0"], "no address of this machine|cannot be listened on"),
+        ([".", "--listen", "a..b:0"], "a..b is no address of this machine"),
     ],
 )
 def test_what_cannot_be_served_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], why: str) -> None:

@@ -259,3 +259,33 @@ def test_a_bug_in_a_look_is_told_and_ends_nothing(
         monkeypatch.setattr(DrawnAttempt, "advance", advance)
         assert wait_for("a look", lambda: runs.find("demo").sight)
     assert capsys.readouterr().err.startswith("the page in the browser: ZeroDivisionError")
+
+
+def test_a_run_whose_looks_fail_for_ever_takes_no_other_ones_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = write_told(tmp_path, name="a bad one")
+    write_told(tmp_path, name="good")
+    looks = FollowedRun.look
+    monkeypatch.setattr(FollowedRun, "look", lambda self: 1 / 0 if self.run_dir == bad else looks(self))
+    with started(tmp_path) as runs:
+        runs.find("a bad one")
+        assert wait_for("a look", lambda: runs.find("good").sight)
+        run = runs.find("a bad one")
+        wait_for("its look", lambda: run.looks)
+        with pytest.raises(Refused, match="a bad one: an error of the page itself: ZeroDivisionError"):
+            run.seen()
+
+
+def test_a_place_that_cannot_be_read_holds_no_runs_and_ends_nothing(tmp_path: Path) -> None:
+    unreadable = tmp_path / ("x" * 300)  # no name of a file: no error that `is_file` takes for "not there"
+    assert find_runs(unreadable) == []
+    write_told(tmp_path)
+    with started(unreadable, tmp_path) as runs:
+        assert wait_for("the other place's runs", runs.all)[0].name == "demo"
+
+
+def test_documents_of_one_look_are_kept_up_to_some_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sentinel.web.watched.DOCUMENT_BYTES_KEPT", 100)
+    run = WatchedRun("demo", write_told(tmp_path))
+    for cursor in range(20):
+        assert len(run.document(cursor, lambda: "x" * 28)) == 30
+    assert len(run._documents) == 3

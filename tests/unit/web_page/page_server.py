@@ -97,6 +97,8 @@ def _handler_of(site: PageServer) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
             elif parts[0] == "api":
                 self._answer_api(parts[1:], parse_qs(split.query))
+            elif parts[0] == "runs" and site.needs_token and self.headers.get("Authorization") != f"Bearer {TOKEN}":
+                self._send_json(401, {"error": "reading from here needs the token"})
             elif parts[0] == "runs":
                 self._send(200, b"<!doctype html><title>report</title>", "text/html")
             else:

@@ -99,6 +99,16 @@ def test_a_server_that_shows_nothing_without_the_token_asks_for_it_once(page: Pa
     assert not page.find("#token[open]")
 
 
+def test_a_report_that_a_tab_without_the_token_would_not_get_is_saved(page: Page, server: PageServer) -> None:
+    server.needs_token = True  # also on a loopback name: a server for the network is reached by it too
+    page.open(server.address)
+    enter_token(page, TOKEN)
+    page.wait_for_text("#incident-list", "report of incident 2")
+    page.click_on("#incident-2 a")
+    page.wait_for_text("#answer", "incident-2.html was saved")
+    assert len(page.chrome.window_handles) == 1
+
+
 def test_the_token_can_be_entered_before_it_is_needed_and_forgotten_again(page: Page, server: PageServer) -> None:
     page.open(server.address)
     page.click("enter token")

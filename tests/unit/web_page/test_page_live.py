@@ -119,6 +119,46 @@ def test_one_of_several_runs_is_chosen_and_stands_in_the_address(page: Page, ser
     page.wait_for_text("#figures", "step 500 of 600")
 
 
+def test_a_run_that_is_not_listed_any_more_is_not_replaced_by_another(page: Page, server: PageServer) -> None:
+    server.runs["other"] = SimulatedRun("other")
+    page.open(server.address)
+    page.wait_for_text("#run-name", "demo")
+    page.wait_for_text("#runs summary", "2 runs")
+    del server.runs["demo"]
+    page.wait_for_text("#connection", "The server cannot tell all")
+    page.wait_for_text("#runs summary", "1 run")
+    assert page.text("#run-name") == "demo"
+    page.click_on("#runs summary")
+    page.chrome.find_element(By.PARTIAL_LINK_TEXT, "other").click()
+    page.wait_for_text("#run-name", "other")
+
+
+def test_a_link_within_the_page_opens_what_it_leads_to_and_leaves_the_run_in_the_address(
+    page: Page, server: PageServer, run: SimulatedRun
+) -> None:
+    page.open(f"{server.address}/#run=demo")
+    page.wait_for_text("#incident-list", "#2 spike")
+    is_open = "return document.getElementById('incident-1').open;"
+    assert not page.script(is_open)
+    page.script("const a = document.createElement('a'); a.href = '#incident-1'; document.body.append(a); a.click();")
+    assert page.script(is_open)
+    assert page.script("return [location.hash, document.activeElement.tagName];") == ["#run=demo", "SUMMARY"]
+
+
+def test_decisions_that_are_not_all_there_are_not_called_every_one(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    page.open(server.address)
+    page.wait_for_text("#incident-list", "#2 spike")
+    words = "return [...document.querySelectorAll('#incident-list details summary')].map((s) => s.textContent).join('|');"
+    assert page.script(words).count("every decision") == 2
+    for number in range(510):
+        run.tell(f"line {number}", about=2 if number == 509 else None, elapsed_s=240.0)
+    page.chrome.refresh()
+    page.wait_for_text("#event-list", "line 509")
+    said = page.script(words)
+    assert "every decision" not in said
+    assert "the newest decisions; its report has all (1 line)" in said
+
+
 def test_the_list_of_events_can_be_frozen(page: Page, server: PageServer, run: SimulatedRun) -> None:
     page.open(server.address)
     page.wait_for_text("#event-list", "RECOVERED")

@@ -129,6 +129,21 @@ def test_of_many_branches_the_newest_lanes_and_of_many_layers_some_are_drawn(mod
     assert (layers[0], layers[-1]) == ("n/0", "n/95")
 
 
+def test_a_branch_behind_many_that_overlap_is_drawn_too(modules: Page) -> None:
+    code = """
+    const cuts = given[1].map(([attempt, steps]) => [attempt, { step: steps, low: steps, high: steps, nonFinite: [] }]);
+    const attempts = cuts.map(([attempt]) => ({ ...given[0], attempt }));
+    return m.linesOfOne(attempts, new Map(cuts)).map((line) => line.segments.map((s) => s.attempt));
+    """
+    tries = [[attempt, [100, 120]] for attempt in range(1, 10)]
+    later = [[10, [121, 140]], [11, [135, 150]], [12, [160, 170]], [13, [141, 200]]]
+    lanes = run(modules, "plot_data", code, {"after_step": 0, "survives_to": None, "is_over": True}, [*tries, *later])
+    *abandoned, alive = lanes
+    assert alive == [13]
+    assert {attempt for lane in abandoned for attempt in lane} == {4, 5, 6, 7, 8, 9, 10, 11, 12}, "all but the oldest tries"
+    assert len(abandoned) == 6
+
+
 def test_it_asks_each_second_seldom_when_hidden_and_ever_more_seldom_when_nothing_comes_back(modules: Page) -> None:
     code = """
     const waits = [];
