@@ -13,9 +13,10 @@ ARGV = (sys.executable, "-m", "trainer", "--preset", "micro")
 
 
 def trainer_that(tmp_path: Path, does: str) -> str:
-    """A directory in which `python -m trainer.show` is this program."""
+    """A new directory in which `python -m trainer.show` is this program; one written over is told from its bytecode by nothing
+    but its size and the second of its writing."""
     package = tmp_path / "trainer"
-    package.mkdir(exist_ok=True)
+    package.mkdir(parents=True)
     (package / "__init__.py").write_text("")
     (package / "show.py").write_text(f"import os, sys, time\n{does}\n")
     return str(tmp_path)
@@ -25,7 +26,7 @@ def test_what_the_trainer_shows_is_handed_on(tmp_path: Path) -> None:
     cwd = trainer_that(tmp_path, "print(*sys.argv[1:])")
     said = show_sample(tmp_path / "run", ARGV, cwd, 4, 6001)
     assert said == f"{tmp_path / 'run'} --attempt 4 --sample 6001"
-    long = show_sample(tmp_path, ARGV, trainer_that(tmp_path, "print('x' * 100_000)"), 4, 1)
+    long = show_sample(tmp_path, ARGV, trainer_that(tmp_path / "long", "print('x' * 100_000)"), 4, 1)
     assert len(long) == CHARS_MAX + 2
 
 

@@ -18,7 +18,7 @@ def test_the_schedule_warms_up_and_ends_at_the_minimum():
     assert rates[9] == max(rates) == 1e-3
     assert rates[-1] == pytest.approx(1e-4)
     assert all(math.isfinite(rate) and rate > 0 for rate in rates)
-    assert schedule_of("schedule.warmup_steps=0").lr(1) <= 2e-3
+    assert schedule_of("optim.lr=2e-3", "schedule.warmup_steps=0").lr(1) <= 2e-3
 
 
 def test_a_straight_line_and_a_stable_stretch():
