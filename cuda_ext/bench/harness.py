@@ -11,9 +11,10 @@ A file `cuda_ext/bench/<op>.py` gives the cases of its op:
             goal=0.9,
         )
 
-`ours` is called with `torch.ops.sentinel`, and again with a namespace of the same ops from which the statistics were compiled away.
-A generator frees one case's tensors before the next. On a GPU a case should move several times the second-level cache (1 GB is
-right); on a CPU a few hundred megabytes at most. A peer that is not installed is left out (`installed`); one that fails is told of.
+`ours` is called with `torch.ops.sentinel`, and again with a namespace of the same ops from which the statistics were compiled
+away. A generator frees one case's tensors before the next. On a GPU a case should move several times the second-level cache
+(1 GB is right); on a CPU a few hundred megabytes at most. A peer that is not installed is left out (`installed`); one that
+fails is told of.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import torch
@@ -148,9 +150,10 @@ def summed_up(case: Case, device: torch.device, times: dict[str, list[float]], f
     )
 
 
+@cache
 def copying(device: torch.device) -> Way:
     """The ceiling: a copy within the device's memory, counted as read and written."""
-    source = torch.zeros(COPY_BYTES[device.type], dtype=torch.uint8, device=device)
+    source = torch.randint(0, 256, (COPY_BYTES[device.type],), dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     return lambda: target.copy_(source)
 
