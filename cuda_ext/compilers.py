@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,11 @@ class Compiler:
         libraries = [f"-l{name}" for name in names if (place / f"lib{name}.so").exists()]
         whole = ["-Xlinker", "--no-as-needed", "-cudart", "static"] if self.kind == "cuda" else ["-Wl,--no-as-needed"]
         return [self.path, "-shared", *(str(path) for path in objects), "-o", str(target), f"-L{place}", *whole, *libraries]
+
+    def version(self) -> str:
+        said = subprocess.run([self.path, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
+        release = re.search(r"release [\d.]+", said)  # nvcc's stands in a line of its own
+        return f"{Path(self.path).name} {release[0]}" if release else said.split("\n", 1)[0]
 
 
 def find_compiler(kind: Kind) -> Compiler:

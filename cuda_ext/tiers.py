@@ -141,8 +141,13 @@ def find(kind: Kind, version: str, may_build: bool) -> tuple[Path, str] | None:
         return packaged, "built when the package was installed"
     if found := cached(made, version):
         return found.path, f"built before, {found.path.parent}"
-    if not may_build:
+    try:
         find_compiler(kind)
+    except BuildError as error:
+        if packaged.is_file():
+            raise BuildError(f"the package's library is of other sources or for another processor, and {error}") from error
+        raise
+    if not may_build:
         return None
     built = build(kind)
     return built.path, f"built at first use, {built.path.parent}"

@@ -98,6 +98,8 @@ def test_a_library_in_the_package_comes_first_if_it_is_of_these_sources(world: W
     assert load(may_build=False).libraries == (), "without its digest it is nobody's"
     (tmp_path / "built" / "_C.json").write_text(json.dumps({"digest": "of former sources"}))
     assert load(may_build=False).libraries == ()
+    world.failing = "no C++ compiler on PATH"
+    assert load(may_build=False).why.endswith("library is of other sources or for another processor, and no C++ compiler on PATH")
     (tmp_path / "built" / "_C.json").write_text(json.dumps({"digest": "digest"}))
     tier = load()
     assert tier.libraries == (tmp_path / "built" / "_C.so",)
