@@ -30,11 +30,12 @@ def main(words: Sequence[str] | None = None) -> int:
         if given.check:
             return check(given.verbose)
         tier = load(given.kernels, may_build=False)
-        if given.build and tier.name == "torch":
-            raise BuildError(f"nothing can be built: {tier.why}")
-        if given.build and not tier.libraries:
-            build(tier.name, verbose=given.verbose, again=True)
-            tier = load(given.kernels)
+        if given.build:
+            if tier.name == "torch":
+                raise BuildError(f"nothing can be built: {tier.why}")
+            if not tier.libraries:
+                build(tier.name, verbose=given.verbose, again=True)
+                tier = load(given.kernels)
         print(tier)
     except ValueError as error:
         parser.error(str(error))

@@ -14,7 +14,7 @@ import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from cuda_ext.build import build, cached, say
 from cuda_ext.compilers import find_compiler
@@ -24,6 +24,7 @@ from cuda_ext.sources import KINDS, PACKAGE, BuildError, Kind, recipe, torch_ver
 __all__ = ["ENVIRONMENT", "KernelsUnavailable", "Tier", "load"]
 
 Name = Literal["cuda", "cpu", "torch"]
+NAMES: tuple[Name, ...] = ("cuda", "cpu", "torch")
 ENVIRONMENT = "SENTINEL_KERNELS"
 CAPABILITY_MIN = (8, 0)
 
@@ -70,10 +71,10 @@ def wish(kernels: str | None) -> Name | None:
     words = (("kernels", kernels), (ENVIRONMENT, os.environ.get(ENVIRONMENT) or None))
     for place, word in words:
         if word is not None:
-            for name in get_args(Name):
+            for name in NAMES:
                 if word == name:
                     return name
-            raise ValueError(f"{place}={word!r}: must be one of {', '.join(get_args(Name))}")
+            raise ValueError(f"{place}={word!r}: must be one of {', '.join(NAMES)}")
     return None
 
 

