@@ -27,6 +27,7 @@ Name = Literal["cuda", "cpu", "torch"]
 NAMES: tuple[Name, ...] = ("cuda", "cpu", "torch")
 ENVIRONMENT = "SENTINEL_KERNELS"
 CAPABILITY_MIN = (8, 0)
+STREAM = "aoti_torch_get_current_cuda_stream"  # weak in the library (csrc/cuda/launching.cuh)
 
 
 class KernelsUnavailable(RuntimeError):
@@ -105,10 +106,10 @@ def have(kind: Kind, may_build: bool) -> Tier:
     """The tier of one library, loaded. Raises KernelsUnavailable with the reason."""
     try:
         version = torch_version()
-        device = gpu(version) if kind == "cuda" else f"this processor, torch {version}"
+        device = gpu(version) if kind == "cuda" else "C++ for this processor"
         found = find(kind, version, may_build)
         if found is None:
-            return Tier(kind, f"for {device}; not built yet: it is compiled at first use, or now by `python -m cuda_ext --build`")
+            return Tier(kind, f"{device}; not built yet: it is compiled at first use, or now by `python -m cuda_ext --build`")
         path, whence = found
         if kind not in _loaded:
             load_library(kind, path)
@@ -117,7 +118,7 @@ def have(kind: Kind, may_build: bool) -> Tier:
         if "\n" in str(error):
             say(str(error))
         raise KernelsUnavailable(error.sentence) from error
-    return Tier(kind, f"for {device}; {whence}", (_loaded[kind],))
+    return Tier(kind, f"{device}, {whence}", (_loaded[kind],))
 
 
 def gpu(version: str) -> str:
@@ -141,7 +142,7 @@ def find(kind: Kind, version: str, may_build: bool) -> tuple[Path, str] | None:
     if packaged.is_file() and digest_beside(packaged) == made.digest:
         return packaged, "built when the package was installed"
     if found := cached(made, version):
-        return found.path, f"built before, {found.path.parent}"
+        return found.path, f"built before in {found.path.parent}"
     try:
         find_compiler(kind)
     except BuildError as error:
@@ -151,7 +152,7 @@ def find(kind: Kind, version: str, may_build: bool) -> tuple[Path, str] | None:
     if not may_build:
         return None
     built = build(kind)
-    return built.path, f"built at first use, {built.path.parent}"
+    return built.path, f"built at first use into {built.path.parent}"
 
 
 def digest_beside(library: Path) -> str:
@@ -167,8 +168,10 @@ def load_library(kind: Kind, path: Path) -> None:
     import torch
 
     try:
-        if kind == "cuda" and not hasattr(ctypes.CDLL(str(path)), "aoti_torch_get_current_cuda_stream"):
-            raise KernelsUnavailable(f"torch {torch.__version__} gives no CUDA stream to {path}; was it built for another torch?")
+        if kind == "cuda" and not hasattr(ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch.so")), STREAM):
+            raise KernelsUnavailable(
+                f"torch {torch.__version__} has no CUDA streams for the kernels; install one built with CUDA"
+            )
         register(path)
     except OSError as error:
         raise KernelsUnavailable(f"{path} cannot be loaded: {error}; delete it to have it built again") from error

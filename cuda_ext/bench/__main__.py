@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+import cuda_ext
 from cuda_ext import bench
 from cuda_ext.bench import record, table
 from cuda_ext.bench.harness import OURS, measure
@@ -21,7 +22,6 @@ from cuda_ext.sources import Kind
 from cuda_ext.tiers import KernelsUnavailable, load
 
 _without = torch.library.Library("sentinel_bare", "DEF")
-OWN = ("__main__", "harness", "record", "table")
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -57,8 +57,8 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def benched() -> list[str]:
-    """The ops that have cases."""
-    return sorted(module.name for module in pkgutil.iter_modules(bench.__path__) if module.name not in OWN)
+    """The ops that have cases in a file of their name."""
+    return sorted({module.name for module in pkgutil.iter_modules(bench.__path__)} & set(cuda_ext.__all__))
 
 
 def run(ops: Iterable[str], device: torch.device, bare: Any, rounds: int) -> dict[str, dict[str, Any]]:

@@ -9,12 +9,19 @@ import sys
 from pathlib import Path
 
 import pytest
+import setuptools
 
 from cuda_ext import tiers
 from cuda_ext.sources import PACKAGE, recipe, torch_version
 from tests.cuda_ext.tiny import write_sources
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+SETUPTOOLS_MIN = 77  # as pyproject.toml has it
+pytestmark = pytest.mark.skipif(
+    int(setuptools.__version__.split(".")[0]) < SETUPTOOLS_MIN, reason=f"setuptools {setuptools.__version__} is older than 77"
+)
 
 
 @pytest.fixture

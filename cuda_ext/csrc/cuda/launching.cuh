@@ -15,6 +15,7 @@
 namespace sentinel {
 
 inline cudaStream_t stream_of(const Tensor& tensor) {
+  if (&aoti_torch_get_current_cuda_stream == nullptr) throw std::runtime_error("sentinel: this torch has no CUDA streams");
   void* stream = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(tensor.get_device_index(), &stream));
   return static_cast<cudaStream_t>(stream);
