@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -56,10 +57,31 @@ STAGES: dict[str, tuple[Command, ...]] = {
 }
 
 
-def run_stage(name: str, commands: Sequence[Command] | None = None) -> dict[str, Any]:
+# What a stage imports that does not come with torch.
+NEEDS = {
+    "tests": ("pytest",),
+    "parity": ("pytest",),
+    "sanitizer": ("pytest",),
+    "trainer": ("pydantic", "yamlcore", "yaml", "safetensors"),
+}
+
+
+def missing_for(name: str) -> list[str]:
+    return [module for module in NEEDS.get(name, ()) if importlib.util.find_spec(module) is None]
+
+
+def run_stage(name: str) -> dict[str, Any]:
+    """What became of it: well or not, how long it took, what it said."""
+    if absent := missing_for(name):
+        said = f"not run: this Python has no {' and no '.join(absent)}; wheels of them can be given with --wheels\n"
+        return {"ok": False, "seconds": 0.0, "said": said}
+    return run_commands(STAGES[name])
+
+
+def run_commands(commands: Sequence[Command]) -> dict[str, Any]:
     """Every command, each to its end or its deadline, whatever became of the one before."""
     said, ok, began_s = [], True, time.monotonic()
-    for command in STAGES[name] if commands is None else commands:
+    for command in commands:
         code, output = run(command)
         ok = ok and code == 0
         shown = " ".join([*(f"{key}={value}" for key, value in command.environ.items()), *shortened(command.words)])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ import torch
 
 from cuda_ext.bench import record, table
 from cuda_ext.gpu import __main__ as command
-from cuda_ext.gpu.stages import STAGES, Command, run_stage
+from cuda_ext.gpu import stages
+from cuda_ext.gpu.stages import STAGES, Command, run_commands, run_stage
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,19 +25,18 @@ def python(code: str, limit_s: float = 60.0) -> Command:
 
 
 def test_every_command_of_a_stage_runs_whatever_became_of_the_one_before() -> None:
-    told = run_stage(
-        "any", [python("import sys; print('first'); sys.exit(3)"), Command(("no-such-tool",), 5.0), python("print('last')")]
-    )
+    failing = python("import sys; print('first'); sys.exit(3)")
+    told = run_commands([failing, Command(("no-such-tool",), 5.0), python("print('last')")])
     assert not told["ok"]
     assert [line for line in told["said"].splitlines() if not line.startswith("$")] == [
         "first", "[exit code 3]", "no-such-tool is not on PATH", "[exit code 127]", "last",
     ]  # fmt: skip
-    assert run_stage("any", [python("print('well')")])["ok"]
+    assert run_commands([python("print('well')")])["ok"]
 
 
 def test_a_command_is_ended_at_its_deadline_with_all_it_has_started() -> None:
     """What it has started holds its output open: a stage that waited for that would take a minute."""
-    told = run_stage("any", [Command(("sh", "-c", "echo begun; sleep 60 & wait"), 1.0)])
+    told = run_commands([Command(("sh", "-c", "echo begun; sleep 60 & wait"), 1.0)])
     assert not told["ok"]
     assert told["said"].splitlines()[1:] == ["begun", "[ended at its deadline of 1 s]"]
     assert told["seconds"] < 30.0
@@ -87,3 +89,21 @@ def test_each_stage_is_kept_when_it_ends(
     assert seen == [[], ["build"], ["build", "tests"]]
     assert "tests      FAILED" in capsys.readouterr().out
     assert sorted(path.suffix for path in copies.iterdir()) == [".json", ".md"]
+
+
+def test_a_stage_whose_modules_are_absent_is_not_run_and_says_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(stages.NEEDS, "trainer", ("sys", "no_such_module"))
+    told = run_stage("trainer")
+    assert not told["ok"]
+    assert told["said"].startswith("not run: this Python has no no_such_module; wheels of them can be given with --wheels")
+
+
+def test_wheels_are_taken_along_and_not_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "wheels").mkdir()
+    with zipfile.ZipFile(tmp_path / "wheels" / "taken-1.0-py3-none-any.whl", "w") as archive:
+        archive.writestr("taken_along.py", "word = 'here'\n")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("PYTHONPATH", "/before")
+    command.unpack(tmp_path / "wheels", tmp_path / "unpacked")
+    assert importlib.util.find_spec("taken_along") is not None
+    assert run_commands([python("import taken_along; print(taken_along.word)")])["said"].endswith("\nhere\n")
