@@ -11,7 +11,6 @@ from cuda_ext.sources import PACKAGE
 
 README = PACKAGE / "README.md"
 BEGIN, END = "<!-- measured: written by cuda_ext.bench.table -->", "<!-- /measured -->"
-PEERS = ("torch", "torch.compile", "Liger", "apex")
 NOT_MEASURED = "Nobody has measured these kernels on a GPU yet."
 
 
@@ -26,28 +25,27 @@ def line(told: dict[str, Any]) -> str:
 def markdown(told: dict[str, Any]) -> str:
     """The kernels of one record."""
     kernels: list[dict[str, Any]] = [case for op in told["kernels"].values() for case in op["cases"]]
-    others = sorted({name for one in kernels for name in one["ms"]} - {OURS, BARE, *PEERS})
-    peers = [name for name in (*PEERS, *others) if any(name in one["ms"] for one in kernels)]
     rates = [one["copy_gb_s"] for one in kernels]
-    head = ["op", "shape", "dtype", "ms", "GB/s", "of copy", "goal", "statistics cost", *peers]
-    rows = [head, ["---"] * len(head), *(row(one, peers) for one in kernels)]
+    head = ["op", "shape", "dtype", "ms", "GB/s", "of copy", "goal", "statistics cost", "what it replaces, of copy"]
+    rows = [head, ["---"] * len(head), *(row(one, told["kind"]) for one in kernels)]
     said = f"{told['device']}, torch {told['torch']}, {told['compiler']}, {told['date']}; "
     said += f"a copy moves {span(rates)} GB/s, measured in turns with each."
     failed = [f"{op}: not measured to the end: {one['failed']}" for op, one in told["kernels"].items() if one["failed"]]
     return "\n\n".join([said, "\n".join("| " + " | ".join(cells) + " |" for cells in rows), *failed])
 
 
-def row(one: dict[str, Any], peers: list[str]) -> list[str]:
+def row(one: dict[str, Any], kind: str) -> list[str]:
     cells = [one["op"], one["shape"], one["dtype"]]
     if OURS in one["ms"]:
         rate = one["moved_bytes"] / one["ms"][OURS] / 1e6
         cells += [f"{one['ms'][OURS]:.3f}", f"{rate:.0f}", f"**{one['share'][OURS]:.0%}**"]
     else:
         cells += ["failed", "", ""]
-    cells.append(f"{one['goal']:.0%}" if one["goal"] else "")
+    cells.append(f"{one['goal']:.0%}" if one["goal"] and kind == "cuda" else "")
     cost = one["statistics_cost"]
     cells.append(f"{cost[1]:+.1%} ({cost[0]:+.1%} … {cost[2]:+.1%})" if cost else "")
-    return cells + [f"{one['share'][peer]:.0%}" if peer in one["ms"] else "-" for peer in peers]
+    peers = [f"{name} {share:.0%}" for name, share in one["share"].items() if name not in (OURS, BARE)]
+    return [*cells, ", ".join([*peers, *(f"{name} failed" for name in one["failed"] if name not in (OURS, BARE))])]
 
 
 def span(rates: list[float]) -> str:
