@@ -6,7 +6,7 @@ TEST_WORKERS ?= 3 # on two cores: what waits for a process or a browser leaves i
 # The tests start sentinel and the trainer hundreds of times. Without bytecode each start compiles every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo test lint types contracts unit accept drills drills-real bench bench-detect bench-policy bench-replay bench-recovery bench-telemetry bench-web bench-kernels gpu leave-one-out clean
+.PHONY: help install demo test lint types contracts kernels unit accept drills drills-real bench bench-detect bench-policy bench-replay bench-recovery bench-telemetry bench-web bench-kernels gpu leave-one-out clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
 
@@ -33,10 +33,13 @@ types: $(STAMP)  ## mypy --strict on sentinel/ and cuda_ext/
 contracts: $(STAMP) ## the doors between rooms
 	$(BIN)/lint-imports --no-cache
 
-unit: $(STAMP)   ## the test suite alone
+kernels: $(STAMP) # before anything that starts trainers by the hundred: a changed kernel is compiled once, now, and not in a test's time
+	@$(BIN)/python -m cuda_ext --build || echo "The kernels run in plain torch until that is mended."
+
+unit: kernels    ## the test suite alone
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal -m 'not slow and not bench'
 
-accept: $(STAMP) ## the demonstration with faults drawn from five printed seeds, the trainer's exactness, a night that nothing repairs, a real systemd (about 35 minutes)
+accept: kernels  ## the demonstration with faults drawn from five printed seeds, the trainer's exactness, a night that nothing repairs, a real systemd (about 35 minutes)
 	$(BIN)/python -m pytest -m slow -s tests/accept tests/integration/test_systemd.py
 
 drills: $(STAMP) ## every shipped drill with its faults drawn from three hundred printed seeds, and the crash points that `test` leaves out (about three minutes)

@@ -106,7 +106,11 @@ def processor_flags() -> tuple[str, ...]:
 
 
 def cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sentinel" / "kernels"
+    """Raises BuildError for a user without a home, as in some containers."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sentinel" / "kernels"
+    except RuntimeError as error:
+        raise BuildError(f"nowhere to keep compiled kernels ({error}); set XDG_CACHE_HOME") from error
 
 
 def torch_version() -> str:

@@ -193,6 +193,16 @@ def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path, script_compiler:
         build("cpu", write_sources(tmp_path))
 
 
+def test_a_user_without_a_home_is_told_where_the_cache_could_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(BuildError, match="set XDG_CACHE_HOME"):
+        build("cpu", write_sources(tmp_path))
+
+
 def test_a_torch_that_is_too_old_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "__version__", "2.10.1+cu126")
     with pytest.raises(BuildError, match=r"torch 2.10.1\+cu126 is older than 2.11"):
