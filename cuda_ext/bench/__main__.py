@@ -6,7 +6,7 @@ import argparse
 import importlib
 import pkgutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,15 +45,13 @@ def main(words: Sequence[str] | None = None) -> int:
         return 1
     print(tier, flush=True)
     device = torch.device(kind)
-    kernels = run(given.op or ops, device, without_statistics(kind), given.rounds)
-    if given.record is not None:
-        told = record.machine(device)
-        place = given.record or record.place_of(told)
-        record.write(place, told, {"kernels": kernels})
-        if not given.record:
-            table.write_readme()
-        print(f"recorded: {place}")
-    return 1 if any(one["failed"] or any(OURS in case["failed"] for case in one["cases"]) for one in kernels.values()) else 0
+    bare, well = without_statistics(kind), True
+    for op in given.op or ops:
+        told = run(op, device, bare, given.rounds)
+        well = well and not told["failed"] and not any(OURS in case["failed"] for case in told["cases"])
+        if given.record is not None:
+            keep(op, told, device, given.record)
+    return 0 if well else 1
 
 
 def benched() -> list[str]:
@@ -61,19 +59,27 @@ def benched() -> list[str]:
     return sorted({module.name for module in pkgutil.iter_modules(bench.__path__)} & set(cuda_ext.__all__))
 
 
-def run(ops: Iterable[str], device: torch.device, bare: Any, rounds: int) -> dict[str, dict[str, Any]]:
-    """Of each op what was measured, and why its cases ended early if they did: one op's failure hides no other's figures."""
-    kernels: dict[str, dict[str, Any]] = {}
-    for op in ops:
-        kernels[op] = {"cases": [], "failed": None}
-        try:
-            for case in importlib.import_module(f"cuda_ext.bench.{op}").cases(device):
-                kernels[op]["cases"].append(table.as_record(measure(case, device, bare=bare, rounds=rounds)))
-                print(table.line(kernels[op]["cases"][-1]), flush=True)
-        except Exception as error:  # noqa: BLE001
-            kernels[op]["failed"] = f"{type(error).__name__}: {error}"
-            print(f"{op}: {kernels[op]['failed']}", flush=True)
-    return kernels
+def run(op: str, device: torch.device, bare: Any, rounds: int) -> dict[str, Any]:
+    """What was measured, and why its cases ended early if they did: one op's failure hides no other's figures."""
+    told: dict[str, Any] = {"cases": [], "failed": None}
+    try:
+        for case in importlib.import_module(f"cuda_ext.bench.{op}").cases(device):
+            told["cases"].append(table.as_record(measure(case, device, bare=bare, rounds=rounds)))
+            print(table.line(told["cases"][-1]), flush=True)
+    except Exception as error:  # noqa: BLE001
+        told["failed"] = f"{type(error).__name__}: {error}"
+        print(f"{op}: {told['failed']}", flush=True)
+    return told
+
+
+def keep(op: str, told: dict[str, Any], device: torch.device, file: Path | str) -> None:
+    """As soon as an op is measured: whatever ends the bench, what it had stays. Without a file: today's record and the page."""
+    machine = record.machine(device)
+    place = Path(file) if file else record.place_of(machine)
+    record.write(place, machine, {"kernels": {op: told}})
+    if not file:
+        table.write_readme()
+    print(f"recorded: {place}", flush=True)
 
 
 def without_statistics(kind: Kind) -> Any:
@@ -81,7 +87,7 @@ def without_statistics(kind: Kind) -> Any:
     try:
         built = build(kind, bare=True)
     except BuildError as error:
-        print(f"without statistics: not measured, {error.sentence}", flush=True)
+        print(f"without statistics: not measured, {error}", flush=True)
         return None
     for schema in declared().values():
         _without.define(schema.removeprefix("sentinel::"))

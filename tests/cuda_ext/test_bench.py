@@ -81,7 +81,9 @@ def test_the_statistics_are_compiled_away_under_another_namespace(tmp_path: Path
     assert torch.ops.sentinel_bare.doubled(torch.ones(2)).tolist() == [0.0, 2.0], "its Seen has seen nothing"
 
 
-def test_an_op_whose_cases_fail_hides_no_other(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_op_whose_cases_fail_hides_no_other_and_what_it_had_is_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     class Good:
         @staticmethod
         def cases(_: torch.device) -> Any:
@@ -89,7 +91,12 @@ def test_an_op_whose_cases_fail_hides_no_other(monkeypatch: pytest.MonkeyPatch, 
             raise MemoryError("of the second")
 
     monkeypatch.setattr(command.importlib, "import_module", {"cuda_ext.bench.good": Good}.__getitem__)
-    told = command.run(["absent", "good"], CPU, None, rounds=4)
+    monkeypatch.setattr(command, "benched", lambda: ["absent", "good"])
+    monkeypatch.setattr(command, "load", lambda _: "cpu: because")
+    monkeypatch.setattr(command, "without_statistics", lambda _: None)
+    file = tmp_path / "2026-11-30-cpu.json"
+    assert command.main(["--device", "cpu", "--rounds", "4", "--record", str(file)]) == 1
+    told = json.loads(file.read_text())["kernels"]
     assert told["absent"]["failed"].startswith("KeyError")
     assert [case["op"] for case in told["good"]["cases"]] == ["double"]
     assert told["good"]["failed"] == "MemoryError: of the second"
