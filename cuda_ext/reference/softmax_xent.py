@@ -15,7 +15,7 @@ def check_arguments(logits: Tensor, targets: Tensor, weight: Tensor, expected: T
     op = "softmax_xent"
     check_tensor(logits, op, "logits")
     check(logits.dim() == 2, op, "logits", f"{logits.dim()} dimensions, must be 2: (tokens, vocabulary)")
-    check(1 <= logits.shape[1], op, "logits", f"a vocabulary of {logits.shape[1]}, must be at least 1")
+    check(logits.shape[1] >= 1, op, "logits", f"a vocabulary of {logits.shape[1]}, must be at least 1")
     check(logits.shape[1] <= WIDEST, op, "logits", f"a vocabulary of {logits.shape[1]}, must be at most {WIDEST}")
     check_tensor(targets, op, "targets", dtypes=[torch.int64], shape=logits.shape[:1], device=logits.device)
     check_tensor(weight, op, "weight", dtypes=[torch.float32], shape=[], device=logits.device)
