@@ -74,6 +74,9 @@ __device__ __forceinline__ uint32_t warp_sum(uint32_t value) {
   return value;
 }
 
-__device__ __forceinline__ Seen warp_seen(Seen seen) { return Seen{warp_sum(seen.squares), warp_max(seen.largest), warp_sum(seen.nonfinite)}; }
+__device__ __forceinline__ Seen warp_seen(Seen seen) {
+  if constexpr (!TELLS) return seen;
+  return Seen{warp_sum(seen.squares), warp_max(seen.largest), warp_sum(seen.nonfinite)};
+}
 
 }  // namespace sentinel
