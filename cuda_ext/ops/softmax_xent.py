@@ -52,9 +52,7 @@ def softmax_xent(
     return total, (stats[2] / counted).float(), stats
 
 
-def _fake(
-    logits: Tensor, targets: Tensor, weight: Tensor, expected: Tensor, z_loss: float, ignore_index: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def _fake(logits: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     rows = logits.shape[0]
     return (
         logits.new_empty((), dtype=torch.float32),
@@ -79,11 +77,15 @@ def _backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ..
         return (None,) * 6
     if ctx.spent:
         raise RuntimeError(
-            "softmax_xent: backward a second time through one call: its gradient was scaled in place and given away; call the op again"
+            "softmax_xent: backward a second time through one call: its gradient was made in the forward and given away;"
+            " call softmax_xent again"
         )
     ctx.spent = True
     dlogits, expected = ctx.saved_tensors
-    torch.ops.sentinel.scale_(dlogits, grad.float() / expected)
+    factor = grad.float() / expected
+    if type(dlogits) is not Tensor:  # traced by torch.compile, where nothing that was saved may change
+        return ((dlogits.float() * factor).to(dlogits.dtype), *(None,) * 5)
+    torch.ops.sentinel.scale_(dlogits, factor)
     return (dlogits, *(None,) * 5)
 
 
@@ -94,4 +96,4 @@ softmax_xent_op = declare(
     _fake,
 )
 torch.library.register_autograd("sentinel::softmax_xent", _backward, setup_context=_setup)
-scale_op = declare("scale_(Tensor(a!) x, Tensor factor) -> ()", reference.scale_, lambda x, factor: None)
+scale_op = declare("scale_(Tensor(a!) x, Tensor factor) -> ()", reference.scale_, lambda *_: None)

@@ -5,14 +5,6 @@
 
 #include <algorithm>
 
-// One source for the processors a library may meet: which version runs is settled when the library is loaded.
-#if defined(__x86_64__) && defined(__gnu_linux__)
-#define SENTINEL_CLONES __attribute__((target_clones("default", "avx2")))
-#else
-#define SENTINEL_CLONES
-#endif
-#define SENTINEL_INLINE inline __attribute__((always_inline))
-
 namespace sentinel {
 namespace {
 
@@ -28,7 +20,7 @@ struct RowSeen {
 // The largest by comparing bits as whole numbers, which order as finite floats do: a reduction that is vectorised without licence
 // to reorder floats. NaN orders anywhere, so a chunk that has something not finite is looked through again.
 template <typename T>
-SENTINEL_INLINE RowSeen look(const T* x, float* wide, int64_t count) {
+RowSeen look(const T* x, float* wide, int64_t count) {
   RowSeen seen{negative_infinity(), 0};
   for (int64_t begin = 0; begin < count; begin += CHUNK) {
     const int64_t end = std::min(begin + CHUNK, count);
@@ -52,7 +44,7 @@ SENTINEL_INLINE RowSeen look(const T* x, float* wide, int64_t count) {
 }
 
 // e^(x − largest) into `power` (may be x), and their sum.
-SENTINEL_INLINE double exponentials(const float* x, float* power, int64_t count, float largest) {
+double exponentials(const float* x, float* power, int64_t count, float largest) {
   double sum = 0.0;
   for (int64_t begin = 0; begin < count; begin += CHUNK) {
     const int64_t end = std::min(begin + CHUNK, count);
@@ -70,7 +62,7 @@ SENTINEL_INLINE double exponentials(const float* x, float* power, int64_t count,
 }
 
 template <typename T>
-SENTINEL_INLINE Row make_row(const T* x, T* out, float* wide, int64_t count, int64_t target, const Rule& rule, RowSeen* seen) {
+Row make_row(const T* x, T* out, float* wide, int64_t count, int64_t target, const Rule& rule, RowSeen* seen) {
   *seen = look(x, wide, count);
   float* power = wide;
   const float* from = wide;
@@ -93,26 +85,11 @@ SENTINEL_INLINE Row make_row(const T* x, T* out, float* wide, int64_t count, int
 }
 
 template <typename T>
-SENTINEL_INLINE void scale_all(T* x, int64_t count, float factor) {
+void scale_all(T* x, int64_t count, float factor) {
   for (int64_t i = 0; i < count; ++i) x[i] = narrow<T>(widen(x[i]) * factor);
 }
 
 }  // namespace
-
-// Cloned functions cannot be templates.
-#define SENTINEL_ROW(T, NAME)                                                                                                  \
-  SENTINEL_CLONES Row xent_row_##NAME(const T* x, T* out, float* wide, int64_t n, int64_t target, const Rule& rule, RowSeen* seen) { \
-    return make_row<T>(x, out, wide, n, target, rule, seen);                                                                   \
-  }                                                                                                                            \
-  inline Row xent_row(const T* x, T* out, float* wide, int64_t n, int64_t target, const Rule& rule, RowSeen* seen) {           \
-    return xent_row_##NAME(x, out, wide, n, target, rule, seen);                                                               \
-  }                                                                                                                            \
-  SENTINEL_CLONES void scale_##NAME(T* x, int64_t n, float factor) { scale_all<T>(x, n, factor); }                             \
-  inline void scale_span(T* x, int64_t n, float factor) { scale_##NAME(x, n, factor); }
-
-SENTINEL_ROW(float, float32)
-SENTINEL_ROW(BFloat16, bfloat16)
-SENTINEL_ROW(Half, float16)
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> softmax_xent(
     const Tensor& logits, const Tensor& targets, const Tensor& weight, const Tensor& expected, double z_loss, int64_t ignore_index) {
@@ -132,7 +109,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> softmax_xent(
     torch::stable::parallel_for(0, rows, std::max<int64_t>(1, GRAIN / columns), [&](int64_t begin, int64_t end) {
       std::vector<float> wide(std::is_same_v<T, float> ? 0 : columns);
       for (int64_t row = begin; row < end; ++row)
-        made[row] = xent_row(x + row * columns, out + row * columns, wide.data(), columns, target[row], rule, &seen[row]);
+        made[row] = make_row(x + row * columns, out + row * columns, wide.data(), columns, target[row], rule, &seen[row]);
     });
   });
   Totals totals;
@@ -154,7 +131,7 @@ void scale_(Tensor x, const Tensor& factor) {
   by_dtype(x.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
     T* elements = write<T>(x);
-    torch::stable::parallel_for(0, x.numel(), GRAIN, [&](int64_t begin, int64_t end) { scale_span(elements + begin, end - begin, by); });
+    torch::stable::parallel_for(0, x.numel(), GRAIN, [&](int64_t begin, int64_t end) { scale_all(elements + begin, end - begin, by); });
   });
 }
 

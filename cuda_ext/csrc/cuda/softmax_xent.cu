@@ -1,17 +1,14 @@
 // softmax_xent on CUDA: a row is read once and stays in shared memory until its gradient is written. Blocks stay and take row after
 // row; the place a chunk leaves is filled with the next row's at once, so that reads run while gradients are written.
-#include <cuda_pipeline.h>
-
 #include "../softmax_xent_arguments.h"
 #include "softmax_xent_row.cuh"
 
 namespace sentinel {
 namespace {
 
-constexpr int BATCHES = 4;     // a row arrives in so many groups, the first is looked at while the last is under way
-constexpr int BLOCK = 512;     // threads of a block on a row, or on a part of one
+constexpr int BLOCK = 512;  // threads of a block on a row, or on a part of one
 constexpr int WARP_BLOCK = 256;
-constexpr int WARP_SLOTS = 8;  // chunks a lane holds where a warp takes a whole row
+constexpr int WARP_SLOTS = 8;   // chunks a lane holds where a warp takes a whole row
 constexpr int MOST_BLOCKS = 32;  // that any processor runs at once
 constexpr size_t STATIC_SHARED = 5120;  // what a kernel here and the system take of shared memory, at most
 
@@ -31,82 +28,6 @@ struct Job {
   int parts;  // blocks on a row: a cluster
   int held;   // chunks a thread holds
 };
-
-// A thread's chunks of a row: number k is chunk worker + k · workers, its place in shared memory k · blockDim + thread. No other
-// thread touches them, so waiting for one's own copies is all the synchronisation they need.
-template <typename T, bool RESIDENT> struct Mine {
-  const T* logits;
-  uint4* place;
-  int worker, workers, held;
-
-  __device__ __forceinline__ void start(const Span<T>& span, int k) const {
-    const int index = worker + k * workers;
-    if (RESIDENT && index < span.chunks) __pipeline_memcpy_async(place + k * blockDim.x, logits + span.chunk(index), 16);
-  }
-
-  __device__ __forceinline__ uint4 get(const Span<T>& span, int k) const {
-    if constexpr (RESIDENT) return place[k * blockDim.x];
-    return *reinterpret_cast<const uint4*>(logits + span.chunk(worker + k * workers));
-  }
-
-  __device__ __forceinline__ int count(const Span<T>& span) const {
-    return worker < span.chunks ? (span.chunks - worker + workers - 1) / workers : 0;
-  }
-};
-
-template <typename T, bool RESIDENT>
-__device__ __forceinline__ Looked look(const Mine<T, RESIDENT>& mine, const Span<T>& span, float edge) {
-  Looked looked;
-  const int count = mine.count(span);
-  if constexpr (RESIDENT) {
-    const int batch = (mine.held + BATCHES - 1) / BATCHES;
-    for (int b = 0; b < BATCHES; ++b) {
-      __pipeline_wait_prior(BATCHES - 1 - b);
-      for (int k = b * batch; k < min((b + 1) * batch, count); ++k) looked.add(Chunk<T>(mine.get(span, k)).value);
-    }
-  } else {
-#pragma unroll 4
-    for (int k = 0; k < count; ++k) looked.add(Chunk<T>(mine.get(span, k)).value);
-  }
-  if (mine.worker < span.edges) {
-    const float only[1] = {edge};
-    looked.add(only);
-  }
-  return looked;
-}
-
-template <typename T, bool RESIDENT>
-__device__ __forceinline__ uint32_t count_nonfinite(const Mine<T, RESIDENT>& mine, const Span<T>& span, float edge) {
-  uint32_t nonfinite = mine.worker < span.edges && !is_finite(edge) ? 1 : 0;
-  for (int k = 0; k < mine.count(span); ++k) nonfinite += nonfinite_of<T>(mine.get(span, k));
-  return nonfinite;
-}
-
-// Writes the row's gradient and starts the copies of the row that comes next into the places left.
-template <typename T, bool RESIDENT>
-__device__ __forceinline__ void give(
-    const Mine<T, RESIDENT>& mine, const Span<T>& span, const Span<T>& next, bool more, T* out, const Row& row, float largest, int target) {
-  const int at = row.counted && !row.outside && target >= span.head ? target - span.head : -1;
-  const int target_chunk = at >= 0 ? at / Span<T>::WIDTH : -1;
-  const int count = mine.count(span);
-  const int batch = (mine.held + BATCHES - 1) / BATCHES;
-  for (int b = 0; b < BATCHES; ++b) {
-    for (int k = b * batch; k < min((b + 1) * batch, mine.held); ++k) {
-      if (k < count) {
-        Chunk<T> chunk(mine.get(span, k));
-#pragma unroll
-        for (int i = 0; i < Span<T>::WIDTH; ++i) chunk.value[i] = row.slope * exp_below(chunk.value[i] - largest);
-        const int index = mine.worker + k * mine.workers;
-        if (index == target_chunk)
-#pragma unroll
-          for (int i = 0; i < Span<T>::WIDTH; ++i) chunk.value[i] -= i == at % Span<T>::WIDTH ? row.pull : 0.0f;
-        __stcs(reinterpret_cast<uint4*>(out + span.chunk(index)), row.counted ? chunk.packed() : make_uint4(0, 0, 0, 0));
-      }
-      if (more) mine.start(next, k);  // after the store, so after this place was read
-    }
-    if (RESIDENT) __pipeline_commit();
-  }
-}
 
 template <typename T, int TEAM, bool RESIDENT>
 __global__ void __launch_bounds__(TEAM == 32 ? WARP_BLOCK : TEAM, TEAM == 32 ? 4 : 2) xent_kernel(const Job job) {
@@ -143,7 +64,7 @@ __global__ void __launch_bounds__(TEAM == 32 ? WARP_BLOCK : TEAM, TEAM == 32 ? 4
     const float at_target = worker == 0 && is_column(target, job.columns) ? to_float(logits[span.begin + target]) : 0.0f;
     const Looked looked = look(mine, span, edge);
     uint32_t nonfinite = 0;
-    if (__any_sync(0xffffffffu, looked.poison != looked.poison)) nonfinite = count_nonfinite(mine, span, edge);
+    if (TELLS && __any_sync(0xffffffffu, looked.poison != looked.poison)) nonfinite = count_nonfinite(mine, span, edge);
     Part whole = of_warp(looked.softmax, nonfinite);
     if constexpr (TEAM > 32) whole = of_all<TEAM / 32>(whole, boards[turn], job.parts);
     const Row made = finish(Softmax{whole.largest, whole.sum}, at_target, target, job.columns, rule);

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cooperative_groups.h>
+#include <cuda_pipeline.h>
 
 #include "../softmax_xent.h"
 #include "launching.cuh"
 
 namespace sentinel {
 
+constexpr int BATCHES = 4;    // a row arrives in so many groups: the first is looked at while the last is under way
 constexpr int MAX_PARTS = 8;  // blocks on a row: the largest cluster every device with clusters can run
 
 __device__ __forceinline__ float larger(float one, float other) {  // max_or_nan in one instruction
@@ -83,7 +85,7 @@ struct Looked {
     float power[COUNT];
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
-      poison = fmaf(value[i], 0.0f, poison);
+      if constexpr (TELLS) poison = fmaf(value[i], 0.0f, poison);
       power[i] = exp_below(value[i] - shift);
     }
 #pragma unroll
@@ -100,6 +102,82 @@ template <typename T> __device__ __forceinline__ uint32_t nonfinite_of(uint4 pac
 #pragma unroll
   for (int i = 0; i < PACKED<T>; ++i) count += is_finite(chunk.value[i]) ? 0u : 1u;
   return count;
+}
+
+// A thread's chunks of a row: number k is chunk worker + k · workers, its place in shared memory k · blockDim + thread. No other
+// thread touches them, so waiting for one's own copies is all the synchronisation they need.
+template <typename T, bool RESIDENT> struct Mine {
+  const T* logits;
+  uint4* place;
+  int worker, workers, held;
+
+  __device__ __forceinline__ void start(const Span<T>& span, int k) const {
+    const int index = worker + k * workers;
+    if (RESIDENT && index < span.chunks) __pipeline_memcpy_async(place + k * blockDim.x, logits + span.chunk(index), 16);
+  }
+
+  __device__ __forceinline__ uint4 get(const Span<T>& span, int k) const {
+    if constexpr (RESIDENT) return place[k * blockDim.x];
+    return *reinterpret_cast<const uint4*>(logits + span.chunk(worker + k * workers));
+  }
+
+  __device__ __forceinline__ int count(const Span<T>& span) const {
+    return worker < span.chunks ? (span.chunks - worker + workers - 1) / workers : 0;
+  }
+};
+
+template <typename T, bool RESIDENT>
+__device__ __forceinline__ Looked look(const Mine<T, RESIDENT>& mine, const Span<T>& span, float edge) {
+  Looked looked;
+  const int count = mine.count(span);
+  if constexpr (RESIDENT) {
+    const int batch = (mine.held + BATCHES - 1) / BATCHES;
+    for (int b = 0; b < BATCHES; ++b) {
+      __pipeline_wait_prior(BATCHES - 1 - b);
+      for (int k = b * batch; k < min((b + 1) * batch, count); ++k) looked.add(Chunk<T>(mine.get(span, k)).value);
+    }
+  } else {
+#pragma unroll 4
+    for (int k = 0; k < count; ++k) looked.add(Chunk<T>(mine.get(span, k)).value);
+  }
+  if (mine.worker < span.edges) {
+    const float only[1] = {edge};
+    looked.add(only);
+  }
+  return looked;
+}
+
+template <typename T, bool RESIDENT>
+__device__ __forceinline__ uint32_t count_nonfinite(const Mine<T, RESIDENT>& mine, const Span<T>& span, float edge) {
+  uint32_t nonfinite = mine.worker < span.edges && !is_finite(edge) ? 1 : 0;
+  for (int k = 0; k < mine.count(span); ++k) nonfinite += nonfinite_of<T>(mine.get(span, k));
+  return nonfinite;
+}
+
+// Writes the row's gradient and starts the copies of the row that comes next into the places left.
+template <typename T, bool RESIDENT>
+__device__ __forceinline__ void give(
+    const Mine<T, RESIDENT>& mine, const Span<T>& span, const Span<T>& next, bool more, T* out, const Row& row, float largest, int target) {
+  const int at = row.counted && !row.outside && target >= span.head ? target - span.head : -1;
+  const int target_chunk = at >= 0 ? at / Span<T>::WIDTH : -1;
+  const int count = mine.count(span);
+  const int batch = (mine.held + BATCHES - 1) / BATCHES;
+  for (int b = 0; b < BATCHES; ++b) {
+    for (int k = b * batch; k < min((b + 1) * batch, mine.held); ++k) {
+      if (k < count) {
+        Chunk<T> chunk(mine.get(span, k));
+#pragma unroll
+        for (int i = 0; i < Span<T>::WIDTH; ++i) chunk.value[i] = row.slope * exp_below(chunk.value[i] - largest);
+        const int index = mine.worker + k * mine.workers;
+        if (index == target_chunk)
+#pragma unroll
+          for (int i = 0; i < Span<T>::WIDTH; ++i) chunk.value[i] -= i == at % Span<T>::WIDTH ? row.pull : 0.0f;
+        __stcs(reinterpret_cast<uint4*>(out + span.chunk(index)), row.counted ? chunk.packed() : make_uint4(0, 0, 0, 0));
+      }
+      if (more) mine.start(next, k);  // after the store, so after this place was read
+    }
+    if (RESIDENT) __pipeline_commit();
+  }
 }
 
 // A part of a row, as a warp leaves it for the others; and the row.
