@@ -5,8 +5,6 @@
 
 namespace sentinel {
 
-inline constexpr int CONTROLS = 7;  // lr, beta1, beta2, eps, weight_decay, grad_factor, gate
-
 // What an update needs beside the tensors. Computed in double once per block, used in float32.
 struct Rates {
   bool applies;  // false: nothing is to be changed, not one bit
@@ -20,7 +18,7 @@ struct Rates {
   SENTINEL_HD float keep(float decay) const { return float(1.0 - lr_decay * double(decay)); }
 };
 
-// `count`: updates applied before this one.
+// `control`: lr, beta1, beta2, eps, weight_decay, grad_factor, gate. `count`: updates applied before this one.
 SENTINEL_HD Rates rates_of(const double* control, float count) {
   const double lr = control[0], beta1 = control[1], beta2 = control[2], number = double(count) + 1.0;
   const float factor = float(control[5]), weight = float(1.0 - beta1);
@@ -38,20 +36,37 @@ SENTINEL_HD Rates rates_of(const double* control, float count) {
   return rates;
 }
 
+// Rounded one by one: nvcc joins a product and a sum into one rounding where it likes, and elsewhere in the same kernel not. So an
+// update is the same bits on every device, and wherever in memory a tensor begins.
+SENTINEL_HD float times(float one, float other) {
+#if defined(__CUDA_ARCH__)
+  return __fmul_rn(one, other);
+#else
+  return one * other;
+#endif
+}
+
+SENTINEL_HD float plus(float one, float other) {
+#if defined(__CUDA_ARCH__)
+  return __fadd_rn(one, other);
+#else
+  return one + other;
+#endif
+}
+
 struct Element {
   float param, first, second;
 };
 
 // `keep`: what decay leaves of a parameter.
 SENTINEL_HD Element advanced(const Rates& rates, float keep, const Element& now, float gradient) {
-  const float scaled = gradient * rates.factor;
-  const float kept = now.param * keep;
+  const float scaled = times(gradient, rates.factor);
   const float from = rates.from_moment ? now.first : scaled;
   Element next;
-  next.first = from + rates.towards * (scaled - now.first);
-  next.second = now.second * rates.keep_second + rates.square * scaled * scaled;
-  const float root = sqrtf(next.second) * rates.unbias_root + rates.eps;
-  next.param = kept - rates.step_size * next.first / root;
+  next.first = plus(from, times(rates.towards, plus(scaled, -now.first)));
+  next.second = plus(times(now.second, rates.keep_second), times(times(rates.square, scaled), scaled));
+  const float root = plus(times(sqrtf(next.second), rates.unbias_root), rates.eps);
+  next.param = plus(times(now.param, keep), -(times(rates.step_size, next.first) / root));
   return next;
 }
 

@@ -9,8 +9,8 @@
 namespace sentinel {
 
 inline constexpr uint32_t INFINITE_BITS = 0x7f800000u;
-// Squares below float32's smallest normal number lose their digits. In a sum of a chunk that is larger than this (2^-80) they are less
-// than its last digit.
+// Squares below float32's smallest normal number lose their digits. In a sum of a chunk that is larger than this (2^-80) they are
+// less than its last digit.
 inline constexpr float TRUSTED_FROM = 8.271806125530277e-25f;
 
 SENTINEL_HD uint32_t bits_of(float value) {
@@ -31,7 +31,7 @@ SENTINEL_HD float of_bits(uint32_t bits) {
 #endif
 }
 
-// Ordered as the magnitudes are, infinity above every number and NaN above infinity: one integer comparison is max and NaN in one.
+// Ordered as magnitudes are, infinity above every number and NaN above infinity: one comparison of integers keeps the largest and NaN.
 SENTINEL_HD uint32_t magnitude_bits(float value) { return bits_of(value) & 0x7fffffffu; }
 SENTINEL_HD uint32_t larger(uint32_t one, uint32_t other) { return one > other ? one : other; }
 
@@ -41,7 +41,11 @@ struct Glance {
   uint32_t largest;  // magnitude_bits
 
   SENTINEL_HD void add(float value) {
+#if defined(__CUDA_ARCH__)
+    squares = __fmaf_rn(value, value, squares);  // said, because nvcc need not do it alike in every copy of a loop
+#else
     squares += value * value;
+#endif
     largest = larger(largest, magnitude_bits(value));
   }
 };

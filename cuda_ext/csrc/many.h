@@ -10,9 +10,11 @@
 
 namespace sentinel {
 
-// Elements of a chunk. Each has a slot of its own for what is told of it, and the slots of a tensor are added up in their order: so
-// sums are the same bits whoever works on which chunk, and when. 8192 elements are 229 KB of traffic for 32 bytes of a slot.
+// Elements of a chunk. Each has a slot of its own for what is told of it, and the slots of a tensor are added up in their order:
+// so sums are the same bits whoever works on which chunk, and when. 8192 elements are 229 KB of traffic for 32 bytes of a slot.
 inline constexpr int64_t CHUNK = 8192;
+
+inline constexpr int64_t CONTROLS = 7;  // of adamw_step
 
 inline int64_t chunks_in(int64_t elements) { return elements / CHUNK + (elements % CHUNK != 0); }
 
@@ -45,13 +47,15 @@ void for_chunks(const Chunks& chunks, const std::vector<Tensor>& tensors, int64_
   }
 }
 
-inline std::string numbered(const char* argument, size_t number) { return std::string(argument) + "[" + std::to_string(number) + "]"; }
+inline std::string numbered(const char* argument, size_t number) {
+  return std::string(argument) + "[" + std::to_string(number) + "]";
+}
 
 inline bool is_beside(const Tensor& tensor, const Tensor& like) {
   return tensor.is_cuda() == like.is_cuda() && tensor.get_device_index() == like.get_device_index();
 }
 
-inline void check_scalar(const Tensor& tensor, ScalarType wanted, int64_t elements, const char* op, const char* argument) {
+inline void check_filled(const Tensor& tensor, ScalarType wanted, int64_t elements, const char* op, const char* argument) {
   check_dtype(tensor, wanted, op, argument);
   check_size(tensor, elements, op, argument);
 }
@@ -59,7 +63,7 @@ inline void check_scalar(const Tensor& tensor, ScalarType wanted, int64_t elemen
 // What the ops refuse, on either device.
 inline void check_grad_stats(const std::vector<Tensor>& grads, const Tensor& inv_scale) {
   const char* op = "grad_stats";
-  check_scalar(inv_scale, ScalarType::Float, 1, op, "inv_scale");
+  check_filled(inv_scale, ScalarType::Float, 1, op, "inv_scale");
   for (size_t number = 0; number < grads.size(); ++number) {
     const Tensor& grad = grads[number];
     if (is_floating(grad.scalar_type()) && grad.is_contiguous() && is_beside(grad, inv_scale)) continue;
@@ -73,8 +77,8 @@ inline void check_adamw(const std::vector<Tensor>& params, const std::vector<Ten
                         const std::vector<Tensor>& exp_avg_sqs, const Tensor& step, const Tensor& control,
                         const std::vector<double>& decays) {
   const char* op = "adamw_step";
-  check_scalar(control, ScalarType::Double, 7, op, "control");
-  check_scalar(step, ScalarType::Float, 1, op, "step");
+  check_filled(control, ScalarType::Double, CONTROLS, op, "control");
+  check_filled(step, ScalarType::Float, 1, op, "step");
   check_device(step, control, op, "step");
   const std::pair<const char*, size_t> lengths[] = {
       {"grads", grads.size()}, {"exp_avgs", exp_avgs.size()}, {"exp_avg_sqs", exp_avg_sqs.size()}, {"decays", decays.size()}};
@@ -89,7 +93,8 @@ inline void check_adamw(const std::vector<Tensor>& params, const std::vector<Ten
       const bool is_taken = type == ScalarType::Float || (tensors == &grads && type == ScalarType::BFloat16);
       if (is_taken && tensor.is_contiguous() && tensor.numel() == params[number].numel() && is_beside(tensor, control)) continue;
       const std::string name = numbered(argument, number);
-      if (!is_taken) refuse(op, name.c_str(), "dtype ", name_of(type), ", must be one of float32", tensors == &grads ? ", bfloat16" : "");
+      const char* taken = tensors == &grads ? "float32, bfloat16" : "float32";
+      if (!is_taken) refuse(op, name.c_str(), "dtype ", name_of(type), ", must be one of ", taken);
       check_dtype(tensor, type, op, name.c_str());
       check_device(tensor, control, op, name.c_str());
       check_size(tensor, params[number].numel(), op, name.c_str());

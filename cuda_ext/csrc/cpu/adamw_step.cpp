@@ -84,8 +84,6 @@ Advance advance_chunk(const Rates& rates, float keep, const Place& start, const 
   return told;
 }
 
-}  // namespace
-
 Tensor adamw_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::vector<Tensor> exp_avgs,
                   std::vector<Tensor> exp_avg_sqs, Tensor step, Tensor control, std::vector<double> decays) {
   check_adamw(params, grads, exp_avgs, exp_avg_sqs, step, control, decays);
@@ -113,6 +111,8 @@ Tensor adamw_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::ve
   if (rates.applies) *write<float>(step) += 1.0f;
   return out;
 }
+
+}  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(sentinel, CPU, m) { m.impl("adamw_step", TORCH_BOX(&adamw_step)); }
 

@@ -54,8 +54,6 @@ Told told_of(const Tensor& grad, int64_t first, int64_t count, float scale) {
   return told;
 }
 
-}  // namespace
-
 Tensor grad_stats(std::vector<Tensor> grads, Tensor inv_scale) {
   check_grad_stats(grads, inv_scale);
   const int64_t rows = static_cast<int64_t>(grads.size());
@@ -76,6 +74,8 @@ Tensor grad_stats(std::vector<Tensor> grads, Tensor inv_scale) {
   }
   return out;
 }
+
+}  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(sentinel, CPU, m) { m.impl("grad_stats", TORCH_BOX(&grad_stats)); }
 

@@ -1,16 +1,17 @@
-// Sixteen sums side by side, so that a processor adds sixteen elements at once: as wide as its registers are, and always in the same
-// order. Written out, because no compiler may reorder a plain sum of floats by itself.
+// Sixteen sums side by side, so that a processor adds sixteen elements at once: as wide as its registers are, and always in the
+// same order. Written out, because no compiler may reorder a plain sum of floats by itself.
 #pragma once
 
 #include <cstring>
+#include <type_traits>
 
 #include "../host_device.h"
 
 namespace sentinel {
 
 inline constexpr int64_t LANES = 16;
-// Elements worked on at once. What lies between two passes over them stays in the first-level cache, and a lane adds up 64 squares
-// in float32 at most.
+// Elements worked on at once. What lies between two passes over them stays in the first-level cache, and a lane adds up 64
+// squares in float32 at most.
 inline constexpr int64_t BLOCK = 1024;
 
 typedef float Floats __attribute__((vector_size(64)));

@@ -7,7 +7,7 @@ namespace sentinel {
 namespace {
 
 constexpr const char* OP = "adamw_step";
-constexpr int BLOCKS = 4;  // on each multiprocessor: up to 64 registers a thread, 64 KB of loads under way
+constexpr int BLOCKS = 4;  // on each multiprocessor: at most 64 registers a thread, 64 KB of loads under way
 
 constexpr int ROWS = 80;
 struct Table {
@@ -30,73 +30,54 @@ struct Place {
   float* second;
 };
 
-__device__ __forceinline__ void advance_four(const Rates& rates, float keep, Four& param, const Four& grad, Four& first, Four& second,
-                                             int count, Advance& told) {
-#pragma unroll
-  for (int each = 0; each < 4; ++each) {
-    const Element now{param.of[each], first.of[each], second.of[each]};
-    const Element next = advanced(rates, keep, now, grad.of[each]);
-    if (each < count) told.add(next.param - now.param, next.param, next.second);
-    param.of[each] = next.param;
-    first.of[each] = next.first;
-    second.of[each] = next.second;
-  }
-}
-
-// A chunk that is whole and lies on 16 bytes throughout: nothing to ask.
-template <typename Grad>
-__device__ __forceinline__ void advance_whole(const Rates& rates, float keep, const Place& to, const Grad* grads, Advance& told) {
-#pragma unroll 1
-  for (int at = threadIdx.x * 4; at < CHUNK; at += THREADS * 4) {
-    Four param = load_four(to.param + at), first = load_four(to.first + at), second = load_four(to.second + at);
-    const Four grad = load_four(grads + at);
-    advance_four(rates, keep, param, grad, first, second, 4, told);
-    store_four(to.param + at, param);
-    store_four(to.first + at, first);
-    store_four(to.second + at, second);
-  }
-}
-
-// Any chunk: what lies on 16 bytes is still read so, as parameters are whose gradients do not.
-template <typename Grad>
-__device__ __forceinline__ void advance_any(const Rates& rates, float keep, const Place& to, const Grad* grads, int elements,
+__device__ __forceinline__ void advance_one(const Rates& rates, float keep, float& param, float grad, float& first, float& second,
                                             Advance& told) {
-  const bool param_packed = is_packed(to.param), first_packed = is_packed(to.first), second_packed = is_packed(to.second);
-  const bool grad_packed = is_packed(grads);
+  const Element now{param, first, second};
+  const Element next = advanced(rates, keep, now, grad);
+  told.add(next.param - now.param, next.param, next.second);
+  param = next.param;
+  first = next.first;
+  second = next.second;
+}
+
+// Four elements at a time where parameter and moments lie on 16 bytes, and one by one elsewhere. Gradients are asked by themselves:
+// those of a sharded model begin anywhere in the buffer of a collective.
+template <typename Grad>
+__device__ __forceinline__ void advance(const Rates& rates, float keep, const Place& to, const Grad* grads, int elements,
+                                        Advance& told) {
+  const bool are_packed = is_packed(to.param) && is_packed(to.first) && is_packed(to.second), grad_packed = is_packed(grads);
 #pragma unroll 1
   for (int at = threadIdx.x * 4; at < elements; at += THREADS * 4) {
-    const int count = min(4, elements - at);
-    Four param = load_some(to.param + at, count, param_packed), first = load_some(to.first + at, count, first_packed);
-    Four second = load_some(to.second + at, count, second_packed);
-    const Four grad = load_some(grads + at, count, grad_packed);
-    advance_four(rates, keep, param, grad, first, second, count, told);
-    store_some(to.param + at, param, count, param_packed);
-    store_some(to.first + at, first, count, first_packed);
-    store_some(to.second + at, second, count, second_packed);
+    if (are_packed && at + 4 <= elements) {
+      Four param = load_four(to.param + at), first = load_four(to.first + at), second = load_four(to.second + at);
+      const Four grad = grad_packed ? load_four(grads + at) : load_each(grads + at);
+#pragma unroll
+      for (int each = 0; each < 4; ++each)
+        advance_one(rates, keep, param.of[each], grad.of[each], first.of[each], second.of[each], told);
+      store_four(to.param + at, param);
+      store_four(to.first + at, first);
+      store_four(to.second + at, second);
+    } else {
+#pragma unroll 1
+      for (int each = at; each < min(at + 4, elements); ++each)
+        advance_one(rates, keep, to.param[each], to_float(grads[each]), to.first[each], to.second[each], told);
+    }
   }
 }
 
 // What stands there, where nothing is to be changed.
-__device__ __forceinline__ void look(const Place& at_place, int elements, Advance& told) {
-  const bool param_packed = is_packed(at_place.param), second_packed = is_packed(at_place.second);
+__device__ __forceinline__ void look(const Place& there, int elements, Advance& told) {
+  const bool are_packed = is_packed(there.param) && is_packed(there.second);
 #pragma unroll 1
   for (int at = threadIdx.x * 4; at < elements; at += THREADS * 4) {
-    const int count = min(4, elements - at);
-    const Four param = load_some(at_place.param + at, count, param_packed);
-    const Four second = load_some(at_place.second + at, count, second_packed);
-    for (int each = 0; each < 4; ++each)
-      if (each < count) told.add(0.0f, param.of[each], second.of[each]);
-  }
-}
-
-template <typename Grad>
-__device__ __forceinline__ void advance(const Rates& rates, float keep, const Place& to, const Grad* grads, int elements,
-                                        Advance& told) {
-  const bool is_whole = elements == CHUNK && is_packed(to.param) && is_packed(to.first) && is_packed(to.second) && is_packed(grads);
-  if (is_whole) {
-    advance_whole(rates, keep, to, grads, told);
-  } else {
-    advance_any(rates, keep, to, grads, elements, told);
+    if (are_packed && at + 4 <= elements) {
+      const Four param = load_four(there.param + at), second = load_four(there.second + at);
+#pragma unroll
+      for (int each = 0; each < 4; ++each) told.add(0.0f, param.of[each], second.of[each]);
+    } else {
+#pragma unroll 1
+      for (int each = at; each < min(at + 4, elements); ++each) told.add(0.0f, there.param[each], there.second[each]);
+    }
   }
 }
 
@@ -151,8 +132,6 @@ __global__ void adamw_count(const double* control, float* step) {
   if (applies) *step += 1.0f;
 }
 
-}  // namespace
-
 Tensor adamw_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::vector<Tensor> exp_avgs,
                   std::vector<Tensor> exp_avg_sqs, Tensor step, Tensor control, std::vector<double> decays) {
   check_adamw(params, grads, exp_avgs, exp_avg_sqs, step, control, decays);
@@ -192,6 +171,8 @@ Tensor adamw_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::ve
   check_launch(OP);
   return out;
 }
+
+}  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(sentinel, CUDA, m) { m.impl("adamw_step", TORCH_BOX(&adamw_step)); }
 

@@ -80,7 +80,8 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
   }
 }
 
-__global__ void __launch_bounds__(THREADS) grad_stats_sums(const __grid_constant__ Slots table, const double* slots, double* out) {
+__global__ void __launch_bounds__(THREADS)
+    grad_stats_sums(const __grid_constant__ Slots table, const double* slots, double* out) {
   sum_slots<3, 1>(table, slots, out);
 }
 
@@ -88,8 +89,6 @@ uint8_t type_of(const Tensor& grad) {
   const ScalarType type = grad.scalar_type();
   return type == ScalarType::Float ? FLOAT : type == ScalarType::BFloat16 ? BFLOAT16 : HALF;
 }
-
-}  // namespace
 
 Tensor grad_stats(std::vector<Tensor> grads, Tensor inv_scale) {
   check_grad_stats(grads, inv_scale);
@@ -112,8 +111,8 @@ Tensor grad_stats(std::vector<Tensor> grads, Tensor inv_scale) {
     }
     const uint32_t count = table.before[table.rows] = chunks.between(begin, end);
     if (count == 0) return;
-    grad_stats_chunks<<<blocks_for(count, BLOCKS, inv_scale), THREADS, 0, stream>>>(table, read<float>(inv_scale),
-                                                                                   write<double>(slots) + chunks.before[begin] * 3);
+    grad_stats_chunks<<<blocks_for(count, BLOCKS, inv_scale), THREADS, 0, stream>>>(
+        table, read<float>(inv_scale), write<double>(slots) + chunks.before[begin] * 3);
     check_launch(OP);
   });
   for_tables(chunks, SUMMED, false, [&](int64_t begin, int64_t end) {
@@ -123,6 +122,8 @@ Tensor grad_stats(std::vector<Tensor> grads, Tensor inv_scale) {
   });
   return out;
 }
+
+}  // namespace
 
 STABLE_TORCH_LIBRARY_IMPL(sentinel, CUDA, m) { m.impl("grad_stats", TORCH_BOX(&grad_stats)); }
 

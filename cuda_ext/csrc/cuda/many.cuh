@@ -1,5 +1,5 @@
-// Many tensors in one launch. Their pointers travel by value in the kernel's parameters: no copy to the device, nothing to wait for,
-// and a captured graph holds them. Parameters are at most 4 KB, so that many tensors are several launches.
+// Many tensors in one launch. Their pointers travel by value in the kernel's parameters: no copy to the device, nothing to wait
+// for, and a captured graph holds them. Parameters are at most 4 KB, so that many tensors are several launches.
 #pragma once
 
 #include <torch/csrc/stable/accelerator.h>
@@ -19,8 +19,8 @@ inline unsigned blocks_for(int64_t chunks, int per_processor, const Tensor& tens
   return static_cast<unsigned>(std::min<int64_t>(chunks, int64_t(std::max(processors, 1)) * per_processor));
 }
 
-// Four numbers that follow each other, as float32: by one load where they begin at a multiple of their size, one by one otherwise.
-// A thread has the same numbers either way, so that sums are the same bits wherever a tensor begins.
+// Four numbers that follow each other, as float32, by one load or store: where they begin at a multiple of their size (is_packed).
+// What is read here is not read again: it leaves the second-level cache to what is.
 struct Four { float of[4]; };
 
 template <typename T> __device__ __forceinline__ Four load_four(const T* from);
@@ -33,24 +33,12 @@ template <> __device__ __forceinline__ Four load_four<__nv_bfloat16>(const __nv_
   return Four{{__uint_as_float(all.x << 16), __uint_as_float(all.x & 0xffff0000u), __uint_as_float(all.y << 16),
                __uint_as_float(all.y & 0xffff0000u)}};
 }
-
-template <typename T> __device__ __forceinline__ Four load_some(const T* from, int count, bool is_packed) {
-  if (is_packed && count >= 4) return load_four(from);
-  Four four;
-#pragma unroll
-  for (int each = 0; each < 4; ++each) four.of[each] = each < count ? to_float(from[each]) : 0.0f;
-  return four;
+template <typename T> __device__ __forceinline__ Four load_each(const T* from) {
+  return Four{{to_float(from[0]), to_float(from[1]), to_float(from[2]), to_float(from[3])}};
 }
 
 __device__ __forceinline__ void store_four(float* to, const Four& four) {
   __stcs(reinterpret_cast<float4*>(to), make_float4(four.of[0], four.of[1], four.of[2], four.of[3]));
-}
-
-__device__ __forceinline__ void store_some(float* to, const Four& four, int count, bool is_packed) {
-  if (is_packed && count >= 4) return store_four(to, four);
-#pragma unroll
-  for (int each = 0; each < 4; ++each)
-    if (each < count) to[each] = four.of[each];
 }
 
 template <typename T> __device__ __forceinline__ bool is_packed(const T* pointer) {
@@ -66,7 +54,8 @@ static_assert(sizeof(Slots) + 64 <= PARAMETERS);
 
 __device__ __forceinline__ double larger_or_nan(double one, double other) { return (one != one || one > other) ? one : other; }
 
-// The row of a tensor: its slots added up, each thread's in their order, then the threads' in theirs. Column LARGEST is a maximum.
+// The row of a tensor: its slots added up, each thread's in their order, then the threads' in theirs. Column LARGEST is a
+// maximum.
 template <int COLUMNS, int LARGEST>
 __device__ __forceinline__ void sum_slots(const Slots& table, const double* slots, double* out) {
   __shared__ double parts[THREADS / 32][COLUMNS];
