@@ -33,3 +33,8 @@ def check_tensor(
         check(tuple(tensor.shape) == tuple(shape), op, argument, f"shape {list(tensor.shape)}, must be {list(shape)}")
     if device is not None:
         check(tensor.device == device, op, argument, f"on {tensor.device}, the other arguments are on {device}")
+
+
+def check_elements(tensor: torch.Tensor, elements: int, op: str, argument: str) -> None:
+    """Raises ValueError unless it has so many."""
+    check(tensor.numel() == elements, op, argument, f"{tensor.numel()} elements, must be {elements}")
