@@ -29,7 +29,14 @@ inline constexpr uint32_t INFINITE = 0x7f800000u;
 SENTINEL_HD uint32_t magnitude_of(float value) { return bits_of(value) & 0x7fffffffu; }
 SENTINEL_HD uint32_t larger(uint32_t one, uint32_t other) { return one > other ? one : other; }
 
-SENTINEL_HD float rstd_of(float squares, float width, float eps) { return 1.0f / sqrtf(squares / width + eps); }
+// Of the average square. On a GPU within 2 ulp, without the slow path of a division.
+SENTINEL_HD float rstd_of(float variance, float eps) {
+#if defined(__CUDA_ARCH__)
+  return rsqrtf(variance + eps);
+#else
+  return 1.0f / sqrtf(variance + eps);
+#endif
+}
 
 // RMSNorm is the same with a mean of 0: h - 0 is h, bit by bit.
 SENTINEL_HD float normed(float h, float mean, float rstd) { return (h - mean) * rstd; }

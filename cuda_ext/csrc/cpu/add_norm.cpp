@@ -68,7 +68,7 @@ SENTINEL_FOR_EACH_CPU Told forward_part(const Shape& shape, const ForwardRows<T>
       for_lanes(n, [&](int64_t j, int lane) __attribute__((always_inline)) { lanes[lane] += (row[j] - mean) * (row[j] - mean); });
       squares = sum_of(lanes);
     }
-    const float rstd = at.rstd[r] = rstd_of(squares, float(n), at.eps);
+    const float rstd = at.rstd[r] = rstd_of(squares / float(n), at.eps);
     T* __restrict y = at.y + r * n;
     for (int64_t j = 0; j < n; ++j) y[j] = narrow<T>(scaled(normed(row[j], mean, rstd), weight[j], bias[j]));
   }
