@@ -15,6 +15,7 @@
 namespace sentinel {
 
 inline cudaStream_t stream_of(const Tensor& tensor) {
+  if (&aoti_torch_get_current_cuda_stream == nullptr) throw std::runtime_error("sentinel: this torch has no CUDA streams");
   void* stream = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(tensor.get_device_index(), &stream));
   return static_cast<cudaStream_t>(stream);
@@ -74,6 +75,9 @@ __device__ __forceinline__ uint32_t warp_sum(uint32_t value) {
   return value;
 }
 
-__device__ __forceinline__ Seen warp_seen(Seen seen) { return Seen{warp_sum(seen.squares), warp_max(seen.largest), warp_sum(seen.nonfinite)}; }
+__device__ __forceinline__ Seen warp_seen(Seen seen) {
+  if constexpr (!TELLS) return seen;
+  return Seen{warp_sum(seen.squares), warp_max(seen.largest), warp_sum(seen.nonfinite)};
+}
 
 }  // namespace sentinel

@@ -1,0 +1,150 @@
+"""Builds a library once per machine, into a cache: ~/.cache/sentinel/kernels/KEY/, a digest of sources, flags and torch.
+
+Any number of processes may ask at once: one compiles under a lock, the others wait for it and say so. What is found in the cache
+is always whole, because it is renamed into its place. A compile that has just failed is not tried again by each rank in turn.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cuda_ext.compilers import COMPILE_S, Compiler, compile_library, find_compiler
+from cuda_ext.sources import BuildError, Kind, Recipe, cache_folder, recipe, torch_version
+
+__all__ = ["BuildError", "Built", "build", "cached"]
+
+LOCK_S = 2 * COMPILE_S
+POLL_S = 0.1
+FAILED_S = 600.0
+KEPT = 12
+UNUSED_S = 14 * 86400.0
+
+
+@dataclass(frozen=True)
+class Built:
+    path: Path
+    log: str
+    """The compilers' commands and all they said: for CUDA with the registers of each kernel."""
+
+
+def build(kind: Kind, folder: Path | None = None, verbose: bool = False, *, bare: bool = False, again: bool = False) -> Built:
+    """The library of all of csrc/cpu/*.cpp or csrc/cuda/*.cu, from the cache or compiled now.
+
+    `folder` is a csrc/ other than the package's; `verbose` prints what the compilers say. `bare` leaves the statistics out, under
+    the namespace sentinel_bare. `again` compiles although it failed a moment ago. Raises BuildError.
+    """
+    made, version = recipe(kind, folder, bare=bare), torch_version()
+    if found := cached(made, version):
+        return found
+    place = cache_folder() / made.key(version)
+    compiler = find_compiler(kind)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with locked(place.with_suffix(".lock")):
+            if found := cached(made, version):
+                return found
+            if not again:
+                refuse_what_just_failed(place.with_suffix(".failed"))
+            say(f"compiling the {kind} kernels, {len(made.units)} files, with {compiler.path}; this is done once")
+            began_s = time.monotonic()
+            with tempfile.TemporaryDirectory(prefix=".building-", dir=place.parent) as aside:
+                log = compile_into(made, compiler, Path(aside), place.with_suffix(".failed"))
+                move_into_place(Path(aside) / "library", place)
+            say(f"compiled in {time.monotonic() - began_s:.0f} s: {place / made.library}")
+            if verbose:
+                print(log, end="", file=sys.stderr, flush=True)
+            prune(place.parent)
+    except OSError as error:
+        reason = f"{error.strerror or error}: {error.filename or place}"
+        raise BuildError(f"the cache of kernels cannot be written ({reason}); set XDG_CACHE_HOME to a folder that can") from error
+    return Built(place / made.library, log)
+
+
+def cached(made: Recipe, version: str) -> Built | None:
+    """The library of the cache, where there is one. Needs no compiler."""
+    place = cache_folder() / made.key(version)
+    try:
+        log = (place / "build.log").read_text(encoding="utf-8")
+        if time.time() - place.stat().st_mtime > 86400.0:
+            os.utime(place)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return None if not (place / made.library).is_file() else Built(place / made.library, "")
+    return Built(place / made.library, log)
+
+
+def compile_into(made: Recipe, compiler: Compiler, aside: Path, failed: Path) -> str:
+    """Library and log in `aside`/library. What a compiler said against it is kept for whoever asks next."""
+    whole, objects = aside / "library", aside / "objects"
+    whole.mkdir()
+    objects.mkdir()
+    try:
+        log = compile_library(made, compiler, whole / made.library, objects)
+    except BuildError as error:
+        failed.write_text(str(error), encoding="utf-8")
+        raise
+    (whole / "build.log").write_text(log, encoding="utf-8")
+    failed.unlink(missing_ok=True)
+    return log
+
+
+def move_into_place(whole: Path, place: Path) -> None:
+    try:
+        os.rename(whole, place)
+    except OSError:
+        if not place.is_dir():  # else another was first, on a filesystem without locks: the same sources, the same library
+            raise
+
+
+def refuse_what_just_failed(failed: Path) -> None:
+    try:
+        age_s, said = time.time() - failed.stat().st_mtime, failed.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return
+    if 0 <= age_s < FAILED_S:
+        first, _, rest = said.partition("\n")
+        again = "`python -m cuda_ext --build` tries again"
+        raise BuildError(f"{first} (tried {age_s:.0f} s ago; {again})" + (f"\n{rest}" if rest else ""))
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Raises BuildError when who holds it comes to no end. Where a filesystem has no locks, two may compile the same."""
+    with path.open("a") as file:
+        deadline_s, waits = time.monotonic() + LOCK_S, False
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not waits:
+                    say("waiting for another process, which compiles the same kernels")
+                waits = True
+            except OSError:
+                break
+            if time.monotonic() > deadline_s:
+                raise BuildError(f"another process compiles the kernels without an end ({LOCK_S:.0f} s); end it, it holds {path}")
+            time.sleep(POLL_S)
+        yield
+
+
+def prune(folder: Path) -> None:
+    """Libraries of former sources that nobody has asked for lately, and what a killed process has left."""
+    places = sorted((path for path in folder.iterdir() if path.is_dir()), key=lambda path: -path.stat().st_mtime)
+    for path in [*places[KEPT:], *(path for path in places if path.name.startswith(".building-"))]:
+        if time.time() - path.stat().st_mtime > UNUSED_S:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def say(sentence: str) -> None:
+    print(f"cuda_ext: {sentence}", file=sys.stderr, flush=True)

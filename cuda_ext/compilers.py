@@ -1,0 +1,90 @@
+"""The compilers: where they are found, and the exact commands that are given to them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from cuda_ext.sources import BuildError, Kind, Recipe
+
+COMPILE_S = 900.0
+LAST_LINES = 15
+
+
+@dataclass(frozen=True)
+class Compiler:
+    path: str
+    kind: Kind
+
+    def compiling(self, recipe: Recipe, source: Path, target: Path, torch_folder: Path) -> list[str]:
+        return [self.path, *recipe.flags, f"-I{torch_folder / 'include'}", "-c", str(source), "-o", str(target)]
+
+    def linking(self, objects: list[Path], target: Path, torch_folder: Path) -> list[str]:
+        """The libraries come after what needs them. Some linkers drop a library that nothing needs for sure: the stream's
+        function is a weak symbol (csrc/cuda/launching.cuh), and would be null in a library that no longer names libtorch."""
+        place = torch_folder / "lib"
+        names = ("torch", "torch_cpu", "c10") if self.kind == "cpu" else ("torch", "torch_cpu", "torch_cuda", "c10")
+        libraries = [f"-l{name}" for name in names if (place / f"lib{name}.so").exists()]
+        whole = ["-Xlinker", "--no-as-needed", "-cudart", "static"] if self.kind == "cuda" else ["-Wl,--no-as-needed"]
+        return [self.path, "-shared", *(str(path) for path in objects), "-o", str(target), f"-L{place}", *whole, *libraries]
+
+    def version(self) -> str:
+        said = subprocess.run([self.path, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
+        release = re.search(r"release [\d.]+", said)  # nvcc's stands in a line of its own
+        return f"{Path(self.path).name} {release[0]}" if release else said.split("\n", 1)[0]
+
+
+def find_compiler(kind: Kind) -> Compiler:
+    """Raises BuildError with the remedy."""
+    candidates: list[str | None]
+    if kind == "cuda":
+        homes = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")]
+        candidates = [os.environ.get("CUDACXX"), *(f"{home}/bin/nvcc" for home in homes if home), "nvcc"]
+        candidates.append("/usr/local/cuda/bin/nvcc")
+        remedy = "no nvcc on PATH, in CUDA_HOME or in /usr/local/cuda; install the CUDA toolkit (cuda-nvcc) or set CUDA_HOME"
+    else:
+        candidates = [os.environ.get("CXX"), "c++", "g++", "clang++"]
+        remedy = "no C++ compiler (c++, g++ or clang++) on PATH; install one (apt install g++) or set CXX"
+    for word in candidates:
+        if word and (found := shutil.which(word)):
+            return Compiler(found, kind)
+    raise BuildError(remedy)
+
+
+def compile_library(recipe: Recipe, compiler: Compiler, target: Path, place: Path) -> str:
+    """Every source to an object in `place`, as many at once as there are processors; then the library. Returns all that was said.
+
+    Raises BuildError with the last lines of the compiler that failed.
+    """
+    import torch
+
+    torch_folder = Path(torch.__file__).parent
+    objects = {source: place / f"{source.stem}.o" for source in recipe.units}
+    commands = [compiler.compiling(recipe, source, target, torch_folder) for source, target in objects.items()]
+    with ThreadPoolExecutor(max_workers=max(1, len(os.sched_getaffinity(0)))) as pool:
+        said = list(pool.map(run, commands))
+    said.append(run(compiler.linking(list(objects.values()), target, torch_folder)))
+    return "".join(said)
+
+
+def run(command: list[str]) -> str:
+    """Raises BuildError unless it succeeds; returns the command and what it printed."""
+    what = f"{Path(command[0]).name} of {Path(command[-3]).name}" if "-c" in command else f"{Path(command[0]).name}, linking"
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=COMPILE_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise BuildError(f"{what} took longer than {COMPILE_S:.0f} s and was ended; is the machine overloaded?") from None
+    except OSError as error:
+        raise BuildError(f"{what} could not be started: {error}") from error
+    said = done.stdout + done.stderr
+    if done.returncode != 0:
+        lines = [line for line in said.splitlines() if line.strip() and not line.startswith("ptxas info")]
+        killed = f"was killed by signal {-done.returncode} (out of memory?)"
+        ended = killed if done.returncode < 0 else f"failed with {done.returncode}"
+        raise BuildError("\n".join((f"{what} {ended}; its last lines follow", *lines[-LAST_LINES:])))
+    return " ".join(command) + "\n" + said

@@ -1,0 +1,80 @@
+"""What ptxas told of each kernel (`-Xptxas -v`): registers, spills, stack and shared memory, for each architecture."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
+SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    symbol: str
+    architecture: str
+    registers: int
+    stack_bytes: int
+    spilled_bytes: int
+    """Stored and loaded again because the registers did not suffice."""
+    shared_bytes: int
+
+
+def read_kernels(log: str) -> list[Kernel]:
+    """Every kernel of a build's log, in its order."""
+    kernels = []
+    symbol, architecture, stack, spilled = "", "", 0, 0
+    for line in log.splitlines():
+        if entry := ENTRY.search(line):
+            symbol, architecture = entry.groups()
+            stack = spilled = 0
+        elif spills := SPILLS.search(line):
+            stack, stores, loads = (int(number) for number in spills.groups())
+            spilled = stores + loads
+        elif symbol and (used := USED.search(line)):
+            kernels.append(Kernel(symbol, architecture, int(used[1]), stack, spilled, int(used[2] or 0)))
+            symbol = ""
+    return kernels
+
+
+def names_of(kernels: list[Kernel]) -> dict[str, str]:
+    """What a person calls each symbol: without namespace, result and arguments. The symbol itself where there is no c++filt."""
+    symbols = sorted({kernel.symbol for kernel in kernels})
+    demangle = shutil.which("c++filt")
+    if demangle is None or not symbols:
+        return {symbol: symbol for symbol in symbols}
+    said = subprocess.run([demangle], input="\n".join(symbols), capture_output=True, text=True, timeout=60, check=False).stdout
+    return dict(zip(symbols, map(shortened, said.splitlines()), strict=False))
+
+
+def shortened(name: str) -> str:
+    """`void sentinel::(anonymous namespace)::norm<float, (int)4>(float const*, int)` → `norm<float, 4>`."""
+    name = re.sub(r"\((?:anonymous namespace|int|bool|long|unsigned int)\)(?:::)?", "", name).replace("sentinel::", "")
+    depth, end = 0, len(name)
+    for place, letter in enumerate(name):
+        depth += (letter == "<") - (letter == ">")
+        if letter == "(" and depth == 0:
+            end = place
+            break
+    return name[:end].removeprefix("void ").strip()
+
+
+def table(kernels: list[Kernel]) -> str:
+    """Kernel by architecture: registers and spilled bytes; stack and shared memory where there are any."""
+    names = names_of(kernels)
+    architectures = sorted({kernel.architecture for kernel in kernels})
+    rows: dict[str, dict[str, str]] = {}
+    for kernel in kernels:
+        told = f"{kernel.registers} registers, {kernel.spilled_bytes} spilled"
+        told += f", {kernel.stack_bytes} stack" if kernel.stack_bytes else ""
+        told += f", {kernel.shared_bytes} shared" if kernel.shared_bytes else ""
+        rows.setdefault(names.get(kernel.symbol, kernel.symbol), {})[kernel.architecture] = told
+    wide = max(map(len, rows), default=0)
+    column = max((len(told) for row in rows.values() for told in row.values()), default=0)
+    lines = [f"{'kernel':{wide}}  " + "  ".join(f"{one:{column}}" for one in architectures)]
+    for name, row in rows.items():
+        lines.append(f"{name:{wide}}  " + "  ".join(f"{row.get(one, '-'):{column}}" for one in architectures))
+    return "\n".join(line.rstrip() for line in lines)

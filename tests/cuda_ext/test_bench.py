@@ -1,0 +1,153 @@
+"""The bench tells what was measured and nothing else: turns, shares, failures, records, and the table of the page."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from cuda_ext.bench import __main__ as command
+from cuda_ext.bench import harness, record, table
+from cuda_ext.bench.harness import BARE, COPY, OURS, Case, measure
+from cuda_ext.build import build
+from cuda_ext.registered import register
+from tests.cuda_ext.tiny import write_sources
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "BLOCK_S", {"cpu": 1e-5})
+    monkeypatch.setattr(harness, "COPY_BYTES", {"cpu": 1 << 12})
+    harness.copying.cache_clear()
+
+
+def a_case(**changes: Any) -> Case:
+    x = torch.randn(64)
+    told: dict[str, Any] = {
+        "op": "double", "shape": "64", "dtype": "float32", "moved_bytes": 512,
+        "ours": lambda _: x + x, "peers": {"torch": lambda: 2 * x},
+    }  # fmt: skip
+    return Case(**(told | changes))
+
+
+def test_every_way_takes_its_turn_and_each_round_begins_with_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[str] = []
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 1e-3
+        return now
+
+    monkeypatch.setattr(harness.time, "perf_counter", clock)
+    monkeypatch.setattr(harness, "copying", lambda _: lambda: turns.append(COPY))
+    ours = {"sentinel": OURS, "sentinel_bare": BARE}
+    case = a_case(ours=lambda ops: turns.append(ours[ops.name]), peers={"torch": lambda: turns.append("torch")})
+
+    class Bare:
+        name = "sentinel_bare"
+
+    told = measure(case, CPU, bare=Bare, rounds=4)
+    ways = [COPY, OURS, BARE, "torch"]
+    assert turns[-16:] == [*ways, *ways[1:], COPY, *ways[2:], COPY, OURS, "torch", COPY, OURS, BARE]
+    assert told.ms == pytest.approx({OURS: 1.0, BARE: 1.0, "torch": 1.0})
+    assert told.copy_gb_s == pytest.approx(2 * (1 << 12) / 1e-3 / 1e9)
+    assert told.share[OURS] == pytest.approx(512 / (2 << 12))
+    assert told.statistics_cost == pytest.approx([0.0, 0.0, 0.0])
+
+
+def test_a_way_that_fails_is_told_and_hides_no_other() -> None:
+    def broken() -> None:
+        raise TypeError("another version\nsecond line")
+
+    told = measure(a_case(peers={"Liger": broken, "torch": lambda: None}), CPU, rounds=4)
+    assert told.failed == {"Liger": "TypeError: another version"}
+    assert set(told.ms) == {OURS, "torch"}
+    assert told.statistics_cost is None
+    assert "Liger could not run: TypeError" in table.line(table.as_record(told))
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler (c++) on PATH")
+def test_the_statistics_are_compiled_away_under_another_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    command._without.define("doubled(Tensor x) -> Tensor")
+    register(build("cpu", write_sources(tmp_path), bare=True).path)
+    assert torch.ops.sentinel_bare.doubled(torch.ones(2)).tolist() == [0.0, 2.0], "its Seen has seen nothing"
+
+
+def test_an_op_whose_cases_fail_hides_no_other(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    class Good:
+        @staticmethod
+        def cases(_: torch.device) -> Any:
+            yield a_case()
+            raise MemoryError("of the second")
+
+    monkeypatch.setattr(command.importlib, "import_module", {"cuda_ext.bench.good": Good}.__getitem__)
+    told = command.run(["absent", "good"], CPU, None, rounds=4)
+    assert told["absent"]["failed"].startswith("KeyError")
+    assert [case["op"] for case in told["good"]["cases"]] == ["double"]
+    assert told["good"]["failed"] == "MemoryError: of the second"
+    assert "double, 64 float32" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [["--op", "no-such-op"], ["--rounds", "3"], ["--device", "tpu"]], ids=" ".join)
+def test_a_wrong_word_ends_with_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        command.main(words)
+    assert left.value.code == 2
+    assert words[1] in capsys.readouterr().err
+
+
+def a_record(place: Path, kind: str = "cuda", **part: Any) -> None:
+    told = {"device": "NVIDIA H200", "kind": kind, "torch": "2.11.0+cu130", "compiler": "nvcc release 13.0"}
+    record.write(place, told, part)
+
+
+def one_measured() -> dict[str, Any]:
+    return table.as_record(
+        harness.Measured(
+            "add_norm forward", "65536 x 768", "bfloat16", 4_000_000_000, 0.9, 4200.0, {OURS: 1.0, "torch": 2.0, "quack": 1.25},
+            {OURS: 0.952, "torch": 0.476, "quack": 0.76}, [0.001, 0.004, 0.01], {"Liger": "TypeError"},
+        )
+    )  # fmt: skip
+
+
+def test_a_record_keeps_what_is_not_measured_again(tmp_path: Path) -> None:
+    place = record.place_of({"device": "NVIDIA H200", "kind": "cuda"}, tmp_path, "2026-11-30")
+    assert place.name == "2026-11-30-nvidia-h200.json"
+    a_record(place, stages={"build": {"ok": False}, "tests": {"ok": True}})
+    a_record(place, stages={"build": {"ok": True}}, kernels={"add_norm": {"cases": [one_measured()], "failed": None}})
+    told = json.loads(place.read_text())
+    assert told["stages"] == {"build": {"ok": True}, "tests": {"ok": True}}
+    assert (told["date"], told["device"]) == ("2026-11-30", "NVIDIA H200")
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_the_page_has_the_newest_figures_of_each_kind_of_device(tmp_path: Path) -> None:
+    page = tmp_path / "README.md"
+    page.write_text(f"before\n{table.BEGIN}\nold\n{table.END}\nbehind\n")
+    table.write_readme(tmp_path, page)
+    assert page.read_text() == f"before\n{table.BEGIN}\n{table.NOT_MEASURED}\n{table.END}\nbehind\n"
+    a_record(tmp_path / "2026-11-29-nvidia-h200.json", kernels={"add_norm": {"cases": [one_measured()], "failed": None}})
+    a_record(tmp_path / "2026-11-30-nvidia-h200.json", stages={"build": {"ok": False}})
+    a_record(tmp_path / "2026-12-01-cpu.json", "cpu", kernels={"xent": {"cases": [one_measured()], "failed": "KeyError: x"}})
+    table.write_readme(tmp_path, page)
+    text = page.read_text()
+    assert "2026-11-29; a copy moves 4200 GB/s" in text, "the newest record without figures is no table"
+    row = "| add_norm forward | 65536 x 768 | bfloat16 | 1.000 | 4000 | **95%** | "
+    row_end = " | +0.4% (+0.1% … +1.0%) | torch 48%, quack 76%, Liger failed |"
+    assert f"{row}90%{row_end}" in text
+    assert f"{row}{row_end}" in text, "the goals are not a processor's"
+    assert "2026-12-01" in text
+    assert "xent: not measured to the end: KeyError: x" in text
+
+
+def test_the_page_of_the_kernels_says_what_its_records_say() -> None:
+    text = table.README.read_text(encoding="utf-8")
+    assert text.split(table.BEGIN)[1].split(table.END)[0].strip() == table.section().strip()

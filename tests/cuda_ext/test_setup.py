@@ -1,0 +1,66 @@
+"""An installation brings the kernels where torch and a compiler are there when it is built, and is whole where they are not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import setuptools
+
+from cuda_ext import tiers
+from cuda_ext.sources import PACKAGE, recipe, torch_version
+from tests.cuda_ext.tiny import write_sources
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+SETUPTOOLS_MIN = 77  # as pyproject.toml has it
+pytestmark = pytest.mark.skipif(
+    int(setuptools.__version__.split(".")[0]) < SETUPTOOLS_MIN, reason=f"setuptools {setuptools.__version__} is older than 77"
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """This project with one small kernel, and none of its other packages."""
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    shutil.copytree(PACKAGE, tmp_path / "cuda_ext", ignore=shutil.ignore_patterns("csrc", "__pycache__"))
+    shutil.move(write_sources(tmp_path), tmp_path / "cuda_ext" / "csrc")
+    return tmp_path
+
+
+def build_in(project: Path, **environ: str) -> Path:
+    """The package as a wheel would hold it."""
+    words = [sys.executable, "setup.py", "-q", "build", "--build-lib", "made"]
+    subprocess.run(words, cwd=project, env=os.environ | environ, capture_output=True, timeout=120, check=True)
+    return project / "made" / "cuda_ext"
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler (c++) on PATH")
+def test_with_torch_and_a_compiler_the_library_is_in_the_package_with_its_digest(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = build_in(project)
+    assert sorted(path.name for path in (made / "built").iterdir()) == ["_C.json", "_C.so"], "there is no CUDA source here"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(project / "cache"))
+    monkeypatch.setattr(tiers, "PACKAGE", made)
+    monkeypatch.setattr(tiers, "recipe", lambda kind: recipe(kind, made / "csrc"))
+    assert tiers.find("cpu", torch_version(), False) == (made / "built" / "_C.so", "built when the package was installed")
+    tiers.load_library("cpu", made / "built" / "_C.so")
+
+
+def test_without_a_compiler_the_package_is_whole_and_has_its_sources(project: Path) -> None:
+    made = build_in(project, PATH=str(project), CXX="")
+    assert not (made / "built").exists()
+    for name in ("__main__.py", "csrc/host_device.h", "csrc/cpu/doubled.cpp", "README.md", "LOG.md", "bench/harness.py"):
+        assert (made / name).is_file(), name
+
+
+def test_torch_is_nothing_that_a_build_fetches() -> None:
+    requires = (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("[project]")[0]
+    assert "torch" not in requires
