@@ -1,0 +1,91 @@
+// What all blocks saw, summed by the block that ends last, in the order of the blocks: no second launch and no sum by atomics.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "../add_norm.h"
+#include "launching.cuh"
+
+namespace sentinel {
+
+// A thread's, a block's, all blocks': the magnitude as bits (add_norm.h).
+struct Share {
+  double squares = 0.0;
+  unsigned long long nonfinite = 0;
+  unsigned long long largest = 0;
+
+  __device__ __forceinline__ void add(const Share& other) {
+    squares += other.squares;
+    nonfinite += other.nonfinite;
+    largest = other.largest > largest ? other.largest : largest;
+  }
+};
+
+// Thread 0 gets the block's. Every thread must come.
+__device__ __forceinline__ Share block_share(Share share) {
+  __shared__ Share of_warps[32];
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2)
+    share.add(Share{__shfl_xor_sync(0xffffffffu, share.squares, offset), __shfl_xor_sync(0xffffffffu, share.nonfinite, offset),
+                    __shfl_xor_sync(0xffffffffu, share.largest, offset)});
+  __syncthreads();  // a share that came before has been read
+  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = share;
+  __syncthreads();
+  Share sum;
+  if (threadIdx.x == 0)
+    for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) sum.add(of_warps[warp]);
+  return sum;
+}
+
+// One counter of blocks that ended per stream: kernels of one stream follow each other, and the last block leaves it at zero.
+inline constexpr int STREAMS = 256;
+static __device__ unsigned ended_blocks[STREAMS];
+
+struct Counter {
+  unsigned* own;  // zeroed for this launch alone; null: the stream's
+  int stream;
+};
+
+__device__ __noinline__ void tell(const Share& mine, Share* shares, const Counter& counter, double* stats) {
+  __shared__ bool is_last;
+  unsigned* ended = counter.own != nullptr ? counter.own : &ended_blocks[counter.stream];
+  const Share block = block_share(mine);
+  if (threadIdx.x == 0) {
+    shares[blockIdx.x] = block;
+    __threadfence();
+    is_last = atomicAdd(ended, 1u) == gridDim.x - 1;
+  }
+  __syncthreads();
+  if (!is_last) return;
+  __threadfence();
+  Share all;
+  for (unsigned b = threadIdx.x; b < gridDim.x; b += blockDim.x)
+    all.add(Share{__ldcg(&shares[b].squares), __ldcg(&shares[b].nonfinite), __ldcg(&shares[b].largest)});
+  all = block_share(all);
+  if (threadIdx.x != 0) return;
+  stats[0] = all.squares;
+  stats[1] = double(float_of(static_cast<uint32_t>(all.largest)));
+  stats[2] = double(all.nonfinite);
+  *ended = 0;
+}
+
+// Under capture the launch may be replayed on any stream, beside others: it gets a counter of its own, zeroed in the graph.
+inline Counter counter_for(cudaStream_t stream, int device, const Tensor& like, std::optional<Tensor>& own) {
+  static std::mutex mutex;
+  static std::map<std::pair<int, cudaStream_t>, int> numbers;
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaStreamIsCapturing(stream, &status);
+  if (status == cudaStreamCaptureStatusNone) {
+    const std::lock_guard<std::mutex> held(mutex);
+    const auto known = numbers.find({device, stream});
+    if (known != numbers.end()) return {nullptr, known->second};
+    const int next = static_cast<int>(numbers.size());
+    if (next < STREAMS) return {nullptr, numbers[{device, stream}] = next};
+  }
+  own = torch::stable::new_zeros(like, {1}, ScalarType::Int);
+  return {reinterpret_cast<unsigned*>(write<int32_t>(*own)), 0};
+}
+
+}  // namespace sentinel
