@@ -48,6 +48,7 @@ class Supervised:
         page = [] if "--listen" in self.options else ["--listen", "off"]
         words = ["run", "--run-dir", str(self.run_dir), "--policy", self.policy, *self.options, *page, "--", *self.command]
         log = self.run_dir.parent / f"{self.run_dir.name}.log"
+        log.touch()  # whoever asks for it before the forked process has opened it
         self.child = ForkedSentinel(words, log, log, dies_at=dies_at)
         return self
 
