@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
+SOURCE = re.compile(r" -c \S*?([^/\s]+)\.cu ")
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
@@ -14,6 +15,7 @@ USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
 
 @dataclass(frozen=True)
 class Kernel:
+    source: str
     symbol: str
     architecture: str
     registers: int
@@ -26,16 +28,18 @@ class Kernel:
 def read_kernels(log: str) -> list[Kernel]:
     """Every kernel of a build's log, in its order."""
     kernels = []
-    symbol, architecture, stack, spilled = "", "", 0, 0
+    source, symbol, architecture, stack, spilled = "", "", "", 0, 0
     for line in log.splitlines():
-        if entry := ENTRY.search(line):
+        if named := SOURCE.search(line):
+            source = named[1]
+        elif entry := ENTRY.search(line):
             symbol, architecture = entry.groups()
             stack = spilled = 0
         elif spills := SPILLS.search(line):
             stack, stores, loads = (int(number) for number in spills.groups())
             spilled = stores + loads
         elif symbol and (used := USED.search(line)):
-            kernels.append(Kernel(symbol, architecture, int(used[1]), stack, spilled, int(used[2] or 0)))
+            kernels.append(Kernel(source, symbol, architecture, int(used[1]), stack, spilled, int(used[2] or 0)))
             symbol = ""
     return kernels
 
@@ -71,7 +75,7 @@ def table(kernels: list[Kernel]) -> str:
         told = f"{kernel.registers} registers, {kernel.spilled_bytes} spilled"
         told += f", {kernel.stack_bytes} stack" if kernel.stack_bytes else ""
         told += f", {kernel.shared_bytes} shared" if kernel.shared_bytes else ""
-        rows.setdefault(names.get(kernel.symbol, kernel.symbol), {})[kernel.architecture] = told
+        rows.setdefault(f"{kernel.source}: {names.get(kernel.symbol, kernel.symbol)}", {})[kernel.architecture] = told
     wide = max(map(len, rows), default=0)
     column = max((len(told) for row in rows.values() for told in row.values()), default=0)
     lines = [f"{'kernel':{wide}}  " + "  ".join(f"{one:{column}}" for one in architectures)]

@@ -17,7 +17,7 @@ from cuda_ext.tiers import ENVIRONMENT, Tier
 
 ROOT = Path(__file__).resolve().parents[2]
 LOG = """\
-nvcc -O3 norm.cu
+nvcc -O3 -c /csrc/cuda/layer_norm.cu -o norm.o
 ptxas info    : 0 bytes gmem
 ptxas info    : Compiling entry function '_ZN8sentinel4normIfEEvPKT_l' for 'sm_80'
 ptxas info    : Function properties for _ZN8sentinel4normIfEEvPKT_l
@@ -112,9 +112,13 @@ def test_check_without_nvcc_ends_with_1_and_a_sentence(
 
 def test_the_log_of_ptxas_is_read_kernel_by_kernel() -> None:
     symbol = "_ZN8sentinel4normIfEEvPKT_l"
-    assert read_kernels(LOG) == [Kernel(symbol, "sm_80", 40, 0, 0, 128), Kernel(symbol, "sm_90", 255, 24, 56, 0)]
+    assert read_kernels(LOG) == [
+        Kernel("layer_norm", symbol, "sm_80", 40, 0, 0, 128),
+        Kernel("layer_norm", symbol, "sm_90", 255, 24, 56, 0),
+    ]
     head, row = table(read_kernels(LOG)).splitlines()
     assert head.split() == ["kernel", "sm_80", "sm_90"]
+    assert row.startswith("layer_norm: ")
     assert "40 registers, 0 spilled, 128 shared" in row
     assert "255 registers, 56 spilled, 24 stack" in row
 
