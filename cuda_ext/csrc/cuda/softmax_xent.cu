@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(TEAM == 32 ? WARP_BLOCK : TEAM, TEAM == 32 ? 4
     const int batch = (job.held + BATCHES - 1) / BATCHES;
     for (int b = 0; b < BATCHES; ++b) {
       for (int k = b * batch; k < min((b + 1) * batch, job.held); ++k) mine.start(span, k);
-      __pipeline_commit();
+      end_batch();
     }
   }
   for (int turn = 0; row < job.rows; row += stride, turn ^= 1) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cooperative_groups.h>
-#include <cuda_pipeline.h>
 
 #include "../softmax_xent.h"
 #include "launching.cuh"
@@ -104,6 +103,24 @@ template <typename T> __device__ __forceinline__ uint32_t nonfinite_of(uint4 pac
   return count;
 }
 
+// The compiler is told that these touch memory, which cuda_pipeline.h leaves to a barrier that follows. Here none follows.
+__device__ __forceinline__ void copy_async(uint4* place, const void* from) {
+  const uint32_t shared = uint32_t(__cvta_generic_to_shared(place));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
+}
+
+__device__ __forceinline__ void end_batch() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+__device__ __forceinline__ void wait_for_batch(int batch) {
+  static_assert(BATCHES == 4, "one case each");
+  switch (batch) {
+    case 0: asm volatile("cp.async.wait_group 3;" ::: "memory"); break;
+    case 1: asm volatile("cp.async.wait_group 2;" ::: "memory"); break;
+    case 2: asm volatile("cp.async.wait_group 1;" ::: "memory"); break;
+    default: asm volatile("cp.async.wait_group 0;" ::: "memory");
+  }
+}
+
 // A thread's chunks of a row: number k is chunk worker + k · workers, its place in shared memory k · blockDim + thread. No other
 // thread touches them, so waiting for one's own copies is all the synchronisation they need.
 template <typename T, bool RESIDENT> struct Mine {
@@ -113,7 +130,7 @@ template <typename T, bool RESIDENT> struct Mine {
 
   __device__ __forceinline__ void start(const Span<T>& span, int k) const {
     const int index = worker + k * workers;
-    if (RESIDENT && index < span.chunks) __pipeline_memcpy_async(place + k * blockDim.x, logits + span.chunk(index), 16);
+    if (RESIDENT && index < span.chunks) copy_async(place + k * blockDim.x, logits + span.chunk(index));
   }
 
   __device__ __forceinline__ uint4 get(const Span<T>& span, int k) const {
@@ -133,7 +150,7 @@ __device__ __forceinline__ Looked look(const Mine<T, RESIDENT>& mine, const Span
   if constexpr (RESIDENT) {
     const int batch = (mine.held + BATCHES - 1) / BATCHES;
     for (int b = 0; b < BATCHES; ++b) {
-      __pipeline_wait_prior(BATCHES - 1 - b);
+      wait_for_batch(b);
       for (int k = b * batch; k < min((b + 1) * batch, count); ++k) looked.add(Chunk<T>(mine.get(span, k)).value);
     }
   } else {
@@ -176,7 +193,7 @@ __device__ __forceinline__ void give(
       }
       if (more) mine.start(next, k);  // after the store, so after this place was read
     }
-    if (RESIDENT) __pipeline_commit();
+    if (RESIDENT) end_batch();
   }
 }
 
