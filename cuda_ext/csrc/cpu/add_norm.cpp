@@ -26,15 +26,15 @@ struct ForwardRows {
 
 // The row as it is stored, in float32; its sum, and what it holds.
 template <typename T>
-SENTINEL_INLINE Seen read_row(const T* __restrict x, const T* __restrict residual, T* __restrict h, float* __restrict row, int64_t n,
-                              float& sum) {
+SENTINEL_INLINE Seen read_row(const T* __restrict x, const T* __restrict residual, T* __restrict h, float* __restrict row,
+                              int64_t n, float& sum) {
   float sums[LANES] = {}, squares[LANES] = {};
   uint32_t largest[LANES] = {};
   const auto see = [&](float value, int64_t j, int lane) __attribute__((always_inline)) {
     row[j] = value;
     sums[lane] += value;
     squares[lane] += value * value;
-    largest[lane] = larger(magnitude_of(value), largest[lane]);
+    if constexpr (TELLS) largest[lane] = larger(magnitude_of(value), largest[lane]);
   };
   if (residual != nullptr) {
     for_lanes(n, [&](int64_t j, int lane) __attribute__((always_inline)) {
@@ -53,19 +53,23 @@ SENTINEL_INLINE Seen read_row(const T* __restrict x, const T* __restrict residua
 }
 
 template <typename T>
-SENTINEL_FOR_EACH_CPU Told forward_part(const Shape& shape, const ForwardRows<T>& at, float* __restrict row, int64_t part) {
+Told forward_part(const Shape& shape, const ForwardRows<T>& at, float* __restrict row, int64_t part) {
   Told told;
   const int64_t n = shape.width;
   const float *__restrict weight = at.weight, *__restrict bias = at.bias;
   for (int64_t r = shape.begin(part); r < shape.end(part); ++r) {
     float sum, mean = 0.0f;
-    const Seen seen = read_row(at.x + r * n, at.residual ? at.residual + r * n : nullptr, at.h ? at.h + r * n : nullptr, row, n, sum);
+    const T* residual = at.residual ? at.residual + r * n : nullptr;
+    const Seen seen = read_row(at.x + r * n, residual, at.h ? at.h + r * n : nullptr, row, n, sum);
     told.add(seen);
     float squares = seen.squares;
     if (at.mean != nullptr) {
       at.mean[r] = mean = sum / float(n);
       float lanes[LANES] = {};
-      for_lanes(n, [&](int64_t j, int lane) __attribute__((always_inline)) { lanes[lane] += (row[j] - mean) * (row[j] - mean); });
+      for_lanes(n, [&](int64_t j, int lane) __attribute__((always_inline)) {
+        const float away = row[j] - mean;
+        lanes[lane] += away * away;
+      });
       squares = sum_of(lanes);
     }
     const float rstd = at.rstd[r] = rstd_of(squares / float(n), at.eps);
@@ -85,7 +89,7 @@ struct BackwardRows {
 
 // dx of the part's rows, and their share of dweight and dbias, added to what stands there. `buffer` holds two rows.
 template <typename T, bool BIAS>
-SENTINEL_FOR_EACH_CPU void backward_part(const Shape& shape, const BackwardRows<T>& at, float* __restrict dweight,
+void backward_part(const Shape& shape, const BackwardRows<T>& at, float* __restrict dweight,
                                          float* __restrict dbias, float* buffer, int64_t part) {
   const int64_t n = shape.width;
   const float* __restrict weight = at.weight;
@@ -107,7 +111,8 @@ SENTINEL_FOR_EACH_CPU void backward_part(const Shape& shape, const BackwardRows<
     T* __restrict dx = at.dx + r * n;
     if (at.dh != nullptr) {
       const T* __restrict dh = at.dh + r * n;
-      for (int64_t j = 0; j < n; ++j) dx[j] = narrow<T>(gradient(gs[j], norms[j], average, average_normed, rstd) + widen(dh[j]));
+      for (int64_t j = 0; j < n; ++j)
+        dx[j] = narrow<T>(gradient(gs[j], norms[j], average, average_normed, rstd) + widen(dh[j]));
     } else {
       for (int64_t j = 0; j < n; ++j) dx[j] = narrow<T>(gradient(gs[j], norms[j], average, average_normed, rstd));
     }
@@ -116,7 +121,7 @@ SENTINEL_FOR_EACH_CPU void backward_part(const Shape& shape, const BackwardRows<
 
 // The columns [begin, end) summed over the parts, in their order.
 template <typename W>
-SENTINEL_FOR_EACH_CPU void sum_parts(const float* shares, int64_t parts, int64_t width, int64_t begin, int64_t end, W* __restrict out) {
+void sum_parts(const float* shares, int64_t parts, int64_t width, int64_t begin, int64_t end, W* out) {
   for (int64_t j = begin; j < end; ++j) {
     double sum = 0.0;
     for (int64_t part = 0; part < parts; ++part) sum += double(shares[part * width + j]);
@@ -151,9 +156,17 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> add_norm(const Tensor& x, con
   std::vector<Told> told(shape.parts());
   by_dtype(x.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
-    const ForwardRows<T> at{read<T>(x), residual ? read<T>(*residual) : nullptr, write<T>(to.y), residual ? write<T>(to.h) : nullptr,
-                            rms ? nullptr : write<float>(to.mean), write<float>(to.rstd), scale.data(), shift.data(), float(eps)};
-    for_parts(shape.parts(), to.width, [&](int64_t part, float* buffer) { told[part] = forward_part<T>(shape, at, buffer, part); });
+    const ForwardRows<T> at{read<T>(x),
+                            residual ? read<T>(*residual) : nullptr,
+                            write<T>(to.y),
+                            residual ? write<T>(to.h) : nullptr,
+                            rms ? nullptr : write<float>(to.mean),
+                            write<float>(to.rstd),
+                            scale.data(),
+                            shift.data(),
+                            float(eps)};
+    for_parts(shape.parts(), to.width,
+              [&](int64_t part, float* buffer) { told[part] = forward_part<T>(shape, at, buffer, part); });
   });
   Told sum;
   for (const Told& part : told) sum.add(part);
@@ -171,8 +184,8 @@ std::tuple<Tensor, Tensor, Tensor> add_norm_backward(const Tensor& dy, const Opt
   std::vector<float> dweights(shape.parts() * to.width), dbiases(has_bias ? dweights.size() : 0);
   by_dtype(h.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
-    const BackwardRows<T> at{read<T>(dy), dh ? read<T>(*dh) : nullptr, read<T>(h), rms ? nullptr : read<float>(mean), read<float>(rstd),
-                             scale.data(), write<T>(to.dx)};
+    const BackwardRows<T> at{read<T>(dy), dh ? read<T>(*dh) : nullptr, read<T>(h), rms ? nullptr : read<float>(mean),
+                             read<float>(rstd), scale.data(), write<T>(to.dx)};
     for_parts(shape.parts(), 2 * to.width, [&](int64_t part, float* buffer) {
       float* dweight = dweights.data() + part * to.width;
       if (has_bias) backward_part<T, true>(shape, at, dweight, dbiases.data() + part * to.width, buffer, part);

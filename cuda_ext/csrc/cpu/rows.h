@@ -7,12 +7,6 @@
 #include "../add_norm.h"
 #include "../tensors.h"
 
-// Compiled three times; the loader takes the one this processor can run. Nothing is contracted, so all give the same bits.
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
-#define SENTINEL_FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define SENTINEL_FOR_EACH_CPU
-#endif
 #define SENTINEL_INLINE inline __attribute__((always_inline))
 
 namespace sentinel {
