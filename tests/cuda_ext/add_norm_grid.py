@@ -29,7 +29,7 @@ KINDS = tuple(itertools.product((True, False), repeat=3))  # with a residual, wi
 CASES = [
     (*dtypes, *shape, *kind)
     for dtypes, shape, kind in itertools.product(DTYPES, SHAPES + LONG, KINDS)
-    if shape not in LONG or (kind[0] and kind[1] != kind[2])  # of the long ones LayerNorm with and RMSNorm without a bias
+    if shape in SHAPES[:6] or (kind[0] and kind[1] != kind[2])  # of the others LayerNorm with and RMSNorm without a bias
 ]
 UNIT = {torch.float32: 2.0**-24, torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}  # what one rounding may take of a number
 SMALLEST = {torch.float32: 0.0, torch.bfloat16: 0.0, torch.float16: 2.0**-24}
@@ -141,7 +141,7 @@ def check(forward: tuple[Tensor, ...], backward: tuple[Tensor, ...], case: Given
         near(dweight, wanted[1], (dy.double().abs() * size).sum(0), 16)
         near(dbias, wanted[2] if shift is not None else torch.zeros(0).double(), dy.double().abs().sum(0)[: dbias.numel()], 16)
         told = torch.stack([stored.double().square().sum(), stored.abs().amax().double(), torch.zeros(()).double()])
-        torch.testing.assert_close(stats.cpu(), told, rtol=2e-6, atol=0)
+        torch.testing.assert_close(stats.cpu(), told, rtol=1e-5, atol=0)  # squares of a row are summed in float32
 
 
 def backward_size(dy: Tensor, scale: Tensor, normed: Tensor, size: Tensor, spread: Tensor) -> Tensor:

@@ -194,7 +194,7 @@ def test_a_wrong_argument_is_named(sentence: str, arguments: tuple[torch.Tensor,
 
 
 def test_a_negative_eps_is_refused() -> None:
-    with pytest.raises(ValueError, match="add_norm: eps: -1.0, must not be negative"):
+    with pytest.raises(ValueError, match=r"add_norm: eps: -1\.0, must not be negative"):
         add_norm(torch.ones(2, 8), None, torch.ones(8), eps=-1.0)
 
 
@@ -215,6 +215,6 @@ def test_the_library_names_a_wrong_argument_too() -> None:
         ("add_norm_backward: rstd: dtype float64", lambda: backward(*good[:5], good[5].double(), *good[6:])),
     ]
     for sentence, call in wrong:
-        with pytest.raises(RuntimeError) as caught:
+        with pytest.raises((RuntimeError, ValueError)) as caught:  # which, is a matter of the version of torch
             call()
         assert sentence in str(caught.value)
