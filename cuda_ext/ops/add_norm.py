@@ -22,8 +22,8 @@ def add_norm(
     """(y, h, stats): h = x + residual (x itself without one) and y = LayerNorm(h) or RMSNorm(h), both in x's dtype.
 
     x and residual (..., C), float32, bfloat16 or float16, contiguous; weight and bias (C,), both float32 or both of x's dtype.
-    The norm is computed in float32 from h as it is stored. stats is float64 (3,) on x's device and has no gradient: the sum of the
-    squares of h, its largest magnitude, how many of its elements are not finite (NaN and infinity come through in the first two).
+    The norm is computed in float32 from h as it is stored. stats is float64 (3,) on the device of x, without a gradient: the sum of
+    the squares of h, its largest magnitude, how many elements are not finite (NaN and infinity come through in the first two).
     Squares are summed in float32 within a row, in float64 over rows: elements beyond 1e19 make the sum infinite, not the count.
 
     Raises ValueError that names the argument.
@@ -57,7 +57,14 @@ def _fake_forward(
 
 
 def _fake_backward(
-    dy: Tensor, dh: Tensor | None, h: Tensor, weight: Tensor, mean: Tensor, rstd: Tensor, rms: bool, has_bias: bool  # noqa: ARG001
+    dy: Tensor,  # noqa: ARG001
+    dh: Tensor | None,  # noqa: ARG001
+    h: Tensor,
+    weight: Tensor,
+    mean: Tensor,  # noqa: ARG001
+    rstd: Tensor,  # noqa: ARG001
+    rms: bool,  # noqa: ARG001
+    has_bias: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     return torch.empty_like(h), torch.empty_like(weight), weight.new_empty(weight.numel() if has_bias else 0)
 
