@@ -22,7 +22,7 @@ def add_norm(
     """(y, h, stats): h = x + residual (x itself without one) and y = LayerNorm(h) or RMSNorm(h), both in x's dtype.
 
     x and residual (..., C), float32, bfloat16 or float16, contiguous; weight and bias (C,), both float32 or both of x's dtype.
-    The norm is computed in float32 from h as it is stored. stats is float64 (3,) on the device of x, without a gradient: the sum of
+    The norm is computed in float32 from h as it is stored. stats is float64 (3,) on its device, without a gradient: the sum of
     the squares of h, its largest magnitude, how many elements are not finite (NaN and infinity come through in the first two).
     Squares are summed in float32 within a row, in float64 over rows: elements beyond 1e19 make the sum infinite, not the count.
 
