@@ -24,7 +24,7 @@ struct ForwardRows {
   float eps;
 };
 
-// x + residual, rounded to what is stored. Loops of one purpose each: all of them become vectors, and the row is in the first cache.
+// x + residual, rounded to what is stored. Loops of one purpose each: all become vectors, and the row stays in the first cache.
 template <typename T>
 SENTINEL_INLINE void add_rows(const T* __restrict x, const T* __restrict residual, T* __restrict h, int64_t n) {
   for (int64_t j = 0; j < n; ++j) h[j] = narrow<T>(widen(x[j]) + widen(residual[j]));
