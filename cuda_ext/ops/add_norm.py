@@ -1,7 +1,7 @@
 """add_norm: the residual add and the norm after it in one pass over the rows, and what that pass sees of the residual stream.
 
-Formulas: Ba et al. 2016 (LayerNorm), Zhang and Sennrich 2019 (RMSNorm). Their gradients, with n = (h - mean) rstd and g = dy weight:
-dx = rstd (g - average(g) - n average(g n)), without average(g) for RMSNorm.
+Formulas: Ba et al. 2016 (LayerNorm), Zhang and Sennrich 2019 (RMSNorm). The gradient, with n = (h - mean) rstd and
+g = dy weight: dx = rstd (g - average(g) - n average(g n)), for RMSNorm without average(g).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from cuda_ext.reference import add_norm as reference
 def add_norm(
     x: Tensor, residual: Tensor | None, weight: Tensor, bias: Tensor | None = None, *, eps: float = 1e-5, rms: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(y, h, stats): h = x + residual in x's dtype (x itself without a residual), y = LayerNorm(h) or RMSNorm(h) in x's dtype.
+    """(y, h, stats): h = x + residual (x itself without one) and y = LayerNorm(h) or RMSNorm(h), both in x's dtype.
 
     x and residual (..., C), float32, bfloat16 or float16, contiguous; weight and bias (C,), both float32 or both of x's dtype.
-    The norm is computed in float32 from h as it is stored. stats is float64 (3,) on x's device and has no gradient: the sum of the
-    squares of h, its largest magnitude, how many of its elements are not finite (NaN and infinity come through in the first two).
+    The norm is computed in float32 from h as it is stored. stats is float64 (3,) on its device, without a gradient: the sum of
+    the squares of h, its largest magnitude, how many elements are not finite (NaN and infinity come through in the first two).
     Squares are summed in float32 within a row, in float64 over rows: elements beyond 1e19 make the sum infinite, not the count.
 
     Raises ValueError that names the argument.
@@ -57,7 +57,14 @@ def _fake_forward(
 
 
 def _fake_backward(
-    dy: Tensor, dh: Tensor | None, h: Tensor, weight: Tensor, mean: Tensor, rstd: Tensor, rms: bool, has_bias: bool  # noqa: ARG001
+    dy: Tensor,  # noqa: ARG001
+    dh: Tensor | None,  # noqa: ARG001
+    h: Tensor,
+    weight: Tensor,
+    mean: Tensor,  # noqa: ARG001
+    rstd: Tensor,  # noqa: ARG001
+    rms: bool,  # noqa: ARG001
+    has_bias: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     return torch.empty_like(h), torch.empty_like(weight), weight.new_empty(weight.numel() if has_bias else 0)
 

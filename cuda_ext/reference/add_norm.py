@@ -9,7 +9,7 @@ from torch import Tensor
 def add_norm(
     x: Tensor, residual: Tensor | None, weight: Tensor, bias: Tensor | None, eps: float, rms: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """(y, h, mean, rstd, stats). Computed in float32 from h as it is stored; h is empty where there is no residual, mean for RMS."""
+    """(y, h, mean, rstd, stats), in float32 from h as it is stored. Empty: h without a residual, mean for RMSNorm."""
     h = x if residual is None else x + residual
     rows = h.reshape(-1, h.shape[-1]).float()
     mean = rows.new_empty(0) if rms else rows.mean(1)

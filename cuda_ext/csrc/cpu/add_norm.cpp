@@ -24,49 +24,69 @@ struct ForwardRows {
   float eps;
 };
 
-// The row as it is stored, in float32; its sum, and what it holds.
+// x + residual, rounded to what is stored. Loops of one purpose each: all become vectors, and the row stays in the first cache.
 template <typename T>
-SENTINEL_INLINE Seen read_row(const T* __restrict x, const T* __restrict residual, T* __restrict h, float* __restrict row, int64_t n,
-                              float& sum) {
-  float sums[LANES] = {}, squares[LANES] = {};
-  uint32_t largest[LANES] = {};
-  const auto see = [&](float value, int64_t j, int lane) __attribute__((always_inline)) {
-    row[j] = value;
-    sums[lane] += value;
-    squares[lane] += value * value;
-    largest[lane] = larger(magnitude_of(value), largest[lane]);
-  };
-  if (residual != nullptr) {
-    for_lanes(n, [&](int64_t j, int lane) __attribute__((always_inline)) {
-      const T stored = narrow<T>(widen(x[j]) + widen(residual[j]));
-      h[j] = stored;
-      see(widen(stored), j, lane);
-    });
-  } else {
-    for_lanes(n, [&](int64_t j, int lane) __attribute__((always_inline)) { see(widen(x[j]), j, lane); });
+SENTINEL_INLINE void add_rows(const T* __restrict x, const T* __restrict residual, T* __restrict h, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) h[j] = narrow<T>(widen(x[j]) + widen(residual[j]));
+}
+
+// The row in float32: itself, or widened into the buffer.
+SENTINEL_INLINE const float* widened_row(const float* stored, float*, int64_t) { return stored; }
+template <typename T>
+SENTINEL_INLINE const float* widened_row(const T* __restrict stored, float* __restrict buffer, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) buffer[j] = widen(stored[j]);
+  return buffer;
+}
+
+// What the row holds, and its sum.
+SENTINEL_INLINE Seen look_at(const float* row, int64_t n, float& sum) {
+  Lanes sums{}, squares{};
+  LaneBits largest{};
+  for (int64_t j = 0; j < n; j += LANES) {
+    Lanes values;
+    load(values, row, j, n, 0.0f);
+    sums += values;
+    squares += values * values;
+    if constexpr (TELLS) {
+      const LaneBits magnitudes = (LaneBits)values & 0x7fffffff;
+      largest = magnitudes > largest ? magnitudes : largest;
+    }
   }
   sum = sum_of(sums);
-  Seen seen{sum_of(squares), float_of(*std::max_element(largest, largest + LANES)), 0};
-  if (!is_finite(seen.largest))
+  uint32_t most = 0;
+  for (int lane = 0; lane < LANES; ++lane) most = larger(uint32_t(largest[lane]), most);
+  Seen seen{sum_of(squares), float_of(most), 0};
+  if (most >= INFINITE)
     for (int64_t j = 0; j < n; ++j) seen.nonfinite += is_finite(row[j]) ? 0u : 1u;
   return seen;
 }
 
+SENTINEL_INLINE float squares_around(float mean, const float* row, int64_t n) {
+  Lanes squares{};
+  for (int64_t j = 0; j < n; j += LANES) {
+    Lanes away;
+    load(away, row, j, n, mean);
+    away -= mean;
+    squares += away * away;
+  }
+  return sum_of(squares);
+}
+
 template <typename T>
-SENTINEL_FOR_EACH_CPU Told forward_part(const Shape& shape, const ForwardRows<T>& at, float* __restrict row, int64_t part) {
+Told forward_part(const Shape& shape, const ForwardRows<T>& at, float* buffer, int64_t part) {
   Told told;
   const int64_t n = shape.width;
   const float *__restrict weight = at.weight, *__restrict bias = at.bias;
   for (int64_t r = shape.begin(part); r < shape.end(part); ++r) {
     float sum, mean = 0.0f;
-    const Seen seen = read_row(at.x + r * n, at.residual ? at.residual + r * n : nullptr, at.h ? at.h + r * n : nullptr, row, n, sum);
+    if (at.residual != nullptr) add_rows(at.x + r * n, at.residual + r * n, at.h + r * n, n);
+    const float* __restrict row = widened_row(at.residual != nullptr ? at.h + r * n : at.x + r * n, buffer, n);
+    const Seen seen = look_at(row, n, sum);
     told.add(seen);
     float squares = seen.squares;
     if (at.mean != nullptr) {
       at.mean[r] = mean = sum / float(n);
-      float lanes[LANES] = {};
-      for_lanes(n, [&](int64_t j, int lane) __attribute__((always_inline)) { lanes[lane] += (row[j] - mean) * (row[j] - mean); });
-      squares = sum_of(lanes);
+      squares = squares_around(mean, row, n);
     }
     const float rstd = at.rstd[r] = rstd_of(squares / float(n), at.eps);
     T* __restrict y = at.y + r * n;
@@ -85,7 +105,7 @@ struct BackwardRows {
 
 // dx of the part's rows, and their share of dweight and dbias, added to what stands there. `buffer` holds two rows.
 template <typename T, bool BIAS>
-SENTINEL_FOR_EACH_CPU void backward_part(const Shape& shape, const BackwardRows<T>& at, float* __restrict dweight,
+void backward_part(const Shape& shape, const BackwardRows<T>& at, float* __restrict dweight,
                                          float* __restrict dbias, float* buffer, int64_t part) {
   const int64_t n = shape.width;
   const float* __restrict weight = at.weight;
@@ -93,21 +113,27 @@ SENTINEL_FOR_EACH_CPU void backward_part(const Shape& shape, const BackwardRows<
   for (int64_t r = shape.begin(part); r < shape.end(part); ++r) {
     const T *__restrict dy = at.dy + r * n, *__restrict h = at.h + r * n;
     const float mean = at.mean ? at.mean[r] : 0.0f, rstd = at.rstd[r];
-    float sums[LANES] = {}, sums_normed[LANES] = {};
-    for_lanes(n, [&](int64_t j, int lane) __attribute__((always_inline)) {
-      const float upstream = widen(dy[j]), norm = normed(widen(h[j]), mean, rstd), g = upstream * weight[j];
-      sums[lane] += g;
-      sums_normed[lane] += g * norm;
+    for (int64_t j = 0; j < n; ++j) {
+      const float upstream = widen(dy[j]), norm = normed(widen(h[j]), mean, rstd);
+      gs[j] = upstream * weight[j];
+      norms[j] = norm;
       dweight[j] += upstream * norm;
       if constexpr (BIAS) dbias[j] += upstream;
-      gs[j] = g;
-      norms[j] = norm;
-    });
+    }
+    Lanes sums{}, sums_normed{};
+    for (int64_t j = 0; j < n; j += LANES) {
+      Lanes g, norm;
+      load(g, gs, j, n, 0.0f);
+      load(norm, norms, j, n, 0.0f);
+      sums += g;
+      sums_normed += g * norm;
+    }
     const float average = at.mean ? sum_of(sums) / float(n) : 0.0f, average_normed = sum_of(sums_normed) / float(n);
     T* __restrict dx = at.dx + r * n;
     if (at.dh != nullptr) {
       const T* __restrict dh = at.dh + r * n;
-      for (int64_t j = 0; j < n; ++j) dx[j] = narrow<T>(gradient(gs[j], norms[j], average, average_normed, rstd) + widen(dh[j]));
+      for (int64_t j = 0; j < n; ++j)
+        dx[j] = narrow<T>(gradient(gs[j], norms[j], average, average_normed, rstd) + widen(dh[j]));
     } else {
       for (int64_t j = 0; j < n; ++j) dx[j] = narrow<T>(gradient(gs[j], norms[j], average, average_normed, rstd));
     }
@@ -116,7 +142,7 @@ SENTINEL_FOR_EACH_CPU void backward_part(const Shape& shape, const BackwardRows<
 
 // The columns [begin, end) summed over the parts, in their order.
 template <typename W>
-SENTINEL_FOR_EACH_CPU void sum_parts(const float* shares, int64_t parts, int64_t width, int64_t begin, int64_t end, W* __restrict out) {
+void sum_parts(const float* shares, int64_t parts, int64_t width, int64_t begin, int64_t end, W* out) {
   for (int64_t j = begin; j < end; ++j) {
     double sum = 0.0;
     for (int64_t part = 0; part < parts; ++part) sum += double(shares[part * width + j]);
@@ -151,9 +177,17 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> add_norm(const Tensor& x, con
   std::vector<Told> told(shape.parts());
   by_dtype(x.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
-    const ForwardRows<T> at{read<T>(x), residual ? read<T>(*residual) : nullptr, write<T>(to.y), residual ? write<T>(to.h) : nullptr,
-                            rms ? nullptr : write<float>(to.mean), write<float>(to.rstd), scale.data(), shift.data(), float(eps)};
-    for_parts(shape.parts(), to.width, [&](int64_t part, float* buffer) { told[part] = forward_part<T>(shape, at, buffer, part); });
+    const ForwardRows<T> at{read<T>(x),
+                            residual ? read<T>(*residual) : nullptr,
+                            write<T>(to.y),
+                            residual ? write<T>(to.h) : nullptr,
+                            rms ? nullptr : write<float>(to.mean),
+                            write<float>(to.rstd),
+                            scale.data(),
+                            shift.data(),
+                            float(eps)};
+    for_parts(shape.parts(), to.width,
+              [&](int64_t part, float* buffer) { told[part] = forward_part<T>(shape, at, buffer, part); });
   });
   Told sum;
   for (const Told& part : told) sum.add(part);
@@ -171,8 +205,8 @@ std::tuple<Tensor, Tensor, Tensor> add_norm_backward(const Tensor& dy, const Opt
   std::vector<float> dweights(shape.parts() * to.width), dbiases(has_bias ? dweights.size() : 0);
   by_dtype(h.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
-    const BackwardRows<T> at{read<T>(dy), dh ? read<T>(*dh) : nullptr, read<T>(h), rms ? nullptr : read<float>(mean), read<float>(rstd),
-                             scale.data(), write<T>(to.dx)};
+    const BackwardRows<T> at{read<T>(dy), dh ? read<T>(*dh) : nullptr, read<T>(h), rms ? nullptr : read<float>(mean),
+                             read<float>(rstd), scale.data(), write<T>(to.dx)};
     for_parts(shape.parts(), 2 * to.width, [&](int64_t part, float* buffer) {
       float* dweight = dweights.data() + part * to.width;
       if (has_bias) backward_part<T, true>(shape, at, dweight, dbiases.data() + part * to.width, buffer, part);

@@ -1,34 +1,33 @@
-// Rows of numbers on a CPU: plain loops that a compiler turns into vectors, in sixteen sums so that it may.
+// Rows of numbers on a CPU: plain loops where elements go their own ways, sixteen sums where they are added up.
 // Which lane an element falls into is fixed, so the sums are the same bits whatever the vectors' width or the number of threads.
 #pragma once
 
+#include <cstring>
 #include <memory>
 
 #include "../add_norm.h"
 #include "../tensors.h"
 
-// Compiled three times; the loader takes the one this processor can run. Nothing is contracted, so all give the same bits.
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
-#define SENTINEL_FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define SENTINEL_FOR_EACH_CPU
-#endif
 #define SENTINEL_INLINE inline __attribute__((always_inline))
 
 namespace sentinel {
 
 inline constexpr int LANES = 16;
+// Sixteen numbers at once, in however many registers they take. A compiler may not split a float's sum into lanes by itself.
+using Lanes = float __attribute__((vector_size(LANES * sizeof(float))));
+using LaneBits = int32_t __attribute__((vector_size(LANES * sizeof(int32_t))));
 
-// body(j, lane) for every j below n.
-template <typename Body>
-SENTINEL_INLINE void for_lanes(int64_t n, const Body& body) {
-  int64_t j = 0;
-  for (; j + LANES <= n; j += LANES)
-    for (int lane = 0; lane < LANES; ++lane) body(j + lane, lane);
-  for (int lane = 0; j + lane < n; ++lane) body(j + lane, lane);
+// The lanes from j on; `beyond` stands for what would lie behind the row.
+SENTINEL_INLINE void load(Lanes& lanes, const float* row, int64_t j, int64_t n, float beyond) {
+  if (j + LANES <= n) {
+    std::memcpy(&lanes, row + j, sizeof lanes);
+  } else {
+    lanes = Lanes{} + beyond;
+    std::memcpy(&lanes, row + j, size_t(n - j) * sizeof(float));
+  }
 }
 
-SENTINEL_INLINE float sum_of(const float (&lanes)[LANES]) {
+SENTINEL_INLINE float sum_of(const Lanes& lanes) {
   float eight[8], four[4];
   for (int i = 0; i < 8; ++i) eight[i] = lanes[i] + lanes[i + 8];
   for (int i = 0; i < 4; ++i) four[i] = eight[i] + eight[i + 4];

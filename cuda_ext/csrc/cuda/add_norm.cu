@@ -1,5 +1,5 @@
-// add_norm forward on CUDA: one read of x and residual, one write of h and y. While a group works on a row out of registers, the next
-// one is on its way into shared memory. What the rows hold costs an integer maximum an element; squares are needed or nearly free.
+// add_norm forward on CUDA: one read of x and residual, one write of h and y. While a group works on a row out of registers, the
+// next one is on its way into shared memory. What the rows hold costs a multiply-add and an integer maximum an element.
 #include <algorithm>
 
 #include "add_norm_rows.cuh"
@@ -29,9 +29,12 @@ struct Looked {
   double squares = 0.0;
   uint32_t nonfinite = 0, largest = 0, largest_of_row = 0;
 
-  __device__ __forceinline__ void see(float value) { largest_of_row = larger(magnitude_of(value), largest_of_row); }
+  __device__ __forceinline__ void see(float value) {
+    if constexpr (TELLS) largest_of_row = larger(magnitude_of(value), largest_of_row);
+  }
   template <typename Count>
   __device__ __forceinline__ void end_row(float squares_of_row, const Count& count_nonfinite) {
+    if constexpr (!TELLS) return;
     squares += double(squares_of_row);
     if (largest_of_row >= INFINITE) nonfinite += count_nonfinite();
     largest = larger(largest_of_row, largest);
@@ -82,7 +85,7 @@ __global__ void __launch_bounds__(WARP ? WARP_BLOCK : 1024) held_rows(const __gr
       for (int i = 0; i < E; ++i) {
         const float value = to_float(held[p].element[i]);
         sum += value;
-        squares += value * value;
+        if (TELLS || at.mean == nullptr) squares += value * value;
         looked.see(value);
       }
     }
@@ -118,7 +121,10 @@ __global__ void __launch_bounds__(WARP ? WARP_BLOCK : 1024) held_rows(const __gr
       at.bias.template pack_at<T>(column, 0.0f, bias);
       Pack<T> y;
 #pragma unroll
-      for (int i = 0; i < E; ++i) y.element[i] = from_float<T>(scaled(normed(to_float(held[p].element[i]), mean, rstd), weight[i], bias[i]));
+      for (int i = 0; i < E; ++i) {
+        const float value = normed(to_float(held[p].element[i]), mean, rstd);
+        y.element[i] = from_float<T>(scaled(value, weight[i], bias[i]));
+      }
       store(at.y + row * width + column, y);
     }
   }
@@ -142,7 +148,7 @@ __global__ void __launch_bounds__(512) any_rows(const __grid_constant__ Rows<T> 
       }
       const float value = to_float(element);
       sum += value;
-      squares += value * value;
+      if (TELLS || at.mean == nullptr) squares += value * value;
       looked.see(value);
     }
     looked.end_row(squares, [&] {
@@ -164,8 +170,8 @@ __global__ void __launch_bounds__(512) any_rows(const __grid_constant__ Rows<T> 
       at.rstd[row] = rstd;
     }
     for (int64_t j = threadIdx.x; j < at.width; j += blockDim.x) {
-      const float value = scaled(normed(to_float(stored[j]), mean, rstd), at.weight.template at<T>(j, 1.0f), at.bias.template at<T>(j, 0.0f));
-      at.y[row * at.width + j] = from_float<T>(value);
+      const float value = normed(to_float(stored[j]), mean, rstd);
+      at.y[row * at.width + j] = from_float<T>(scaled(value, at.weight.template at<T>(j, 1.0f), at.bias.template at<T>(j, 0.0f)));
     }
   }
   tell(looked.share(), at.shares, at.counter, at.stats);
@@ -194,7 +200,9 @@ void launch(const Rows<T>& rows, const Launch& launch, bool aligned) {
   const int width = static_cast<int>(std::min<int64_t>(rows.width, HELD_WIDTH + 1));
   const auto shared = [&](int threads, int packs) { return size_t(threads) * packs * (rows.residual != nullptr ? 2 : 1) * 16; };
   constexpr int OF_8 = sizeof(T) == 4 ? 2 : 1;  // packs of eight elements
-  const auto by_warps = [&](auto kernel, int packs) { launch(kernel, rows, WARP_BLOCK, WARP_BLOCK / 32, shared(WARP_BLOCK, packs)); };
+  const auto by_warps = [&](auto kernel, int packs) {
+    launch(kernel, rows, WARP_BLOCK, WARP_BLOCK / 32, shared(WARP_BLOCK, packs));
+  };
   const int threads = (width + 16 * 32 - 1) / (16 * 32) * 32;  // sixteen elements each
   if (!aligned || width > HELD_WIDTH || shared(threads, 2 * OF_8) > room_of_block(launch.device))
     launch(any_rows<T>, rows, 512, 1, 0);
@@ -213,9 +221,21 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> add_norm(const Tensor& x, con
   if (to.rows == 0) return to.results();
   by_cuda_dtype(x.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
-    const Rows<T> rows{read<T>(x), residual ? read<T>(*residual) : nullptr, write<T>(to.y), residual ? write<T>(to.h) : nullptr,
-                       rms ? nullptr : write<float>(to.mean), write<float>(to.rstd), columns_of(weight), columns_of(bias),
-                       to.rows, to.width, 1.0f / float(to.width), float(eps), nullptr, {}, write<double>(to.stats)};
+    const Rows<T> rows{read<T>(x),
+                       residual ? read<T>(*residual) : nullptr,
+                       write<T>(to.y),
+                       residual ? write<T>(to.h) : nullptr,
+                       rms ? nullptr : write<float>(to.mean),
+                       write<float>(to.rstd),
+                       columns_of(weight),
+                       columns_of(bias),
+                       to.rows,
+                       to.width,
+                       1.0f / float(to.width),
+                       float(eps),
+                       nullptr,
+                       {},
+                       write<double>(to.stats)};
     const bool aligned = to.width % PACKED<T> == 0 && is_aligned(rows.x) && is_aligned(rows.residual) && is_aligned(rows.y) &&
                          is_aligned(rows.h) && is_aligned(rows.weight.data) && is_aligned(rows.bias.data);
     launch(rows, Launch{x, stream_of(x), device}, aligned);

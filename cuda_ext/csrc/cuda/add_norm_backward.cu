@@ -1,9 +1,11 @@
-// add_norm backward on CUDA: dy, h and dh are read once, dx is written once. A group stays with its columns over all its rows, so that
-// their shares of dweight and dbias need no memory until the end; then each block writes one slot, and sum_slots adds the slots in
-// their order. A row waits in shared memory, is read from there twice, and makes room for a later one as it is read the second time.
+// add_norm backward on CUDA: dy, h and dh are read once, dx is written once. A group stays with its columns over all its rows, so
+// that their shares of dweight and dbias need no memory until the end; then each block writes one slot, and sum_slots adds the
+// slots in their order. A row waits in shared memory, is read from there twice, and makes room for a later one as it is read the
+// second time.
 #include <algorithm>
 
 #include "add_norm_rows.cuh"
+#include "add_norm_slots.cuh"
 
 namespace sentinel::norm {
 namespace {
@@ -91,7 +93,8 @@ __global__ void __launch_bounds__(WARP ? WARP_BLOCK : 512) held_rows(const __gri
       weight_of(p, weight);
 #pragma unroll
       for (int i = 0; i < E; ++i) {
-        const float upstream = to_float(dy.element[i]), norm = normed(to_float(h.element[i]), mean, rstd), g = upstream * weight[i];
+        const float upstream = to_float(dy.element[i]), norm = normed(to_float(h.element[i]), mean, rstd);
+        const float g = upstream * weight[i];
         sum += g;
         sum_normed += g * norm;
         dweight[p][i] += upstream * norm;
@@ -126,7 +129,8 @@ __global__ void __launch_bounds__(WARP ? WARP_BLOCK : 512) held_rows(const __gri
     mean = next_mean, rstd = next_rstd;
   }
 
-  float* slots[2] = {at.dweights + int64_t(blockIdx.x) * width, at.dbiases != nullptr ? at.dbiases + int64_t(blockIdx.x) * width : nullptr};
+  const int64_t slot = int64_t(blockIdx.x) * width;
+  float* slots[2] = {at.dweights + slot, at.dbiases != nullptr ? at.dbiases + slot : nullptr};
   float* own = reinterpret_cast<float*>(shared) + threadIdx.x / 32 * width;
   const auto put = [&](float (&held)[PACKS][E], float* to) {
 #pragma unroll
@@ -154,7 +158,7 @@ __global__ void __launch_bounds__(WARP ? WARP_BLOCK : 512) held_rows(const __gri
   }
 }
 
-// Rows of any width at any address: an element at a time, the weight gradients in the slot itself. A column is always one thread's.
+// Rows of any width at any address: an element at a time, the weight gradients in the slot itself. A column is one thread's.
 template <typename T>
 __global__ void __launch_bounds__(512) any_rows(const __grid_constant__ Rows<T> at) {
   __shared__ float2 buffers[2][32];
@@ -167,7 +171,8 @@ __global__ void __launch_bounds__(512) any_rows(const __grid_constant__ Rows<T> 
     const float mean = at.mean != nullptr ? at.mean[row] : 0.0f, rstd = at.rstd[row];
     float sum = 0.0f, sum_normed = 0.0f;
     for (int64_t j = threadIdx.x; j < at.width; j += blockDim.x) {
-      const float upstream = to_float(dy[j]), norm = normed(to_float(h[j]), mean, rstd), g = upstream * at.weight.template at<T>(j, 1.0f);
+      const float upstream = to_float(dy[j]), norm = normed(to_float(h[j]), mean, rstd);
+      const float g = upstream * at.weight.template at<T>(j, 1.0f);
       sum += g;
       sum_normed += g * norm;
       dweight[j] = (first ? 0.0f : dweight[j]) + upstream * norm;
@@ -183,26 +188,10 @@ __global__ void __launch_bounds__(512) any_rows(const __grid_constant__ Rows<T> 
   }
 }
 
-// 32 columns a block; each of its warps sums every so-manieth slot, then one warp the warps, always in the same order.
-template <typename W>
-__global__ void __launch_bounds__(512) sum_slots(const float* dweights, const float* dbiases, W* dweight, W* dbias, int slots, int64_t width) {
-  __shared__ float of_warps[16][32];
-  const float* from = blockIdx.y == 0 ? dweights : dbiases;
-  W* out = blockIdx.y == 0 ? dweight : dbias;
-  const int64_t column = int64_t(blockIdx.x) * 32 + threadIdx.x;
-  float sum = 0.0f;
-  if (column < width)
-    for (int slot = threadIdx.y; slot < slots; slot += 16) sum += from[slot * width + column];
-  of_warps[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y != 0 || column >= width) return;
-  double all = 0.0;
-  for (int warp = 0; warp < 16; ++warp) all += double(of_warps[warp][threadIdx.x]);
-  out[column] = from_float<W>(float(all));
-}
-
 template <typename T>
-size_t bytes_of_row(const Rows<T>& rows, int threads, int packs) { return size_t(threads) * packs * (rows.dh != nullptr ? 3 : 2) * 16; }
+size_t bytes_of_row(const Rows<T>& rows, int threads, int packs) {
+  return size_t(threads) * packs * (rows.dh != nullptr ? 3 : 2) * 16;
+}
 
 struct Launch {
   const Backward& to;
@@ -213,7 +202,8 @@ struct Launch {
   size_t room;  // shared memory that a block may have
 
   template <typename T, typename Kernel>
-  void operator()(Kernel kernel, Rows<T> rows, int threads, int rows_per_block, int packs, int per_processor, int64_t at_most) const {
+  void operator()(Kernel kernel, Rows<T> rows, int threads, int rows_per_block, int packs, int per_processor,
+                  int64_t at_most) const {
     // Two rows in shared memory where that leaves room for a second block, or where there is only one anyway.
     const size_t row = bytes_of_row(rows, threads, packs);
     rows.stages = 2 * row <= (per_processor > 1 ? room / 2 : room) ? 2 : 1;
@@ -221,15 +211,17 @@ struct Launch {
     const int64_t resident = resident_blocks(kernel, threads, shared, device, per_processor);
     const int64_t wanted = std::min((rows.rows + rows_per_block - 1) / rows_per_block, at_most);
     const int blocks = static_cast<int>(std::min(wanted, resident));
-    const Tensor slots = torch::stable::new_empty(like, {(has_bias ? 2 : 1) * blocks * rows.width}, ScalarType::Float);
+    const int64_t floats = blocks * rows.width;
+    const Tensor slots = torch::stable::new_empty(like, {has_bias ? 2 * floats : floats}, ScalarType::Float);
     rows.dweights = write<float>(slots);
-    rows.dbiases = has_bias ? rows.dweights + blocks * rows.width : nullptr;
+    rows.dbiases = has_bias ? rows.dweights + floats : nullptr;
     kernel<<<blocks, threads, shared, stream>>>(rows);
     check_launch("add_norm_backward");
     by_cuda_dtype(to.dweight.scalar_type(), [&](auto zero) {
       using W = decltype(zero);
       const dim3 grid(static_cast<unsigned>((rows.width + 31) / 32), has_bias ? 2 : 1);
-      sum_slots<W><<<grid, dim3(32, 16), 0, stream>>>(rows.dweights, rows.dbiases, write<W>(to.dweight), write<W>(to.dbias), blocks, rows.width);
+      W *dweight = write<W>(to.dweight), *dbias = write<W>(to.dbias);
+      sum_slots<W><<<grid, dim3(32, 16), 0, stream>>>(rows.dweights, rows.dbiases, dweight, dbias, blocks, rows.width);
     });
     check_launch("add_norm_backward");
   }
@@ -240,8 +232,9 @@ void launch(const Rows<T>& rows, const Launch& launch, bool aligned) {
   const int width = static_cast<int>(std::min<int64_t>(rows.width, HELD_WIDTH + 1));
   constexpr int OF_8 = sizeof(T) == 4 ? 2 : 1;  // packs of eight elements
   const auto by_warps = [&](auto kernel, int packs) { launch(kernel, rows, WARP_BLOCK, WARP_BLOCK / 32, packs, 2, rows.rows); };
-  // A block a row: sixteen elements a thread, thirty-two where that were too many threads for their registers; 512 threads a processor.
-  const int packs = width <= 8192 ? 2 * OF_8 : 4 * OF_8, threads = (width + packs * PACKED<T> * 32 - 1) / (packs * PACKED<T> * 32) * 32;
+  // A block a row: sixteen elements a thread, thirty-two where those were too many threads. Some 512 threads a processor.
+  const int packs = width <= 8192 ? 2 * OF_8 : 4 * OF_8, of_warp = packs * PACKED<T> * 32;
+  const int threads = (width + of_warp - 1) / of_warp * 32;
   const auto by_blocks = [&](auto kernel) { launch(kernel, rows, threads, 1, packs, std::max(1, 512 / threads), rows.rows); };
   if (!aligned || width > HELD_WIDTH || bytes_of_row(rows, threads, packs) > launch.room)  // 64 MB of slots at most
     launch(any_rows<T>, rows, 512, 1, 0, 2, std::max<int64_t>(1, (int64_t(64) << 20) / (8 * rows.width)));
@@ -261,8 +254,9 @@ std::tuple<Tensor, Tensor, Tensor> add_norm_backward(const Tensor& dy, const Opt
   if (to.rows == 0) return to.results();
   by_cuda_dtype(h.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
-    const Rows<T> rows{read<T>(dy), dh ? read<T>(*dh) : nullptr, read<T>(h), rms ? nullptr : read<float>(mean), read<float>(rstd),
-                       columns_of(weight), write<T>(to.dx), nullptr, nullptr, to.rows, to.width, 1.0f / float(to.width), 1};
+    const Rows<T> rows{read<T>(dy), dh ? read<T>(*dh) : nullptr, read<T>(h), rms ? nullptr : read<float>(mean),
+                       read<float>(rstd), columns_of(weight), write<T>(to.dx), nullptr, nullptr, to.rows, to.width,
+                       1.0f / float(to.width), 1};
     const bool aligned = to.width % PACKED<T> == 0 && is_aligned(rows.dy) && is_aligned(rows.dh) && is_aligned(rows.h) &&
                          is_aligned(rows.dx) && is_aligned(rows.weight.data);
     launch(rows, Launch{to, h, has_bias, stream_of(h), device, room_of_block(device)}, aligned);

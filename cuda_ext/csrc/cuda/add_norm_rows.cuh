@@ -1,5 +1,5 @@
-// Who holds which part of a row, and how it gets there. A row belongs to a group: one warp, or for long rows one block. Thread t of a
-// group of G holds the packs t, t + G, t + 2 G … of every row that its group works on: one and the same columns in every row.
+// Who holds which part of a row, and how it gets there. A row belongs to a group: one warp, or for long rows one block. Thread t of
+// a group of G holds the packs t, t + G, t + 2 G … of every row that its group works on: the same columns in every row.
 #pragma once
 
 #include <algorithm>
@@ -10,15 +10,18 @@
 
 namespace sentinel::norm {
 
-// Copies 16 bytes that this thread alone will read: waiting for its own copies is all the order there has to be. The clobbers keep
-// the compiler from moving reads of shared memory over a copy or a wait.
+// Copies 16 bytes that this thread alone will read: waiting for its own copies is all the order there has to be. The clobbers
+// keep the compiler from moving reads of shared memory over a copy or a wait.
 __device__ __forceinline__ void copy_async(void* shared, const void* global) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared))), "l"(global)
-               : "memory");
+  const uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
 }
 __device__ __forceinline__ void end_of_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // All but the newest so many groups of copies are there.
-template <int NEWEST> __device__ __forceinline__ void wait_for_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(NEWEST) : "memory"); }
+template <int NEWEST>
+__device__ __forceinline__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(NEWEST) : "memory");
+}
 
 template <bool WARP>
 struct Group {
@@ -97,8 +100,10 @@ inline Columns columns_of(const Optional& tensor) {
   return tensor ? Columns{tensor->const_data_ptr(), tensor->scalar_type() == ScalarType::Float} : Columns{nullptr, true};
 }
 
-template <typename T> __device__ __forceinline__ Pack<T> pack_at(const T* address) { return *reinterpret_cast<const Pack<T>*>(address); }
-template <typename T> __device__ __forceinline__ void store(T* address, const Pack<T>& pack) { *reinterpret_cast<Pack<T>*>(address) = pack; }
+template <typename T>
+__device__ __forceinline__ void store(T* address, const Pack<T>& pack) {
+  *reinterpret_cast<Pack<T>*>(address) = pack;
+}
 
 // As many blocks as run at once: each stays and takes every so-manieth row. The same card, the same blocks, the same sums.
 template <typename Kernel>
