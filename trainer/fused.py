@@ -76,9 +76,9 @@ def _of_rank(asked: str | None, device: torch.device) -> Kernels:
     try:
         tier = tiers.load(asked)
     except (ImportError, OSError, RuntimeError, ValueError) as error:
-        raise ConfigError(f"--kernels {asked}: cannot be had here ({error}); use --kernels torch, or leave it out") from error
+        raise ConfigError(f"--kernels {asked or '(the best)'}: {error}; use --kernels torch, or leave it out") from error
     if asked is not None and tier.name != asked:
-        raise ConfigError(f"--kernels {asked}: cannot be had here ({tier.why}); use --kernels torch, or leave it out")
+        raise ConfigError(f"--kernels {asked}: {tier.why}; use --kernels torch, or leave it out")
     if tier.name not in (device.type, TORCH):
         return Kernels(TORCH, f"training is on {device.type}, and there are kernels for {tier.name} alone ({tier.why})")
     return Kernels(tier.name, tier.why)

@@ -1,8 +1,6 @@
 """Which kernels run, and who is told: the best there is, on every rank the same, and never another than was asked for."""
 
 import json
-import re
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -62,10 +60,10 @@ def test_kernels_of_another_device_are_not_used(tier):
 
 def test_what_was_asked_for_and_cannot_be_had_is_refused_with_the_reason(tier):
     tier(RuntimeError("g++: not found"))
-    with pytest.raises(ConfigError, match=r"--kernels cpu: cannot be had here \(g\+\+: not found\); use --kernels torch"):
+    with pytest.raises(ConfigError, match=r"--kernels cpu: g\+\+: not found; use --kernels torch"):
         choose("cpu", on("cpu"))
     tier("torch", why="no compiler")
-    with pytest.raises(ConfigError, match=r"--kernels cpu: cannot be had here \(no compiler\)"):
+    with pytest.raises(ConfigError, match=r"--kernels cpu: no compiler; use --kernels torch"):
         choose("cpu", on("cpu"))
 
 
@@ -101,12 +99,6 @@ def test_the_receipt_the_printed_settings_and_the_manifest_say_which_run(world, 
         assert json.loads((folder / "manifest.json").read_text())["kernels"] == run.kernels.name
         if asked is None and run.kernels.fused:
             assert receipt["config_changed"]["kernels"] == ["torch", run.kernels.name], "another rounding from here on"
-
-
-def test_one_module_of_the_trainer_knows_the_kernels():
-    imports = re.compile(r"^\s*(?:from|import) cuda_ext\b", re.MULTILINE)
-    rooms = Path(fused.__file__).parent
-    assert {path.name for path in rooms.rglob("*.py") if imports.search(path.read_text())} == {"fused.py"}
 
 
 @pytest.mark.parametrize("norm", [nn.LayerNorm(8), nn.LayerNorm(8, bias=False), nn.RMSNorm(8, eps=1e-5)])
