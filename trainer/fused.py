@@ -71,8 +71,8 @@ def _of_rank(asked: str | None, device: torch.device) -> Kernels:
     if asked == TORCH:
         return Kernels(TORCH, "asked for")
     if asked is not None and asked != device.type:
-        remedy = "hide the GPUs with CUDA_VISIBLE_DEVICES=" if device.type == "cuda" else "there is no GPU here"
-        raise ConfigError(f"--kernels {asked}: training is on {device.type}; {remedy}, or use --kernels {device.type} or torch")
+        remedy = "hide the GPUs with CUDA_VISIBLE_DEVICES=, or" if device.type == "cuda" else "there is no GPU here;"
+        raise ConfigError(f"--kernels {asked}: training is on {device.type}; {remedy} use --kernels {device.type} or torch")
     try:
         tier = tiers.load(asked)
     except (ImportError, OSError, RuntimeError, ValueError) as error:
