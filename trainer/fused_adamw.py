@@ -19,6 +19,7 @@ from trainer.fused import adamw_step, grad_stats
 from trainer.measures import LocalState
 
 FACTOR, GATE = 5, 6  # places in the control vector, behind lr, beta1, beta2, eps and weight_decay
+LARGEST = torch.finfo(torch.float32).max
 
 
 class FusedAdamW:
@@ -79,7 +80,8 @@ class FusedAdamW:
         if self._looks:
             parameters = grad_stats(self._parameters, self._one)[:, 0]
         none = self.update_squares.new_zeros(1)  # where this rank holds nothing
-        return LocalState(parameters.sum(), self.update_squares, second.sum(), torch.cat((largest, none)).amax())
+        second = out_of_range(second.sum())
+        return LocalState(parameters.sum(), self.update_squares, second, torch.cat((largest, none)).amax())
 
     def apply(
         self, gradients: dict[str, torch.Tensor], clip_coef: torch.Tensor, scale: torch.Tensor, skipped: torch.Tensor
@@ -95,7 +97,7 @@ class FusedAdamW:
         self._control[GATE].copy_(skipped)
         if self._parameters:
             self._told = self._update(given)
-            self.update_squares = self._told[:, 0].sum()
+            self.update_squares = out_of_range(self._told[:, 0].sum())
         else:
             self.count += (~skipped).float()  # as the kernel does
 
@@ -108,3 +110,9 @@ class FusedAdamW:
 
     def _update(self, gradients: list[torch.Tensor]) -> torch.Tensor:
         return adamw_step(self._parameters, gradients, self._firsts, self._seconds, self.count, self._control, self._decays)
+
+
+def out_of_range(squares: torch.Tensor) -> torch.Tensor:
+    """Infinite where float32 could not hold it, as in measures.squares_by_rows: an update by 10^19 is what a flipped bit leaves
+    behind, and whoever watches for numbers that are not finite is to see it, whatever kernels run."""
+    return torch.where(squares > LARGEST, torch.inf, squares)
