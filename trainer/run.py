@@ -22,6 +22,7 @@ from trainer.damage import Damage
 from trainer.data import Loader, open_corpus, same_on_all_ranks
 from trainer.exits import ConfigError, NonFiniteError
 from trainer.faults import STEP_KINDS, Fault, due_faults
+from trainer.fused import Kernels, choose
 from trainer.model.gpt import build_model
 from trainer.optim import ShardedAdamW
 from trainer.order import Position, Span
@@ -54,12 +55,14 @@ class Run:
     params: int
     damage: Damage
     saver: Saver
+    kernels: Kernels
     step: int = 0  # done
     skipped_in_row: int = 0
 
 
 def build_run(launch: Launch, session: Session | None, world: World) -> Run:
-    """All parts, at step 0. Raises DataError without a corpus, and ConfigError for one of another vocabulary."""
+    """All parts, at step 0. Raises DataError without a corpus, and ConfigError for one of another vocabulary or for kernels that
+    cannot be had."""
     config, faults = launch.config, launch.faults
     root = launch.out_dir if session is None else session.run_dir
     start = Position.first(config.data_seed)
@@ -68,7 +71,8 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     loader = Loader(corpus, start, poisoned, world.device)
     torch.manual_seed(config.init.seed)  # a process begins with a seed of its own; only dropout draws, and seeds itself
     padded = agree_on_padding(launch, session, root, world)
-    model = build_model(config, padded)
+    kernels = choose(config.numerics.kernels, world)
+    model = build_model(config, padded, kernels.fused)
     params = sum(parameter.numel() for parameter in model.parameters())
     # Where a supervisor names a checkpoint, it is one that fills every weight, or an error.
     sharded = shard(model, world, config, initial=session is None or session.spec.resume is None)
@@ -76,11 +80,11 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     settings = Settings.configured(config)
     mfu = mfu_of(config, padded, world.device, world.size)
     telemetry = Telemetry(session, world.rank, root, world.device, fp16=scaler.active, mfu=mfu)
-    optimizer = ShardedAdamW(sharded, config, world.replicas)
+    optimizer = ShardedAdamW(sharded, config, world.replicas, fused=kernels.fused)
     damage = Damage(faults, world.rank, config.numerics.precision)
     parts = root, telemetry, sharded, optimizer, scaler, loader, settings, settings, start, params, damage
     saver = Saver.for_run(config.checkpoint, root, session, world)
-    return Run(launch, config, launch.schedule(), session, world, *parts, saver)
+    return Run(launch, config, launch.schedule(), session, world, *parts, saver, kernels)
 
 
 def struck_now(run: Run, step: int, kinds: tuple[str, ...] = STEP_KINDS) -> list[Fault]:
@@ -106,7 +110,9 @@ def begin(run: Run) -> None:
         late = obey(run, overrides)
     settings_at(run, run.step + 1)
     config_changed = free_changes(found.manifest["config"], run.config) if found is not None else {}
-    run.telemetry.say(written_out(run.config).rstrip())
+    if found is not None and found.manifest.get("kernels", run.kernels.name) != run.kernels.name:
+        config_changed["kernels"] = [found.manifest["kernels"], run.kernels.name]  # that ran: the last bits will differ
+    run.telemetry.say(f"{written_out(run.config)}# kernels: {run.kernels.name}: {run.kernels.why}")
     run.telemetry.start(
         resume_step=run.step,
         resume_digest=found.digest if found is not None else None,
@@ -119,6 +125,7 @@ def begin(run: Run) -> None:
         skip_clamped=late,
         preset=run.launch.recipe,
         steps=run.config.schedule.steps,
+        kernels=asdict(run.kernels),
         cursor=run.position.cursor,
         config_changed=config_changed,
     )

@@ -14,7 +14,12 @@ def test_two_copies_and_two_shards_are_the_plain_model(tmp_path):
     command = [sys.executable, "-m", "tests.integration.replica_ranks", str(tmp_path)]
     ranks = subprocess.run(command, env=clean_environ(), cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S)
     assert ranks.returncode == 0, ranks.stderr
-    told = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
+    for kernels in ("torch", "fused"):
+        told = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
+        _are_the_plain_model([rank | rank[kernels] for rank in told])
+
+
+def _are_the_plain_model(told):
     for layout in ("copies", "shards"):
         for rank in told:
             assert rank[layout]["weights_equal"]

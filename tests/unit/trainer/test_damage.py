@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from tests.unit.trainer.stepping import SCALE, Stepping
+from tests.unit.trainer.stepping import SCALE, Stepping, batches
 from trainer.damage import Damage, add_noise, flip_bit, rot, ruin
 from trainer.exits import ConfigError
 from trainer.faults import parse_fault
@@ -25,6 +25,16 @@ def train(stepping, damage, steps, due_at=None, due=()):
         damage.after_update(step, optimizer)
         losses.append((statistics["loss"].item(), statistics["skipped"].item()))
     return losses
+
+
+def test_an_update_of_a_flipped_bit_is_told_as_infinite_whatever_kernels_run(world, config, fused):
+    """It may lie in a weight that no token uses for a while, and nothing else is infinite then."""
+    stepping = Stepping(world, config, fused=fused)
+    used = set(batches(1)[0][0].flatten().tolist())
+    with torch.no_grad():
+        stepping.optimizer.shards["embed.weight"][min(set(range(256)) - used), 0] = 3e37
+    assert stepping.step()["skipped"].item() == 0
+    assert stepping.step()["update_norm"].item() == float("inf")
 
 
 def test_a_stretch_lasts_as_long_as_it_says(world, config):
