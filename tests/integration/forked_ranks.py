@@ -25,15 +25,16 @@ GRACE_S = 10.0  # between SIGTERM and SIGKILL for the ranks that are left when o
 
 
 class Server:
-    """Of one test process; starts at the first launch, ends with the test process."""
+    """Of one test process; starts at the first question, ends with the test process."""
 
-    def __init__(self) -> None:
+    def __init__(self, words: list[str]) -> None:
+        self._words = words
         self._process: subprocess.Popen[str] | None = None
 
     def ask(self, question: dict[str, Any], environ: dict[str, str], cwd: str) -> Any:
         if self._process is None or self._process.poll() is not None:
             self._process = subprocess.Popen(
-                [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ, cwd=cwd
+                self._words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ, cwd=cwd
             )
             atexit.register(self._process.kill)
         assert self._process.stdin is not None
@@ -43,7 +44,7 @@ class Server:
         return json.loads(self._process.stdout.readline())
 
 
-SERVER = Server()
+SERVER = Server([sys.executable, __file__])
 
 
 def supervised_ranks(ranks: int, *arguments: str) -> list[str]:

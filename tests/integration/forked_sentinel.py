@@ -10,7 +10,6 @@ As a program this file is the server: a JSON line in for each command or questio
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import json
@@ -23,28 +22,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.integration.forked_ranks import Server
+
 ROOT = Path(__file__).resolve().parents[2]
+SERVER = Server([sys.executable, "-m", "tests.integration.forked_sentinel"])
 
 
-class Server:
-    """Of one test process; starts at the first command, ends with the test process."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
-
-    def ask(self, question: dict[str, Any]) -> Any:
-        if self._process is None or self._process.poll() is not None:
-            words = [sys.executable, "-m", "tests.integration.forked_sentinel"]
-            self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-            atexit.register(self._process.kill)
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(question) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
-
-
-SERVER = Server()
+def _ask(question: dict[str, Any]) -> Any:
+    return SERVER.ask(question, dict(os.environ), str(ROOT))
 
 
 class ForkedSentinel:
@@ -52,7 +37,7 @@ class ForkedSentinel:
 
     def __init__(self, words: list[str], out: Path, err: Path, cwd: Path | None = None, dies_at: str | None = None) -> None:
         asked = {"words": words, "out": str(out), "err": str(err), "cwd": str(cwd or Path.cwd()), "dies_at": dies_at}
-        self.pid: int = SERVER.ask(asked | {"environ": dict(os.environ)})
+        self.pid: int = _ask(asked | {"environ": dict(os.environ)})
         self.returncode: int | None = None
         self._ended = os.pidfd_open(self.pid)  # not yet reaped, whatever became of it: that is done when it is asked for
 
@@ -65,7 +50,7 @@ class ForkedSentinel:
         if self.returncode is None:
             if not select.select([self._ended], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired("sentinel", timeout)
-            self.returncode = int(SERVER.ask({"reap": self.pid}))
+            self.returncode = int(_ask({"reap": self.pid}))
             os.close(self._ended)
         return self.returncode
 

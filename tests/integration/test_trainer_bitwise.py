@@ -42,7 +42,7 @@ def check_equal_after_kills(launch, steps, every, seed, *settings, preset="micro
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_killed_three_times_it_ends_equal_to_the_bit(launch, precision):
-    check_equal_after_kills(launch, 30, 5, 20261122, f"numerics.precision={precision}", "evaluation.every=7")
+    check_equal_after_kills(launch, 44, 6, 20261122, f"numerics.precision={precision}", "evaluation.every=9")
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
