@@ -64,7 +64,7 @@ def compile_library(recipe: Recipe, compiler: Compiler, target: Path, place: Pat
     import torch
 
     torch_folder = Path(torch.__file__).parent
-    objects = {source: place / f"{source.stem}.o" for source in recipe.units}
+    objects = {source: place / f"{source.name}.o" for source in recipe.units}
     commands = [compiler.compiling(recipe, source, target, torch_folder) for source, target in objects.items()]
     with ThreadPoolExecutor(max_workers=max(1, len(os.sched_getaffinity(0)))) as pool:
         said = list(pool.map(run, commands))

@@ -19,7 +19,7 @@ Kind = Literal["cpu", "cuda"]
 KINDS: tuple[Kind, ...] = ("cuda", "cpu")
 PACKAGE = Path(__file__).resolve().parent
 LIBRARY = {"cpu": "_C.so", "cuda": "_C_cuda.so"}
-SUFFIX = {"cpu": ".cpp", "cuda": ".cu"}
+SUFFIX = {"cpu": (".cpp",), "cuda": (".cu", ".cpp")}  # nvcc gives a .cpp to its host compiler, once and not for each target
 ARCHITECTURES = ("sm_80", "sm_90")
 TORCH_MIN = (2, 11)
 
@@ -60,7 +60,7 @@ class Recipe:
     @property
     def units(self) -> list[Path]:
         """What is compiled; the other files are included by these."""
-        return [path for path in self.files if path.suffix == SUFFIX[self.kind]]
+        return [path for path in self.files if path.suffix in SUFFIX[self.kind]]
 
     @property
     def library(self) -> str:
@@ -79,8 +79,8 @@ def recipe(kind: Kind, folder: Path | None = None, *, bare: bool = False) -> Rec
     folder = folder or PACKAGE / "csrc"
     files = tuple(sorted(path for place in (folder, folder / kind) for path in place.glob("*") if is_source(path)))
     flags = (*COMMON, *(CUDA if kind == "cuda" else (*CPU, *processor_flags())), *(BARE if bare else ()))
-    if not any(path.suffix == SUFFIX[kind] for path in files):
-        raise BuildError(f"no *{SUFFIX[kind]} file in {folder / kind}: the package lacks its sources; install it again")
+    if not any(path.suffix in SUFFIX[kind] for path in files):
+        raise BuildError(f"no *{SUFFIX[kind][0]} file in {folder / kind}: the package lacks its sources; install it again")
     told = hashlib.sha256("\0".join(flags).encode())
     for path in files:
         content = path.read_bytes()

@@ -17,6 +17,8 @@
 #include <tuple>
 #include <vector>
 
+#include "element.h"
+
 namespace sentinel {
 
 using torch::headeronly::ScalarType;
@@ -46,6 +48,15 @@ inline const char* name_of(ScalarType type) {
 
 inline bool is_floating(ScalarType type) {
   return type == ScalarType::Float || type == ScalarType::BFloat16 || type == ScalarType::Half;
+}
+
+inline Element element_of(ScalarType type) {
+  switch (type) {
+    case ScalarType::Float: return Element::FLOAT;
+    case ScalarType::BFloat16: return Element::BFLOAT16;
+    case ScalarType::Half: return Element::HALF;
+    default: throw std::invalid_argument("sentinel: a dtype nobody checked");
+  }
 }
 
 inline void check_floating(const Tensor& tensor, const char* op, const char* argument) {

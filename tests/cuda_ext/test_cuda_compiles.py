@@ -37,7 +37,7 @@ def test_every_kernel_is_compiled_for_every_architecture_and_none_spills(cuda_li
 
 def test_every_source_is_in_it(cuda_library: Built) -> None:
     for source in recipe("cuda").units:
-        assert f"{source.stem}.o" in cuda_library.log
+        assert f"{source.name}.o" in cuda_library.log
 
 
 def test_it_loads_without_a_gpu_and_registers_every_op_for_cuda(cuda_library: Built) -> None:
