@@ -36,8 +36,8 @@ SENTINEL_HD Rates rates_of(const double* control, float count) {
   return rates;
 }
 
-// Rounded one by one: nvcc joins a product and a sum into one rounding where it likes, and elsewhere in the same kernel not. So an
-// update is the same bits on every device, and wherever in memory a tensor begins.
+// Rounded one by one: nvcc joins a product and a sum into one rounding where it likes, and elsewhere in the same kernel not. So
+// an update is the same bits on every device, and wherever in memory a tensor begins.
 SENTINEL_HD float times(float one, float other) {
 #if defined(__CUDA_ARCH__)
   return __fmul_rn(one, other);
@@ -54,15 +54,16 @@ SENTINEL_HD float plus(float one, float other) {
 #endif
 }
 
-struct Element {
+// Of one element.
+struct State {
   float param, first, second;
 };
 
 // `keep`: what decay leaves of a parameter.
-SENTINEL_HD Element advanced(const Rates& rates, float keep, const Element& now, float gradient) {
+SENTINEL_HD State advanced(const Rates& rates, float keep, const State& now, float gradient) {
   const float scaled = times(gradient, rates.factor);
   const float from = rates.from_moment ? now.first : scaled;
-  Element next;
+  State next;
   next.first = plus(from, times(rates.towards, plus(scaled, -now.first)));
   next.second = plus(times(now.second, rates.keep_second), times(times(rates.square, scaled), scaled));
   const float root = plus(times(sqrtf(next.second), rates.unbias_root), rates.eps);
