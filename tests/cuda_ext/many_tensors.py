@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +16,17 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 # Which of the two, is a matter of the version of torch. The sentence is asked for beside it.
 REFUSAL = (ValueError, RuntimeError)
 DEFAULTS = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1, "grad_factor": 1.0, "gate": 0.0}
+
+
+@contextmanager
+def threads(number: int) -> Iterator[None]:
+    """Torch's. One is enough for sizes of a test: more wait for each other, and spin meanwhile."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def drawn(size: int, seed: int, device: torch.device, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from tests.cuda_ext.many_tensors import (
     joined,
     shifted,
     stepped_in_double,
+    threads,
     told_in_double,
     world,
 )
@@ -32,8 +34,9 @@ NEAR = {"params": (3e-7, 3e-7), "firsts": (3e-7, 3e-8), "seconds": (3e-7, 0.0)}
 
 
 @pytest.fixture
-def device(cpu_library: Any) -> torch.device:
-    return torch.device("cpu")
+def device(cpu_library: Any) -> Iterator[torch.device]:
+    with threads(1):
+        yield torch.device("cpu")
 
 
 def assert_near(now: World, wanted: World) -> None:
@@ -219,12 +222,9 @@ def test_it_compiles_without_a_break(device: torch.device) -> None:
 
 def test_the_number_of_threads_changes_no_bit(cpu_library: Any) -> None:
     start = world(torch.device("cpu"), sizes=(40 * CHUNK + 3, 7, 9 * CHUNK))
-    before, told = torch.get_num_threads(), []
-    try:
-        for threads in (1, 2, 3):
-            torch.set_num_threads(threads)
-            now = start.copy()
+    told = []
+    for number in (1, 2, 3):
+        now = start.copy()
+        with threads(number):
             told.append([*bytes_of([adamw_step(*now.arguments(control(torch.device("cpu"))))]), *bytes_of(now.changeable)])
-    finally:
-        torch.set_num_threads(before)
     assert told[0] == told[1] == told[2]
