@@ -54,15 +54,15 @@ SENTINEL_HD float plus(float one, float other) {
 #endif
 }
 
-struct Element {
+struct State {
   float param, first, second;
 };
 
 // `keep`: what decay leaves of a parameter.
-SENTINEL_HD Element advanced(const Rates& rates, float keep, const Element& now, float gradient) {
+SENTINEL_HD State advanced(const Rates& rates, float keep, const State& now, float gradient) {
   const float scaled = times(gradient, rates.factor);
   const float from = rates.from_moment ? now.first : scaled;
-  Element next;
+  State next;
   next.first = plus(from, times(rates.towards, plus(scaled, -now.first)));
   next.second = plus(times(now.second, rates.keep_second), times(times(rates.square, scaled), scaled));
   const float root = plus(times(sqrtf(next.second), rates.unbias_root), rates.eps);

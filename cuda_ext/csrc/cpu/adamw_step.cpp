@@ -24,7 +24,7 @@ void advance(const Rates& rates, float keep, const Place& place, const float* gr
   const Rates same = rates;  // nothing that is written can be part of it
   for (int64_t at = 0; at < count; ++at) {
     const float before = param[at];
-    const Element next = advanced(same, keep, Element{before, first[at], second[at]}, gradients[at]);
+    const State next = advanced(same, keep, State{before, first[at], second[at]}, gradients[at]);
     param[at] = next.param;
     first[at] = next.first;
     second[at] = next.second;

@@ -32,8 +32,8 @@ struct Place {
 
 __device__ __forceinline__ void advance_one(const Rates& rates, float keep, float& param, float grad, float& first, float& second,
                                             Advance& told) {
-  const Element now{param, first, second};
-  const Element next = advanced(rates, keep, now, grad);
+  const State now{param, first, second};
+  const State next = advanced(rates, keep, now, grad);
   told.add(next.param - now.param, next.param, next.second);
   param = next.param;
   first = next.first;
