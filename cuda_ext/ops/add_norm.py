@@ -50,10 +50,10 @@ def _fake_forward(
     x: Tensor, residual: Tensor | None, weight: Tensor, bias: Tensor | None, eps: float, rms: bool  # noqa: ARG001
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     rows = x.numel() // x.shape[-1]
-    h = x.new_empty(0) if residual is None else torch.empty_like(x)
+    h = x.new_empty(0) if residual is None else x.new_empty(x.shape)
     rstd = x.new_empty(rows, dtype=torch.float32)
     mean = x.new_empty(0 if rms else rows, dtype=torch.float32)
-    return torch.empty_like(x), h, mean, rstd, x.new_empty(3, dtype=torch.float64)
+    return x.new_empty(x.shape), h, mean, rstd, x.new_empty(3, dtype=torch.float64)
 
 
 def _fake_backward(
@@ -66,7 +66,7 @@ def _fake_backward(
     rms: bool,  # noqa: ARG001
     has_bias: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return torch.empty_like(h), torch.empty_like(weight), weight.new_empty(weight.numel() if has_bias else 0)
+    return h.new_empty(h.shape), weight.new_empty(weight.shape), weight.new_empty(weight.numel() if has_bias else 0)
 
 
 _forward = declare(

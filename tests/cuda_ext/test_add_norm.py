@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from cuda_ext import add_norm
-from tests.cuda_ext.add_norm_grid import CASES, DTYPES, EPS, KINDS, Ops, check, given, odd_values, ops, registered
+from tests.cuda_ext.add_norm_grid import CASES, DTYPES, EPS, KINDS, Ops, askew, check, given, odd_values, ops, registered
 
 __all__ = ["ops"]
 
@@ -57,6 +57,13 @@ def test_a_sum_of_any_two_elements_is_rounded_as_torch_rounds_it() -> None:
         x, residual = bits.view(dtype)
         h = registered()[0](x, residual, torch.ones(2, dtype=dtype), None, EPS, True)[1]
         torch.testing.assert_close(h, x + residual, rtol=0, atol=0, equal_nan=True)
+
+
+def test_tensors_that_begin_between_two_vectors(ops: Ops) -> None:
+    for dtype in (torch.float32, torch.bfloat16):
+        case = askew(given(dtype, dtype, 9, 256))
+        results = ops[0](*case.forward())
+        check(results, ops[1](*case.backward(results)), case)
 
 
 @pytest.mark.usefixtures("cpu_library")
