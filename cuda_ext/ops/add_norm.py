@@ -26,7 +26,7 @@ def add_norm(
     the squares of h, its largest magnitude, how many elements are not finite (NaN and infinity come through in the first two).
     Squares are summed in float32 within a row, in float64 over rows: elements beyond 1e19 make the sum infinite, not the count.
 
-    Raises ValueError that names the argument.
+    Raises ValueError that names the argument; RuntimeError where its gradient is differentiated again.
     """
     _check(x, residual, weight, bias, eps)
     y, h, _, _, stats = _forward(x, residual, weight, bias, eps, rms)
@@ -43,7 +43,8 @@ def _check(x: Tensor, residual: Tensor | None, weight: Tensor, bias: Tensor | No
     check_tensor(weight, op, "weight", dtypes=own, shape=x.shape[-1:], device=x.device)
     if bias is not None:
         check_tensor(bias, op, "bias", dtypes=(weight.dtype,), shape=x.shape[-1:], device=x.device)
-    check(eps >= 0.0, op, "eps", f"{eps}, must not be negative")
+    if not eps >= 0.0:  # where torch.compile leaves it open, a sentence with it in it cannot be traced
+        check(False, op, "eps", f"{eps}, must not be negative")
 
 
 def _fake_forward(
@@ -105,4 +106,10 @@ def _differentiate(ctx: Any, dy: Tensor | None, dh: Tensor | None, *_: Any) -> t
     return dx, dx if ctx.has_residual else None, dweight, dbias if ctx.has_bias else None, None, None
 
 
+def _refuse(_ctx: Any, *_: Tensor | None) -> None:
+    """Unasked, torch would take the gradient's own gradient for zero, and warn."""
+    raise RuntimeError("add_norm: it has no second derivative; differentiate torch's own layer_norm or rms_norm twice")
+
+
 torch.library.register_autograd("sentinel::add_norm", _differentiate, setup_context=_keep)
+torch.library.register_autograd("sentinel::add_norm_backward", _refuse)

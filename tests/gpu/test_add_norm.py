@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
@@ -59,6 +61,18 @@ def test_the_same_bits_every_time_on_any_stream() -> None:
             again.append([one for results in run(case) for one in results])
     torch.cuda.synchronize()
     assert all(torch.equal(*pair) for results in again for pair in zip(first, results, strict=True))
+
+
+def test_threads_with_rows_of_two_widths_do_not_disturb_each_other() -> None:
+    """Rows so long need shared memory that a kernel must ask for, and both threads ask for the same kernel."""
+
+    def same_bits(width: int) -> bool:
+        case = given(torch.float32, torch.float32, 40, width, device="cuda")
+        first = [one for results in run(case) for one in results]
+        return all(torch.equal(*pair) for _ in range(200) for pair in zip(first, (o for r in run(case) for o in r), strict=True))
+
+    with ThreadPoolExecutor(2) as pool:
+        assert all(pool.map(same_bits, (8192, 16384)))
 
 
 def test_it_can_be_captured_and_replayed() -> None:

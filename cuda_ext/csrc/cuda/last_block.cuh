@@ -38,7 +38,7 @@ __device__ __forceinline__ Share block_share(Share share) {
 
 static __device__ unsigned ended_blocks[STREAMS];
 
-__device__ __noinline__ void tell(const Share& mine, Share* shares, const Counter& counter, double* stats) {
+static __device__ __noinline__ void tell(const Share& mine, Share* shares, const Counter& counter, double* stats) {
   if constexpr (!TELLS) return;
   __shared__ bool is_last;
   unsigned* ended = counter.own != nullptr ? counter.own : &ended_blocks[counter.stream];
