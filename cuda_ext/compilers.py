@@ -26,7 +26,7 @@ class Compiler:
 
     def linking(self, objects: list[Path], target: Path, torch_folder: Path) -> list[str]:
         """The libraries come after what needs them. Some linkers drop a library that nothing needs for sure: the stream's
-        function is a weak symbol (csrc/cuda/launching.cuh), and would be null in a library that no longer names libtorch."""
+        function is a weak symbol (csrc/cuda/stream.h), and would be null in a library that no longer names libtorch."""
         place = torch_folder / "lib"
         names = ("torch", "torch_cpu", "c10") if self.kind == "cpu" else ("torch", "torch_cpu", "torch_cuda", "c10")
         libraries = [f"-l{name}" for name in names if (place / f"lib{name}.so").exists()]

@@ -27,7 +27,7 @@ Name = Literal["cuda", "cpu", "torch"]
 NAMES: tuple[Name, ...] = ("cuda", "cpu", "torch")
 ENVIRONMENT = "SENTINEL_KERNELS"
 CAPABILITY_MIN = (8, 0)
-STREAM = "aoti_torch_get_current_cuda_stream"  # weak in the library (csrc/cuda/launching.cuh)
+STREAM = "aoti_torch_get_current_cuda_stream"  # weak in the library (csrc/cuda/stream.h)
 
 
 class KernelsUnavailable(RuntimeError):
