@@ -65,6 +65,10 @@ class FusedAdamW:
         self.count.copy_(steps)
         self._told = None
 
+    def touched(self) -> None:
+        """Parameters or moments were changed otherwise than by an update: what the last one told of them is out of date."""
+        self._told = None
+
     def measure(self, gradients: dict[str, torch.Tensor], scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Before the update: sums of squares of each group, still times the loss scale, and how many elements are not finite.
         They are measured unscaled: squares of scaled ones would leave float32 more often."""
@@ -88,7 +92,7 @@ class FusedAdamW:
     ) -> None:
         """Update once, unless `skipped`."""
         factor, given = clip_coef / scale, list(gradients.values())
-        if not self._guarded:
+        if not self._guarded and given:
             # The kernel refuses a factor that is not finite. Without a gate it is to go in, so it goes in with the gradients.
             finite = torch.isfinite(factor)
             torch._foreach_mul_(given, torch.where(finite, 1.0, factor).float())
