@@ -125,26 +125,22 @@ def manifest_of(run_dir, step):
     return json.loads((run_dir / f"checkpoints/step-{step:08d}/manifest.json").read_text())
 
 
-def test_the_receipt_the_printed_settings_and_the_manifest_say_which_run(world, monkeypatch, tmp_path, capsys):
-    for number, asked in enumerate(("torch", None), start=1):
-        run, _, receipt = attempt(number, world, monkeypatch, tmp_path, asked)
-        assert receipt["kernels"] == {"name": run.kernels.name, "why": run.kernels.why}
-        printed = capsys.readouterr().out
-        assert f"# kernels: {run.kernels.name}: {run.kernels.why}" in printed
-        assert yaml.safe_load(printed.split("start:")[0])["numerics"]["kernels"] == asked, "the whole is a file for --config"
-        assert manifest_of(tmp_path, run.step)["kernels"] == run.kernels.name
-
-
-def test_a_resume_on_other_kernels_goes_on_where_it_was_and_claims_no_bits_of_those_before(world, monkeypatch, tmp_path):
-    """From plain PyTorch to our own, on them, and back; what a supervisor would repeat begins at the checkpoint."""
+def test_a_resume_on_other_kernels_goes_on_where_it_was_and_claims_no_bits_of_those_before(world, monkeypatch, tmp_path, capsys):
+    """From plain PyTorch to our own, on them, and back; what a supervisor would repeat begins at the checkpoint. Receipt, printed
+    settings and manifest say which ran."""
     names = []
     for number, asked in enumerate(("torch", None, None, "torch"), start=1):
         run, lines, receipt = attempt(number, world, monkeypatch, tmp_path, asked)
         names.append(run.kernels.name)
         other = names[-2:-1] not in ([], names[-1:])
+        assert receipt["kernels"] == {"name": run.kernels.name, "why": run.kernels.why}
         assert receipt["effective"]["deterministic"] is not other
         assert receipt["config_changed"].get("kernels") == (names[-2:] if other else None)
         assert receipt["effective"]["optimizer_steps"] == 2 * number - 2
+        printed = capsys.readouterr().out
+        assert f"# kernels: {run.kernels.name}: {run.kernels.why}" in printed
+        assert yaml.safe_load(printed.split("start:")[0])["numerics"]["kernels"] == asked, "the whole is a file for --config"
+        assert manifest_of(tmp_path, run.step)["kernels"] == run.kernels.name
         if number > 1:
             saved = manifest_of(tmp_path, 2 * number - 2)
             assert lines[0]["param_norm"] == pytest.approx(saved["metrics"]["param_norm"], rel=1e-7)

@@ -1,6 +1,7 @@
 """The update against plain torch: clipping, the gate, loss scaling, accumulation, and nothing waiting for the device."""
 
 import contextlib
+import copy
 from dataclasses import replace
 
 import pytest
@@ -134,6 +135,23 @@ def test_fp16_unscales_what_it_reports_and_halves_after_an_overflow(world, confi
         assert statistics[name].item() == pytest.approx(plain[name].item(), rel=0.05)
     statistics = stepping.poisoned()
     assert (statistics["loss_scale"].item(), stepping.scaler.scale.item()) == (SCALE, SCALE / 2)
+
+
+def test_on_our_kernels_fp16_overflows_scales_and_learns_as_on_plain_pytorch(world, config):
+    """The gradient of the logits is made in the forward pass, already times scale and share: too large a scale shows there."""
+    sections = {"numerics": {"loss_scale": 2.0**30, "loss_scale_growth_steps": 3}, "parallel": {"micro_batch": 2}}
+    plain, own = (Stepping(world, config, "fp16", fused=fused, **copy.deepcopy(sections)) for fused in (False, True))
+    skipped = 0
+    for batch in batches(20, size=3):
+        told, other = plain.step(batch), own.step(batch)
+        skipped += told["skipped"].item()
+        for name in ("skipped", "overflow", "loss_scale"):
+            assert other[name].item() == told[name].item(), name
+        assert other["loss"].item() == pytest.approx(told["loss"].item(), rel=2e-3)
+        if not told["skipped"]:
+            assert other["grad_norm"].item() == pytest.approx(told["grad_norm"].item(), rel=2e-2)
+    assert 4 <= skipped <= 16
+    assert own.scaler.scale.item() == plain.scaler.scale.item()
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("bf16", 2e-2)])
