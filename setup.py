@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -36,10 +37,12 @@ def can_compile() -> bool:
 class BuildWithKernels(build_py):
     def run(self) -> None:
         super().run()
+        folder = Path(self.build_lib) / "cuda_ext" / "built"
+        shutil.rmtree(folder, ignore_errors=True)  # what an earlier build has left in the project's build/
         if self.editable_mode or not can_compile():  # in place, sources change: the cache follows them, a library would not
             return
         for kind in sources.KINDS:
-            self.compile_kernels(kind, Path(self.build_lib) / "cuda_ext" / "built")
+            self.compile_kernels(kind, folder)
 
     def compile_kernels(self, kind: str, folder: Path) -> None:
         try:
@@ -49,6 +52,7 @@ class BuildWithKernels(build_py):
                 compilers.compile_library(made, compiler, folder / made.library, Path(place))
         except (sources.BuildError, OSError) as error:
             print(f"cuda_ext: no {kind} kernels in this installation: {error}", file=sys.stderr)
+            (folder / sources.LIBRARY[kind]).unlink(missing_ok=True)
             return
         told = {"digest": made.digest, "torch": sources.torch_version(), "compiler": compiler.path}
         (folder / made.library).with_suffix(".json").write_text(json.dumps(told) + "\n", encoding="utf-8")

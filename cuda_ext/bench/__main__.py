@@ -84,14 +84,15 @@ def keep(op: str, told: dict[str, Any], device: torch.device, file: Path | str) 
 
 def without_statistics(kind: Kind) -> Any:
     """The namespace of the same ops, their statistics compiled away; None where it cannot be had, which is said."""
+    schemas = declared().values()
     try:
         built = build(kind, bare=True)
-    except BuildError as error:
+        for schema in schemas:
+            _without.define(schema.removeprefix("sentinel::"))
+        register(built.path)
+    except (BuildError, OSError) as error:
         print(f"without statistics: not measured, {error}", flush=True)
         return None
-    for schema in declared().values():
-        _without.define(schema.removeprefix("sentinel::"))
-    register(built.path)
     return torch.ops.sentinel_bare
 
 

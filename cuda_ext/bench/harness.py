@@ -120,6 +120,8 @@ def measure(case: Case, device: torch.device, *, bare: Any = None, rounds: int =
             calls[name] = timer.calls_for(way)
         except Exception as error:  # noqa: BLE001  a peer of another version must not end the bench; what failed is told
             failed[name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+    if COPY in failed:
+        raise RuntimeError(f"a copy of {COPY_BYTES[device.type] >> 20} MiB, the ceiling of all, could not run: {failed[COPY]}")
     names = list(calls)
     times: dict[str, list[float]] = {name: [] for name in names}
     for number in range(rounds):
