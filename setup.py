@@ -14,6 +14,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+import setuptools
+
+if int(setuptools.__version__.split(".")[0]) < 77:  # the environment's own: an isolated build has what pyproject.toml says
+    remedy = "pip install 'setuptools>=77', or leave --no-build-isolation out"
+    sys.exit(f"setuptools {setuptools.__version__} is older than 77, which this package is built with; {remedy}")
+
 from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
