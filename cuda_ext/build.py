@@ -54,7 +54,8 @@ def build(kind: Kind, folder: Path | None = None, verbose: bool = False, *, bare
                 return found
             if not again:
                 refuse_what_just_failed(place.with_suffix(".failed"))
-            say(f"compiling the {kind} kernels, {len(made.units)} files, with {compiler.path}; this is done once")
+            what = f"{kind} kernels{' without statistics' if bare else ''}"
+            say(f"compiling the {what}, {len(made.units)} files, with {compiler.path}; this is done once")
             began_s = time.monotonic()
             with tempfile.TemporaryDirectory(prefix=".building-", dir=place.parent, ignore_cleanup_errors=True) as aside:
                 log = compile_into(made, compiler, Path(aside), place.with_suffix(".failed"))

@@ -65,7 +65,7 @@ def run(op: str, device: torch.device, bare: Any, rounds: int) -> dict[str, Any]
     try:
         for case in importlib.import_module(f"cuda_ext.bench.{op}").cases(device):
             told["cases"].append(table.as_record(measure(case, device, bare=bare, rounds=rounds)))
-            print(table.line(told["cases"][-1]), flush=True)
+            print(table.lines(told["cases"][-1]), flush=True)
     except Exception as error:  # noqa: BLE001
         told["failed"] = f"{type(error).__name__}: {error}"
         print(f"{op}: {told['failed']}", flush=True)

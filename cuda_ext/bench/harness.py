@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import importlib.util
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -110,6 +111,8 @@ class Timer:
 
 def measure(case: Case, device: torch.device, *, bare: Any = None, rounds: int = 30) -> Measured:
     """Every way of the case in turns, each round beginning with another. `bare` is the namespace without statistics."""
+    if "torch._dynamo" in sys.modules:  # after eight shapes of a function torch.compile gives up, and the peer would run plain
+        torch.compiler.reset()
     ways: dict[str, Way] = {COPY: copying(device), OURS: lambda: case.ours(torch.ops.sentinel)}
     if bare is not None and case.is_bare_too:
         ways[BARE] = lambda: case.ours(bare)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,16 @@ def test_every_way_takes_its_turn_and_each_round_begins_with_another(monkeypatch
     assert told.statistics_cost == pytest.approx([0.0, 0.0, 0.0])
 
 
+def test_each_case_compiles_its_peers_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After eight shapes of one function torch.compile would run it uncompiled, under the name of what is compiled."""
+    began: list[str] = []
+    monkeypatch.setitem(sys.modules, "torch._dynamo", sys)
+    monkeypatch.setattr(torch.compiler, "reset", lambda: began.append("anew"))
+    measure(a_case(peers={"torch.compile": lambda: began.append("called")}), CPU, rounds=4)
+    assert began.index("anew") == 0
+    assert began.count("anew") == 1
+
+
 def test_a_way_that_fails_is_told_and_hides_no_other() -> None:
     def broken() -> None:
         raise TypeError("another version\nsecond line")
@@ -66,7 +77,11 @@ def test_a_way_that_fails_is_told_and_hides_no_other() -> None:
     assert told.failed == {"Liger": "TypeError: another version"}
     assert set(told.ms) == {OURS, "torch"}
     assert told.statistics_cost is None
-    assert "Liger could not run: TypeError" in table.line(table.as_record(told))
+    _, ours, torchs, liger = table.lines(table.as_record(told)).splitlines()
+    assert (ours.split()[0], torchs.split()[0]) == (OURS, "torch")
+    assert ours.endswith(" of copy")
+    assert ours.index(" ms") == torchs.index(" ms")
+    assert liger == "    Liger could not run: TypeError: another version"
 
 
 def test_without_a_copy_there_is_no_ceiling_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,15 @@ def test_without_a_compiler_the_package_is_whole_and_has_its_sources(project: Pa
         assert (made / name).is_file(), name
 
 
+def test_a_setuptools_that_is_too_old_is_said(project: Path) -> None:
+    """As a new virtual environment of Python 3.11 has it, which an installation without isolation would use."""
+    (project / "setuptools.py").write_text("__version__ = '65.5.0'\n")
+    words = [sys.executable, "setup.py", "-q", "build"]
+    done = subprocess.run(words, cwd=project, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("setuptools 65.5.0 is older than 77")
+
+
 def test_torch_is_nothing_that_a_build_fetches() -> None:
     requires = (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("[project]")[0]
     assert "torch" not in requires
