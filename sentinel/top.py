@@ -5,7 +5,6 @@ It reads what the run writes and nothing else, so it can be started and left at 
 
 from __future__ import annotations
 
-import signal
 from collections import deque
 from collections.abc import Mapping
 from contextlib import closing
@@ -122,7 +121,6 @@ def show_top(run_dir: Path, once: bool) -> None:
             assert picture is not None, "the first look always finds something"
             print_plain(picture)
             return
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # or the terminal would stay as it is lent out
         with Screen(console) as screen:
             key = ""
             while key not in ("q", "Q"):

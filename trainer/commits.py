@@ -43,6 +43,8 @@ def save(run: Run) -> None:
     }
     run.saver.save(run.step, run.optimizer.state(), details, began_s)
     tell_commits(run)
+    if any(fault.kind == "bit_rot" and fault.is_due(run.step, details["attempt"] or 1) for fault in run.launch.faults):
+        await_saves(run)  # it rots before the next step, whose own fault may be the end of this process
 
 
 def tell_commits(run: Run) -> None:

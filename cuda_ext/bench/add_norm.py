@@ -22,8 +22,9 @@ def cases(device: torch.device) -> Iterator[Case]:
     for rms in (False, True):
         for dtype in (torch.bfloat16, torch.float32):
             for width in WIDTHS[device.type]:
-                yield forward(device, dtype, width, rms)
-                yield backward(device, dtype, width, rms)
+                for case_of in (forward, backward):
+                    torch.compiler.reset()  # of one function it compiles eight shapes, and further ones run as they are
+                    yield case_of(device, dtype, width, rms)
 
 
 def forward(device: torch.device, dtype: torch.dtype, width: int, rms: bool) -> Case:

@@ -36,8 +36,8 @@ SENTINEL_HD Rates rates_of(const double* control, float count) {
   return rates;
 }
 
-// Rounded one by one: nvcc joins a product and a sum into one rounding where it likes, and elsewhere in the same kernel not. So an
-// update is the same bits on every device, and wherever in memory a tensor begins.
+// Rounded one by one: nvcc joins a product and a sum into one rounding where it likes, and elsewhere in the same kernel not. So
+// an update is the same bits on every device, and wherever in memory a tensor begins.
 SENTINEL_HD float times(float one, float other) {
 #if defined(__CUDA_ARCH__)
   return __fmul_rn(one, other);
@@ -54,6 +54,7 @@ SENTINEL_HD float plus(float one, float other) {
 #endif
 }
 
+// Of one element.
 struct State {
   float param, first, second;
 };

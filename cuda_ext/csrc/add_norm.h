@@ -3,7 +3,7 @@
 
 #include "host_device.h"
 
-namespace sentinel {
+namespace sentinel::norm {
 
 SENTINEL_HD uint32_t bits_of(float value) {
 #if defined(__CUDA_ARCH__)
@@ -47,4 +47,4 @@ SENTINEL_HD float gradient(float g, float normed, float average, float average_n
   return (g - average - normed * average_normed) * rstd;
 }
 
-}  // namespace sentinel
+}  // namespace sentinel::norm

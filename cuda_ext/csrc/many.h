@@ -1,50 +1,22 @@
-// Many tensors in one call, for both libraries: how they are cut into chunks, and what is refused.
+// Many tensors in one call, for both libraries: their chunks, and what is refused.
 #pragma once
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "chunks.h"
 #include "tensors.h"
 
 namespace sentinel {
 
-// Elements of a chunk. Each has a slot of its own for what is told of it, and the slots of a tensor are added up in their order:
-// so sums are the same bits whoever works on which chunk, and when. 8192 elements are 229 KB of traffic for 32 bytes of a slot.
-inline constexpr int64_t CHUNK = 8192;
-
 inline constexpr int64_t CONTROLS = 7;  // of adamw_step
 
-inline int64_t chunks_in(int64_t elements) { return elements / CHUNK + (elements % CHUNK != 0); }
-
-// The chunks of several tensors, numbered through: tensor t has those from before[t] up to before[t + 1].
-struct Chunks {
-  std::vector<int64_t> before{0};
-
-  explicit Chunks(const std::vector<Tensor>& tensors) {
-    before.reserve(tensors.size() + 1);
-    for (const Tensor& tensor : tensors) before.push_back(before.back() + chunks_in(tensor.numel()));
-  }
-
-  int64_t rows() const { return static_cast<int64_t>(before.size()) - 1; }
-  int64_t count() const { return before.back(); }
-  // Of the tensors from `begin` up to `end`. 2^32 of them are 2^45 elements.
-  uint32_t between(int64_t begin, int64_t end) const { return static_cast<uint32_t>(before[end] - before[begin]); }
-
-  // Which tensor has this chunk: the last that begins at or before it, since those before it may be empty.
-  size_t tensor_of(int64_t chunk) const { return std::upper_bound(before.begin(), before.end(), chunk) - before.begin() - 1; }
-};
-
-// Calls body(tensor, first element, elements) for each chunk of a range.
-template <typename Body>
-void for_chunks(const Chunks& chunks, const std::vector<Tensor>& tensors, int64_t begin, int64_t end, const Body& body) {
-  size_t tensor = chunks.tensor_of(begin);
-  for (int64_t chunk = begin; chunk < end; ++chunk) {
-    while (chunk >= chunks.before[tensor + 1]) ++tensor;
-    const int64_t first = (chunk - chunks.before[tensor]) * CHUNK;
-    body(chunk, tensor, first, std::min(CHUNK, tensors[tensor].numel() - first));
-  }
+inline Chunks chunks_of(const std::vector<Tensor>& tensors) {
+  std::vector<int64_t> sizes;
+  sizes.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) sizes.push_back(tensor.numel());
+  return Chunks(std::move(sizes));
 }
 
 inline std::string numbered(const char* argument, size_t number) {

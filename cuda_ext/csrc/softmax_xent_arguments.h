@@ -1,7 +1,6 @@
 // What softmax_xent takes and gives, checked and made the same way for the CPU and for CUDA.
 #pragma once
 
-#include "softmax_xent.h"
 #include "tensors.h"
 
 namespace sentinel {

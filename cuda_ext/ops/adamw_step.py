@@ -60,7 +60,8 @@ def adamw_step(
     Returns for each tensor [sum of squares of what its parameters were changed by, of the parameters afterwards, of the second
     moments afterwards, the largest second moment]: what stands in memory, gated or not. Empty tensors give zeros.
 
-    Raises ValueError for a tensor of another dtype, layout, size or device, naming it.
+    Raises ValueError, or RuntimeError under some versions of torch, for a tensor of another dtype, layout, size or device, and
+    names it. Shapes may differ where the elements are as many.
     """
     told: torch.Tensor = _op(list(params), list(grads), list(exp_avgs), list(exp_avg_sqs), step, control, list(decays))
     if not torch.compiler.is_compiling():

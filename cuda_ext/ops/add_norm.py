@@ -26,7 +26,7 @@ def add_norm(
     the squares of h, its largest magnitude, how many elements are not finite (NaN and infinity come through in the first two).
     Squares are summed in float32 within a row, in float64 over rows: elements beyond 1e19 make the sum infinite, not the count.
 
-    Raises ValueError that names the argument.
+    Raises ValueError that names the argument; RuntimeError where its gradient is differentiated again.
     """
     _check(x, residual, weight, bias, eps)
     y, h, _, _, stats = _forward(x, residual, weight, bias, eps, rms)
@@ -43,17 +43,18 @@ def _check(x: Tensor, residual: Tensor | None, weight: Tensor, bias: Tensor | No
     check_tensor(weight, op, "weight", dtypes=own, shape=x.shape[-1:], device=x.device)
     if bias is not None:
         check_tensor(bias, op, "bias", dtypes=(weight.dtype,), shape=x.shape[-1:], device=x.device)
-    check(eps >= 0.0, op, "eps", f"{eps}, must not be negative")
+    if not eps >= 0.0:  # where torch.compile leaves it open, a sentence with it in it cannot be traced
+        check(False, op, "eps", f"{eps}, must not be negative")
 
 
 def _fake_forward(
     x: Tensor, residual: Tensor | None, weight: Tensor, bias: Tensor | None, eps: float, rms: bool  # noqa: ARG001
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     rows = x.numel() // x.shape[-1]
-    h = x.new_empty(0) if residual is None else torch.empty_like(x)
+    h = x.new_empty(0) if residual is None else x.new_empty(x.shape)
     rstd = x.new_empty(rows, dtype=torch.float32)
     mean = x.new_empty(0 if rms else rows, dtype=torch.float32)
-    return torch.empty_like(x), h, mean, rstd, x.new_empty(3, dtype=torch.float64)
+    return x.new_empty(x.shape), h, mean, rstd, x.new_empty(3, dtype=torch.float64)
 
 
 def _fake_backward(
@@ -66,7 +67,7 @@ def _fake_backward(
     rms: bool,  # noqa: ARG001
     has_bias: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return torch.empty_like(h), torch.empty_like(weight), weight.new_empty(weight.numel() if has_bias else 0)
+    return h.new_empty(h.shape), weight.new_empty(weight.shape), weight.new_empty(weight.numel() if has_bias else 0)
 
 
 _forward = declare(
@@ -105,4 +106,10 @@ def _differentiate(ctx: Any, dy: Tensor | None, dh: Tensor | None, *_: Any) -> t
     return dx, dx if ctx.has_residual else None, dweight, dbias if ctx.has_bias else None, None, None
 
 
+def _refuse(_ctx: Any, *_: Tensor | None) -> None:
+    """Unasked, torch would take the gradient's own gradient for zero, and warn."""
+    raise RuntimeError("add_norm: it has no second derivative; differentiate torch's own layer_norm or rms_norm twice")
+
+
 torch.library.register_autograd("sentinel::add_norm", _differentiate, setup_context=_keep)
+torch.library.register_autograd("sentinel::add_norm_backward", _refuse)

@@ -30,7 +30,8 @@ def grad_stats(grads: Sequence[torch.Tensor], inv_scale: torch.Tensor) -> torch.
     and infinity come through in the first two numbers. The same inputs give the same bits, whatever the number of threads and
     wherever in memory they lie. The host does not wait. Nothing is differentiable.
 
-    Raises ValueError for a tensor of another dtype, layout or device, naming it.
+    Raises ValueError, or RuntimeError under some versions of torch, for a tensor of another dtype, layout or device, and
+    names it.
     """
     told: torch.Tensor = _op(list(grads), inv_scale)
     return told

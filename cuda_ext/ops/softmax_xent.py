@@ -33,7 +33,8 @@ def softmax_xent(
 
     `expected`: the gradient `total` will get, a float32 scalar on the logits' device (a loss scale, a share of accumulated
     micro-batches; 1 where None). Another gradient is right as well and costs one pass; exactly this one costs none, and in
-    float16 keeps small gradients from vanishing. One backward per call: the gradient is scaled where it lies.
+    float16 keeps small gradients from vanishing. One backward per call, without create_graph: the gradient is scaled where it
+    lies, and has none itself.
 
     ValueError names the argument a mistake is in. Sources: z-loss, PaLM (arXiv 2204.02311) section 5; log-sum-exp kept relative
     to a running maximum, Milakov and Gimelshein (arXiv 1805.02867).
@@ -41,6 +42,7 @@ def softmax_xent(
     op = "softmax_xent"
     check_tensor(logits, op, "logits")
     check(logits.dim() >= 1, op, "logits", "no dimensions, must be (..., vocabulary)")
+    check(logits.shape[-1] >= 1, op, "logits", "a vocabulary of 0, must be at least 1")
     check_tensor(targets, op, "targets", dtypes=[torch.int64], shape=logits.shape[:-1], device=logits.device)
     if expected is None:
         expected = torch.ones((), dtype=torch.float32, device=logits.device)
@@ -80,9 +82,11 @@ def _backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ..
             "softmax_xent: backward a second time through one call: its gradient was made in the forward and given away;"
             " call softmax_xent again"
         )
+    if torch.is_grad_enabled():
+        raise RuntimeError("softmax_xent: backward with create_graph: its gradient was made in the forward and has none itself")
     ctx.spent = True
     dlogits, expected = ctx.saved_tensors
-    factor = grad.float() / expected
+    factor = (grad.float() / expected).masked_fill(grad == expected, 1.0)  # 0 of an expected 0 is as expected, not 0 / 0
     if type(dlogits) is not Tensor:  # traced by torch.compile, where nothing that was saved may change
         return ((dlogits.float() * factor).to(dlogits.dtype), *(None,) * 5)
     torch.ops.sentinel.scale_(dlogits, factor)

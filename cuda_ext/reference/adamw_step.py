@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from cuda_ext.checks import check, check_elements, check_tensor
+from cuda_ext.checks import check, check_tensor, check_tensors
 
 OP = "adamw_step"
 CONTROLS = 7
@@ -24,16 +24,17 @@ def adamw_step(
     decays: Sequence[float],
 ) -> torch.Tensor:
     _check(params, grads, exp_avgs, exp_avg_sqs, step, control, decays)
-    lr, beta1, beta2, eps, weight_decay, grad_factor, gate = control.unbind()
+    lr, beta1, beta2, eps, weight_decay, grad_factor, gate = control.view(-1).unbind()
     factor = grad_factor.float()
     applies = (gate == 0) & factor.isfinite()
-    count = step.double() + 1
+    count = step.double().view(()) + 1
     step_size = (lr / (1 - beta1**count)).float()
     unbias_root = (1 / (1 - beta2**count).sqrt()).float()
     towards, keep_second, square = (1 - beta1).float(), beta2.float(), (1 - beta2).float()
     rows = []
-    for param, grad, first, second, decay in zip(params, grads, exp_avgs, exp_avg_sqs, decays, strict=True):
-        scaled = grad.float().view_as(param) * factor
+    flat = ([tensor.view(-1) for tensor in tensors] for tensors in (params, grads, exp_avgs, exp_avg_sqs))
+    for param, grad, first, second, decay in zip(*flat, decays, strict=True):
+        scaled = grad.float() * factor
         kept = param * (1 - lr * weight_decay * decay).float()
         # From the nearer end, as torch.lerp: with a beta of zero the moment is the gradient itself.
         ahead = scaled - first
@@ -58,15 +59,12 @@ def _check(
     params: Tensors, grads: Tensors, exp_avgs: Tensors, exp_avg_sqs: Tensors, step: torch.Tensor, control: torch.Tensor,
     decays: Sequence[float],
 ) -> None:  # fmt: skip
-    check_tensor(control, OP, "control", dtypes=(torch.float64,))
-    check_elements(control, CONTROLS, OP, "control")
-    check_tensor(step, OP, "step", dtypes=(torch.float32,), device=control.device)
-    check_elements(step, 1, OP, "step")
+    check_tensor(control, OP, "control", dtypes=(torch.float64,), elements=CONTROLS)
+    check_tensor(step, OP, "step", dtypes=(torch.float32,), elements=1, device=control.device)
     lists: dict[str, Tensors] = {"params": params, "grads": grads, "exp_avgs": exp_avgs, "exp_avg_sqs": exp_avg_sqs}
     for name, given in {**lists, "decays": decays}.items():
         check(len(given) == len(params), OP, name, f"{len(given)} of them, must be as many as params, {len(params)}")
+    sizes = [param.numel() for param in params]
     for name, tensors in lists.items():
         dtypes = (torch.float32, torch.bfloat16) if name == "grads" else (torch.float32,)
-        for number, (tensor, param) in enumerate(zip(tensors, params, strict=True)):
-            check_tensor(tensor, OP, f"{name}[{number}]", dtypes=dtypes, device=control.device)
-            check_elements(tensor, param.numel(), OP, f"{name}[{number}]")
+        check_tensors(tensors, OP, name, dtypes=dtypes, elements=sizes, device=control.device)

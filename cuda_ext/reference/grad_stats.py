@@ -6,17 +6,15 @@ from collections.abc import Sequence
 
 import torch
 
-from cuda_ext.checks import check_elements, check_tensor
+from cuda_ext.checks import check_tensor, check_tensors
 
 OP = "grad_stats"
 
 
 @torch.no_grad()
 def grad_stats(grads: Sequence[torch.Tensor], inv_scale: torch.Tensor) -> torch.Tensor:
-    check_tensor(inv_scale, OP, "inv_scale", dtypes=(torch.float32,))
-    check_elements(inv_scale, 1, OP, "inv_scale")
-    for number, grad in enumerate(grads):
-        check_tensor(grad, OP, f"grads[{number}]", device=inv_scale.device)
+    check_tensor(inv_scale, OP, "inv_scale", dtypes=(torch.float32,), elements=1)
+    check_tensors(grads, OP, "grads", device=inv_scale.device)
     rows = [_told(grad.float() * inv_scale) for grad in grads]
     return torch.stack(rows) if rows else inv_scale.new_empty((0, 3), dtype=torch.float64)
 

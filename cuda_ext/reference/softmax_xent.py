@@ -15,8 +15,9 @@ def check_arguments(logits: Tensor, targets: Tensor, weight: Tensor, expected: T
     op = "softmax_xent"
     check_tensor(logits, op, "logits")
     check(logits.dim() == 2, op, "logits", f"{logits.dim()} dimensions, must be 2: (tokens, vocabulary)")
-    check(logits.shape[1] >= 1, op, "logits", f"a vocabulary of {logits.shape[1]}, must be at least 1")
-    check(logits.shape[1] <= WIDEST, op, "logits", f"a vocabulary of {logits.shape[1]}, must be at most {WIDEST}")
+    # The sizes are not named: torch.compile takes a number that is written into a sentence for a constant, and compiles for each.
+    check(logits.shape[1] >= 1, op, "logits", "a vocabulary of 0, must be at least 1")
+    check(logits.shape[1] <= WIDEST, op, "logits", f"a vocabulary too large, must be at most {WIDEST}")
     check_tensor(targets, op, "targets", dtypes=[torch.int64], shape=logits.shape[:1], device=logits.device)
     check_tensor(weight, op, "weight", dtypes=[torch.float32], shape=[], device=logits.device)
     check_tensor(expected, op, "expected", dtypes=[torch.float32], shape=[], device=logits.device)
@@ -66,4 +67,4 @@ def scale_(x: Tensor, factor: Tensor) -> None:
     """x · factor in place, in float32, rounded once to x's dtype; not a bit changes where the factor is 1."""
     check_tensor(x, "scale_", "x")
     check_tensor(factor, "scale_", "factor", dtypes=[torch.float32], shape=[], device=x.device)
-    x.copy_(x.float() * factor)
+    x.copy_(torch.where(factor == 1, x, (x.float() * factor).to(x.dtype)))

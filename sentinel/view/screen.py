@@ -4,18 +4,22 @@
         while screen.wait(0.25) != "q":
             screen.show(picture)
 
-However it ends, the terminal is as it was before: its own screen, its cursor, its way of reading lines.
+However it ends, the terminal is as it was before: its own screen, its cursor, its way of reading lines. SIGINT and SIGTERM are
+noted, and answered where the screen waits for keys: an exception that may come anywhere can end half a picture, or be
+swallowed where Python ignores exceptions (a finalizer), and then nobody leaves. The second one is such an exception, for whoever
+hangs elsewhere.
 """
 
 from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
 import termios
 import tty
 from contextlib import ExitStack
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 from rich.console import Console, Group
@@ -29,6 +33,8 @@ FOOT_ROWS = 1
 FOOT = " q leaves; the run goes on"
 KEY_BYTES = 32
 PLAIN_WIDTH = 400
+LEAVING = "q"  # what a signal that ends is told as
+ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 class Screen:
@@ -39,7 +45,8 @@ class Screen:
         self._stack = ExitStack()
 
     def __enter__(self) -> Screen:
-        self._keys = _Keys()
+        signals = self._stack.enter_context(_Signals())
+        self._keys = _Keys(signals)
         self._stack.callback(self._keys.close)
         self._stack.enter_context(self._live)
         return self
@@ -51,14 +58,35 @@ class Screen:
         self._live.update(Group(draw(picture, FOOT_ROWS), Text(FOOT, "dim", no_wrap=True)), refresh=True)
 
     def wait(self, timeout_s: float) -> str:
-        """The key that was pressed meanwhile, at once; empty when none was."""
+        """The key that was pressed meanwhile, at once; empty when none was; `q` when a signal asked to leave."""
         return self._keys.wait(timeout_s)
+
+
+class _Signals:
+    """SIGINT and SIGTERM as bytes that can be waited for beside keys. Raises ValueError outside the main thread."""
+
+    def __enter__(self) -> _Signals:
+        self.came, self._noting = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._before = {number: signal.signal(number, self._note) for number in ENDING}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self.came)
+        os.close(self._noting)
+
+    def _note(self, _number: int, _frame: FrameType | None) -> None:
+        for each in ENDING:
+            signal.signal(each, signal.default_int_handler)
+        os.write(self._noting, b".")
 
 
 class _Keys:
     """Standard input without waiting for a whole line. What is no terminal has no keys."""
 
-    def __init__(self) -> None:
+    def __init__(self, signals: _Signals) -> None:
+        self._signals = signals
         self._handle: int | None = None
         self._before: list[Any] = []
         try:
@@ -71,7 +99,9 @@ class _Keys:
 
     def wait(self, timeout_s: float) -> str:
         handles = [] if self._handle is None else [self._handle]
-        ready, _, _ = select.select(handles, [], [], timeout_s)
+        ready, _, _ = select.select([*handles, self._signals.came], [], [], timeout_s)
+        if self._signals.came in ready:
+            return LEAVING
         if not ready or self._handle is None:
             return ""
         pressed = os.read(self._handle, KEY_BYTES)

@@ -1,10 +1,11 @@
 """The same training three times over in one process, block of steps by block of steps in turn: with all that the trainer tells,
 with nothing told, and told the way one would at first (a hook on every block, `.item()` on every norm).
 
-    python -m tests.bench.telemetry_overhead [--rounds 200] [--steps 1] [--preset tiny] [--set SECTION.FIELD=VALUE …]
+    python -m tests.bench.telemetry_overhead [--rounds 600] [--steps 1] [--preset tiny] [--set SECTION.FIELD=VALUE …]
 
 Under torchrun it is the same over its ranks. Taking turns cancels what the machine does besides; of the ratios of neighbouring
-blocks the median counts.
+blocks the median counts. A single ratio says little on a machine with neighbours (half of them lie 4 % or more
+from the median), so there are many, and between which two numbers their median lies is printed with it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 import torch
 
 from sentinel.client import Session, Spec
-from tests.bench.in_turns import main
+from tests.bench.in_turns import main, sure_of_median
 from trainer.command_line import parse_arguments
 from trainer.control import Control
 from trainer.parallel import World
@@ -151,7 +152,7 @@ def print_table(blocks: dict[str, list[tuple[float, float]]], run: Run) -> None:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     line = run.telemetry.recent[-1]
     print(f"\n{run.launch.recipe}, {run.params} parameters, {run.world.size} rank(s), {name}; {len(line)} numbers a step line")
-    print("             ms a step, of it host processor   cost by the wall (quartiles), by processor time")
+    print("             ms a step, of it host processor   cost by the wall (95 % sure; quartiles), by processor time")
     for kind, times in blocks.items():
         wall, own = (statistics.median(column) * 1e3 for column in zip(*times, strict=True))
         cost = "" if kind == "none" else f"{costs(times, blocks['none'], 0)} {costs(times, blocks['none'], 1)}"
@@ -163,8 +164,9 @@ def costs(times: list[tuple[float, float]], without: list[tuple[float, float]], 
     """The median of what each block cost beyond its neighbour without."""
     over = [own[column] / none[column] - 1 for own, none in zip(times, without, strict=True)]
     low, middle, high = statistics.quantiles(over, n=4)
-    return f"{middle:+8.2%} ({low:+.2%} … {high:+.2%})"
+    least, most = sure_of_median(over)
+    return f"{middle:+8.2%} ({least:+.2%} … {most:+.2%}; {low:+.2%} … {high:+.2%})"
 
 
 if __name__ == "__main__":
-    main(compare, rounds=200, steps=1)
+    main(compare, rounds=600, steps=1)

@@ -94,6 +94,16 @@ def given(
     return Given(put[0], put[1], put[2], put[3], rms, put[4], put[5])  # type: ignore[arg-type]
 
 
+def askew(case: Given) -> Given:
+    """The same, each tensor one element behind an address where a vector may begin."""
+
+    def moved(tensor: Tensor) -> Tensor:
+        place = tensor.new_empty(tensor.numel() + 1)[1:]
+        return place.copy_(tensor.flatten()).view_as(tensor)
+
+    return Given(*(moved(one) if isinstance(one, Tensor) else one for one in vars(case).values()))
+
+
 def near(found: Tensor, wanted: Tensor, scale: Tensor | float, roundings: float) -> None:
     """One rounding to its dtype, and so many of float32 at the scale of what was summed."""
     bound = UNIT[found.dtype] * wanted.abs() + SMALLEST[found.dtype] + roundings * UNIT[torch.float32] * scale

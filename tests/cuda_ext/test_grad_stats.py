@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,27 @@ import torch
 
 from cuda_ext.ops.grad_stats import grad_stats
 from cuda_ext.reference.grad_stats import grad_stats as reference
-from tests.cuda_ext.many_tensors import CHUNK, DTYPES, SIZES, bytes_of, drawn, seen_in_double, shifted
+from tests.cuda_ext.many_tensors import (
+    CHUNK,
+    DTYPES,
+    REFUSAL,
+    SIZES,
+    bytes_of,
+    drawn,
+    drawn_each,
+    seen_in_double,
+    shifted,
+    threads,
+)
 
 # Sums of float32 squares: 64 to a lane, each rounding at most half of 2^-23 and as often up as down.
 CLOSE = {"rtol": 1e-6, "atol": 0.0}
 
 
 @pytest.fixture
-def device(cpu_library: Any) -> torch.device:
-    return torch.device("cpu")
+def device(cpu_library: Any) -> Iterator[torch.device]:
+    with threads(1):
+        yield torch.device("cpu")
 
 
 def one(device: torch.device, value: float = 1.0) -> torch.Tensor:
@@ -29,7 +42,7 @@ def one(device: torch.device, value: float = 1.0) -> torch.Tensor:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("inv_scale", [1.0, 0.37, 2.0**-16])
 def test_every_size_and_dtype_is_as_in_float64(device: torch.device, dtype: torch.dtype, inv_scale: float) -> None:
-    grads = [drawn(size, 5, device, dtype) for size in SIZES]
+    grads = drawn_each(SIZES, 5, device, dtype)
     told = grad_stats(grads, one(device, inv_scale))
     wanted = seen_in_double(grads, inv_scale)
     assert told.dtype == torch.float64
@@ -111,7 +124,7 @@ def test_the_product_with_the_inverse_scale_is_what_is_counted(device: torch.dev
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("elements", [1, 2, 3, 5, 7])
 def test_a_tensor_that_begins_anywhere_gives_the_same_bits(device: torch.device, dtype: torch.dtype, elements: int) -> None:
-    grads = [drawn(size, 9, device, dtype) for size in SIZES]
+    grads = drawn_each(SIZES, 9, device, dtype)
     there = grad_stats(grads, one(device))
     assert torch.equal(there, grad_stats([shifted(grad, elements) for grad in grads], one(device)))
 
@@ -158,19 +171,16 @@ def test_what_it_does_not_take_is_named(device: torch.device, tier: str, number:
         ([fine], scale.double()),
         ([fine], torch.ones(2, device=device)),
     ][number]
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(REFUSAL, match=said):
         (grad_stats if tier == "op" else reference)(*given)
 
 
 def test_the_number_of_threads_changes_no_bit(cpu_library: Any) -> None:
     grads = [drawn(size, 13, torch.device("cpu")) for size in (40 * CHUNK + 3, 7, 9 * CHUNK)]
-    before, told = torch.get_num_threads(), []
-    try:
-        for threads in (1, 2, 3):
-            torch.set_num_threads(threads)
+    told = []
+    for number in (1, 2, 3):
+        with threads(number):
             told += bytes_of([grad_stats(grads, one(torch.device("cpu")))])
-    finally:
-        torch.set_num_threads(before)
     assert told[0] == told[1] == told[2]
 
 

@@ -40,6 +40,10 @@ def test_a_wrong_argument_of_the_function_is_named() -> None:
         softmax_xent(torch.ones(2, 3, 4), targets)
     with pytest.raises(ValueError, match=r"softmax_xent: logits: not contiguous"):
         softmax_xent(torch.ones(3, 2).t(), targets)
+    with pytest.raises(ValueError, match=r"softmax_xent: logits: a vocabulary of 0, must be at least 1"):
+        softmax_xent(torch.ones(2, 0), targets)
+    with pytest.raises(ValueError, match=r"softmax_xent: logits: no dimensions"):
+        softmax_xent(torch.ones(()), targets)
     with pytest.raises(ValueError, match=r"softmax_xent: targets: on meta"):
         softmax_xent(logits, targets.to("meta"))
     with pytest.raises(ValueError, match=r"softmax_xent: expected: dtype float64"):

@@ -8,12 +8,14 @@ import pytest
 import torch
 
 from cuda_ext.ops.adamw_step import adamw_step
-from tests.cuda_ext.many_tensors import CHUNK, World, bytes_of, control, told_in_double, world
+from tests.cuda_ext.many_tensors import CHUNK, REFUSAL, World, bytes_of, control, told_in_double, world
 from tests.cuda_ext.test_adamw_refusals import (  # noqa: F401
     test_a_gradient_that_is_not_finite_ends_in_its_own_element_alone,
     test_a_tensor_that_it_does_not_take_is_named,
     test_an_update_that_does_not_apply_changes_not_one_bit,
+    test_an_update_that_does_not_apply_tells_of_what_stands_there_as_the_update_that_left_it_did,
     test_lists_and_settings_that_it_does_not_take_are_named,
+    test_shapes_may_differ_where_the_elements_are_as_many,
     test_the_update_after_one_that_did_not_apply_is_as_if_it_had_never_been,
 )
 from tests.cuda_ext.test_adamw_step import (  # noqa: F401  collected here with this file's device
@@ -81,5 +83,5 @@ def test_more_than_two_to_the_31_elements_are_updated_through(device: torch.devi
 def test_a_tensor_elsewhere_is_refused(device: torch.device) -> None:
     now = world(device, sizes=(4, 9))
     now.grads[1] = now.grads[1].cpu()
-    with pytest.raises((ValueError, RuntimeError), match="device"):
+    with pytest.raises(REFUSAL, match=r"adamw_step: grads\[1\]: on another device"):
         adamw_step(*now.arguments(control(device)))

@@ -9,7 +9,18 @@ from torch import Tensor
 
 from cuda_ext import softmax_xent
 from cuda_ext.ops.softmax_xent import scale_op, softmax_xent_op
-from tests.cuda_ext.softmax_xent_grid import CASES, DTYPES, IGNORED, Given, check, given, with_odd_values
+from tests.cuda_ext.softmax_xent_grid import (
+    CASES,
+    DTYPES,
+    IGNORED,
+    RELATIVE,
+    SMALLEST,
+    Given,
+    check,
+    given,
+    near,
+    with_odd_values,
+)
 
 pytestmark = pytest.mark.usefixtures("cuda")
 # A warp's row, the last of them and the first of a block's; a row of one block, of clusters of 2, 4 and 8, and one read
@@ -56,6 +67,32 @@ def test_what_is_not_finite_stays_in_its_row_and_is_counted(dtype: torch.dtype, 
     assert dlogits.isnan().any(1).tolist() == losses.isnan().tolist()
     assert dlogits[7].count_nonzero() == 0
     assert stats[1] == 4 + columns + 2
+
+
+@pytest.mark.parametrize("columns", [9, 257, 50_257])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_target_may_lie_anywhere_in_its_row(dtype: torch.dtype, columns: int) -> None:
+    """Before the first vector, in the last, behind it; and what is ignored may be a column as well."""
+    case = given(dtype, 64, columns, 0.0, "cuda")
+    case.targets[:32] = torch.arange(32, device="cuda") % columns
+    case.targets[32:] = columns - 1 - torch.arange(32, device="cuda") % columns
+    ignored = int(case.targets[40])
+    _, losses, _, dlogits, _ = softmax_xent_op(*case.arguments()[:5], ignored)
+    wide = case.logits.double().requires_grad_()
+    want = F.cross_entropy(wide, case.targets, ignore_index=ignored, reduction="none")
+    (want.sum() * case.weight * case.expected).backward()
+    assert wide.grad is not None
+    near(losses, want.detach(), 2e-6, 4e-6)
+    near(dlogits, wide.grad, RELATIVE[dtype], SMALLEST[dtype] + 4e-7 / 32)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_torch_finds_the_ops_well_registered(dtype: torch.dtype) -> None:
+    case = given(dtype, 6, 33, 1e-3, "cuda")
+    one = torch.ones((), device="cuda")
+    arguments = (case.logits.requires_grad_(), case.targets, case.weight, one, 1e-3, IGNORED)
+    torch.library.opcheck(softmax_xent_op, arguments)
+    torch.library.opcheck(scale_op, (torch.randn(7, device="cuda").to(dtype), torch.full((), 3.0, device="cuda")))
 
 
 @pytest.mark.parametrize("offset", [1, 3, 8])

@@ -90,10 +90,10 @@ Tensor adamw_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::ve
   const int64_t rows = static_cast<int64_t>(params.size());
   Tensor out = torch::stable::new_zeros(control, {rows, 4}, ScalarType::Double);
   const Rates rates = rates_of(read<double>(control), *read<float>(step));
-  const Chunks chunks(params);
+  const Chunks chunks = chunks_of(params);
   std::vector<Advance> slots(chunks.count());
   torch::stable::parallel_for(0, chunks.count(), GRAIN, [&](int64_t begin, int64_t end) {
-    for_chunks(chunks, params, begin, end, [&](int64_t chunk, size_t tensor, int64_t first, int64_t count) {
+    chunks.each(begin, end, [&](int64_t chunk, size_t tensor, int64_t first, int64_t count) {
       const Place place{write<float>(params[tensor]) + first, write<float>(exp_avgs[tensor]) + first,
                         write<float>(exp_avg_sqs[tensor]) + first};
       const float keep = rates.keep(float(decays[tensor]));

@@ -58,12 +58,12 @@ Tensor grad_stats(std::vector<Tensor> grads, Tensor inv_scale) {
   check_grad_stats(grads, inv_scale);
   const int64_t rows = static_cast<int64_t>(grads.size());
   Tensor out = torch::stable::new_zeros(inv_scale, {rows, 3}, ScalarType::Double);
-  const Chunks chunks(grads);
+  const Chunks chunks = chunks_of(grads);
   if (chunks.count() == 0) return out;
   const float scale = *read<float>(inv_scale);
   std::vector<Told> slots(chunks.count());
   torch::stable::parallel_for(0, chunks.count(), GRAIN, [&](int64_t begin, int64_t end) {
-    for_chunks(chunks, grads, begin, end, [&](int64_t chunk, size_t tensor, int64_t first, int64_t count) {
+    chunks.each(begin, end, [&](int64_t chunk, size_t tensor, int64_t first, int64_t count) {
       slots[chunk] = told_of(grads[tensor], first, count, scale);
     });
   });

@@ -19,8 +19,8 @@ typedef double Doubles __attribute__((vector_size(64)));  // half as many: a blo
 typedef uint32_t Words __attribute__((vector_size(64)));
 typedef float HalfFloats __attribute__((vector_size(32)));
 
-template <typename Vector, typename Element>
-inline Vector lanes_at(const Element* from) {
+template <typename Vector, typename Number>
+inline Vector lanes_at(const Number* from) {
   Vector lanes;
   std::memcpy(&lanes, from, sizeof(Vector));
   return lanes;

@@ -10,7 +10,7 @@
 
 #define SENTINEL_INLINE inline __attribute__((always_inline))
 
-namespace sentinel {
+namespace sentinel::norm {
 
 inline constexpr int LANES = 16;
 // Sixteen numbers at once, in however many registers they take. A compiler may not split a float's sum into lanes by itself.
@@ -70,4 +70,4 @@ void for_parts(int64_t parts, int64_t floats, const Body& body) {
   });
 }
 
-}  // namespace sentinel
+}  // namespace sentinel::norm

@@ -1,5 +1,6 @@
 // softmax_xent and scale_ on the CPU: a row at a time, three loops over it while it is in the cache. A row's result depends on that
 // row alone and the sums over rows are taken by one thread in order, so the number of threads changes no bit.
+#include "../softmax_xent.h"
 #include "../softmax_xent_arguments.h"
 #include "narrowing.h"
 
@@ -89,8 +90,6 @@ void scale_all(T* x, int64_t count, float factor) {
   for (int64_t i = 0; i < count; ++i) x[i] = narrow<T>(widen(x[i]) * factor);
 }
 
-}  // namespace
-
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> softmax_xent(
     const Tensor& logits, const Tensor& targets, const Tensor& weight, const Tensor& expected, double z_loss, int64_t ignore_index) {
   check_xent(logits, targets, weight, expected);
@@ -135,6 +134,7 @@ void scale_(Tensor x, const Tensor& factor) {
   });
 }
 
+}  // namespace
 }  // namespace sentinel
 
 STABLE_TORCH_LIBRARY_IMPL(sentinel, CPU, m) {

@@ -1,6 +1,7 @@
 // adamw_step on a GPU: gradients read once, parameters and moments read and written once, what they amount to kept in registers.
-#include "../adamw_step.h"
+#include "adamw_step.h"
 
+#include "../adamw_step.h"
 #include "many.cuh"
 
 namespace sentinel {
@@ -30,8 +31,8 @@ struct Place {
   float* second;
 };
 
-__device__ __forceinline__ void advance_one(const Rates& rates, float keep, float& param, float grad, float& first, float& second,
-                                            Advance& told) {
+__device__ __forceinline__ void advance_one(const Rates& rates, float keep, float& param, float grad, float& first,
+                                            float& second, Advance& told) {
   const State now{param, first, second};
   const State next = advanced(rates, keep, now, grad);
   told.add(next.param - now.param, next.param, next.second);
@@ -40,8 +41,8 @@ __device__ __forceinline__ void advance_one(const Rates& rates, float keep, floa
   second = next.second;
 }
 
-// Four elements at a time where parameter and moments lie on 16 bytes, and one by one elsewhere. Gradients are asked by themselves:
-// those of a sharded model begin anywhere in the buffer of a collective.
+// Four elements at a time where parameter and moments lie on 16 bytes, and one by one elsewhere. Gradients are asked by
+// themselves: those of a sharded model begin anywhere in the buffer of a collective.
 template <typename Grad>
 __device__ __forceinline__ void advance(const Rates& rates, float keep, const Place& to, const Grad* grads, int elements,
                                         Advance& told) {
@@ -132,48 +133,38 @@ __global__ void adamw_count(const double* control, float* step) {
   if (applies) *step += 1.0f;
 }
 
-Tensor adamw_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::vector<Tensor> exp_avgs,
-                  std::vector<Tensor> exp_avg_sqs, Tensor step, Tensor control, std::vector<double> decays) {
-  check_adamw(params, grads, exp_avgs, exp_avg_sqs, step, control, decays);
-  const int64_t rows = static_cast<int64_t>(params.size());
-  const Chunks chunks(params);
-  const torch::stable::accelerator::DeviceGuard guard(control.get_device_index());
-  const cudaStream_t stream = stream_of(control);
-  const Tensor slots = torch::stable::new_empty(control, {chunks.count(), 4}, ScalarType::Double);
-  Tensor out = torch::stable::new_zeros(control, {rows, 4}, ScalarType::Double);
+}  // namespace
+
+void launch_adamw_step(const Chunks& chunks, const std::vector<Trained>& tensors, const double* control, float* step,
+                       double* slots, double* out, int device, cudaStream_t stream) {
   for_tables(chunks, ROWS, true, [&](int64_t begin, int64_t end) {
     Table table;
     table.rows = static_cast<int>(end - begin);
     for (int row = 0; row < table.rows; ++row) {
-      const int64_t tensor = begin + row;
-      table.param[row] = write<float>(params[tensor]);
-      table.grad[row] = grads[tensor].const_data_ptr();
-      table.first[row] = write<float>(exp_avgs[tensor]);
-      table.second[row] = write<float>(exp_avg_sqs[tensor]);
-      table.size[row] = params[tensor].numel();
-      table.decay[row] = static_cast<float>(decays[tensor]);
-      table.before[row] = chunks.between(begin, tensor);
-      table.is_bfloat16[row] = grads[tensor].scalar_type() == ScalarType::BFloat16;
+      const Trained& tensor = tensors[begin + row];
+      table.param[row] = tensor.param;
+      table.grad[row] = tensor.grad;
+      table.first[row] = tensor.first;
+      table.second[row] = tensor.second;
+      table.size[row] = chunks.sizes[begin + row];
+      table.decay[row] = tensor.decay;
+      table.before[row] = chunks.between(begin, begin + row);
+      table.is_bfloat16[row] = tensor.grad_element == Element::BFLOAT16;
     }
     const uint32_t count = table.before[table.rows] = chunks.between(begin, end);
     if (count == 0) return;
-    adamw_chunks<<<blocks_for(count, BLOCKS, control), THREADS, 0, stream>>>(
-        table, read<double>(control), read<float>(step), write<double>(slots) + chunks.before[begin] * 4);
+    adamw_chunks<<<blocks_for(count, BLOCKS, device), THREADS, 0, stream>>>(
+        table, control, step, slots + chunks.before[begin] * 4);
     check_launch(OP);
   });
   for_tables(chunks, SUMMED, false, [&](int64_t begin, int64_t end) {
     if constexpr (!TELLS) return;
     adamw_sums<<<static_cast<unsigned>(end - begin), THREADS, 0, stream>>>(
-        slots_of(chunks, begin, end), read<double>(slots) + chunks.before[begin] * 4, write<double>(out) + begin * 4);
+        slots_of(chunks, begin, end), slots + chunks.before[begin] * 4, out + begin * 4);
     check_launch(OP);
   });
-  adamw_count<<<1, 1, 0, stream>>>(read<double>(control), write<float>(step));
+  adamw_count<<<1, 1, 0, stream>>>(control, step);
   check_launch(OP);
-  return out;
 }
-
-}  // namespace
-
-STABLE_TORCH_LIBRARY_IMPL(sentinel, CUDA, m) { m.impl("adamw_step", TORCH_BOX(&adamw_step)); }
 
 }  // namespace sentinel

@@ -177,73 +177,66 @@ __global__ void __launch_bounds__(512) any_rows(const __grid_constant__ Rows<T> 
   tell(looked.share(), at.shares, at.counter, at.stats);
 }
 
-struct Launch {
-  const Tensor& like;
-  cudaStream_t stream;
-  int device;
-
-  template <typename T, typename Kernel>
-  void operator()(Kernel kernel, Rows<T> rows, int threads, int rows_per_block, size_t shared) const {
-    const int64_t wanted = (rows.rows + rows_per_block - 1) / rows_per_block;
-    const int blocks = static_cast<int>(std::min<int64_t>(wanted, resident_blocks(kernel, threads, shared, device, 32)));
-    const Tensor shares = torch::stable::new_empty(like, {blocks * 3}, ScalarType::Double);
-    std::optional<Tensor> own;
-    rows.shares = reinterpret_cast<Share*>(write<double>(shares));
-    rows.counter = counter_for(stream, device, like, own);
-    kernel<<<blocks, threads, shared, stream>>>(rows);
-    check_launch("add_norm");
-  }
-};
-
 template <typename T>
-void launch(const Rows<T>& rows, const Launch& launch, bool aligned) {
-  const int width = static_cast<int>(std::min<int64_t>(rows.width, HELD_WIDTH + 1));
-  const auto shared = [&](int threads, int packs) { return size_t(threads) * packs * (rows.residual != nullptr ? 2 : 1) * 16; };
+Plan plan_of(const ForwardPointers& given) {
   constexpr int OF_8 = sizeof(T) == 4 ? 2 : 1;  // packs of eight elements
-  const auto by_warps = [&](auto kernel, int packs) {
-    launch(kernel, rows, WARP_BLOCK, WARP_BLOCK / 32, shared(WARP_BLOCK, packs));
-  };
-  const int threads = (width + 16 * 32 - 1) / (16 * 32) * 32;  // sixteen elements each
-  if (!aligned || width > HELD_WIDTH || shared(threads, 2 * OF_8) > room_of_block(launch.device))
-    launch(any_rows<T>, rows, 512, 1, 0);
-  else if (width <= 256) by_warps(held_rows<T, OF_8, true>, OF_8);
-  else if (width <= 512) by_warps(held_rows<T, 2 * OF_8, true>, 2 * OF_8);
-  else if (width <= 768) by_warps(held_rows<T, 3 * OF_8, true>, 3 * OF_8);
-  else if (width <= 1024) by_warps(held_rows<T, 4 * OF_8, true>, 4 * OF_8);
-  else launch(held_rows<T, 2 * OF_8, false>, rows, threads, 1, shared(threads, 2 * OF_8));
+  using Kernel = void (*)(Rows<T>);
+  const Kernel by_warps[] = {held_rows<T, OF_8, true>, held_rows<T, 2 * OF_8, true>, held_rows<T, 3 * OF_8, true>,
+                             held_rows<T, 4 * OF_8, true>};
+  const int width = static_cast<int>(std::min<int64_t>(given.width, HELD_WIDTH + 1));
+  const bool is_warp = width <= 1024;
+  const int of_8 = is_warp ? (width + 255) / 256 : 2;  // a thread's packs: a block's has sixteen elements
+  int threads = is_warp ? WARP_BLOCK : (width + 16 * 32 - 1) / (16 * 32) * 32;
+  Kernel kernel = is_warp ? by_warps[of_8 - 1] : held_rows<T, 2 * OF_8, false>;
+  size_t shared = size_t(threads) * of_8 * OF_8 * (given.residual != nullptr ? 2 : 1) * 16;
+  bool aligned = given.width % PACKED<T> == 0;
+  for (const void* pointer : {given.x, given.residual, given.weight, given.bias, static_cast<const void*>(given.y),
+                              static_cast<const void*>(given.h)})
+    aligned = aligned && is_aligned(pointer);
+  const bool is_held = aligned && width <= HELD_WIDTH && shared <= size_t(room_of_block(given.device));
+  if (!is_held) kernel = any_rows<T>, threads = 512, shared = 0;
+  const int64_t rows_per_block = is_held && is_warp ? threads / 32 : 1;
+  const int64_t wanted = (given.rows + rows_per_block - 1) / rows_per_block;
+  const void* chosen = reinterpret_cast<const void*>(kernel);
+  const int64_t resident = resident_blocks(chosen, threads, shared, given.device, 32);
+  return {chosen, static_cast<int>(std::min(wanted, resident)), threads, shared, 1};
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> add_norm(const Tensor& x, const Optional& residual, const Tensor& weight,
-                                                            const Optional& bias, double eps, bool rms) {
-  const Forward to = forward_of(x, residual, weight, bias, rms);
-  const int device = x.get_device_index();
-  const torch::stable::accelerator::DeviceGuard guard(device);
-  if (to.rows == 0) return to.results();
-  by_cuda_dtype(x.scalar_type(), [&](auto zero) {
-    using T = decltype(zero);
-    const Rows<T> rows{read<T>(x),
-                       residual ? read<T>(*residual) : nullptr,
-                       write<T>(to.y),
-                       residual ? write<T>(to.h) : nullptr,
-                       rms ? nullptr : write<float>(to.mean),
-                       write<float>(to.rstd),
-                       columns_of(weight),
-                       columns_of(bias),
-                       to.rows,
-                       to.width,
-                       1.0f / float(to.width),
-                       float(eps),
-                       nullptr,
-                       {},
-                       write<double>(to.stats)};
-    const bool aligned = to.width % PACKED<T> == 0 && is_aligned(rows.x) && is_aligned(rows.residual) && is_aligned(rows.y) &&
-                         is_aligned(rows.h) && is_aligned(rows.weight.data) && is_aligned(rows.bias.data);
-    launch(rows, Launch{x, stream_of(x), device}, aligned);
-  });
-  return to.results();
+template <typename T>
+Rows<T> rows_of(const ForwardPointers& given) {
+  const bool wide = given.of_weight == Element::FLOAT;
+  return {static_cast<const T*>(given.x),
+          static_cast<const T*>(given.residual),
+          static_cast<T*>(given.y),
+          static_cast<T*>(given.h),
+          given.mean,
+          given.rstd,
+          {given.weight, wide},
+          {given.bias, wide},
+          given.rows,
+          given.width,
+          1.0f / float(given.width),
+          given.eps,
+          reinterpret_cast<Share*>(given.shares),
+          given.counter,
+          given.stats};
 }
 
 }  // namespace
-}  // namespace sentinel::norm
 
-STABLE_TORCH_LIBRARY_IMPL(sentinel, CUDA, m) { m.impl("add_norm", TORCH_BOX(&sentinel::norm::add_norm)); }
+static_assert(sizeof(Share) == SHARE_DOUBLES * sizeof(double));
+
+Plan plan(const ForwardPointers& given) {
+  Plan plan{};
+  by_element(given.element, [&](auto zero) { plan = plan_of<decltype(zero)>(given); });
+  return plan;
+}
+
+void launch(const ForwardPointers& given, const Plan& plan) {
+  by_element(given.element, [&](auto zero) {
+    Rows<decltype(zero)> rows = rows_of<decltype(zero)>(given);
+    launch_rows(plan, rows, given.stream, "add_norm");
+  });
+}
+
+}  // namespace sentinel::norm

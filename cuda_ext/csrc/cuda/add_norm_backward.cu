@@ -189,82 +189,73 @@ __global__ void __launch_bounds__(512) any_rows(const __grid_constant__ Rows<T> 
 }
 
 template <typename T>
-size_t bytes_of_row(const Rows<T>& rows, int threads, int packs) {
-  return size_t(threads) * packs * (rows.dh != nullptr ? 3 : 2) * 16;
+Plan plan_of(const BackwardPointers& given) {
+  constexpr int OF_8 = sizeof(T) == 4 ? 2 : 1;  // packs of eight elements
+  using Kernel = void (*)(Rows<T>);
+  const Kernel by_warps[] = {held_rows<T, OF_8, true>, held_rows<T, 2 * OF_8, true>, held_rows<T, 3 * OF_8, true>,
+                             held_rows<T, 4 * OF_8, true>};
+  const Kernel by_blocks[] = {held_rows<T, 2 * OF_8, false>, held_rows<T, 4 * OF_8, false>};
+  const int width = static_cast<int>(std::min<int64_t>(given.width, HELD_WIDTH + 1));
+  const bool is_warp = width <= 1024;
+  // A block a row: sixteen elements a thread, thirty-two where those were too many threads. Some 512 threads a processor.
+  const int of_8 = is_warp ? (width + 255) / 256 : width <= 8192 ? 2 : 4;
+  int threads = is_warp ? WARP_BLOCK : (width + of_8 * 256 - 1) / (of_8 * 256) * 32;
+  Kernel kernel = is_warp ? by_warps[of_8 - 1] : by_blocks[of_8 / 2 - 1];
+  size_t row = size_t(threads) * of_8 * OF_8 * (given.dh != nullptr ? 3 : 2) * 16;
+  int per_processor = is_warp ? 2 : std::max(1, 512 / threads);
+  bool aligned = given.width % PACKED<T> == 0;
+  for (const void* pointer : {given.dy, given.dh, given.h, given.weight, static_cast<const void*>(given.dx)})
+    aligned = aligned && is_aligned(pointer);
+  const size_t room = room_of_block(given.device);
+  const bool is_held = aligned && width <= HELD_WIDTH && row <= room;
+  if (!is_held) kernel = any_rows<T>, threads = 512, row = 0, per_processor = 2;
+  // Two rows in shared memory where that leaves room for a second block, or where there is only one anyway.
+  const int stages = 2 * row <= (per_processor > 1 ? room / 2 : room) ? 2 : 1;
+  const int64_t rows_per_block = is_held && is_warp ? threads / 32 : 1;
+  int64_t wanted = (given.rows + rows_per_block - 1) / rows_per_block;
+  if (!is_held) wanted = std::min(wanted, std::max<int64_t>(1, (int64_t(64) << 20) / (8 * given.width)));  // 64 MB of slots at most
+  const void* chosen = reinterpret_cast<const void*>(kernel);
+  const int64_t resident = resident_blocks(chosen, threads, row * stages, given.device, per_processor);
+  return {chosen, static_cast<int>(std::min(wanted, resident)), threads, row * stages, stages};
 }
-
-struct Launch {
-  const Backward& to;
-  const Tensor& like;
-  bool has_bias;
-  cudaStream_t stream;
-  int device;
-  size_t room;  // shared memory that a block may have
-
-  template <typename T, typename Kernel>
-  void operator()(Kernel kernel, Rows<T> rows, int threads, int rows_per_block, int packs, int per_processor,
-                  int64_t at_most) const {
-    // Two rows in shared memory where that leaves room for a second block, or where there is only one anyway.
-    const size_t row = bytes_of_row(rows, threads, packs);
-    rows.stages = 2 * row <= (per_processor > 1 ? room / 2 : room) ? 2 : 1;
-    const size_t shared = row * rows.stages;
-    const int64_t resident = resident_blocks(kernel, threads, shared, device, per_processor);
-    const int64_t wanted = std::min((rows.rows + rows_per_block - 1) / rows_per_block, at_most);
-    const int blocks = static_cast<int>(std::min(wanted, resident));
-    const int64_t floats = blocks * rows.width;
-    const Tensor slots = torch::stable::new_empty(like, {has_bias ? 2 * floats : floats}, ScalarType::Float);
-    rows.dweights = write<float>(slots);
-    rows.dbiases = has_bias ? rows.dweights + floats : nullptr;
-    kernel<<<blocks, threads, shared, stream>>>(rows);
-    check_launch("add_norm_backward");
-    by_cuda_dtype(to.dweight.scalar_type(), [&](auto zero) {
-      using W = decltype(zero);
-      const dim3 grid(static_cast<unsigned>((rows.width + 31) / 32), has_bias ? 2 : 1);
-      W *dweight = write<W>(to.dweight), *dbias = write<W>(to.dbias);
-      sum_slots<W><<<grid, dim3(32, 16), 0, stream>>>(rows.dweights, rows.dbiases, dweight, dbias, blocks, rows.width);
-    });
-    check_launch("add_norm_backward");
-  }
-};
 
 template <typename T>
-void launch(const Rows<T>& rows, const Launch& launch, bool aligned) {
-  const int width = static_cast<int>(std::min<int64_t>(rows.width, HELD_WIDTH + 1));
-  constexpr int OF_8 = sizeof(T) == 4 ? 2 : 1;  // packs of eight elements
-  const auto by_warps = [&](auto kernel, int packs) { launch(kernel, rows, WARP_BLOCK, WARP_BLOCK / 32, packs, 2, rows.rows); };
-  // A block a row: sixteen elements a thread, thirty-two where those were too many threads. Some 512 threads a processor.
-  const int packs = width <= 8192 ? 2 * OF_8 : 4 * OF_8, of_warp = packs * PACKED<T> * 32;
-  const int threads = (width + of_warp - 1) / of_warp * 32;
-  const auto by_blocks = [&](auto kernel) { launch(kernel, rows, threads, 1, packs, std::max(1, 512 / threads), rows.rows); };
-  if (!aligned || width > HELD_WIDTH || bytes_of_row(rows, threads, packs) > launch.room)  // 64 MB of slots at most
-    launch(any_rows<T>, rows, 512, 1, 0, 2, std::max<int64_t>(1, (int64_t(64) << 20) / (8 * rows.width)));
-  else if (width <= 256) by_warps(held_rows<T, OF_8, true>, OF_8);
-  else if (width <= 512) by_warps(held_rows<T, 2 * OF_8, true>, 2 * OF_8);
-  else if (width <= 768) by_warps(held_rows<T, 3 * OF_8, true>, 3 * OF_8);
-  else if (width <= 1024) by_warps(held_rows<T, 4 * OF_8, true>, 4 * OF_8);
-  else if (width <= 8192) by_blocks(held_rows<T, 2 * OF_8, false>);
-  else by_blocks(held_rows<T, 4 * OF_8, false>);
-}
-
-std::tuple<Tensor, Tensor, Tensor> add_norm_backward(const Tensor& dy, const Optional& dh, const Tensor& h, const Tensor& weight,
-                                                     const Tensor& mean, const Tensor& rstd, bool rms, bool has_bias) {
-  const Backward to = backward_of(dy, dh, h, weight, mean, rstd, rms, has_bias);
-  const int device = h.get_device_index();
-  const torch::stable::accelerator::DeviceGuard guard(device);
-  if (to.rows == 0) return to.results();
-  by_cuda_dtype(h.scalar_type(), [&](auto zero) {
-    using T = decltype(zero);
-    const Rows<T> rows{read<T>(dy), dh ? read<T>(*dh) : nullptr, read<T>(h), rms ? nullptr : read<float>(mean),
-                       read<float>(rstd), columns_of(weight), write<T>(to.dx), nullptr, nullptr, to.rows, to.width,
-                       1.0f / float(to.width), 1};
-    const bool aligned = to.width % PACKED<T> == 0 && is_aligned(rows.dy) && is_aligned(rows.dh) && is_aligned(rows.h) &&
-                         is_aligned(rows.dx) && is_aligned(rows.weight.data);
-    launch(rows, Launch{to, h, has_bias, stream_of(h), device, room_of_block(device)}, aligned);
-  });
-  return to.results();
+Rows<T> rows_of(const BackwardPointers& given, int stages) {
+  return {static_cast<const T*>(given.dy),
+          static_cast<const T*>(given.dh),
+          static_cast<const T*>(given.h),
+          given.mean,
+          given.rstd,
+          {given.weight, given.of_weight == Element::FLOAT},
+          static_cast<T*>(given.dx),
+          given.dweights,
+          given.dbiases,
+          given.rows,
+          given.width,
+          1.0f / float(given.width),
+          stages};
 }
 
 }  // namespace
-}  // namespace sentinel::norm
 
-STABLE_TORCH_LIBRARY_IMPL(sentinel, CUDA, m) { m.impl("add_norm_backward", TORCH_BOX(&sentinel::norm::add_norm_backward)); }
+Plan plan(const BackwardPointers& given) {
+  Plan plan{};
+  by_element(given.element, [&](auto zero) { plan = plan_of<decltype(zero)>(given); });
+  return plan;
+}
+
+void launch(const BackwardPointers& given, const Plan& plan) {
+  by_element(given.element, [&](auto zero) {
+    Rows<decltype(zero)> rows = rows_of<decltype(zero)>(given, plan.stages);
+    launch_rows(plan, rows, given.stream, "add_norm_backward");
+  });
+  by_element(given.of_weight, [&](auto zero) {
+    using W = decltype(zero);
+    const dim3 grid(static_cast<unsigned>((given.width + 31) / 32), given.dbiases != nullptr ? 2 : 1);
+    W *dweight = static_cast<W*>(given.dweight), *dbias = static_cast<W*>(given.dbias);
+    sum_slots<W><<<grid, dim3(32, 16), 0, given.stream>>>(given.dweights, given.dbiases, dweight, dbias, plan.blocks, given.width);
+  });
+  check_launch("add_norm_backward");
+}
+
+}  // namespace sentinel::norm

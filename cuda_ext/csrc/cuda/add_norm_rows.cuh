@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "../add_norm.h"
-#include "../add_norm_arguments.h"
-#include "launching.cuh"
+#include "add_norm.h"
+#include "device.cuh"
 
 namespace sentinel::norm {
 
@@ -96,30 +96,33 @@ struct Columns {
   }
 };
 
-inline Columns columns_of(const Optional& tensor) {
-  return tensor ? Columns{tensor->const_data_ptr(), tensor->scalar_type() == ScalarType::Float} : Columns{nullptr, true};
-}
-
 template <typename T>
 __device__ __forceinline__ void store(T* address, const Pack<T>& pack) {
   *reinterpret_cast<Pack<T>*>(address) = pack;
 }
 
-// As many blocks as run at once: each stays and takes every so-manieth row. The same card, the same blocks, the same sums.
-template <typename Kernel>
-int resident_blocks(Kernel kernel, int threads, size_t shared, int device, int at_most_per_processor) {
-  int processors = 0, each = 0;
-  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
-  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, threads, shared);
-  return processors * std::max(1, std::min(each, at_most_per_processor));
-}
-
 // Dynamic shared memory that a block may have beside its static.
-inline size_t room_of_block(int device) {
+inline int room_of_block(int device) {
   int bytes = 0;
   cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  return static_cast<size_t>(std::max(0, bytes - 2048));
+  return std::max(0, bytes - 2048);
+}
+
+// As many blocks as run at once: each stays and takes every so-manieth row. The same card, the same blocks, the same sums.
+inline int64_t resident_blocks(const void* kernel, int threads, size_t shared, int device, int at_most_per_processor) {
+  int processors = 0, each = 0;
+  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+  // More than 48 KB is had by those who ask first. Always for all of it: threads whose rows differ do not take it from each other.
+  if (shared > 48 * 1024) cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, room_of_block(device));
+  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, threads, shared);
+  return int64_t(processors) * std::max(1, std::min(each, at_most_per_processor));
+}
+
+template <typename Rows>
+void launch_rows(const Plan& plan, Rows& rows, cudaStream_t stream, const char* op) {
+  void* arguments[] = {&rows};
+  cudaLaunchKernel(plan.kernel, dim3(plan.blocks), dim3(plan.threads), arguments, plan.shared, stream);
+  check_launch(op);
 }
 
 }  // namespace sentinel::norm

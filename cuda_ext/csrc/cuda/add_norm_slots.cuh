@@ -2,9 +2,10 @@
 // then one warp sums the warps: always in the same order.
 #pragma once
 
-#include "launching.cuh"
+#include "device.cuh"
 
 namespace sentinel::norm {
+namespace {
 
 template <typename W>
 __global__ void __launch_bounds__(512)
@@ -24,4 +25,5 @@ __global__ void __launch_bounds__(512)
   out[column] = from_float<W>(float(all));
 }
 
+}  // namespace
 }  // namespace sentinel::norm

@@ -1,6 +1,7 @@
 // grad_stats on a GPU: one read of every gradient, a slot for each chunk, and one sum of the slots.
-#include "../grad_stats.h"
+#include "grad_stats.h"
 
+#include "../grad_stats.h"
 #include "many.cuh"
 
 namespace sentinel {
@@ -14,11 +15,10 @@ struct Table {
   const void* grad[ROWS];
   int64_t size[ROWS];
   uint32_t before[ROWS + 1];  // chunks of this table before the tensor's own
-  uint8_t type[ROWS];
+  Element element[ROWS];
   int rows;
 };
 static_assert(sizeof(Table) + 64 <= PARAMETERS);
-enum Type : uint8_t { FLOAT, BFLOAT16, HALF };
 
 // A thread's numbers in a chunk: those of every THREADS-th pack of 16 bytes.
 template <typename T, bool WHOLE>
@@ -63,9 +63,9 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
     const int64_t first = int64_t(chunk - table.before[row]) * CHUNK;
     const int count = static_cast<int>(min(CHUNK, table.size[row] - first));
     Looked seen{};
-    if (table.type[row] == FLOAT) {
+    if (table.element[row] == Element::FLOAT) {
       seen = look(static_cast<const float*>(table.grad[row]) + first, count, scale);
-    } else if (table.type[row] == BFLOAT16) {
+    } else if (table.element[row] == Element::BFLOAT16) {
       seen = look(static_cast<const __nv_bfloat16*>(table.grad[row]) + first, count, scale);
     } else {
       seen = look(static_cast<const __half*>(table.grad[row]) + first, count, scale);
@@ -85,46 +85,30 @@ __global__ void __launch_bounds__(THREADS)
   sum_slots<3, 1>(table, slots, out);
 }
 
-uint8_t type_of(const Tensor& grad) {
-  const ScalarType type = grad.scalar_type();
-  return type == ScalarType::Float ? FLOAT : type == ScalarType::BFloat16 ? BFLOAT16 : HALF;
-}
+}  // namespace
 
-Tensor grad_stats(std::vector<Tensor> grads, Tensor inv_scale) {
-  check_grad_stats(grads, inv_scale);
-  const int64_t rows = static_cast<int64_t>(grads.size());
-  const Chunks chunks(grads);
-  if (chunks.count() == 0) return torch::stable::new_zeros(inv_scale, {rows, 3}, ScalarType::Double);
-  const torch::stable::accelerator::DeviceGuard guard(inv_scale.get_device_index());
-  const cudaStream_t stream = stream_of(inv_scale);
-  const Tensor slots = torch::stable::new_empty(inv_scale, {chunks.count(), 3}, ScalarType::Double);
-  Tensor out = torch::stable::new_empty(inv_scale, {rows, 3}, ScalarType::Double);
+void launch_grad_stats(const Chunks& chunks, const std::vector<Gradient>& grads, const float* inv_scale, double* slots,
+                       double* out, int device, cudaStream_t stream) {
   for_tables(chunks, ROWS, false, [&](int64_t begin, int64_t end) {
     Table table;
     table.rows = static_cast<int>(end - begin);
     for (int row = 0; row < table.rows; ++row) {
-      const Tensor& grad = grads[begin + row];
-      table.grad[row] = grad.const_data_ptr();
-      table.size[row] = grad.numel();
+      table.grad[row] = grads[begin + row].from;
+      table.size[row] = chunks.sizes[begin + row];
       table.before[row] = chunks.between(begin, begin + row);
-      table.type[row] = type_of(grad);
+      table.element[row] = grads[begin + row].element;
     }
     const uint32_t count = table.before[table.rows] = chunks.between(begin, end);
     if (count == 0) return;
-    grad_stats_chunks<<<blocks_for(count, BLOCKS, inv_scale), THREADS, 0, stream>>>(
-        table, read<float>(inv_scale), write<double>(slots) + chunks.before[begin] * 3);
+    grad_stats_chunks<<<blocks_for(count, BLOCKS, device), THREADS, 0, stream>>>(
+        table, inv_scale, slots + chunks.before[begin] * 3);
     check_launch(OP);
   });
   for_tables(chunks, SUMMED, false, [&](int64_t begin, int64_t end) {
     grad_stats_sums<<<static_cast<unsigned>(end - begin), THREADS, 0, stream>>>(
-        slots_of(chunks, begin, end), read<double>(slots) + chunks.before[begin] * 3, write<double>(out) + begin * 3);
+        slots_of(chunks, begin, end), slots + chunks.before[begin] * 3, out + begin * 3);
     check_launch(OP);
   });
-  return out;
 }
-
-}  // namespace
-
-STABLE_TORCH_LIBRARY_IMPL(sentinel, CUDA, m) { m.impl("grad_stats", TORCH_BOX(&grad_stats)); }
 
 }  // namespace sentinel

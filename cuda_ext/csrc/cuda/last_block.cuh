@@ -1,14 +1,11 @@
 // What all blocks saw, summed by the block that ends last, in the order of the blocks: no second launch and no sum by atomics.
 #pragma once
 
-#include <map>
-#include <mutex>
-#include <utility>
-
 #include "../add_norm.h"
-#include "launching.cuh"
+#include "device.cuh"
+#include "last_block.h"
 
-namespace sentinel {
+namespace sentinel::norm {
 
 // A thread's, a block's, all blocks': the magnitude as bits (add_norm.h).
 struct Share {
@@ -39,16 +36,9 @@ __device__ __forceinline__ Share block_share(Share share) {
   return sum;
 }
 
-// One counter of blocks that ended per stream: kernels of one stream follow each other, and the last block leaves it at zero.
-inline constexpr int STREAMS = 256;
 static __device__ unsigned ended_blocks[STREAMS];
 
-struct Counter {
-  unsigned* own;  // zeroed for this launch alone; null: the stream's
-  int stream;
-};
-
-__device__ __noinline__ void tell(const Share& mine, Share* shares, const Counter& counter, double* stats) {
+static __device__ __noinline__ void tell(const Share& mine, Share* shares, const Counter& counter, double* stats) {
   if constexpr (!TELLS) return;
   __shared__ bool is_last;
   unsigned* ended = counter.own != nullptr ? counter.own : &ended_blocks[counter.stream];
@@ -72,21 +62,4 @@ __device__ __noinline__ void tell(const Share& mine, Share* shares, const Counte
   *ended = 0;
 }
 
-// Under capture the launch may be replayed on any stream, beside others: it gets a counter of its own, zeroed in the graph.
-inline Counter counter_for(cudaStream_t stream, int device, const Tensor& like, std::optional<Tensor>& own) {
-  static std::mutex mutex;
-  static std::map<std::pair<int, cudaStream_t>, int> numbers;
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  cudaStreamIsCapturing(stream, &status);
-  if (status == cudaStreamCaptureStatusNone) {
-    const std::lock_guard<std::mutex> held(mutex);
-    const auto known = numbers.find({device, stream});
-    if (known != numbers.end()) return {nullptr, known->second};
-    const int next = static_cast<int>(numbers.size());
-    if (next < STREAMS) return {nullptr, numbers[{device, stream}] = next};
-  }
-  own = torch::stable::new_zeros(like, {1}, ScalarType::Int);
-  return {reinterpret_cast<unsigned*>(write<int32_t>(*own)), 0};
-}
-
-}  // namespace sentinel
+}  // namespace sentinel::norm

@@ -2,10 +2,8 @@
 // for, and a captured graph holds them. Parameters are at most 4 KB, so that many tensors are several launches.
 #pragma once
 
-#include <torch/csrc/stable/accelerator.h>
-
-#include "../many.h"
-#include "launching.cuh"
+#include "../chunks.h"
+#include "device.cuh"
 
 namespace sentinel {
 
@@ -13,9 +11,9 @@ constexpr int THREADS = 256, WARPS = THREADS / 32;
 constexpr size_t PARAMETERS = 4096;  // bytes
 
 // Blocks that stay and take every gridDim-th chunk, so that at any time they work side by side in memory.
-inline unsigned blocks_for(int64_t chunks, int per_processor, const Tensor& tensor) {
+inline unsigned blocks_for(int64_t chunks, int per_processor, int device) {
   int processors = 0;
-  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, tensor.get_device_index());
+  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
   return static_cast<unsigned>(std::min<int64_t>(chunks, int64_t(std::max(processors, 1)) * per_processor));
 }
 

@@ -1,8 +1,8 @@
 // scale_ on CUDA: x · factor in place. The factor is on the device; where it is 1 every block returns having read only that.
-#include "../softmax_xent_arguments.h"
-#include "launching.cuh"
-
 #include <algorithm>
+
+#include "device.cuh"
+#include "softmax_xent.h"
 
 namespace sentinel {
 namespace {
@@ -31,26 +31,20 @@ template <typename T> __global__ void __launch_bounds__(BLOCK) scale_kernel(T* x
   }
 }
 
-void scale_(Tensor x, const Tensor& factor) {
-  check_scale(x, factor);
-  const int64_t count = x.numel();
-  if (count == 0) return;
-  const torch::stable::accelerator::DeviceGuard guard(x.get_device_index());
+}  // namespace
+
+void launch_scale(void* x, int64_t count, Element element, const float* factor, int device, cudaStream_t stream) {
   int processors = 0;
-  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, x.get_device_index());
-  by_cuda_dtype(x.scalar_type(), [&](auto zero) {
+  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+  by_element(element, [&](auto zero) {
     using T = decltype(zero);
-    T* const elements = write<T>(x);
-    const int64_t over = int64_t(reinterpret_cast<uintptr_t>(elements) % 16 / sizeof(T));
+    const int over = int(reinterpret_cast<uintptr_t>(x) % 16 / sizeof(T));
     const int head = int(std::min<int64_t>((PACKED<T> - over) % PACKED<T>, count));
     const int64_t wanted = (count / PACKED<T> + BLOCK) / BLOCK;
     const int blocks = int(std::min<int64_t>(wanted, int64_t(std::max(processors, 1)) * BLOCKS));
-    scale_kernel<T><<<blocks, BLOCK, 0, stream_of(x)>>>(elements, count, head, read<float>(factor));
+    scale_kernel<T><<<blocks, BLOCK, 0, stream>>>(static_cast<T*>(x), count, head, factor);
   });
   check_launch("scale_");
 }
 
-}  // namespace
 }  // namespace sentinel
-
-STABLE_TORCH_LIBRARY_IMPL(sentinel, CUDA, m) { m.impl("scale_", TORCH_BOX(&sentinel::scale_)); }

@@ -1,6 +1,9 @@
 // softmax_xent on CUDA: a row is read once and stays in shared memory until its gradient is written. Blocks stay and take row after
 // row; the place a chunk leaves is filled with the next row's at once, so that reads run while gradients are written.
-#include "../softmax_xent_arguments.h"
+#include "softmax_xent.h"
+
+#include <algorithm>
+
 #include "softmax_xent_row.cuh"
 
 namespace sentinel {
@@ -12,19 +15,7 @@ constexpr int WARP_SLOTS = 8;   // chunks a lane holds where a warp takes a whol
 constexpr int MOST_BLOCKS = 32;  // that any processor runs at once
 constexpr size_t STATIC_SHARED = 5120;  // what a kernel here and the system take of shared memory, at most
 
-struct Job {
-  const void* logits;
-  void* dlogits;
-  const int64_t* targets;
-  const float* weight;
-  const float* expected;
-  float* losses;
-  float* lse;
-  double* slots;  // a Totals for each block
-  double z_loss;
-  int64_t ignore_index;
-  int64_t rows;
-  int columns;
+struct Job : XentArguments {
   int parts;  // blocks on a row: a cluster
   int held;   // chunks a thread holds
 };
@@ -47,7 +38,7 @@ __global__ void __launch_bounds__(TEAM == 32 ? WARP_BLOCK : TEAM, TEAM == 32 ? 4
   int64_t row = int64_t(blockIdx.x) / job.parts * TEAMS + team;
   if (worker == 0) totals[team] = Totals{};
 #if __CUDA_ARCH__ >= 900
-  if (job.parts > 1) cooperative_groups::this_cluster().sync();  // no block may write to another before that one runs
+  if (job.parts > 1) cluster_sync();  // no block may write to another before that one runs
 #endif
   Span<T> span(logits, row < job.rows ? row : 0, job.columns);
   if (RESIDENT && row < job.rows) {
@@ -142,7 +133,8 @@ int launch(Kernel kernel, const Job& job, int threads, int teams, size_t shared,
   config.stream = stream;
   config.attrs = &cluster;
   config.numAttrs = job.parts > 1 ? 1 : 0;
-  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared));
+  // All there is, and not `shared`: another thread may be about to launch the same kernel on a longer row.
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, device.shared_of_block - int(STATIC_SHARED));
   int groups = 0;
   if (job.parts > 1) {
     cudaOccupancyMaxActiveClusters(&groups, kernel, &config);
@@ -176,29 +168,17 @@ template <typename T> int launch_for(Job job, const Device& device, cudaStream_t
   return launch(xent_kernel<T, BLOCK, false>, job, BLOCK, 1, 0, device, stream);
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> softmax_xent(
-    const Tensor& given, const Tensor& targets, const Tensor& weight, const Tensor& expected, double z_loss, int64_t ignore_index) {
-  check_xent(given, targets, weight, expected);
-  const torch::stable::accelerator::DeviceGuard guard(given.get_device_index());
-  XentResults results = empty_results(given);
-  if (given.size(0) == 0) return of_no_rows(results);
-  // A view may begin anywhere: its chunks would not lie as those of the gradient do.
-  const Tensor logits = is_aligned(given.const_data_ptr()) ? given : torch::stable::clone(given);
-  const Device device = look_at(logits.get_device_index());
-  const cudaStream_t stream = stream_of(logits);
-  const Tensor slots = torch::stable::new_empty(logits, {device.processors * MOST_BLOCKS, int64_t(sizeof(Totals) / 8)}, ScalarType::Double);
-  const Job job{logits.const_data_ptr(), results.dlogits.mutable_data_ptr(), read<int64_t>(targets), read<float>(weight),
-                read<float>(expected), write<float>(results.losses), write<float>(results.lse), write<double>(slots),
-                z_loss, ignore_index, logits.size(0), int(logits.size(1)), 1, 0};
+}  // namespace
+
+int64_t xent_slots(int device) { return int64_t(look_at(device).processors) * MOST_BLOCKS * int64_t(sizeof(Totals) / sizeof(double)); }
+
+void launch_xent(const XentArguments& arguments, Element element, float* total, double* stats, int device, cudaStream_t stream) {
+  const Device found = look_at(device);
   int groups = 0;
-  by_cuda_dtype(logits.scalar_type(), [&](auto zero) { groups = launch_for<decltype(zero)>(job, device, stream); });
+  by_element(element, [&](auto zero) { groups = launch_for<decltype(zero)>(Job{arguments, 1, 0}, found, stream); });
   if (groups == 0) throw std::runtime_error("softmax_xent: the device runs no block of the kernel");
-  sum_slots<<<1, SUMMERS, 0, stream>>>(read<double>(slots), groups, write<float>(results.total), write<double>(results.stats));
+  sum_slots<<<1, SUMMERS, 0, stream>>>(arguments.slots, groups, total, stats);
   check_launch("softmax_xent");
-  return {results.total, results.losses, results.lse, results.dlogits, results.stats};
 }
 
-}  // namespace
 }  // namespace sentinel
-
-STABLE_TORCH_LIBRARY_IMPL(sentinel, CUDA, m) { m.impl("softmax_xent", TORCH_BOX(&sentinel::softmax_xent)); }

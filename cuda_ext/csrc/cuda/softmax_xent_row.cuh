@@ -1,21 +1,13 @@
-// A row of logits as threads see it: its 16-byte chunks, what is left at its edges, and how parts of a softmax are put together.
+// A row of logits as threads see it: its 16-byte chunks, and what is left at its edges.
 #pragma once
 
-#include <cooperative_groups.h>
+#include <type_traits>
 
-#include "../softmax_xent.h"
-#include "launching.cuh"
+#include "softmax_xent_parts.cuh"
 
 namespace sentinel {
 
-constexpr int BATCHES = 4;    // a row arrives in so many groups: the first is looked at while the last is under way
-constexpr int MAX_PARTS = 8;  // blocks on a row: the largest cluster every device with clusters can run
-
-__device__ __forceinline__ float larger(float one, float other) {  // max_or_nan in one instruction
-  float most;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(one), "f"(other));
-  return most;
-}
+constexpr int BATCHES = 4;  // a row arrives in so many groups: the first is looked at while the last is under way
 
 // Row starts are aligned as the vocabulary allows, so a row is: fewer than a chunk of elements, whole chunks, fewer than a chunk.
 template <typename T> struct Span {
@@ -195,51 +187,6 @@ __device__ __forceinline__ void give(
     }
     if (RESIDENT) end_batch();
   }
-}
-
-// A part of a row, as a warp leaves it for the others; and the row.
-struct Part {
-  float largest;
-  float sum;
-  uint32_t nonfinite;
-};
-
-__device__ __forceinline__ Part of_warp(Softmax softmax, uint32_t nonfinite) {
-  float top = softmax.largest;
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) top = larger(top, __shfl_xor_sync(0xffffffffu, top, offset));
-  softmax.raise_to(top);
-  return Part{top, warp_sum(softmax.sum), warp_sum(nonfinite)};
-}
-
-// Puts `mine`, the same in every lane of a warp, and the parts of all warps of all blocks on the row together: every thread gets the
-// same bits. `board` is where warps leave their parts; it is another one at every other row, so one barrier a row is enough.
-template <int WARPS> __device__ __forceinline__ Part of_all(const Part& mine, Part* board, int parts) {
-  const int lane = threadIdx.x % 32;
-  const int warp = threadIdx.x / 32;
-#if __CUDA_ARCH__ >= 900
-  if (parts > 1) {
-    const auto cluster = cooperative_groups::this_cluster();
-    if (lane < parts) cluster.map_shared_rank(board, lane)[int(cluster.block_rank()) * WARPS + warp] = mine;
-    cluster.sync();
-  } else
-#endif
-  {
-    if (lane == 0) board[warp] = mine;
-    __syncthreads();
-  }
-  Softmax whole;
-  uint32_t nonfinite = 0;
-  for (int i = lane; i < WARPS * parts; i += 32) {
-    const Part part = board[i];
-    Softmax other{part.largest, part.sum};
-    const float top = larger(whole.largest, other.largest);
-    whole.raise_to(top);
-    other.raise_to(top);
-    whole.sum += other.sum;
-    nonfinite += part.nonfinite;
-  }
-  return of_warp(whole, nonfinite);
 }
 
 }  // namespace sentinel
