@@ -79,7 +79,7 @@ def compile_library(recipe: Recipe, compiler: Compiler, target: Path, place: Pat
     objects = {source: place / f"{source.name}.o" for source in recipe.units}
     commands = [compiler.compiling(recipe, source, target, torch_folder) for source, target in objects.items()]
     programs = Programs()
-    with ThreadPoolExecutor(max_workers=max(1, len(os.sched_getaffinity(0)))) as pool:
+    with ThreadPoolExecutor(max_workers=processors()) as pool:
         asked = [pool.submit(run, command, programs) for command in commands]
         try:
             done, _ = wait(asked, return_when=FIRST_EXCEPTION)
@@ -90,6 +90,11 @@ def compile_library(recipe: Recipe, compiler: Compiler, target: Path, place: Pat
             raise
     said.append(run(compiler.linking(list(objects.values()), target, torch_folder), programs))
     return "".join(said)
+
+
+def processors() -> int:
+    """Of this process: a container may have few of the machine's."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run(command: list[str], programs: Programs) -> str:
