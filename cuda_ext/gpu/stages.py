@@ -101,8 +101,17 @@ def run_commands(commands: Sequence[Command], place: Path | None = None) -> dict
         ok = ok and code == 0
         shown = " ".join([*(f"{key}={value}" for key, value in command.environ.items()), *shortened(command.words)])
         ended = "" if code == 0 else f"\n[{reason(code, command)}]"
-        said.append(f"$ {shown}\n{output[-KEPT_CHARACTERS:].strip()}{ended}")
+        said.append(f"$ {shown}\n{without_places(output)[-KEPT_CHARACTERS:].strip()}{ended}")
     return {"ok": ok, "seconds": round(time.monotonic() - began_s, 1), "said": "\n".join(said) + "\n"}
+
+
+def without_places(said: str) -> str:
+    """The record is published: where a machine keeps its things is nobody's business, and no two agree on it."""
+    places = ((str(PACKAGE.parent), "."), (os.path.expanduser("~"), "~"))
+    for place, name in places:
+        if len(place) > 1:
+            said = said.replace(f"{place}/", f"{name}/")
+    return said
 
 
 def shortened(words: Sequence[str]) -> list[str]:

@@ -40,6 +40,11 @@ def test_a_command_that_meets_its_deadline_says_so_and_what_it_had_said() -> Non
     assert told["said"].splitlines()[1:] == ["begun", "[ended at its deadline of 1 s]"]
 
 
+def test_what_a_record_says_names_no_place_of_the_machine() -> None:
+    told = run_commands([python("import os; print(os.getcwd() + '/x', os.path.expanduser('~/y'))")])
+    assert told["said"].splitlines()[1] == "./x ~/y"
+
+
 def test_a_command_that_keeps_figures_is_told_where(tmp_path: Path) -> None:
     printing = Command((sys.executable, "-c", "import sys; print(sys.argv[1])", stages.RECORD), 60.0)
     told = run_commands([printing], tmp_path / "x.json")
