@@ -73,6 +73,9 @@ class TorchAdamW:
         for count in (*self._steps.values(), self.count):
             count.copy_(steps)
 
+    def touched(self) -> None:
+        """Parameters or moments were changed otherwise than by an update. They are read before each: nothing is to be done."""
+
     def measure(self, gradients: dict[str, torch.Tensor], _scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Before the update: sums of squares of each group, still times the loss scale, and how many elements are not finite."""
         return measure_gradients([[gradients[name] for name in group] for group in self._shards.groups], self._shards.device)

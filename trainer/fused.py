@@ -24,7 +24,7 @@ from trainer.exits import ConfigError
 if TYPE_CHECKING:
     from trainer.parallel import World
 
-__all__ = ["Kernels", "adamw_step", "choose", "grad_stats", "norm_of_sum", "softmax_xent"]
+__all__ = ["TORCH", "Kernels", "adamw_step", "choose", "foreseen", "grad_stats", "norm_of_sum", "softmax_xent"]
 TORCH = "torch"
 
 
@@ -67,18 +67,31 @@ def choose(asked: str | None, world: World) -> Kernels:
     return own
 
 
-def _of_rank(asked: str | None, device: torch.device) -> Kernels:
-    if asked == TORCH:
-        return Kernels(TORCH, "asked for")
-    if asked is not None and asked != device.type:
-        remedy = "hide the GPUs with CUDA_VISIBLE_DEVICES=, or" if device.type == "cuda" else "there is no GPU here;"
-        raise ConfigError(f"--kernels {asked}: training is on {device.type}; {remedy} use --kernels {device.type} or torch")
+def foreseen(asked: str | None) -> Kernels:
+    """What a run of one rank would choose on this machine; nothing is compiled for the answer. Raises ConfigError as `choose`."""
+    return _of_rank(asked, torch.device("cuda" if torch.cuda.is_available() else "cpu"), may_build=False)
+
+
+def _of_rank(asked: str | None, device: torch.device, *, may_build: bool = True) -> Kernels:
+    """What somebody has named, here or in the environment, is had or refused; else a run can do without, whatever goes wrong."""
     try:
-        tier = tiers.load(asked)
-    except (ImportError, OSError, RuntimeError, ValueError) as error:
-        raise ConfigError(f"--kernels {asked or '(the best)'}: {error}; use --kernels torch, or leave it out") from error
-    if asked is not None and tier.name != asked:
-        raise ConfigError(f"--kernels {asked}: {tier.why}; use --kernels torch, or leave it out")
+        wanted = tiers.wish(asked)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    words = f"--kernels {wanted}" if asked is not None else f"{tiers.ENVIRONMENT}={wanted}"
+    if wanted == TORCH:
+        return Kernels(TORCH, f"asked for by {words}")
+    if wanted is not None and wanted != device.type:
+        remedy = "hide the GPUs with CUDA_VISIBLE_DEVICES=, or" if device.type == "cuda" else "there is no GPU here;"
+        raise ConfigError(f"{words}: training is on {device.type}; {remedy} use --kernels {device.type} or torch")
+    try:
+        tier = tiers.load(wanted, may_build=may_build)
+    except (OSError, RuntimeError) as error:
+        if wanted is None:
+            return Kernels(TORCH, f"others cannot be loaded: {error}")
+        raise ConfigError(f"{words}: {error}; use --kernels torch, or leave it out") from error
+    if wanted is not None and tier.name != wanted:
+        raise ConfigError(f"{words}: {tier.why}; use --kernels torch, or leave it out")
     if tier.name not in (device.type, TORCH):
         return Kernels(TORCH, f"training is on {device.type}, and there are kernels for {tier.name} alone ({tier.why})")
     return Kernels(tier.name, tier.why)

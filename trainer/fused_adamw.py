@@ -16,7 +16,7 @@ import torch
 
 from trainer.adamw import Hyperparameters, Shards
 from trainer.fused import adamw_step, grad_stats
-from trainer.measures import LocalState
+from trainer.measures import LocalState, squares_of
 
 FACTOR, GATE = 5, 6  # places in the control vector, behind lr, beta1, beta2, eps and weight_decay
 LARGEST = torch.finfo(torch.float32).max
@@ -33,7 +33,6 @@ class FusedAdamW:
         self._decays = [1.0 if name in shards.matrices else 0.0 for name in shards.filled]
         self._control = torch.zeros(7, dtype=torch.float64, device=shards.device)
         self._held: tuple[float, ...] = (0.0,) * FACTOR  # what of it the host has put there
-        self._one = torch.ones((), device=shards.device)
         self.count = torch.zeros((), device=shards.device)
         self.update_squares = torch.zeros((), dtype=torch.float64, device=shards.device)
         self._told: torch.Tensor | None = None  # (parameters, 4) of the state as it is; None: nobody knows
@@ -65,6 +64,10 @@ class FusedAdamW:
         self.count.copy_(steps)
         self._told = None
 
+    def touched(self) -> None:
+        """Parameters or moments were changed otherwise than by an update: what the last one told of them is out of date."""
+        self._told = None
+
     def measure(self, gradients: dict[str, torch.Tensor], scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Before the update: sums of squares of each group, still times the loss scale, and how many elements are not finite.
         They are measured unscaled: squares of scaled ones would leave float32 more often."""
@@ -78,7 +81,8 @@ class FusedAdamW:
             self._told = self._look()
         _, parameters, second, largest = self._told.unbind(1)
         if self._looks:
-            parameters = grad_stats(self._parameters, self._one)[:, 0]
+            # In float64, exact but for its rounding: a bit that flipped low in one weight is to be told apart, too.
+            parameters = squares_of(self._parameters, self._shards.device)
         none = self.update_squares.new_zeros(1)  # where this rank holds nothing
         second = out_of_range(second.sum())
         return LocalState(parameters.sum(), self.update_squares, second, torch.cat((largest, none)).amax())
@@ -88,7 +92,7 @@ class FusedAdamW:
     ) -> None:
         """Update once, unless `skipped`."""
         factor, given = clip_coef / scale, list(gradients.values())
-        if not self._guarded:
+        if not self._guarded and given:
             # The kernel refuses a factor that is not finite. Without a gate it is to go in, so it goes in with the gradients.
             finite = torch.isfinite(factor)
             torch._foreach_mul_(given, torch.where(finite, 1.0, factor).float())

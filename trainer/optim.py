@@ -89,6 +89,10 @@ class ShardedAdamW:
             tensor.zero_()
         self.adamw.set_count(torch.zeros(()))
 
+    def touched(self) -> None:
+        """To be said by whoever changes parameters or moments on purpose, so that the next line tells of what is there then."""
+        self.adamw.touched()
+
     @property
     def shards(self) -> dict[str, nn.Parameter]:
         """This rank's part of each parameter, by name; a change here is one of the model."""

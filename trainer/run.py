@@ -28,6 +28,7 @@ from trainer.optim import ShardedAdamW
 from trainer.order import Position, Span
 from trainer.parallel import World, shard
 from trainer.rates import mfu_of
+from trainer.repeating import BEFORE_KERNELS, repeats
 from trainer.resuming import agree_on_padding, resume
 from trainer.scaler import LossScaler
 from trainer.schedule import Schedule
@@ -58,6 +59,7 @@ class Run:
     kernels: Kernels
     step: int = 0  # done
     skipped_in_row: int = 0
+    repeats: bool = True  # numbers of the attempts before this one, to the bit (trainer.repeating)
 
 
 def build_run(launch: Launch, session: Session | None, world: World) -> Run:
@@ -71,7 +73,7 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     loader = Loader(corpus, start, poisoned, world.device)
     torch.manual_seed(config.init.seed)  # a process begins with a seed of its own; only dropout draws, and seeds itself
     padded = agree_on_padding(launch, session, root, world)
-    kernels = choose(config.numerics.kernels, world)
+    kernels = choose_kernels(config, session, world)
     model = build_model(config, padded, kernels.fused)
     params = sum(parameter.numel() for parameter in model.parameters())
     # Where a supervisor names a checkpoint, it is one that fills every weight, or an error.
@@ -85,6 +87,16 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     parts = root, telemetry, sharded, optimizer, scaler, loader, settings, settings, start, params, damage
     saver = Saver.for_run(config.checkpoint, root, session, world)
     return Run(launch, config, launch.schedule(), session, world, *parts, saver, kernels)
+
+
+def choose_kernels(config: Config, session: Session | None, world: World) -> Kernels:
+    """The first launch on a machine may compile them, which a supervisor is not to take for a hang. Raises ConfigError."""
+    if session is not None:
+        session.heartbeat(0, "compile")
+    kernels = choose(config.numerics.kernels, world)
+    if session is not None:
+        session.heartbeat(0, "init")
+    return kernels
 
 
 def struck_now(run: Run, step: int, kinds: tuple[str, ...] = STEP_KINDS) -> list[Fault]:
@@ -109,9 +121,8 @@ def begin(run: Run) -> None:
             raise ConfigError(f"spec.json: overrides.loss_scale: {own} has none; write null, or precision fp16")
         late = obey(run, overrides)
     settings_at(run, run.step + 1)
-    config_changed = free_changes(found.manifest["config"], run.config) if found is not None else {}
-    if found is not None and found.manifest.get("kernels", run.kernels.name) != run.kernels.name:
-        config_changed["kernels"] = [found.manifest["kernels"], run.kernels.name]  # that ran: the last bits will differ
+    config_changed = changed_since(run, found) if found is not None else {}
+    run.repeats = repeats_others(run, found)
     run.telemetry.say(f"{written_out(run.config)}# kernels: {run.kernels.name}: {run.kernels.why}")
     run.telemetry.start(
         resume_step=run.step,
@@ -134,6 +145,21 @@ def begin(run: Run) -> None:
         run.telemetry.say(f"other settings than those of the checkpoint: {told}")
     if passed_over:
         run.telemetry.event("resumed_older", run.step, asked_step=asked.step if asked else None, passed_over=passed_over)
+
+
+def changed_since(run: Run, found: checkpoint.Verified) -> dict[str, list[Any]]:
+    """Name → [was, is] of what differs from the checkpoint: settings, and which kernels ran, by which the last bits differ."""
+    differing, was = free_changes(found.manifest["config"], run.config), found.manifest.get("kernels", BEFORE_KERNELS)
+    return differing | ({"kernels": [was, run.kernels.name]} if was != run.kernels.name else {})
+
+
+def repeats_others(run: Run, found: checkpoint.Verified | None) -> bool:
+    """Asked by rank 0 alone, who writes the receipt."""
+    if run.session is None or run.world.rank != 0:
+        return True
+    since = found.manifest.get("attempt") if found is not None else None
+    first = since if isinstance(since, int) else 1
+    return repeats(run.session.run_dir, range(first, run.session.attempt), run.world.size, run.kernels.name)
 
 
 def obey(run: Run, overrides: Overrides) -> list[Span]:
@@ -171,7 +197,7 @@ def effective(run: Run) -> dict[str, Any]:
         "checkpoint_interval": run.settings.checkpoint_interval,
         "skip": run.position.skipped_ahead(),
         "until": dict(run.settings.until),
-        "deterministic": run.world.device.type == "cpu" or torch.are_deterministic_algorithms_enabled(),
+        "deterministic": run.repeats and (run.world.device.type == "cpu" or torch.are_deterministic_algorithms_enabled()),
     }
 
 

@@ -6,10 +6,18 @@ import stat
 from pathlib import Path
 
 import pytest
+import torch
 
 from cuda_ext.build import BuildError, Built, build
 from cuda_ext.compilers import find_compiler
 from cuda_ext.registered import register
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Of tensors so small a second thread of torch's takes no work, but spins for it, and that costs more than the work: three
+    quarters of these tests' time. The tests of threads ask for theirs."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

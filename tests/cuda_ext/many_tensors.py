@@ -20,7 +20,7 @@ DEFAULTS = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay"
 
 @contextmanager
 def threads(number: int) -> Iterator[None]:
-    """Torch's. One is enough for sizes of a test: more wait for each other, and spin meanwhile."""
+    """Torch's, inside."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import torch
 
 from cuda_ext.ops.adamw_step import adamw_step
 from cuda_ext.reference.adamw_step import adamw_step as reference
-from tests.cuda_ext.many_tensors import CHUNK, REFUSAL, bytes_of, control, shifted, threads, told_in_double, world
+from tests.cuda_ext.many_tensors import CHUNK, REFUSAL, bytes_of, control, shifted, told_in_double, world
 
 NAN, INF = math.nan, math.inf
 REFUSED = [{"gate": 1.0}, {"gate": 2.0}, {"gate": -1.0}, {"gate": 1e-300}, {"gate": NAN}, {"gate": INF}]
@@ -19,9 +18,8 @@ REFUSED += [{"grad_factor": NAN}, {"grad_factor": INF}, {"grad_factor": -INF}, {
 
 
 @pytest.fixture
-def device(cpu_library: Any) -> Iterator[torch.device]:
-    with threads(1):
-        yield torch.device("cpu")
+def device(cpu_library: Any) -> torch.device:
+    return torch.device("cpu")
 
 
 @pytest.mark.parametrize("tier", [adamw_step, reference], ids=["op", "reference"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -34,9 +33,8 @@ NEAR = {"params": (3e-7, 3e-7), "firsts": (3e-7, 3e-8), "seconds": (3e-7, 0.0)}
 
 
 @pytest.fixture
-def device(cpu_library: Any) -> Iterator[torch.device]:
-    with threads(1):
-        yield torch.device("cpu")
+def device(cpu_library: Any) -> torch.device:
+    return torch.device("cpu")
 
 
 def assert_near(now: World, wanted: World) -> None:

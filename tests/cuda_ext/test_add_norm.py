@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,15 +11,6 @@ from cuda_ext.bench import add_norm as bench
 from tests.cuda_ext.add_norm_grid import CASES, DTYPES, EPS, KINDS, Ops, askew, check, given, odd_values, ops, registered
 
 __all__ = ["ops"]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Of rows so few, a second thread takes no work but waits for more, and that costs more than the work."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize(("dtype", "of_weight"), DTYPES, ids=str)

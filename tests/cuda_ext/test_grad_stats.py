@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -30,9 +29,8 @@ CLOSE = {"rtol": 1e-6, "atol": 0.0}
 
 
 @pytest.fixture
-def device(cpu_library: Any) -> Iterator[torch.device]:
-    with threads(1):
-        yield torch.device("cpu")
+def device(cpu_library: Any) -> torch.device:
+    return torch.device("cpu")
 
 
 def one(device: torch.device, value: float = 1.0) -> torch.Tensor:

@@ -1,5 +1,5 @@
-"""Two ranks, the second forked from the first: the model as two whole copies, then as one copy in two shards, against the plain
-model on the whole batch; on plain PyTorch and on our own kernels.
+"""Two ranks, the second forked from the first: the model as two whole copies, then as one copy in two shards, then with nothing
+kept that can be gathered or computed again, against the plain model on the whole batch; on plain PyTorch and on our own kernels.
 
     python -m tests.integration.replica_ranks OUT_DIR      writes OUT_DIR/rank-R.json: per layout what was found and told
 """
@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from tests.plain_gpt import PlainGPT, initial_weights_of
 from trainer.config import Config
+from trainer.config.loading import changed
 from trainer.fused import choose
 from trainer.model.gpt import build_model
 from trainer.optim import Hyperparameters, ShardedAdamW
@@ -84,10 +85,11 @@ def examine(folder):
     plain = PlainGPT(config, initial_weights_of(config, PADDED))
     F.cross_entropy(plain(batch)[0].flatten(0, 1), batch.flatten()).backward()
     sharded = replace(world, mesh=init_device_mesh("cpu", (2,), mesh_dim_names=("shard",)), replicas=1)
-    layouts = {"copies": world, "shards": sharded}
+    freed = changed(config, parallel={"reshard": True, "recompute": "full", "micro_batch": 1})
+    layouts = {"copies": (world, config), "shards": (sharded, config), "freed": (sharded, freed)}
     choose(None, world)
     told = {
-        kernels: {layout: found(where, config, plain, batch, kernels == "fused") for layout, where in layouts.items()}
+        kernels: {layout: found(where, own, plain, batch, kernels == "fused") for layout, (where, own) in layouts.items()}
         for kernels in ("torch", "fused")
     }
     told["grad_norm"] = float(torch.stack([value.grad.double().square().sum() for value in plain.weights.values()]).sum().sqrt())

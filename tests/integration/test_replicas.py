@@ -20,7 +20,7 @@ def test_two_copies_and_two_shards_are_the_plain_model(tmp_path):
 
 
 def _are_the_plain_model(told):
-    for layout in ("copies", "shards"):
+    for layout in ("copies", "shards", "freed"):
         for rank in told:
             assert rank[layout]["weights_equal"]
             assert rank[layout]["gradients_off"] < 1e-5 * rank["largest_gradient"]
@@ -35,9 +35,11 @@ def _are_the_plain_model(told):
 def _tell_the_same(told):
     """Of two updates: both ranks to the bit, both layouts up to rounding, and the first gradient as the plain model has it."""
     copies, shards = (told[0][layout]["lines"] for layout in ("copies", "shards"))
-    for layout in ("copies", "shards"):
+    for layout in ("copies", "shards", "freed"):
         for key in ("lines", "numbers", "history"):
             assert told[0][layout][key] == told[1][layout][key], "every rank comes to the same numbers"
+    for one, other in zip(shards, told[0]["freed"]["lines"], strict=True):
+        assert other == pytest.approx(one, rel=1e-4, abs=1e-12), "what is computed twice is counted once"
     assert copies[0]["grad_norm"] == pytest.approx(told[0]["grad_norm"], rel=1e-5)
     for one, other in zip(copies, shards, strict=True):
         assert one.keys() == other.keys()

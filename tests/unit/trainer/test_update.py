@@ -1,6 +1,8 @@
 """The update against plain torch: clipping, the gate, loss scaling, accumulation, and nothing waiting for the device."""
 
 import contextlib
+import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,6 +10,7 @@ from torch.distributed.tensor import Shard, distribute_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.unit.trainer.stepping import HYPER, SCALE, Stepping, batches, same, seen
+from trainer.config.loading import changed
 from trainer.loss import compute_loss
 from trainer.model.gpt import GPT
 from trainer.model.initial import fill_initial
@@ -40,15 +43,44 @@ def test_it_is_clip_grad_norm_and_adamw(world, config, fused):
     assert stepping.optimizer.count().item() == 5
 
 
-def test_a_rank_that_holds_no_element_goes_along_and_counts(world, config, fused):
+@pytest.mark.parametrize("clip_norm", [0.5, 1e9])
+def test_our_own_update_is_plain_pytorchs_from_the_same_gradients(world, config, clip_norm):
+    """Six updates, clipped or not, one of them left out: parameters and moments are the same after each but for two parts in a
+    million, and what is told of it is."""
+    plain, own = (Stepping(world, config, fused=fused) for fused in (False, True))
+    for number in range(6):
+        given = torch.Generator().manual_seed(number)
+        for stepping in (plain, own):
+            stepping.optimizer.set(replace(HYPER, lr=HYPER.lr * (number + 1) / 6, clip_norm=clip_norm))
+        drawn = {name: torch.randn(p.shape, generator=given) * 10.0 ** (number - 4) for name, p in plain.optimizer.shards.items()}
+        if number == 3:
+            drawn["norm.weight"][0] = torch.nan
+
+        def put(stepping, drawn=drawn):
+            for name, parameter in stepping.model.named_parameters():
+                parameter.grad.to_local().copy_(drawn[name])
+
+        told, other = (stepping.step(after_backward=lambda stepping=stepping: put(stepping)) for stepping in (plain, own))
+        assert told["skipped"].item() == (number == 3)
+        for name in ("grad_norm", "grad_norm/head", "clip_coef", "param_norm", "update_norm", "adam_v_norm", "adam_v_max"):
+            assert other[name].item() == pytest.approx(told[name].item(), rel=1e-6, nan_ok=True), (number, name)
+        reference = plain.weights()
+        for name, value in own.weights().items():
+            assert (value - reference[name]).abs().max() <= 2e-6 * reference[name].abs().max(), (number, name)
+
+
+@pytest.mark.parametrize("gate", ["off", "nonfinite"])
+def test_a_rank_that_holds_no_element_goes_along_and_counts(world, config, fused, gate):
     """A thousand ranks resume what 1024 began: its 51,200 rows are 52 for each, and the last fifteen get none."""
+    config = changed(config, stability={"gate": gate})
     model = torch.nn.Module()
     model.weight = torch.nn.Parameter(distribute_tensor(torch.zeros(0, 4), world.mesh, [Shard(0)]))
     optimizer = ShardedAdamW(model, config, fused=fused)
     optimizer.set(HYPER)
     statistics = [optimizer.update(seen(loss, counted=fused), torch.ones(())) for loss in (5.0, float("nan"), 4.0)]
-    assert [one["skipped"].item() for one in statistics] == [0, 1, 0]
-    assert optimizer.state()["adam.step"].item() == optimizer.read_back()["optimizer_steps"] == 2
+    left_out = gate == "nonfinite"
+    assert [one["skipped"].item() for one in statistics] == [0, left_out, 0]
+    assert optimizer.state()["adam.step"].item() == optimizer.read_back()["optimizer_steps"] == 3 - left_out
     assert (statistics[-1]["param_norm"].item(), statistics[-1]["update_norm"].item()) == (0, 0)
     optimizer.adopt_count(torch.tensor(7.0))
     assert optimizer.count().item() == 7
@@ -103,6 +135,23 @@ def test_fp16_unscales_what_it_reports_and_halves_after_an_overflow(world, confi
         assert statistics[name].item() == pytest.approx(plain[name].item(), rel=0.05)
     statistics = stepping.poisoned()
     assert (statistics["loss_scale"].item(), stepping.scaler.scale.item()) == (SCALE, SCALE / 2)
+
+
+def test_on_our_kernels_fp16_overflows_scales_and_learns_as_on_plain_pytorch(world, config):
+    """The gradient of the logits is made in the forward pass, already times scale and share: too large a scale shows there."""
+    sections = {"numerics": {"loss_scale": 2.0**30, "loss_scale_growth_steps": 3}, "parallel": {"micro_batch": 2}}
+    plain, own = (Stepping(world, config, "fp16", fused=fused, **copy.deepcopy(sections)) for fused in (False, True))
+    skipped = 0
+    for batch in batches(20, size=3):
+        told, other = plain.step(batch), own.step(batch)
+        skipped += told["skipped"].item()
+        for name in ("skipped", "overflow", "loss_scale"):
+            assert other[name].item() == told[name].item(), name
+        assert other["loss"].item() == pytest.approx(told["loss"].item(), rel=2e-3)
+        if not told["skipped"]:
+            assert other["grad_norm"].item() == pytest.approx(told["grad_norm"].item(), rel=2e-2)
+    assert 4 <= skipped <= 16
+    assert own.scaler.scale.item() == plain.scaler.scale.item()
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("bf16", 2e-2)])
