@@ -33,8 +33,9 @@ types: $(STAMP)  ## mypy --strict on sentinel/ and cuda_ext/
 contracts: $(STAMP) ## the doors between rooms
 	$(BIN)/lint-imports --no-cache
 
-kernels: $(STAMP) # before anything that starts trainers by the hundred: a changed kernel is compiled once, now, and not in a test's time
-	@$(BIN)/python -m cuda_ext --build || echo "The kernels run in plain torch until that is mended."
+# Before anything that starts trainers by the hundred: a changed kernel is compiled once, now, on all cores, and not in a test's time.
+kernels: $(STAMP) ## compile the kernels for every compiler that is here, once for each change of them
+	@$(BIN)/python -m cuda_ext --build-all || echo "The kernels run in plain torch until that is mended."
 
 unit: kernels    ## the test suite alone
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal -m 'not slow and not bench'

@@ -9,9 +9,16 @@ from __future__ import annotations
 
 import importlib
 import json
+import shutil
 import sys
 import tempfile
 from pathlib import Path
+
+import setuptools
+
+if int(setuptools.__version__.split(".")[0]) < 77:  # the environment's own: an isolated build has what pyproject.toml says
+    remedy = "pip install 'setuptools>=77', or leave --no-build-isolation out"
+    sys.exit(f"setuptools {setuptools.__version__} is older than 77, which this package is built with; {remedy}")
 
 from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
@@ -36,10 +43,12 @@ def can_compile() -> bool:
 class BuildWithKernels(build_py):
     def run(self) -> None:
         super().run()
+        folder = Path(self.build_lib) / "cuda_ext" / "built"
+        shutil.rmtree(folder, ignore_errors=True)  # what an earlier build has left in the project's build/
         if self.editable_mode or not can_compile():  # in place, sources change: the cache follows them, a library would not
             return
         for kind in sources.KINDS:
-            self.compile_kernels(kind, Path(self.build_lib) / "cuda_ext" / "built")
+            self.compile_kernels(kind, folder)
 
     def compile_kernels(self, kind: str, folder: Path) -> None:
         try:
@@ -49,6 +58,7 @@ class BuildWithKernels(build_py):
                 compilers.compile_library(made, compiler, folder / made.library, Path(place))
         except (sources.BuildError, OSError) as error:
             print(f"cuda_ext: no {kind} kernels in this installation: {error}", file=sys.stderr)
+            (folder / sources.LIBRARY[kind]).unlink(missing_ok=True)
             return
         told = {"digest": made.digest, "torch": sources.torch_version(), "compiler": compiler.path}
         (folder / made.library).with_suffix(".json").write_text(json.dumps(told) + "\n", encoding="utf-8")

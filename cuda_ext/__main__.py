@@ -10,10 +10,11 @@ import sys
 from collections.abc import Sequence
 
 from cuda_ext.build import build
+from cuda_ext.compilers import find_compiler
 from cuda_ext.registered import register, without_kernel
-from cuda_ext.registers import read_kernels, table
-from cuda_ext.sources import BuildError
-from cuda_ext.tiers import KernelsUnavailable, load
+from cuda_ext.registers import read_kernels, summary, table
+from cuda_ext.sources import KINDS, BuildError
+from cuda_ext.tiers import KernelsUnavailable, first_line, load
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -21,14 +22,18 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--kernels", metavar="cuda|cpu|torch", help="ask for these, as SENTINEL_KERNELS does")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--build", action="store_true", help="compile now what would be compiled at first use")
+    what.add_argument("--build-all", action="store_true", help="compile for every compiler that is here, for GPUs elsewhere too")
     what.add_argument("--check", action="store_true", help="compile the CUDA kernels, without a GPU too, and say what they use")
-    parser.add_argument("--verbose", action="store_true", help="print the compilers' commands and all they say")
+    parser.add_argument("--verbose", action="store_true", help="all that compilers say; with --check each kernel")
     given = parser.parse_args(words)
-    if given.check and given.kernels:
-        parser.error("--check is about the CUDA kernels: --kernels says nothing to it")
+    if given.kernels and (given.check or given.build_all):
+        about = "--check is about the CUDA kernels" if given.check else "--build-all is about all kernels"
+        parser.error(f"{about}: --kernels says nothing to it")
     try:
         if given.check:
             return check(given.verbose)
+        if given.build_all:
+            return build_all(given.verbose)
         tier = load(given.kernels, may_build=False)
         if given.build:
             if tier.name == "torch":
@@ -45,12 +50,32 @@ def main(words: Sequence[str] | None = None) -> int:
     return 0
 
 
+def build_all(verbose: bool) -> int:
+    """A line for each kind. A compiler that is not here is no failure; what does not compile is one."""
+    failed = 0
+    for kind in KINDS:
+        try:
+            find_compiler(kind)
+        except BuildError as error:
+            print(f"{kind}: not compiled: {error}")
+            continue
+        try:
+            print(f"{kind}: {build(kind, verbose=verbose, again=True).path}")
+        except BuildError as error:
+            print(f"cuda_ext: {kind}: {error}", file=sys.stderr)
+            failed = 1
+    return failed
+
+
 def check(verbose: bool) -> int:
     """Compiled, linked, loaded, registered; no kernel spills. None of it needs a GPU."""
     built = build("cuda", verbose=verbose, again=True)
     kernels = read_kernels(built.log)
-    print(table(kernels))
-    register(built.path)
+    print(table(kernels) if verbose else summary(kernels))
+    try:
+        register(built.path)
+    except OSError as error:
+        raise BuildError(f"{built.path} cannot be loaded: {first_line(error)}; delete it to have it built again") from error
     missing, spilling = without_kernel("cuda"), [kernel for kernel in kernels if kernel.spilled_bytes]
     absent = ", ".join(missing) or "none"
     print(f"\n{built.path}: {len(kernels)} kernels, {len(spilling)} spill; ops without a CUDA kernel: {absent}")

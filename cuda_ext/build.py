@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ LOCK_S = 2 * COMPILE_S
 POLL_S = 0.1
 FAILED_S = 600.0
 KEPT = 12
-UNUSED_S = 14 * 86400.0
+UNUSED_S = 90 * 86400.0
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,17 @@ def build(kind: Kind, folder: Path | None = None, verbose: bool = False, *, bare
                 return found
             if not again:
                 refuse_what_just_failed(place.with_suffix(".failed"))
-            say(f"compiling the {kind} kernels, {len(made.units)} files, with {compiler.path}; this is done once")
+            what = f"{kind} kernels{' without statistics' if bare else ''}"
+            say(f"compiling the {what}, {len(made.units)} files, with {compiler.path}; this is done once")
             began_s = time.monotonic()
-            with tempfile.TemporaryDirectory(prefix=".building-", dir=place.parent) as aside:
+            with tempfile.TemporaryDirectory(prefix=".building-", dir=place.parent, ignore_cleanup_errors=True) as aside:
                 log = compile_into(made, compiler, Path(aside), place.with_suffix(".failed"))
-                move_into_place(Path(aside) / "library", place)
+                move_into_place(Path(aside) / "library", place, made, version)
             say(f"compiled in {time.monotonic() - began_s:.0f} s: {place / made.library}")
             if verbose:
                 print(log, end="", file=sys.stderr, flush=True)
-            prune(place.parent)
+            with suppress(OSError):
+                prune(place.parent)
     except OSError as error:
         reason = f"{error.strerror or error}: {error.filename or place}"
         raise BuildError(f"the cache of kernels cannot be written ({reason}); set XDG_CACHE_HOME to a folder that can") from error
@@ -70,16 +72,18 @@ def build(kind: Kind, folder: Path | None = None, verbose: bool = False, *, bare
 
 
 def cached(made: Recipe, version: str) -> Built | None:
-    """The library of the cache, where there is one. Needs no compiler."""
+    """The library of the cache, where there is one and it is whole. Needs no compiler, and no right to write there."""
     place = cache_folder() / made.key(version)
     try:
-        log = (place / "build.log").read_text(encoding="utf-8")
-        if time.time() - place.stat().st_mtime > 86400.0:
-            os.utime(place)
-    except FileNotFoundError:
-        return None
+        if (place / made.library).stat().st_size == 0:  # what a machine leaves that lost its power: never of ours
+            return None
+        log = (place / "build.log").read_text(encoding="utf-8", errors="replace")
+        age_s = time.time() - place.stat().st_mtime
     except OSError:
-        return None if not (place / made.library).is_file() else Built(place / made.library, "")
+        return None
+    if age_s > 86400.0:
+        with suppress(OSError):  # another user's
+            os.utime(place)
     return Built(place / made.library, log)
 
 
@@ -91,18 +95,30 @@ def compile_into(made: Recipe, compiler: Compiler, aside: Path, failed: Path) ->
     try:
         log = compile_library(made, compiler, whole / made.library, objects)
     except BuildError as error:
-        failed.write_text(str(error), encoding="utf-8")
+        with suppress(OSError):
+            failed.write_text(str(error), encoding="utf-8")
         raise
     (whole / "build.log").write_text(log, encoding="utf-8")
+    for path in (whole / made.library, whole / "build.log"):
+        keep(path)
     failed.unlink(missing_ok=True)
     return log
 
 
-def move_into_place(whole: Path, place: Path) -> None:
+def keep(path: Path) -> None:
+    """On the disk, not in memory alone: a name that outlives a loss of power must not be of an empty file."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def move_into_place(whole: Path, place: Path, made: Recipe, version: str) -> None:
+    """What is there already is another's of the same sources (a filesystem without locks), or no library: that gives way."""
+    if place.exists() and cached(made, version) is None:
+        os.rename(place, whole.parent / "broken")
     try:
         os.rename(whole, place)
     except OSError:
-        if not place.is_dir():  # else another was first, on a filesystem without locks: the same sources, the same library
+        if cached(made, version) is None:
             raise
 
 
@@ -111,10 +127,10 @@ def refuse_what_just_failed(failed: Path) -> None:
         age_s, said = time.time() - failed.stat().st_mtime, failed.read_text(encoding="utf-8")
     except FileNotFoundError:
         return
-    if 0 <= age_s < FAILED_S:
+    if abs(age_s) < FAILED_S:  # a file server's clock may be ahead of ours
         first, _, rest = said.partition("\n")
         again = "`python -m cuda_ext --build` tries again"
-        raise BuildError(f"{first} (tried {age_s:.0f} s ago; {again})" + (f"\n{rest}" if rest else ""))
+        raise BuildError(f"{first} (tried {max(0.0, age_s):.0f} s ago; {again})" + (f"\n{rest}" if rest else ""))
 
 
 @contextmanager
@@ -139,11 +155,21 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def prune(folder: Path) -> None:
-    """Libraries of former sources that nobody has asked for lately, and what a killed process has left."""
-    places = sorted((path for path in folder.iterdir() if path.is_dir()), key=lambda path: -path.stat().st_mtime)
-    for path in [*places[KEPT:], *(path for path in places if path.name.startswith(".building-"))]:
-        if time.time() - path.stat().st_mtime > UNUSED_S:
+    """Libraries of former sources that nobody has asked for lately, and what killed processes have left. It hinders nobody: what
+    vanishes meanwhile is another's, and what cannot be removed stays. A run may have mapped a library for as long as it lives."""
+    ages: dict[Path, float] = {}
+    for path in folder.iterdir():
+        with suppress(OSError):
+            ages[path] = time.time() - path.stat().st_mtime
+    places = sorted((path for path in ages if path.is_dir() and not path.name.startswith(".")), key=lambda path: ages[path])
+    for path, age_s in ages.items():
+        if age_s < UNUSED_S or path in places[:KEPT]:
+            continue
+        if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
+        else:  # a lock, or a compiler's last lines
+            with suppress(OSError):
+                path.unlink()
 
 
 def say(sentence: str) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
+from cuda_ext.processes import Programs
 from cuda_ext.sources import BuildError, Kind, Recipe
 
 COMPILE_S = 900.0
+VERSION_S = 60.0
 LAST_LINES = 15
 
 
@@ -34,7 +35,10 @@ class Compiler:
         return [self.path, "-shared", *(str(path) for path in objects), "-o", str(target), f"-L{place}", *whole, *libraries]
 
     def version(self) -> str:
-        said = subprocess.run([self.path, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
+        try:
+            said = Programs().run([self.path, "--version"], VERSION_S).said
+        except OSError as error:
+            said = f"{Path(self.path).name} ({error})"
         release = re.search(r"release [\d.]+", said)  # nvcc's stands in a line of its own
         return f"{Path(self.path).name} {release[0]}" if release else said.split("\n", 1)[0]
 
@@ -52,8 +56,16 @@ def find_compiler(kind: Kind) -> Compiler:
         remedy = "no C++ compiler (c++, g++ or clang++) on PATH; install one (apt install g++) or set CXX"
     for word in candidates:
         if word and (found := shutil.which(word)):
+            if kind == "cuda" and not has_host_compiler():
+                raise BuildError(f"{found} needs g++, which is not on PATH; install it (apt install g++) or set NVCC_CCBIN")
             return Compiler(found, kind)
     raise BuildError(remedy)
+
+
+def has_host_compiler() -> bool:
+    """What nvcc gives all code to that is not the GPU's. It can be told of another in more ways than can be looked for."""
+    told = any(os.environ.get(name) for name in ("NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"))
+    return told or shutil.which("g++") is not None
 
 
 def compile_library(recipe: Recipe, compiler: Compiler, target: Path, place: Path) -> str:
@@ -66,25 +78,37 @@ def compile_library(recipe: Recipe, compiler: Compiler, target: Path, place: Pat
     torch_folder = Path(torch.__file__).parent
     objects = {source: place / f"{source.name}.o" for source in recipe.units}
     commands = [compiler.compiling(recipe, source, target, torch_folder) for source, target in objects.items()]
-    with ThreadPoolExecutor(max_workers=max(1, len(os.sched_getaffinity(0)))) as pool:
-        said = list(pool.map(run, commands))
-    said.append(run(compiler.linking(list(objects.values()), target, torch_folder)))
+    programs = Programs()
+    with ThreadPoolExecutor(max_workers=processors()) as pool:
+        asked = [pool.submit(run, command, programs) for command in commands]
+        try:
+            done, _ = wait(asked, return_when=FIRST_EXCEPTION)
+            said = [one.result() for one in asked if one in done]
+        except BaseException:  # one has failed, or a person has had enough: nobody waits for the others
+            pool.shutdown(wait=False, cancel_futures=True)
+            programs.end_all()
+            raise
+    said.append(run(compiler.linking(list(objects.values()), target, torch_folder), programs))
     return "".join(said)
 
 
-def run(command: list[str]) -> str:
-    """Raises BuildError unless it succeeds; returns the command and what it printed."""
-    what = f"{Path(command[0]).name} of {Path(command[-3]).name}" if "-c" in command else f"{Path(command[0]).name}, linking"
+def processors() -> int:
+    """Of this process: a container may have few of the machine's."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run(command: list[str], programs: Programs) -> str:
+    """Raises BuildError unless it succeeds, with its last lines; returns the command and what it printed."""
+    what = f"{Path(command[0]).name} of {Path(command[-3]).name}" if "-c" in command else f"{Path(command[0]).name}, linking,"
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=COMPILE_S, check=False)
-    except subprocess.TimeoutExpired:
-        raise BuildError(f"{what} took longer than {COMPILE_S:.0f} s and was ended; is the machine overloaded?") from None
+        done = programs.run(command, COMPILE_S)
     except OSError as error:
         raise BuildError(f"{what} could not be started: {error}") from error
-    said = done.stdout + done.stderr
-    if done.returncode != 0:
-        lines = [line for line in said.splitlines() if line.strip() and not line.startswith("ptxas info")]
-        killed = f"was killed by signal {-done.returncode} (out of memory?)"
-        ended = killed if done.returncode < 0 else f"failed with {done.returncode}"
-        raise BuildError("\n".join((f"{what} {ended}; its last lines follow", *lines[-LAST_LINES:])))
-    return " ".join(command) + "\n" + said
+    if done.code == 0:
+        return " ".join(command) + "\n" + done.said
+    if done.code is None:
+        ended = f"took longer than {COMPILE_S:.0f} s and was ended; is the machine overloaded?"
+    else:
+        ended = f"was killed by signal {-done.code} (out of memory?)" if done.code < 0 else f"failed with {done.code}"
+    lines = [line for line in done.said.splitlines() if line.strip() and not line.startswith("ptxas info")]
+    raise BuildError("\n".join((f"{what} {ended}", *lines[-LAST_LINES:])))

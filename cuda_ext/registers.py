@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from dataclasses import dataclass
+
+from cuda_ext.processes import Programs
 
 SOURCE = re.compile(r" -c \S*?([^/\s]+)\.cu ")
 ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
@@ -50,8 +51,8 @@ def names_of(kernels: list[Kernel]) -> dict[str, str]:
     demangle = shutil.which("c++filt")
     if demangle is None or not symbols:
         return {symbol: symbol for symbol in symbols}
-    said = subprocess.run([demangle], input="\n".join(symbols), capture_output=True, text=True, timeout=60, check=False).stdout
-    return dict(zip(symbols, map(shortened, said.splitlines()), strict=False))
+    told = Programs().run([demangle, *symbols], 60.0).said.splitlines()
+    return dict(zip(symbols, map(shortened, told), strict=False))
 
 
 def shortened(name: str) -> str:
@@ -66,16 +67,43 @@ def shortened(name: str) -> str:
     return name[:end].removeprefix("void ").strip()
 
 
-def table(kernels: list[Kernel]) -> str:
-    """Kernel by architecture: registers and spilled bytes; stack and shared memory where there are any."""
+def summary(kernels: list[Kernel]) -> str:
+    """A row for all the variants of a kernel (dtypes, widths), from the least to the most; those that spill once more by name."""
     names = names_of(kernels)
-    architectures = sorted({kernel.architecture for kernel in kernels})
+    rows: dict[str, dict[str, list[Kernel]]] = {}
+    for kernel in kernels:
+        name = f"{kernel.source}: {names.get(kernel.symbol, kernel.symbol).split('<')[0]}"
+        rows.setdefault(name, {}).setdefault(kernel.architecture, []).append(kernel)
+    counted = {f"{name} ({max(map(len, row.values()))})": row for name, row in rows.items()}
+    spilling = [kernel for kernel in kernels if kernel.spilled_bytes]
+    whole = columns({name: {one: used(of) for one, of in row.items()} for name, row in counted.items()})
+    return whole + (f"\n\nspilling:\n{table(spilling)}" if spilling else "")
+
+
+def table(kernels: list[Kernel]) -> str:
+    """Kernel by architecture, each variant for itself."""
+    names = names_of(kernels)
     rows: dict[str, dict[str, str]] = {}
     for kernel in kernels:
-        told = f"{kernel.registers} registers, {kernel.spilled_bytes} spilled"
-        told += f", {kernel.stack_bytes} stack" if kernel.stack_bytes else ""
-        told += f", {kernel.shared_bytes} shared" if kernel.shared_bytes else ""
-        rows.setdefault(f"{kernel.source}: {names.get(kernel.symbol, kernel.symbol)}", {})[kernel.architecture] = told
+        rows.setdefault(f"{kernel.source}: {names.get(kernel.symbol, kernel.symbol)}", {})[kernel.architecture] = used([kernel])
+    return columns(rows)
+
+
+def used(kernels: list[Kernel]) -> str:
+    """Registers and spilled bytes; stack and shared memory where there are any."""
+
+    def span(name: str) -> str:
+        low, *_, high = sorted(getattr(kernel, name) for kernel in kernels * 2)
+        return f"{low}" if low == high else f"{low} to {high}"
+
+    told = f"{span('registers')} registers, {span('spilled_bytes')} spilled"
+    for name, word in (("stack_bytes", "stack"), ("shared_bytes", "shared")):
+        told += f", {span(name)} {word}" if span(name) != "0" else ""
+    return told
+
+
+def columns(rows: dict[str, dict[str, str]]) -> str:
+    architectures = sorted({one for row in rows.values() for one in row})
     wide = max(map(len, rows), default=0)
     column = max((len(told) for row in rows.values() for told in row.values()), default=0)
     lines = [f"{'kernel':{wide}}  " + "  ".join(f"{one:{column}}" for one in architectures)]

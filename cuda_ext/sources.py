@@ -67,8 +67,9 @@ class Recipe:
         return LIBRARY[self.kind]
 
     def key(self, torch_version: str) -> str:
-        """Its place in the cache."""
-        return hashlib.sha256(f"{self.digest} {torch_version}".encode()).hexdigest()[:20]
+        """Its place in the cache. Machines that share a home may be of several kinds: none finds what it could not load."""
+        machine = (platform.machine(), *platform.libc_ver())
+        return hashlib.sha256(" ".join((self.digest, torch_version, *machine)).encode()).hexdigest()[:20]
 
 
 def recipe(kind: Kind, folder: Path | None = None, *, bare: bool = False) -> Recipe:
@@ -117,8 +118,9 @@ def torch_version() -> str:
     """Raises BuildError where there is no torch, or one that is too old."""
     try:
         import torch
-    except ImportError as error:
-        raise BuildError(f"torch cannot be imported ({error}), whose headers the kernels need; install torch >= 2.11") from error
+    except (ImportError, OSError) as error:  # OSError: it is there, and a library that it loads is not
+        why = str(error).partition("\n")[0]
+        raise BuildError(f"torch cannot be imported ({why}); install torch >= 2.11") from error
     version = str(torch.__version__)
     if tuple(int(part) for part in version.split("+")[0].split(".")[:2]) < TORCH_MIN:
         raise BuildError(f"torch {version} is older than 2.11, whose stable interface the kernels need; install a newer one")

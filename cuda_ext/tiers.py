@@ -9,6 +9,7 @@ device are computed by the references, in plain torch.
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import json
 import os
 import threading
@@ -38,6 +39,7 @@ class KernelsUnavailable(RuntimeError):
 class Tier:
     name: Name
     why: str
+    """In one line."""
     libraries: tuple[Path, ...] = ()
     """What was loaded for it. Empty for plain torch, and where a library is still to be compiled."""
 
@@ -58,6 +60,8 @@ def load(kernels: str | None = None, *, may_build: bool = True) -> Tier:
     compiled: a tier that would be is told of, with no libraries.
     """
     wanted = wish(kernels)
+    if importlib.util.find_spec("torch") is None:
+        raise KernelsUnavailable("there is no torch here, which every kernel and every reference needs; install torch >= 2.11")
     with _lock:
         if wanted not in _chosen:
             tier = best(may_build) if wanted is None else exactly(wanted, may_build)
@@ -88,7 +92,7 @@ def best(may_build: bool) -> Tier:
             reasons.append(str(error))
         else:
             return Tier(tier.name, "; ".join([*reasons, tier.why]), tier.libraries)
-    return Tier("torch", "; ".join(reasons))
+    return Tier("torch", "; ".join(dict.fromkeys(reasons)))
 
 
 def exactly(name: Name, may_build: bool) -> Tier:
@@ -107,18 +111,28 @@ def have(kind: Kind, may_build: bool) -> Tier:
     try:
         version = torch_version()
         device = gpu(version) if kind == "cuda" else "C++ for this processor"
-        found = find(kind, version, may_build)
-        if found is None:
-            return Tier(kind, f"{device}; not built yet: it is compiled at first use, or now by `python -m cuda_ext --build`")
-        path, whence = found
-        if kind not in _loaded:
-            load_library(kind, path)
-            _loaded[kind] = path
+        packaged = in_package(kind)
+        if packaged is not None:
+            try:
+                return loaded(kind, packaged, f"{device}, built when the package was installed")
+            except KernelsUnavailable as error:
+                say(f"{error}; looking for another")
+        found = in_cache(kind, version, may_build)
     except BuildError as error:
         if "\n" in str(error):
             say(str(error))
         raise KernelsUnavailable(error.sentence) from error
-    return Tier(kind, f"{device}, {whence}", (_loaded[kind],))
+    if found is None:
+        return Tier(kind, f"{device}; not built yet: it is compiled at first use, or now by `python -m cuda_ext --build`")
+    return loaded(kind, found[0], f"{device}, {found[1]}")
+
+
+def loaded(kind: Kind, path: Path, why: str) -> Tier:
+    """Once in a process, from whatever path it was first."""
+    if kind not in _loaded:
+        load_library(kind, path)
+        _loaded[kind] = path
+    return Tier(kind, why, (_loaded[kind],))
 
 
 def gpu(version: str) -> str:
@@ -127,7 +141,10 @@ def gpu(version: str) -> str:
 
     if not torch.cuda.is_available():
         raise KernelsUnavailable(f"no GPU is visible to torch {version}")
-    name, capability = torch.cuda.get_device_name(), torch.cuda.get_device_capability()
+    try:
+        name, capability = torch.cuda.get_device_name(), torch.cuda.get_device_capability()
+    except RuntimeError as error:  # one that is lost, or another process's alone
+        raise KernelsUnavailable(f"the GPU does not answer torch {version}: {first_line(error)}") from error
     if torch.version.hip is not None:
         raise KernelsUnavailable(f"{name} is not a CUDA device")
     if capability < CAPABILITY_MIN:
@@ -135,19 +152,23 @@ def gpu(version: str) -> str:
     return f"{name}, torch {version}"
 
 
-def find(kind: Kind, version: str, may_build: bool) -> tuple[Path, str] | None:
+def in_package(kind: Kind) -> Path | None:
+    """The library that came with the package, if it is of these sources and for this processor."""
+    made = recipe(kind)
+    path = PACKAGE / "built" / made.library
+    return path if path.is_file() and digest_beside(path) == made.digest else None
+
+
+def in_cache(kind: Kind, version: str, may_build: bool) -> tuple[Path, str] | None:
     """The library and where it comes from; None where it would have to be compiled and may not be."""
     made = recipe(kind)
-    packaged = PACKAGE / "built" / made.library
-    if packaged.is_file() and digest_beside(packaged) == made.digest:
-        return packaged, "built when the package was installed"
     if found := cached(made, version):
         return found.path, f"built before in {found.path.parent}"
     try:
         find_compiler(kind)
     except BuildError as error:
-        if packaged.is_file():
-            raise BuildError(f"the package's library is of other sources or for another processor, and {error}") from error
+        if (PACKAGE / "built" / made.library).is_file():
+            raise BuildError(f"the package's library does not serve here, and {error}") from error
         raise
     if not may_build:
         return None
@@ -174,4 +195,26 @@ def load_library(kind: Kind, path: Path) -> None:
             )
         register(path)
     except OSError as error:
-        raise KernelsUnavailable(f"{path} cannot be loaded: {error}; delete it to have it built again") from error
+        raise KernelsUnavailable(f"{path} cannot be loaded: {first_line(error)}; delete it to have it built again") from error
+    if kind == "cuda":
+        launch(path)
+
+
+def launch(path: Path) -> None:
+    """One small op, waited for. A driver older than the nvcc that compiled it, or a GPU that it has no code for, is met here with
+    a reason, and not at the first step of a run. Raises KernelsUnavailable."""
+    import torch
+
+    from cuda_ext.ops.grad_stats import grad_stats
+
+    try:
+        told = grad_stats([torch.full((3,), 2.0, device="cuda")], torch.ones((), device="cuda")).tolist()
+    except RuntimeError as error:
+        remedy = f"compile it with a nvcc of torch's own CUDA, {torch.version.cuda}, after deleting it"
+        raise KernelsUnavailable(f"{path} does not run on this GPU: {first_line(error)}; {remedy}") from error
+    if told != [[12.0, 2.0, 0.0]]:
+        raise KernelsUnavailable(f"{path} computes {told} on this GPU where [[12.0, 2.0, 0.0]] is right; delete it")
+
+
+def first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]

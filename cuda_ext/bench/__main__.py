@@ -65,7 +65,7 @@ def run(op: str, device: torch.device, bare: Any, rounds: int) -> dict[str, Any]
     try:
         for case in importlib.import_module(f"cuda_ext.bench.{op}").cases(device):
             told["cases"].append(table.as_record(measure(case, device, bare=bare, rounds=rounds)))
-            print(table.line(told["cases"][-1]), flush=True)
+            print(table.lines(told["cases"][-1]), flush=True)
     except Exception as error:  # noqa: BLE001
         told["failed"] = f"{type(error).__name__}: {error}"
         print(f"{op}: {told['failed']}", flush=True)
@@ -84,14 +84,15 @@ def keep(op: str, told: dict[str, Any], device: torch.device, file: Path | str) 
 
 def without_statistics(kind: Kind) -> Any:
     """The namespace of the same ops, their statistics compiled away; None where it cannot be had, which is said."""
+    schemas = declared().values()
     try:
         built = build(kind, bare=True)
-    except BuildError as error:
+        for schema in schemas:
+            _without.define(schema.removeprefix("sentinel::"))
+        register(built.path)
+    except (BuildError, OSError) as error:
         print(f"without statistics: not measured, {error}", flush=True)
         return None
-    for schema in declared().values():
-        _without.define(schema.removeprefix("sentinel::"))
-    register(built.path)
     return torch.ops.sentinel_bare
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import importlib.util
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -110,6 +111,8 @@ class Timer:
 
 def measure(case: Case, device: torch.device, *, bare: Any = None, rounds: int = 30) -> Measured:
     """Every way of the case in turns, each round beginning with another. `bare` is the namespace without statistics."""
+    if "torch._dynamo" in sys.modules:  # after eight shapes of a function torch.compile gives up, and the peer would run plain
+        torch.compiler.reset()
     ways: dict[str, Way] = {COPY: copying(device), OURS: lambda: case.ours(torch.ops.sentinel)}
     if bare is not None and case.is_bare_too:
         ways[BARE] = lambda: case.ours(bare)
@@ -120,6 +123,8 @@ def measure(case: Case, device: torch.device, *, bare: Any = None, rounds: int =
             calls[name] = timer.calls_for(way)
         except Exception as error:  # noqa: BLE001  a peer of another version must not end the bench; what failed is told
             failed[name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+    if COPY in failed:
+        raise RuntimeError(f"a copy of {COPY_BYTES[device.type] >> 20} MiB, the ceiling of all, could not run: {failed[COPY]}")
     names = list(calls)
     times: dict[str, list[float]] = {name: [] for name in names}
     for number in range(rounds):

@@ -57,10 +57,13 @@ def place_of(told: dict[str, Any], folder: Path = RESULTS, date: str | None = No
 
 
 def read(path: Path) -> dict[str, Any]:
+    """Raises ValueError for a file that is no record, naming it."""
     try:
         told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
+    except ValueError as error:
+        raise ValueError(f"{path} is no record of measurements ({error}); mend it or remove it") from error
     return told
 
 

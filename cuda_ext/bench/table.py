@@ -14,12 +14,15 @@ BEGIN, END = "<!-- measured: written by cuda_ext.bench.table -->", "<!-- /measur
 NOT_MEASURED = "Nobody has measured these kernels on a GPU yet."
 
 
-def line(told: dict[str, Any]) -> str:
-    """One case on the terminal."""
-    ways = "  ".join(f"{name} {ms:.3f} ms {told['share'][name]:.0%}" for name, ms in told["ms"].items())
-    cost = f"  statistics {told['statistics_cost'][1]:+.1%}" if told["statistics_cost"] else ""
-    failed = "".join(f"\n    {name} could not run: {why}" for name, why in told["failed"].items())
-    return f"{told['op']}, {told['shape']} {told['dtype']} (copy {told['copy_gb_s']:.0f} GB/s): {ways}{cost}{failed}"
+def lines(told: dict[str, Any]) -> str:
+    """One case on the terminal, a line for each way."""
+    wide = max((len(name) for name in told["ms"]), default=0)
+    rows = [f"{name:{wide}} {ms:12.3f} ms {told['share'][name]:5.0%} of copy" for name, ms in told["ms"].items()]
+    rows += [f"{name} could not run: {why}" for name, why in told["failed"].items()]
+    if cost := told["statistics_cost"]:
+        rows.append(f"statistics cost {cost[1]:+.1%} ({cost[0]:+.1%} to {cost[2]:+.1%})")
+    head = f"{told['op']}, {told['shape']} {told['dtype']}; a copy moves {told['copy_gb_s']:.0f} GB/s"
+    return "\n    ".join([head, *rows])
 
 
 def markdown(told: dict[str, Any]) -> str:

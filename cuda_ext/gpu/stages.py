@@ -5,18 +5,22 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+from cuda_ext.compilers import find_compiler
+from cuda_ext.processes import Programs
+from cuda_ext.sources import PACKAGE, BuildError
 
 KEPT_CHARACTERS = 6000
 NO_TESTS_RAN = 5
 PYTHON = (sys.executable, "-m")
-PYTEST = (*PYTHON, "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist")
+RECORD = "RECORD"  # stands in a command for the record's place
+PYTEST = (*PYTHON, "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--continue-on-collection-errors")
 # One GPU's share of the recipe, as tests/bench has it: what a step tells costs the same as in the whole of it.
 RECIPE = ("--preset", "gpt2-124m", "--set", "data.batch_size=64", "evaluation.every=0")
 # Each tensor is an allocation of its own, so that a step beyond its end is seen.
@@ -44,7 +48,7 @@ STAGES: dict[str, tuple[Command, ...]] = {
     ),
     "tests": (Command((*PYTEST, "tests/gpu"), 1200.0),),
     "parity": (Command((*PYTEST, "tests/cuda_ext"), 1200.0),),
-    "kernels": (Command((*PYTHON, "cuda_ext.bench", "--device", "cuda", "--record"), 1200.0),),
+    "kernels": (Command((*PYTHON, "cuda_ext.bench", "--device", "cuda", "--record", RECORD), 1200.0),),
     "trainer": (
         trainer_bench("telemetry_overhead", "--rounds", "40", "--steps", "2", *RECIPE),
         trainer_bench("trainer_speed", "--rounds", "10", *RECIPE, "parallel.micro_batch=64"),
@@ -62,7 +66,7 @@ NEEDS = {
     "tests": ("pytest",),
     "parity": ("pytest",),
     "sanitizer": ("pytest",),
-    "trainer": ("pydantic", "yamlcore", "yaml", "safetensors"),
+    "trainer": ("pydantic", "yamlcore", "yaml", "safetensors", "numpy"),
 }
 
 
@@ -70,24 +74,44 @@ def missing_for(name: str) -> list[str]:
     return [module for module in NEEDS.get(name, ()) if importlib.util.find_spec(module) is None]
 
 
-def run_stage(name: str) -> dict[str, Any]:
-    """What became of it: well or not, how long it took, what it said."""
+def run_stage(name: str, place: Path) -> dict[str, Any]:
+    """What became of it: well (True), not (False) or not there to be run (None), how long it took, what it said."""
     if absent := missing_for(name):
         said = f"not run: this Python has no {' and no '.join(absent)}; wheels of them can be given with --wheels\n"
         return {"ok": False, "seconds": 0.0, "said": said}
-    return run_commands(STAGES[name])
+    if name == "sanitizer" and tool(SANITIZER[0]) is None:
+        return {"ok": None, "seconds": 0.0, "said": f"not run: {SANITIZER[0]} is neither on PATH nor beside nvcc\n"}
+    return run_commands(STAGES[name], place)
 
 
-def run_commands(commands: Sequence[Command]) -> dict[str, Any]:
+def tool(name: str) -> str | None:
+    """On PATH, or where the CUDA toolkit has it: beside nvcc."""
+    try:
+        beside = str(Path(find_compiler("cuda").path).resolve().parent)
+    except BuildError:
+        beside = ""
+    return shutil.which(name) or shutil.which(name, path=beside)
+
+
+def run_commands(commands: Sequence[Command], place: Path | None = None) -> dict[str, Any]:
     """Every command, each to its end or its deadline, whatever became of the one before."""
     said, ok, began_s = [], True, time.monotonic()
     for command in commands:
-        code, output = run(command)
+        code, output = run(command, place)
         ok = ok and code == 0
         shown = " ".join([*(f"{key}={value}" for key, value in command.environ.items()), *shortened(command.words)])
         ended = "" if code == 0 else f"\n[{reason(code, command)}]"
-        said.append(f"$ {shown}\n{output[-KEPT_CHARACTERS:].strip()}{ended}")
+        said.append(f"$ {shown}\n{without_places(output)[-KEPT_CHARACTERS:].strip()}{ended}")
     return {"ok": ok, "seconds": round(time.monotonic() - began_s, 1), "said": "\n".join(said) + "\n"}
+
+
+def without_places(said: str) -> str:
+    """The record is published: where a machine keeps its things is nobody's business, and no two agree on it."""
+    places = ((str(PACKAGE.parent), "."), (os.path.expanduser("~"), "~"))
+    for place, name in places:
+        if len(place) > 1:
+            said = said.replace(f"{place}/", f"{name}/")
+    return said
 
 
 def shortened(words: Sequence[str]) -> list[str]:
@@ -95,22 +119,18 @@ def shortened(words: Sequence[str]) -> list[str]:
     return ["python" if word == sys.executable else word for word in words]
 
 
-def run(command: Command) -> tuple[int | None, str]:
+def run(command: Command, place: Path | None = None) -> tuple[int | None, str]:
     """Its exit code, None where it met its deadline, and what it said."""
-    if shutil.which(command.words[0]) is None:
+    program = tool(command.words[0])
+    if program is None:
         return 127, f"{command.words[0]} is not on PATH"
-    environ = os.environ | {"PYTHONUNBUFFERED": "1"} | dict(command.environ)
-    process = subprocess.Popen(
-        command.words, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-        start_new_session=True,
-    )  # fmt: skip
+    words = [program, *(str(place) if word == RECORD else word for word in command.words[1:])]
     try:
-        output, _ = process.communicate(timeout=command.limit_s)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)  # all of them: who lives on would hold the pipe
-        output, _ = process.communicate()
-        return None, output
-    return process.returncode, output
+        environ = os.environ | {"PYTHONUNBUFFERED": "1"} | dict(command.environ)
+        ended = Programs().run(words, command.limit_s, environ, PACKAGE.parent)
+    except OSError as error:
+        return 126, f"{command.words[0]} cannot be started: {error}"
+    return ended.code, ended.said
 
 
 def reason(code: int | None, command: Command) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,6 @@ import torch
 from cuda_ext.bench import __main__ as command
 from cuda_ext.bench import harness, record, table
 from cuda_ext.bench.harness import BARE, COPY, OURS, Case, measure
-from cuda_ext.build import build
-from cuda_ext.registered import register
-from tests.cuda_ext.tiny import write_sources
 
 CPU = torch.device("cpu")
 
@@ -62,6 +59,16 @@ def test_every_way_takes_its_turn_and_each_round_begins_with_another(monkeypatch
     assert told.statistics_cost == pytest.approx([0.0, 0.0, 0.0])
 
 
+def test_each_case_compiles_its_peers_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After eight shapes of one function torch.compile would run it uncompiled, under the name of what is compiled."""
+    began: list[str] = []
+    monkeypatch.setitem(sys.modules, "torch._dynamo", sys)
+    monkeypatch.setattr(torch.compiler, "reset", lambda: began.append("anew"))
+    measure(a_case(peers={"torch.compile": lambda: began.append("called")}), CPU, rounds=4)
+    assert began.index("anew") == 0
+    assert began.count("anew") == 1
+
+
 def test_a_way_that_fails_is_told_and_hides_no_other() -> None:
     def broken() -> None:
         raise TypeError("another version\nsecond line")
@@ -70,15 +77,20 @@ def test_a_way_that_fails_is_told_and_hides_no_other() -> None:
     assert told.failed == {"Liger": "TypeError: another version"}
     assert set(told.ms) == {OURS, "torch"}
     assert told.statistics_cost is None
-    assert "Liger could not run: TypeError" in table.line(table.as_record(told))
+    _, ours, torchs, liger = table.lines(table.as_record(told)).splitlines()
+    assert (ours.split()[0], torchs.split()[0]) == (OURS, "torch")
+    assert ours.endswith(" of copy")
+    assert ours.index(" ms") == torchs.index(" ms")
+    assert liger == "    Liger could not run: TypeError: another version"
 
 
-@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler (c++) on PATH")
-def test_the_statistics_are_compiled_away_under_another_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    command._without.define("doubled(Tensor x) -> Tensor")
-    register(build("cpu", write_sources(tmp_path), bare=True).path)
-    assert torch.ops.sentinel_bare.doubled(torch.ones(2)).tolist() == [0.0, 2.0], "its Seen has seen nothing"
+def test_without_a_copy_there_is_no_ceiling_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise MemoryError("2 GiB")
+
+    monkeypatch.setattr(harness, "copying", lambda _: broken)
+    with pytest.raises(RuntimeError, match="a copy of 0 MiB, the ceiling of all, could not run: MemoryError: 2 GiB"):
+        measure(a_case(), CPU, rounds=4)
 
 
 def test_an_op_whose_cases_fail_hides_no_other_and_what_it_had_is_kept(
@@ -134,6 +146,12 @@ def test_a_record_keeps_what_is_not_measured_again(tmp_path: Path) -> None:
     assert told["stages"] == {"build": {"ok": True}, "tests": {"ok": True}}
     assert (told["date"], told["device"]) == ("2026-11-30", "NVIDIA H200")
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_file_that_is_no_record_is_named(tmp_path: Path) -> None:
+    (tmp_path / "2026-11-30-nvidia-h200.json").write_text('{"stages": ')
+    with pytest.raises(ValueError, match=r"2026-11-30-nvidia-h200\.json is no record of measurements .*; mend it or remove it"):
+        a_record(tmp_path / "2026-11-30-nvidia-h200.json")
 
 
 def test_the_page_has_the_newest_figures_of_each_kind_of_device(tmp_path: Path) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cuda_ext import __main__ as command
 from cuda_ext.build import Built
-from cuda_ext.registers import Kernel, read_kernels, shortened, table
+from cuda_ext.registers import Kernel, read_kernels, shortened, summary, table
 from cuda_ext.sources import BuildError
 from cuda_ext.tiers import ENVIRONMENT, Tier
 
@@ -45,7 +46,8 @@ def test_one_line_says_which_kernels_run_and_why() -> None:
 def test_what_cannot_be_had_ends_with_1_and_a_sentence() -> None:
     done = ask("--kernels", "cuda", CUDA_VISIBLE_DEVICES="")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("cuda_ext: the cuda kernels were asked for and cannot be had: no GPU is visible to torch")
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("cuda_ext: the cuda kernels were asked for and cannot be had: no GPU is visible to torch")
 
 
 @pytest.mark.parametrize(
@@ -55,6 +57,7 @@ def test_what_cannot_be_had_ends_with_1_and_a_sentence() -> None:
         (["--bild"], "unrecognized arguments: --bild"),
         (["--check", "--build"], "not allowed with argument"),
         (["--check", "--kernels", "cpu"], "--check is about the CUDA kernels"),
+        (["--build-all", "--kernels", "cpu"], "--build-all is about all kernels"),
     ],
     ids=" ".join,
 )
@@ -85,6 +88,27 @@ def test_build_where_nothing_can_be_built_ends_with_1(
     assert capsys.readouterr().err == "cuda_ext: nothing can be built: no C++ compiler\n"
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_build_all_says_a_line_for_each_kind_and_an_absent_compiler_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fails: bool
+) -> None:
+    def find(kind: str) -> None:
+        if kind == "cuda":
+            raise BuildError("no nvcc on PATH")
+
+    def build(kind: str, **_: object) -> Built:
+        if fails:
+            raise BuildError("c++ of op.cpp failed with 1")
+        return Built(Path(f"/cache/{kind}.so"), "")
+
+    monkeypatch.setattr(command, "find_compiler", find)
+    monkeypatch.setattr(command, "build", build)
+    assert command.main(["--build-all"]) == (1 if fails else 0)
+    said = capsys.readouterr()
+    assert said.out == "cuda: not compiled: no nvcc on PATH\n" + ("" if fails else "cpu: /cache/cpu.so\n")
+    assert said.err == ("cuda_ext: cpu: c++ of op.cpp failed with 1\n" if fails else "")
+
+
 @pytest.mark.parametrize(
     ("missing", "log"), [([], LOG), (["op"], LOG.replace("20 bytes", "0 bytes").replace("36 bytes", "0 bytes"))]
 )
@@ -97,6 +121,15 @@ def test_check_ends_with_1_for_a_spill_and_for_an_op_without_a_kernel(
     assert command.main(["--check"]) == 1
     said = capsys.readouterr().out
     assert f"2 kernels, {0 if missing else 1} spill; ops without a CUDA kernel: {'op' if missing else 'none'}" in said
+
+
+def test_check_of_a_file_that_is_no_library_ends_with_1_and_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "x.so").write_text("no library")
+    monkeypatch.setattr(command, "build", lambda *_, **__: Built(tmp_path / "x.so", LOG))
+    assert command.main(["--check"]) == 1
+    assert capsys.readouterr().err.endswith("; delete it to have it built again\n")
 
 
 def test_check_without_nvcc_ends_with_1_and_a_sentence(
@@ -121,6 +154,17 @@ def test_the_log_of_ptxas_is_read_kernel_by_kernel() -> None:
     assert row.startswith("layer_norm: ")
     assert "40 registers, 0 spilled, 128 shared" in row
     assert "255 registers, 56 spilled, 24 stack" in row
+
+
+def test_variants_of_a_kernel_are_told_in_a_row_and_what_spills_by_name() -> None:
+    more = LOG.replace("normIfE", "normIdE").replace("Used 40", "Used 56").replace("layer_norm.cu", "wide_norm.cu")
+    names = {"_ZN8sentinel4normIfEEvPKT_l": "norm<float>", "_ZN8sentinel4normIdEEvPKT_l": "norm<double>"}
+    told = [replace(kernel, source="norm", symbol=names[kernel.symbol]) for kernel in read_kernels(LOG + more)]
+    row, spilling = summary(told).split("\n\n")
+    assert row.splitlines()[1].split("  ") == [
+        "norm: norm (2)", "40 to 56 registers, 0 spilled, 128 shared", "255 registers, 56 spilled, 24 stack",
+    ]  # fmt: skip
+    assert [line.split("  ")[0] for line in spilling.splitlines()[2:]] == ["norm: norm<float>", "norm: norm<double>"]
 
 
 @pytest.mark.parametrize(

@@ -34,12 +34,23 @@ def test_every_command_of_a_stage_runs_whatever_became_of_the_one_before() -> No
     assert run_commands([python("print('well')")])["ok"]
 
 
-def test_a_command_is_ended_at_its_deadline_with_all_it_has_started() -> None:
-    """What it has started holds its output open: a stage that waited for that would take a minute."""
+def test_a_command_that_meets_its_deadline_says_so_and_what_it_had_said() -> None:
     told = run_commands([Command(("sh", "-c", "echo begun; sleep 60 & wait"), 1.0)])
     assert not told["ok"]
     assert told["said"].splitlines()[1:] == ["begun", "[ended at its deadline of 1 s]"]
-    assert told["seconds"] < 30.0
+
+
+def test_what_a_record_says_names_no_place_of_the_machine() -> None:
+    told = run_commands([python("import os; print(os.getcwd() + '/x', os.path.expanduser('~/y'))")])
+    assert told["said"].splitlines()[1] == "./x ~/y"
+
+
+def test_a_command_that_keeps_figures_is_told_where(tmp_path: Path) -> None:
+    printing = Command((sys.executable, "-c", "import sys; print(sys.argv[1])", stages.RECORD), 60.0)
+    told = run_commands([printing], tmp_path / "x.json")
+    assert told["said"].splitlines()[1] == str(tmp_path / "x.json")
+    (kernels,) = STAGES["kernels"]
+    assert kernels.words[-2:] == ("--record", stages.RECORD), "the record of this run, and not of the day on which it ends"
 
 
 def test_what_the_stages_name_is_there() -> None:
@@ -73,7 +84,7 @@ def test_each_stage_is_kept_when_it_ends(
     page.write_text(f"{table.BEGIN}\n{table.END}")
     seen: list[list[str]] = []
 
-    def run(stage: str) -> dict[str, Any]:
+    def run(stage: str, _: Path) -> dict[str, Any]:
         (place,) = list(results.glob("*.json")) or [None]
         seen.append(sorted(json.loads(place.read_text())["stages"]) if place else [])
         return {"ok": stage != "tests", "seconds": 1.0, "said": "said\n"}
@@ -91,19 +102,64 @@ def test_each_stage_is_kept_when_it_ends(
     assert sorted(path.suffix for path in copies.iterdir()) == [".json", ".md"]
 
 
-def test_a_stage_whose_modules_are_absent_is_not_run_and_says_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_kept_is_said_and_the_next_stage_is_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(30, "Read-only file system", "results")
+
+    monkeypatch.setattr(record, "write", refuse)
+    monkeypatch.setattr(command, "run_stage", lambda *_: {"ok": True, "seconds": 1.0, "said": "said\n"})
+    assert command.run_all(["build", "tests"], {}, tmp_path / "x.json", None) == 1
+    told = capsys.readouterr()
+    assert told.err.count("cuda_ext.gpu: not kept: [Errno 30] Read-only file system: 'results'") == 2
+    assert [line.split()[:2] for line in told.out.splitlines()[-2:]] == [["build", "ok"], ["tests", "ok"]]
+
+
+def test_a_stage_whose_modules_are_absent_is_not_run_and_says_what_helps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(stages.NEEDS, "trainer", ("sys", "no_such_module"))
-    told = run_stage("trainer")
-    assert not told["ok"]
+    told = run_stage("trainer", tmp_path)
+    assert told["ok"] is False
     assert told["said"].startswith("not run: this Python has no no_such_module; wheels of them can be given with --wheels")
+
+
+def test_a_machine_without_the_sanitizer_has_not_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stages.shutil, "which", lambda *_, **__: None)
+    told = run_stage("sanitizer", tmp_path)
+    assert (told["ok"], told["said"]) == (None, "not run: compute-sanitizer is neither on PATH nor beside nvcc\n")
+    monkeypatch.setattr(table, "write_readme", lambda: None)
+    assert command.run_all(["sanitizer"], {}, tmp_path / "x.json", None) == 0
+    assert "sanitizer  not run" in capsys.readouterr().out
+
+
+def test_a_tool_of_the_toolkit_is_found_beside_nvcc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("nvcc", "compute-sanitizer"):
+        (tmp_path / "bin" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "bin" / name).touch(mode=0o755)
+    monkeypatch.setenv("CUDACXX", str(tmp_path / "bin" / "nvcc"))
+    monkeypatch.setenv("NVCC_CCBIN", "g++")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert stages.tool("compute-sanitizer") == str(tmp_path / "bin" / "compute-sanitizer")
+    assert stages.tool("no-such-tool") is None
+
+
+def test_a_folder_without_wheels_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        command.main(["--wheels", "no_such_folder"])
+    assert left.value.code == 2
+    assert "--wheels no_such_folder: no *.whl file is there" in capsys.readouterr().err
 
 
 def test_wheels_are_taken_along_and_not_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "wheels").mkdir()
-    with zipfile.ZipFile(tmp_path / "wheels" / "taken-1.0-py3-none-any.whl", "w") as archive:
-        archive.writestr("taken_along.py", "word = 'here'\n")
+    for name, module in (("taken-1.0", "taken_along"), ("pytest-1.0", "pytest")):
+        with zipfile.ZipFile(tmp_path / "wheels" / f"{name}-py3-none-any.whl", "w") as archive:
+            archive.writestr(f"{module}.py", "word = 'here'\n")
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("PYTHONPATH", "/before")
     command.unpack(tmp_path / "wheels", tmp_path / "unpacked")
     assert importlib.util.find_spec("taken_along") is not None
     assert run_commands([python("import taken_along; print(taken_along.word)")])["said"].endswith("\nhere\n")
+    assert not (tmp_path / "unpacked" / "pytest.py").exists(), "what is installed stays in use"

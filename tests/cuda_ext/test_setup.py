@@ -9,15 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-import setuptools
 
 from cuda_ext import tiers
-from cuda_ext.sources import PACKAGE, recipe, torch_version
+from cuda_ext.sources import PACKAGE, recipe
 from tests.cuda_ext.tiny import write_sources
 
+setuptools = pytest.importorskip("setuptools")
 ROOT = Path(__file__).resolve().parents[2]
-
-
 SETUPTOOLS_MIN = 77  # as pyproject.toml has it
 pytestmark = pytest.mark.skipif(
     int(setuptools.__version__.split(".")[0]) < SETUPTOOLS_MIN, reason=f"setuptools {setuptools.__version__} is older than 77"
@@ -41,17 +39,19 @@ def build_in(project: Path, **environ: str) -> Path:
     return project / "made" / "cuda_ext"
 
 
-@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler (c++) on PATH")
+@pytest.mark.usefixtures("script_compiler")
 def test_with_torch_and_a_compiler_the_library_is_in_the_package_with_its_digest(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (project / "made" / "cuda_ext" / "built").mkdir(parents=True)
+    (project / "made" / "cuda_ext" / "built" / "_C_former.so").touch()
     made = build_in(project)
-    assert sorted(path.name for path in (made / "built").iterdir()) == ["_C.json", "_C.so"], "there is no CUDA source here"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(project / "cache"))
+    assert sorted(path.name for path in (made / "built").iterdir()) == ["_C.json", "_C.so"], "no CUDA source, nothing of before"
     monkeypatch.setattr(tiers, "PACKAGE", made)
     monkeypatch.setattr(tiers, "recipe", lambda kind: recipe(kind, made / "csrc"))
-    assert tiers.find("cpu", torch_version(), False) == (made / "built" / "_C.so", "built when the package was installed")
-    tiers.load_library("cpu", made / "built" / "_C.so")
+    assert tiers.in_package("cpu") == made / "built" / "_C.so"
+    (made / "csrc" / "host_device.h").write_text("// another\n")
+    assert tiers.in_package("cpu") is None
 
 
 def test_without_a_compiler_the_package_is_whole_and_has_its_sources(project: Path) -> None:
@@ -59,6 +59,15 @@ def test_without_a_compiler_the_package_is_whole_and_has_its_sources(project: Pa
     assert not (made / "built").exists()
     for name in ("__main__.py", "csrc/host_device.h", "csrc/cpu/doubled.cpp", "README.md", "LOG.md", "bench/harness.py"):
         assert (made / name).is_file(), name
+
+
+def test_a_setuptools_that_is_too_old_is_said(project: Path) -> None:
+    """As a new virtual environment of Python 3.11 has it, which an installation without isolation would use."""
+    (project / "setuptools.py").write_text("__version__ = '65.5.0'\n")
+    words = [sys.executable, "setup.py", "-q", "build"]
+    done = subprocess.run(words, cwd=project, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("setuptools 65.5.0 is older than 77")
 
 
 def test_torch_is_nothing_that_a_build_fetches() -> None:

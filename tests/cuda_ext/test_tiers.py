@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +26,7 @@ class World:
         self.failing: str | None = None
         self.built: list[str] = []
         self.loaded: list[str] = []
+        self.refused: set[Path] = set()
 
     def cached(self, made: Recipe, version: str) -> Built | None:
         return self.cache.get(made.kind)
@@ -41,6 +43,8 @@ class World:
             raise BuildError(self.failing)
 
     def load_library(self, kind: Kind, path: Path) -> None:
+        if path in self.refused:
+            raise KernelsUnavailable(f"{path} cannot be loaded")
         self.loaded.append(kind)
 
 
@@ -98,12 +102,25 @@ def test_a_library_in_the_package_comes_first_if_it_is_of_these_sources(world: W
     (tmp_path / "built" / "_C.json").write_text(json.dumps({"digest": "of former sources"}))
     assert load(may_build=False).libraries == ()
     world.failing = "no C++ compiler on PATH"
-    assert load(may_build=False).why.endswith("library is of other sources or for another processor, and no C++ compiler on PATH")
+    assert load(may_build=False).why.endswith("the package's library does not serve here, and no C++ compiler on PATH")
     (tmp_path / "built" / "_C.json").write_text(json.dumps({"digest": "digest"}))
     tier = load()
     assert tier.libraries == (tmp_path / "built" / "_C.so",)
     assert tier.why.endswith("built when the package was installed")
     assert world.built == []
+
+
+def test_a_library_of_the_package_that_does_not_load_gives_way_to_one_built_here(
+    world: World, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As one of another distribution, linked to a newer C library."""
+    (tmp_path / "built").mkdir()
+    (tmp_path / "built" / "_C.so").touch()
+    (tmp_path / "built" / "_C.json").write_text(json.dumps({"digest": "digest"}))
+    world.refused.add(tmp_path / "built" / "_C.so")
+    tier = load()
+    assert tier.libraries == (Path("/cache/key/cpu.so"),)
+    assert f"{tmp_path}/built/_C.so cannot be loaded; looking for another" in capfd.readouterr().err
 
 
 def test_without_a_compiler_plain_torch_runs_and_every_reason_is_said(world: World) -> None:
@@ -126,6 +143,44 @@ def test_a_gpu_that_is_too_old_is_said(world: World, gpu: SimpleNamespace) -> No
     assert tier.why.startswith("NVIDIA Test has compute capability 7.5, the CUDA kernels need 8.0")
 
 
+def test_a_gpu_that_does_not_answer_is_said_in_a_line(
+    world: World, gpu: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> str:
+        raise RuntimeError("CUDA error: all CUDA-capable devices are busy or unavailable\nCUDA kernel errors might be …")
+
+    monkeypatch.setattr(torch.cuda, "get_device_name", refuse)
+    said = str(load())
+    assert "does not answer torch" in said
+    assert "all CUDA-capable devices are busy or unavailable; C++" in said
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (RuntimeError("CUDA driver version is insufficient\nmore"), "CUDA driver version is insufficient; "),
+        (torch.tensor([[0.0, 2.0, 0.0]]), r"computes \[\[0.0, 2.0, 0.0\]\] on this GPU"),
+    ],
+    ids=["an old driver", "no code for this GPU"],
+)
+def test_kernels_that_do_not_run_here_are_refused_before_a_run_begins(
+    monkeypatch: pytest.MonkeyPatch, told: RuntimeError | torch.Tensor, said: str
+) -> None:
+    def grad_stats(*_: object) -> torch.Tensor:
+        if isinstance(told, RuntimeError):
+            raise told
+        return told
+
+    full, ones = torch.full, torch.ones
+    monkeypatch.setattr(torch, "full", lambda size, value, device: full(size, value))
+    monkeypatch.setattr(torch, "ones", lambda size, device: ones(size))
+    tiers.launch(Path("x.so"))  # the references compute what is right
+    monkeypatch.setattr(importlib.import_module("cuda_ext.ops.grad_stats"), "grad_stats", grad_stats)
+    with pytest.raises(KernelsUnavailable, match=said) as refused:
+        tiers.launch(Path("x.so"))
+    assert "\n" not in str(refused.value)
+
+
 def test_what_is_asked_for_by_name_is_had_or_refused(world: World) -> None:
     with pytest.raises(KernelsUnavailable, match="the cuda kernels were asked for and cannot be had: no GPU is visible"):
         load("cuda")
@@ -135,6 +190,17 @@ def test_what_is_asked_for_by_name_is_had_or_refused(world: World) -> None:
         load("cpu")
     tier = load("torch")
     assert (tier.name, tier.why, world.loaded) == ("torch", "it was asked for", [])
+
+
+def test_without_torch_nothing_runs_and_that_is_said_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(KernelsUnavailable, match=r"^there is no torch here, .*; install torch >= 2\.11$"):
+        load()
+
+
+def test_a_reason_that_goes_for_both_libraries_is_said_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "__version__", "2.10.1")
+    assert str(load()).count("torch 2.10.1 is older than 2.11") == 1
 
 
 def test_plain_torch_cannot_be_had_after_kernels_were_loaded(world: World) -> None:

@@ -50,8 +50,8 @@ MAY_START_PROCESSES = (
 )  # fmt: skip
 
 
-# Of the kernels' room: the compilers, what names their symbols, and the one command of a GPU machine.
-KERNELS_MAY_START_PROCESSES = ("cuda_ext/compilers.py", "cuda_ext/registers.py", "cuda_ext/gpu/")
+# Of the kernels' room: for the compilers, what names their symbols, and the one command of a GPU machine.
+KERNELS_MAY_START_PROCESSES = ("cuda_ext/processes.py",)
 KERNEL_SOURCES = sorted(p for end in ("*.h", "*.cpp", "*.cu", "*.cuh") for p in (ROOT / "cuda_ext").rglob(end))
 
 
@@ -112,9 +112,9 @@ def test_a_source_of_kernels_keeps_to_its_budget(path: Path) -> None:
 
 def test_asking_for_the_kernels_room_loads_no_torch() -> None:
     """Its command answers a wrong word at once, and an installation without torch can ask it what could be built."""
-    names = ["cuda_ext", *(f"cuda_ext.{name}" for name in ("sources", "compilers", "build", "tiers", "registers", "registered"))]
+    names = ("sources", "processes", "compilers", "build", "tiers", "registers", "registered", "__main__")
     code = "import sys, importlib\nfor name in sys.argv[1:]: importlib.import_module(name)\nprint('torch' in sys.modules)"
-    words = [sys.executable, "-c", code, *names, "cuda_ext.__main__"]
+    words = [sys.executable, "-c", code, "cuda_ext", *(f"cuda_ext.{name}" for name in names)]
     assert subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=60, check=True).stdout == "False\n"
 
 
