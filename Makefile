@@ -6,7 +6,7 @@ TEST_WORKERS ?= 3 # on two cores: what waits for a process or a browser leaves i
 # The tests start sentinel and the trainer hundreds of times. Without bytecode each start compiles every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install demo test lint types contracts unit accept drills drills-real bench bench-detect bench-policy bench-replay bench-recovery bench-telemetry bench-web leave-one-out clean
+.PHONY: help install demo test lint types contracts kernels unit accept drills drills-real bench bench-detect bench-policy bench-replay bench-recovery bench-telemetry bench-web bench-kernels gpu leave-one-out clean
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
 
@@ -14,6 +14,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python >= 3.11 is needed; '$(PYTHON)' is $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[trainer,dev,deploy-test]'
+	@$(BIN)/python -m cuda_ext --build || echo "The kernels run in plain torch until that is mended."
 	@touch $(STAMP)
 
 install: $(STAMP) ## create .venv and install everything, pinned by constraints.txt
@@ -26,16 +27,20 @@ test: lint types contracts unit ## lint, types, import contracts, the whole test
 lint: $(STAMP)   ## ruff
 	$(BIN)/ruff check .
 
-types: $(STAMP)  ## mypy --strict on sentinel/
+types: $(STAMP)  ## mypy --strict on sentinel/ and cuda_ext/
 	$(BIN)/mypy
 
 contracts: $(STAMP) ## the doors between rooms
 	$(BIN)/lint-imports --no-cache
 
-unit: $(STAMP)   ## the test suite alone
+# Before anything that starts trainers by the hundred: a changed kernel is compiled once, now, on all cores, and not in a test's time.
+kernels: $(STAMP) ## compile the kernels for every compiler that is here, once for each change of them
+	@$(BIN)/python -m cuda_ext --build-all || echo "The kernels run in plain torch until that is mended."
+
+unit: kernels    ## the test suite alone
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal -m 'not slow and not bench'
 
-accept: $(STAMP) ## the demonstration with faults drawn from five printed seeds, the trainer's exactness, a night that nothing repairs, a real systemd (about 35 minutes)
+accept: kernels  ## the demonstration with faults drawn from five printed seeds, the trainer's exactness, a night that nothing repairs, a real systemd (about 35 minutes)
 	$(BIN)/python -m pytest -m slow -s tests/accept tests/integration/test_systemd.py
 
 drills: $(STAMP) ## every shipped drill with its faults drawn from three hundred printed seeds, and the crash points that `test` leaves out (about three minutes)
@@ -67,6 +72,12 @@ bench-telemetry: $(STAMP) ## the same training with all telemetry, with none, an
 
 bench-web: $(STAMP) ## ten viewers of the page of a run of 100,000 steps: what serving them costs
 	$(BIN)/python -m pytest -m bench -s tests/bench/test_web_bench.py
+
+bench-kernels: $(STAMP) ## our kernels on this machine's processor beside what they replace in torch
+	$(BIN)/python -m cuda_ext.bench --device cpu
+
+gpu:             ## on a machine with a GPU and its own torch: build, test, sanitize, measure, and keep the record (STAGES="build tests" for some)
+	$(PYTHON) -m cuda_ext.gpu $(STAGES) $(if $(COPY_TO),--copy-to $(COPY_TO)) $(if $(WHEELS),--wheels $(WHEELS))
 
 clean:           ## remove build products (not runs/)
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

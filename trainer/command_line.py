@@ -18,6 +18,7 @@ from trainer.faults import OPTIONS, Fault, parse_fault
 from trainer.mesh import mesh_of
 from trainer.schedule import Schedule
 
+KERNELS = ("cuda", "cpu", "torch")
 PLACES = {kind: "sample=A-B" if kind == "bad_data" else "step=N" for kind in OPTIONS}
 FAULTS_TOLD = "  ".join(
     f"{kind}@{PLACES[kind]}" + (":" if names else "") + ",".join(f"{name}=…" for name in names) for kind, names in OPTIONS.items()
@@ -57,6 +58,7 @@ def parse_arguments(arguments: Sequence[str]) -> Launch:
     """The checked settings of a command line. Raises ConfigError; --help and --settings print and leave with 0."""
     given = _build_parser().parse_args(arguments)
     sets = [words for several in given.set for words in several]
+    sets += [f"numerics.kernels={given.kernels}"] if given.kernels is not None else []
     file = given.check if isinstance(given.check, Path) else given.config
     if given.config is not None and isinstance(given.check, Path):
         raise ConfigError(f"--check {given.check} and --config {given.config}: name the file once")
@@ -125,6 +127,11 @@ def _build_parser() -> argparse.ArgumentParser:
     add("--config", type=Path, metavar="FILE", help="a YAML file of settings; `preset: NAME` in it says what it builds on")
     add(
         "--set", nargs="+", action="append", default=[], metavar="SECTION.FIELD=VALUE", help="over all others; as often as needed"
+    )
+    add(
+        "--kernels",
+        choices=KERNELS,
+        help="what computes norms, loss and optimizer: the same as --set numerics.kernels=… (default: the best there is)",
     )
     add("--settings", nargs=0, action=_Settings, help="list every setting, its default and what it is for")
     add(

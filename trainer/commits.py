@@ -35,6 +35,7 @@ def save(run: Run) -> None:
         "metrics": run.optimizer.numbers() | _last_told(told["recent"]),
         **told,
         "torch": torch.__version__,
+        "kernels": run.kernels.name,
         "config": run.config.model_dump(mode="json"),
         "padded_vocab": run.model.embed.weight.shape[0],
         "corpus": run.loader.corpus.digest,

@@ -74,6 +74,7 @@ class Damage:
                 add_noise(optimizer, step, fault.number("size"))
             else:
                 run_away(optimizer, step - since - int(fault.number("later")) + SHOWS_AFTER)
+            optimizer.touched()  # a checkpoint carries it on, and the first line of a resume is to tell what this run's next does
 
 
 @torch.no_grad()

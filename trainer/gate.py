@@ -27,11 +27,11 @@ ENOUGH, ENOUGH_SHARE = 16, 4
 
 class Gate:
     """Its state, and every decision, is on the device. `scaled`: an overflow of fp16 is left out even where the gate is off,
-    because its scale is found by overflowing; no gate counts it as an outlier."""
+    because its scale is found by overflowing; no gate counts it as an outlier. `closes`: what is not finite is left out."""
 
     def __init__(self, stability: Stability, scaled: bool, device: torch.device) -> None:
         self._settings = stability
-        self._closes = scaled or stability.gate != "off"
+        self.closes = scaled or stability.gate != "off"
         self._judges = stability.gate == "outlier"
         size = stability.gate_window
         self._enough = min(size, max(ENOUGH, size // ENOUGH_SHARE))
@@ -43,7 +43,7 @@ class Gate:
     def judge(self, loss: torch.Tensor, grad_norm: torch.Tensor, nonfinite: torch.Tensor) -> torch.Tensor:
         """Whether to leave this update out: a bool scalar on the device. Loss and norm are float64 scalars of all ranks, the norm
         unscaled and before clipping; `nonfinite` says that the loss or a gradient element is not finite."""
-        skip = nonfinite if self._closes else torch.zeros_like(nonfinite)
+        skip = nonfinite if self.closes else torch.zeros_like(nonfinite)
         if self._judges:
             values = torch.stack([loss, grad_norm])
             outlier = self._is_outlier(values)

@@ -8,6 +8,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from trainer.fused import softmax_xent
+
 
 class Losses(NamedTuple):
     """Of one forward pass of one rank; nothing but `total` carries a gradient."""
@@ -16,6 +18,7 @@ class Losses(NamedTuple):
     cross_entropy: torch.Tensor  # float32 scalar, nats a token: what is reported, whatever else is trained on
     logit_max: torch.Tensor  # float32 scalar
     layers: torch.Tensor  # float32 (layers or 1, 2): mean square and largest magnitude of the residual stream behind each block
+    nonfinite: torch.Tensor | None = None  # float64 (2,): elements of these streams, and of the logits; None: not counted
 
 
 class Seen(NamedTuple):
@@ -24,31 +27,44 @@ class Seen(NamedTuple):
     loss: torch.Tensor
     logit_max: torch.Tensor
     layers: torch.Tensor
+    nonfinite: torch.Tensor | None = None
 
     @classmethod
     def of(cls, losses: Losses, share: float) -> Seen:
         """A part of the batch: means count by its share of the sequences, maxima as they are."""
         if share == 1.0:
-            return cls(losses.cross_entropy, losses.logit_max, losses.layers)
+            return cls(losses.cross_entropy, losses.logit_max, losses.layers, losses.nonfinite)
         squares, largest = losses.layers.unbind(1)
-        return cls(losses.cross_entropy * share, losses.logit_max, torch.stack([squares * share, largest], dim=1))
+        layers = torch.stack([squares * share, largest], dim=1)
+        return cls(losses.cross_entropy * share, losses.logit_max, layers, losses.nonfinite)
 
     def with_part(self, other: Seen) -> Seen:
         squares = self.layers[:, 0] + other.layers[:, 0]
         largest = torch.maximum(self.layers[:, 1], other.layers[:, 1])
         logit_max = torch.maximum(self.logit_max, other.logit_max)
-        return Seen(self.loss + other.loss, logit_max, torch.stack([squares, largest], dim=1))
+        both = self.nonfinite is not None and other.nonfinite is not None
+        nonfinite = self.nonfinite + other.nonfinite if both else None
+        return Seen(self.loss + other.loss, logit_max, torch.stack([squares, largest], dim=1), nonfinite)
 
 
-def compute_loss(model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, z_loss: float = 0.0) -> Losses:
+def compute_loss(
+    model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, z_loss: float = 0.0, expected: torch.Tensor | None = None
+) -> Losses:
     """Means over all tokens of inputs and targets, int64 (batch, time), in float32 whatever the model computes in.
 
     `z_loss` weighs the mean of the squared log-partition, which keeps logits from drifting away from 0 where softmax does not see
     it (PaLM, Chowdhery et al. 2022, section 5: 1e-4). It is trained on and never reported, so that curves stay comparable.
+
+    `expected`: float32 scalar, the gradient that `total` will be given, if not 1. Our own kernel makes the gradient of the logits
+    in the pass that makes the loss, and a 16-bit one would underflow before a loss scale that came later.
     """
     output = model(inputs)
-    logits = output.logits.float().flatten(0, 1)
     wanted = targets.flatten()
+    if model.fused:
+        total, cross_entropy, told = softmax_xent(output.logits.flatten(0, 1), wanted, z_loss=z_loss, expected=expected)
+        nonfinite = None if output.nonfinite is None else torch.stack((output.nonfinite, told[1]))
+        return Losses(total, cross_entropy, told[0].float(), output.layers, nonfinite)
+    logits = output.logits.float().flatten(0, 1)
     if z_loss == 0.0:
         cross_entropy = total = F.cross_entropy(logits, wanted)
     else:

@@ -35,6 +35,7 @@ class Totals:
     update_squares: torch.Tensor  # of the update before; this and the next two are 0 where updates are not measured
     second_squares: torch.Tensor
     second_max: torch.Tensor
+    not_finite: torch.Tensor  # (2,) elements of the residual streams, and of the logits; (0,) where nobody counts them
 
 
 @dataclass(frozen=True)
@@ -120,14 +121,15 @@ def gather_totals(seen: Seen, grad_squares: torch.Tensor, nonfinite: torch.Tenso
     whole one. They are equal unless a copy has gone wrong by itself; the largest counts, and NaN is larger than anything.
     """
     squares, largest = seen.layers.double().unbind(1)
+    counts = squares[:0] if seen.nonfinite is None else seen.nonfinite
     scalars = [seen.loss, nonfinite, own.param_squares, own.update_squares, own.second_squares, seen.logit_max, own.second_max]
     loss, *sums, logit_max, second_max = (scalar.double().reshape(1) for scalar in scalars)
-    blocks = [loss, squares, grad_squares, *sums, largest, logit_max, second_max]
-    sizes = [1 + len(squares), len(grad_squares) + len(sums), len(largest) + 2]
+    blocks = [loss, squares, grad_squares, *sums, largest, logit_max, second_max, counts]
+    sizes = [1 + len(squares), len(grad_squares) + len(sums), len(largest) + 2, len(counts)]
     packed = torch.cat(blocks)
     rows = rows_of_all(packed)
     ranks = len(rows)
-    means, sums_of_all, maxima = rows.split(sizes, dim=1)
+    means, sums_of_all, maxima, counts = rows.split(sizes, dim=1)
     means = means.sum(dim=0) / ranks
     totals = sums_of_all.unflatten(0, (replicas, ranks // replicas)).sum(dim=1).amax(dim=0)
     maxima = maxima.amax(dim=0)
@@ -144,4 +146,5 @@ def gather_totals(seen: Seen, grad_squares: torch.Tensor, nonfinite: torch.Tenso
         update_squares=totals[groups + 2],
         second_squares=totals[groups + 3],
         second_max=maxima[-1],
+        not_finite=counts.sum(dim=0),
     )

@@ -1,13 +1,12 @@
-"""The update: one packed collective, a gate, and fused AdamW, without the device ever waiting for the host.
+"""The update: one packed collective, a gate, and AdamW, without the device ever waiting for the host.
 
-Works on each rank's local shards: plain tensors cost a fifth of what DTensors do. Clipping and fp16 unscaling both ride on the
-fused kernel's `grad_scale`, and the gate on its `found_inf`: a gated update changes no parameter, no moment and no Adam count.
+Works on each rank's local shards: plain tensors cost a fifth of what DTensors do. AdamW itself is trainer.adamw, plain PyTorch,
+or trainer.fused_adamw, our own kernels; a gated update changes no parameter, no moment and no Adam count in either.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,33 +14,26 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor
 
+from trainer.adamw import Hyperparameters, Shards, TorchAdamW
 from trainer.clipping import ZClip, coefficient
 from trainer.config import Config
+from trainer.fused_adamw import FusedAdamW
 from trainer.gate import Gate
 from trainer.loss import Seen
-from trainer.measures import LocalState, flat_views, gather_totals, measure_gradients, rows_of_all, squares_by_rows, squares_of
+from trainer.measures import flat_views, gather_totals, rows_of_all, squares_of
 from trainer.statistics import UpdateStatistics, Wanted, block_name, group_of
 
-
-@dataclass(frozen=True)
-class Hyperparameters:
-    """What the optimizer is told before an update."""
-
-    lr: float
-    clip_norm: float
-    weight_decay: float
-    betas: tuple[float, float]
-    eps: float
+__all__ = ["Hyperparameters", "ShardedAdamW"]
 
 
 class ShardedAdamW:
     """AdamW over the local shards of an FSDP2 model, with the gate and the clipping of `config.stability` before it.
 
-    Costs 8 bytes a parameter for Adam's moments and, where the update is measured (`config.telemetry.updates`), 4 more for the
-    parameters as they were. `replicas`: copies of the model under HSDP, rank = replica · shards + shard.
+    Costs 8 bytes a parameter for Adam's moments. `replicas`: copies of the model under HSDP, rank = replica · shards + shard.
+    `fused`: on our own kernels (trainer.fused); what a checkpoint holds is the same.
     """
 
-    def __init__(self, model: nn.Module, config: Config, replicas: int = 1) -> None:
+    def __init__(self, model: nn.Module, config: Config, replicas: int = 1, *, fused: bool = False) -> None:
         self.clip_norm = config.optim.clip_norm
         self.replicas = replicas
         self._sharded = dict(model.named_parameters())
@@ -49,59 +41,57 @@ class ShardedAdamW:
         self._local = {name: nn.Parameter(p.to_local().detach()) for name, p in self._sharded.items()}
         # A small parameter may leave a rank with nothing of it; more ranks than a run began with, some with nothing at all.
         self._filled = {name: p for name, p in self._local.items() if p.numel()}
-        matrices = [p for name, p in self._filled.items() if self._sharded[name].dim() > 1]
-        vectors = [p for name, p in self._filled.items() if self._sharded[name].dim() <= 1]
-        groups = [{"params": part} for part in (matrices, vectors)]
-        self.adamw = torch.optim.AdamW([groups[0], groups[1] | {"weight_decay": 0.0}], fused=True)
         like = next(iter(self._local.values())).detach()
         self.device = like.device
         shapes = [local.shape for local in self._local.values()]
         _, firsts = flat_views(shapes, like)
-        self._second, seconds = flat_views(shapes, like)  # all second moments at once, to measure them in one pass
+        second, seconds = flat_views(shapes, like)  # all second moments at once, to measure them in one pass
         self._moments = dict(zip(self._local, zip(firsts, seconds, strict=True), strict=True))
-        self._steps = {name: torch.zeros((), device=self.device) for name in self._filled}
-        self._count = next(iter(self._steps.values()), torch.zeros((), device=self.device))
-        for name, local in self._filled.items():
-            exp_avg, exp_avg_sq = self._moments[name]
-            self.adamw.state[local] = {"step": self._steps[name], "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
-        self._measure_with(config, like)
-        stability = config.stability
-        self.gate = Gate(stability, config.numerics.precision == "fp16", self.device)
-        self.zclip = None if stability.zclip is None else ZClip(stability.zclip, stability.zclip_decay, self.device)
-
-    def _measure_with(self, config: Config, like: torch.Tensor) -> None:
-        layers, told = config.model.layers, config.telemetry
+        matrices = frozenset(name for name, p in self._sharded.items() if p.dim() > 1)
+        told = config.telemetry
+        layers = config.model.layers
         groups = ("embed", *(block_name(block, layers) for block in range(layers)), "head") if told.layers else ("all",)
         member = {name: group_of(name, layers) if told.layers else "all" for name in self._filled}
-        self._groups = [[name for name in self._filled if member[name] == group] for group in groups]
-        self._wanted = Wanted(groups, layers, dist.get_world_size(), told.layers, told.updates)
+        grouped = [[name for name in self._filled if member[name] == group] for group in groups]
+        self._wanted = Wanted(groups, layers, dist.get_world_size(), told.layers, told.updates, counts=fused)
         self._names = self._wanted.names()
-        self._zero = torch.zeros((), dtype=torch.float64, device=self.device)
-        self._update_squares = self._zero.clone()  # of the last update, this rank's shards
-        self._before, self._views = None, []
-        if told.updates:
-            self._before, self._views = flat_views([local.shape for local in self._filled.values()], like)
+        shards = Shards(self._filled, matrices, self._moments, second, grouped, self.device)
+        stability = config.stability
+        self.gate = Gate(stability, config.numerics.precision == "fp16", self.device)
+        if fused:
+            self.adamw: TorchAdamW | FusedAdamW = FusedAdamW(shards, looks=self._wanted.tells_ranks, guarded=self.gate.closes)
+        else:
+            self.adamw = TorchAdamW(shards, told.updates)
+        self.zclip = None if stability.zclip is None else ZClip(stability.zclip, stability.zclip_decay, self.device)
+        self._hyper: Hyperparameters | None = None
 
     def set(self, hyper: Hyperparameters) -> None:
         """Put settings in force from the next update on."""
-        self.clip_norm = hyper.clip_norm
-        for group, decay in zip(self.adamw.param_groups, (hyper.weight_decay, 0.0), strict=True):
-            group.update(lr=hyper.lr, betas=hyper.betas, eps=hyper.eps, weight_decay=decay)
+        self.clip_norm, self._hyper = hyper.clip_norm, hyper
+        self.adamw.set(hyper)
+
+    def scheduled(self) -> dict[str, float]:
+        """What moves with the steps, as it was last set: known to the host."""
+        assert self._hyper is not None
+        return {"lr": self._hyper.lr, "weight_decay": self._hyper.weight_decay}
 
     def read_back(self) -> dict[str, Any]:
-        """What is in force now, from the live optimizer itself, for the receipt."""
-        group = self.adamw.param_groups[0]
-        effective = {key: group[key] for key in ("lr", "betas", "eps", "weight_decay")}
-        return effective | {"clip_norm": self.clip_norm, "optimizer_steps": int(self.count())}
+        """What is in force now, from the live optimizer itself, for the receipt. The host waits for the device."""
+        return self.adamw.read_back() | {"clip_norm": self.clip_norm, "optimizer_steps": int(self.count())}
 
     def count(self) -> torch.Tensor:
         """How many updates Adam itself has counted: gated ones are not among them."""
-        return self._count
+        return self.adamw.count
 
     def reset(self) -> None:
         """Forget both moments and the count."""
-        for tensor in (*(moment for pair in self._moments.values() for moment in pair), *self._steps.values(), self._count):
+        for tensor in (moment for pair in self._moments.values() for moment in pair):
             tensor.zero_()
+        self.adamw.set_count(torch.zeros(()))
+
+    def touched(self) -> None:
+        """To be said by whoever changes parameters or moments on purpose, so that the next line tells of what is there then."""
+        self.adamw.touched()
 
     @property
     def shards(self) -> dict[str, nn.Parameter]:
@@ -122,42 +112,19 @@ class ShardedAdamW:
     @torch.no_grad()
     def update(self, seen: Seen, scale: torch.Tensor) -> UpdateStatistics:
         """Apply the gradients once. `seen` is of this rank's share of the batch, `scale` the fp16 loss scale or 1."""
-        for name, local in self._filled.items():
-            local.grad = self._sharded[name].grad.to_local()
-        gradients = [[self._filled[name].grad for name in group] for group in self._groups]
-        own = self._own_state()
-        totals = gather_totals(seen, *measure_gradients(gradients, self.device), own, self.replicas)
+        gradients = {name: self._sharded[name].grad.to_local() for name in self._filled}
+        own = self.adamw.state_before()
+        totals = gather_totals(seen, *self.adamw.measure(gradients, scale), own, self.replicas)
         scale = scale.double()
         grad_norm = totals.grad_squares.sum().sqrt() / scale
         clip_coef = coefficient(grad_norm, self.clip_norm, self.zclip)
         unusable = (totals.nonfinite > 0) | ~torch.isfinite(totals.loss)
         skipped = self.gate.judge(totals.loss, grad_norm, unusable)
-        # The kernel compares found_inf with exactly 1; it divides gradients by grad_scale.
-        self.adamw.grad_scale = (scale / clip_coef).float()
-        self.adamw.found_inf = skipped.float()
-        self.adamw.step()
-        if not self._filled:
-            self._count += 1.0 - self.adamw.found_inf  # as the kernel does with its own
-        self._measure_update()
-        self.adamw.zero_grad(set_to_none=True)
+        self.adamw.apply(gradients, clip_coef, scale, skipped)
         for sharded in self._sharded.values():
             sharded.grad = None
         decided = [unusable.double(), skipped.double(), scale]
         return UpdateStatistics(self._names, self._wanted.values(totals, grad_norm, clip_coef, decided))
-
-    def _own_state(self) -> LocalState:
-        if self._before is None:
-            return LocalState(squares_of(list(self._filled.values()), self.device), self._zero, self._zero, self._zero)
-        if self._views:
-            torch._foreach_copy_(self._views, list(self._filled.values()))
-        parameters, second = squares_of([self._before], self.device), squares_by_rows(self._second)
-        return LocalState(parameters, self._update_squares, second, self._second.amax())
-
-    def _measure_update(self) -> None:
-        """What was before minus what is now, in the place of what was before: exactly what the parameters were changed by."""
-        if self._before is not None and self._views:
-            torch._foreach_sub_(self._views, list(self._filled.values()))
-            self._update_squares = squares_by_rows(self._before)
 
     @torch.no_grad()
     def numbers(self) -> dict[str, float]:
@@ -195,12 +162,11 @@ class ShardedAdamW:
 
     def adopt_count(self, steps: torch.Tensor) -> None:
         """Set Adam's count on every parameter, after a checkpoint was loaded."""
-        for count in (*self._steps.values(), self._count):
-            count.copy_(steps)
+        self.adamw.set_count(steps)
 
     def history(self) -> dict[str, Any]:
         """What the next updates depend on, or tell, besides the tensors: for a manifest. A collective, and the host waits."""
-        squares = rows_of_all(self._update_squares.reshape(1))[:, 0].tolist()
+        squares = rows_of_all(self.adamw.update_squares.reshape(1))[:, 0].tolist()
         shards = squares[: len(squares) // self.replicas]
         return {"gate": self.gate.state(), "zclip": self.zclip.state() if self.zclip else None, "update_squares": shards}
 
@@ -214,4 +180,4 @@ class ShardedAdamW:
         shards = dist.get_world_size() // self.replicas
         shard = dist.get_rank() % shards
         whole = sum(squares) if shard == 0 else 0.0
-        self._update_squares.fill_(squares[shard] if len(squares) == shards else whole)
+        self.adamw.update_squares.fill_(squares[shard] if len(squares) == shards else whole)

@@ -22,11 +22,13 @@ from trainer.damage import Damage
 from trainer.data import Loader, open_corpus, same_on_all_ranks
 from trainer.exits import ConfigError, NonFiniteError
 from trainer.faults import STEP_KINDS, Fault, due_faults
+from trainer.fused import Kernels, choose
 from trainer.model.gpt import build_model
 from trainer.optim import ShardedAdamW
 from trainer.order import Position, Span
 from trainer.parallel import World, shard
 from trainer.rates import mfu_of
+from trainer.repeating import BEFORE_KERNELS, repeats
 from trainer.resuming import agree_on_padding, resume
 from trainer.scaler import LossScaler
 from trainer.schedule import Schedule
@@ -54,12 +56,15 @@ class Run:
     params: int
     damage: Damage
     saver: Saver
+    kernels: Kernels
     step: int = 0  # done
     skipped_in_row: int = 0
+    repeats: bool = True  # numbers of the attempts before this one, to the bit (trainer.repeating)
 
 
 def build_run(launch: Launch, session: Session | None, world: World) -> Run:
-    """All parts, at step 0. Raises DataError without a corpus, and ConfigError for one of another vocabulary."""
+    """All parts, at step 0. Raises DataError without a corpus, and ConfigError for one of another vocabulary or for kernels that
+    cannot be had."""
     config, faults = launch.config, launch.faults
     root = launch.out_dir if session is None else session.run_dir
     start = Position.first(config.data_seed)
@@ -68,7 +73,8 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     loader = Loader(corpus, start, poisoned, world.device)
     torch.manual_seed(config.init.seed)  # a process begins with a seed of its own; only dropout draws, and seeds itself
     padded = agree_on_padding(launch, session, root, world)
-    model = build_model(config, padded)
+    kernels = choose_kernels(config, session, world)
+    model = build_model(config, padded, kernels.fused)
     params = sum(parameter.numel() for parameter in model.parameters())
     # Where a supervisor names a checkpoint, it is one that fills every weight, or an error.
     sharded = shard(model, world, config, initial=session is None or session.spec.resume is None)
@@ -76,11 +82,21 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     settings = Settings.configured(config)
     mfu = mfu_of(config, padded, world.device, world.size)
     telemetry = Telemetry(session, world.rank, root, world.device, fp16=scaler.active, mfu=mfu)
-    optimizer = ShardedAdamW(sharded, config, world.replicas)
+    optimizer = ShardedAdamW(sharded, config, world.replicas, fused=kernels.fused)
     damage = Damage(faults, world.rank, config.numerics.precision)
     parts = root, telemetry, sharded, optimizer, scaler, loader, settings, settings, start, params, damage
     saver = Saver.for_run(config.checkpoint, root, session, world)
-    return Run(launch, config, launch.schedule(), session, world, *parts, saver)
+    return Run(launch, config, launch.schedule(), session, world, *parts, saver, kernels)
+
+
+def choose_kernels(config: Config, session: Session | None, world: World) -> Kernels:
+    """The first launch on a machine may compile them, which a supervisor is not to take for a hang. Raises ConfigError."""
+    if session is not None:
+        session.heartbeat(0, "compile")
+    kernels = choose(config.numerics.kernels, world)
+    if session is not None:
+        session.heartbeat(0, "init")
+    return kernels
 
 
 def struck_now(run: Run, step: int, kinds: tuple[str, ...] = STEP_KINDS) -> list[Fault]:
@@ -105,8 +121,9 @@ def begin(run: Run) -> None:
             raise ConfigError(f"spec.json: overrides.loss_scale: {own} has none; write null, or precision fp16")
         late = obey(run, overrides)
     settings_at(run, run.step + 1)
-    config_changed = free_changes(found.manifest["config"], run.config) if found is not None else {}
-    run.telemetry.say(written_out(run.config).rstrip())
+    config_changed = changed_since(run, found) if found is not None else {}
+    run.repeats = repeats_others(run, found)
+    run.telemetry.say(f"{written_out(run.config)}# kernels: {run.kernels.name}: {run.kernels.why}")
     run.telemetry.start(
         resume_step=run.step,
         resume_digest=found.digest if found is not None else None,
@@ -119,6 +136,7 @@ def begin(run: Run) -> None:
         skip_clamped=late,
         preset=run.launch.recipe,
         steps=run.config.schedule.steps,
+        kernels=asdict(run.kernels),
         cursor=run.position.cursor,
         config_changed=config_changed,
     )
@@ -127,6 +145,21 @@ def begin(run: Run) -> None:
         run.telemetry.say(f"other settings than those of the checkpoint: {told}")
     if passed_over:
         run.telemetry.event("resumed_older", run.step, asked_step=asked.step if asked else None, passed_over=passed_over)
+
+
+def changed_since(run: Run, found: checkpoint.Verified) -> dict[str, list[Any]]:
+    """Name → [was, is] of what differs from the checkpoint: settings, and which kernels ran, by which the last bits differ."""
+    differing, was = free_changes(found.manifest["config"], run.config), found.manifest.get("kernels", BEFORE_KERNELS)
+    return differing | ({"kernels": [was, run.kernels.name]} if was != run.kernels.name else {})
+
+
+def repeats_others(run: Run, found: checkpoint.Verified | None) -> bool:
+    """Asked by rank 0 alone, who writes the receipt."""
+    if run.session is None or run.world.rank != 0:
+        return True
+    since = found.manifest.get("attempt") if found is not None else None
+    first = since if isinstance(since, int) else 1
+    return repeats(run.session.run_dir, range(first, run.session.attempt), run.world.size, run.kernels.name)
 
 
 def obey(run: Run, overrides: Overrides) -> list[Span]:
@@ -164,7 +197,7 @@ def effective(run: Run) -> dict[str, Any]:
         "checkpoint_interval": run.settings.checkpoint_interval,
         "skip": run.position.skipped_ahead(),
         "until": dict(run.settings.until),
-        "deterministic": run.world.device.type == "cpu" or torch.are_deterministic_algorithms_enabled(),
+        "deterministic": run.repeats and (run.world.device.type == "cpu" or torch.are_deterministic_algorithms_enabled()),
     }
 
 

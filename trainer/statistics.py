@@ -59,6 +59,7 @@ class Wanted:
     ranks: int
     layers: bool
     updates: bool
+    counts: bool = False  # what of streams and logits is not finite
 
     def names(self) -> tuple[str, ...]:
         """In the order of `values`."""
@@ -66,11 +67,13 @@ class Wanted:
         names += ["clip_coef", "overflow", "skipped", "loss_scale"]
         if self.updates:
             names += ["update_norm", "adam_v_norm", "adam_v_max"]
+        if self.counts:
+            names += ["nonfinite_activations", "nonfinite_logits"]
         if self.layers:
             blocks = [block_name(block, self.blocks) for block in range(self.blocks)]
             names += [f"grad_norm/{group}" for group in self.groups]
             names += [f"{kind}/{block}" for kind in ("activation_norm", "activation_max") for block in blocks]
-        if self._tells_ranks():
+        if self.tells_ranks:
             names += [f"param_norm/rank-{rank}" for rank in range(self.ranks)]
         return tuple(names)
 
@@ -83,12 +86,14 @@ class Wanted:
         told += [clip_coef, *decided]
         if self.updates:
             told += [totals.update_squares.sqrt(), totals.second_squares.sqrt(), totals.second_max]
-        parts = [torch.stack(told)]
+        parts = [torch.stack(told), totals.not_finite]
         if self.layers:
             parts += [totals.grad_squares.sqrt() / decided[-1], activations, totals.activation_max]
-        if self._tells_ranks():
+        if self.tells_ranks:
             parts.append(totals.rank_param_squares.sqrt())
         return torch.cat(parts)
 
-    def _tells_ranks(self) -> bool:
+    @property
+    def tells_ranks(self) -> bool:
+        """Whether each rank's own shard has a number."""
         return 1 < self.ranks <= RANKS_TOLD

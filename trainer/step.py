@@ -50,12 +50,12 @@ def accumulate(model: nn.Module, scaler: LossScaler, batch: Batch, phase: Callab
             last = number == len(parts)
             model.set_requires_gradient_sync(last)
             model.set_reshard_after_backward(last or config.parallel.reshard)
-        phase("forward")
-        losses = compute_loss(model, inputs, targets, config.stability.z_loss)
-        phase("backward")
         share = len(inputs) / whole
-        total = losses.total if share == 1.0 else losses.total * share
-        (total * scaler.scale if scaler.active else total).backward()
+        given = scaler.scale if share == 1.0 else scaler.scale * share  # the gradient of this part's loss
+        phase("forward")
+        losses = compute_loss(model, inputs, targets, config.stability.z_loss, given)
+        phase("backward")
+        losses.total.backward(given)
         part = Seen.of(losses, share)
         seen = part if seen is None else seen.with_part(part)
     assert seen is not None

@@ -27,7 +27,7 @@ LINE_EVERY = 10  # steps between the lines for people
 MANIFEST_METRICS = 20  # how many step lines a checkpoint's manifest repeats
 STREAM_NAME = "metrics.jsonl"
 UNSUPERVISED = 0  # the attempt of a run that nobody launched
-WHOLE = ("skipped", "overflow", "nonfinite_count")  # numbers that are counts
+WHOLE = ("skipped", "overflow", "nonfinite_count", "nonfinite_activations", "nonfinite_logits")  # numbers that are counts
 OF_FP16 = ("overflow", "loss_scale")
 SHOWN = ("loss", "val_loss", "grad_norm", "lr", "step_time_s", "skipped")
 

@@ -90,7 +90,7 @@ def _train_one(run: Run, control: Control) -> None:
     run.damage.after_update(step, run.optimizer)
     run.loader.will_need(behind.take(run.schedule.batch_size(step + 1))[0], behind, run.world.rank, run.world.size)
     telemetry.measured(statistics.names, statistics.values)
-    known = {key: run.optimizer.adamw.param_groups[0][key] for key in ("lr", "weight_decay")}
+    known = run.optimizer.scheduled()
     run.step, run.position = step, behind
     last, every = step == run.config.schedule.steps, run.config.evaluation.every
     if last or (every and step % every == 0):

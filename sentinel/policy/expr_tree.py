@@ -23,8 +23,8 @@ VARIABLES: tuple[Variable, ...] = ("step", "attempt", "warmup_steps", "tokens")
 # PROTOCOL's metric names. A trainer may emit others; an expression that reads one of those is warned about, not refused.
 METRICS = (
     "loss", "val_loss", "grad_norm", "activation_norm", "logit_max", "param_norm", "update_norm", "loss_scale", "overflow",
-    "nonfinite_count", "clip_coef", "clip_fraction", "adam_v_norm", "adam_v_max", "lr", "weight_decay", "tokens_per_s",
-    "step_time_s", "data_time_s", "mfu", "peak_memory_bytes", "skipped",
+    "nonfinite_count", "nonfinite_activations", "nonfinite_logits", "clip_coef", "clip_fraction", "adam_v_norm", "adam_v_max",
+    "lr", "weight_decay", "tokens_per_s", "step_time_s", "data_time_s", "mfu", "peak_memory_bytes", "skipped",
 )  # fmt: skip
 LAYERED = ("grad_norm", "activation_norm", "activation_max")  # these also come one for each layer: `grad_norm/h.3`
 

@@ -21,7 +21,7 @@ PAGES = (
     "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "deploy/RUNBOOK.md", "policies/README.md", "sentinel/client/PROTOCOL.md",
     "sentinel/web/README.md",
 )  # fmt: skip
-PAGES += ("deploy/README.md", "deploy/prometheus/METRICS.md")
+PAGES += ("deploy/README.md", "deploy/prometheus/METRICS.md", "cuda_ext/README.md", "cuda_ext/LOG.md")
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,5 +1,5 @@
-"""Two ranks, the second forked from the first: the model as two whole copies, then as one copy in two shards, against the plain
-model on the whole batch.
+"""Two ranks, the second forked from the first: the model as two whole copies, then as one copy in two shards, then with nothing
+kept that can be gathered or computed again, against the plain model on the whole batch; on plain PyTorch and on our own kernels.
 
     python -m tests.integration.replica_ranks OUT_DIR      writes OUT_DIR/rank-R.json: per layout what was found and told
 """
@@ -17,6 +17,8 @@ from torch.nn import functional as F
 
 from tests.plain_gpt import PlainGPT, initial_weights_of
 from trainer.config import Config
+from trainer.config.loading import changed
+from trainer.fused import choose
 from trainer.model.gpt import build_model
 from trainer.optim import Hyperparameters, ShardedAdamW
 from trainer.parallel import join_world, shard
@@ -37,8 +39,8 @@ MODEL = {
 }
 
 
-def found(world, config, plain, batch):
-    model = shard(build_model(config, PADDED), world, config)
+def found(world, config, plain, batch, fused):
+    model = shard(build_model(config, PADDED, fused), world, config)
     whole = {name: parameter.full_tensor() for name, parameter in model.named_parameters()}
     own = batch.chunk(world.size)[world.rank]
     F.cross_entropy(model(own).logits.flatten(0, 1), own.flatten()).backward()
@@ -50,15 +52,16 @@ def found(world, config, plain, batch):
             float((parameter.grad.full_tensor() - plain.weights[name].grad).abs().max())
             for name, parameter in model.named_parameters()
         ),
-        **two_steps(world, config, model, own),
+        **two_steps(world, config, model, own, fused),
     }
 
 
-def two_steps(world, config, model, batch):
+def two_steps(world, config, model, batch, fused):
     """What both lines of two updates tell, and what the state then amounts to."""
     for parameter in model.parameters():
         parameter.grad = None
-    optimizer, scaler = ShardedAdamW(model, config, world.replicas), LossScaler(config.numerics, world.device)
+    optimizer = ShardedAdamW(model, config, world.replicas, fused=fused)
+    scaler = LossScaler(config.numerics, world.device)
     optimizer.set(Hyperparameters(lr=1e-3, clip_norm=1.0, weight_decay=0.1, betas=(0.9, 0.95), eps=1e-8))
     hooks = Hooks(phase=lambda _: None, after_backward=lambda: None)
     lines = [train_step(model, optimizer, scaler, (batch, batch), hooks, config) for _ in range(2)]
@@ -82,7 +85,13 @@ def examine(folder):
     plain = PlainGPT(config, initial_weights_of(config, PADDED))
     F.cross_entropy(plain(batch)[0].flatten(0, 1), batch.flatten()).backward()
     sharded = replace(world, mesh=init_device_mesh("cpu", (2,), mesh_dim_names=("shard",)), replicas=1)
-    told = {"copies": found(world, config, plain, batch), "shards": found(sharded, config, plain, batch)}
+    freed = changed(config, parallel={"reshard": True, "recompute": "full", "micro_batch": 1})
+    layouts = {"copies": (world, config), "shards": (sharded, config), "freed": (sharded, freed)}
+    choose(None, world)
+    told = {
+        kernels: {layout: found(where, own, plain, batch, kernels == "fused") for layout, (where, own) in layouts.items()}
+        for kernels in ("torch", "fused")
+    }
     told["grad_norm"] = float(torch.stack([value.grad.double().square().sum() for value in plain.weights.values()]).sum().sqrt())
     told["largest_gradient"] = max(float(value.grad.abs().max()) for value in plain.weights.values())
     (Path(folder) / f"rank-{world.rank}.json").write_text(json.dumps(told))

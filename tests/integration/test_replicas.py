@@ -14,8 +14,13 @@ def test_two_copies_and_two_shards_are_the_plain_model(tmp_path):
     command = [sys.executable, "-m", "tests.integration.replica_ranks", str(tmp_path)]
     ranks = subprocess.run(command, env=clean_environ(), cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S)
     assert ranks.returncode == 0, ranks.stderr
-    told = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
-    for layout in ("copies", "shards"):
+    for kernels in ("torch", "fused"):
+        told = [json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
+        _are_the_plain_model([rank | rank[kernels] for rank in told])
+
+
+def _are_the_plain_model(told):
+    for layout in ("copies", "shards", "freed"):
         for rank in told:
             assert rank[layout]["weights_equal"]
             assert rank[layout]["gradients_off"] < 1e-5 * rank["largest_gradient"]
@@ -30,9 +35,11 @@ def test_two_copies_and_two_shards_are_the_plain_model(tmp_path):
 def _tell_the_same(told):
     """Of two updates: both ranks to the bit, both layouts up to rounding, and the first gradient as the plain model has it."""
     copies, shards = (told[0][layout]["lines"] for layout in ("copies", "shards"))
-    for layout in ("copies", "shards"):
+    for layout in ("copies", "shards", "freed"):
         for key in ("lines", "numbers", "history"):
             assert told[0][layout][key] == told[1][layout][key], "every rank comes to the same numbers"
+    for one, other in zip(shards, told[0]["freed"]["lines"], strict=True):
+        assert other == pytest.approx(one, rel=1e-4, abs=1e-12), "what is computed twice is counted once"
     assert copies[0]["grad_norm"] == pytest.approx(told[0]["grad_norm"], rel=1e-5)
     for one, other in zip(copies, shards, strict=True):
         assert one.keys() == other.keys()

@@ -114,6 +114,8 @@ def test_another_number_of_ranks_continues_the_same_data_and_says_what_was_chang
     assert [third.steps()[step]["samples"] for step in range(9, 13)] == [[[4 * n, 4 * n + 4]] for n in range(8, 12)]
     saved = json.loads((first.run_dir / "checkpoints" / "step-00000008" / "manifest.json").read_text())["metrics"]["param_norm"]
     assert third.steps()[9]["param_norm"] == pytest.approx(saved, rel=1e-12), "by one rank, and told again by two"
+    claims = [attempt.receipt()["effective"]["deterministic"] for attempt in (first, second, third)]
+    assert claims == [True, False, False], "another number of ranks adds up in another order, and no hardware is to blame for it"
     assert second.receipt()["config_changed"] == {"evaluation.batches": [2, 1]}
     assert third.receipt()["config_changed"] == {"schedule.steps": [8, 12], "evaluation.batches": [1, 2]}
 

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = sorted(p for room in ("sentinel", "trainer") for p in (ROOT / room).rglob("*.py"))
+SOURCES = sorted(p for room in ("sentinel", "trainer", "cuda_ext") for p in (ROOT / room).rglob("*.py"))
 PURE = ("engine", "plan", "policy", "detectors", "streams", "model")
 FILE_LINES_MAX = 250
 FUNCTION_LINES_MAX = 60
+KERNEL_LINES_MAX = 300  # a kernel stands beside its launch
 PURE_FUNCTION_LINES_MAX = 50
 BANNED = {"utils", "util", "helpers", "common", "misc", "base", "manager", "watchdog"}
 
@@ -47,6 +48,11 @@ MAY_IMPORT_TIME = ("sentinel/clock.py", "sentinel/launcher/", "sentinel/client/"
 MAY_START_PROCESSES = (
     "sentinel/launcher/", "sentinel/replay/many.py", "sentinel/telemetry/helper_process.py", "sentinel/pages/command.py",
 )  # fmt: skip
+
+
+# Of the kernels' room: for the compilers, what names their symbols, and the one command of a GPU machine.
+KERNELS_MAY_START_PROCESSES = ("cuda_ext/processes.py",)
+KERNEL_SOURCES = sorted(p for end in ("*.h", "*.cpp", "*.cu", "*.cuh") for p in (ROOT / "cuda_ext").rglob(end))
 
 
 @cache
@@ -90,6 +96,26 @@ def test_each_dependency_has_one_place(path: Path) -> None:
         assert relative(path).startswith(MAY_IMPORT_TIME), f"{relative(path)} imports time; take now_s as an argument"
     if names & {"subprocess", "multiprocessing"}:
         assert relative(path).startswith(MAY_START_PROCESSES), f"{relative(path)} starts processes; only the launcher may"
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if relative(p).startswith("cuda_ext/")], ids=relative)
+def test_the_kernels_room_starts_compilers_and_little_else(path: Path) -> None:
+    if imported(parsed(path)) & {"subprocess", "multiprocessing"}:
+        assert relative(path).startswith(KERNELS_MAY_START_PROCESSES), f"{relative(path)} starts processes"
+
+
+@pytest.mark.parametrize("path", KERNEL_SOURCES, ids=relative)
+def test_a_source_of_kernels_keeps_to_its_budget(path: Path) -> None:
+    count = path.read_text(encoding="utf-8").count("\n")
+    assert count <= KERNEL_LINES_MAX, f"{relative(path)} has outgrown its room: split it by phenomenon"
+
+
+def test_asking_for_the_kernels_room_loads_no_torch() -> None:
+    """Its command answers a wrong word at once, and an installation without torch can ask it what could be built."""
+    names = ("sources", "processes", "compilers", "build", "tiers", "registers", "registered", "__main__")
+    code = "import sys, importlib\nfor name in sys.argv[1:]: importlib.import_module(name)\nprint('torch' in sys.modules)"
+    words = [sys.executable, "-c", code, "cuda_ext", *(f"cuda_ext.{name}" for name in names)]
+    assert subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=60, check=True).stdout == "False\n"
 
 
 def test_one_place_knows_where_an_attempt_and_an_incident_lie() -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from trainer import fused
 from trainer.config import Config
 from trainer.config.sections import Model
 from trainer.model.attention import Attention
@@ -19,10 +20,11 @@ from trainer.model.rotary import Turn, turn_of
 class Output(NamedTuple):
     """`logits`: (batch, time, padded vocabulary). `layers`: float32 (layers, 2), without a gradient: mean square and largest
     magnitude of the residual stream behind each block; what is not finite there shows. One row, the last block's, where layers
-    are not watched."""
+    are not watched. `nonfinite`: float64, how many elements of these streams are not finite; None where nobody counts."""
 
     logits: torch.Tensor
     layers: torch.Tensor
+    nonfinite: torch.Tensor | None = None
 
 
 class Block(nn.Module):
@@ -42,22 +44,39 @@ class Block(nn.Module):
         return x, magnitudes(x.detach()) if self.watched else None
 
 
+class FusedBlock(Block):
+    """The same on our own kernels: each norm adds the branch before it to the stream, and tells of the sum, in one pass.
+
+    (stream, branch not added yet, or None) → the same two behind this block, and what there is to tell of the stream that came
+    in, with its branch.
+    """
+
+    def forward(
+        self, x: torch.Tensor, branch: torch.Tensor | None, turn: Turn | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        normed, x, told = fused.norm_of_sum(self.norm_attention, x, branch)
+        branch = F.dropout(self.attention(normed, turn), self.dropout, self.training)
+        normed, x, _ = fused.norm_of_sum(self.norm_mlp, x, branch)
+        return x, F.dropout(self.mlp(normed), self.dropout, self.training), told
+
+
 class GPT(nn.Module):
-    """Tokens (batch, time) int64, time up to data.seq_len → Output.
+    """Tokens (batch, time) int64, time up to data.seq_len → Output. `fused`: on our own kernels (trainer.fused); parameters and
+    their names are the same.
 
     A tied head is no parameter of its own but the embedding's matrix used twice: sharing one parameter between two modules
     does not survive building on the meta device and sharding.
     """
 
-    def __init__(self, config: Config, padded: int) -> None:
+    def __init__(self, config: Config, padded: int, fused: bool = False) -> None:
         super().__init__()
-        model = config.model
+        model, self.fused, self.watched = config.model, fused, config.telemetry.layers
         self.model, self.shrink, self.longest = model, config.stability.embedding_grad_shrink, config.data.seq_len
         self.embed = nn.Embedding(padded, model.width)
         self.norm_embedding = layer_norm(model) if model.embedding_norm else None
         self.place = nn.Embedding(config.data.seq_len, model.width) if model.positions == "learned" else None
-        last = model.layers - 1
-        self.blocks = nn.ModuleList(Block(model, config.telemetry.layers or n == last) for n in range(model.layers))
+        last, kind = model.layers - 1, FusedBlock if fused else Block
+        self.blocks = nn.ModuleList(kind(model, self.watched or n == last) for n in range(model.layers))
         self.norm = norm(model)
         self.head = None if model.tied_head else nn.Linear(model.width, padded, bias=False)
 
@@ -71,19 +90,35 @@ class GPT(nn.Module):
         else:
             turn = turn_of(tokens.shape[1], self.model.head_size, self.model.rotary_base, tokens.device)
         x = F.dropout(x, self.model.dropout, self.training)
+        normed, layers, nonfinite = self._through_fused(x, turn) if self.fused else self._through(x, turn)
+        weight = self.embed.weight if self.head is None else self.head.weight
+        return Output(F.linear(normed, weight), layers, nonfinite)
+
+    def _through(self, x: torch.Tensor, turn: Turn | None) -> tuple[torch.Tensor, torch.Tensor, None]:
+        """What comes behind the last norm; and of the streams, as in Output."""
         rows = []
         for block in self.blocks:
             x, row = block(x, turn)
             if row is not None:
                 rows.append(row)
-        weight = self.embed.weight if self.head is None else self.head.weight
-        return Output(F.linear(self.norm(x), weight), torch.stack(rows))
+        return self.norm(x), torch.stack(rows), None
+
+    def _through_fused(self, x: torch.Tensor, turn: Turn | None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The same. A block tells of the stream it is given, so each row comes from the next one, and the last from the norm."""
+        rows, branch = [], None
+        for block in self.blocks:
+            x, branch, row = block(x, branch, turn)
+            rows.append(row)
+        normed, x, row = fused.norm_of_sum(self.norm, x, branch)
+        told = torch.stack([*rows[1:], row] if self.watched else [row])
+        squares, largest, nonfinite = told.unbind(1)
+        return normed, torch.stack((squares / x.numel(), largest), dim=1).float(), nonfinite.sum()
 
 
-def build_model(config: Config, padded: int) -> GPT:
+def build_model(config: Config, padded: int, fused: bool = False) -> GPT:
     """The model on the meta device: shapes without memory. `trainer.parallel.shard` gives each rank its part, with weights."""
     with torch.device("meta"):
-        return GPT(config, padded)
+        return GPT(config, padded, fused)
 
 
 def magnitudes(x: torch.Tensor) -> torch.Tensor:

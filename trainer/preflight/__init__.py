@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainer.command_line import Launch, check_world
 from trainer.config import Config
+from trainer.exits import ConfigError
 from trainer.model.padding import padded_vocabulary
 from trainer.model.sizes import sizes_of
 from trainer.preflight.amounts import Device, Plan, facts_of, host_memory_of_rank, memory_of_rank
@@ -60,7 +61,18 @@ def report(launch: Launch) -> str:
     """What `--check` prints: of so many ranks as were named, or as torchrun gives, on the device that is here. Raises
     TrainerError."""
     ranks = launch.ranks or int(os.environ.get("WORLD_SIZE", "1"))
-    return examine(launch, ranks, this_device(), corpus_tokens(launch.config)).told()
+    return with_kernels(examine(launch, ranks, this_device(), corpus_tokens(launch.config)), launch.config).told()
+
+
+def with_kernels(found: Examined, config: Config) -> Examined:
+    """And which kernels would run on this machine. That those asked for cannot is a warning only: it may be meant for another."""
+    from trainer.fused import foreseen  # torch comes with it
+
+    try:
+        kernels = foreseen(config.numerics.kernels)
+    except ConfigError as error:
+        return replace(found, warnings=(*found.warnings, str(error)))
+    return replace(found, facts=(*found.facts, ("kernels", f"{kernels.name}: {kernels.why}")))
 
 
 def corpus_tokens(config: Config) -> int:

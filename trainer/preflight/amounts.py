@@ -9,12 +9,12 @@ from trainer.config import Config
 from trainer.model.sizes import flops_per_token, sizes_of
 
 STATE_BYTES = 16  # a parameter: fp32 weight, gradient and two moments
-BEFORE_BYTES = 4  # a parameter as it was, where the update is measured
+BEFORE_BYTES = 4  # a parameter as it was, where the update is measured; on our own kernels none
 GRADIENT_BYTES = 4  # a parameter, whole on every rank while micro-batches are summed: only their sum is reduced
 SAVED_BYTES = 24  # a parameter: weight and two moments, in each of the two saves that may be in flight
 ACTIVATION_BYTES = 34  # a token and unit of width in a block, 16-bit, attention not stored (Korthikanti et al. 2022, eq. 1)
-SELECTIVE_BYTES, FULL_BYTES = 20, 2  # the same with matrix products kept, and with nothing but the input kept
-LOGIT_BYTES = 10  # a token and vocabulary entry: 16-bit logits, fp32 copy, gradient
+SELECTIVE_BYTES, FULL_BYTES = 20, 4  # the same with matrix products kept, and with nothing but the input: stream and last branch
+LOGIT_BYTES = 10  # a token and vocabulary entry: 16-bit logits, fp32 copy, gradient; on our own kernels there is no copy
 CHINCHILLA = 20  # tokens a parameter (Hoffmann et al. 2022)
 
 

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from trainer.command_line import parse_arguments
+from trainer.fused import choose
 from trainer.parallel import join_world
 
 
@@ -15,6 +16,14 @@ def one_thread():
 def world():
     """A world of one rank, joined once for this process."""
     return join_world()
+
+
+@pytest.fixture(params=["torch", "fused"])
+def fused(request, world):
+    """Both ways a run can compute: on plain PyTorch, and on our own kernels, of the best tier that this machine has."""
+    if request.param == "fused":
+        choose(None, world)
+    return request.param == "fused"
 
 
 @pytest.fixture

@@ -21,13 +21,13 @@ def batches(count, size=2):
 
 
 class Stepping:
-    """A model of one block and its optimizer. `precision` and sections by keyword change the config."""
+    """A model of one block and its optimizer. `precision` and sections by keyword change the config; `fused`: on our kernels."""
 
-    def __init__(self, world, config, precision="fp32", **sections):
+    def __init__(self, world, config, precision="fp32", *, fused=False, **sections):
         numerics = {"precision": precision, "loss_scale": SCALE} | sections.pop("numerics", {})
         self.config = changed(config, numerics=numerics, **sections)
-        self.model = shard(build_model(self.config, 256), world, self.config)
-        self.optimizer = ShardedAdamW(self.model, self.config)
+        self.model = shard(build_model(self.config, 256, fused), world, self.config)
+        self.optimizer = ShardedAdamW(self.model, self.config, fused=fused)
         self.optimizer.set(HYPER)
         self.scaler = LossScaler(self.config.numerics, world.device)
 
@@ -55,6 +55,7 @@ def same(one, other):
     return one.keys() == other.keys() and all(one[name].numpy().tobytes() == other[name].numpy().tobytes() for name in one)
 
 
-def seen(loss, layers=1):
-    """A forward pass that showed nothing but its loss."""
-    return Seen(torch.tensor(loss), torch.zeros(()), torch.zeros(layers, 2))
+def seen(loss, layers=1, counted=False):
+    """A forward pass that showed nothing but its loss; `counted`: by our own kernels, which count what is not finite."""
+    counts = torch.zeros(2, dtype=torch.float64) if counted else None
+    return Seen(torch.tensor(loss), torch.zeros(()), torch.zeros(layers, 2), counts)

@@ -31,9 +31,9 @@ def settings(model=None, **sections):
     return Config.model_validate({"model": sizes | (model or {}), "data": {"seq_len": 16}, **sections})
 
 
-def built(config, seed=0):
+def built(config, seed=0, fused=False):
     """On the CPU, every parameter moved off its initial value, so that norms and biases count."""
-    model = GPT(config, PADDED)
+    model = GPT(config, PADDED, fused)
     fill_initial(model, config)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -47,9 +47,9 @@ def tokens(time=TIME):
 
 
 @pytest.mark.parametrize("mix", MIXES)
-def test_logits_and_gradients_are_the_plain_models(mix):
+def test_logits_and_gradients_are_the_plain_models(mix, fused):
     config = settings(MIXES[mix], stability={"embedding_grad_shrink": 0.25 if mix == "gpt2" else 1.0})
-    model = built(config)
+    model = built(config, fused=fused)
     plain = PlainGPT(config, dict(model.named_parameters()))
     inputs, targets = tokens(), tokens().roll(-1, 1)
     output, (expected, stream) = model(inputs), plain(inputs)
@@ -76,9 +76,9 @@ def test_no_place_sees_what_comes_after_it():
         assert not torch.allclose(before[:, 7:], after[:, 7:])
 
 
-def test_an_unwatched_model_tells_of_its_last_block_only():
-    everything = built(settings())(tokens()).layers
-    alone = built(settings(telemetry={"layers": False}))(tokens()).layers
+def test_an_unwatched_model_tells_of_its_last_block_only(fused):
+    everything = built(settings(), fused=fused)(tokens()).layers
+    alone = built(settings(telemetry={"layers": False}), fused=fused)(tokens()).layers
     assert (everything.shape, alone.shape) == ((3, 2), (1, 2))
     assert torch.equal(everything[-1:], alone)
     assert everything.dtype == torch.float32
@@ -115,8 +115,8 @@ def test_exact_softmax_tells_scores_apart_that_bfloat16_cannot():
     assert mixed[0, 0, 1, 0].item() == pytest.approx(0.5254, abs=0.003)
 
 
-def test_dropout_is_for_training_only():
-    model = built(settings({"dropout": 0.5}))
+def test_dropout_is_for_training_only(fused):
+    model = built(settings({"dropout": 0.5}), fused=fused)
     torch.manual_seed(0)
     with torch.no_grad():
         assert not torch.equal(model(tokens()).logits, model(tokens()).logits)

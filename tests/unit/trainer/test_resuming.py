@@ -43,9 +43,12 @@ def test_a_resume_keeps_the_padding_of_the_first_launch_on_any_number_of_ranks(t
     assert agree_on_padding(replace(launch, resume=True), None, tmp_path, world) == 384
     asked = SimpleNamespace(spec=SimpleNamespace(resume=Resume(4, "checkpoints/step-00000004", "")))
     assert agree_on_padding(launch, asked, tmp_path, world) == 384
-    session = SimpleNamespace(spec=asked.spec, run_dir=tmp_path, may_commit=None)
+    beats = []
+    beat = lambda step, phase: beats.append((step, phase))  # noqa: E731
+    session = SimpleNamespace(spec=asked.spec, run_dir=tmp_path, may_commit=None, heartbeat=beat)
     weights = list(build_run(launch, session, world).model.parameters())
     assert weights[0].shape[0] == 384
     assert all(weight.isnan().all() for weight in weights), "no time is spent on weights that a checkpoint will fill"
+    assert beats == [(0, "compile"), (0, "init")], "kernels may be compiled for minutes, and that is no hang"
     unasked = SimpleNamespace(spec=SimpleNamespace(resume=None))
     assert agree_on_padding(launch, unasked, tmp_path, world) == 256

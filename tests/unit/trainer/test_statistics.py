@@ -20,8 +20,8 @@ def named(stepping, what):
     return {name: what(parameter).clone() for name, parameter in stepping.optimizer.shards.items()}
 
 
-def test_every_number_is_what_it_says(world, config):
-    stepping = Stepping(world, config)
+def test_every_number_is_what_it_says(world, config, fused):
+    stepping = Stepping(world, config, fused=fused)
     layers = config.model.layers
     stepping.step()
     before = named(stepping, lambda p: p.detach())
@@ -58,19 +58,44 @@ def test_every_number_is_what_it_says(world, config):
     for block in range(layers):
         wanted[f"activation_norm/{block_name(block, layers)}"] = output.layers[block, 0].sqrt().item()
         wanted[f"activation_max/{block_name(block, layers)}"] = output.layers[block, 1].item()
+    if fused:
+        wanted |= {"nonfinite_activations": 0, "nonfinite_logits": 0}
     assert values == pytest.approx(wanted, rel=1e-6)
     assert found.values.dtype == torch.float64
     assert found.overflow.item() == 0
 
 
-def test_what_is_switched_off_is_not_told_and_not_kept(world, config):
-    stepping = Stepping(world, config, telemetry={"layers": False, "updates": False})
+def test_a_step_begins_with_what_the_one_before_left_however_it_is_found_out(world, config):
+    """Our kernels tell of the state in the pass that changes it; after a load they look anew. A resume must not show."""
+    kept, loaded = (Stepping(world, config, fused=True) for _ in range(2))
+    for stepping in (kept, loaded):
+        for batch in batches(3):
+            stepping.step(batch)
+    loaded.optimizer.adopt_count(loaded.optimizer.count().clone())
+    one, other = kept.step(), loaded.step()
+    assert one.values.numpy().tobytes() == other.values.numpy().tobytes()
+    assert one["adam_v_max"] > 0
+
+
+def test_what_is_not_finite_on_the_way_is_counted(world, config):
+    stepping = Stepping(world, config, fused=True)
+    with torch.no_grad():  # one column of the stream, behind the second block
+        stepping.optimizer.shards["blocks.1.mlp.down.weight"][3] = math.nan
+    found, tokens = stepping.step(), batches(1)[0][0].numel()
+    streams = 1 + (config.model.layers - 2) * config.model.width
+    assert found["nonfinite_activations"].item() == tokens * streams
+    assert found["nonfinite_logits"].item() == tokens * 256
+    assert found["skipped"].item() == 1
+
+
+def test_what_is_switched_off_is_not_told_and_not_kept(world, config, fused):
+    stepping = Stepping(world, config, fused=fused, telemetry={"layers": False, "updates": False})
     found = stepping.step()
     assert found.names == (
         "loss", "grad_norm", "nonfinite_count", "activation_norm", "logit_max", "param_norm", "clip_coef", "overflow", "skipped",
-        "loss_scale",
+        "loss_scale", *(("nonfinite_activations", "nonfinite_logits") if fused else ()),
     )  # fmt: skip
-    whole = Stepping(world, config).step()
+    whole = Stepping(world, config, fused=fused).step()
     for name in found.names:
         assert found[name].item() == pytest.approx(whole[name].item(), rel=1e-12), name
     with pytest.raises(ValueError, match="not in tuple"):

@@ -1,0 +1,21 @@
+"""Ops that measure in the pass that does the work: activation norms, gradient norms, update norms and what is not finite, free.
+
+    from cuda_ext import add_norm, softmax_xent, grad_stats, adamw_step
+
+Each is an op `torch.ops.sentinel.*` with a plain-torch reference (cuda_ext.reference, its specification), a C++ version for
+the CPU and a CUDA version. Which one runs is found once (cuda_ext.tiers); `python -m cuda_ext` says it in a line, and why.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__all__ = ["adamw_step", "add_norm", "grad_stats", "softmax_xent"]
+
+
+def __getattr__(name: str) -> Any:
+    """An op at its first use: importing this package imports no torch and builds nothing."""
+    if name not in __all__:
+        raise AttributeError(f"module 'cuda_ext' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"cuda_ext.ops.{name}"), name)

@@ -1,0 +1,86 @@
+"""`python -m cuda_ext`: which kernels run here, and why, in one line.
+
+Ends with 0; with 1 where what was asked for cannot be had, or a check fails; with 2 for a word it does not know.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from cuda_ext.build import build
+from cuda_ext.compilers import find_compiler
+from cuda_ext.registered import register, without_kernel
+from cuda_ext.registers import read_kernels, summary, table
+from cuda_ext.sources import KINDS, BuildError
+from cuda_ext.tiers import KernelsUnavailable, first_line, load
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m cuda_ext", description="Which kernels run here, and why, in one line.")
+    parser.add_argument("--kernels", metavar="cuda|cpu|torch", help="ask for these, as SENTINEL_KERNELS does")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--build", action="store_true", help="compile now what would be compiled at first use")
+    what.add_argument("--build-all", action="store_true", help="compile for every compiler that is here, for GPUs elsewhere too")
+    what.add_argument("--check", action="store_true", help="compile the CUDA kernels, without a GPU too, and say what they use")
+    parser.add_argument("--verbose", action="store_true", help="all that compilers say; with --check each kernel")
+    given = parser.parse_args(words)
+    if given.kernels and (given.check or given.build_all):
+        about = "--check is about the CUDA kernels" if given.check else "--build-all is about all kernels"
+        parser.error(f"{about}: --kernels says nothing to it")
+    try:
+        if given.check:
+            return check(given.verbose)
+        if given.build_all:
+            return build_all(given.verbose)
+        tier = load(given.kernels, may_build=False)
+        if given.build:
+            if tier.name == "torch":
+                raise BuildError(f"nothing can be built: {tier.why}")
+            if not tier.libraries:
+                build(tier.name, verbose=given.verbose, again=True)
+                tier = load(given.kernels)
+        print(tier)
+    except ValueError as error:
+        parser.error(str(error))
+    except (BuildError, KernelsUnavailable) as error:
+        print(f"cuda_ext: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def build_all(verbose: bool) -> int:
+    """A line for each kind. A compiler that is not here is no failure; what does not compile is one."""
+    failed = 0
+    for kind in KINDS:
+        try:
+            find_compiler(kind)
+        except BuildError as error:
+            print(f"{kind}: not compiled: {error}")
+            continue
+        try:
+            print(f"{kind}: {build(kind, verbose=verbose, again=True).path}")
+        except BuildError as error:
+            print(f"cuda_ext: {kind}: {error}", file=sys.stderr)
+            failed = 1
+    return failed
+
+
+def check(verbose: bool) -> int:
+    """Compiled, linked, loaded, registered; no kernel spills. None of it needs a GPU."""
+    built = build("cuda", verbose=verbose, again=True)
+    kernels = read_kernels(built.log)
+    print(table(kernels) if verbose else summary(kernels))
+    try:
+        register(built.path)
+    except OSError as error:
+        raise BuildError(f"{built.path} cannot be loaded: {first_line(error)}; delete it to have it built again") from error
+    missing, spilling = without_kernel("cuda"), [kernel for kernel in kernels if kernel.spilled_bytes]
+    absent = ", ".join(missing) or "none"
+    print(f"\n{built.path}: {len(kernels)} kernels, {len(spilling)} spill; ops without a CUDA kernel: {absent}")
+    return 1 if missing or spilling or not kernels else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

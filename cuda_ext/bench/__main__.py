@@ -1,0 +1,100 @@
+"""`python -m cuda_ext.bench`: every op beside what it replaces, on this machine's GPU or, with --device cpu, on its processor."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import cuda_ext
+from cuda_ext import bench
+from cuda_ext.bench import record, table
+from cuda_ext.bench.harness import OURS, measure
+from cuda_ext.build import BuildError, build
+from cuda_ext.registered import declared, register
+from cuda_ext.sources import Kind
+from cuda_ext.tiers import KernelsUnavailable, load
+
+_without = torch.library.Library("sentinel_bare", "DEF")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    ops = benched()
+    parser = argparse.ArgumentParser(prog="python -m cuda_ext.bench", description="Every op beside what it replaces.")
+    parser.add_argument("--device", choices=("cuda", "cpu"), help="the GPU where there is one")
+    parser.add_argument("--op", action="append", choices=ops, metavar="NAME", help=f"only these: {', '.join(ops)}")
+    parser.add_argument("--rounds", type=int, default=30, metavar="N", help="turns of every way, 4 or more (30)")
+    record_help = "keep what is measured: in FILE, or as today's results and the table of cuda_ext/README.md"
+    parser.add_argument(
+        "--record", nargs="?", const="", metavar="FILE", type=lambda word: Path(word) if word else "", help=record_help
+    )
+    given = parser.parse_args(words)
+    if given.rounds < 4:
+        parser.error(f"--rounds {given.rounds}: quartiles need 4")
+    kind: Kind = given.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        tier = load(kind)
+    except KernelsUnavailable as error:
+        print(f"cuda_ext.bench: {error}", file=sys.stderr)
+        return 1
+    print(tier, flush=True)
+    device = torch.device(kind)
+    bare, well = without_statistics(kind), True
+    for op in given.op or ops:
+        told = run(op, device, bare, given.rounds)
+        well = well and not told["failed"] and not any(OURS in case["failed"] for case in told["cases"])
+        if given.record is not None:
+            keep(op, told, device, given.record)
+    return 0 if well else 1
+
+
+def benched() -> list[str]:
+    """The ops that have cases in a file of their name."""
+    return sorted({module.name for module in pkgutil.iter_modules(bench.__path__)} & set(cuda_ext.__all__))
+
+
+def run(op: str, device: torch.device, bare: Any, rounds: int) -> dict[str, Any]:
+    """What was measured, and why its cases ended early if they did: one op's failure hides no other's figures."""
+    told: dict[str, Any] = {"cases": [], "failed": None}
+    try:
+        for case in importlib.import_module(f"cuda_ext.bench.{op}").cases(device):
+            told["cases"].append(table.as_record(measure(case, device, bare=bare, rounds=rounds)))
+            print(table.lines(told["cases"][-1]), flush=True)
+    except Exception as error:  # noqa: BLE001
+        told["failed"] = f"{type(error).__name__}: {error}"
+        print(f"{op}: {told['failed']}", flush=True)
+    return told
+
+
+def keep(op: str, told: dict[str, Any], device: torch.device, file: Path | str) -> None:
+    """As soon as an op is measured: whatever ends the bench, what it had stays. Without a file: today's record and the page."""
+    machine = record.machine(device)
+    place = Path(file) if file else record.place_of(machine)
+    record.write(place, machine, {"kernels": {op: told}})
+    if not file:
+        table.write_readme()
+    print(f"recorded: {place}", flush=True)
+
+
+def without_statistics(kind: Kind) -> Any:
+    """The namespace of the same ops, their statistics compiled away; None where it cannot be had, which is said."""
+    schemas = declared().values()
+    try:
+        built = build(kind, bare=True)
+        for schema in schemas:
+            _without.define(schema.removeprefix("sentinel::"))
+        register(built.path)
+    except (BuildError, OSError) as error:
+        print(f"without statistics: not measured, {error}", flush=True)
+        return None
+    return torch.ops.sentinel_bare
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""The record of a measurement: bench/results/DATE-DEVICE.json. What is measured again replaces what it says; the rest stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cuda_ext.compilers import find_compiler
+from cuda_ext.sources import PACKAGE, BuildError, Kind, recipe
+
+RESULTS = PACKAGE / "bench" / "results"
+
+
+def machine(device: torch.device) -> dict[str, Any]:
+    """On what it is measured, and of which sources."""
+    kind: Kind = "cuda" if device.type == "cuda" else "cpu"
+    if kind == "cuda":
+        name = torch.cuda.get_device_name(device)
+    else:
+        name = f"{processor()}, {torch.get_num_threads()} threads"
+    told = {
+        "device": name,
+        "kind": kind,
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "python": platform.python_version(),
+    }
+    try:
+        told["compiler"] = find_compiler(kind).version()
+        told["sources"] = recipe(kind).digest[:12]
+    except BuildError as error:
+        told["compiler"] = error.sentence
+    return told
+
+
+def processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.machine()
+    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.machine())
+
+
+def place_of(told: dict[str, Any], folder: Path = RESULTS, date: str | None = None) -> Path:
+    """`date` is today's where it is not given."""
+    name = told["device"] if told["kind"] == "cuda" else "cpu"
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return folder / f"{date or datetime.now(UTC).date().isoformat()}-{slug}.json"
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Raises ValueError for a file that is no record, naming it."""
+    try:
+        told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise ValueError(f"{path} is no record of measurements ({error}); mend it or remove it") from error
+    return told
+
+
+def write(path: Path, told: dict[str, Any], part: dict[str, Any]) -> None:
+    """Lays `part` over what the record says; dictionaries within it key by key. Renamed into place, so it is always whole."""
+    whole = read(path) | told | {"date": path.name[:10]}
+    for key, value in part.items():
+        whole[key] = whole.get(key, {}) | value if isinstance(value, dict) else value
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_suffix(".part")
+    aside.write_text(json.dumps(whole, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(aside, path)
+
+
+def newest(kind: str, folder: Path = RESULTS) -> dict[str, Any] | None:
+    """The newest record of a kind of device, cuda or cpu, in which kernels were measured."""
+    for path in sorted(folder.glob("*.json"), reverse=True):
+        told = read(path)
+        if told.get("kind") == kind and any(one["cases"] for one in told.get("kernels", {}).values()):
+            return told
+    return None

@@ -1,0 +1,45 @@
+// How many tensors are cut into chunks, for both libraries and without torch.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace sentinel {
+
+// Elements of a chunk. Each has a slot of its own for what is told of it, and the slots of a tensor are added up in their order:
+// so sums are the same bits whoever works on which chunk, and when. 8192 elements are 229 KB of traffic for 32 bytes of a slot.
+inline constexpr int64_t CHUNK = 8192;
+
+// The chunks of several tensors, numbered through: tensor t has those from before[t] up to before[t + 1].
+struct Chunks {
+  std::vector<int64_t> sizes;  // of each tensor, in elements
+  std::vector<int64_t> before{0};
+
+  explicit Chunks(std::vector<int64_t> elements) : sizes(std::move(elements)) {
+    before.reserve(sizes.size() + 1);
+    for (const int64_t size : sizes) before.push_back(before.back() + size / CHUNK + (size % CHUNK != 0));
+  }
+
+  int64_t rows() const { return static_cast<int64_t>(sizes.size()); }
+  int64_t count() const { return before.back(); }
+  // Of the tensors from `begin` up to `end`. 2^32 of them are 2^45 elements.
+  uint32_t between(int64_t begin, int64_t end) const { return static_cast<uint32_t>(before[end] - before[begin]); }
+
+  // Which tensor has this chunk: the last that begins at or before it, since those before it may be empty.
+  size_t tensor_of(int64_t chunk) const { return std::upper_bound(before.begin(), before.end(), chunk) - before.begin() - 1; }
+
+  // Calls body(chunk, tensor, first element, elements) for each chunk of a range.
+  template <typename Body>
+  void each(int64_t begin, int64_t end, const Body& body) const {
+    size_t tensor = tensor_of(begin);
+    for (int64_t chunk = begin; chunk < end; ++chunk) {
+      while (chunk >= before[tensor + 1]) ++tensor;
+      const int64_t first = (chunk - before[tensor]) * CHUNK;
+      body(chunk, tensor, first, std::min(CHUNK, sizes[tensor] - first));
+    }
+  }
+};
+
+}  // namespace sentinel

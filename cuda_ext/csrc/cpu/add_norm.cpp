@@ -1,0 +1,227 @@
+// add_norm on a CPU. A row is widened to float32 once, into a buffer that stays in the first cache, and read from there.
+#include <algorithm>
+
+#include "../add_norm_arguments.h"
+#include "rows.h"
+
+namespace sentinel::norm {
+namespace {
+
+struct Shape {
+  int64_t width, rows, rows_per_part;
+
+  int64_t parts() const { return (rows + rows_per_part - 1) / rows_per_part; }
+  int64_t begin(int64_t part) const { return part * rows_per_part; }
+  int64_t end(int64_t part) const { return std::min(rows, (part + 1) * rows_per_part); }
+};
+
+template <typename T>
+struct ForwardRows {
+  const T *x, *residual;  // residual may be null, h with it
+  T *y, *h;
+  float *mean, *rstd;  // mean is null for RMSNorm
+  const float *weight, *bias;
+  float eps;
+};
+
+// x + residual, rounded to what is stored. Loops of one purpose each: all become vectors, and the row stays in the first cache.
+template <typename T>
+SENTINEL_INLINE void add_rows(const T* __restrict x, const T* __restrict residual, T* __restrict h, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) h[j] = narrow<T>(widen(x[j]) + widen(residual[j]));
+}
+
+// The row in float32: itself, or widened into the buffer.
+SENTINEL_INLINE const float* widened_row(const float* stored, float*, int64_t) { return stored; }
+template <typename T>
+SENTINEL_INLINE const float* widened_row(const T* __restrict stored, float* __restrict buffer, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) buffer[j] = widen(stored[j]);
+  return buffer;
+}
+
+// What the row holds, and its sum.
+SENTINEL_INLINE Seen look_at(const float* row, int64_t n, float& sum) {
+  Lanes sums{}, squares{};
+  LaneBits largest{};
+  for (int64_t j = 0; j < n; j += LANES) {
+    Lanes values;
+    load(values, row, j, n, 0.0f);
+    sums += values;
+    squares += values * values;
+    if constexpr (TELLS) {
+      const LaneBits magnitudes = (LaneBits)values & 0x7fffffff;
+      largest = magnitudes > largest ? magnitudes : largest;
+    }
+  }
+  sum = sum_of(sums);
+  uint32_t most = 0;
+  for (int lane = 0; lane < LANES; ++lane) most = larger(uint32_t(largest[lane]), most);
+  Seen seen{sum_of(squares), float_of(most), 0};
+  if (most >= INFINITE)
+    for (int64_t j = 0; j < n; ++j) seen.nonfinite += is_finite(row[j]) ? 0u : 1u;
+  return seen;
+}
+
+SENTINEL_INLINE float squares_around(float mean, const float* row, int64_t n) {
+  Lanes squares{};
+  for (int64_t j = 0; j < n; j += LANES) {
+    Lanes away;
+    load(away, row, j, n, mean);
+    away -= mean;
+    squares += away * away;
+  }
+  return sum_of(squares);
+}
+
+template <typename T>
+Told forward_part(const Shape& shape, const ForwardRows<T>& at, float* buffer, int64_t part) {
+  Told told;
+  const int64_t n = shape.width;
+  const float *__restrict weight = at.weight, *__restrict bias = at.bias;
+  for (int64_t r = shape.begin(part); r < shape.end(part); ++r) {
+    float sum, mean = 0.0f;
+    if (at.residual != nullptr) add_rows(at.x + r * n, at.residual + r * n, at.h + r * n, n);
+    const float* __restrict row = widened_row(at.residual != nullptr ? at.h + r * n : at.x + r * n, buffer, n);
+    const Seen seen = look_at(row, n, sum);
+    told.add(seen);
+    float squares = seen.squares;
+    if (at.mean != nullptr) {
+      at.mean[r] = mean = sum / float(n);
+      squares = squares_around(mean, row, n);
+    }
+    const float rstd = at.rstd[r] = rstd_of(squares / float(n), at.eps);
+    T* __restrict y = at.y + r * n;
+    for (int64_t j = 0; j < n; ++j) y[j] = narrow<T>(scaled(normed(row[j], mean, rstd), weight[j], bias[j]));
+  }
+  return told;
+}
+
+template <typename T>
+struct BackwardRows {
+  const T *dy, *dh, *h;      // dh may be null
+  const float *mean, *rstd;  // mean is null for RMSNorm
+  const float* weight;
+  T* dx;
+};
+
+// dx of the part's rows, and their share of dweight and dbias, added to what stands there. `buffer` holds two rows.
+template <typename T, bool BIAS>
+void backward_part(const Shape& shape, const BackwardRows<T>& at, float* __restrict dweight,
+                                         float* __restrict dbias, float* buffer, int64_t part) {
+  const int64_t n = shape.width;
+  const float* __restrict weight = at.weight;
+  float *__restrict gs = buffer, *__restrict norms = buffer + n;
+  for (int64_t r = shape.begin(part); r < shape.end(part); ++r) {
+    const T *__restrict dy = at.dy + r * n, *__restrict h = at.h + r * n;
+    const float mean = at.mean ? at.mean[r] : 0.0f, rstd = at.rstd[r];
+    for (int64_t j = 0; j < n; ++j) {
+      const float upstream = widen(dy[j]), norm = normed(widen(h[j]), mean, rstd);
+      gs[j] = upstream * weight[j];
+      norms[j] = norm;
+      dweight[j] += upstream * norm;
+      if constexpr (BIAS) dbias[j] += upstream;
+    }
+    Lanes sums{}, sums_normed{};
+    for (int64_t j = 0; j < n; j += LANES) {
+      Lanes g, norm;
+      load(g, gs, j, n, 0.0f);
+      load(norm, norms, j, n, 0.0f);
+      sums += g;
+      sums_normed += g * norm;
+    }
+    const float average = at.mean ? sum_of(sums) / float(n) : 0.0f, average_normed = sum_of(sums_normed) / float(n);
+    T* __restrict dx = at.dx + r * n;
+    if (at.dh != nullptr) {
+      const T* __restrict dh = at.dh + r * n;
+      for (int64_t j = 0; j < n; ++j)
+        dx[j] = narrow<T>(gradient(gs[j], norms[j], average, average_normed, rstd) + widen(dh[j]));
+    } else {
+      for (int64_t j = 0; j < n; ++j) dx[j] = narrow<T>(gradient(gs[j], norms[j], average, average_normed, rstd));
+    }
+  }
+}
+
+// The columns [begin, end) summed over the parts, in their order.
+template <typename W>
+void sum_parts(const float* shares, int64_t parts, int64_t width, int64_t begin, int64_t end, W* out) {
+  for (int64_t j = begin; j < end; ++j) {
+    double sum = 0.0;
+    for (int64_t part = 0; part < parts; ++part) sum += double(shares[part * width + j]);
+    out[j] = narrow<W>(float(sum));
+  }
+}
+
+void sum_shares(const std::vector<float>& shares, int64_t parts, int64_t width, const Tensor& out) {
+  constexpr int64_t COLUMNS = 1024;
+  by_dtype(out.scalar_type(), [&](auto zero) {
+    using W = decltype(zero);
+    for_parts((width + COLUMNS - 1) / COLUMNS, 0, [&](int64_t part, float*) {
+      sum_parts<W>(shares.data(), parts, width, part * COLUMNS, std::min(width, (part + 1) * COLUMNS), write<W>(out));
+    });
+  });
+}
+
+std::vector<float> widened(const Tensor& tensor) {
+  std::vector<float> wide(tensor.numel());
+  by_dtype(tensor.scalar_type(), [&](auto zero) {
+    const auto* from = read<decltype(zero)>(tensor);
+    for (size_t j = 0; j < wide.size(); ++j) wide[j] = widen(from[j]);
+  });
+  return wide;
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> add_norm(const Tensor& x, const Optional& residual, const Tensor& weight,
+                                                            const Optional& bias, double eps, bool rms) {
+  const Forward to = forward_of(x, residual, weight, bias, rms);
+  const Shape shape{to.width, to.rows, std::max<int64_t>(1, 16384 / to.width)};
+  const std::vector<float> scale = widened(weight), shift = bias ? widened(*bias) : std::vector<float>(to.width);
+  std::vector<Told> told(shape.parts());
+  by_dtype(x.scalar_type(), [&](auto zero) {
+    using T = decltype(zero);
+    const ForwardRows<T> at{read<T>(x),
+                            residual ? read<T>(*residual) : nullptr,
+                            write<T>(to.y),
+                            residual ? write<T>(to.h) : nullptr,
+                            rms ? nullptr : write<float>(to.mean),
+                            write<float>(to.rstd),
+                            scale.data(),
+                            shift.data(),
+                            float(eps)};
+    for_parts(shape.parts(), to.width,
+              [&](int64_t part, float* buffer) { told[part] = forward_part<T>(shape, at, buffer, part); });
+  });
+  Told sum;
+  for (const Told& part : told) sum.add(part);
+  sum.write(write<double>(to.stats));
+  return to.results();
+}
+
+std::tuple<Tensor, Tensor, Tensor> add_norm_backward(const Tensor& dy, const Optional& dh, const Tensor& h, const Tensor& weight,
+                                                     const Tensor& mean, const Tensor& rstd, bool rms, bool has_bias) {
+  const Backward to = backward_of(dy, dh, h, weight, mean, rstd, rms, has_bias);
+  // At most 64 parts of at least 16 rows: summing their shares stays a sixteenth of the work.
+  const int64_t wanted = std::clamp<int64_t>(to.rows / 16, 1, 64);
+  const Shape shape{to.width, to.rows, std::max<int64_t>(1, (to.rows + wanted - 1) / wanted)};
+  const std::vector<float> scale = widened(weight);
+  std::vector<float> dweights(shape.parts() * to.width), dbiases(has_bias ? dweights.size() : 0);
+  by_dtype(h.scalar_type(), [&](auto zero) {
+    using T = decltype(zero);
+    const BackwardRows<T> at{read<T>(dy), dh ? read<T>(*dh) : nullptr, read<T>(h), rms ? nullptr : read<float>(mean),
+                             read<float>(rstd), scale.data(), write<T>(to.dx)};
+    for_parts(shape.parts(), 2 * to.width, [&](int64_t part, float* buffer) {
+      float* dweight = dweights.data() + part * to.width;
+      if (has_bias) backward_part<T, true>(shape, at, dweight, dbiases.data() + part * to.width, buffer, part);
+      else backward_part<T, false>(shape, at, dweight, nullptr, buffer, part);
+    });
+  });
+  sum_shares(dweights, shape.parts(), to.width, to.dweight);
+  if (has_bias) sum_shares(dbiases, shape.parts(), to.width, to.dbias);
+  return to.results();
+}
+
+}  // namespace
+}  // namespace sentinel::norm
+
+STABLE_TORCH_LIBRARY_IMPL(sentinel, CPU, m) {
+  m.impl("add_norm", TORCH_BOX(&sentinel::norm::add_norm));
+  m.impl("add_norm_backward", TORCH_BOX(&sentinel::norm::add_norm_backward));
+}

@@ -1,0 +1,128 @@
+// Who holds which part of a row, and how it gets there. A row belongs to a group: one warp, or for long rows one block. Thread t of
+// a group of G holds the packs t, t + G, t + 2 G … of every row that its group works on: the same columns in every row.
+#pragma once
+
+#include <algorithm>
+
+#include "../add_norm.h"
+#include "add_norm.h"
+#include "device.cuh"
+
+namespace sentinel::norm {
+
+// Copies 16 bytes that this thread alone will read: waiting for its own copies is all the order there has to be. The clobbers
+// keep the compiler from moving reads of shared memory over a copy or a wait.
+__device__ __forceinline__ void copy_async(void* shared, const void* global) {
+  const uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
+}
+__device__ __forceinline__ void end_of_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// All but the newest so many groups of copies are there.
+template <int NEWEST>
+__device__ __forceinline__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(NEWEST) : "memory");
+}
+
+template <bool WARP>
+struct Group {
+  int thread, threads, number, groups;  // in the group; of all groups of the grid
+
+  __device__ Group()
+      : thread(WARP ? threadIdx.x % 32 : threadIdx.x),
+        threads(WARP ? 32 : blockDim.x),
+        number(WARP ? blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32 : blockIdx.x),
+        groups(WARP ? gridDim.x * (blockDim.x / 32) : gridDim.x) {}
+
+  template <typename T> __device__ int column(int pack) const { return (pack * threads + thread) * PACKED<T>; }
+};
+
+// Sums over a group, the same bits in every thread. Two buffers in turn: who writes one again has passed the barrier that came
+// between, and so has everybody who read it.
+template <bool WARP>
+struct Sums {
+  float2 (*buffers)[32];
+  int turn = 0;
+
+  __device__ float operator()(float one) {
+    one = warp_sum(one);
+    return WARP ? one : warp_sum(exchange({one, 0.0f}).x);
+  }
+
+  __device__ float2 operator()(float one, float other) {
+    const float2 sum{warp_sum(one), warp_sum(other)};
+    if constexpr (WARP) return sum;
+    const float2 part = exchange(sum);
+    return {warp_sum(part.x), warp_sum(part.y)};
+  }
+
+  // The sum of warp number `lane`, 0 beyond the last.
+  __device__ float2 exchange(float2 sum) {
+    float2* buffer = buffers[turn];
+    turn ^= 1;
+    if (threadIdx.x % 32 == 0) buffer[threadIdx.x / 32] = sum;
+    __syncthreads();
+    return threadIdx.x % 32 < blockDim.x / 32 ? buffer[threadIdx.x % 32] : float2{0.0f, 0.0f};
+  }
+};
+
+// Weight or bias: float32, or the rows' own dtype. `data` may be null: `otherwise` then.
+struct Columns {
+  const void* data;
+  bool wide;
+
+  template <typename T>
+  __device__ __forceinline__ float at(int64_t column, float otherwise) const {
+    if (data == nullptr) return otherwise;
+    return wide ? static_cast<const float*>(data)[column] : to_float(static_cast<const T*>(data)[column]);
+  }
+
+  template <typename T>
+  __device__ __forceinline__ void pack_at(int column, float otherwise, float (&out)[PACKED<T>]) const {
+    if (data == nullptr) {
+#pragma unroll
+      for (int i = 0; i < PACKED<T>; ++i) out[i] = otherwise;
+    } else if (wide) {
+      const float4* from = reinterpret_cast<const float4*>(static_cast<const float*>(data) + column);
+#pragma unroll
+      for (int i = 0; i < PACKED<T>; i += 4) {
+        const float4 four = from[i / 4];
+        out[i] = four.x, out[i + 1] = four.y, out[i + 2] = four.z, out[i + 3] = four.w;
+      }
+    } else {
+      const Pack<T> pack = *reinterpret_cast<const Pack<T>*>(static_cast<const T*>(data) + column);
+#pragma unroll
+      for (int i = 0; i < PACKED<T>; ++i) out[i] = to_float(pack.element[i]);
+    }
+  }
+};
+
+template <typename T>
+__device__ __forceinline__ void store(T* address, const Pack<T>& pack) {
+  *reinterpret_cast<Pack<T>*>(address) = pack;
+}
+
+// Dynamic shared memory that a block may have beside its static.
+inline int room_of_block(int device) {
+  int bytes = 0;
+  cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  return std::max(0, bytes - 2048);
+}
+
+// As many blocks as run at once: each stays and takes every so-manieth row. The same card, the same blocks, the same sums.
+inline int64_t resident_blocks(const void* kernel, int threads, size_t shared, int device, int at_most_per_processor) {
+  int processors = 0, each = 0;
+  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+  // More than 48 KB is had by those who ask first. Always for all of it: threads whose rows differ do not take it from each other.
+  if (shared > 48 * 1024) cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, room_of_block(device));
+  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, threads, shared);
+  return int64_t(processors) * std::max(1, std::min(each, at_most_per_processor));
+}
+
+template <typename Rows>
+void launch_rows(const Plan& plan, Rows& rows, cudaStream_t stream, const char* op) {
+  void* arguments[] = {&rows};
+  cudaLaunchKernel(plan.kernel, dim3(plan.blocks), dim3(plan.threads), arguments, plan.shared, stream);
+  check_launch(op);
+}
+
+}  // namespace sentinel::norm

@@ -1,0 +1,75 @@
+// What every kernel needs of CUDA, and nothing of torch: a .cu file is compiled once for each architecture, and torch's headers would
+// be most of that. The .cpp beside it checks, allocates and calls the launch that the .cu file defines, by plain pointers.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "../element.h"
+#include "../host_device.h"
+
+namespace sentinel {
+
+inline void check_launch(const char* op) {
+  const cudaError_t error = cudaGetLastError();
+  if (error != cudaSuccess) throw std::runtime_error(std::string(op) + ": the kernel could not be launched: " + cudaGetErrorString(error));
+}
+
+// float of an element and back. In registers everything is float32.
+__device__ __forceinline__ float to_float(float value) { return value; }
+__device__ __forceinline__ float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
+__device__ __forceinline__ float to_float(__half value) { return __half2float(value); }
+template <typename T> __device__ __forceinline__ T from_float(float value);
+template <> __device__ __forceinline__ float from_float<float>(float value) { return value; }
+template <> __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float value) { return __float2bfloat16_rn(value); }
+template <> __device__ __forceinline__ __half from_float<__half>(float value) { return __float2half_rn(value); }
+
+// Calls `body` with a value of CUDA's own type: by_element(element, [&](auto zero) { using T = decltype(zero); …}).
+template <typename Body>
+void by_element(Element element, const Body& body) {
+  switch (element) {
+    case Element::FLOAT: body(float{}); break;
+    case Element::BFLOAT16: body(__nv_bfloat16{}); break;
+    case Element::HALF: body(__half{}); break;
+  }
+}
+
+// 16 bytes at a time, where a pointer allows it.
+template <typename T> struct alignas(16) Pack { T element[16 / sizeof(T)]; };
+template <typename T> inline constexpr int PACKED = 16 / sizeof(T);
+inline bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
+
+__device__ __forceinline__ float warp_sum(float value) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
+  return value;
+}
+
+__device__ __forceinline__ double warp_sum(double value) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
+  return value;
+}
+
+__device__ __forceinline__ float warp_max(float value) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) value = max_or_nan(value, __shfl_xor_sync(0xffffffffu, value, offset));
+  return value;
+}
+
+__device__ __forceinline__ uint32_t warp_sum(uint32_t value) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
+  return value;
+}
+
+__device__ __forceinline__ Seen warp_seen(Seen seen) {
+  if constexpr (!TELLS) return seen;
+  return Seen{warp_sum(seen.squares), warp_max(seen.largest), warp_sum(seen.nonfinite)};
+}
+
+}  // namespace sentinel

@@ -1,0 +1,29 @@
+// grad_stats for CUDA tensors: what is refused and what is allocated.
+#include "../many.h"
+#include "grad_stats.h"
+#include "stream.h"
+
+namespace sentinel {
+namespace {
+
+Tensor grad_stats(std::vector<Tensor> grads, Tensor inv_scale) {
+  check_grad_stats(grads, inv_scale);
+  const int64_t rows = static_cast<int64_t>(grads.size());
+  const Chunks chunks = chunks_of(grads);
+  if (chunks.count() == 0) return torch::stable::new_zeros(inv_scale, {rows, 3}, ScalarType::Double);
+  const torch::stable::accelerator::DeviceGuard guard(inv_scale.get_device_index());
+  const Tensor slots = torch::stable::new_empty(inv_scale, {chunks.count(), 3}, ScalarType::Double);
+  Tensor out = torch::stable::new_empty(inv_scale, {rows, 3}, ScalarType::Double);
+  std::vector<Gradient> given;
+  given.reserve(grads.size());
+  for (const Tensor& grad : grads) given.push_back({grad.const_data_ptr(), element_of(grad.scalar_type())});
+  launch_grad_stats(chunks, given, read<float>(inv_scale), write<double>(slots), write<double>(out), inv_scale.get_device_index(),
+                    stream_of(inv_scale));
+  return out;
+}
+
+}  // namespace
+
+STABLE_TORCH_LIBRARY_IMPL(sentinel, CUDA, m) { m.impl("grad_stats", TORCH_BOX(&grad_stats)); }
+
+}  // namespace sentinel

@@ -1,0 +1,54 @@
+// What softmax_xent takes and gives, checked and made the same way for the CPU and for CUDA.
+#pragma once
+
+#include "tensors.h"
+
+namespace sentinel {
+
+struct __attribute__((visibility("hidden"))) XentResults {  // as its members are
+  Tensor total, losses, lse, dlogits, stats;
+};
+
+inline void check_scalar(const Tensor& tensor, const Tensor& like, const char* op, const char* argument) {
+  check_dtype(tensor, ScalarType::Float, op, argument);
+  check_size(tensor, 1, op, argument);
+  check_device(tensor, like, op, argument);
+}
+
+inline void check_xent(const Tensor& logits, const Tensor& targets, const Tensor& weight, const Tensor& expected) {
+  const char* op = "softmax_xent";
+  check_floating(logits, op, "logits");
+  if (logits.dim() != 2) refuse(op, "logits", logits.dim(), " dimensions, must be 2: (tokens, vocabulary)");
+  if (logits.size(1) < 1) refuse(op, "logits", "a vocabulary of ", logits.size(1), ", must be at least 1");
+  if (logits.size(1) > INT32_MAX) refuse(op, "logits", "a vocabulary of ", logits.size(1), ", must be at most ", INT32_MAX);
+  check_dtype(targets, ScalarType::Long, op, "targets");
+  check_size(targets, logits.size(0), op, "targets");
+  check_device(targets, logits, op, "targets");
+  check_scalar(weight, logits, op, "weight");
+  check_scalar(expected, logits, op, "expected");
+}
+
+inline XentResults empty_results(const Tensor& logits) {
+  const int64_t rows = logits.size(0);
+  return XentResults{
+      torch::stable::new_empty(logits, {}, ScalarType::Float),
+      torch::stable::new_empty(logits, {rows}, ScalarType::Float),
+      torch::stable::new_empty(logits, {rows}, ScalarType::Float),
+      torch::stable::empty_like(logits),
+      torch::stable::new_empty(logits, {4}, ScalarType::Double),
+  };
+}
+
+// No rows: zeros, not −∞, which nobody could put on a chart.
+inline std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> of_no_rows(XentResults results) {
+  torch::stable::zero_(results.total);
+  torch::stable::zero_(results.stats);
+  return {results.total, results.losses, results.lse, results.dlogits, results.stats};
+}
+
+inline void check_scale(const Tensor& x, const Tensor& factor) {
+  check_floating(x, "scale_", "x");
+  check_scalar(factor, x, "scale_", "factor");
+}
+
+}  // namespace sentinel

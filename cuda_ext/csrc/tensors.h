@@ -1,0 +1,97 @@
+// Tensors of the stable ABI: one binary for torch 2.11 and later. Every check names the op and the argument, as checks.py does.
+#pragma once
+
+#include <torch/csrc/stable/accelerator.h>
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+#include <torch/headeronly/core/ScalarType.h>
+#include <torch/headeronly/util/BFloat16.h>
+#include <torch/headeronly/util/Half.h>
+
+#include <cstdint>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "element.h"
+
+namespace sentinel {
+
+using torch::headeronly::ScalarType;
+using torch::stable::Tensor;
+using BFloat16 = c10::BFloat16;
+using Half = c10::Half;
+
+template <typename... Parts>
+[[noreturn]] void refuse(const char* op, const char* argument, const Parts&... parts) {
+  std::ostringstream said;
+  said << op << ": " << argument << ": ";
+  ((said << parts), ...);
+  throw std::invalid_argument(said.str());
+}
+
+inline const char* name_of(ScalarType type) {
+  switch (type) {
+    case ScalarType::Float: return "float32";
+    case ScalarType::Double: return "float64";
+    case ScalarType::BFloat16: return "bfloat16";
+    case ScalarType::Half: return "float16";
+    case ScalarType::Long: return "int64";
+    case ScalarType::Int: return "int32";
+    default: return "another dtype";
+  }
+}
+
+inline bool is_floating(ScalarType type) {
+  return type == ScalarType::Float || type == ScalarType::BFloat16 || type == ScalarType::Half;
+}
+
+inline Element element_of(ScalarType type) {
+  switch (type) {
+    case ScalarType::Float: return Element::FLOAT;
+    case ScalarType::BFloat16: return Element::BFLOAT16;
+    case ScalarType::Half: return Element::HALF;
+    default: throw std::invalid_argument("sentinel: a dtype nobody checked");
+  }
+}
+
+inline void check_floating(const Tensor& tensor, const char* op, const char* argument) {
+  if (!is_floating(tensor.scalar_type()))
+    refuse(op, argument, "dtype ", name_of(tensor.scalar_type()), ", must be one of float32, bfloat16, float16");
+  if (!tensor.is_contiguous()) refuse(op, argument, "not contiguous; call .contiguous() on it");
+}
+
+inline void check_dtype(const Tensor& tensor, ScalarType wanted, const char* op, const char* argument) {
+  if (tensor.scalar_type() != wanted)
+    refuse(op, argument, "dtype ", name_of(tensor.scalar_type()), ", must be one of ", name_of(wanted));
+  if (!tensor.is_contiguous()) refuse(op, argument, "not contiguous; call .contiguous() on it");
+}
+
+inline void check_size(const Tensor& tensor, int64_t wanted, const char* op, const char* argument) {
+  if (tensor.numel() != wanted) refuse(op, argument, tensor.numel(), " elements, must be ", wanted);
+}
+
+inline void check_device(const Tensor& tensor, const Tensor& like, const char* op, const char* argument) {
+  if (tensor.is_cuda() != like.is_cuda() || tensor.get_device_index() != like.get_device_index())
+    refuse(op, argument, "on another device than the other arguments");
+}
+
+template <typename T> const T* read(const Tensor& tensor) { return static_cast<const T*>(tensor.const_data_ptr()); }
+template <typename T> T* write(const Tensor& tensor) { return static_cast<T*>(tensor.mutable_data_ptr()); }
+
+// Calls `body` with a value of the C++ type of a checked floating dtype: by_dtype(type, [&](auto zero) { using T = decltype(zero); …}).
+template <typename Body>
+void by_dtype(ScalarType type, const Body& body) {
+  switch (type) {
+    case ScalarType::Float: body(float{}); break;
+    case ScalarType::BFloat16: body(BFloat16{}); break;
+    case ScalarType::Half: body(Half{}); break;
+    default: throw std::invalid_argument("sentinel: a dtype nobody checked");
+  }
+}
+
+}  // namespace sentinel

@@ -1,0 +1,107 @@
+"""`python -m cuda_ext.gpu` (`make gpu`): builds, tests, sanitizes and measures on this machine's GPU, and keeps what it was told.
+
+Needs nothing but Python, torch and nvcc; for the tests pytest, for the trainer what it imports: without these the other stages
+are done. Every stage is written to cuda_ext/bench/results/DATE-GPU.json when it ends, and the table of cuda_ext/README.md after
+it, so that a machine taken away in the middle has told what it had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cuda_ext.bench import record, table
+from cuda_ext.gpu.stages import STAGES, run_stage
+
+TESTS = table.README.parents[1] / "tests" / "gpu"
+WORDS = {True: "ok", False: "FAILED", None: "not run"}
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m cuda_ext.gpu", description="All that a machine with a GPU can tell, and kept."
+    )
+    parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"only these: {', '.join(STAGES)}")
+    parser.add_argument("--copy-to", type=Path, metavar="DIR", help="leave a copy of record and README there too")
+    parser.add_argument("--wheels", type=Path, metavar="DIR", help="take what this Python lacks from the wheels in DIR")
+    given = parser.parse_args(words)
+    unknown = [stage for stage in given.stages if stage not in STAGES]
+    if unknown:
+        parser.error(f"{unknown[0]!r} is no stage; there are {', '.join(STAGES)}")
+    if given.wheels and not list(given.wheels.glob("*.whl")):
+        parser.error(f"--wheels {given.wheels}: no *.whl file is there")
+    if not TESTS.is_dir():
+        print(f"cuda_ext.gpu: {TESTS} is not there; run it in a checkout of the repository", file=sys.stderr)
+        return 1
+    if not torch.cuda.is_available():
+        print(
+            f"cuda_ext.gpu: no GPU is visible to torch {torch.__version__}; "
+            "`python -m cuda_ext --check` compiles the kernels without one",
+            file=sys.stderr,
+        )
+        return 1
+    told = record.machine(torch.device("cuda"))
+    place = record.place_of(told)
+    print(f"{told['device']}, torch {told['torch']}, Python {told['python']}; into {place}", flush=True)
+    with tempfile.TemporaryDirectory() as unpacked:
+        if given.wheels:
+            unpack(given.wheels, Path(unpacked))
+        return run_all(given.stages or list(STAGES), told, place, given.copy_to)
+
+
+def unpack(wheels: Path, folder: Path) -> None:
+    """Puts them where this process and every stage find them; nothing is installed, and what is there already stays in use."""
+    for wheel in sorted(wheels.glob("*.whl")):
+        if is_installed(wheel.name.split("-")[0]):
+            continue
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(folder)
+    sys.path.append(str(folder))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(folder))))
+
+
+def is_installed(distribution: str) -> bool:
+    try:
+        metadata.distribution(distribution)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def run_all(stages: Sequence[str], told: dict[str, Any], place: Path, copy_to: Path | None) -> int:
+    outcomes, kept = {}, True
+    for stage in stages:
+        print(f"== {stage}", flush=True)
+        outcomes[stage] = run_stage(stage, place)
+        print(outcomes[stage]["said"], flush=True)
+        try:
+            record.write(place, told, {"stages": {stage: outcomes[stage]}})
+            table.write_readme()
+            keep_copy(place, copy_to)
+        except (OSError, ValueError) as error:
+            kept = False
+            print(f"cuda_ext.gpu: not kept: {error}", file=sys.stderr)
+    for stage, outcome in outcomes.items():
+        print(f"{stage:10} {WORDS[outcome['ok']]:7} {outcome['seconds']:8.1f} s")
+    return 1 if not kept or any(outcome["ok"] is False for outcome in outcomes.values()) else 0
+
+
+def keep_copy(place: Path, folder: Path | None) -> None:
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in (place, table.README):
+            shutil.copy(path, folder / path.name)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""The stages of `make gpu`: which commands, with which deadlines, and what became of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cuda_ext.compilers import find_compiler
+from cuda_ext.processes import Programs
+from cuda_ext.sources import PACKAGE, BuildError
+
+KEPT_CHARACTERS = 6000
+NO_TESTS_RAN = 5
+PYTHON = (sys.executable, "-m")
+RECORD = "RECORD"  # stands in a command for the record's place
+PYTEST = (*PYTHON, "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--continue-on-collection-errors")
+# One GPU's share of the recipe, as tests/bench has it: what a step tells costs the same as in the whole of it.
+RECIPE = ("--preset", "gpt2-124m", "--set", "data.batch_size=64", "evaluation.every=0")
+# Each tensor is an allocation of its own, so that a step beyond its end is seen.
+SANITIZED = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+SANITIZER = ("compute-sanitizer", "--error-exitcode", "9", "--target-processes", "application-only")
+SANITIZED_TESTS = (*PYTEST, "tests/gpu", "-k", "not compile and not fsdp and not large")
+
+
+@dataclass(frozen=True)
+class Command:
+    words: tuple[str, ...]
+    limit_s: float
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+def trainer_bench(program: str, *words: str, kernels: str = "cuda") -> Command:
+    return Command((*PYTHON, f"tests.bench.{program}", *words), 900.0, {"SENTINEL_KERNELS": kernels, "OMP_NUM_THREADS": "1"})
+
+
+STAGES: dict[str, tuple[Command, ...]] = {
+    "build": (
+        Command((*PYTHON, "cuda_ext", "--build", "--kernels", "cuda"), 1200.0),
+        Command((*PYTHON, "cuda_ext", "--check"), 1200.0),
+        Command((*PYTHON, "cuda_ext", "--build", "--kernels", "cpu"), 900.0),
+    ),
+    "tests": (Command((*PYTEST, "tests/gpu"), 1200.0),),
+    "parity": (Command((*PYTEST, "tests/cuda_ext"), 1200.0),),
+    "kernels": (Command((*PYTHON, "cuda_ext.bench", "--device", "cuda", "--record", RECORD), 1200.0),),
+    "trainer": (
+        trainer_bench("telemetry_overhead", "--rounds", "40", "--steps", "2", *RECIPE),
+        trainer_bench("trainer_speed", "--rounds", "10", *RECIPE, "parallel.micro_batch=64"),
+        trainer_bench("trainer_speed", "--rounds", "10", *RECIPE, "parallel.micro_batch=64", kernels="torch"),
+    ),
+    "sanitizer": (
+        Command((*SANITIZER, "--tool", "memcheck", *SANITIZED_TESTS), 900.0, SANITIZED),
+        Command((*SANITIZER, "--tool", "racecheck", *SANITIZED_TESTS), 900.0, SANITIZED),
+    ),
+}
+
+
+# What a stage imports that does not come with torch.
+NEEDS = {
+    "tests": ("pytest",),
+    "parity": ("pytest",),
+    "sanitizer": ("pytest",),
+    "trainer": ("pydantic", "yamlcore", "yaml", "safetensors", "numpy"),
+}
+
+
+def missing_for(name: str) -> list[str]:
+    return [module for module in NEEDS.get(name, ()) if importlib.util.find_spec(module) is None]
+
+
+def run_stage(name: str, place: Path) -> dict[str, Any]:
+    """What became of it: well (True), not (False) or not there to be run (None), how long it took, what it said."""
+    if absent := missing_for(name):
+        said = f"not run: this Python has no {' and no '.join(absent)}; wheels of them can be given with --wheels\n"
+        return {"ok": False, "seconds": 0.0, "said": said}
+    if name == "sanitizer" and tool(SANITIZER[0]) is None:
+        return {"ok": None, "seconds": 0.0, "said": f"not run: {SANITIZER[0]} is neither on PATH nor beside nvcc\n"}
+    return run_commands(STAGES[name], place)
+
+
+def tool(name: str) -> str | None:
+    """On PATH, or where the CUDA toolkit has it: beside nvcc."""
+    try:
+        beside = str(Path(find_compiler("cuda").path).resolve().parent)
+    except BuildError:
+        beside = ""
+    return shutil.which(name) or shutil.which(name, path=beside)
+
+
+def run_commands(commands: Sequence[Command], place: Path | None = None) -> dict[str, Any]:
+    """Every command, each to its end or its deadline, whatever became of the one before."""
+    said, ok, began_s = [], True, time.monotonic()
+    for command in commands:
+        code, output = run(command, place)
+        ok = ok and code == 0
+        shown = " ".join([*(f"{key}={value}" for key, value in command.environ.items()), *shortened(command.words)])
+        ended = "" if code == 0 else f"\n[{reason(code, command)}]"
+        said.append(f"$ {shown}\n{without_places(output)[-KEPT_CHARACTERS:].strip()}{ended}")
+    return {"ok": ok, "seconds": round(time.monotonic() - began_s, 1), "said": "\n".join(said) + "\n"}
+
+
+def without_places(said: str) -> str:
+    """The record is published: where a machine keeps its things is nobody's business, and no two agree on it."""
+    places = ((str(PACKAGE.parent), "."), (os.path.expanduser("~"), "~"))
+    for place, name in places:
+        if len(place) > 1:
+            said = said.replace(f"{place}/", f"{name}/")
+    return said
+
+
+def shortened(words: Sequence[str]) -> list[str]:
+    """Without the place where this machine keeps its Python."""
+    return ["python" if word == sys.executable else word for word in words]
+
+
+def run(command: Command, place: Path | None = None) -> tuple[int | None, str]:
+    """Its exit code, None where it met its deadline, and what it said."""
+    program = tool(command.words[0])
+    if program is None:
+        return 127, f"{command.words[0]} is not on PATH"
+    words = [program, *(str(place) if word == RECORD else word for word in command.words[1:])]
+    try:
+        environ = os.environ | {"PYTHONUNBUFFERED": "1"} | dict(command.environ)
+        ended = Programs().run(words, command.limit_s, environ, PACKAGE.parent)
+    except OSError as error:
+        return 126, f"{command.words[0]} cannot be started: {error}"
+    return ended.code, ended.said
+
+
+def reason(code: int | None, command: Command) -> str:
+    if code is None:
+        return f"ended at its deadline of {command.limit_s:.0f} s"
+    if code == NO_TESTS_RAN and "pytest" in command.words:
+        return "no test ran"
+    return f"killed by signal {-code}" if code < 0 else f"exit code {code}"

@@ -1,0 +1,1 @@
+"""One file an op: its schema, its shapes for tracing, its gradient, and the function that people call."""
