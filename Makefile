@@ -77,7 +77,7 @@ bench-kernels: $(STAMP) ## our kernels on this machine's processor beside what t
 	$(BIN)/python -m cuda_ext.bench --device cpu
 
 gpu:             ## on a machine with a GPU and its own torch: build, test, sanitize, measure, and keep the record (STAGES="build tests" for some)
-	$(PYTHON) -m cuda_ext.gpu $(STAGES) $(if $(COPY_TO),--copy-to $(COPY_TO)) $(if $(WHEELS),--wheels $(WHEELS))
+	$(PYTHON) -m cuda_ext.gpu $(STAGES) $(if $(COPY_TO),--copy-to $(COPY_TO)) $(if $(WHEELS),--wheels $(WHEELS)) $(if $(MINUTES),--minutes $(MINUTES))
 
 clean:           ## remove build products (not runs/)
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -6,7 +6,7 @@ import argparse
 import importlib
 import pkgutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +45,13 @@ def main(words: Sequence[str] | None = None) -> int:
         return 1
     print(tier, flush=True)
     device = torch.device(kind)
+    machine = record.machine(device) if given.record is not None else {}
     bare, well = without_statistics(kind), True
     for op in given.op or ops:
-        told = run(op, device, bare, given.rounds)
+        for told in run(op, device, bare, given.rounds):
+            if given.record is not None:
+                keep(op, told, machine, given.record)
         well = well and not told["failed"] and not any(OURS in case["failed"] for case in told["cases"])
-        if given.record is not None:
-            keep(op, told, device, given.record)
     return 0 if well else 1
 
 
@@ -59,27 +60,28 @@ def benched() -> list[str]:
     return sorted({module.name for module in pkgutil.iter_modules(bench.__path__)} & set(cuda_ext.__all__))
 
 
-def run(op: str, device: torch.device, bare: Any, rounds: int) -> dict[str, Any]:
-    """What was measured, and why its cases ended early if they did: one op's failure hides no other's figures."""
-    told: dict[str, Any] = {"cases": [], "failed": None}
+def run(op: str, device: torch.device, bare: Any, rounds: int) -> Iterator[dict[str, Any]]:
+    """What was measured so far, after every case and at the end, and why its cases ended early if they did: one op's failure
+    hides no other's figures."""
+    told: dict[str, Any] = {"cases": [], "failed": "it was ended"}
     try:
         for case in importlib.import_module(f"cuda_ext.bench.{op}").cases(device):
             told["cases"].append(table.as_record(measure(case, device, bare=bare, rounds=rounds)))
             print(table.lines(told["cases"][-1]), flush=True)
+            yield told
+        told["failed"] = None
     except Exception as error:  # noqa: BLE001
         told["failed"] = f"{type(error).__name__}: {error}"
         print(f"{op}: {told['failed']}", flush=True)
-    return told
+    yield told
 
 
-def keep(op: str, told: dict[str, Any], device: torch.device, file: Path | str) -> None:
-    """As soon as an op is measured: whatever ends the bench, what it had stays. Without a file: today's record and the page."""
-    machine = record.machine(device)
+def keep(op: str, told: dict[str, Any], machine: dict[str, Any], file: Path | str) -> None:
+    """As soon as a case is measured: whatever ends the bench, what it had stays. Without a file: today's record and the page."""
     place = Path(file) if file else record.place_of(machine)
     record.write(place, machine, {"kernels": {op: told}})
     if not file:
         table.write_readme()
-    print(f"recorded: {place}", flush=True)
 
 
 def without_statistics(kind: Kind) -> Any:

@@ -36,6 +36,7 @@ BLOCK_S = {"cuda": 0.004, "cpu": 0.02}  # of calls timed as one: long beside wha
 COPY_BYTES = {"cuda": 1 << 31, "cpu": 1 << 27}
 CALLS_MAX = 1000
 WARM_UP_CALLS = 3
+AHEAD_CYCLES = 2_000_000  # a millisecond: as long as the host may take until the first call of a block is under way
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,8 @@ class Timer:
             return (time.perf_counter() - began_s) / calls
         before, behind = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         torch.cuda.synchronize(self.device)
+        # Behind an idle device the first call's way through Python would be counted too: of lists of tensors that is a long one.
+        torch.cuda._sleep(AHEAD_CYCLES)
         before.record()
         for _ in range(calls):
             way()

@@ -8,10 +8,12 @@ it, so that a machine taken away in the middle has told what it had.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import shutil
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Sequence
 from importlib import metadata
@@ -34,10 +36,15 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"only these: {', '.join(STAGES)}")
     parser.add_argument("--copy-to", type=Path, metavar="DIR", help="leave a copy of record and README there too")
     parser.add_argument("--wheels", type=Path, metavar="DIR", help="take what this Python lacks from the wheels in DIR")
+    minutes_help = "end within so many, with what there is by then"
+    parser.add_argument("--minutes", type=float, default=math.inf, metavar="N", help=minutes_help)
     given = parser.parse_args(words)
+    until_s = time.monotonic() + 60.0 * given.minutes
     unknown = [stage for stage in given.stages if stage not in STAGES]
     if unknown:
         parser.error(f"{unknown[0]!r} is no stage; there are {', '.join(STAGES)}")
+    if not given.minutes > 0.0:
+        parser.error(f"--minutes {given.minutes:g}: must be above 0")
     if given.wheels and not list(given.wheels.glob("*.whl")):
         parser.error(f"--wheels {given.wheels}: no *.whl file is there")
     if not TESTS.is_dir():
@@ -56,7 +63,7 @@ def main(words: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as unpacked:
         if given.wheels:
             unpack(given.wheels, Path(unpacked))
-        return run_all(given.stages or list(STAGES), told, place, given.copy_to)
+        return run_all(given.stages or list(STAGES), told, place, given.copy_to, until_s)
 
 
 def unpack(wheels: Path, folder: Path) -> None:
@@ -78,11 +85,13 @@ def is_installed(distribution: str) -> bool:
     return True
 
 
-def run_all(stages: Sequence[str], told: dict[str, Any], place: Path, copy_to: Path | None) -> int:
+def run_all(
+    stages: Sequence[str], told: dict[str, Any], place: Path, copy_to: Path | None, until_s: float = math.inf
+) -> int:
     outcomes, kept = {}, True
     for stage in stages:
         print(f"== {stage}", flush=True)
-        outcomes[stage] = run_stage(stage, place)
+        outcomes[stage] = run_stage(stage, place, until_s)
         print(outcomes[stage]["said"], flush=True)
         try:
             record.write(place, told, {"stages": {stage: outcomes[stage]}})

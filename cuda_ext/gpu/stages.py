@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,15 @@ RECORD = "RECORD"  # stands in a command for the record's place
 PYTEST = (*PYTHON, "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--continue-on-collection-errors")
 # One GPU's share of the recipe, as tests/bench has it: what a step tells costs the same as in the whole of it.
 RECIPE = ("--preset", "gpt2-124m", "--set", "data.batch_size=64", "evaluation.every=0")
-# Each tensor is an allocation of its own, so that a step beyond its end is seen.
+# Each tensor is an allocation of its own, so that a step beyond its end is seen. Without its cache torch can capture no graph.
 SANITIZED = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-SANITIZER = ("compute-sanitizer", "--error-exitcode", "9", "--target-processes", "application-only")
-SANITIZED_TESTS = (*PYTEST, "tests/gpu", "-k", "not compile and not fsdp and not large")
+# Our kernels alone: thousands of torch's launches would be watched too, for hours. Nor what its libraries ask the driver in vain.
+SANITIZER = (
+    "compute-sanitizer", "--error-exitcode", "9", "--target-processes", "application-only",
+    "--kernel-name", "kns=sentinel", "--report-api-errors", "no",
+)  # fmt: skip
+LEFT_OUT = ("compile", "graph", "captured", "trainer", "more_than", "more_elements")  # the last two: of more than 2^31 elements
+SANITIZED_TESTS = (*PYTEST, "tests/gpu", "-k", " and ".join(f"not {word}" for word in LEFT_OUT))
 
 
 @dataclass(frozen=True)
@@ -74,14 +80,15 @@ def missing_for(name: str) -> list[str]:
     return [module for module in NEEDS.get(name, ()) if importlib.util.find_spec(module) is None]
 
 
-def run_stage(name: str, place: Path) -> dict[str, Any]:
-    """What became of it: well (True), not (False) or not there to be run (None), how long it took, what it said."""
+def run_stage(name: str, place: Path, until_s: float = math.inf) -> dict[str, Any]:
+    """What became of it: well (True), not (False) or not there to be run (None), how long it took, what it said. At `until_s`, by
+    time.monotonic(), it is ended."""
     if absent := missing_for(name):
         said = f"not run: this Python has no {' and no '.join(absent)}; wheels of them can be given with --wheels\n"
         return {"ok": False, "seconds": 0.0, "said": said}
     if name == "sanitizer" and tool(SANITIZER[0]) is None:
         return {"ok": None, "seconds": 0.0, "said": f"not run: {SANITIZER[0]} is neither on PATH nor beside nvcc\n"}
-    return run_commands(STAGES[name], place)
+    return run_commands(STAGES[name], place, until_s)
 
 
 def tool(name: str) -> str | None:
@@ -93,11 +100,12 @@ def tool(name: str) -> str | None:
     return shutil.which(name) or shutil.which(name, path=beside)
 
 
-def run_commands(commands: Sequence[Command], place: Path | None = None) -> dict[str, Any]:
+def run_commands(commands: Sequence[Command], place: Path | None = None, until_s: float = math.inf) -> dict[str, Any]:
     """Every command, each to its end or its deadline, whatever became of the one before."""
     said, ok, began_s = [], True, time.monotonic()
-    for command in commands:
-        code, output = run(command, place)
+    for given in commands:
+        command = replace(given, limit_s=max(0.0, min(given.limit_s, until_s - time.monotonic())))
+        code, output = run(command, place) if command.limit_s > 0.0 else (None, "")
         ok = ok and code == 0
         shown = " ".join([*(f"{key}={value}" for key, value in command.environ.items()), *shortened(command.words)])
         ended = "" if code == 0 else f"\n[{reason(code, command)}]"
@@ -135,7 +143,7 @@ def run(command: Command, place: Path | None = None) -> tuple[int | None, str]:
 
 def reason(code: int | None, command: Command) -> str:
     if code is None:
-        return f"ended at its deadline of {command.limit_s:.0f} s"
+        return f"ended at its deadline of {command.limit_s:.0f} s" if command.limit_s > 0.0 else "not begun: no time is left"
     if code == NO_TESTS_RAN and "pytest" in command.words:
         return "no test ran"
     return f"killed by signal {-code}" if code < 0 else f"exit code {code}"

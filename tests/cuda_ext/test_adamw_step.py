@@ -113,7 +113,10 @@ def test_ten_updates_go_where_torchs_fused_adamw_goes(device: torch.device) -> N
         peer.step()
         adamw_step(*now.arguments(control(device, grad_factor=factor)))
     firsts, seconds = ([peer.state[twin][name] for twin in twins] for name in ("exp_avg", "exp_avg_sq"))
-    torch.testing.assert_close(joined(now.params), joined([twin.detach() for twin in twins]), rtol=0.0, atol=5e-7)
+    # torch's kernel for CUDA takes the decay off in float64. Rounded to float32 as it is here and on a CPU, 1 - 1e-4 is off by
+    # 1.7e-8 in each update, and a parameter by one more rounding.
+    relative = 0.0 if device.type == "cpu" else 1e-6
+    torch.testing.assert_close(joined(now.params), joined([twin.detach() for twin in twins]), rtol=relative, atol=5e-7)
     torch.testing.assert_close(joined(now.firsts), joined(firsts), rtol=3e-6, atol=1e-7)
     torch.testing.assert_close(joined(now.seconds), joined(seconds), rtol=3e-6, atol=0.0)
 

@@ -137,6 +137,25 @@ def one_measured() -> dict[str, Any]:
     )  # fmt: skip
 
 
+def test_a_bench_that_is_ended_has_kept_every_case_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Long:
+        @staticmethod
+        def cases(_: torch.device) -> Any:
+            yield a_case()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(command.importlib, "import_module", {"cuda_ext.bench.long": Long}.__getitem__)
+    monkeypatch.setattr(command, "benched", lambda: ["long"])
+    monkeypatch.setattr(command, "load", lambda _: "cpu: because")
+    monkeypatch.setattr(command, "without_statistics", lambda _: None)
+    file = tmp_path / "2026-11-30-cpu.json"
+    with pytest.raises(KeyboardInterrupt):
+        command.main(["--device", "cpu", "--rounds", "4", "--record", str(file)])
+    told = json.loads(file.read_text())["kernels"]["long"]
+    assert [case["op"] for case in told["cases"]] == ["double"]
+    assert told["failed"] == "it was ended"
+
+
 def test_a_record_keeps_what_is_not_measured_again(tmp_path: Path) -> None:
     place = record.place_of({"device": "NVIDIA H200", "kind": "cuda"}, tmp_path, "2026-11-30")
     assert place.name == "2026-11-30-nvidia-h200.json"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,22 @@ def test_a_command_that_meets_its_deadline_says_so_and_what_it_had_said() -> Non
     told = run_commands([Command(("sh", "-c", "echo begun; sleep 60 & wait"), 1.0)])
     assert not told["ok"]
     assert told["said"].splitlines()[1:] == ["begun", "[ended at its deadline of 1 s]"]
+
+
+def test_where_time_is_short_a_command_has_what_is_left_and_the_next_is_not_begun() -> None:
+    slow = Command(("sh", "-c", "echo begun; sleep 60"), 60.0)
+    told = run_commands([slow, python("print('never')")], until_s=time.monotonic() + 1.0)
+    assert not told["ok"]
+    kept = [line for line in told["said"].splitlines() if line and not line.startswith("$")]
+    assert kept == ["begun", "[ended at its deadline of 1 s]", "[not begun: no time is left]"]
+
+
+@pytest.mark.parametrize("word", ["0", "-1", "nan"])
+def test_a_time_that_is_none_ends_with_2(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        command.main(["--minutes", word])
+    assert left.value.code == 2
+    assert f"--minutes {word}: must be above 0" in capsys.readouterr().err
 
 
 def test_what_a_record_says_names_no_place_of_the_machine() -> None:
@@ -84,7 +101,7 @@ def test_each_stage_is_kept_when_it_ends(
     page.write_text(f"{table.BEGIN}\n{table.END}")
     seen: list[list[str]] = []
 
-    def run(stage: str, _: Path) -> dict[str, Any]:
+    def run(stage: str, *_: object) -> dict[str, Any]:
         (place,) = list(results.glob("*.json")) or [None]
         seen.append(sorted(json.loads(place.read_text())["stages"]) if place else [])
         return {"ok": stage != "tests", "seconds": 1.0, "said": "said\n"}

@@ -154,7 +154,7 @@ def test_it_compiles_into_one_graph() -> None:
         grads.append(logits.grad)
         totals.append(torch.stack([total.detach().double(), *stats]))
     torch.testing.assert_close(*grads)
-    torch.testing.assert_close(*totals)
+    torch.testing.assert_close(*totals, rtol=1e-6, atol=1e-6)  # one over the count is divided by compiled code: off by a last bit
 
 
 def test_it_works_on_the_stream_that_is_current() -> None:
