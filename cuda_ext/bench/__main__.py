@@ -15,7 +15,7 @@ import torch
 import cuda_ext
 from cuda_ext import bench
 from cuda_ext.bench import record, table
-from cuda_ext.bench.harness import OURS, measure
+from cuda_ext.bench.harness import OURS, keep_memory, measure
 from cuda_ext.build import BuildError, build
 from cuda_ext.registered import declared, register
 from cuda_ext.sources import Kind
@@ -45,6 +45,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return 1
     print(tier, flush=True)
     device = torch.device(kind)
+    keep_memory()
     machine = record.machine(device) if given.record is not None else {}
     bare, well = without_statistics(kind), True
     for op in given.op or ops:

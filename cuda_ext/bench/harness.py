@@ -19,11 +19,13 @@ fails is told of.
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -70,6 +72,16 @@ class Measured:
     """Quartiles of how much longer a call takes with statistics than without, each round compared within itself."""
     failed: dict[str, str]
     """Ways that could not run, and why."""
+
+
+def keep_memory() -> None:
+    """On a CPU, as torch does on a GPU: what a call gives back stays with the process. Else large results come from the system
+    anew now and then, and its zeroing of pages, the dearest pass of all, is timed with one way and not with the next. Of glibc
+    (mallopt(3): M_MMAP_MAX 0, M_TRIM_THRESHOLD); elsewhere nothing happens."""
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(-4, 0)
+        mallopt(-1, 2**31 - 1)
 
 
 def installed(package: str) -> bool:
