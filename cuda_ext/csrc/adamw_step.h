@@ -74,14 +74,14 @@ SENTINEL_HD State advanced(const Rates& rates, float keep, const State& now, flo
 // What is told of a part of a tensor: squares in double, because Adam's second moments are squares already.
 struct Advance {
   double updates, params, seconds;
-  uint32_t largest;  // magnitude_bits of the second moments, which are never negative
+  uint32_t largest;  // magnitude_of of the second moments, which are never negative
 
   SENTINEL_HD void add(float update, float param, float second) {
     if constexpr (!TELLS) return;
     updates += double(update) * double(update);
     params += double(param) * double(param);
     seconds += double(second) * double(second);
-    largest = larger(largest, magnitude_bits(second));
+    largest = larger(largest, magnitude_of(second));
   }
 
   SENTINEL_HD void add(const Advance& other) {

@@ -8,37 +8,14 @@
 
 namespace sentinel {
 
-inline constexpr uint32_t INFINITE_BITS = 0x7f800000u;
 // Squares below float32's smallest normal number lose their digits. In a sum of a chunk that is larger than this (2^-80) they are
 // less than its last digit.
 inline constexpr float TRUSTED_FROM = 8.271806125530277e-25f;
 
-SENTINEL_HD uint32_t bits_of(float value) {
-#if defined(__CUDA_ARCH__)
-  return __float_as_uint(value);
-#else
-  union { float number; uint32_t bits; } same{value};
-  return same.bits;
-#endif
-}
-
-SENTINEL_HD float of_bits(uint32_t bits) {
-#if defined(__CUDA_ARCH__)
-  return __uint_as_float(bits);
-#else
-  union { uint32_t bits; float number; } same{bits};
-  return same.number;
-#endif
-}
-
-// Ordered as magnitudes are, infinity above every number and NaN above infinity: one comparison of integers keeps the largest and NaN.
-SENTINEL_HD uint32_t magnitude_bits(float value) { return bits_of(value) & 0x7fffffffu; }
-SENTINEL_HD uint32_t larger(uint32_t one, uint32_t other) { return one > other ? one : other; }
-
 // These begin as Glance{}: shared memory takes no constructors.
 struct Glance {
   float squares;
-  uint32_t largest;  // magnitude_bits
+  uint32_t largest;  // magnitude_of
 
   SENTINEL_HD void add(float value) {
 #if defined(__CUDA_ARCH__)
@@ -46,13 +23,13 @@ struct Glance {
 #else
     squares += value * value;
 #endif
-    largest = larger(largest, magnitude_bits(value));
+    largest = larger(largest, magnitude_of(value));
   }
 };
 
 // Whether a sum of squares of float32, and the largest magnitude in it, tell all there is.
 SENTINEL_HD bool is_trusted(double squares, uint32_t largest) {
-  return largest == 0 || (largest < INFINITE_BITS && squares >= double(TRUSTED_FROM) && squares <= 3.4e38);
+  return largest == 0 || (largest < INFINITE && squares >= double(TRUSTED_FROM) && squares <= 3.4e38);
 }
 
 // What is told of a part of a tensor. Its largest magnitude stays bits until it is written.
@@ -62,10 +39,10 @@ struct Looked {
 
   // The second look.
   SENTINEL_HD void add(float value) {
-    const uint32_t magnitude = magnitude_bits(value);
+    const uint32_t magnitude = magnitude_of(value);
     squares += double(value) * double(value);
     largest = larger(largest, magnitude);
-    nonfinite += magnitude >= INFINITE_BITS;
+    nonfinite += magnitude >= INFINITE;
   }
 
   SENTINEL_HD void add(const Looked& other) {

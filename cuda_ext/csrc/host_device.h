@@ -21,15 +21,32 @@ inline constexpr bool TELLS = false;
 inline constexpr bool TELLS = true;
 #endif
 
-// Not std::isfinite: no flag and no compiler may reason it away.
-SENTINEL_HD bool is_finite(float value) {
+SENTINEL_HD uint32_t bits_of(float value) {
 #if defined(__CUDA_ARCH__)
-  return (__float_as_uint(value) & 0x7f800000u) != 0x7f800000u;
+  return __float_as_uint(value);
 #else
   union { float number; uint32_t bits; } same{value};
-  return (same.bits & 0x7f800000u) != 0x7f800000u;
+  return same.bits;
 #endif
 }
+
+SENTINEL_HD float of_bits(uint32_t bits) {
+#if defined(__CUDA_ARCH__)
+  return __uint_as_float(bits);
+#else
+  union { uint32_t bits; float number; } same{bits};
+  return same.number;
+#endif
+}
+
+// The bits of magnitudes order as the magnitudes do, infinity above every number and NaN above infinity: an integer maximum finds
+// the largest, lets NaN through, and tells whether anything was not finite at all. Only then is it worth counting.
+inline constexpr uint32_t INFINITE = 0x7f800000u;
+SENTINEL_HD uint32_t magnitude_of(float value) { return bits_of(value) & 0x7fffffffu; }
+SENTINEL_HD uint32_t larger(uint32_t one, uint32_t other) { return one > other ? one : other; }
+
+// Not std::isfinite: no flag and no compiler may reason it away.
+SENTINEL_HD bool is_finite(float value) { return magnitude_of(value) < INFINITE; }
 
 // The larger of two, and NaN where either is: as torch's amax.
 SENTINEL_HD float max_or_nan(float one, float other) { return (one != one || one > other) ? one : other; }

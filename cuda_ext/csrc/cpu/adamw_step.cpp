@@ -54,7 +54,7 @@ uint32_t largest_in(const float* from, int64_t count) {
     largest = magnitudes > largest ? magnitudes : largest;
   }
   uint32_t found = largest_of(largest);
-  for (int64_t at = whole; at < count; ++at) found = larger(found, magnitude_bits(from[at]));
+  for (int64_t at = whole; at < count; ++at) found = larger(found, magnitude_of(from[at]));
   return found;
 }
 

@@ -55,7 +55,7 @@ SENTINEL_INLINE Seen look_at(const float* row, int64_t n, float& sum) {
   sum = sum_of(sums);
   uint32_t most = 0;
   for (int lane = 0; lane < LANES; ++lane) most = larger(uint32_t(largest[lane]), most);
-  Seen seen{sum_of(squares), float_of(most), 0};
+  Seen seen{sum_of(squares), of_bits(most), 0};
   if (most >= INFINITE)
     for (int64_t j = 0; j < n; ++j) seen.nonfinite += is_finite(row[j]) ? 0u : 1u;
   return seen;

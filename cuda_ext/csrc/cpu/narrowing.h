@@ -2,23 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
+#include "../host_device.h"
 #include "../tensors.h"
 
 namespace sentinel {
-
-inline uint32_t bits_of(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
-
-inline float of_bits(uint32_t bits) {
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
 
 // By masks: a choice with arithmetic on one side would be compiled to a branch, which no vector has.
 inline uint32_t choose(bool condition, uint32_t yes, uint32_t no) {

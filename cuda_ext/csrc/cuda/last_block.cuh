@@ -57,7 +57,7 @@ static __device__ __noinline__ void tell(const Share& mine, Share* shares, const
   all = block_share(all);
   if (threadIdx.x != 0) return;
   stats[0] = all.squares;
-  stats[1] = double(float_of(static_cast<uint32_t>(all.largest)));
+  stats[1] = double(of_bits(static_cast<uint32_t>(all.largest)));
   stats[2] = double(all.nonfinite);
   *ended = 0;
 }
