@@ -22,6 +22,7 @@ from sentinel.launcher.environment import start_recorded
 from sentinel.model import actions as a
 from sentinel.model.attempts import Alive, AttemptSpec, Orphaned
 from sentinel.model.environment import Environment
+from sentinel.model.recorded import recorded_name
 from sentinel.model.records import Attribution
 from sentinel.telemetry.records import compare_attempts
 from sentinel.telemetry.samples import has_stream, read_samples
@@ -50,7 +51,7 @@ def build_handlers(
         return inspect_samples(launcher, look, action, run.command, run.cwd)
 
     def kill(action: a.KillAttempt) -> str:
-        return type(launcher.ensure_stopped(action.attempt)).__name__.lower()
+        return recorded_name(type(launcher.ensure_stopped(action.attempt))).lower()
 
     def tell(action: a.SignalRanks) -> str:
         return f"SIGTERM sent to {launcher.signal_ranks(action.attempt, signal.SIGTERM)} ranks"

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from sentinel.model.recorded import recorded_name
+
 _TAG = "type"
 _SHOWN_MAX = 200  # characters of a stored value quoted in a sentence
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -193,13 +195,14 @@ def _tagged_codec(members: tuple[Any, ...]) -> Codec:
         if not dataclasses.is_dataclass(cls) or not isinstance(cls, type):
             raise TypeError(f"a union in a fact may hold dataclasses and None, not {cls!r}")
         assert all(field.name != _TAG for field in dataclasses.fields(cls)), f"{cls.__name__} has a field named {_TAG!r}"
-        codecs[cls.__name__] = (cls, codec_of(cls))
+        codecs[recorded_name(cls)] = (cls, codec_of(cls))
+
+    by_class = {cls: (name, codec) for name, (cls, codec) in codecs.items()}
 
     def encode(value: Any) -> dict[str, Any]:
-        name = type(value).__name__
-        cls, codec = codecs.get(name, (None, None))
-        if codec is None or type(value) is not cls:
-            raise Misfit(f"{name} is none of {', '.join(codecs)}")
+        if type(value) not in by_class:
+            raise Misfit(f"{type(value).__name__} is none of {', '.join(codecs)}")
+        name, codec = by_class[type(value)]
         return {_TAG: name, **codec.encode(value)}
 
     def decode(plain: Any) -> Any:

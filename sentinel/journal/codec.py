@@ -1,7 +1,8 @@
 """Facts to JSON text and back, driven by the dataclasses' own type hints.
 
 Written: every field, defaults too, so that a default changed later does not rewrite history. A member of a union of
-dataclasses carries its class name under "type"; non-finite floats are the strings "NaN", "Infinity", "-Infinity".
+dataclasses carries its recorded name (`model/recorded.py`) under "type";
+non-finite floats are the strings "NaN", "Infinity", "-Infinity".
 
 Read: unknown keys are ignored and missing ones take the dataclass default, so fields may be added. A word this version
 does not know (a fact, an action, a kind of finding) turns the fact into `Noted(about=UNKNOWN_FACT, …)`: a run can still be
@@ -19,20 +20,21 @@ from typing import NoReturn, cast, get_args
 from sentinel.errors import JournalError
 from sentinel.journal.by_hints import Misfit, UnknownWord, codec_of, shown
 from sentinel.model.facts import Fact, Noted
+from sentinel.model.recorded import recorded_name
 
 UNKNOWN_FACT = "unknown fact"
 
-_FACTS: dict[str, type] = {cls.__name__: cls for cls in get_args(Fact)}
+_FACTS: dict[str, type] = {recorded_name(cls): cls for cls in get_args(Fact)}
 
 
 def encode_fact(fact: Fact) -> tuple[str, str]:
-    """(kind, body): the class name and the fields as JSON text, ASCII only.
+    """(kind, body): the recorded name and the fields as JSON text, ASCII only.
 
     Raises:
         TypeError: a field holds what its type hint does not allow. A fact that could not be read back is never written.
     """
     cls: type = type(fact)
-    kind = cls.__name__
+    kind = recorded_name(cls)
     if _FACTS.get(kind) is not cls:
         raise TypeError(f"{kind} is not a fact; add it to sentinel.model.facts.Fact")
     try:

@@ -22,6 +22,7 @@ from sentinel.launcher.interpreter import Interpreter, ask_interpreter, find_int
 from sentinel.launcher.program_code import Reading, config_files, read_paths, read_program
 from sentinel.model.attempts import AttemptSpec
 from sentinel.model.environment import Environment, Named
+from sentinel.model.recorded import recorded_name
 
 READ_S = 5.0  # for the files; the interpreter has a deadline of its own
 VALUE_CHARS_MAX = 200
@@ -41,7 +42,7 @@ def start_recorded(
     inherited = {name: value for name, value in os.environ.items() if name not in withheld}
     found = read_environment(spec.argv, spec.cwd, inherited, code) if known is None else known
     view = launcher.ensure_started(replace(spec, environment=found))
-    return type(view).__name__.lower(), found
+    return recorded_name(type(view)).lower(), found
 
 
 def read_environment(argv: tuple[str, ...], cwd: str, environ: Mapping[str, str], code: tuple[str, ...] = ()) -> Environment:

@@ -11,11 +11,13 @@ from typing import Literal
 
 from sentinel.model.attempts import Overrides, ResumePoint, SampleRange
 from sentinel.model.findings import Severity
+from sentinel.model.recorded import recorded_as
 
 Request = Literal["checkpoint_now", "stop_after_checkpoint", "stop_now"]
 Stage = Literal["trigger", "update", "acknowledge", "resolve", "message"]
 
 
+@recorded_as("StartAttempt")
 @dataclass(frozen=True, slots=True)
 class StartAttempt:
     """Launch attempt `attempt` at or after `not_before_s` (backoff), on none of `exclude_nodes`."""
@@ -28,6 +30,7 @@ class StartAttempt:
     exclude_nodes: tuple[str, ...] = ()
 
 
+@recorded_as("KillAttempt")
 @dataclass(frozen=True, slots=True)
 class KillAttempt:
     """End every process of the attempt (SIGKILL), and see that none lives."""
@@ -36,6 +39,7 @@ class KillAttempt:
     attempt: int
 
 
+@recorded_as("RequestStop")
 @dataclass(frozen=True, slots=True)
 class RequestStop:
     """Ask the trainer to stop through overrides.json; the engine kills it after a deadline of its own."""
@@ -46,6 +50,7 @@ class RequestStop:
     request: Request
 
 
+@recorded_as("SignalRanks")
 @dataclass(frozen=True, slots=True)
 class SignalRanks:
     """SIGTERM to the ranks: the request was not answered in time."""
@@ -54,6 +59,7 @@ class SignalRanks:
     attempt: int
 
 
+@recorded_as("WriteOverrides")
 @dataclass(frozen=True, slots=True)
 class WriteOverrides:
     """Change settings of the living attempt. The trainer's `override_applied` is the proof, not this action's success.
@@ -68,6 +74,7 @@ class WriteOverrides:
     before: Overrides | None = None
 
 
+@recorded_as("VerifyCheckpoint")
 @dataclass(frozen=True, slots=True)
 class VerifyCheckpoint:
     """Check every digest of a checkpoint before anything is resumed from it."""
@@ -77,6 +84,7 @@ class VerifyCheckpoint:
     path: str
 
 
+@recorded_as("Quarantine")
 @dataclass(frozen=True, slots=True)
 class Quarantine:
     """Move every checkpoint above `above_step` to quarantine/attempt-NNNN/, and unfinished saves with them."""
@@ -87,6 +95,7 @@ class Quarantine:
     reason: str
 
 
+@recorded_as("PruneCheckpoint")
 @dataclass(frozen=True, slots=True)
 class PruneCheckpoint:
     """Delete one checkpoint that no rollback can need any more, if its manifest still has this digest."""
@@ -98,6 +107,7 @@ class PruneCheckpoint:
     reason: str
 
 
+@recorded_as("Capture")
 @dataclass(frozen=True, slots=True)
 class Capture:
     """Save evidence before it is lost: stream slices, process states, log tails, into incidents/NNNN/."""
@@ -107,6 +117,7 @@ class Capture:
     attempt: int
 
 
+@recorded_as("SendPage")
 @dataclass(frozen=True, slots=True)
 class SendPage:
     """Tell a person, on one route. `text` carries the case; delivery is at least once under the key.
@@ -125,6 +136,7 @@ class SendPage:
     by: str = ""
 
 
+@recorded_as("CompareRecords")
 @dataclass(frozen=True, slots=True)
 class CompareRecords:
     """Compare what two attempts recorded of first..last; `struck_again` goes with the question and comes back with the answer."""
@@ -138,6 +150,7 @@ class CompareRecords:
     struck_again: bool
 
 
+@recorded_as("InspectSamples")
 @dataclass(frozen=True, slots=True)
 class InspectSamples:
     """Launch attempt `attempt` to look at `samples` from the checkpoint, training nothing, and judge what it finds.

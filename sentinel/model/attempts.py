@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sentinel.model.environment import Environment
+from sentinel.model.recorded import recorded_as
 
 ExitSource = Literal["record", "reaped", "launcher", "unknown"]
 
@@ -126,6 +127,7 @@ class ExitReport:
     reason: str = ""
 
 
+@recorded_as("NotStarted")
 @dataclass(frozen=True, slots=True)
 class NotStarted:
     """No keeper was ever started for this attempt (there is no keeper.json and no exit.json)."""
@@ -133,6 +135,7 @@ class NotStarted:
     attempt: int
 
 
+@recorded_as("Alive")
 @dataclass(frozen=True, slots=True)
 class Alive:
     """The keeper lives. `pids` are the attempt's processes, the keeper itself left out; may be empty for an instant."""
@@ -142,6 +145,7 @@ class Alive:
     pids: tuple[int, ...]
 
 
+@recorded_as("Exited")
 @dataclass(frozen=True, slots=True)
 class Exited:
     """`exit.json` is written and no process of the attempt lives."""
@@ -150,6 +154,7 @@ class Exited:
     report: ExitReport
 
 
+@recorded_as("Orphaned")
 @dataclass(frozen=True, slots=True)
 class Orphaned:
     """The keeper is dead and left no exit.json: `pids` still live and must be reaped, then the attempt has ended."""
@@ -159,6 +164,7 @@ class Orphaned:
     reason: str
 
 
+@recorded_as("Unseen")
 @dataclass(frozen=True, slots=True)
 class Unseen:
     """The launcher could not look. Unknown is not dead: nothing may be relaunched on this."""

@@ -40,6 +40,7 @@ from sentinel.model.facts_of_incidents import (
 )
 from sentinel.model.facts_of_pages import PageRaised, PageResolved
 from sentinel.model.facts_of_wishes import ApprovalAsked, OverridesAnswered, WishAnswered
+from sentinel.model.recorded import recorded_as
 
 __all__ = [
     "ActionAbandoned",
@@ -88,6 +89,7 @@ __all__ = [
 ]
 
 
+@recorded_as("RunCreated")
 @dataclass(frozen=True, slots=True)
 class RunCreated:
     run_id: str
@@ -99,6 +101,7 @@ class RunCreated:
     capabilities: tuple[str, ...] = ()
 
 
+@recorded_as("SupervisorTookOver")
 @dataclass(frozen=True, slots=True)
 class SupervisorTookOver:
     """A new supervisor session: who, under which epoch, by which policy.
@@ -118,6 +121,7 @@ class SupervisorTookOver:
     capabilities: tuple[str, ...] | None = None
 
 
+@recorded_as("ActionDecided")
 @dataclass(frozen=True, slots=True)
 class ActionDecided:
     """The intent. `action` is carried out after this is on disk, and asked for again until it is confirmed."""
@@ -125,12 +129,14 @@ class ActionDecided:
     action: Action
 
 
+@recorded_as("ActionConfirmed")
 @dataclass(frozen=True, slots=True)
 class ActionConfirmed:
     key: str
     detail: str = ""
 
 
+@recorded_as("ActionAbandoned")
 @dataclass(frozen=True, slots=True)
 class ActionAbandoned:
     """The action failed for good, or is no longer wanted (`withdrawn`: under way, so it may take effect all the same)."""
@@ -140,11 +146,13 @@ class ActionAbandoned:
     withdrawn: bool = False
 
 
+@recorded_as("StopAsked")
 @dataclass(frozen=True, slots=True)
 class StopAsked:
     by: str
 
 
+@recorded_as("SourceChanged")
 @dataclass(frozen=True, slots=True)
 class SourceChanged:
     source: str
@@ -155,6 +163,7 @@ class SourceChanged:
 ABOUT_SOURCE = "source"  # of notes that say what a source remarked
 
 
+@recorded_as("Noted")
 @dataclass(frozen=True, slots=True)
 class Noted:
     """A decision not to act, or anything else a person will ask about later."""
@@ -163,6 +172,7 @@ class Noted:
     reason: str
 
 
+@recorded_as("Held")
 @dataclass(frozen=True, slots=True)
 class Held:
     """Training is stopped and a person must decide."""
@@ -170,6 +180,7 @@ class Held:
     reason: str
 
 
+@recorded_as("RunEnded")
 @dataclass(frozen=True, slots=True)
 class RunEnded:
     outcome: str  # finished | failed | stopped

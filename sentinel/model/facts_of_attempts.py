@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from sentinel.model.attempts import Evidence, Overrides, RankExit, ResumePoint
 from sentinel.model.environment import Environment
+from sentinel.model.recorded import recorded_as
 
 
+@recorded_as("AttemptLaunched")
 @dataclass(frozen=True, slots=True)
 class AttemptLaunched:
     """The attempt exists from here on (its start was decided; the launcher makes it so)."""
@@ -18,6 +20,7 @@ class AttemptLaunched:
     why: str
 
 
+@recorded_as("EnvironmentRead")
 @dataclass(frozen=True, slots=True)
 class EnvironmentRead:
     """What the attempt was launched to run, as its spec.json says. `environment` None: the same as the last one on record.
@@ -29,6 +32,7 @@ class EnvironmentRead:
     unknown: tuple[str, ...] = ()
 
 
+@recorded_as("ReceiptSeen")
 @dataclass(frozen=True, slots=True)
 class ReceiptSeen:
     """The trainer said what is in force. `resumed_step` is where it really resumed; `deterministic`: it claims to compute the
@@ -40,12 +44,14 @@ class ReceiptSeen:
     deterministic: bool = False
 
 
+@recorded_as("FirstStep")
 @dataclass(frozen=True, slots=True)
 class FirstStep:
     attempt: int
     step: int
 
 
+@recorded_as("CheckpointCommitted")
 @dataclass(frozen=True, slots=True)
 class CheckpointCommitted:
     """A checkpoint with a manifest. `samples_end` is its data cursor; `seconds` what its save cost the trainer."""
@@ -58,6 +64,7 @@ class CheckpointCommitted:
     seconds: float = 0.0
 
 
+@recorded_as("CheckpointCondemned")
 @dataclass(frozen=True, slots=True)
 class CheckpointCondemned:
     """Not to be resumed from: its bytes or its numbers are wrong (`damaged`), it lies at or after an onset, or what resumed from
@@ -69,6 +76,7 @@ class CheckpointCondemned:
     evidence: Evidence = ""
 
 
+@recorded_as("CheckpointsQuarantined")
 @dataclass(frozen=True, slots=True)
 class CheckpointsQuarantined:
     """Every checkpoint above the step was moved aside; the run's newest is now at or below it."""
@@ -77,6 +85,7 @@ class CheckpointsQuarantined:
     reason: str
 
 
+@recorded_as("AttemptStopping")
 @dataclass(frozen=True, slots=True)
 class AttemptStopping:
     """The end of this attempt is wanted (a plan, a person); its exit is no crash."""
@@ -85,6 +94,7 @@ class AttemptStopping:
     reason: str
 
 
+@recorded_as("AttemptEnded")
 @dataclass(frozen=True, slots=True)
 class AttemptEnded:
     attempt: int

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sentinel.model.attempts import Overrides
+from sentinel.model.recorded import recorded_as
 
 
+@recorded_as("SettingLapsed")
 @dataclass(frozen=True, slots=True)
 class SettingLapsed:
     """Settings go back to the trainer's own at `step`, and the run is watched. `before`: with them. `by_trainer`: it did so by
@@ -21,6 +23,7 @@ class SettingLapsed:
     by_trainer: bool = False
 
 
+@recorded_as("LapseJudged")
 @dataclass(frozen=True, slots=True)
 class LapseJudged:
     """proven: healthy without them for a probation. failed: an incident opened in it, and they are wanted again. refused: the

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from sentinel.model.actions import Action
 from sentinel.model.findings import Finding
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
+from sentinel.model.recorded import recorded_as
 from sentinel.model.records import Attribution, Diagnosis
 
 
+@recorded_as("FindingRecorded")
 @dataclass(frozen=True, slots=True)
 class FindingRecorded:
     """`became` is the incident it opened or belongs to; None for severity info and for findings no rule wants."""
@@ -19,11 +21,13 @@ class FindingRecorded:
     reason: str
 
 
+@recorded_as("IncidentOpened")
 @dataclass(frozen=True, slots=True)
 class IncidentOpened:
     incident: Incident
 
 
+@recorded_as("RungTaken")
 @dataclass(frozen=True, slots=True)
 class RungTaken:
     incident: int
@@ -32,6 +36,7 @@ class RungTaken:
     step: int  # the newest step when it was taken
 
 
+@recorded_as("RungJudged")
 @dataclass(frozen=True, slots=True)
 class RungJudged:
     """`struck_step`: where it broke again, of a rung that failed of that."""
@@ -42,6 +47,7 @@ class RungJudged:
     struck_step: int | None = None
 
 
+@recorded_as("IncidentMoved")
 @dataclass(frozen=True, slots=True)
 class IncidentMoved:
     """A move in the incident's table; `reason` is the sentence a person reads. `benign`: it healed, and nothing had been done.
@@ -54,6 +60,7 @@ class IncidentMoved:
     back_step: int | None = None
 
 
+@recorded_as("Diagnosed")
 @dataclass(frozen=True, slots=True)
 class Diagnosed:
     """What repeating the failed stretch unchanged has proved."""
@@ -62,6 +69,7 @@ class Diagnosed:
     diagnosis: Diagnosis
 
 
+@recorded_as("InspectionLaunched")
 @dataclass(frozen=True, slots=True)
 class InspectionLaunched:
     """An attempt that trains nothing: it looks at single samples for an incident. Its number is used up from here on."""
@@ -70,6 +78,7 @@ class InspectionLaunched:
     attempt: int
 
 
+@recorded_as("Attributed")
 @dataclass(frozen=True, slots=True)
 class Attributed:
     """What looking at the samples of the rung's window has shown."""
@@ -79,6 +88,7 @@ class Attributed:
     attribution: Attribution
 
 
+@recorded_as("Restored")
 @dataclass(frozen=True, slots=True)
 class Restored:
     """The run made its first step past the incident's break: training new ground again."""
@@ -87,6 +97,7 @@ class Restored:
     step: int
 
 
+@recorded_as("NodeExcluded")
 @dataclass(frozen=True, slots=True)
 class NodeExcluded:
     """Every later attempt is launched without this node, until a person readmits it."""
@@ -96,12 +107,14 @@ class NodeExcluded:
     reason: str
 
 
+@recorded_as("StepsLost")
 @dataclass(frozen=True, slots=True)
 class StepsLost:
     incident: int
     steps: int
 
 
+@recorded_as("PlanAdopted")
 @dataclass(frozen=True, slots=True)
 class PlanAdopted:
     """The ordered actions that carry out a remedy; each is decided when the one before it is confirmed. `reason`: why an
@@ -112,11 +125,13 @@ class PlanAdopted:
     reason: str = ""
 
 
+@recorded_as("PlanDropped")
 @dataclass(frozen=True, slots=True)
 class PlanDropped:
     reason: str
 
 
+@recorded_as("BudgetRefilled")
 @dataclass(frozen=True, slots=True)
 class BudgetRefilled:
     """Enough new steps were trained since the last intervention: the counts start again."""
@@ -124,6 +139,7 @@ class BudgetRefilled:
     reason: str
 
 
+@recorded_as("GaveUp")
 @dataclass(frozen=True, slots=True)
 class GaveUp:
     """Out of remedies. `then` is what becomes of the training: stop_now | hold | keep_training."""

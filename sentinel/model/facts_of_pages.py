@@ -6,8 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sentinel.model.findings import Severity
+from sentinel.model.recorded import recorded_as
 
 
+@recorded_as("PageRaised")
 @dataclass(frozen=True, slots=True)
 class PageRaised:
     """A person is needed, or the page of that incident says something else now. `anew`: whoever was told is told again, and an
@@ -20,6 +22,7 @@ class PageRaised:
     anew: bool = True
 
 
+@recorded_as("PageResolved")
 @dataclass(frozen=True, slots=True)
 class PageResolved:
     """Nobody is needed any more. `by`: who has taken it up; empty where nobody had to."""

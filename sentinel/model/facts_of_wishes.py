@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from sentinel.model.recorded import recorded_as
 from sentinel.model.wishes import Wish
 
 
+@recorded_as("WishAnswered")
 @dataclass(frozen=True, slots=True)
 class WishAnswered:
     """A person asked; `answer` is the sentence they read. Refused wishes are on record too, and change nothing."""
@@ -19,6 +21,7 @@ class WishAnswered:
     answer: str
 
 
+@recorded_as("ApprovalAsked")
 @dataclass(frozen=True, slots=True)
 class ApprovalAsked:
     """A rung waits for a person until `deadline_s` (supervisor time); then `otherwise` holds."""
@@ -30,6 +33,7 @@ class ApprovalAsked:
     reason: str
 
 
+@recorded_as("OverridesAnswered")
 @dataclass(frozen=True, slots=True)
 class OverridesAnswered:
     """The living trainer answered the live change `id` at `step`; `not_in_force` are the keys it could not obey. `whole`: nothing

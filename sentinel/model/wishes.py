@@ -5,23 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sentinel.model.attempts import Overrides, SampleRange
+from sentinel.model.recorded import recorded_as
 
 
+@recorded_as("Pause")
 @dataclass(frozen=True, slots=True)
 class Pause:
     """Watch on, and carry nothing out until `Resume`."""
 
 
+@recorded_as("Resume")
 @dataclass(frozen=True, slots=True)
 class Resume:
     """End a pause or a hold."""
 
 
+@recorded_as("Hold")
 @dataclass(frozen=True, slots=True)
 class Hold:
     """Stop training after a checkpoint and wait for a person; the supervisor stays."""
 
 
+@recorded_as("RollBack")
 @dataclass(frozen=True, slots=True)
 class RollBack:
     """Relaunch from the newest good checkpoint at or below `to_step`; 0 starts from scratch. `settings` are laid over those in
@@ -32,6 +37,7 @@ class RollBack:
     keys: tuple[str, ...] = ()
 
 
+@recorded_as("LeaveOut")
 @dataclass(frozen=True, slots=True)
 class LeaveOut:
     """Never train on these samples."""
@@ -39,6 +45,7 @@ class LeaveOut:
     samples: SampleRange
 
 
+@recorded_as("Change")
 @dataclass(frozen=True, slots=True)
 class Change:
     """Other settings, while it runs. `until_steps`: so many steps from now they go back; None: until changed again."""
@@ -48,6 +55,7 @@ class Change:
     until_steps: int | None = None
 
 
+@recorded_as("Approve")
 @dataclass(frozen=True, slots=True)
 class Approve:
     """The rung that waits for a person is to be taken."""
@@ -55,6 +63,7 @@ class Approve:
     incident: int
 
 
+@recorded_as("Deny")
 @dataclass(frozen=True, slots=True)
 class Deny:
     """The rung that waits for a person is passed over."""
@@ -62,6 +71,7 @@ class Deny:
     incident: int
 
 
+@recorded_as("Acknowledge")
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
     """A person has seen the incident: its page is not repeated."""
@@ -69,6 +79,7 @@ class Acknowledge:
     incident: int
 
 
+@recorded_as("Resolve")
 @dataclass(frozen=True, slots=True)
 class Resolve:
     """A person has settled what the incident's page called for: it is over."""
@@ -76,6 +87,7 @@ class Resolve:
     incident: int
 
 
+@recorded_as("Remark")
 @dataclass(frozen=True, slots=True)
 class Remark:
     """A person's own entry in the record of the run. It changes nothing."""
@@ -83,6 +95,7 @@ class Remark:
     text: str
 
 
+@recorded_as("Readmit")
 @dataclass(frozen=True, slots=True)
 class Readmit:
     """The node may be used again, from the next launch on."""

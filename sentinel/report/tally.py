@@ -15,6 +15,7 @@ from typing import get_args
 from sentinel.model import facts as f
 from sentinel.model.actions import Action, SendPage
 from sentinel.model.incidents import Incident, IncidentState
+from sentinel.model.recorded import recorded_name
 from sentinel.model.state import RunState
 
 DURATIONS_S = (1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0, 14400.0)
@@ -22,7 +23,7 @@ NAMES_MAX = 64  # of routes or of sources: a policy that is changed every day mu
 OTHER = "other"
 FIRST_ROUTE = "terminal"  # where pages went before there were routes
 
-ACTIONS = {kind: re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower() for kind in get_args(Action)}
+ACTIONS = {kind: re.sub(r"(?<!^)(?=[A-Z])", "_", recorded_name(kind)).lower() for kind in get_args(Action)}
 
 
 @dataclass(frozen=True, slots=True)

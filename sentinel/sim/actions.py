@@ -18,6 +18,7 @@ from sentinel.model.attempts import AttemptSpec
 from sentinel.model.environment import Environment
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.readings import StepReading
+from sentinel.model.recorded import recorded_name
 from sentinel.model.records import Attribution, Comparison, SavedNorm, SavedNumbers
 from sentinel.plan.diagnosis import compare
 from sentinel.sim.faults import Fault
@@ -48,7 +49,7 @@ class Failures:
     def check(self, action: a.Action) -> None:
         """Raises RetryLater or GiveUp when it is this action's turn to fail."""
         for fault in self._faults:
-            if fault.word == type(action).__name__ and self._left[fault.text] > 0:
+            if fault.word == recorded_name(type(action)) and self._left[fault.text] > 0:
                 self._left[fault.text] -= 1
                 if fault.number("retry") > 0:
                     raise RetryLater(f"{fault.word}: told to fail", fault.number("retry"))
@@ -123,11 +124,11 @@ class SimRunner:
         self._world.lease_attempt = max(self._world.lease_attempt, action.attempt)
         found = self._world.runs(action.attempt)
         spec = AttemptSpec(action.attempt, self._command, "/", action.resume, action.overrides, None, found, action.exclude_nodes)
-        return type(self._launcher.ensure_started(spec)).__name__.lower(), found
+        return recorded_name(type(self._launcher.ensure_started(spec))).lower(), found
 
     def _kill(self, action: a.KillAttempt) -> str:
         self._failures.check(action)
-        return type(self._launcher.ensure_stopped(action.attempt)).__name__.lower()
+        return recorded_name(type(self._launcher.ensure_stopped(action.attempt))).lower()
 
     def _signal(self, action: a.SignalRanks) -> str:
         self._failures.check(action)

@@ -6,6 +6,7 @@ from typing import assert_never
 
 from sentinel.model import actions as a
 from sentinel.model import wishes as w
+from sentinel.model.recorded import recorded_name
 
 
 def page_words(action: a.SendPage) -> str:
@@ -28,7 +29,7 @@ def wish_words(wish: w.Wish) -> str:
     """What was asked, as in 'asked to …'."""
     match wish:
         case w.Pause() | w.Resume() | w.Hold():
-            return type(wish).__name__.lower()
+            return recorded_name(type(wish)).lower()
         case w.RollBack():
             return f"roll back to step {wish.to_step}"
         case w.LeaveOut():
@@ -40,6 +41,6 @@ def wish_words(wish: w.Wish) -> str:
         case w.Remark():
             return f"note: {wish.text}"
         case w.Approve() | w.Deny() | w.Acknowledge() | w.Resolve():
-            return f"{type(wish).__name__.lower()} incident {wish.incident}"
+            return f"{recorded_name(type(wish)).lower()} incident {wish.incident}"
         case _:
             assert_never(wish)

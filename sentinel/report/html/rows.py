@@ -10,6 +10,7 @@ from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model.facts import Entry, Fact
 from sentinel.model.incidents import Incident
+from sentinel.model.recorded import recorded_name
 from sentinel.model.state import RunState
 from sentinel.pages.case_words import span
 from sentinel.view.words import action_words, describe
@@ -84,7 +85,7 @@ def _words(fact: Fact, at_s: float, state: RunState) -> tuple[str, Tone]:
             return f"settings {name} answered at step {step}{': not in force: ' + ', '.join(keys) if keys else ''}", "quiet"
         case _:
             reason = getattr(fact, "reason", "")
-            return f"{_spaced(type(fact).__name__)}{': ' + reason if reason else ''}", "quiet"
+            return f"{_spaced(recorded_name(type(fact)))}{': ' + reason if reason else ''}", "quiet"
 
 
 def _spaced(name: str) -> str:
@@ -102,7 +103,7 @@ def page_rows(entries: Sequence[Entry], incident: Incident) -> list[Told]:
             case f.ActionDecided(action=a.SendPage() as page):
                 rows.append(Told(when, page.route or "terminal", page.stage, page.title, _outcome(outcomes.get(page.key))))
             case f.WishAnswered(by=by, wish=wish, answer=answer) if getattr(wish, "incident", None) == incident.id:
-                rows.append(Told(when, "", type(wish).__name__.lower(), f"{by}: {answer}", ""))
+                rows.append(Told(when, "", recorded_name(type(wish)).lower(), f"{by}: {answer}", ""))
             case _:
                 pass
     return rows
