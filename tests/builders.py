@@ -19,6 +19,7 @@ from sentinel.model import facts as f
 from sentinel.model.attempts import Exited, ExitReport, RankExit, ResumePoint, SampleRange
 from sentinel.model.events import ActionDone, ActionFailed, Event, StopWanted, SupervisorStarted, Tick
 from sentinel.model.incidents import Incident
+from sentinel.model.operator_requests import Wish
 from sentinel.model.readings import (
     CheckpointReading,
     EndReading,
@@ -32,7 +33,6 @@ from sentinel.model.readings import (
     WishReading,
 )
 from sentinel.model.state import RunState
-from sentinel.model.wishes import Wish
 from sentinel.policy.schema import Policy
 
 F = TypeVar("F")

@@ -13,7 +13,7 @@ from sentinel.launcher.contract import Launcher
 from sentinel.model.actions import InspectSamples
 from sentinel.model.attempts import AttemptSpec, Exited, ExitReport, Orphaned
 from sentinel.model.records import Attribution, SampleSeen
-from sentinel.plan.guilt import judge_guilt
+from sentinel.plan.sample_attribution import judge_guilt
 
 LOOK_EVERY_S = 1.0
 

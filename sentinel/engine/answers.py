@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from sentinel.engine.draft import Draft
+from sentinel.engine.decision import Draft
 from sentinel.engine.paging import resolve, send
 from sentinel.model.incidents import Incident
 

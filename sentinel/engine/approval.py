@@ -5,7 +5,7 @@ Meanwhile training goes on if it lives, and an incident that heals by itself nee
 
 from __future__ import annotations
 
-from sentinel.engine.draft import Draft
+from sentinel.engine.decision import Draft
 from sentinel.engine.paging import raise_page
 from sentinel.model import facts as f
 from sentinel.model.incidents import Incident, Outcome, Remedy

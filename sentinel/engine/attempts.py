@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import isfinite
 
 from sentinel.detectors.crash import Failed, Finished, Stopped
-from sentinel.engine.draft import Draft
+from sentinel.engine.decision import Draft
 from sentinel.engine.giving_up import fail_run, finish_giving_up
 from sentinel.engine.judging import judge_open_incidents, settle_at_finish
 from sentinel.engine.ladder import consider, take_up_again

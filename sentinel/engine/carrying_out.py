@@ -6,8 +6,8 @@ from typing import assert_never
 
 from sentinel.engine import attributing
 from sentinel.engine.attempts import launch_first_or_next
+from sentinel.engine.decision import Draft
 from sentinel.engine.diagnosing import conclude
-from sentinel.engine.draft import Draft
 from sentinel.engine.giving_up import FAILED, fail_run, finish_giving_up, give_up
 from sentinel.engine.ladder import fail_rung
 from sentinel.engine.lapsing import spare_steps
@@ -35,9 +35,9 @@ from sentinel.model.attempts import Evidence, ResumePoint
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.incidents import IncidentState, Outcome
 from sentinel.model.records import Attribution, Comparison, SavedNumbers
+from sentinel.plan.checkpoint_validation import judge_numbers
 from sentinel.plan.remedy import Look, build_treatment
 from sentinel.plan.rollback import choose_newest
-from sentinel.plan.vetting import judge_numbers
 
 NOT_FROM_SCRATCH = (
     "sentinel does not start from scratch for that: restore one and start the run again, or begin a new run directory"

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sentinel.engine.draft import Draft
+from sentinel.engine.decision import Draft
 from sentinel.model import facts as f
 from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
 from sentinel.model.incidents import Incident, IncidentState

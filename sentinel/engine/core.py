@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from sentinel.detectors.bank import Senses
 from sentinel.detectors.behind_reference import Reference
-from sentinel.detectors.catalog import Senses
 from sentinel.engine import attempts, attributing, carrying_out, ladder, lapsing, live_changes, operator, paging, stopping
-from sentinel.engine.draft import Draft
+from sentinel.engine.decision import Draft
+from sentinel.engine.detector_bank import build_senses
 from sentinel.engine.environment import on_launched
 from sentinel.engine.evolve import evolve
 from sentinel.engine.giving_up import finish_giving_up
 from sentinel.engine.live import Live
-from sentinel.engine.senses import build_senses
 from sentinel.engine.sources import on_hardware, on_source, tell_of_stream_gap
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt, SendPage, StartAttempt

@@ -7,7 +7,7 @@ place goes on under probation, and one that failed again takes the next rung. No
 
 from __future__ import annotations
 
-from sentinel.engine.draft import Draft
+from sentinel.engine.decision import Draft
 from sentinel.engine.paging import page
 from sentinel.model import facts as f
 from sentinel.model.actions import CompareRecords

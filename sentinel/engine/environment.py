@@ -3,7 +3,7 @@ is a finding, dated at the launch, and policy says what follows. What could not 
 
 from __future__ import annotations
 
-from sentinel.engine.draft import Draft
+from sentinel.engine.decision import Draft
 from sentinel.engine.ladder import consider
 from sentinel.model import facts as f
 from sentinel.model.environment import Environment

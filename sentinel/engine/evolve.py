@@ -15,7 +15,7 @@ from sentinel.engine import evolve_attempts as of_attempts
 from sentinel.engine import evolve_decay as of_decay
 from sentinel.engine import evolve_incidents as of_incidents
 from sentinel.engine import evolve_pages as of_pages
-from sentinel.engine import evolve_wishes as of_wishes
+from sentinel.engine import evolve_requests as of_wishes
 from sentinel.engine.evolve_attempts import change_attempt
 from sentinel.engine.evolve_incidents import change_incident
 from sentinel.model import facts as f

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sentinel.engine.draft import Draft
+from sentinel.engine.decision import Draft
 from sentinel.model import facts as f
 from sentinel.model.findings import Finding
 from sentinel.model.incidents import Incident, Outcome, Remedy

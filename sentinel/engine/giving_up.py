@@ -3,7 +3,7 @@ the training meanwhile. Never a checkpoint after an unresolved onset, so the att
 
 from __future__ import annotations
 
-from sentinel.engine.draft import Draft
+from sentinel.engine.decision import Draft
 from sentinel.engine.paging import page
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt

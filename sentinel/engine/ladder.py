@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from sentinel.engine import approval
 from sentinel.engine.causes import join, link_of, record_meanwhile
+from sentinel.engine.decision import Draft
 from sentinel.engine.diagnosing import ask_for_comparison, is_diagnosing
-from sentinel.engine.draft import Draft
 from sentinel.engine.excluding import cures, exclude, is_left_out, pass_over, reason_against
 from sentinel.engine.giving_up import give_up, is_last_resort
 from sentinel.engine.lapsing import fail_lapse, spare_steps

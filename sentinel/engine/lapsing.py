@@ -7,7 +7,7 @@ is there: it is for a run whose supervisor is dead, and what the trainer lapses 
 
 from __future__ import annotations
 
-from sentinel.engine.draft import Draft
+from sentinel.engine.decision import Draft
 from sentinel.engine.live_changes import KEEP, LAPSE, write_live
 from sentinel.model import facts as f
 from sentinel.model.incidents import Incident

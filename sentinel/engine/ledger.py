@@ -1,4 +1,4 @@
-"""Where one attempt's seconds go, and what is kept of attempts too old to keep whole. `sentinel.goodput` adds them up.
+"""Where one attempt's seconds go, and what is kept of attempts too old to keep whole. `sentinel.engine.goodput` adds them up.
 
 An attempt's span runs from its launch to the next one's. It is cut at checkpoints, for only they can be resumed from.
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sentinel.engine.draft import Draft
+from sentinel.engine.decision import Draft
 from sentinel.model import facts as f
 from sentinel.model.actions import WriteOverrides
 from sentinel.model.attempts import PERSON, Overrides

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from sentinel.engine.draft import Draft
+from sentinel.engine.decision import Draft
 from sentinel.engine.excluding import blamed_node, other_node
 from sentinel.model import facts as f
 from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind

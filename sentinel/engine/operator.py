@@ -9,14 +9,14 @@ from __future__ import annotations
 from sentinel.engine import approval, paging
 from sentinel.engine.answers import Answer, acknowledge, nothing_more, readmit, refuse, settle
 from sentinel.engine.attempts import launch_first_or_next
-from sentinel.engine.draft import Draft
+from sentinel.engine.decision import Draft
 from sentinel.engine.ladder import take_next_rung, take_rung
 from sentinel.engine.lapsing import spare_steps
 from sentinel.engine.live_changes import BY_PERSON, write_live
 from sentinel.engine.relaunching import relaunch
 from sentinel.engine.stopping import ask_to_stop
 from sentinel.model import facts as f
-from sentinel.model import wishes as w
+from sentinel.model import operator_requests as w
 from sentinel.model.attempts import PERSON, Overrides, ResumePoint
 from sentinel.model.incidents import Outcome
 from sentinel.model.readings import WishReading

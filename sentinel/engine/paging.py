@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sentinel.engine.annotations import annotate
-from sentinel.engine.draft import Draft
+from sentinel.engine.decision import Draft
 from sentinel.model import facts as f
 from sentinel.model.actions import SendPage, Stage
 from sentinel.model.findings import Severity

@@ -3,10 +3,10 @@ are passed over. (Before a resume `plan/vetting.py` judges what can be read of o
 
 from __future__ import annotations
 
-from sentinel.engine.draft import Draft
+from sentinel.engine.decision import Draft
 from sentinel.model import facts as f
 from sentinel.model.readings import TrainerNote
-from sentinel.plan.blame import judge_blame
+from sentinel.plan.checkpoint_blame import judge_blame
 
 
 def pass_over_failing(draft: Draft) -> bool:

@@ -6,7 +6,7 @@ is given up is out of the state from the decision on: no plan made while it is b
 
 from __future__ import annotations
 
-from sentinel.engine.draft import Draft
+from sentinel.engine.decision import Draft
 from sentinel.model.actions import PruneCheckpoint
 from sentinel.model.incidents import Incident
 from sentinel.plan.remedy import choose_checkpoint

@@ -7,7 +7,7 @@ measure says so at its end.
 
 from __future__ import annotations
 
-from sentinel.engine.draft import Draft
+from sentinel.engine.decision import Draft
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import Incident
 

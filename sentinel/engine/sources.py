@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sentinel.engine.draft import Draft
+from sentinel.engine.decision import Draft
 from sentinel.model import facts as f
 from sentinel.model.readings import HardwareReading, SourceReading
 from sentinel.model.state import REMARKS_KEPT

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sentinel.engine.attributing import break_off
-from sentinel.engine.draft import Draft
+from sentinel.engine.decision import Draft
 from sentinel.engine.giving_up import finish_giving_up
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt, Request, RequestStop, SignalRanks

@@ -18,7 +18,7 @@ import json
 from typing import NoReturn, cast, get_args
 
 from sentinel.errors import JournalError
-from sentinel.journal.by_hints import Misfit, UnknownWord, codec_of, shown
+from sentinel.journal.dataclass_codec import Misfit, UnknownWord, codec_of, shown
 from sentinel.model.facts import Fact, Noted
 from sentinel.model.recorded import recorded_name
 

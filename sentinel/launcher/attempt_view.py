@@ -13,10 +13,10 @@ import socket
 from dataclasses import dataclass
 
 from sentinel.client.strict_json import as_float
-from sentinel.launcher.attempt_files import AttemptFiles, is_this_host, rank_files
 from sentinel.launcher.exit_report import read_object, read_pid, read_report
 from sentinel.launcher.process_tree import Process, find_living, is_same_process, read_boot_id, read_environment
 from sentinel.model.attempts import Alive, AttemptView, Exited, NotStarted, Orphaned, Unseen
+from sentinel.run_files.attempt_files import AttemptFiles, is_this_host, rank_files
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client.strict_json import loads
-from sentinel.launcher.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
 from sentinel.launcher.contract import Launcher
 from sentinel.launcher.interpreter import Interpreter, ask_interpreter, find_interpreter
 from sentinel.launcher.program_code import Reading, config_files, read_paths, read_program
 from sentinel.model.attempts import AttemptSpec
 from sentinel.model.environment import Environment, Named
 from sentinel.model.recorded import recorded_name
+from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
 
 READ_S = 5.0  # for the files; the interpreter has a deadline of its own
 VALUE_CHARS_MAX = 200

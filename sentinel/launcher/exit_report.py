@@ -16,9 +16,9 @@ from typing import Any, Literal, get_args
 
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.strict_json import dumps, loads, printable
-from sentinel.launcher.attempt_files import AttemptFiles, rank_files
 from sentinel.launcher.torchrun_table import NO_TABLE, TAIL_BYTES, FailureTable, parse_failure_table
 from sentinel.model.attempts import EXIT_FINISHED, EXIT_STOPPED, ExitReport, ExitSource, RankExit
+from sentinel.run_files.attempt_files import AttemptFiles, rank_files
 
 StartFailure = Literal["certain", "passing"]
 CODE_MAX = 2**31  # of what the kernel calls a status; beyond it somebody wrote nonsense

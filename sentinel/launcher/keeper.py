@@ -22,11 +22,11 @@ import sys
 import time
 from collections.abc import Callable
 
-from sentinel.launcher.attempt_files import AttemptFiles
 from sentinel.launcher.exit_report import StartFailure, write_report
 from sentinel.launcher.keeper_loop import GRACE_S, Keeper
 from sentinel.launcher.keeper_start import NotStartable, claim, complain, start_command, write_keeper
 from sentinel.model.attempts import ExitReport
+from sentinel.run_files.attempt_files import AttemptFiles
 
 REPORT_TRIES, REPORT_RETRY_S = 120, 0.5  # a full disk gets a minute
 

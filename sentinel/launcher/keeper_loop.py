@@ -13,13 +13,13 @@ import select
 import signal
 import time
 
-from sentinel.launcher.attempt_files import AttemptFiles
 from sentinel.launcher.exit_report import ORDERLY_EXITS, Evidence, build_report, describe_exit, read_table
 from sentinel.launcher.keeper_start import complain
 from sentinel.launcher.log_cap import LogCap
 from sentinel.launcher.process_tree import find_living, is_marked, read_process, send_signal
 from sentinel.launcher.rank_watch import RankWatch
 from sentinel.model.attempts import ExitReport
+from sentinel.run_files.attempt_files import AttemptFiles
 
 GRACE_S = 2.0  # survivors of the bundled trainer notice a lost peer and leave within about 1 s; twice that for their records
 LAUNCHER_GRACE_S = 0.5  # for torchrun to print its failure table: 0.15 to 0.4 s after its last worker (measured, two cores)

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.strict_json import dumps
-from sentinel.launcher.attempt_files import ATTEMPT_VARIABLE, EXCLUDE_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
 from sentinel.launcher.exit_report import StartFailure, read_object
 from sentinel.launcher.process_tree import read_boot_id, read_process
+from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, EXCLUDE_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
 
 CLAIM_TRIES, CLAIM_RETRY_S = 100, 0.01  # somebody who only looks whether the lock is held has it for microseconds
 _PASSING_ERRORS = {errno.EAGAIN, errno.ENOMEM, errno.ENFILE, errno.EMFILE, errno.ENOSPC, errno.ETXTBSY, errno.EIO, errno.ESTALE}

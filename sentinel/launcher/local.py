@@ -17,7 +17,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sentinel.errors import GiveUp, RetryLater
-from sentinel.launcher.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles, rank_files
 from sentinel.launcher.attempt_view import KeeperRecord, find_orphans, find_ranks, read_keeper, read_view
 from sentinel.launcher.exit_report import Evidence, build_report, read_records, read_start_failure, read_table, write_report
 from sentinel.launcher.keeper_start import claim
@@ -32,6 +31,7 @@ from sentinel.launcher.process_tree import (
 )
 from sentinel.launcher.spec_file import write_spec
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, ExitReport, NotStarted, Orphaned, Unseen
+from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles, rank_files
 
 START_WAIT_S = 10.0  # a keeper is up in about 0.1 s; a machine that swaps takes seconds
 KEEPER_STOP_S = 3.0  # it kills in well under a second; longer means that it or a process is stuck

@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sentinel.client.strict_json import as_float
-from sentinel.launcher.attempt_files import AttemptFiles, is_this_host, rank_files
 from sentinel.launcher.exit_report import ORDERLY_EXITS, describe_exit, read_code, read_object, read_pid
 from sentinel.launcher.process_tree import read_environment, read_process
+from sentinel.run_files.attempt_files import AttemptFiles, is_this_host, rank_files
 
 NOTICE_S = 2.0  # how late a death may be noticed (two cores at load 6: 0.1 s was seen)
 _WAITED_MAX = 1024  # a run of months re-parents many a helper process

@@ -10,9 +10,9 @@ from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.strict_json import dumps
-from sentinel.launcher.attempt_files import EXCLUDE_VARIABLE, AttemptFiles
 from sentinel.launcher.environment import environment_to_json
 from sentinel.model.attempts import AttemptSpec, Overrides, ResumePoint, SampleRange
+from sentinel.run_files.attempt_files import EXCLUDE_VARIABLE, AttemptFiles
 
 
 def write_spec(files: AttemptFiles, spec: AttemptSpec) -> None:

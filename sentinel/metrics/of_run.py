@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import get_args
 
 from sentinel import __version__
-from sentinel.goodput import account
+from sentinel.engine.goodput import account
 from sentinel.model.findings import Severity, Verdict
 from sentinel.report.detectors import OLD_AFTER_S
 from sentinel.report.following import Sight

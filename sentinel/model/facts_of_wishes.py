@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from sentinel.model.operator_requests import Wish
 from sentinel.model.recorded import recorded_as
-from sentinel.model.wishes import Wish
 
 
 @recorded_as("WishAnswered")

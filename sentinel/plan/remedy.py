@@ -13,8 +13,8 @@ from sentinel.model.attempts import Overrides, ResumePoint, SampleRange
 from sentinel.model.incidents import Incident, Remedy
 from sentinel.model.state import Checkpoint
 from sentinel.plan import overrides as settings
-from sentinel.plan.guilt import CONTROLS, SAMPLES_MAX
 from sentinel.plan.rollback import Choice, choose_before, choose_newest
+from sentinel.plan.sample_attribution import CONTROLS, SAMPLES_MAX
 from sentinel.plan.skip import merge, window
 from sentinel.policy.schema import Rung
 

@@ -1,7 +1,7 @@
 """The policy language as types. A loaded policy is one frozen `Policy`; nothing here judges whether it makes sense.
 
-`sentinel.policy.checks` judges that, `sentinel.policy_file` reads the YAML and gives every error its line. Attribute names
-carry their unit (`window_steps`, `floor_s`); the words of the file are their aliases (`window`, `floor`).
+`sentinel.policy.checks` judges that, `sentinel.policy_files.loading` reads the YAML and gives every error its line. Attribute
+names carry their unit (`window_steps`, `floor_s`); the words of the file are their aliases (`window`, `floor`).
 """
 
 from __future__ import annotations

@@ -13,14 +13,14 @@ from sentinel.clock import SystemClock
 from sentinel.detectors.behind_reference import Reference
 from sentinel.errors import UsageError
 from sentinel.policy.schema import Policy
-from sentinel.policy_file import load_policy, shipped_policy_path
+from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.replay.follow import follow_logs
 from sentinel.replay.found import Found, Result
 from sentinel.replay.many import Log, find_logs, replay_many
 from sentinel.telemetry.log_formats import FORMATS
 from sentinel.telemetry.reference import load_reference, read_reference
-from sentinel.view.replay_table import Progress, count_words, describe_found, print_table, sum_up
-from sentinel.view.run_svg import Mark, draw_run
+from sentinel.terminal.replay_table import Progress, count_words, describe_found, print_table, sum_up
+from sentinel.terminal.run_svg import Mark, draw_run
 
 EXIT_OK, EXIT_UNREADABLE = 0, 1
 

@@ -16,13 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from sentinel.bell import Bell
 from sentinel.clock import Clock
 from sentinel.detectors.behind_reference import Reference
 from sentinel.policy.schema import Policy
 from sentinel.replay.found import Found, Result
 from sentinel.replay.many import Log, find_logs
 from sentinel.replay.one import Replay
+from sentinel.signals import Bell
 from sentinel.telemetry.log_formats import EmptyLog, NoStepYet, UnreadableLog, open_log
 from sentinel.telemetry.log_reader import LogReader
 from sentinel.telemetry.source import describe_os_error

@@ -10,19 +10,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sentinel.checkpoint_files import CHECKPOINTS, list_entries, read_size, step_of_name
+from sentinel.checkpoints.files import CHECKPOINTS, list_entries, read_size, step_of_name
 from sentinel.errors import GiveUp, SentinelError, UsageError
 from sentinel.journal.run_file import find_run_file
 from sentinel.model.state import RunState
+from sentinel.plan.checkpoint_validation import judge_numbers
 from sentinel.plan.retention import judge_retention, rule_of, why_not_now
 from sentinel.plan.trust import Trust, judge_trust
-from sentinel.plan.vetting import judge_numbers
 from sentinel.policy.schema import Policy
-from sentinel.policy_file import load_policy, shipped_policy_path
+from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.report.reading import read_run
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.report.tables import text_table
-from sentinel.stream_file import read_newest_step
+from sentinel.run_files.stream_file import read_newest_step
 from sentinel.telemetry.saved_numbers import verify_saved
 
 SIZES = (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("bytes", 1.0))

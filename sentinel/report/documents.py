@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sentinel.goodput import account
+from sentinel.engine.goodput import account
 from sentinel.model.incidents import Incident, Try
 from sentinel.model.records import Attribution
 from sentinel.model.state import RunState
 from sentinel.report.environment import environment_document
 from sentinel.report.pages import page_document, pages_document
-from sentinel.senses_file import NOTHING_TOLD, Told
+from sentinel.run_files.detector_standings import NOTHING_TOLD, Told
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.reading import Supervisor, is_attempt_alive, read_heartbeat, read_supervisor
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.report.tally import Tally
-from sentinel.senses_file import NOTHING_TOLD, Told, read_senses
-from sentinel.stream_file import read_newest_metrics, read_total_steps
+from sentinel.run_files.detector_standings import NOTHING_TOLD, Told, read_senses
+from sentinel.run_files.stream_file import read_newest_metrics, read_total_steps
 
 ENTRIES_KEPT = 4096
 ATTEMPTS_DRAWN = 64  # of a run relaunched more often the oldest are shown no more

@@ -16,8 +16,8 @@ from sentinel.model import facts as f
 from sentinel.model.facts import Entry, Fact
 from sentinel.model.state import RunState
 from sentinel.report.run_dirs import check_run_dir
-from sentinel.view.clean import clean
-from sentinel.view.words import clock_words, describe
+from sentinel.terminal.clean import clean
+from sentinel.terminal.words import clock_words, describe
 
 
 class JournalTail:

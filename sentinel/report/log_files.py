@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentinel.launcher.attempt_files import AttemptFiles, rank_files
-from sentinel.view.clean import clean
+from sentinel.run_files.attempt_files import AttemptFiles, rank_files
+from sentinel.terminal.clean import clean
 
 BLOCK_BYTES = 1 << 16
 TAIL_BYTES_MAX = 32 << 20  # so much of the end is searched for lines; further back nobody reads on a terminal

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from sentinel.client.run_layout import attempts_folder
 from sentinel.errors import UsageError
-from sentinel.launcher.attempt_files import AttemptFiles
 from sentinel.report.journal_tail import JournalTail
 from sentinel.report.log_files import Log, LogReader, find_logs, read_tail, silent_ranks
 from sentinel.report.run_dirs import check_run_dir
+from sentinel.run_files.attempt_files import AttemptFiles
 
 TAIL_LINES = 100
 RANKS_NAMED = 16

@@ -16,15 +16,15 @@ from sentinel.journal.identity import is_alive, is_here
 from sentinel.journal.lease import LEASE_NAME, STALE_AFTER_S, LeaseRecord, read_lease
 from sentinel.journal.recover import recover
 from sentinel.journal.store import JOURNAL_NAME, Journal
-from sentinel.launcher.attempt_files import AttemptFiles
 from sentinel.launcher.attempt_view import read_view
 from sentinel.model.attempts import Alive, AttemptView, Orphaned, Unseen
 from sentinel.model.state import RunState
 from sentinel.report.documents import Outside, incident_document, status_document
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.report.schedule import read_schedule
-from sentinel.senses_file import read_senses
-from sentinel.stream_file import read_newest_step, read_total_steps
+from sentinel.run_files.attempt_files import AttemptFiles
+from sentinel.run_files.detector_standings import read_senses
+from sentinel.run_files.stream_file import read_newest_step, read_total_steps
 
 
 class NothingRecorded(UsageError):

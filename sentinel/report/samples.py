@@ -11,7 +11,7 @@ from typing import Any
 
 from sentinel.errors import GiveUp, UsageError
 from sentinel.model.incidents import Incident
-from sentinel.plan.guilt import Ranked, rank_samples
+from sentinel.plan.sample_attribution import Ranked, rank_samples
 from sentinel.report.documents import incident_document
 from sentinel.report.reading import read_run
 from sentinel.report.tables import text_table

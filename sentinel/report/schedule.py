@@ -18,7 +18,7 @@ from sentinel.model.attempts import Overrides
 from sentinel.model.facts import Fact
 from sentinel.plan.overrides import SETTINGS, without
 from sentinel.report.lineage import Branch, trace
-from sentinel.stream_file import read_newest_step, read_tokens_per_sample
+from sentinel.run_files.stream_file import read_newest_step, read_tokens_per_sample
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sentinel.model import wishes as w
+from sentinel.model import operator_requests as w
 from sentinel.model.attempts import Overrides, SampleRange
 from sentinel.model.readings import WishReading
 from sentinel.sim.faults import Fault

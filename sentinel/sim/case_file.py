@@ -27,7 +27,7 @@ from sentinel.errors import PolicyError, Problem, UsageError
 from sentinel.model.findings import Kind
 from sentinel.policy.problems import print_problems
 from sentinel.policy.quantities import Malformed, parse_duration, parse_positive_steps
-from sentinel.policy_yaml import read_yaml
+from sentinel.policy_files.yaml_positions import read_yaml
 from sentinel.sim.drill_file import Drill, _Reader
 from sentinel.sim.series import Series, parse_values
 

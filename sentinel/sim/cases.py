@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.model.incidents import Incident
-from sentinel.policy_file import load_policy, shipped_policy_path
+from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.sim.case_file import Case, SeriesCase, Span, WantedIncident, read_cases
 from sentinel.sim.expected import differences
 from sentinel.sim.run import run_scenario

@@ -19,14 +19,14 @@ from sentinel.errors import UsageError
 from sentinel.model.facts import Entry
 from sentinel.model.state import RunState
 from sentinel.policy.quantities import Malformed, parse_duration
-from sentinel.policy_file import load_policy, shipped_policy_path
+from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.report.documents import incident_document
 from sentinel.sim.drill_file import UNTIL_S, Drill, read_drill
 from sentinel.sim.expected import differences
 from sentinel.sim.run import Result, run_scenario, run_seed
 from sentinel.sim.variation import vary_scenario
 from sentinel.sim.world import EPOCH_S
-from sentinel.view.words import clock_words, describe
+from sentinel.terminal.words import clock_words, describe
 
 
 @dataclass(frozen=True)

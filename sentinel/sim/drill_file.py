@@ -28,7 +28,7 @@ from sentinel.errors import PolicyError, Problem, UsageError
 from sentinel.policy.problems import print_problems
 from sentinel.policy.quantities import parse_duration, parse_positive_steps
 from sentinel.policy.schema import Policy, Rung
-from sentinel.policy_yaml import read_yaml
+from sentinel.policy_files.yaml_positions import read_yaml
 from sentinel.sim.drill_expect import Expectations
 from sentinel.sim.drill_playbooks import Playbooks
 from sentinel.sim.expected import Expected

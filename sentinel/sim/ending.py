@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf
 
-from sentinel.goodput import account
+from sentinel.engine.goodput import account
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, IncidentState, Outcome
 from sentinel.model.state import RunState

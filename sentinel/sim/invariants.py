@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from sentinel.engine import Engine, evolve
 from sentinel.model import facts as f
-from sentinel.model import wishes as w
+from sentinel.model import operator_requests as w
 from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
 from sentinel.model.incidents import IncidentState
 from sentinel.model.state import RunState

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sentinel.engine.paging import CLOSED_FIRST
 from sentinel.model import facts as f
-from sentinel.model import wishes as w
+from sentinel.model import operator_requests as w
 from sentinel.model.actions import SendPage
 from sentinel.model.incidents import IncidentState
 from sentinel.model.state import RunState

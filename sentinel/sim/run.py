@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from sentinel.daemon import Daemon
 from sentinel.engine import Engine
 from sentinel.model.attempts import AttemptSpec
 from sentinel.model.events import SupervisorStarted
@@ -35,6 +34,7 @@ from sentinel.sim.telemetry import SimTelemetry
 from sentinel.sim.trainer import SimTrainer
 from sentinel.sim.trouble import Trouble
 from sentinel.sim.world import EPOCH_S, Deed, SupervisorKilled, World
+from sentinel.supervisor.daemon import Daemon
 
 COMMAND = ("train",)
 SAME_MOMENT_TURNS_MAX = 2000

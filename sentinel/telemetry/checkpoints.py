@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sentinel.checkpoint_files import CHECKPOINTS, MANIFEST, list_entries, read_checkpoint, step_of_name
+from sentinel.checkpoints.files import CHECKPOINTS, MANIFEST, list_entries, read_checkpoint, step_of_name
 from sentinel.model.readings import CheckpointReading, Reading
 from sentinel.telemetry.source import Sight, describe_os_error
 

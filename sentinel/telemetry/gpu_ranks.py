@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from sentinel.launcher.attempt_files import RUN_DIR_VARIABLE
 from sentinel.launcher.process_tree import is_marked, read_environment
+from sentinel.run_files.attempt_files import RUN_DIR_VARIABLE
 from sentinel.telemetry.gpu_sample import GpuSample
 
 

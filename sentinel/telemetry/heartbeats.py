@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import get_args
 
 from sentinel.client.run_layout import attempt_folder
-from sentinel.launcher.attempt_files import rank_files
 from sentinel.model.readings import Heartbeat, Phase, Reading
+from sentinel.run_files.attempt_files import rank_files
 from sentinel.telemetry.source import Sight, describe_os_error
 from sentinel.telemetry.stream_lines import parse_object, real_number, whole_number
 

@@ -19,7 +19,7 @@ from sentinel.client.atomic_file import write_atomically
 from sentinel.client.overrides import Overrides as Checked
 from sentinel.client.overrides import OverridesError
 from sentinel.client.strict_json import dumps, loads
-from sentinel.model import wishes as w
+from sentinel.model import operator_requests as w
 from sentinel.model.attempts import Overrides, SampleRange
 from sentinel.model.readings import Reading, WishReading
 from sentinel.telemetry.source import Sight, describe_os_error

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from sentinel.launcher.attempt_files import AttemptFiles
 from sentinel.model.attempts import ExitReport
 from sentinel.model.readings import LogTail
+from sentinel.run_files.attempt_files import AttemptFiles
 
 TAIL_BYTES = 64 * 1024
 RANKS_READ = 16

@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sentinel.launcher.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE
 from sentinel.model.readings import HardwareReading, Reading
+from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE
 from sentinel.telemetry.gpu_ranks import rank_of_process, visible_devices, visible_setting
 from sentinel.telemetry.gpu_sample import GpuSample, normalise_pci, read_sample, tell_values
 from sentinel.telemetry.helper_process import HelperProcess

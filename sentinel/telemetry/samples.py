@@ -10,7 +10,7 @@ from sentinel.client.run_layout import samples_path, stream_path
 from sentinel.client.strict_json import as_float
 from sentinel.errors import GiveUp
 from sentinel.model.records import SampleSeen
-from sentinel.plan.guilt import CONTROLS, SAMPLES_MAX
+from sentinel.plan.sample_attribution import CONTROLS, SAMPLES_MAX
 from sentinel.telemetry.stream_lines import parse_object, whole_number
 
 LINES_MAX = SAMPLES_MAX + CONTROLS + 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sentinel.checkpoint_files import list_checkpoints, read_checkpoint, read_numbers, verify_checkpoint
+from sentinel.checkpoints.files import list_checkpoints, read_checkpoint, read_numbers, verify_checkpoint
 from sentinel.errors import GiveUp
 from sentinel.model.records import SavedNorm, SavedNumbers
 from sentinel.telemetry.lineage import read_history, read_own

@@ -8,10 +8,10 @@ from typing import Any
 
 from sentinel.client.strict_json import loads, printable
 from sentinel.errors import JournalError, RetryLater, UsageError
-from sentinel.model import wishes as w
+from sentinel.model import operator_requests as w
+from sentinel.operator.answers import Answered, await_answer, check_supervised, post_wish
 from sentinel.web.answers import Refused, Request, Response, encode
 from sentinel.web.watched import WatchedRun
-from sentinel.wish_answer import Answered, await_answer, check_supervised, post_wish
 
 ANSWER_S = 5.0  # a supervisor looks at least once a second
 WHO_CHARS_MAX = 64

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sentinel.client.strict_json import printable
-from sentinel.goodput import account
+from sentinel.engine.goodput import account
 from sentinel.model import facts as f
 from sentinel.model.state import RunState
 from sentinel.report.documents import Outside, incident_document, status_document
 from sentinel.report.following import Sight
 from sentinel.report.journal_tail import incident_of
-from sentinel.view.words import describe
+from sentinel.terminal.words import describe
 
 EVENTS_MAX = 500
 

@@ -25,11 +25,11 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from sentinel.engine.senses import build_senses
+from sentinel.engine.detector_bank import build_senses
 from sentinel.model.findings import Finding
 from sentinel.model.readings import StepReading
 from sentinel.policy.schema import Policy
-from sentinel.policy_file import load_policy, shipped_policy_path
+from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from tests.bench.detector_constants import CONSTANTS, SEPARATIONS, UNTOUCHED, Constant, setting, shipped, title
 from tests.labelled_logs import ABSENT, NoLabels, labelled_logs
 from tests.unit.detectors.score_logs import Group, Label, group_of, is_scored, judge_run, read_labels, read_log

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sentinel.boards.board import PLACE, Board
-from sentinel.boards.survivors import Begun
+from sentinel.tensorboard.board import PLACE, Board
+from sentinel.tensorboard.survivors import Begun
 
 pytestmark = pytest.mark.bench
 ROWS = 200_000

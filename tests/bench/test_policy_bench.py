@@ -17,11 +17,11 @@ import pytest
 
 from sentinel.detectors.expression import ExpressionRule, Expressions, RunFacts
 from sentinel.detectors.hold import Hold
-from sentinel.engine.senses import build_senses
+from sentinel.engine.detector_bank import build_senses
 from sentinel.model.readings import StepReading
 from sentinel.policy.expr import parse_expression
 from sentinel.policy.expr_compile import compile_expression
-from sentinel.policy_file import read_policy_file, shipped_policy_path
+from sentinel.policy_files.loading import read_policy_file, shipped_policy_path
 from sentinel.streams.metric_memory import MetricMemory
 
 pytestmark = pytest.mark.bench

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sentinel.policy_file import load_policy, shipped_policy_path
+from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.replay import replay_file
 from sentinel.telemetry.log_formats import open_log
 from sentinel.telemetry.log_reader import read_to_end

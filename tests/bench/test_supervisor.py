@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from sentinel.clock import SystemClock
-from sentinel.daemon import Daemon
 from sentinel.engine import Engine
 from sentinel.journal.session import take_run
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, SampleRange
@@ -24,7 +23,8 @@ from sentinel.model.events import ActionDone, SupervisorStarted
 from sentinel.model.facts import FindingRecorded, PlanAdopted
 from sentinel.model.findings import Kind
 from sentinel.model.readings import Receipt, StepReading
-from sentinel.policy_file import load_policy, shipped_policy_path
+from sentinel.policy_files.loading import load_policy, shipped_policy_path
+from sentinel.supervisor.daemon import Daemon
 from sentinel.telemetry.run_telemetry import RunTelemetry
 from sentinel.telemetry.wake import Wake
 
@@ -91,7 +91,7 @@ def test_start_up() -> None:
         return time.perf_counter() - start
 
     bare = statistics.median(seconds("-c", "pass") for _ in range(5))
-    for words in (("-m", "sentinel", "--help"), ("-c", "import sentinel.app")):
+    for words in (("-m", "sentinel", "--help"), ("-c", "import sentinel.supervisor.app")):
         took = statistics.median(seconds(*words) for _ in range(5))
         print(f"start-up  {' '.join(words):32s} {took:.3f} s (a bare interpreter {bare:.3f} s; median of 5; the bar is 1 s)")
 

@@ -15,7 +15,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from sentinel.cli import app, main
+from sentinel.cli.root import app, main
 from tests.unit.told_run import write_run
 
 ROOT = typer.main.get_command(app)

@@ -16,7 +16,7 @@ import pytest
 import typer
 import yaml
 
-from sentinel.cli import app
+from sentinel.cli.root import app
 from sentinel.metrics.families import FAMILIES
 from sentinel.model.findings import Kind
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import typer
 
-from sentinel.cli import app
+from sentinel.cli.root import app
 from sentinel.model.findings import Kind
 from sentinel.policy.expr import parse_expression
 from sentinel.policy.expr_tree import FUNCTIONS, METRICS, VARIABLES
-from sentinel.policy_file import load_policy, shipped_policies, shipped_policy_path
+from sentinel.policy_files.loading import load_policy, shipped_policies, shipped_policy_path
 from sentinel.sim.cases import run_case_files
 
 ROOT = Path(__file__).resolve().parents[2]

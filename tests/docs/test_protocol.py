@@ -10,25 +10,27 @@ from typing import Any, get_args
 
 import pytest
 
-from sentinel import checkpoint_files, checkpoint_pointers, client
-from sentinel.boards import charts
+from sentinel import client
+from sentinel.checkpoints import files as checkpoint_files
+from sentinel.checkpoints import pointers as checkpoint_pointers
 from sentinel.detectors import divergence, generalisation, loss_scale, non_finite, plateau, too_good
 from sentinel.engine import Engine
 from sentinel.journal import run_file
 from sentinel.journal.lease import LEASE_NAME, Lease, RunLock
 from sentinel.journal.run_file import PolicyReference, RunFile, write_run_file
-from sentinel.launcher.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
 from sentinel.launcher.exit_report import write_report
 from sentinel.launcher.spec_file import overrides_to_json, write_spec
 from sentinel.model import attempts
 from sentinel.model.actions import Request
 from sentinel.model.attempts import AttemptSpec, ExitReport, ExitSource, Overrides, RankExit
 from sentinel.model.readings import Phase
+from sentinel.plan import checkpoint_validation as vetting
 from sentinel.plan import overrides as plan_overrides
-from sentinel.plan import vetting
-from sentinel.plan.guilt import SAMPLES_MAX
-from sentinel.policy_file import load_policy, shipped_policy_path
-from sentinel.senses_file import SENSES_NAME, SensesFile
+from sentinel.plan.sample_attribution import SAMPLES_MAX
+from sentinel.policy_files.loading import load_policy, shipped_policy_path
+from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
+from sentinel.run_files.detector_standings import SENSES_NAME, SensesFile
+from sentinel.tensorboard import charts
 from tests.docs.protocol_page import TEXT, keys_of, listed, table, words
 from trainer import exits
 

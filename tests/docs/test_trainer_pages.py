@@ -11,7 +11,7 @@ import click
 import pytest
 import typer
 
-from sentinel.cli import app
+from sentinel.cli.root import app
 from trainer import exits, sample
 from trainer.checkpoint import __main__ as checkpoint_commands
 from trainer.command_line import parse_arguments

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from sentinel import drill_real
-from sentinel.cli import main
+from sentinel.cli import drill_real, main
 from tests.integration.forked_ranks import supervised_ranks
 
 SEQ_LEN = 32

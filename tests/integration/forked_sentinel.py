@@ -97,15 +97,15 @@ def become(asked: dict[str, Any]) -> None:
 if __name__ == "__main__":
     import typer.main
 
+    import sentinel.cli.stop
     import sentinel.report.html.page
     import sentinel.report.html.writing
     import sentinel.report.reading
     import sentinel.report.text
-    import sentinel.stop
     import sentinel.telemetry.inotify
-    import sentinel.view.choose
+    import sentinel.terminal.choose
     import sentinel.web.opening  # noqa: F401 - what every command would import
-    from sentinel.cli import app, main
+    from sentinel.cli.root import app, main
     from tests.integration.mortal_supervisor import make_mortal
 
     typer.main.get_command = functools.cache(typer.main.get_command)

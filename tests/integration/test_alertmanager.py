@@ -11,16 +11,16 @@ import pytest
 
 from sentinel.clock import SystemClock
 from sentinel.model.actions import SendPage, Stage
-from sentinel.pages.alertmanager import Alertmanager
-from sentinel.pages.alertmanager_keeper import AlertmanagerKeeper
-from sentinel.pages.channels import open_channel
-from sentinel.pages.courier import Courier
-from sentinel.pages.notice import Notice
-from sentinel.pages.secrets import Vault
+from sentinel.paging.alertmanager import Alertmanager
+from sentinel.paging.alertmanager_keeper import AlertmanagerKeeper
+from sentinel.paging.channels import open_channel
+from sentinel.paging.courier import Courier
+from sentinel.paging.notice import Notice
+from sentinel.paging.secrets import Vault
 from sentinel.policy.schema_paging import AlertmanagerRoute, Route
 from tests.integration.alertmanager_kit import RealAlertmanager, alertmanager, needs_alertmanager
 from tests.integration.supervised import wait_for
-from tests.unit.pages.notices import notice
+from tests.unit.paging.notices import notice
 
 pytestmark = needs_alertmanager
 RUN = 'gpt "7" \\ x'  # a name that a matcher must quote

@@ -15,7 +15,7 @@ import pytest
 
 from tests.docs.protocol_page import bundled_metrics
 from tests.integration.supervised import Supervised
-from tests.unit.boards.board_kit import messages, series
+from tests.unit.tensorboard.board_kit import messages, series
 
 STEPS = 200
 DEADLINE_S = 240.0

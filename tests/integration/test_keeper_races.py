@@ -18,12 +18,12 @@ import pytest
 
 from sentinel.errors import RetryLater
 from sentinel.launcher import local
-from sentinel.launcher.attempt_files import AttemptFiles
 from sentinel.launcher.keeper import HELD
 from sentinel.launcher.local import LocalLauncher
 from sentinel.launcher.process_tree import Process
 from sentinel.launcher.spec_file import write_spec
 from sentinel.model.attempts import Alive, AttemptSpec, Exited, Orphaned, Overrides
+from sentinel.run_files.attempt_files import AttemptFiles
 from tests.conformance.launcher_world import Job, LocalWorld, wait_for
 
 ONE = Job()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sentinel.policy_file import shipped_policy_path
+from sentinel.policy_files.loading import shipped_policy_path
 from tests.integration.forked_ranks import supervised_ranks
 from tests.integration.supervised import Supervised, double
 from tests.integration.test_trainer_launch import SIZES

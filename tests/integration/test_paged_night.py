@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sentinel.policy_file import shipped_policy_path
+from sentinel.policy_files.loading import shipped_policy_path
 from tests.integration.alertmanager_kit import RealAlertmanager, alertmanager, needs_alertmanager
 from tests.integration.forked_sentinel import run_sentinel
 from tests.integration.supervised import Supervised, wait_for

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sentinel.policy_file import shipped_policy_path
+from sentinel.policy_files.loading import shipped_policy_path
 from tests.integration.supervised import Supervised, double, wait_for
 from tests.loopback import HttpServer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sentinel.policy_file import shipped_policy_path
+from sentinel.policy_files.loading import shipped_policy_path
 from sentinel.report.checkpoints import read_trust, trust_text
 from tests.integration.supervised import Supervised, double
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
-from sentinel.plan.vetting import judge_numbers
+from sentinel.plan.checkpoint_validation import judge_numbers
 from sentinel.telemetry.saved_numbers import verify_saved
 from tests.docs.protocol_page import listed
 from tests.integration.test_trainer_launch import launch

@@ -11,7 +11,7 @@ import pytest
 
 from sentinel.model.facts import ActionConfirmed, ActionDecided, AttemptLaunched, Entry, PlanAdopted, SupervisorTookOver
 from tests.integration.supervised import Supervised, double, wait_for
-from tests.unit.boards.board_kit import series
+from tests.unit.tensorboard.board_kit import series
 
 
 def launches(run: Supervised) -> int:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.supervised import Supervised, double, wait_for
 from tests.integration.systemd_kit import Systemd
-from tests.unit.test_notify import Systemd as Listener
+from tests.unit.supervisor.test_systemd import Systemd as Listener
 
 
 def test_a_run_tells_when_it_is_ready_that_its_loop_turns_and_that_it_leaves(

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from sentinel.boards.survivors import Begun
+from sentinel.tensorboard.survivors import Begun
 from tests.integration.supervised import wait_for
-from tests.unit.boards.board_kit import draw, loss_of, rows, write
+from tests.unit.tensorboard.board_kit import draw, loss_of, rows, write
 from tests.unit.told_run import state_of, told
 
 pytest.importorskip("tensorboard", reason="TensorBoard is not installed (pip install tensorboard)")

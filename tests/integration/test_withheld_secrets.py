@@ -10,7 +10,7 @@ import pytest
 
 from sentinel.launcher.local import LocalLauncher
 from sentinel.model.attempts import AttemptSpec, Overrides
-from sentinel.pages.channels import secret_variables
+from sentinel.paging.channels import secret_variables
 from sentinel.policy.schema_paging import Paging
 from tests.integration.supervised import wait_for
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from sentinel.detectors.catalog import Senses
+from sentinel.detectors.bank import Senses
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.readings import StepReading
 from tests.unit.detectors.senses_kit import alarms, clean_run, feed, make_senses, receipt, row

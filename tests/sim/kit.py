@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from sentinel.policy.schema import Checkpoints, Policy, Retain
-from sentinel.policy_file import load_policy, shipped_policy_path
+from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.sim.faults import parse_fault
 from sentinel.sim.run import Result, run_scenario
 from sentinel.sim.scenarios import Scenario

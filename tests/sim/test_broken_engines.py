@@ -9,13 +9,13 @@ from types import MappingProxyType
 import pytest
 
 from sentinel.engine import Engine
-from sentinel.engine.draft import Draft
+from sentinel.engine.decision import Draft
 from sentinel.engine.relaunching import relaunch
 from sentinel.model.actions import SendPage, VerifyCheckpoint
 from sentinel.model.events import ActionFailed, Event
 from sentinel.model.facts import ActionDecided, Entry, Fact, PlanDropped
+from sentinel.plan.checkpoint_validation import NumbersVerdict
 from sentinel.plan.rollback import Choice
-from sentinel.plan.vetting import NumbersVerdict
 from sentinel.policy.budget import BudgetVerdict
 from sentinel.sim.broken import InvariantBroken
 from sentinel.sim.faults import parse_fault

@@ -6,7 +6,7 @@ import pytest
 
 from sentinel.model.incidents import IncidentState, Outcome
 from sentinel.policy.schema import Policy
-from sentinel.policy_file import load_policy, shipped_policy_path
+from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.sim.faults import parse_fault
 from sentinel.sim.run import Result, run_scenario
 from sentinel.sim.scenarios import Scenario

@@ -8,7 +8,7 @@ import pytest
 
 from sentinel.errors import PolicyError, UsageError
 from sentinel.journal.run_file import CAPABILITIES
-from sentinel.policy_file import load_policy
+from sentinel.policy_files.loading import load_policy
 from sentinel.sim.cases import run_case_files
 from sentinel.sim.drill import NotShown, drill_file, drill_seeds, policy_beside, shipped_drills
 from sentinel.sim.drill_file import read_drill

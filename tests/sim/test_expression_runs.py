@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sentinel.policy_file import load_policy, shipped_policy_path
+from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.sim.drill_file import read_drill
 from sentinel.sim.run import run_scenario
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sentinel.engine import Engine, paging
-from sentinel.engine.draft import Draft
+from sentinel.engine.decision import Draft
 from sentinel.model import facts as f
 from sentinel.model.actions import SendPage
 from sentinel.model.incidents import IncidentState

@@ -12,7 +12,7 @@ from sentinel.model import facts as f
 from sentinel.model.actions import PruneCheckpoint
 from sentinel.plan.retention import Retained, Rule
 from sentinel.plan.trust import Trust
-from sentinel.policy_file import load_policy
+from sentinel.policy_files.loading import load_policy
 from sentinel.sim.drill import find_drill, policy_beside, shipped_drills
 from sentinel.sim.drill_file import read_drill
 from sentinel.sim.expected import differences

@@ -208,7 +208,7 @@ def test_a_varied_drill_notices_that_everything_is_trained_again(monkeypatch: py
 
 
 def test_a_varied_drill_notices_rungs_taken_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sentinel.policy_file import load_policy
+    from sentinel.policy_files.loading import load_policy
 
     def hasty(path: Path) -> object:
         policy = load_policy(path)

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from sentinel.engine import evolve
-from sentinel.goodput import account
+from sentinel.engine.goodput import account
 from sentinel.model import facts as f
 from sentinel.model.actions import PruneCheckpoint, SendPage, WriteOverrides
 from sentinel.model.attempts import Overrides
 from sentinel.model.facts import Entry, Fact
+from sentinel.model.operator_requests import Acknowledge
 from sentinel.model.state import RunState
-from sentinel.model.wishes import Acknowledge
 from sentinel.report.chronicle.stories import Story
 from sentinel.report.journal_tail import incident_of
 

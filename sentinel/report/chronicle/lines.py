@@ -7,14 +7,14 @@ from pathlib import Path
 
 from sentinel.model import facts as f
 from sentinel.model.attempts import Overrides
-from sentinel.model.wishes import Remark
+from sentinel.model.operator_requests import Remark
 from sentinel.plan.environment import changes_in_words
 from sentinel.plan.overrides import without
 from sentinel.report.chronicle.effects import changes_between, effect_words
 from sentinel.report.chronicle.gathering import Gathered, Moment
 from sentinel.report.chronicle.plain import plain
 from sentinel.report.lineage import Branch
-from sentinel.view.words import describe
+from sentinel.terminal.words import describe
 
 
 def moment_lines(run_dir: Path, found: Gathered, branches: Mapping[int, Branch], moment: Moment) -> list[str]:

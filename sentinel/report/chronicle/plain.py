@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from sentinel.view.clean import clean
+from sentinel.terminal.clean import clean
 
 CHARS_MAX = 400
 

@@ -14,8 +14,8 @@ from itertools import groupby
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.engine.goodput import account
 from sentinel.errors import SentinelError, UsageError
-from sentinel.goodput import account
 from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.model import facts as f
 from sentinel.model.facts import Entry

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sentinel.clock import SystemClock
 from sentinel.engine import evolve
-from sentinel.goodput import Ledger, account
+from sentinel.engine.goodput import Ledger, account
 from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.model import facts as f
 from sentinel.model.attempts import Overrides
@@ -22,7 +22,7 @@ from sentinel.report.journal_tail import incident_of
 from sentinel.report.lineage import Branch, trace
 from sentinel.report.reading import NothingRecorded
 from sentinel.report.run_dirs import check_run_dir
-from sentinel.stream_file import read_newest_step
+from sentinel.run_files.stream_file import read_newest_step
 
 ATTEMPTS_BACK = 32  # a rollback behind so many attempts is not counted as the incident's
 FIRST_KEPT, NEWEST_KEPT = 200, 400  # entries of one incident

@@ -9,7 +9,7 @@ from sentinel.engine.ledger import ACCOUNTS
 from sentinel.launcher.spec_file import overrides_to_json
 from sentinel.model.attempts import Overrides
 from sentinel.model.incidents import Incident
-from sentinel.pages.case_words import span
+from sentinel.paging.case_words import span
 from sentinel.report.html.collected import Stretch
 from sentinel.report.lineage import UNSAID
 

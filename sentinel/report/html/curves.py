@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sentinel.model.incidents import Incident
-from sentinel.pages.case import judged_metric
+from sentinel.paging.case import judged_metric
 from sentinel.report.html.collected import Collected
 from sentinel.report.html.drawing import Line, Mark, Panel, draw
 from sentinel.report.lineage import Branch
-from sentinel.stream_window import Row, read_steps, read_thinned
+from sentinel.run_files.stream_window import Row, read_steps, read_thinned
 
 METRICS = ("loss", "grad_norm", "loss_scale", "activation_norm", "lr")
 ATTEMPTS_MAX = 8  # of one incident: the first that broke, and the newest

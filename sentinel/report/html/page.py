@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from sentinel.pages.masking import mask, plain, secret_values
+from sentinel.paging.masking import mask, plain, secret_values
 
 TEMPLATES = Path(__file__).with_name("templates")
 VALUE_CHARS_MAX = 8000

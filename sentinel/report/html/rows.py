@@ -12,8 +12,8 @@ from sentinel.model.facts import Entry, Fact
 from sentinel.model.incidents import Incident
 from sentinel.model.recorded import recorded_name
 from sentinel.model.state import RunState
-from sentinel.pages.case_words import span
-from sentinel.view.words import action_words, describe
+from sentinel.paging.case_words import span
+from sentinel.terminal.words import action_words, describe
 
 TEXT_CHARS_MAX = 1000
 Tone = Literal["plain", "quiet", "good", "warn", "bad"]

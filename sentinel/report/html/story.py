@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Try
 from sentinel.model.state import RunState
-from sentinel.pages.case_words import CONDITIONS, span, where
+from sentinel.paging.case_words import CONDITIONS, span, where
 
 CHOSEN_CHARS_MAX = 2000
 

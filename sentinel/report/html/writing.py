@@ -15,8 +15,8 @@ from sentinel.client.atomic_file import write_atomically
 from sentinel.client.run_layout import incident_report_path
 from sentinel.errors import UsageError
 from sentinel.model.incidents import Incident
-from sentinel.pages.case import RUNBOOK
-from sentinel.pages.case_words import follows, span
+from sentinel.paging.case import RUNBOOK
+from sentinel.paging.case_words import follows, span
 from sentinel.report.html.collected import Collected, collect
 from sentinel.report.html.cost import cost_of, said, setting_rows, settings_of
 from sentinel.report.html.curves import incident_panels, run_panels

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from sentinel.detectors.catalog import Senses
+from sentinel.detectors.bank import Senses
 from sentinel.detectors.hold import Hold
 from sentinel.model.attempts import SampleRange
 from sentinel.model.findings import Finding, Kind, Severity

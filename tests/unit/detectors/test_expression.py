@@ -6,7 +6,7 @@ from math import nan
 
 import pytest
 
-from sentinel.engine.senses import build_senses
+from sentinel.engine.detector_bank import build_senses
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import Receipt
 from tests.unit.detectors.senses_kit import receipt, row

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from sentinel.detectors.catalog import Senses
+from sentinel.detectors.bank import Senses
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import Phase, TrainerNote
 from tests.unit.detectors.senses_kit import HangConfig, beat, feed, make_senses, receipt, row

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from sentinel.detectors.catalog import Senses
+from sentinel.detectors.bank import Senses
 from sentinel.model.attempts import SampleRange
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import StepReading, TrainerNote

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sentinel.detectors.catalog import Senses
+from sentinel.detectors.bank import Senses
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import CheckpointReading, Receipt, TrainerNote
 from tests.unit.detectors.senses_kit import Config, StaleCheckpointConfig, beat, make_senses, row

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from sentinel.detectors.catalog import Senses
+from sentinel.detectors.bank import Senses
 from sentinel.model.findings import Kind, Verdict
 from sentinel.model.readings import StepReading
 from tests.unit.detectors.senses_kit import clean_run, feed, make_senses, receipt, row

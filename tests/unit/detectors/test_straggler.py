@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from sentinel.detectors.catalog import Senses
+from sentinel.detectors.bank import Senses
 from sentinel.detectors.straggler import choose_slow
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import Heartbeat

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from sentinel.detectors.behind_reference import Reference
-from sentinel.engine.senses import build_senses
+from sentinel.engine.detector_bank import build_senses
 from sentinel.model import actions as a
 from sentinel.model import facts as f
-from sentinel.policy_file import load_policy, shipped_policy_path
+from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from tests.builders import Bench
 
 STEPS = tuple(float(step) for step in range(1, 1001, 10))

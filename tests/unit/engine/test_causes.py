@@ -9,7 +9,7 @@ import pytest
 
 from sentinel.engine import ladder
 from sentinel.engine.causes import BY_KINDS, LATE_S, LINKS, explain, is_cause_of
-from sentinel.engine.draft import Draft
+from sentinel.engine.decision import Draft
 from sentinel.model import facts as f
 from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
 from sentinel.model.incidents import Incident, IncidentState, Outcome

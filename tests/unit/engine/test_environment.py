@@ -10,7 +10,7 @@ from sentinel.model.events import ActionDone
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import IncidentState
 from sentinel.policy.schema import Policy
-from sentinel.policy_file import load_policy, shipped_policy_path
+from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.sim.environment import CHANGES, PROGRAM
 from tests.builders import Bench
 
@@ -59,7 +59,7 @@ def test_a_change_is_a_finding_dated_at_the_launch_and_training_goes_on() -> Non
 
 
 def test_a_cautious_policy_holds_and_a_person_accepts_what_runs() -> None:
-    from sentinel.model import wishes as w
+    from sentinel.model import operator_requests as w
 
     bench = crashed(PROGRAM, CHANGES["code"], load_policy(shipped_policy_path("cautious")))
     assert bench.state.giving_up == "hold"

@@ -10,7 +10,7 @@ import pytest
 
 from sentinel.model import actions as a
 from sentinel.model import facts as f
-from sentinel.model import wishes as w
+from sentinel.model import operator_requests as w
 from sentinel.model.events import SupervisorStarted
 from sentinel.model.incidents import Outcome
 from sentinel.model.readings import HardwareReading, Heartbeat

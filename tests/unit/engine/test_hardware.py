@@ -7,7 +7,7 @@ from sentinel.model.events import Event
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import IncidentState
 from sentinel.model.readings import HardwareReading, HardwareWhat, SourceReading
-from sentinel.policy_file import load_policy, shipped_policy_path
+from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from tests.builders import Bench
 
 GPU = "0000:3b:00"

@@ -6,7 +6,7 @@ import pytest
 
 from sentinel.model import actions as a
 from sentinel.model import facts as f
-from sentinel.model import wishes as w
+from sentinel.model import operator_requests as w
 from sentinel.model.attempts import PERSON, Overrides, SampleRange
 from sentinel.model.incidents import IncidentState, Outcome
 from tests.builders import BATCH, Bench, build_policy, healthy_loss

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from sentinel.model import actions as a
-from sentinel.model import wishes as w
+from sentinel.model import operator_requests as w
 from sentinel.model.attempts import Overrides, SampleRange
 from sentinel.model.events import ActionDone
 from sentinel.model.incidents import IncidentState, Outcome

@@ -9,7 +9,7 @@ import pytest
 from sentinel.engine.paging import REPEATED_MAX
 from sentinel.model import actions as a
 from sentinel.model import facts as f
-from sentinel.model import wishes as w
+from sentinel.model import operator_requests as w
 from sentinel.model.paging import Page, Told
 from tests.builders import Bench, build_policy
 from tests.unit.engine.paged import (

@@ -7,7 +7,7 @@ from typing import Any
 
 from sentinel.model import actions as a
 from sentinel.model import facts as f
-from sentinel.model import wishes as w
+from sentinel.model import operator_requests as w
 from sentinel.model.attempts import Decay, Overrides, SampleRange
 from sentinel.model.events import ActionDone
 from sentinel.model.incidents import Outcome

@@ -13,7 +13,7 @@ from sentinel.model import facts as f
 from sentinel.model.attempts import Overrides, ResumePoint, SampleRange
 from sentinel.model.events import ActionDone
 from sentinel.model.incidents import IncidentState
-from sentinel.model.wishes import LeaveOut
+from sentinel.model.operator_requests import LeaveOut
 from tests.builders import BATCH, Bench, build_policy
 
 SMALL = {"numeric": [{"rollback": {"before_onset": "20 steps"}}, {"page": {}, "then": "stop_now"}]}

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from sentinel import app as supervising
-from sentinel.afterwards import answer_unattended
 from sentinel.errors import AlreadySupervised
 from sentinel.journal.answering import answering, is_being_answered
 from sentinel.journal.session import take_run
-from sentinel.model import wishes as w
-from sentinel.pages.terminal import Terminal
-from tests.unit.test_afterwards import failed_run, pages_left
+from sentinel.model import operator_requests as w
+from sentinel.operator.unattended import answer_unattended
+from sentinel.paging.terminal import Terminal
+from sentinel.supervisor import app as supervising
+from tests.unit.operator.test_unattended import failed_run, pages_left
 
 
 def test_the_sign_stands_while_somebody_answers_and_several_may(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from sentinel.errors import JournalError
-from sentinel.journal.by_hints import codec_of
 from sentinel.journal.codec import UNKNOWN_FACT, decode_fact, encode_fact
+from sentinel.journal.dataclass_codec import codec_of
 from sentinel.model.actions import KillAttempt
 from sentinel.model.facts import ActionDecided, Fact, FindingRecorded, FirstStep, Held, Noted, PlanAdopted, ReceiptSeen
 from sentinel.model.findings import Finding, Kind

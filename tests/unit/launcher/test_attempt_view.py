@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from sentinel.launcher.attempt_files import AttemptFiles
 from sentinel.launcher.attempt_view import read_view
 from sentinel.launcher.process_tree import read_boot_id, read_process
 from sentinel.model.attempts import Alive, NotStarted, Orphaned, Unseen
+from sentinel.run_files.attempt_files import AttemptFiles
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ import pytest
 
 from sentinel.errors import UsageError
 from sentinel.launcher import program_code
-from sentinel.launcher.attempt_files import AttemptFiles
 from sentinel.launcher.command import check_code
 from sentinel.launcher.environment import digest_of, environment_to_json, read_environment, read_recorded, start_recorded
 from sentinel.launcher.interpreter import ask_interpreter, find_interpreter
 from sentinel.launcher.program_code import Reading, read_program
 from sentinel.launcher.spec_file import write_spec
 from sentinel.model.attempts import AttemptSpec, AttemptView, Exited, ExitReport, Overrides
+from sentinel.run_files.attempt_files import AttemptFiles
 
 
 @pytest.fixture

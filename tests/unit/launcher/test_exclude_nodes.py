@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sentinel.launcher.attempt_files import AttemptFiles
 from sentinel.launcher.keeper_start import Started, start_command
 from sentinel.launcher.spec_file import write_spec
 from sentinel.model.attempts import AttemptSpec, Overrides
+from sentinel.run_files.attempt_files import AttemptFiles
 
 SAY = ("sh", "-c", 'echo "${SENTINEL_EXCLUDE_NODES-unset}"')
 

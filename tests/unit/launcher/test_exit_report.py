@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from sentinel.launcher.attempt_files import AttemptFiles
 from sentinel.launcher.exit_report import (
     Evidence,
     build_report,
@@ -20,6 +19,7 @@ from sentinel.launcher.exit_report import (
 )
 from sentinel.launcher.torchrun_table import FailureTable
 from sentinel.model.attempts import ExitReport, RankExit
+from sentinel.run_files.attempt_files import AttemptFiles
 
 
 def one(evidence: Evidence, rank: int = 0) -> RankExit:

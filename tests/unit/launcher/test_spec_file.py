@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from sentinel.client.spec import read_spec
-from sentinel.launcher.attempt_files import AttemptFiles
 from sentinel.launcher.spec_file import write_spec
 from sentinel.model.attempts import AttemptSpec, Overrides, ResumePoint, SampleRange
+from sentinel.run_files.attempt_files import AttemptFiles
 
 
 def test_the_client_reads_what_the_launcher_writes(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from sentinel.model import facts as f
 from sentinel.model.state import Mark, RunState
 from sentinel.report.following import FollowedRun, Sight
 from sentinel.report.tally import Tally
-from sentinel.senses_file import Told
+from sentinel.run_files.detector_standings import Told
 from tests.docs.test_commands import STATES as DOCUMENTED_STATES
 from tests.sim.kit import simulate
 from tests.unit.told_run import at, entries_of, told, write_run, write_stream

@@ -9,8 +9,8 @@ import pytest
 from sentinel.model.actions import Action
 from sentinel.model.attempts import AttemptView
 from sentinel.model.facts import Fact
+from sentinel.model.operator_requests import Wish
 from sentinel.model.recorded import recorded_as, recorded_name
-from sentinel.model.wishes import Wish
 
 # As journals of version 0.1 have them. Names may be added; none may change or go.
 FACTS = """

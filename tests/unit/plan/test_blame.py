@@ -10,7 +10,7 @@ from sentinel.model.attempts import Overrides, ResumePoint
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident
 from sentinel.model.state import Attempt, Checkpoint
-from sentinel.plan.blame import judge_blame
+from sentinel.plan.checkpoint_blame import judge_blame
 
 CHECKPOINTS = tuple(
     Checkpoint(step, f"checkpoints/step-{step:08d}", 1, step * 16, str(step), committed_s=0.0) for step in (75, 100)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sentinel.model.attempts import SampleRange
 from sentinel.model.records import SampleSeen
-from sentinel.plan.guilt import CONTROLS, RANGES_MAX, judge_guilt, rank_samples
+from sentinel.plan.sample_attribution import CONTROLS, RANGES_MAX, judge_guilt, rank_samples
 
 START, END = 10_000, 10_700
 SUSPECT = SampleRange(START, END)

@@ -7,7 +7,7 @@ from math import inf, nan
 import pytest
 
 from sentinel.model.records import SavedNorm, SavedNumbers
-from sentinel.plan.vetting import judge_numbers
+from sentinel.plan.checkpoint_validation import judge_numbers
 
 
 def rows(first: int, last: int, value: float = 30.0, change: float = 0.01) -> tuple[tuple[int, float], ...]:

@@ -9,7 +9,7 @@ from sentinel.errors import Problem
 from sentinel.policy.checks import check_policy
 from sentinel.policy.schema import Policy
 from sentinel.policy.schema_problems import validate_policy
-from sentinel.policy_yaml import read_yaml
+from sentinel.policy_files.yaml_positions import read_yaml
 
 # A file a mistake can be planted in.
 GOOD = """\

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from pydantic import BaseModel
 
-from sentinel.policy_file import load_policy, shipped_policy_path
+from sentinel.policy_files.loading import load_policy, shipped_policy_path
 
 SCALE = 5
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sentinel.errors import PolicyError
-from sentinel.policy_file import load_policy
+from sentinel.policy_files.loading import load_policy
 from tests.unit.policy.policies_in_words import GOOD
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sentinel.policy_check import check_files
+from sentinel.policy_files.check import check_files
 
 HERE = Path(__file__).parent / "mistakes"
 # File: (line:column, severity, path, part of the message, part of the remedy).

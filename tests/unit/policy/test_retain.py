@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sentinel.policy_explain import Assumed, explain
+from sentinel.policy_files.explain import Assumed, explain
 from tests.unit.policy.policies_in_words import policy_with, said
 
 EVERY = {"checkpoint_every": "50 steps"}

@@ -16,7 +16,7 @@ from sentinel.policy.quantities import Hold, Rate, RecoveredWhen
 from sentinel.policy.schema import Budget, Detectors, FindingKind, HangSettings, Labels, Probation, Severity, Spec, SpikeSettings
 from sentinel.policy.schema_json import policy_json_schema, policy_json_schema_text
 from sentinel.policy.schema_rungs import Rung
-from sentinel.policy_file import load_policy, shipped_policies, shipped_policy_path
+from sentinel.policy_files.loading import load_policy, shipped_policies, shipped_policy_path
 from tests.unit.policy.policies_in_words import policy_with
 
 

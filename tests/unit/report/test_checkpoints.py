@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from sentinel.cli import app
+from sentinel.cli.root import app
 from sentinel.client.strict_json import dumps
 from sentinel.journal.run_file import PolicyReference, read_run_file, write_run_file
 from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.model import facts as f
 from sentinel.model.actions import PruneCheckpoint
-from sentinel.policy_file import shipped_policy_path
+from sentinel.policy_files.loading import shipped_policy_path
 from sentinel.report.checkpoints import SIZES, _amount, read_trust, trust_text
 from tests.unit.told_run import write_run
 

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from typer.testing import CliRunner
 
-from sentinel.cli import app
+from sentinel.cli.root import app
 from sentinel.client.run_layout import stream_path
 from sentinel.errors import UsageError
 from sentinel.journal.session import take_run
 from sentinel.model import actions as a
 from sentinel.model import facts as f
-from sentinel.model import wishes as w
+from sentinel.model import operator_requests as w
 from sentinel.model.attempts import Overrides, ResumePoint
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
@@ -289,7 +289,7 @@ def test_plain_text_reads_as_it_was_written(text: str) -> None:
 
 
 def plain_words(text: str) -> list[str]:
-    from sentinel.view.clean import clean
+    from sentinel.terminal.clean import clean
 
     return clean(" ".join(text.split())).split()
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from sentinel.cli import app
+from sentinel.cli.root import app
 from sentinel.errors import UsageError
 from sentinel.model import actions as a
 from sentinel.model import facts as f
-from sentinel.model import wishes as w
+from sentinel.model import operator_requests as w
 from sentinel.model.attempts import Overrides, ResumePoint, SampleRange
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import Band, Incident, IncidentState, Outcome, Remedy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sentinel.model import wishes as w
+from sentinel.model import operator_requests as w
 from sentinel.report.lineage import Branch, lineage_text, trace
 from tests.builders import Bench
 

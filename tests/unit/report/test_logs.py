@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from sentinel.cli import app
+from sentinel.cli.root import app
 from sentinel.client.run_layout import attempt_folder
 from sentinel.errors import UsageError
 from sentinel.journal.session import take_run
 from sentinel.launcher.log_cap import LogCap
 from sentinel.report.log_files import BLOCK_BYTES, Log, LogReader, read_tail
 from sentinel.report.logs import Asked, Said, read_logs
-from tests.unit.test_ranks_seen import beat
+from tests.unit.run_files.test_heartbeats import beat
 from tests.unit.told_run import at, told, write_run
 
 

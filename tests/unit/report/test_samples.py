@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from sentinel.cli import app
+from sentinel.cli.root import app
 from sentinel.client import SampleLog, Session, Spec
 from sentinel.client.run_layout import samples_path
 from sentinel.errors import UsageError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sentinel.model import wishes as w
+from sentinel.model import operator_requests as w
 from sentinel.model.attempts import Overrides, SampleRange
 from sentinel.model.readings import SourceReading, WishReading
 from sentinel.telemetry.inbox import Inbox, post, withdraw

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sentinel.errors import PolicyError, UsageError
-from sentinel.policy_file import load_policy, shipped_policy_path
+from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.replay import replay_file
 from sentinel.telemetry.reference import POINTS_MAX, load_reference, read_reference
 

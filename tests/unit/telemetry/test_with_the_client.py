@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from sentinel.client.session import Session
-from sentinel.launcher.attempt_files import AttemptFiles
 from sentinel.launcher.spec_file import write_spec
 from sentinel.model.attempts import AttemptSpec, Overrides, ResumePoint, SampleRange
 from sentinel.model.readings import EndReading, Heartbeat, Receipt, SourceReading, StepReading, TrainerNote
+from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.telemetry.run_telemetry import RunTelemetry
 
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from sentinel.asking import ask_unattended
 from sentinel.errors import UsageError
-from sentinel.model import wishes as w
+from sentinel.model import operator_requests as w
+from sentinel.operator.answers import Answered
+from sentinel.operator.requests import ask_unattended
 from sentinel.report.reading import read_incidents
 from sentinel.web import acting
 from sentinel.web.acting import WHO_CHARS_MAX, who_of
 from sentinel.web.answers import Request
 from sentinel.web.site import Given
-from sentinel.wish_answer import Answered
 from tests.unit.web.web_kit import BEARER, JSON, TOKEN, served, supervised, write_told
 
 

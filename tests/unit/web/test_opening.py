@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from sentinel.cli import app
+from sentinel.cli.root import app
 from sentinel.errors import UsageError
 from sentinel.web import address as address_module
 from sentinel.web import opening

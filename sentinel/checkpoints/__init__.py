@@ -1,0 +1,1 @@
+"""Checkpoints on disk: listing and verifying, quarantine, pruning, pointers to the newest."""

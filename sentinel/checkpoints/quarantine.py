@@ -1,0 +1,90 @@
+"""Moving checkpoints aside: nothing is deleted here, a rename into `quarantine/attempt-NNNN/` is all that happens to one.
+
+Where checkpoints/ lies on another filesystem than the run directory (a link to a scratch disk), nothing can be renamed out of
+it: then quarantine is `checkpoints/.quarantine/`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from sentinel.checkpoints.files import CHECKPOINTS, MANIFEST, PRUNED, is_there, list_entries, step_of_name
+from sentinel.client.atomic_file import ensure_directory, fsync_directory
+
+QUARANTINE = "quarantine"
+INSIDE = f".{QUARANTINE}"  # of checkpoints/, which it never leaves
+COLLISIONS_MAX = 10_000
+_ASIDE = re.compile(r"\..*|.*(tmp|temp|partial).*", re.IGNORECASE)  # never a checkpoint, whatever it holds
+
+
+class Moved(NamedTuple):
+    """One rename into quarantine; both paths relative to the run directory."""
+
+    source: str
+    target: str
+
+
+def quarantine_above(run_dir: Path, step: int, attempt: int) -> tuple[Moved, ...]:
+    """Move every checkpoint above `step`, and every unfinished save, to quarantine. Done twice, it moves nothing.
+
+    Call it when the attempt's processes are gone: a save still being written would be taken away under its writer.
+    Raises OSError when a rename fails; what was moved before stays moved.
+    """
+    assert step >= 0, f"a step is not negative: {step}"
+    assert attempt >= 0, f"an attempt is not negative: {attempt}"
+    doomed = [name for name in list_entries(run_dir) if _is_above_or_unfinished(run_dir, name, step)]
+    if not doomed:
+        return ()
+    try:
+        return _move(run_dir, doomed, f"{QUARANTINE}/attempt-{attempt:04d}")
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        return _move(run_dir, doomed, f"{CHECKPOINTS}/{INSIDE}/attempt-{attempt:04d}")
+
+
+def quarantine_folder(run_dir: Path, attempt: int) -> Path:
+    """Where that attempt's quarantine lies: inside checkpoints/ where it was moved there, else beside it. It need not exist."""
+    inside = run_dir / CHECKPOINTS / INSIDE / f"attempt-{attempt:04d}"
+    return inside if inside.is_dir() else run_dir / QUARANTINE / f"attempt-{attempt:04d}"
+
+
+def _move(run_dir: Path, doomed: list[str], place: str) -> tuple[Moved, ...]:
+    folder = run_dir / place
+    ensure_directory(folder)
+    moved = []
+    for name in doomed:
+        source, target = run_dir / CHECKPOINTS / name, _free_place(folder, name)
+        try:
+            os.rename(source, target)
+        except FileNotFoundError:
+            continue  # moved or finished by somebody else between the look and the act
+        moved.append(Moved(f"{CHECKPOINTS}/{name}", f"{place}/{target.name}"))
+    for touched in (folder, folder.parent, run_dir, run_dir / CHECKPOINTS):
+        fsync_directory(touched)
+    return tuple(moved)
+
+
+def _is_above_or_unfinished(run_dir: Path, name: str, step: int) -> bool:
+    if name == INSIDE or name.startswith(PRUNED):
+        return False
+    named = step_of_name(name)
+    if named is not None and named > step:
+        return True
+    if named is None and _ASIDE.fullmatch(name):
+        return True
+    is_ours = name.startswith("step-")  # anything else in there is somebody's own and stays
+    return is_ours and not is_there(run_dir / CHECKPOINTS / name / MANIFEST)
+
+
+def _free_place(folder: Path, name: str) -> Path:
+    """`folder/name`, or `folder/name.2`, `.3` … when that is taken: a rename would replace an empty directory silently."""
+    for number in range(1, COLLISIONS_MAX):
+        place = folder / (name if number == 1 else f"{name}.{number}")
+        if not os.path.lexists(place):
+            return place
+    raise FileExistsError(17, "no free name in quarantine; move its older entries elsewhere", str(folder / name))

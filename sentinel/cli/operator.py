@@ -1,0 +1,162 @@
+"""The operator's commands: what a person asks of a run while it is live, and what they look at. Parse, ask, print the answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from sentinel.cli.options import RunDir
+from sentinel.model import operator_requests as w
+
+Timeout = Annotated[float, typer.Option(help="Seconds to wait for the supervisor's answer.", min=0.0)]
+Number = Annotated[int, typer.Argument(help="The incident's number.", metavar="N", min=1)]
+EXITS = "Exit codes: 0 granted, 1 refused (the sentence says why), 2 usage, or nobody supervises the run and could answer."
+
+
+SHOW = "incidents show"
+
+
+class Commands(TyperGroup):
+    """`incidents RUN_DIR` is a command, and so is `incidents show N RUN_DIR`: the two words are its name."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[:2] == SHOW.split():
+            args = [SHOW, *args[2:]]
+        return super().resolve_command(ctx, args)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    app.command(SHOW)(incidents_show)
+    for command in (pause, resume, hold, rollback, skip, set_, approve, deny, ack, resolve, note, readmit):
+        name = command.__name__.rstrip("_")
+        app.command(name, epilog=EXITS, rich_help_panel="While a run is live")(command)
+
+
+def incidents_show(
+    number: Number,
+    run_dir: RunDir,
+    samples: Annotated[bool, typer.Option("--samples", help="The samples that were looked at, the worst first.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")] = False,
+) -> None:
+    """One incident: what broke, what was tried, how it ended; and with --samples which data did it, and where it lies."""
+    from sentinel.client.strict_json import dumps
+    from sentinel.report.samples import incident_text, read_incident
+
+    document = read_incident(run_dir, number, samples)
+    typer.echo(dumps(document) if as_json else incident_text(document))
+
+
+def pause(run_dir: RunDir, timeout: Timeout = 30.0) -> None:
+    """Watch on, but carry nothing out until `sentinel resume`. Training goes on."""
+    _ask(run_dir, w.Pause(), timeout)
+
+
+def resume(run_dir: RunDir, timeout: Timeout = 30.0) -> None:
+    """End a pause or a hold: remedies are carried out again, a held run is launched again."""
+    _ask(run_dir, w.Resume(), timeout)
+
+
+def hold(run_dir: RunDir, timeout: Timeout = 30.0) -> None:
+    """Stop training after a checkpoint and wait for `sentinel resume`; the supervisor stays."""
+    _ask(run_dir, w.Hold(), timeout)
+
+
+def rollback(
+    run_dir: RunDir,
+    to: Annotated[int, typer.Option("--to", help="Newest good checkpoint at or below this step; 0: from scratch.", min=0)],
+    skip: Annotated[list[str] | None, typer.Option("--skip", help="Leave out these samples, as in 51200-53760.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="With another setting, as in lr=0.5x.")] = None,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Relaunch from an older checkpoint. Later ones are moved to quarantine, never deleted."""
+    from dataclasses import replace
+
+    from sentinel.errors import UsageError
+    from sentinel.model.attempts import Overrides
+    from sentinel.operator.requests import read_range, read_settings
+
+    settings, keys, until = read_settings(set_, live=False) if set_ else (Overrides(), (), None)
+    if until is not None:
+        raise UsageError("until: counts from a live change; after a rollback use `sentinel set lr=configured RUN_DIR`")
+    settings = replace(settings, skip=tuple(read_range(text) for text in skip or ()))
+    _ask(run_dir, w.RollBack(to, settings, keys), timeout)
+
+
+def skip(
+    samples: Annotated[str, typer.Argument(help="Sample indices, the end not included, as in 51200-53760.", metavar="A-B")],
+    run_dir: RunDir,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Never train on these samples. What was trained on already takes a rollback to before it, which is done."""
+    from sentinel.operator.requests import read_range
+
+    _ask(run_dir, w.LeaveOut(read_range(samples)), timeout)
+
+
+def set_(
+    settings: Annotated[list[str], typer.Argument(help="KEY=VALUE, as in lr=0.5x clip_norm=0.3.", metavar="KEY=VALUE...")],
+    run_dir: RunDir,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Change settings while it runs: lr clip_norm weight_decay betas eps loss_scale checkpoint_every, until='2000 steps'.
+
+    lr counts against the schedule. KEY=configured gives back the trainer's own setting. No remedy undoes what a person set.
+    """
+    from sentinel.operator.requests import read_settings
+
+    overrides, keys, until = read_settings(settings, live=True)
+    _ask(run_dir, w.Change(overrides, keys, until), timeout)
+
+
+def approve(number: Number, run_dir: RunDir, timeout: Timeout = 30.0) -> None:
+    """Take the rung of incident N that waits for a person."""
+    _ask(run_dir, w.Approve(number), timeout)
+
+
+def deny(number: Number, run_dir: RunDir, timeout: Timeout = 30.0) -> None:
+    """Pass over the rung of incident N that waits for a person; the next one is taken."""
+    _ask(run_dir, w.Deny(number), timeout)
+
+
+def ack(number: Number, run_dir: RunDir, timeout: Timeout = 30.0) -> None:
+    """A person has seen incident N: its page is not repeated. Works also when nobody supervises the run."""
+    _ask(run_dir, w.Acknowledge(number), timeout)
+
+
+def resolve(number: Number, run_dir: RunDir, timeout: Timeout = 30.0) -> None:
+    """What incident N called a person for is settled: whoever was told is told so. Works also when nobody supervises the run."""
+    _ask(run_dir, w.Resolve(number), timeout)
+
+
+def note(
+    run_dir: RunDir,
+    text: Annotated[str, typer.Argument(help="One line, up to 2000 characters.", metavar="TEXT")],
+    timeout: Timeout = 30.0,
+) -> None:
+    """Write an entry of your own into the record of the run, under your name. Works also when nobody supervises the run."""
+    from sentinel.errors import UsageError
+
+    if not w.is_remark(text):
+        raise UsageError(f"the note is not one printable line of 1 to {w.REMARK_CHARS_MAX} characters; leave out line breaks")
+    _ask(run_dir, w.Remark(text), timeout)
+
+
+def readmit(
+    node: Annotated[str, typer.Argument(help="Its name, as `sentinel status` shows it.", metavar="NODE")],
+    run_dir: RunDir,
+    timeout: Timeout = 30.0,
+) -> None:
+    """A node that a remedy has left out may be used again, from the next launch on."""
+    _ask(run_dir, w.Readmit(node), timeout)
+
+
+def _ask(run_dir: Path, wish: w.Wish, timeout: float) -> None:
+    from sentinel.operator.requests import ask
+
+    answer = ask(run_dir, wish, timeout)
+    typer.echo(answer.words if answer.granted else f"refused: {answer.words}", err=not answer.granted)
+    raise typer.Exit(0 if answer.granted else 1)

@@ -1,0 +1,83 @@
+"""`sentinel policy …`: the commands about policies. Parse and print, as `sentinel.cli`, of which this is a part."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sentinel.cli.options import Json
+from sentinel.errors import UsageError
+
+policy_app = typer.Typer(no_args_is_help=True, help="Remediation policies.")
+
+Policies = Annotated[list[str], typer.Argument(help="Policy files, or names of shipped ones.", metavar="FILE...")]
+
+
+@policy_app.command("check")
+def policy_check(
+    files: Policies,
+    capabilities: Annotated[str | None, typer.Option(help="What the trainer can do, as in skip,live_overrides.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Refuse what cannot work, with the line, a caret and the remedy. Exit code 2 when there is anything to mend."""
+    from sentinel.client.strict_json import dumps
+    from sentinel.policy_files.check import check_files
+    from sentinel.telemetry.reference import load_reference
+
+    report = check_files(files, capabilities, also=load_reference)
+    print(dumps(report.document) if as_json else report.text, file=sys.stdout if report.ok or as_json else sys.stderr)
+    raise typer.Exit(0 if report.ok else 2)
+
+
+@policy_app.command("explain")
+def policy_explain(
+    file: Annotated[str, typer.Argument(help="A policy file, or the name of a shipped one.", metavar="FILE")],
+    finding: Annotated[str | None, typer.Option(help="A kind of finding, or an alert; without it, all rules are listed.")] = None,
+    onset: Annotated[int, typer.Option(help="Assumed: the step where it began.", min=1)] = 1000,
+    detected: Annotated[int | None, typer.Option(help="Assumed: the step where it was believed.", min=1)] = None,
+    checkpoint_every: Annotated[int | None, typer.Option(help="Assumed: steps between checkpoints.", min=1)] = None,
+    samples_per_step: Annotated[int, typer.Option(help="Assumed: samples a step trains on.", min=1)] = 512,
+    as_json: Json = False,
+) -> None:
+    """What a policy would do about a finding, rung by rung, with its budget, probation and pages. Nothing is run."""
+    from sentinel.client.strict_json import dumps
+    from sentinel.policy_files.explain import Assumed, explain, explain_rules, explain_text
+    from sentinel.policy_files.loading import load_policy, shipped_policy_path
+
+    policy = load_policy(shipped_policy_path(file))
+    if finding is None:
+        if as_json:
+            raise UsageError("--json needs --finding, as in: sentinel policy explain default --finding spike --json")
+        print(explain_rules(policy))
+        return
+    told = explain(policy, finding, Assumed(onset, detected, checkpoint_every, samples_per_step))
+    print(dumps(told.document) if as_json else explain_text(told))
+
+
+@policy_app.command("test")
+def policy_test(
+    files: Annotated[list[Path], typer.Argument(help="Case files: input series or drills.", metavar="CASES...")],
+    policy: Annotated[str | None, typer.Option(help="Judge all cases by this policy instead of the ones they name.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Input series and drills against expected alerts and remedies. Reads what `sentinel drill` reads.
+
+    Exit codes: 0 every case as expected, 1 not so, 2 a bad case file or policy.
+    """
+    from sentinel.client.strict_json import dumps
+    from sentinel.sim.cases import run_case_files
+
+    report = run_case_files(files, policy)
+    print(dumps(report.document) if as_json else report.text)
+    raise typer.Exit(0 if report.ok else 1)
+
+
+@policy_app.command("schema")
+def policy_schema() -> None:
+    """Print the JSON schema of policy files, for editors and other tools."""
+    from sentinel.policy.schema_json import policy_json_schema_text
+
+    print(policy_json_schema_text(), end="")

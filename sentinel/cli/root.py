@@ -1,0 +1,222 @@
+"""The command line: parse and print, nothing else. Rooms are imported inside the commands, so that `--help` is instant."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sentinel.cli.checkpoints import checkpoints_app
+from sentinel.cli.drill import drill
+from sentinel.cli.operator import Commands
+from sentinel.cli.operator import register as register_operator
+from sentinel.cli.options import Json, Listening, Pages, RunDir, TokenFile
+from sentinel.cli.page import page_app
+from sentinel.cli.policy import policy_app
+from sentinel.cli.replay import replay, watch
+from sentinel.cli.report import report
+from sentinel.cli.seeing import register as register_seeing
+from sentinel.cli.web import web
+from sentinel.errors import PolicyError, SentinelError, UsageError
+
+EXIT_BUG = 70
+
+app = typer.Typer(
+    name="sentinel",
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Watches a long pretraining run from outside, repairs it, proves the repair, and pages a person last.",
+)
+app.add_typer(policy_app, name="policy")
+app.add_typer(checkpoints_app, name="checkpoints")
+app.add_typer(page_app, name="page")
+
+
+@app.command()
+def run(
+    command: Annotated[list[str] | None, typer.Argument(help="The training command, after --.", metavar="-- CMD...")] = None,
+    policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
+    run_dir: Annotated[Path | None, typer.Option(help="Where the run lives; default runs/<program name>.")] = None,
+    observe_only: Annotated[bool, typer.Option("--observe-only", help="Decide and record, change nothing.")] = False,
+    without: Annotated[str, typer.Option(help="What the trainer cannot do, as in skip,live_overrides,attribution.")] = "",
+    with_: Annotated[str, typer.Option("--with", help="What the command can do besides: exclude (SENTINEL_EXCLUDE_NODES).")] = "",
+    code: Annotated[
+        list[str] | None, typer.Option(help="Source to watch for changes, instead of what the command leads to.", metavar="PATH")
+    ] = None,
+    tensorboard: Annotated[bool, typer.Option(help="Keep RUN_DIR/tensorboard: each attempt, and the run that survives.")] = True,
+    page: Pages = None,
+    listen: Listening = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Launch a training command, or adopt the one that is running; watch it; repair it.
+
+    Exit codes: 0 the run finished, 1 it failed and recovery is exhausted (or sentinel can do no more, and says why), 2 usage or
+    policy error, 130 stopped, 70 a bug in sentinel (training goes on).
+    """
+    from sentinel.supervisor.app import RunRequest, supervise
+    from sentinel.terminal.choose import choose_narrator
+    from sentinel.web.opening import Listen
+
+    words = tuple(command or ())
+    place = run_dir or Path("runs") / (Path(words[0]).stem if words else "run")
+    with closing(choose_narrator(place)) as narrator:
+        lacks, more = (tuple(word.strip() for word in said.split(",") if word.strip()) for said in (without, with_))
+        said_of_run = (place, policy, words, os.getcwd(), observe_only)
+        source, routes, shown = tuple(code or ()), tuple(page or ()), Listen(listen, token_file)
+        asked = RunRequest(
+            *said_of_run, without=lacks, more=more, code=source, tensorboard=tensorboard, pages=routes, listen=shown
+        )
+        outcome = supervise(asked, narrator)
+    raise typer.Exit(outcome)
+
+
+@app.command()
+def demo(
+    run_dir: Annotated[Path, typer.Option(help="Where the run lives.")] = Path("runs/demo"),
+    steps: Annotated[int, typer.Option(help="Optimizer steps; the default faults scale with it.")] = 600,
+    seed: Annotated[int | None, typer.Option(help="Of the weights and the data order; default the trainer's own.")] = None,
+    precision: Annotated[str, typer.Option(help="fp32, bf16 or fp16.")] = "fp32",
+    policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "demo",
+    no_faults: Annotated[bool, typer.Option("--no-faults", help="Train undisturbed.")] = False,
+    fault: Annotated[list[str] | None, typer.Option(help="Hurt the run so, instead of the three default faults.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Size of the model: micro or tiny (the default).")] = None,
+    page: Pages = None,
+    listen: Listening = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Train the bundled GPT, hurt it three times, and watch it being repaired. Exit codes as for `run`.
+
+    An unfinished run directory is continued, a finished one moved aside.
+    """
+    from sentinel.cli.demo import DemoOptions, run_demo
+    from sentinel.errors import UsageError
+    from sentinel.web.opening import Listen
+
+    if no_faults and fault:
+        raise UsageError("--no-faults and --fault contradict each other; give one of them")
+    faults = () if no_faults else tuple(fault) if fault else None
+    routes, shown = tuple(page or ()), Listen(listen, token_file)
+    raise typer.Exit(run_demo(DemoOptions(run_dir, steps, seed, precision, policy, faults, preset, routes, shown)))
+
+
+@app.command()
+def status(run_dir: RunDir, as_json: Json = False) -> None:
+    """What the run is doing now."""
+    from sentinel.report.reading import read_status
+    from sentinel.report.text import status_text
+
+    document = read_status(run_dir)
+    print(_dump(document) if as_json else status_text(document))
+
+
+@app.command()
+def incidents(run_dir: RunDir, as_json: Json = False) -> None:
+    """Every incident of the run: what broke, what was tried, how it ended."""
+    from sentinel.report.reading import read_incidents
+    from sentinel.report.text import incidents_text
+
+    documents = read_incidents(run_dir)
+    print(_dump(documents) if as_json else incidents_text(documents))
+
+
+@app.command()
+def lineage(run_dir: RunDir, as_json: Json = False) -> None:
+    """Every attempt: from which step of which other, with which settings, why, how it ended, what of it survives; and what the
+    interventions cost the schedule (with --json: `schedule` of `sentinel status --json`)."""
+    from sentinel.report.lineage import lineage_text, read_lineage
+    from sentinel.report.schedule import read_schedule, schedule_rows
+    from sentinel.run_files.stream_file import read_newest_step
+
+    branches = read_lineage(run_dir)
+    newest = read_newest_step(run_dir, branches[-1]["attempt"]) if branches else None
+    if as_json:
+        print(_dump(branches))
+    else:
+        print(
+            "\n".join(
+                [lineage_text(branches, newest), *(f"{what}: {words}" for what, words in schedule_rows(read_schedule(run_dir)))]
+            )
+        )
+
+
+@app.command()
+def tensorboard(
+    run_dir: Annotated[Path, typer.Argument(help="A run directory, or a log.", metavar="RUN_DIR|LOG")],
+    out: Annotated[Path | None, typer.Option(help="Of a log: where to draw; default LOG.tensorboard.", metavar="DIR")] = None,
+    format: Annotated[str, typer.Option(help="Of a log, as for replay: auto, metrics, csv, …")] = "auto",
+) -> None:
+    """Make, or mend, the TensorBoard of a run or of a recorded log: a board for each attempt and `effective`, what survives.
+
+    Say how to look at it. A log is anything `sentinel replay` reads, the stream of a run without a supervisor too.
+    """
+    from sentinel.tensorboard.command import draw
+
+    print(draw(run_dir, out, format))
+
+
+@app.command()
+def stop(
+    run_dir: RunDir,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for the run to stop.", min=0.0)] = 900.0,
+) -> None:
+    """Stop the run after a checkpoint, whether or not a supervisor is alive."""
+    from sentinel.cli.stop import stop_run
+
+    print(stop_run(run_dir, timeout))
+
+
+app.command()(drill)
+app.command()(replay)
+app.command()(watch)
+app.command()(report)
+app.command()(web)
+
+
+@app.command()
+def hardware(
+    policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
+    as_json: Json = False,
+) -> None:
+    """What the GPUs and the kernel log of this machine tell now, or why nothing can be seen.
+
+    Exit codes: 0 GPUs are seen and none asks for anything, 1 something is wrong with one, 2 usage or policy error, 3 no GPU can
+    be seen (the sentence says why).
+    """
+    from sentinel.cli.hardware import hardware_text, look_at_hardware
+
+    document, code = look_at_hardware(policy)
+    print(_dump(document) if as_json else hardware_text(document))
+    raise typer.Exit(code)
+
+
+register_seeing(app)
+register_operator(app)
+
+
+def _dump(document: object) -> str:
+    from sentinel.client.strict_json import dumps
+
+    return dumps(document)
+
+
+def main() -> None:
+    """Entry point: what a person can cause ends in a sentence, never in a traceback: exit code 2 for usage and policy, where
+    nothing was started; 1 for everything else that sentinel cannot do; 70 for a bug, with its traceback."""
+    try:
+        app()
+    except SentinelError as error:
+        print(str(error), file=sys.stderr)
+        sys.exit(2 if isinstance(error, (UsageError, PolicyError)) else 1)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except Exception:  # noqa: BLE001 - told as any other bug is, and with a code of its own: what starts sentinel may start it again
+        traceback.print_exc()
+        sys.exit(EXIT_BUG)

@@ -1,0 +1,176 @@
+"""`sentinel top`: a run watched from outside, four times a second, by any process on a machine that sees the run directory.
+
+It reads what the run writes and nothing else, so it can be started and left at any time. GPUs are those of its own machine.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+
+from sentinel.cli.hardware import wait_for_gpus
+from sentinel.clock import Clock, SystemClock
+from sentinel.report.drawn import DrawnAttempt
+from sentinel.report.following import FollowedRun, Sight
+from sentinel.run_files.heartbeats import RANKS_MAX, RANKS_READ_MAX, RankBeats
+from sentinel.telemetry.nvml import DRIVER_SIGNS, HELPER, NO_DRIVER, NvmlSource
+from sentinel.terminal.live import FRAMES_PER_S, LINES_KEPT, POINTS_KEPT, step_time
+from sentinel.terminal.picture import METRICS, Picture
+from sentinel.terminal.screen import Screen, open_console, print_plain, shows_blocks
+from sentinel.terminal.spark import Point
+from sentinel.terminal.words import Line, clock_words, describe
+
+LOOK_S = 1.0  # a look opens the journal and asks for the attempt's processes; curves are read on at every frame
+GPU_ROUND_MS = "200"  # of the helper: every tenth round it tells what it sees
+BACKLOG_PIECES_MAX = 200_000  # of streams, drawn before the first picture of --once: a bound, not a limit anybody meets
+
+
+class Watched:
+    """A run and its machine, looked at again and again."""
+
+    def __init__(self, run_dir: Path, clock: Clock, blocks: bool) -> None:
+        self._run = FollowedRun(run_dir)
+        self._clock = clock
+        self._blocks = blocks
+        self._beats = RankBeats(run_dir)
+        self._nvml = NvmlSource(run_dir, argv=(*HELPER, GPU_ROUND_MS), signs=DRIVER_SIGNS)
+        self._sight = self._run.look()
+        self._looked_s = clock.now_s()
+        self._seq = 0
+        self._lines: deque[tuple[str, Line]] = deque(maxlen=LINES_KEPT)
+        self._times: deque[tuple[int, float]] = deque(maxlen=50)
+        self._timed = -1  # the attempt they are of: another one's clock may have begun anew
+        self._changes = -1
+
+    def catch_up(self) -> None:
+        """Draw every curve to its end, read every rank, and wait for the first word of the GPUs."""
+        for _ in range(BACKLOG_PIECES_MAX):
+            if not self._run.draw():
+                break
+        attempt = self._sight.state.attempt
+        for _ in range(RANKS_MAX // RANKS_READ_MAX):
+            if attempt is not None:
+                self._beats.look(attempt.attempt, self._clock.wall_s())
+        wait_for_gpus(self._nvml, self._clock)
+
+    def look(self) -> Picture | None:
+        """How everything stands; None where nothing can have changed since the last picture."""
+        now_s = self._clock.now_s()
+        is_due = now_s - self._looked_s >= LOOK_S or self._changes < 0
+        if is_due:
+            self._sight, self._looked_s = self._run.look(), now_s
+            self._nvml.poll(now_s)
+        self._run.draw()
+        changes = sum(drawn.changes for drawn in self._run.attempts.values())
+        if not is_due and changes == self._changes:
+            return None
+        self._changes = changes
+        return self._picture(self._sight)
+
+    def close(self) -> None:
+        self._nvml.close()
+
+    def _picture(self, sight: Sight) -> Picture:
+        state = sight.state
+        for entry in self._run.entries(self._seq):
+            line = describe(entry.fact, entry.at_s, state)
+            if line is not None:
+                self._lines.append((clock_words(entry.at_s - state.created_s), line))
+        self._seq = sight.seq
+        attempt = state.attempt
+        return Picture(
+            state=state,
+            now_s=sight.now_s if not state.ended else _ended_s(sight),
+            total=sight.total_steps,
+            points=points_of(self._run.attempts),
+            lines=tuple(self._lines),
+            step_time_s=self._step_time(),
+            blocks=self._blocks,
+            ranks=self._beats.look(attempt.attempt, self._clock.wall_s()) if attempt is not None else (),
+            gpus=self._nvml.gpus,
+            gpus_why_not="none: no NVIDIA driver on this machine" if self._nvml.why_not == NO_DRIVER else self._nvml.why_not,
+            warnings=warnings_of(sight),
+        )
+
+    def _step_time(self) -> float | None:
+        attempt = self._sight.state.attempt
+        drawn = self._run.attempts.get(attempt.attempt) if attempt is not None else None
+        if drawn is None or drawn.newest_step is None:
+            return None
+        if drawn.attempt != self._timed or (self._times and drawn.newest_step < self._times[-1][0]):
+            self._times.clear()
+            self._timed = drawn.attempt
+        if not self._times or drawn.newest_step > self._times[-1][0]:
+            self._times.append((drawn.newest_step, drawn.newest_s))
+        return step_time(self._times) or drawn.newest.get("step_time_s")
+
+
+def show_top(run_dir: Path, once: bool) -> None:
+    """Until `q`, or Ctrl-C; a run that ended stays on the screen. Where there is no terminal, and with `once`: lines, once.
+
+    Raises UsageError for what is not the directory of a run.
+    """
+    console, clock = open_console(), SystemClock()
+    with closing(Watched(run_dir, clock, console is None or shows_blocks(console))) as watched:
+        if once or console is None:
+            watched.catch_up()
+            picture = watched.look()
+            assert picture is not None, "the first look always finds something"
+            print_plain(picture)
+            return
+        with Screen(console) as screen:
+            key = ""
+            while key not in ("q", "Q"):
+                picture = watched.look()
+                if picture is not None:
+                    screen.show(picture)
+                key = screen.wait(1.0 / FRAMES_PER_S)
+
+
+def points_of(attempts: Mapping[int, DrawnAttempt], count: int = POINTS_KEPT) -> tuple[Point, ...]:
+    """The newest points of the curves. In a long attempt each stands for several steps: of these the highest value, under the
+    last step, and what was no number as NaN."""
+    found: list[Point] = []
+    for number in sorted(attempts, reverse=True):
+        found = _points_of_one(attempts[number], count - len(found)) + found
+        if len(found) >= count:
+            break
+    return tuple(found)
+
+
+def _points_of_one(drawn: DrawnAttempt, count: int) -> list[Point]:
+    values: dict[int, dict[str, float]] = {}
+    firsts: list[int] = []
+    for metric in METRICS:
+        curve = drawn.curves.get(metric)
+        if curve is None:
+            continue
+        buckets = curve.buckets[-count:]
+        if len(buckets) > len(firsts):
+            firsts = [first for first, _, _ in buckets]
+        for first, _, high in buckets:
+            values.setdefault(first, {})[metric] = high
+        for step in curve.non_finite:
+            values.setdefault(step, {})[metric] = float("nan")
+    steps = sorted(values)[-count:]
+    newest = drawn.newest_step if drawn.newest_step is not None else 0
+    ends = [after - 1 for _, after in pairwise(steps)] + [max([newest, *steps[-1:]])]
+    return [Point(drawn.attempt, end, values[first]) for first, end in zip(steps, ends, strict=True)] if steps else []
+
+
+def warnings_of(sight: Sight) -> tuple[str, ...]:
+    """What a person must know before they believe the rest."""
+    found = [f"an older sight: {sight.trouble}"] if sight.trouble else []
+    if sight.supervisor == "gone" and not sight.state.ended:
+        alive = {True: "; training goes on unwatched", False: "; none of its processes lives", None: ""}[sight.attempt_alive]
+        found.append(f"NOBODY SUPERVISES THIS RUN{alive}: sentinel run --run-dir {sight.run_dir} goes on with it")
+    return tuple(found)
+
+
+def _ended_s(sight: Sight) -> float:
+    """Time stands still when a run has ended."""
+    last = sight.state.attempt
+    return last.ended_s if last is not None and last.ended_s is not None else sight.now_s

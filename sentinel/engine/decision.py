@@ -1,0 +1,86 @@
+"""The decision being made: facts recorded so far and the state they lead to.
+
+Deciding often needs the state after the fact just recorded, so recording evolves at once. Nothing leaves a draft but facts;
+what is to be done about them are the actions of its `ActionDecided` facts.
+"""
+
+from __future__ import annotations
+
+from sentinel.detectors.bank import Senses
+from sentinel.engine.evolve import evolve
+from sentinel.engine.live import Live
+from sentinel.model.actions import Action, StartAttempt
+from sentinel.model.facts import ActionDecided, AttemptLaunched, Fact, FindingRecorded, Noted
+from sentinel.model.findings import Finding
+from sentinel.model.incidents import Incident
+from sentinel.model.state import Attempt, RunState
+from sentinel.policy.schema import Policy, Rung
+
+
+class Draft:
+    """Attributes:
+    state: as of the last recorded fact. now_s: supervisor time of the event being decided.
+    policy, senses, live: what to judge by; the last two are read here and only fed by the engine itself.
+    """
+
+    def __init__(self, state: RunState, now_s: float, policy: Policy, senses: Senses, live: Live) -> None:
+        self.state = state
+        self.now_s = now_s
+        self.policy = policy
+        self.senses = senses
+        self.live = live
+        self.facts: list[Fact] = []
+
+    def record(self, fact: Fact) -> None:
+        self.facts.append(fact)
+        self.state = evolve(self.state, self.now_s, fact)
+
+    def decide(self, action: Action) -> None:
+        """Intend the action, unless the very same intention is already pending."""
+        if action.key not in self.state.pending:
+            self.record(ActionDecided(action))
+
+    def launch(self, action: StartAttempt, why: str) -> None:
+        """The attempt exists from its decision on: a restart of the supervisor must not invent a second one."""
+        self.record(AttemptLaunched(action.attempt, action.resume, action.overrides, why))
+        self.decide(action)
+
+    def note(self, about: str, reason: str) -> None:
+        self.record(Noted(about, reason))
+
+    def dismiss(self, finding: Finding, reason: str) -> None:
+        """A finding that opens no incident still has its reason on record."""
+        self.record(FindingRecorded(finding, None, reason))
+
+    @property
+    def attempt(self) -> Attempt | None:
+        return self.state.attempt
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether an attempt was launched and has not ended, as far as is known."""
+        attempt = self.state.attempt
+        return attempt is not None and not attempt.is_over
+
+    @property
+    def newest_step(self) -> int:
+        """The newest step of the current attempt's lineage: seen, or resumed from. The senses may still hold the one before."""
+        attempt = self.state.attempt
+        if attempt is None:
+            return 0
+        heard = self.senses.newest_step if self.live.attempt == attempt.attempt else 0
+        return max(attempt.resumed_step, attempt.last_step if attempt.is_over else heard)
+
+    def rungs_of(self, incident: Incident) -> tuple[Rung, ...]:
+        """The incident's playbook as the policy has it now; empty when a changed policy has it no more."""
+        return self.policy.spec.playbooks.get(incident.playbook, ())
+
+    @property
+    def observes_only(self) -> bool:
+        """Remedies are recorded and not carried out."""
+        return self.is_observed_run or bool(self.state.paused)
+
+    @property
+    def is_observed_run(self) -> bool:
+        """Sentinel may change nothing in it, for anybody; a pause is lifted by a person."""
+        return self.state.observe_only or self.policy.spec.mode == "observe"

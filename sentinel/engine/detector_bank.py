@@ -1,0 +1,44 @@
+"""The detectors as a policy tunes them: their settings, per kind the hold and severity of the rule that applies, and the rules on
+expressions, compiled."""
+
+from __future__ import annotations
+
+from sentinel.detectors.bank import Senses
+from sentinel.detectors.behind_reference import Reference
+from sentinel.detectors.expression import ExpressionRule, Expressions, RunFacts
+from sentinel.detectors.hold import Hold
+from sentinel.model.findings import Kind, Severity
+from sentinel.policy.expr_compile import compile_expression
+from sentinel.policy.match import Match, match_rule
+from sentinel.policy.schema import Policy
+from sentinel.streams.metric_memory import MetricMemory
+
+
+def build_senses(policy: Policy, reference: Reference | None = None) -> Senses:
+    holds: dict[Kind, Hold] = {}
+    severities: dict[Kind, Severity] = {}
+    for kind in Kind:
+        match = match_rule(policy, kind.value)
+        if isinstance(match, Match):
+            holds[kind] = Hold(match.rule.for_.steps, match.rule.for_.seconds)
+            severities[kind] = match.rule.labels.severity
+    return Senses(policy.spec.detectors, holds, severities, reference, build_expressions(policy))
+
+
+def build_expressions(policy: Policy) -> Expressions | None:
+    """The detector of all rules on expressions; None where there is none, so that nobody pays for what he does not use."""
+    memory = MetricMemory()
+    rules = [
+        ExpressionRule(
+            alert=rule.alert,
+            condition=compile_expression(rule.expr, memory),
+            hold=Hold(rule.for_.steps, rule.for_.seconds),
+            keep=Hold(rule.keep_firing_for.steps, rule.keep_firing_for.seconds),
+            severity=rule.labels.severity,
+            fire_on_nonfinite=rule.on_nonfinite == "fire",
+        )
+        for rule in policy.spec.rules
+        if rule.expr is not None
+    ]
+    facts = RunFacts(policy.spec.run.warmup_steps, policy.spec.run.tokens_per_step)
+    return Expressions(rules, memory, facts) if rules else None

@@ -1,0 +1,73 @@
+"""What a person asks of a run that is supervised: the wish into its inbox, the answer out of its journal.
+
+The answer is a fact, which is read and not written here. So it works from any machine that sees the run directory, and what was
+asked is on record whether or not somebody waits for the answer.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from sentinel.clock import SystemClock
+from sentinel.errors import UsageError
+from sentinel.journal.store import JOURNAL_NAME, Journal
+from sentinel.model.facts import WishAnswered
+from sentinel.model.operator_requests import Wish
+from sentinel.report.reading import read_run, read_supervisor
+from sentinel.report.run_dirs import check_run_dir
+from sentinel.telemetry.inbox import post
+
+LOOK_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    granted: bool
+    words: str
+
+
+def is_supervised(run_dir: Path) -> bool:
+    """Raises UsageError for what is not the directory of a run."""
+    check_run_dir(run_dir)
+    return read_supervisor(run_dir) == "alive"
+
+
+def check_supervised(run_dir: Path) -> None:
+    """Raises UsageError where nobody could answer, JournalError where the journal cannot be read."""
+    if is_supervised(run_dir):
+        return
+    is_finished = read_run(run_dir).state.ended == "finished"
+    goes_on = f" and could answer; `sentinel run --run-dir {run_dir}` goes on with it"
+    raise UsageError(f"{run_dir}: nobody supervises this run{': it has finished' if is_finished else goes_on}")
+
+
+def post_wish(run_dir: Path, by: str, wish: Wish) -> str:
+    """The wish's id. Raises UsageError where this user may not ask."""
+    try:
+        return post(run_dir, by, wish, round(SystemClock().wall_s() * 1e9))
+    except OSError as error:
+        raise UsageError(f"{run_dir}: the wish cannot be written: {error.strerror}; ask as the user who owns the run") from error
+
+
+def await_answer(run_dir: Path, number: str, timeout_s: float, after: int = 0) -> Answered | None:
+    """None when there is none within `timeout_s`. `after`: an entry older than the wish. Raises JournalError."""
+    clock, waiting = SystemClock(), threading.Event()
+    end_s = clock.now_s() + timeout_s
+    while clock.now_s() < end_s:
+        after, answer = look_for_answer(run_dir, number, after)
+        if answer is not None:
+            return answer
+        clock.wait(waiting, LOOK_S)
+    return None
+
+
+def look_for_answer(run_dir: Path, number: str, after: int = 0) -> tuple[int, Answered | None]:
+    """The answer among the journal's entries behind `after`, and the last entry looked at."""
+    with Journal.open(run_dir / JOURNAL_NAME, read_only=True) as journal:
+        for entry in journal.read_entries(after):
+            after = entry.seq
+            if isinstance(entry.fact, WishAnswered) and entry.fact.id == number:
+                return after, Answered(entry.fact.granted, entry.fact.answer)
+    return after, None

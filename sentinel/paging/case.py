@@ -1,0 +1,223 @@
+"""A page with its case: what a person woken at 3 a.m. reads in a minute, made of the run's state and the stream around the onset.
+
+    title      demo: spike since step 379
+    text       an opening sentence; what broke, values and a small plot; what was tried; what follows, and when; what waiting
+               costs; commands that answer it; where to read on
+
+The engine's own words are always in it. What cannot be read on the disk is left out, and a bug here costs the case and not the
+page.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import socket
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from sentinel.client.run_layout import incident_report_path
+from sentinel.model.actions import SendPage
+from sentinel.model.findings import Kind
+from sentinel.model.incidents import Incident, IncidentState
+from sentinel.model.state import RunState
+from sentinel.paging import case_words
+from sentinel.paging.case_answers import Answer, answers
+from sentinel.paging.case_plot import draw_plot
+from sentinel.paging.masking import mask, one_line, plain, secret_values
+from sentinel.paging.notice import TEXT_CHARS_MAX, TITLE_CHARS_MAX, Notice, dedup_key
+from sentinel.paging.reach import where_it_leads
+from sentinel.policy.expr_tree import METRICS
+from sentinel.policy.schema_paging import Paging
+from sentinel.run_files.stream_window import read_steps, read_world_size
+
+ENGINE_CHARS_MAX = 4000
+SECTION_CHARS_MAX = 6000
+FACT_CHARS_MAX = 200
+LINE_CHARS_MAX = 1000
+BEFORE_STEPS, BEHIND_STEPS = 120, 40
+INDENT, WIDTH = 8, 92
+UNBROKEN = ("sentinel ", "runbook:", "report:", "page:")
+RUNBOOK = Path(__file__).resolve().parents[2] / "deploy" / "RUNBOOK.md"
+METRIC_OF = {Kind.LOSS_SCALE_COLLAPSE: "loss_scale", Kind.GENERALISATION: "val_loss", Kind.SLOWDOWN: "step_time_s"}
+ANSWERED = ("acknowledged", "resolved")  # how its first line begins where that says who answered, and how
+TOLD_BETTER = ("tried: ", "next: ", "runbook: ", "acknowledged by ", "resolved: ")  # lines of it that are told better here
+
+
+def build_notice(run_dir: Path, state: RunState, action: SendPage, paging: Paging, wall_s: float) -> Notice:
+    """What is delivered for `action`. Reads a bounded piece of one stream; never raises."""
+    incident = next((one for one in reversed(state.incidents) if one.id == action.incident), None)
+    run = state.run_id or run_dir.name
+    links = _links(run_dir, incident, action, paging)
+    typed = _guarded_answers(run_dir, state, incident, action)
+    try:
+        body = _text(run_dir, state, incident, action, paging, wall_s, typed)
+    except Exception as bug:  # noqa: BLE001 - whatever is wrong with the case, the page must go out
+        body = f"{action.text}\n\n(the case could not be drawn up: {type(bug).__name__}: {bug})"
+    secrets = secret_values()
+    return Notice(
+        stage=action.stage,
+        key=action.key,
+        dedup_key=dedup_key(run, action.incident),
+        run=run,
+        incident=action.incident,
+        severity=action.severity,
+        title=one_line(mask(_title(run, incident, action), secrets), TITLE_CHARS_MAX),
+        text=_cut(plain(mask(body, secrets)), TEXT_CHARS_MAX),
+        at_s=wall_s,
+        by=one_line(action.by, FACT_CHARS_MAX),
+        facts={name: one_line(mask(value, secrets), FACT_CHARS_MAX) for name, value in _facts(state, incident).items()},
+        answers=tuple(answer.command for answer in typed),
+        links=links,
+    )
+
+
+def _title(run: str, incident: Incident | None, action: SendPage) -> str:
+    if incident is None or action.stage == "trigger":
+        return action.title
+    about = f"{run}: {incident.kind} {case_words.where(incident)}"
+    by = f" by {action.by}" if action.by else ""
+    words = {"update": "Changed", "acknowledge": f"Seen{by}", "resolve": f"Resolved{by}", "message": "Repaired"}
+    return f"{words[action.stage]}: {about}"
+
+
+def _opening(state: RunState, incident: Incident | None, action: SendPage) -> str:
+    said = _cut(action.text.split("\n", 1)[0], LINE_CHARS_MAX).rstrip(".")
+    if action.stage in ("acknowledge", "resolve") and said.startswith(ANSWERED):
+        return f"{said[0].upper()}{said[1:]}."
+    is_well = incident is not None and incident.state is IncidentState.RECOVERED
+    verdict = incident.verdict if incident is not None and is_well else ""
+    match action.stage:
+        case "update":
+            return "This page has changed: it stands as follows."
+        case "acknowledge":
+            return f"{action.by or 'Somebody'} has seen it. It is not repeated."
+        case "resolve":
+            over = "It is over" + (f", says {action.by}" if action.by else "")
+            return f"{over}{': ' + verdict if verdict else '.'}"
+        case "message":
+            return f"Nobody is needed: it was repaired{': ' + verdict if verdict else '.'}"
+    if incident is not None and incident.awaits_approval:
+        return "A remedy waits for your word."
+    if incident is not None and incident.state is IncidentState.EXHAUSTED:
+        return "Sentinel can do no more here: a person must decide."
+    return "The run has failed." if state.ended == "failed" else "A person is needed."
+
+
+def _text(
+    run_dir: Path, state: RunState, incident: Incident | None, action: SendPage, paging: Paging, wall_s: float,
+    typed: Sequence[Answer],
+) -> str:  # fmt: skip
+    attempt = state.attempt
+    ranks = read_world_size(run_dir, attempt.attempt) if attempt is not None else None
+    words = action.text.replace("RUN_DIR", shlex.quote(str(run_dir.absolute())))
+    engine = [line for line in words.split("\n") if incident is None or not line.startswith(TOLD_BETTER)]
+    width = max((len(answer.command) for answer in typed), default=0)
+    sections = [_section("BROKE", [_cut("\n".join(engine), ENGINE_CHARS_MAX)])]
+    if incident is not None:
+        sections.append(_section("VALUES", [*case_words.values(incident), *case_words.evidence(incident)]))
+        sections.append(_section("", _plot(run_dir, incident)) if action.stage in ("trigger", "update") else "")
+        sections.append(_section("TRIED", case_words.tried(incident) or ["nothing: no remedy applied"]))
+    sections.append(_section("NEXT", case_words.follows(state, incident, wall_s)))
+    waiting = case_words.cost(state, incident, wall_s, ranks or case_words.ranks_of(attempt), paging.gpu_hour_cost)
+    sections.append(_section("COST", waiting))
+    asked = [f"{answer.command.ljust(width)}  {answer.what}" for answer in typed]
+    sections.append(_section("ANSWER", [f"on {socket.gethostname()}:", *asked] if asked else []))
+    sections.append(_section("READ", _reading(run_dir, incident, action, paging)))
+    head = f"{_opening(state, incident, action)}\n\n"
+    return head + "\n\n".join(section for section in sections if section)
+
+
+def _section(label: str, lines: Sequence[str]) -> str:
+    """A label, and its lines beside it."""
+    flat = [_cut(part, LINE_CHARS_MAX) for line in lines for part in _cut(line, SECTION_CHARS_MAX).split("\n") if part.strip()]
+    wrapped = [row for line in flat for row in _wrapped(line)]
+    return "\n".join(f"{label if number == 0 else '':<{INDENT}}{row}" for number, row in enumerate(wrapped))
+
+
+def _wrapped(line: str) -> list[str]:
+    """Sentences are broken where a mail or a pager would break them badly; what is to be copied is not."""
+    if len(line) <= WIDTH or line.startswith(UNBROKEN):
+        return [line]
+    return textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def _plot(run_dir: Path, incident: Incident) -> list[str]:
+    """The judged metric around the onset; nothing where it cannot be read."""
+    onset = incident.onset_step
+    first = max(0, (onset if onset is not None else incident.break_step) - BEFORE_STEPS)
+    last = max(incident.detected_step, onset or 0) + BEHIND_STEPS
+    names = dict.fromkeys([judged_metric(incident), "loss"])
+    rows = read_steps(run_dir, incident.attempt, first, last, names.__contains__)
+    for name in names:
+        points = [(step, metrics[name]) for step, metrics in rows if name in metrics]
+        lines = draw_plot(name, points, onset)
+        if lines:
+            return lines
+    return []
+
+
+def judged_metric(incident: Incident) -> str:
+    """The metric an incident is about, as its reason names it."""
+    named = next((word for word in re.findall(r"\w+", incident.reason) if word in METRICS), None)
+    band = incident.band.metric if incident.band is not None else None
+    return named or METRIC_OF.get(incident.kind) or band or "loss"
+
+
+def _facts(state: RunState, incident: Incident | None) -> dict[str, str]:
+    """Short name → short value, those that are known."""
+    attempt = state.attempt
+    known: dict[str, object] = {"run state": state.label, "policy": state.policy_name, "host": socket.gethostname()}
+    if attempt is not None:
+        known["attempt"] = attempt.attempt
+    if incident is not None:
+        known |= {
+            "kind": str(incident.kind), "alert": incident.alert, "state": str(incident.state),
+            "onset step": incident.onset_step, "break step": incident.break_step, "attempt": incident.attempt,
+            "rank": incident.blamed_rank, "node": incident.blamed_node,
+            "metric": judged_metric(incident) if incident.value else "",
+            "value": incident.value, "baseline": incident.baseline, "acknowledged by": incident.acknowledged_by,
+        }  # fmt: skip
+    return {name: str(value) for name, value in known.items() if value is not None and value != ""}
+
+
+def _links(run_dir: Path, incident: Incident | None, action: SendPage, paging: Paging) -> dict[str, str]:
+    """Name → URL. What lies in a file only is named in the text. The page knows a run by its directory's name."""
+    found: dict[str, str] = {}
+    written = re.search(r"^runbook: (https?://\S+)$", action.text, re.MULTILINE)
+    if written is not None:
+        found["runbook"] = written[1]
+    elif paging.runbook_url is not None:
+        found["runbook"] = f"{paging.runbook_url.split('#')[0]}#{incident.kind}" if incident is not None else paging.runbook_url
+    if paging.run_url is not None:
+        base = paging.run_url.rstrip("/")
+        found["page"] = f"{base}/"
+        found["report"] = f"{base}/runs/{quote(run_dir.absolute().name, safe='')}/incidents/{action.incident}/report"
+    return found
+
+
+def _reading(run_dir: Path, incident: Incident | None, action: SendPage, paging: Paging) -> list[str]:
+    """The report's file is named where its link leads no further: the file is still there when sentinel has ended."""
+    links, host = _links(run_dir, incident, action, paging), socket.gethostname()
+    is_here = bool(where_it_leads(links.get("page", ""), host))
+    file = str(incident_report_path(run_dir.absolute(), action.incident))
+    section = f"#{incident.kind}" if incident is not None else ""
+    shipped = f"{RUNBOOK}{section}" if RUNBOOK.is_file() else f"RUNBOOK.md{section}"
+    lines = [f"runbook: {links.get('runbook', shipped)}"]
+    lines.append(f"report:  {file if is_here else links.get('report', file)}")
+    if "page" in links:
+        lines.append(f"page:    {links['page']}{where_it_leads(links['page'], host)}")
+    return lines
+
+
+def _guarded_answers(run_dir: Path, state: RunState, incident: Incident | None, action: SendPage) -> list[Answer]:
+    try:
+        return answers(run_dir, state, incident, action.stage)
+    except Exception:  # noqa: BLE001 - without its commands the page is still a page
+        return []
+
+
+def _cut(text: str, chars_max: int) -> str:
+    return text if len(text) <= chars_max else f"{text[: chars_max - 2]} …"

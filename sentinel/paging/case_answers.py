@@ -1,0 +1,87 @@
+"""The commands that answer a page, as a person types them on the machine where sentinel runs: those that make sense as the run
+stands, with the run's real directory."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from sentinel.client.strict_json import loads
+from sentinel.errors import SentinelError
+from sentinel.model.actions import Stage
+from sentinel.model.incidents import Incident, IncidentState
+from sentinel.model.state import RunState
+from sentinel.policy_files.loading import shipped_policy_path
+
+RUN_FILE_BYTES_MAX = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    command: str
+    what: str
+
+
+def answers(run_dir: Path, state: RunState, incident: Incident | None, stage: Stage) -> list[Answer]:
+    """The likeliest first. Nothing is to be answered once it is over."""
+    if stage in ("resolve", "message"):
+        return []
+    run = shlex.quote(str(run_dir.absolute()))
+    found: list[Answer] = []
+    number = incident.id if incident is not None else None
+    if incident is not None and incident.awaits_approval:
+        found.append(Answer(f"sentinel approve {number} {run}", "take the rung that waits"))
+        found.append(Answer(f"sentinel deny {number} {run}", "pass it over"))
+    if incident is not None and stage != "acknowledge" and not incident.acknowledged_by:
+        found.append(Answer(f"sentinel ack {number} {run}", "you have seen it: it is not repeated"))
+    found += _of_run(run_dir, run, state, incident)
+    if incident is not None and incident.state is IncidentState.EXHAUSTED:
+        found.append(Answer(f"sentinel resolve {number} {run}", "you have taken it up: the page is closed"))
+    if number is not None:
+        found.append(Answer(f"sentinel incidents show {number} {run}", "the whole story"))
+    return found
+
+
+def _of_run(run_dir: Path, run: str, state: RunState, incident: Incident | None) -> list[Answer]:
+    """What moves the run itself."""
+    if state.ended == "finished":
+        return []
+    if state.ended:
+        return [Answer(_start_again(run_dir, run, state), "when the cause is mended: go on from the newest good checkpoint")]
+    if state.held or state.giving_up == "hold":
+        return [
+            Answer(f"sentinel resume {run}", "go on from the newest good checkpoint"),
+            Answer(f"sentinel stop {run}", "end the run"),
+        ]
+    if state.paused:
+        return [Answer(f"sentinel resume {run}", "sentinel carries remedies out again")]
+    if incident is None or incident.state is not IncidentState.EXHAUSTED or state.giving_up or state.observe_only:
+        return []
+    back = incident.limit_step
+    found = [Answer(f"sentinel rollback --to {back - 1} {run}", "back to before the onset")] if back is not None else []
+    return [*found, Answer(f"sentinel hold {run}", "stop training after a checkpoint, and wait for you")]
+
+
+def _start_again(run_dir: Path, run: str, state: RunState) -> str:
+    policy = _policy_word(run_dir)
+    return " ".join(
+        ["sentinel run", *([f"--policy {policy}"] if policy else []), *(["--observe-only"] if state.observe_only else []),
+         f"--run-dir {run}"]
+    )  # fmt: skip
+
+
+def _policy_word(run_dir: Path) -> str:
+    """The policy as `--policy` takes it; empty where run.json does not say."""
+    try:
+        with (run_dir / "run.json").open("rb") as file:
+            policy = loads(file.read(RUN_FILE_BYTES_MAX))["policy"]
+        path, name = str(policy["path"]), str(policy["name"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    try:
+        if shipped_policy_path(name) == Path(path):
+            return shlex.quote(name)
+    except SentinelError:
+        pass
+    return shlex.quote(path)

@@ -1,0 +1,119 @@
+"""From a route of the policy to the channel that serves it, and whether it could serve it at all, asked before anything is
+started."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import assert_never
+
+from sentinel.errors import GiveUp, RetryLater, UsageError
+from sentinel.paging.alertmanager import Alertmanager
+from sentinel.paging.apprise_urls import MISSING, Apprise, is_installed
+from sentinel.paging.command import Command
+from sentinel.paging.contract import AGAIN_S, Channel
+from sentinel.paging.http_call import check_url
+from sentinel.paging.mail import Mail
+from sentinel.paging.notice import Notice
+from sentinel.paging.pagerduty import PagerDuty
+from sentinel.paging.secrets import Vault
+from sentinel.paging.slack import Slack
+from sentinel.paging.terminal import Terminal
+from sentinel.paging.webhook import Webhook
+from sentinel.policy import schema_paging as p
+
+
+class Guarded:
+    """A channel whose every word is free of the secrets it has read, whatever goes wrong in it."""
+
+    def __init__(self, channel: Channel, vault: Vault) -> None:
+        self.channel = channel
+        self.vault = vault
+
+    def deliver(self, notice: Notice) -> str:
+        try:
+            return self.vault.scrub(self.channel.deliver(notice))
+        except RetryLater as later:
+            found: RetryLater | GiveUp = RetryLater(self.vault.scrub(str(later)), later.retry_in_s)
+        except GiveUp as final:
+            found = GiveUp(self.vault.scrub(str(final)))
+        except OSError as error:
+            found = RetryLater(self.vault.scrub(str(error)), AGAIN_S)
+        except Exception as bug:  # noqa: BLE001 - its words might hold a secret, and the runner would write them down
+            found = GiveUp(self.vault.scrub(f"internal error: {type(bug).__name__}: {bug}"))
+        raise found  # outside the handlers: the error that it was, with what its words hold, does not hang on it
+
+
+def open_channel(route: p.Route, run_dir: Path | None, environ: Mapping[str, str] | None = None) -> Guarded:
+    """`run_dir` None: outside any run (a test page)."""
+    vault = Vault(environ)
+    return Guarded(_channel(route.settings, vault, run_dir), vault)
+
+
+def _channel(settings: p.Channel, vault: Vault, run_dir: Path | None) -> Channel:
+    match settings:
+        case p.TerminalRoute():
+            return Terminal(run_dir)
+        case p.PagerDutyRoute():
+            return PagerDuty(settings, vault)
+        case p.AlertmanagerRoute():
+            return Alertmanager(settings, vault)
+        case p.SlackRoute():
+            return Slack(settings, vault)
+        case p.WebhookRoute():
+            return Webhook(settings, vault)
+        case p.EmailRoute():
+            return Mail(settings, vault)
+        case p.CommandRoute():
+            return Command(settings)
+        case p.AppriseRoute():
+            return Apprise(settings, vault)
+        case _:
+            assert_never(settings)
+
+
+def check_paging(paging: p.Paging, environ: Mapping[str, str] | None = None) -> None:
+    """Raises UsageError that names every route which could never deliver: a secret that is not there, a program, an address."""
+    wrong = [f"route {route.name}: {problem}" for route in paging.routes for problem in problems_of(route, environ)]
+    if paging.dead_man is not None:
+        wrong += [f"dead_man: {problem}" for problem in _unreadable(paging.dead_man.url, environ)]
+    if wrong:
+        raise UsageError("nobody could be paged so; nothing was started\n" + "\n".join(f"  {words}" for words in wrong))
+
+
+def problems_of(route: p.Route, environ: Mapping[str, str] | None = None) -> list[str]:
+    """What keeps the route from delivering anything, from here and now."""
+    return list(_problems(route.settings, environ))
+
+
+def secret_variables(paging: p.Paging) -> frozenset[str]:
+    """The variables in which secrets of these routes lie: sentinel's own, and nothing it starts need know them."""
+    found = [getattr(route.settings, name) for route in paging.routes for name in type(route.settings).model_fields]
+    found += [paging.dead_man.url] if paging.dead_man is not None else []
+    return frozenset(one.env for one in found if isinstance(one, p.Secret) and one.env is not None)
+
+
+def _problems(settings: p.Channel, environ: Mapping[str, str] | None) -> Iterator[str]:
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, p.Secret):
+            yield from _unreadable(value, environ)
+    match settings:
+        case p.PagerDutyRoute() | p.AlertmanagerRoute() | p.WebhookRoute() if wrong := check_url(settings.url):
+            yield f"its url {wrong}"
+        case p.CommandRoute() if shutil.which(settings.run[0]) is None:
+            yield f"{settings.run[0]}: is no program that can be started; check the first word of run"
+        case p.AppriseRoute() if not is_installed():
+            yield MISSING
+        case _:
+            pass
+
+
+def _unreadable(secret: p.Secret, environ: Mapping[str, str] | None) -> Iterator[str]:
+    try:
+        Vault(environ).read(secret)
+    except RetryLater:
+        return  # a file that cannot be read now may be by the time it is needed
+    except GiveUp as error:
+        yield str(error)

@@ -1,0 +1,84 @@
+"""Carries a decided page to the person: the handler of `SendPage`. The engine has chosen the route; here it is found by its
+name, the notice is built, and the route's channel is given it, for no longer than one try may take.
+
+Each route has a lane of its own in the runner, so `send` is called by several threads at once, by one for each route.
+
+    courier = Courier(run_dir, "gpt-7", {route.name: open_channel(route, run_dir) for route in paging.routes}, build)
+    detail = courier.send(page)          # or RetryLater, GiveUp
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from sentinel.clock import Clock, SystemClock
+from sentinel.errors import GiveUp, RetryLater
+from sentinel.model.actions import SendPage
+from sentinel.paging.contract import TRY_S, Channel
+from sentinel.paging.notice import Notice
+from sentinel.paging.patience import Patience
+from sentinel.paging.plain_case import plain_notice
+from sentinel.paging.terminal import Terminal
+
+PAUSE_MAX_S = 60.0  # between two tries: as long as the network may be gone, and no longer than a page may be late
+TRIES_KEPT = 256
+NO_ROUTE = ""  # pages decided before there were routes: the terminal
+
+Builder = Callable[[SendPage], Notice]
+
+
+class Courier:
+    """`channels`: of the policy's routes, by name. `build`: the whole case; what it raises is a bug in showing, and must not
+    cost the page: then the engine's own words go out."""
+
+    def __init__(
+        self,
+        run_dir: Path,
+        run: str,
+        channels: Mapping[str, Channel],
+        build: Builder | None = None,
+        within_s: float = TRY_S,
+        clock: Clock | None = None,
+    ) -> None:
+        self._run_dir = run_dir
+        self._run = run
+        self.channels: Mapping[str, Channel] = {NO_ROUTE: Terminal(run_dir), **channels}
+        self._build = build
+        self._within_s = within_s
+        self._clock = clock or SystemClock()
+        self._patience = {name: Patience(name) for name in self.channels}
+        self._tries: OrderedDict[str, int] = OrderedDict()
+
+    def send(self, page: SendPage) -> str:
+        """Deliver on the page's own route. Raises RetryLater, GiveUp."""
+        channel = self.channels.get(page.route)
+        if channel is None:
+            known = ", ".join(name for name in self.channels if name) or "none"
+            raise GiveUp(f"the policy has no route {page.route} any more, only: {known}")
+        try:
+            detail = self._patience[page.route].within(self._within_s, lambda: channel.deliver(self.notice(page)))
+        except RetryLater as later:
+            raise RetryLater(str(later), self._pause_s(page.key, later.retry_in_s)) from None
+        self._tries.pop(page.key, None)
+        return detail
+
+    def notice(self, page: SendPage) -> Notice:
+        """The whole case where it can be built, the engine's own words where not."""
+        if self._build is None:
+            return self._plain(page)
+        try:
+            return self._build(page)
+        except Exception:  # noqa: BLE001 - a bug in the case, or a disk that cannot be read: a short page beats none
+            return self._plain(page)
+
+    def _plain(self, page: SendPage) -> Notice:
+        return plain_notice(self._run_dir, self._run, page, self._clock.wall_s())
+
+    def _pause_s(self, key: str, asked_s: float) -> float:
+        """Longer with every try, but never before the server wants it."""
+        tries = self._tries[key] = self._tries.pop(key, 0) + 1
+        while len(self._tries) > TRIES_KEPT:
+            self._tries.popitem(last=False)
+        return max(asked_s, min(asked_s * 2.0 ** min(tries - 1, 10), PAUSE_MAX_S))

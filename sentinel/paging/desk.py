@@ -1,0 +1,106 @@
+"""Everything of a living run that reaches a person, put together: the courier with a channel for each route, a keeper for each
+Alertmanager, the dead man's calls. What is slow or hangs does so in threads of their own.
+
+    desk = Desk(run_dir, policy.spec.paging, Ways(lambda: engine.state, acknowledge), clock)
+    desk.courier.send(page)      # the handler of SendPage
+    desk.turned()                # after each turn of the loop
+    desk.poll(now_s)             # a Source: remarks
+    desk.close()                 # the last posts
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sentinel.clock import Clock
+from sentinel.model.actions import SendPage
+from sentinel.model.readings import Reading
+from sentinel.model.state import RunState
+from sentinel.paging.alertmanager import Alertmanager
+from sentinel.paging.alertmanager_keeper import LOOK_S, AlertmanagerKeeper
+from sentinel.paging.case import build_notice
+from sentinel.paging.channels import Guarded, open_channel
+from sentinel.paging.contract import TRY_S, Channel
+from sentinel.paging.courier import Courier
+from sentinel.paging.dead_man import DeadManCalls
+from sentinel.paging.notice import Notice
+from sentinel.paging.open_pages import open_pages
+from sentinel.paging.steady import CLOSE_S, Steady
+from sentinel.policy.schema_paging import Paging
+
+BuildNotice = Callable[[Path, RunState, SendPage, Paging, float], Notice]
+
+
+def open_courier(
+    run_dir: Path, paging: Paging, latest: Callable[[], RunState], clock: Clock, build: BuildNotice = build_notice
+) -> Courier:
+    """The courier alone, for whoever sends a page and leaves. `latest`: how the run stands, called from threads."""
+
+    def notice(page: SendPage) -> Notice:
+        return build(run_dir, latest(), page, paging, clock.wall_s())
+
+    channels = {route.name: open_channel(route, run_dir) for route in paging.routes}
+    return Courier(run_dir, latest().run_id or run_dir.name, channels, notice, min(TRY_S, paging.deadline_s), clock)
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """What the desk asks of the run. `latest`: how it stands, called from threads. `acknowledge`: an incident, and who saw it.
+    `is_ours`: no successor has taken it over meanwhile, who knows better than we what stands open; called from threads."""
+
+    latest: Callable[[], RunState]
+    acknowledge: Callable[[int, str], None]
+    build: BuildNotice = build_notice
+    is_ours: Callable[[], bool] = lambda: True
+
+
+class Desk:
+    has_more = False
+
+    def __init__(self, run_dir: Path, paging: Paging, ways: Ways, clock: Clock) -> None:
+        self._run_dir = run_dir
+        self._ways = ways
+        self._clock = clock
+        self.courier = open_courier(run_dir, paging, ways.latest, clock, ways.build)
+        self._threads = [self._keep(name, c) for name, c in self.courier.channels.items() if _is_alertmanager(c)]
+        self._dead_man = DeadManCalls(paging.dead_man) if paging.dead_man is not None else None
+        if self._dead_man is not None:
+            self._threads.append(Steady("dead man", self._dead_man.every_s, self._dead_man.call))
+
+    def turned(self) -> None:
+        if self._dead_man is not None:
+            self._dead_man.turned()
+
+    def poll(self, now_s: float) -> list[Reading]:
+        return [reading for thread in self._threads for reading in thread.poll(now_s)]
+
+    def close(self) -> None:
+        """In bounded time, and before the run's lock is given back: a successor posts as well. Safe to call twice."""
+        for thread in self._threads:
+            thread.leave()
+        end_s = self._clock.now_s() + CLOSE_S  # for all of them together
+        for thread in self._threads:
+            if not thread.close(max(0.0, end_s - self._clock.now_s())):
+                with suppress(OSError, ValueError):
+                    words = "the last post is not out: alerts that are open will look resolved in five minutes"
+                    print(f"{self._run_dir}: {thread.name}: {words}", file=sys.stderr)
+
+    def _keep(self, name: str, channel: Channel) -> Steady:
+        assert isinstance(channel, Guarded)
+        assert isinstance(channel.channel, Alertmanager)
+
+        def standing() -> Sequence[Notice]:
+            if not self._ways.is_ours():
+                return []
+            return [self.courier.notice(page) for page in open_pages(self._ways.latest(), name)]
+
+        keeper = AlertmanagerKeeper(channel.channel, channel.vault, standing, self._ways.acknowledge, self._clock)
+        return Steady(f"page route {name}", LOOK_S, keeper.turn, keeper.last_post)
+
+
+def _is_alertmanager(channel: Channel) -> bool:
+    return isinstance(channel, Guarded) and isinstance(channel.channel, Alertmanager)

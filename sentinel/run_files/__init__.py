@@ -1,0 +1,1 @@
+"""Reading a run directory: the stream, heartbeats, and what the detectors last said."""

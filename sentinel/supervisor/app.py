@@ -1,0 +1,235 @@
+"""The composition root: turns a run directory, a policy and a command into a wired daemon, and runs it.
+
+The only room that knows every adapter. What it refuses, it refuses before anything is started.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sentinel.actions.runner import ThreadRunner
+from sentinel.clock import SystemClock
+from sentinel.engine import Engine
+from sentinel.errors import AlreadySupervised, Fenced, JournalBlocked, JournalError, RetryLater, UsageError
+from sentinel.journal.answering import is_being_answered
+from sentinel.journal.lease import Lease
+from sentinel.journal.run_file import (
+    PolicyReference,
+    RunFile,
+    declared_capabilities,
+    ensure_run_dir,
+    find_run_file,
+    write_run_file,
+)
+from sentinel.journal.session import RunSession, refuse_lost_journal, take_run
+from sentinel.launcher.command import check_code, check_command
+from sentinel.launcher.local import LocalLauncher
+from sentinel.metrics.exposition import exposition
+from sentinel.model.events import SupervisorStarted
+from sentinel.model.operator_requests import Acknowledge
+from sentinel.model.state import RunState
+from sentinel.paging.asked import lay_routes, lay_run_url, with_checked_routes
+from sentinel.paging.channels import secret_variables
+from sentinel.paging.desk import Desk, Ways
+from sentinel.policy.schema import Policy
+from sentinel.policy_files.loading import load_policy, policy_digest, shipped_policy_path
+from sentinel.report.chronicle.write import leave_chronicle
+from sentinel.report.html.keeper import ReportKeeper
+from sentinel.report.summary import leave_report
+from sentinel.run_files.detector_standings import SensesFile
+from sentinel.supervisor.daemon import Daemon, Narrator, run_until_over
+from sentinel.supervisor.handlers import build_handlers
+from sentinel.supervisor.journal_outage import Outage, StopWishes, last_act
+from sentinel.supervisor.systemd import Notifier
+from sentinel.telemetry.hardware import open_hardware
+from sentinel.telemetry.inbox import post
+from sentinel.telemetry.reference import load_reference
+from sentinel.telemetry.run_telemetry import RunTelemetry
+from sentinel.telemetry.wake import Wake
+from sentinel.tensorboard.keeper import open_boards
+from sentinel.terminal.choose import show_gpus
+from sentinel.web.opening import Listen, open_for_run
+from sentinel.web.site import Given
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_STOPPED = 0, 1, 2, 130
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What `sentinel run` was asked for. `command` empty: go on with the run directory's own command."""
+
+    run_dir: Path
+    policy: str
+    command: tuple[str, ...]
+    cwd: str
+    observe_only: bool = False
+    stop_at_once: bool = False  # take the run over only to stop it
+    without: tuple[str, ...] = ()  # capabilities this trainer does not have
+    tensorboard: bool = True
+    more: tuple[str, ...] = ()  # and those that are there only where somebody says so
+    code: tuple[str, ...] = ()  # what the program's source is, in the place of what its command leads to
+    listen: Listen | None = None  # where the page in the browser is; None: there is none
+    pages: tuple[str, ...] = ()  # routes beside the policy's; none: those the run already has
+
+
+def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
+    """Run or adopt, watch, repair; returns the exit code of `sentinel run`.
+
+    Raises:
+        UsageError, PolicyError: nothing was started.
+    """
+    policy_path = shipped_policy_path(request.policy)
+    run_dir = request.run_dir.absolute()
+    capabilities = declared_capabilities(known := find_run_file(run_dir), request.without, request.more)
+    policy = load_policy(policy_path, None if request.stop_at_once or request.observe_only else frozenset(capabilities))
+    asked = request.pages or (known.pages if known is not None else ())
+    policy = lay_routes(policy, asked) if request.stop_at_once else with_checked_routes(policy, asked)
+    reference = load_reference(policy, policy_path)
+    run_file = replace(_describe(run_dir, known, request, policy, policy_path), capabilities=capabilities, pages=asked)
+    if not request.stop_at_once:
+        check_command(run_file.command, run_file.cwd)
+        check_code(request.code, run_file.cwd)
+    site = open_for_run(request.listen, run_dir, Given(exposition))
+    policy = lay_run_url(policy, site.link)
+    ensure_run_dir(run_dir)
+    with closing(site), StopWishes() as wishes, Notifier.from_environment() as systemd:
+        outage = Outage(run_dir, wishes, systemd)
+        while True:
+            try:
+                return _watch(request, run_dir, run_file, Engine(policy, reference), narrator, site.start, outage)
+            except AlreadySupervised as error:
+                outage.let_answer(error, is_being_answered(run_dir))
+            except (JournalBlocked, RetryLater, UsageError) as error:  # UsageError: the run directory itself is out of reach
+                outage.wait_out(error)
+            except JournalError as error:
+                raise outage.lost(error) from error
+
+
+def _watch(
+    request: RunRequest,
+    run_dir: Path,
+    run_file: RunFile,
+    engine: Engine,
+    narrator: Narrator | None,
+    show: Callable[[], None],
+    outage: Outage,
+) -> int:
+    """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more. `show`: called
+    when the run is ours and there is something to show."""
+    wishes = outage.wishes
+    refuse_lost_journal(run_dir)
+    with take_run(run_dir) as session:
+        clock = SystemClock(session.journal.last_at_s())
+        engine.restore(session.journal.read_entries())
+        if engine.state.ended == "finished":
+            print(f"{run_dir}: this run has finished; choose another --run-dir to train again")
+            return EXIT_OK
+        if not outage.has_begun:
+            write_run_file(run_dir, run_file)
+        wake = Wake(run_dir)
+        wishes.wake(wake.event)
+        withheld = secret_variables(engine.policy.spec.paging)
+        launcher = LocalLauncher(run_dir, withheld=withheld)
+        hardware = open_hardware(engine.policy.spec.detectors.gpu_fault, run_dir)
+        show_gpus(narrator, hardware.gpus)
+        boards = open_boards(run_dir, lambda: engine.state, request.tensorboard)
+        reports = ReportKeeper(run_dir, lambda: engine.state)
+        desk = _open_desk(run_dir, engine, clock, session.lease)
+        telemetry = RunTelemetry(run_dir, launcher, hardware, boards, desk)
+        handlers = build_handlers(run_dir, launcher, session.lease, run_file, desk.courier.send, withheld)
+        runner = ThreadRunner(handlers, wake.event)
+        daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
+        with closing(wake), closing(hardware), closing(boards), closing(reports), closing(desk), last_act(runner.close):
+            daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request))
+            outage.begin()
+            show()
+            outage.systemd.ready()
+            if request.stop_at_once:
+                daemon.want_stop("sentinel stop")
+            said = SensesFile(run_dir)
+            each_turn = _each_turn(session, wake, daemon, wishes, said, desk)
+            run_until_over(daemon, clock, wake.event, outage.systemd.after_turns(each_turn, lambda: _in_words(engine)))
+            said.write(clock.now_s(), engine)
+        leave_report(run_dir, engine.state, clock.now_s())
+        leave_chronicle(run_dir)
+        return exit_code(engine.state)
+
+
+def exit_code(state: RunState) -> int:
+    return {"finished": EXIT_OK, "stopped": EXIT_STOPPED}.get(state.ended, EXIT_FAILED)
+
+
+def _describe(run_dir: Path, known: RunFile | None, request: RunRequest, policy: Policy, policy_path: Path) -> RunFile:
+    """run.json: as it is for a run that exists, from the request for a new one. A changed command is refused."""
+    reference = PolicyReference(str(policy_path), policy_digest(policy_path), policy.metadata.name)
+    if known is None:
+        created = datetime.fromtimestamp(SystemClock().wall_s(), UTC).isoformat(timespec="seconds")
+        run_id = run_dir.name
+        return RunFile(run_id, request.command, request.cwd, reference, "local", created, code=request.code)
+    if request.command and request.command != known.command:
+        raise UsageError(
+            f"{run_dir}: is the directory of another command ({' '.join(known.command)}); "
+            "choose another --run-dir, or repeat that command to go on with this run"
+        )
+    return RunFile(known.id, known.command, known.cwd, reference, known.launcher, known.created, code=request.code or known.code)
+
+
+def _started(session: RunSession, run: RunFile, policy: Policy, request: RunRequest) -> SupervisorStarted:
+    return SupervisorStarted(
+        epoch=session.epoch,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        run_id=run.id,
+        command=run.command,
+        cwd=run.cwd,
+        policy_name=policy.metadata.name,
+        policy_digest=run.policy.digest,
+        observe_only=request.observe_only or policy.spec.mode == "observe",
+        capabilities=run.capabilities or (),
+    )
+
+
+def _in_words(engine: Engine) -> str:
+    """One line, for `systemctl status`."""
+    state, attempt = engine.state, engine.state.attempt
+    where = f", attempt {attempt.attempt}, step {engine.senses.newest_step}" if attempt is not None else ""
+    return f"{state.run_id}: {state.label}{where}, {len(state.open_incidents)} open incidents"
+
+
+def _open_desk(run_dir: Path, engine: Engine, clock: SystemClock, lease: Lease) -> Desk:
+    """What reaches a person about this run, on the routes of the engine's policy."""
+
+    def acknowledge(incident: int, by: str) -> None:
+        post(run_dir, by, Acknowledge(incident), round(clock.wall_s() * 1e9))
+
+    ways = Ways(lambda: engine.state, acknowledge, is_ours=lambda: not lease.is_lost())
+    return Desk(run_dir, engine.policy.spec.paging, ways, clock)
+
+
+def _each_turn(
+    session: RunSession, wake: Wake, daemon: Daemon, wishes: StopWishes, said: SensesFile, desk: Desk
+) -> Callable[[float], None]:
+    engine, heard = daemon.engine, 0
+
+    def keep(now_s: float) -> None:
+        nonlocal heard
+        if engine.watched:
+            wake.follow(engine.watched)
+        wake.rearm()
+        with suppress(RetryLater):  # the disk said no: tried again next turn, and 60 s may pass before it matters
+            session.lease.renew(now_s)
+        if session.lease.is_lost():
+            raise Fenced(f"another supervisor took this run over (epoch above {session.epoch}); this one leaves it alone")
+        while heard < len(wishes.names):
+            heard += 1
+            daemon.want_stop(wishes.names[heard - 1])
+        said.keep(now_s, engine)
+        desk.turned()
+
+    return keep

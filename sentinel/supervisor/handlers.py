@@ -1,0 +1,83 @@
+"""How each decided action is carried out on this machine: one function for each kind, nothing decided here."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from sentinel.actions.capture import capture
+from sentinel.actions.control_file import write_overrides, write_request
+from sentinel.actions.inspection import Look, inspect_samples
+from sentinel.actions.runner import Found, Handler
+from sentinel.checkpoints.pointers import fix_pointers
+from sentinel.checkpoints.pruning import prune_checkpoint
+from sentinel.checkpoints.quarantine import quarantine_above
+from sentinel.journal.lease import Lease
+from sentinel.journal.run_file import RunFile
+from sentinel.launcher.contract import Launcher
+from sentinel.launcher.environment import start_recorded
+from sentinel.model import actions as a
+from sentinel.model.attempts import Alive, AttemptSpec, Orphaned
+from sentinel.model.environment import Environment
+from sentinel.model.recorded import recorded_name
+from sentinel.model.records import Attribution
+from sentinel.telemetry.records import compare_attempts
+from sentinel.telemetry.samples import has_stream, read_samples
+from sentinel.telemetry.saved_numbers import verify_saved
+
+
+def build_handlers(
+    run_dir: Path,
+    launcher: Launcher,
+    lease: Lease,
+    run: RunFile,
+    send_page: Callable[[a.SendPage], str],
+    withheld: frozenset[str],
+) -> Mapping[type[a.Action], Handler]:
+    """How each action is carried out here. `send_page`: the courier's. `withheld`: the launcher's."""
+
+    def start(action: a.StartAttempt) -> tuple[str, Environment]:
+        lease.set_attempt(action.attempt)
+        place = (action.attempt, run.command, run.cwd, action.resume, action.overrides)
+        return start_recorded(launcher, run_dir, AttemptSpec(*place, exclude_nodes=action.exclude_nodes), run.code, withheld)
+
+    look = Look(partial(has_stream, run_dir), partial(read_samples, run_dir))
+
+    def inspect(action: a.InspectSamples) -> Attribution:
+        lease.set_attempt(action.attempt)
+        return inspect_samples(launcher, look, action, run.command, run.cwd)
+
+    def kill(action: a.KillAttempt) -> str:
+        return recorded_name(type(launcher.ensure_stopped(action.attempt))).lower()
+
+    def tell(action: a.SignalRanks) -> str:
+        return f"SIGTERM sent to {launcher.signal_ranks(action.attempt, signal.SIGTERM)} ranks"
+
+    def quarantine(action: a.Quarantine) -> str:
+        moved = quarantine_above(run_dir, action.above_step, action.attempt)
+        fixed = fix_pointers(run_dir, action.above_step, action.attempt)
+        return "; ".join([f"{len(moved)} moved to quarantine", *fixed])
+
+    def save_evidence(action: a.Capture) -> str:
+        view = launcher.observe(action.attempt)
+        pids = view.pids if isinstance(view, (Alive, Orphaned)) else ()
+        return capture(run_dir, action.incident, action.attempt, pids)
+
+    handlers: dict[type[a.Action], Callable[[Any], Found]] = {
+        a.StartAttempt: start,
+        a.KillAttempt: kill,
+        a.SignalRanks: tell,
+        a.RequestStop: lambda action: write_request(run_dir, action),
+        a.WriteOverrides: lambda action: write_overrides(run_dir, action),
+        a.VerifyCheckpoint: lambda action: verify_saved(run_dir, run_dir / action.path),
+        a.Quarantine: quarantine,
+        a.PruneCheckpoint: lambda action: prune_checkpoint(run_dir, action.path, action.step, action.digest),
+        a.Capture: save_evidence,
+        a.SendPage: send_page,
+        a.InspectSamples: inspect,
+        a.CompareRecords: lambda c: compare_attempts(run_dir, c.old_attempt, c.new_attempt, c.first_step, c.last_step),
+    }
+    return cast(Mapping[type[a.Action], Handler], handlers)

@@ -1,0 +1,136 @@
+"""What may come over a supervisor from outside: the wish to stop, and a journal that cannot be written for a while.
+
+A full disk at night must not leave a run unwatched until the morning. Nothing may be done that was not written down, so the
+supervisor lets the run go, waits until the journal takes facts again, and takes the run over as any successor would.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from sentinel.errors import Fenced, JournalBlocked, JournalError, RetryLater, SentinelError, WatchLost
+from sentinel.signals import Bell
+from sentinel.supervisor.systemd import Notifier
+
+RETRY_S = 5.0
+LAST_ACT_S = 60.0
+ANSWER_LOOK_S, ANSWER_MAX_S = 0.25, 60.0  # an answer is sent for 20 s at most, and then the routes are left
+MEANT = 2  # signals with a meaning
+
+
+class StopWishes:
+    """SIGTERM and SIGINT, noted while inside. Two have a meaning (stop; do not wait any longer), and what comes after them,
+    or after one while leaving, is ignored: it must not cut the leaving short.
+
+    SIGHUP changes nothing: a terminal that went away must not leave the run unwatched.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.event = threading.Event()
+        self._bell = Bell(self.event)
+        self._old: dict[signal.Signals, Any] = {}
+        self._old_hangup: Any = signal.SIG_DFL
+
+    def wake(self, event: threading.Event) -> None:
+        """Set this event too at every wish."""
+        self._bell.events = [self.event, event]
+
+    def __enter__(self) -> StopWishes:
+        self._bell.start()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._old[number] = signal.signal(number, self._asked)
+        self._old_hangup = signal.signal(signal.SIGHUP, lambda *_: None)  # no SIG_IGN: what is started from here would inherit it
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._old.items():
+            signal.signal(number, signal.SIG_IGN if self.names else handler)
+        signal.signal(signal.SIGHUP, self._old_hangup)
+        self._bell.close()
+
+    def _asked(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        self.names.append(signal.Signals(number).name)
+        if len(self.names) >= MEANT:
+            for known in self._old:
+                signal.signal(known, signal.SIG_IGN)
+        self._bell.ring()
+
+
+class Outage:
+    """Whether supervision had begun, and the waiting while it is interrupted."""
+
+    def __init__(self, run_dir: Path, wishes: StopWishes, systemd: Notifier | None = None) -> None:
+        self._run_dir = run_dir
+        self.wishes = wishes
+        self.systemd = systemd or Notifier()
+        self.has_begun = False
+        self._is_on = False
+        self._let_s = 0.0
+        self._has_gone = False
+
+    def begin(self) -> None:
+        """The run is ours: from here on trouble is waited out, and said to be over when it was."""
+        if self._is_on:
+            self._say(f"{self._run_dir}: the journal can be written again; supervision goes on")
+        self.has_begun, self._is_on, self._let_s, self._has_gone = True, False, 0.0, False
+
+    def wait_out(self, error: SentinelError) -> None:
+        """Returns when it is time to try again. Raises `error` when nothing was started yet, WatchLost when a stop is wanted."""
+        if not self.has_begun:
+            raise error
+        if self.wishes.names:
+            raise self.lost(error) from error
+        if not self._is_on:
+            self._say(f"{error}\n{self._run_dir}: training is left as it is, and sentinel tries again every {RETRY_S:g} s")
+        self._is_on = True
+        self.systemd.waiting(f"waiting: {error}")  # else its watchdog would end what waits for the disk
+        if self.wishes.event.wait(RETRY_S):
+            raise self.lost(error) from error
+
+    def lost(self, error: SentinelError) -> SentinelError:
+        """The error that ends supervision: as it came when nothing was started yet, with what it means when something was."""
+        if not self.has_begun:
+            return error
+        return WatchLost(
+            f"{error}\n{self._run_dir}: sentinel leaves, and what trains there trains on unwatched; "
+            "when this is mended, the same `sentinel run` adopts it and `sentinel stop` stops it"
+        )
+
+    def fenced(self, error: SentinelError) -> SentinelError:
+        """The error of a run that somebody else holds: a wrong command at first, another's success during an outage."""
+        return Fenced(f"{error.message}; this one leaves it alone") if self.has_begun else error
+
+    def let_answer(self, error: SentinelError, is_being_answered: bool) -> None:
+        """Somebody holds the run. Who only answers a page of it is waited for: returns when it is time to try again. Raises as
+        `fenced` says for a supervisor, after ANSWER_MAX_S, and when a stop is wanted."""
+        self._let_s += ANSWER_LOOK_S
+        gone, self._has_gone = self._has_gone, not is_being_answered
+        if self._has_gone and not gone:
+            return  # who answered may have left between the two looks: the run is tried once more
+        if self._has_gone or self._let_s > ANSWER_MAX_S or self.wishes.event.wait(ANSWER_LOOK_S):
+            raise self.fenced(error) from None
+        self.systemd.waiting("waiting: somebody answers a page of this run")
+
+    def _say(self, words: str) -> None:
+        with suppress(OSError, ValueError):  # it may lead to the very disk that is full
+            print(words, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def last_act(close: Callable[[float], bool]) -> Iterator[None]:
+    """When the journal fails, the act under way is seen to its end by `close`, so that a successor's acts never meet it."""
+    try:
+        yield
+    except (JournalBlocked, RetryLater) as error:
+        if not close(LAST_ACT_S):
+            raise JournalError(f"{error}; and an act of sentinel is still under way after {LAST_ACT_S:g} s") from error
+        raise

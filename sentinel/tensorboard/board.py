@@ -1,0 +1,159 @@
+"""RUN_DIR/tensorboard, brought up to date with the streams and the state, a bounded piece at a time.
+
+Nothing is remembered that is not on the disk: whoever is killed at any instruction, his successor goes on with what the files
+hold. `.place.json` only saves the successor the search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sentinel.client.atomic_file import write_atomically
+from sentinel.client.run_layout import stream_path
+from sentinel.client.strict_json import dumps, loads
+from sentinel.model.incidents import Incident
+from sentinel.model.state import RunState
+from sentinel.tensorboard.attempt_board import AttemptBoard, Reached
+from sentinel.tensorboard.effective import Cut, Effective
+from sentinel.tensorboard.event_bytes import RowEncoder
+from sentinel.tensorboard.event_file import event_name, first_step
+from sentinel.tensorboard.incident_sheet import IncidentSheet
+from sentinel.tensorboard.survivors import Begun, bounds
+
+FOLDER, EFFECTIVE, PLACE = "tensorboard", "effective", ".place.json"
+VERSION = 1
+PIECES_NOTED = 64  # a long past is written in thousands of pieces: so often it is noted how far that is
+PLACE_BYTES_MAX = 1 << 20
+
+
+def begun_attempts(state: RunState) -> list[Begun]:
+    """The attempts of a run as far as the journal's state still knows them one by one."""
+    return [Begun(attempt.attempt, attempt.resumed_step, attempt.is_over) for attempt in state.attempts]
+
+
+class Board:
+    """Raises OSError; make a new one then. Only one process at a time may write it: the supervisor, who has the run's lock."""
+
+    def __init__(self, run_dir: Path, folder: Path | None = None) -> None:
+        """`folder`: where to draw, RUN_DIR/tensorboard if not given."""
+        self.folder = folder or run_dir / FOLDER
+        self._run_dir = run_dir
+        self._encoder = RowEncoder()
+        self._reached: dict[int, Reached] = {}
+        self._done: set[int] = set()  # over, and taken to the end
+        self._first: dict[int, int] = {}
+        self._open: dict[int, AttemptBoard] = {}
+        self._effective = Effective(self.folder / EFFECTIVE)
+        self._sheet = IncidentSheet(self.folder / EFFECTIVE)
+        self._saved: object = None
+        self._pieces = 0
+        self._recall()
+
+    def advance(self, attempts: Sequence[Begun], incidents: tuple[Incident, ...], created_s: float) -> bool:
+        """Take the next piece, and when there is no more for now, stitch; whether there is more to take at once. `attempts` by
+        rising number, the newest the one that lives; `created_s`: when the run began, Unix seconds."""
+        if self.take(attempts):
+            return True
+        self._stitch(attempts)
+        self._sheet.tell(incidents, created_s)
+        self.remember()
+        return False
+
+    def take(self, attempts: Sequence[Begun]) -> bool:
+        """A block of one stream, for the board of its attempt; whether there is more to take at once."""
+        for begun in attempts:
+            if not begun.is_over:
+                self._done.discard(begun.attempt)
+            if begun.attempt not in self._done and self._take(begun):
+                self._pieces += 1
+                if self._pieces % PIECES_NOTED == 0:
+                    self.remember()
+                return True
+        return False
+
+    def _stitch(self, attempts: Sequence[Begun]) -> None:
+        begins = [Begun(begun.attempt, self._after_step(begun)) for begun in attempts]
+        if attempts and attempts[0].attempt > 1:
+            self._effective.cut_before(attempts[0].attempt, min(begun.after_step for begun in begins))
+        self._effective.follow({begun.attempt: self.event_path(begun.attempt) for begun in begins}, bounds(begins))
+
+    def event_path(self, attempt: int) -> Path:
+        return self.folder / f"attempt-{attempt:04d}" / event_name(attempt)
+
+    def reached_step(self, attempt: int) -> int:
+        """The newest step on an attempt's board; -1 when there is none."""
+        return self._reached.get(attempt, Reached()).step
+
+    def close(self) -> None:
+        for board in self._open.values():
+            board.close()
+        self._open.clear()
+
+    def _take(self, begun: Begun) -> bool:
+        """A block of an attempt's stream; whether there is more of it."""
+        number = begun.attempt
+        stream, path = stream_path(self._run_dir, number), self.event_path(number)
+        if number not in self._open:
+            if not stream.is_file():
+                if begun.is_over:
+                    self._done.add(number)  # it never wrote a line, or somebody took its stream away: what is here stays
+                return False
+            self._open[number] = AttemptBoard(stream, path, self._reached.get(number, Reached()), self._encoder)
+        board = self._open[number]
+        has_more = board.advance(begun.is_over)
+        self._reached[number] = board.reached
+        if begun.is_over and not has_more:
+            self._done.add(number)
+            board.close()
+            del self._open[number]
+        return has_more
+
+    def _after_step(self, begun: Begun) -> int:
+        """From where it went on: as the journal says, and below its first step even where the trainer did not say so."""
+        number = begun.attempt
+        if number not in self._first:
+            first = first_step(self.event_path(number))
+            if first is None:
+                return begun.after_step
+            self._first[number] = first
+        return min(begun.after_step, max(0, self._first[number] - 1))
+
+    def _recall(self) -> None:
+        """What was noted is believed where the files agree, and else not needed."""
+        try:
+            with (self.folder / PLACE).open("rb") as file:
+                noted = loads(file.read(PLACE_BYTES_MAX))
+            if noted["v"] != VERSION:
+                return
+            self._reached = {int(number): Reached(*map(int, place)) for number, place in noted["attempts"].items()}
+            self._effective.cuts = {int(number): Cut(*map(int, cut)) for number, cut in noted["cuts"].items()}
+            over = {int(number) for number in noted["over"]}
+            self._done = {number for number in over if _is_as_noted(self.event_path(number), self._reached.get(number))}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            self._reached, self._effective.cuts, self._done = {}, {}, set()
+
+    def remember(self) -> None:
+        """Note how far everything is."""
+        places = {number: (at.stream, at.size, at.step) for number, at in self._reached.items()}
+        cuts = {number: (cut.bound, cut.whole, cut.size) for number, cut in self._effective.cuts.items()}
+        now = (places, cuts, frozenset(self._done))
+        if now == self._saved:
+            return
+        document = {
+            "v": VERSION,
+            "attempts": {str(number): list(place) for number, place in places.items()},
+            "cuts": {str(number): list(cut) for number, cut in cuts.items()},
+            "over": sorted(self._done),
+        }
+        write_atomically(self.folder / PLACE, dumps(document).encode(), durable=False)
+        self._saved = now
+
+
+def _is_as_noted(path: Path, reached: Reached | None) -> bool:
+    if reached is None or reached.size == 0:
+        return reached is not None
+    try:
+        return path.stat().st_size == reached.size
+    except OSError:
+        return False

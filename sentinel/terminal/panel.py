@@ -1,0 +1,242 @@
+"""One frame of the live view: a picture of the run in, a panel as high as the terminal leaves room for out, at home on 80 x 24.
+Draws, remembers nothing. The same rows without a frame are for logs, and for terminals that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from sentinel.engine.goodput import account
+from sentinel.model.actions import StartAttempt
+from sentinel.terminal.clean import clean
+from sentinel.terminal.picture import METRICS, Picture, newest_step, shown_incident
+from sentinel.terminal.side_rows import checkpoint_row, gpu_rows, page_row, rank_rows
+from sentinel.terminal.spark import ASCII_BLOCKS, BLOCKS, Point, columns, find_column, sparkline
+from sentinel.terminal.words import Tone, action_words, clock_words
+
+__all__ = ["Picture", "draw", "draw_plain"]
+
+STYLES: dict[Tone, str] = {"plain": "", "quiet": "dim", "good": "green", "warn": "yellow", "bad": "bold red"}
+STATE_STYLES = {
+    "training": "green", "probation": "yellow", "recovering": "bold yellow", "finished": "bold green", "observing": "cyan",
+    "failed": "bold red", "held": "bold red", "stopped": "yellow",
+}  # fmt: skip
+LABELS = {
+    "grad_norm": "grad norm", "activation_norm": "act. norm", "loss_scale": "scale", "val_loss": "val loss",
+}  # fmt: skip
+LABEL_WIDTH = 10
+VALUE_WIDTH = 10
+FRAME_ROWS = 2
+SPARE_ROWS = 2  # of the terminal, for the cursor and what is printed above
+ROWS_MIN = 20  # inside the frame; a lower terminal shows their beginning
+EVENTS_MIN, EVENTS_MAX = 4, 24
+EACH_MAX = 8  # so many ranks or GPUs have a row each, where there is room
+PLAIN_SPARK_WIDTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """How many rows each part may have."""
+
+    metrics: int
+    ranks: int
+    gpus: int
+    events: int
+
+
+def draw(picture: Picture, spare_rows: int = SPARE_ROWS) -> RenderableType:
+    return _Frame(picture, spare_rows)
+
+
+def draw_plain(picture: Picture) -> RenderableType:
+    """Everything, a line each, without a frame and unbroken."""
+    rows = Rows(len(METRICS), EACH_MAX, EACH_MAX, EVENTS_MAX)
+    return Group(Text(_title(picture)), *_parts(picture, PLAIN_SPARK_WIDTH, rows, lambda title: Text(f"-- {title}")))
+
+
+class _Frame:
+    """A renderable that measures the terminal when it is drawn."""
+
+    def __init__(self, picture: Picture, spare_rows: int) -> None:
+        self._picture = picture
+        self._spare_rows = spare_rows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        picture, inner = self._picture, max(20, options.max_width - 4)
+        room = max(ROWS_MIN, console.size.height - FRAME_ROWS - self._spare_rows)
+        parts = _parts(picture, inner, share_rows(picture, room), partial(_rule, picture))
+        title = Text(f" {_title(picture)} ")
+        yield Panel(Group(*parts), title=title, title_align="left", box=box.ROUNDED if picture.blocks else box.ASCII)
+
+
+def share_rows(picture: Picture, room: int) -> Rows:
+    """Events first up to a few; then more curves, each rank, each GPU; and what is left to events again."""
+    fixed = 13  # headline, progress, two curves, their mark, ranks, GPUs, checkpoints, two rules, three of the incident
+    fixed += len(picture.warnings) + bool(page_row(picture))
+    left = max(0, room - fixed)
+    events = min(left, EVENTS_MIN)
+    left -= events
+    metrics = min(left, len(_metrics(picture)) - 2) if len(_metrics(picture)) > 2 else 0
+    left -= metrics
+    more = {}
+    for part, count in (("ranks", len(picture.ranks)), ("gpus", len(picture.gpus))):
+        more[part] = count - 1 if 1 < count <= EACH_MAX and count - 1 <= left else 0
+        left -= more[part]
+    return Rows(2 + metrics, 1 + more["ranks"], 1 + more["gpus"], min(EVENTS_MAX, events + left))
+
+
+def _parts(picture: Picture, width: int, rows: Rows, rule: Callable[[str], RenderableType]) -> list[RenderableType]:
+    parts: list[RenderableType] = [_headline(picture), *_warnings(picture), _progress(picture, width)]
+    parts += _sparks(picture, width, rows.metrics)
+    parts += [*rank_rows(picture, rows.ranks), *gpu_rows(picture, rows.gpus), checkpoint_row(picture)]
+    parts += [rule("incident"), *_incident(picture), *page_row(picture)]
+    return [*parts, rule("what happened"), *_events(picture, rows.events)]
+
+
+def _title(picture: Picture) -> str:
+    return clean(f"sentinel: {picture.state.run_id}, policy {picture.state.policy_name}")
+
+
+def _headline(picture: Picture) -> RenderableType:
+    state = picture.state
+    attempt = state.attempt
+    line = Text(no_wrap=True, overflow="ellipsis")
+    line.append(state.label.upper(), STATE_STYLES.get(state.label, "bold"))
+    if state.stop_by and not state.ended:
+        line.append(f" (stopping: {state.stop_by})", "yellow")
+    line.append(f"   {clock_words(picture.now_s - state.created_s)}")
+    line.append(f"   attempt {attempt.attempt if attempt else '-'}")
+    line.append(f"   goodput {account(state, picture.now_s).goodput_ratio:.0%}")
+    line.append(f"   incidents {len(state.incidents)}")
+    for source in list(state.blind)[:1]:
+        line.append(f"   {source} blind", "bold red")
+    return line
+
+
+def _warnings(picture: Picture) -> list[RenderableType]:
+    return [Text(clean(warning), "bold red", no_wrap=True, overflow="ellipsis") for warning in picture.warnings]
+
+
+def _progress(picture: Picture, width: int) -> RenderableType:
+    step = newest_step(picture)
+    if not picture.total:
+        return Text(f"step {step}")
+    left = max(0, picture.total - step)
+    words = f" step {step} of {picture.total}"
+    if picture.step_time_s and left and not picture.state.ended:
+        words += f", {clock_words(left * picture.step_time_s)} left"
+    bar_width = max(10, width - len(words) - 1)
+    grid = Table.grid()
+    bar: RenderableType = ProgressBar(total=picture.total, completed=min(step, picture.total), width=bar_width)
+    if not picture.blocks:
+        done = round(bar_width * min(1.0, step / picture.total))
+        bar = Text("#" * done + "." * (bar_width - done))
+    grid.add_row(bar, Text(words, no_wrap=True))
+    return grid
+
+
+def _metrics(picture: Picture) -> list[str]:
+    """Loss and gradient norm always, the others where the trainer tells them."""
+    told = {name for point in picture.points for name in point.values}
+    return [name for name in METRICS if name in told or name in METRICS[:2]]
+
+
+def _sparks(picture: Picture, width: int, rows: int) -> list[RenderableType]:
+    """A curve each, and below them where the newest incident began."""
+    cells = columns(picture.points, width - LABEL_WIDTH - VALUE_WIDTH - 1)
+    blocks = BLOCKS if picture.blocks else ASCII_BLOCKS
+    lines: list[RenderableType] = []
+    for metric in _metrics(picture)[:rows]:
+        newest = next((p.values[metric] for p in reversed(picture.points) if metric in p.values), None)
+        line = Text(no_wrap=True, overflow="crop")
+        line.append(f"{LABELS.get(metric, metric):<{LABEL_WIDTH}}")
+        line.append(f"{newest:<{VALUE_WIDTH}.4g} " if newest is not None else " " * (VALUE_WIDTH + 1), "bold")
+        line.append(sparkline(cells, metric, blocks), "cyan")
+        lines.append(line)
+    return [*lines, _onset_mark(picture, cells, width)]
+
+
+def _onset_mark(picture: Picture, cells: Sequence[Sequence[Point]], width: int) -> Text:
+    incident = shown_incident(picture.state)
+    line = Text(no_wrap=True, overflow="crop")
+    if incident is None:
+        return line
+    step = incident.onset_step if incident.onset_step is not None else incident.detected_step
+    column = find_column(cells, incident.attempt, step)
+    if column is None:
+        return line
+    mark = f"^ onset {step}" if incident.onset_step is not None else f"^ {incident.kind}"
+    at = LABEL_WIDTH + VALUE_WIDTH + 1 + column
+    if at + len(mark) > width:
+        mark = mark[2:] + " ^"
+        at = max(0, at + 1 - len(mark))
+    line.append(" " * at + mark, "red")
+    return line
+
+
+def _incident(picture: Picture) -> list[RenderableType]:
+    """Three lines: what, what was chosen, what is being done now."""
+    state = picture.state
+    incident = shown_incident(state)
+    if incident is None:
+        return [Text("none", "dim"), Text(""), _now(picture)]
+    what = Text(no_wrap=True, overflow="ellipsis")
+    style = "green" if str(incident.state) == "recovered" else "bold red" if not incident.is_closed else "red"
+    what.append(f"{incident.id} {incident.kind} {incident.state}", style)
+    what.append(f", onset step {incident.onset_step}" if incident.onset_step is not None else f", step {incident.detected_step}")
+    what.append(clean(f": {incident.reason}"))
+    last = incident.last_try
+    chosen = Text(no_wrap=True, overflow="ellipsis")
+    if last is not None:
+        chosen.append(f"rung {last.remedy.rung + 1} ", "bold")
+        chosen.append(clean(f"({last.outcome}) {last.remedy.reason}"))
+    return [what, chosen, _now(picture)]
+
+
+def _now(picture: Picture) -> Text:
+    """What sentinel is doing at this moment."""
+    state = picture.state
+    line = Text(no_wrap=True, overflow="ellipsis")
+    line.append("now: ", "bold")
+    plan = state.plan
+    if plan is not None:
+        action = plan.actions[plan.next]
+        wait_s = action.not_before_s - picture.now_s if isinstance(action, StartAttempt) else 0.0
+        soon = f" in {wait_s:.0f} s" if wait_s > 0 else ""
+        line.append(clean(f"{action_words(action)}{soon} ({plan.next + 1} of {len(plan.actions)})"), "yellow")
+    elif state.pending:
+        line.append(clean(action_words(next(iter(state.pending.values())))), "yellow")
+    elif state.ended:
+        line.append(clean(state.end_reason))
+    elif state.held:
+        line.append(clean(f"waiting for a person: {state.held}"), "bold red")
+    elif any(str(i.state) == "probation" for i in state.incidents):
+        line.append("watching whether the remedy works")
+    elif state.open_incidents:
+        line.append("watching whether it heals")
+    else:
+        line.append("watching")
+    return line
+
+
+def _events(picture: Picture, rows: int) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    for when, told in picture.lines[-rows:] if rows else ():
+        line = Text(no_wrap=True, overflow="ellipsis")
+        line.append(f"{when:>7}  ", "dim")
+        line.append(clean(told.text.strip()), STYLES[told.tone])
+        lines.append(line)
+    return lines
+
+
+def _rule(picture: Picture, title: str) -> Rule:
+    return Rule(Text(title, "dim"), align="left", style="dim", characters="─" if picture.blocks else "-")

@@ -1,0 +1,68 @@
+"""What a frame of the terminal view shows, all of it, as values. Made by the supervisor's own view and by `sentinel top`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from sentinel.model.incidents import Incident
+from sentinel.model.state import RunState
+from sentinel.run_files.heartbeats import RankSeen
+from sentinel.terminal.spark import Point
+from sentinel.terminal.words import Line
+
+METRICS = ("loss", "grad_norm", "activation_norm", "loss_scale", "lr", "val_loss")
+"""What has a curve, as far as there is room; the first come first."""
+
+
+class GpuSeen(Protocol):
+    """One GPU at one moment; None where the driver does not tell."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def lost(self) -> bool: ...
+    @property
+    def busy_percent(self) -> int | None: ...
+    @property
+    def memory_used_bytes(self) -> int | None: ...
+    @property
+    def memory_total_bytes(self) -> int | None: ...
+    @property
+    def temperature_c(self) -> int | None: ...
+    @property
+    def power_mw(self) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Everything a frame shows. `lines` are elapsed time and words, oldest first. `warnings`: what is wrong with the looking
+    itself, a sentence each. `gpus_why_not`: why no GPU is seen; both empty where nobody asked."""
+
+    state: RunState
+    now_s: float
+    total: int | None  # steps of the whole run, None while unknown
+    points: tuple[Point, ...]
+    lines: tuple[tuple[str, Line], ...]
+    step_time_s: float | None
+    blocks: bool  # the terminal can show block characters
+    ranks: tuple[RankSeen, ...] = ()
+    gpus: tuple[GpuSeen, ...] = ()
+    gpus_why_not: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def newest_step(picture: Picture) -> int:
+    attempt = picture.state.attempt
+    if attempt is None:
+        return 0
+    if picture.points and picture.points[-1].attempt == attempt.attempt:
+        return picture.points[-1].step
+    return max(attempt.last_step, attempt.resumed_step)
+
+
+def shown_incident(state: RunState) -> Incident | None:
+    """The newest open incident, else the newest of all."""
+    return (state.open_incidents or state.incidents or (None,))[-1]

@@ -1,0 +1,137 @@
+"""Plain lines, one per thing that matters, for logs and for terminals that are none.
+
+       0:41  step 150 of 600  loss 2.431  grad norm 0.71  goodput 91%
+
+The time is the run's own, since it was created. Progress is told every `every_steps` steps, or after `every_s` seconds; a
+backlog that is read again after a restart is told once. A thread of its own writes, so that a terminal somebody paused
+(Ctrl-S, a full pipe) does not stop the supervision; what does not fit in the queue meanwhile is left out, and counted.
+"""
+
+from __future__ import annotations
+
+import errno
+import queue
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TextIO
+
+from sentinel.engine import Engine
+from sentinel.engine.goodput import account
+from sentinel.model.facts import Entry, ReceiptSeen
+from sentinel.model.readings import StepReading
+from sentinel.run_files.stream_file import read_total_steps
+from sentinel.terminal.clean import clean
+from sentinel.terminal.words import clock_words, describe
+
+EVERY_STEPS = 50
+EVERY_S = 10.0
+LINES_WAITING_MAX = 10_000
+CLOSE_S = 2.0  # how long the end of a run waits for a reader that has stopped reading
+
+
+class PlainNarrator:
+    """`run_dir` None: the total of steps is not known. `close` writes out what waits."""
+
+    def __init__(
+        self,
+        run_dir: Path | None = None,
+        stream: TextIO | None = None,
+        every_steps: int = EVERY_STEPS,
+        every_s: float = EVERY_S,
+    ) -> None:
+        self._run_dir = run_dir
+        self._writer = LineWriter(stream if stream is not None else sys.stdout)
+        self._every_steps = every_steps
+        self._every_s = every_s
+        self._total: int | None = None
+        self._latest: StepReading | None = None
+        self._told: tuple[int, int] = (0, 0)  # attempt and step of the last progress line
+        self._told_s: float | None = None
+
+    def facts(self, entries: Sequence[Entry], engine: Engine) -> None:
+        for entry in entries:
+            if isinstance(entry.fact, ReceiptSeen) and self._run_dir is not None:
+                self._total = read_total_steps(self._run_dir, entry.fact.attempt) or self._total
+            line = describe(entry.fact, entry.at_s, engine.state)
+            if line is not None:
+                self._say(entry.at_s - engine.state.created_s, line.text)
+
+    def step(self, reading: StepReading) -> None:
+        self._latest = reading
+        if reading.attempt != self._told[0]:
+            self._told = (reading.attempt, reading.step - 1)
+
+    def turn(self, now_s: float, engine: Engine) -> None:
+        latest, current = self._latest, engine.state.attempt
+        if self._told_s is None:
+            self._told_s = now_s
+        is_news = latest is not None and current is not None and latest.attempt == current.attempt and not current.is_over
+        if latest is None or not is_news or latest.step <= self._told[1]:
+            return
+        crossed = latest.step // self._every_steps > self._told[1] // self._every_steps
+        if not crossed and now_s - self._told_s < self._every_s:
+            return
+        self._told, self._told_s = (latest.attempt, latest.step), now_s
+        if self._total is None and self._run_dir is not None:
+            self._total = read_total_steps(self._run_dir, latest.attempt)
+        words = [f"step {latest.step}{f' of {self._total}' if self._total else ''}"]
+        shown = [name for name in ("loss", "grad_norm") if name in latest.metrics]
+        words += [f"{name.replace('_', ' ')} {latest.metrics[name]:.4g}" for name in shown]
+        words.append(f"goodput {account(engine.state, now_s).goodput_ratio:.0%}")
+        self._say(now_s - engine.state.created_s, "  ".join(words))
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def _say(self, elapsed_s: float, text: str) -> None:
+        self._writer.put(f"{clock_words(elapsed_s):>7}  {clean(text)}")
+
+
+class LineWriter:
+    """Writes lines from a thread, in order. A reader that went away (a closed pipe) ends the writing, not the run."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._lines: queue.Queue[str | None] = queue.Queue(LINES_WAITING_MAX)
+        self._left_out = 0
+        self._thread = threading.Thread(target=self._write, name="plain view", daemon=True)
+        self._thread.start()
+
+    def put(self, line: str) -> None:
+        try:
+            self._lines.put_nowait(line)
+        except queue.Full:
+            self._left_out += 1
+
+    def close(self) -> None:
+        """Write what waits, for at most CLOSE_S. Safe to call twice."""
+        if self._thread.is_alive():
+            if self._left_out:
+                self.put(f"({self._left_out} lines left out: nobody was reading)")
+            try:
+                self._lines.put(None, timeout=CLOSE_S)
+            except queue.Full:
+                return
+            self._thread.join(CLOSE_S)
+
+    def _write(self) -> None:
+        while (line := self._lines.get()) is not None:
+            try:
+                self._print(line)
+            except OSError as error:
+                if error.errno in (errno.EPIPE, errno.EBADF):
+                    return  # nobody reads; a disk that is full may have room for the next line
+            except ValueError:  # the file object is closed
+                return
+        with suppress(OSError, ValueError):
+            self._out.flush()
+
+    def _print(self, line: str) -> None:
+        try:
+            print(line, file=self._out, flush=self._lines.empty())
+        except UnicodeEncodeError:  # a terminal or a log that is not UTF-8: one word of it must not end the telling
+            encoding = self._out.encoding or "ascii"
+            print(line.encode(encoding, "backslashreplace").decode(encoding), file=self._out, flush=True)

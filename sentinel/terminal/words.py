@@ -1,0 +1,229 @@
+"""Facts in a person's words: one line for what matters, nothing for the rest. Both views speak these words."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, assert_never
+
+from sentinel.model import actions as a
+from sentinel.model import facts as f
+from sentinel.model import operator_requests as w
+from sentinel.model.incidents import IncidentState, Outcome
+from sentinel.model.state import RunState
+from sentinel.terminal.words_of_people import page_words, wish_words
+
+Tone = Literal["plain", "quiet", "good", "warn", "bad"]
+
+# Other notes are for the journal.
+_NOTES_TOLD = ("adoption", "resume", "launcher", "rollback", "stop", "wish", "checkpoints", "pages", f.ABOUT_SOURCE)
+
+
+class Line(NamedTuple):
+    text: str
+    tone: Tone = "plain"
+
+
+def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
+    """The line for a fact at session time `at_s`; None for what only the journal needs. `state` is as of now, not of then."""
+    match fact:
+        case f.RunCreated() | f.SupervisorTookOver() | f.RunEnded() | f.Held() | f.StopAsked():
+            return _of_run(fact, state)
+        case f.AttemptLaunched() | f.ReceiptSeen() | f.FirstStep() | f.AttemptEnded() | f.CheckpointCondemned():
+            return _of_attempt(fact, at_s, state)
+        case f.FindingRecorded() | f.IncidentOpened() | f.RungTaken() | f.RungJudged() | f.IncidentMoved():
+            return _of_incident(fact)
+        case f.NodeExcluded():
+            return Line(f"node {fact.node} is left out from now on: {fact.reason}", "warn")
+        case f.SettingLapsed():
+            return Line(f"setting lapses: {fact.reason}")
+        case f.LapseJudged():
+            return Line(f"lapse {fact.outcome}: {fact.reason}", "good" if fact.outcome == "proven" else "warn")
+        case f.EnvironmentRead():
+            return _of_environment(fact)
+        case f.Diagnosed():
+            found = fact.diagnosis
+            return Line(f"incident {fact.incident} diagnosis: {found.cause}: {found.reason}", "warn")
+        case f.Attributed():
+            return Line(f"incident {fact.incident} attribution: {fact.attribution.reason}", "warn")
+        case f.Restored() | f.StepsLost() | f.GaveUp():
+            return _of_recovery(fact, at_s, state)
+        case f.ActionDecided(action=action):
+            if isinstance(action, (a.PruneCheckpoint, a.SendPage)):
+                return Line(action_words(action), "quiet")
+            return None if isinstance(action, a.StartAttempt) else Line(f"  - {action_words(action)}")
+        case f.ActionAbandoned():
+            return Line(f"  - given up: {fact.key}: {fact.reason}", "bad")
+        case f.PlanDropped():
+            return Line(f"  - plan dropped: {fact.reason}", "warn")
+        case f.WishAnswered() | f.ApprovalAsked() | f.OverridesAnswered():
+            return _of_wish(fact)
+        case f.PageRaised() | f.PageResolved():
+            return _of_page(fact)
+        case f.SourceChanged():
+            word = "sees again" if fact.ok else "is blind"
+            return Line(f"{fact.source} {word}{': ' + fact.reason if fact.reason else ''}", "plain" if fact.ok else "warn")
+        case f.Noted():
+            return Line(f"{fact.about}: {fact.reason}", "quiet") if fact.about in _NOTES_TOLD else None
+        case (
+            f.ActionConfirmed()
+            | f.CheckpointCommitted()
+            | f.CheckpointsQuarantined()
+            | f.AttemptStopping()
+            | f.PlanAdopted()
+            | f.BudgetRefilled()
+            | f.InspectionLaunched()
+        ):
+            return None
+        case _:
+            assert_never(fact)
+
+
+def action_words(action: a.Action) -> str:
+    """What an action does, as in 'now: …'."""
+    match action:
+        case a.StartAttempt():
+            source = f"from the checkpoint of step {action.resume.step}" if action.resume else "from scratch"
+            return f"start attempt {action.attempt} {source}"
+        case a.KillAttempt():
+            return f"end every process of attempt {action.attempt}"
+        case a.RequestStop():
+            how = {"stop_now": "at once", "stop_after_checkpoint": "after a checkpoint"}.get(action.request, action.request)
+            return f"ask attempt {action.attempt} to stop {how}"
+        case a.SignalRanks():
+            return f"send SIGTERM to the ranks of attempt {action.attempt}"
+        case a.WriteOverrides():
+            return f"change settings of attempt {action.attempt} while it runs"
+        case a.VerifyCheckpoint():
+            return f"verify every byte of the checkpoint of step {action.step}"
+        case a.Quarantine():
+            return f"move checkpoints above step {action.above_step} to quarantine"
+        case a.PruneCheckpoint():
+            return f"delete the checkpoint of step {action.step}: {action.reason}"
+        case a.Capture():
+            return f"save the evidence of incident {action.incident}"
+        case a.CompareRecords():
+            return f"compare steps {action.first_step}..{action.last_step} with the record of attempt {action.old_attempt}"
+        case a.InspectSamples():
+            return f"look at samples {action.suspect.start}..{action.suspect.end}, one by one (attempt {action.attempt})"
+        case a.SendPage():
+            return page_words(action)
+        case _:
+            assert_never(action)
+
+
+def _of_run(fact: f.RunCreated | f.SupervisorTookOver | f.RunEnded | f.Held | f.StopAsked, state: RunState) -> Line | None:
+    match fact:
+        case f.RunCreated():
+            mode = ", observe only" if fact.observe_only else ""
+            return Line(f"run {fact.run_id}: policy {fact.policy_name}{mode}")
+        case f.SupervisorTookOver():
+            if fact.epoch <= 1:
+                return None
+            return Line(f"run {state.run_id}: taken over by supervisor {fact.epoch} (pid {fact.pid}), policy {fact.policy_name}")
+        case f.StopAsked():
+            return Line(f"stop asked for by {fact.by}", "warn")
+        case f.Held():
+            return Line(f"HELD for a person: {fact.reason}", "bad")
+        case f.RunEnded():
+            tone: Tone = "good" if fact.outcome == "finished" else "warn" if fact.outcome == "stopped" else "bad"
+            return Line(f"run {fact.outcome}: {fact.reason}", tone)
+
+
+def _of_environment(fact: f.EnvironmentRead) -> Line | None:
+    """A change is told as a finding, and by policy; here is what could not be read."""
+    if not fact.unknown or fact.environment is None:
+        return None
+    return Line(f"attempt {fact.attempt}: what it runs is not wholly known: {'; '.join(fact.unknown)}", "quiet")
+
+
+def _of_attempt(
+    fact: f.AttemptLaunched | f.ReceiptSeen | f.FirstStep | f.AttemptEnded | f.CheckpointCondemned, at_s: float, state: RunState
+) -> Line:
+    match fact:
+        case f.AttemptLaunched():
+            source = f"from the checkpoint of step {fact.resume.step}" if fact.resume else "from scratch"
+            return Line(f"attempt {fact.attempt} launched {source}")
+        case f.ReceiptSeen():
+            ranks = "1 rank" if fact.world_size == 1 else f"{fact.world_size} ranks"
+            return Line(f"attempt {fact.attempt} receipt: {ranks}, stands at step {fact.resumed_step}")
+        case f.FirstStep():
+            launched_s = next((x.launched_s for x in state.attempts if x.attempt == fact.attempt), at_s)
+            return Line(f"attempt {fact.attempt} first step: {fact.step}, {at_s - launched_s:.1f} s after the launch")
+        case f.AttemptEnded():
+            tone: Tone = "plain" if fact.outcome in ("finished", "stopped", "killed") else "warn"
+            words = f"attempt {fact.attempt} {fact.outcome} at step {fact.last_step}"
+            is_told = any(i.reason == fact.reason for i in state.incidents)  # by the incident it opened
+            return Line(words if is_told else f"{words}: {fact.reason}", tone)
+        case f.CheckpointCondemned():
+            return Line(f"checkpoint of step {fact.step} will not be used: {fact.reason}", "warn")
+
+
+def _of_incident(
+    fact: f.FindingRecorded | f.IncidentOpened | f.RungTaken | f.RungJudged | f.IncidentMoved,
+) -> Line | None:
+    match fact:
+        case f.FindingRecorded():
+            found = fact.finding
+            if fact.became is None or fact.reason.startswith("belongs"):
+                tone: Tone = "quiet" if found.severity == "info" else "plain"
+                return Line(f"finding {found.kind} ({found.severity}): {found.reason}; {fact.reason}", tone)
+            return None  # the incident it opens says the same
+        case f.IncidentOpened():
+            i = fact.incident
+            onset = f"onset step {i.onset_step}, seen at step {i.detected_step}" if i.onset_step else f"at step {i.detected_step}"
+            return Line(f"INCIDENT {i.id} {i.kind} ({i.severity}), {onset}: {i.reason}", "bad")
+        case f.RungTaken():
+            return Line(f"incident {fact.incident} rung {fact.remedy.rung + 1}: {fact.remedy.reason}", "warn")
+        case f.RungJudged():
+            tone = "good" if fact.outcome is Outcome.WORKED else "warn"
+            return Line(f"incident {fact.incident} remedy {fact.outcome}: {fact.reason}", tone)
+        case f.IncidentMoved():
+            if fact.to is IncidentState.OPEN:
+                return None  # the judgement before it says why
+            word = {IncidentState.RECOVERED: "RECOVERED", IncidentState.EXHAUSTED: "EXHAUSTED"}.get(fact.to, str(fact.to))
+            tone = "good" if fact.to is IncidentState.RECOVERED else "bad" if fact.to is IncidentState.EXHAUSTED else "plain"
+            return Line(f"incident {fact.incident} {word}: {fact.reason}", tone)
+
+
+def _of_recovery(fact: f.Restored | f.StepsLost | f.GaveUp, at_s: float, state: RunState) -> Line | None:
+    match fact:
+        case f.Restored():
+            found = next((i for i in state.incidents if i.id == fact.incident), None)
+            if found is None:
+                return None
+            after = f"{max(0.0, at_s - found.visible_s):.1f} s after the fault showed"
+            return Line(f"incident {fact.incident}: new ground at step {fact.step}, {after}", "good")
+        case f.StepsLost():
+            return Line(f"  - {fact.steps} steps will be trained again", "quiet")
+        case f.GaveUp():
+            then = {"stop_now": "training stops", "hold": "training is held", "keep_training": "training goes on"}
+            return Line(f"incident {fact.incident}: out of remedies ({fact.reason}); {then.get(fact.then, fact.then)}", "bad")
+
+
+def _of_page(fact: f.PageRaised | f.PageResolved) -> Line:
+    match fact:
+        case f.PageRaised():
+            word = "A PERSON IS NEEDED" if fact.anew else "the page says something else now"
+            return Line(f"incident {fact.incident}: {word} ({fact.severity}): {fact.title}", "bad" if fact.anew else "warn")
+        case f.PageResolved():
+            by = f" (by {fact.by})" if fact.by else ""
+            return Line(f"incident {fact.incident}: its page is resolved: {fact.reason}{by}", "good")
+
+
+def _of_wish(fact: f.WishAnswered | f.ApprovalAsked | f.OverridesAnswered) -> Line | None:
+    match fact:
+        case f.WishAnswered(wish=w.Remark(text=text)):
+            return Line(f"note by {fact.by}: {text}")
+        case f.WishAnswered():
+            word = "granted" if fact.granted else "refused"
+            return Line(f"{fact.by} asked to {wish_words(fact.wish)}: {word}: {fact.answer}", "warn" if fact.granted else "quiet")
+        case f.ApprovalAsked():
+            return Line(f"incident {fact.incident} WAITS for a person: rung {fact.rung + 1} would: {fact.reason}", "bad")
+        case f.OverridesAnswered():
+            return Line(f"  - settings {fact.id} are in force from step {fact.step}", "quiet") if not fact.not_in_force else None
+
+
+def clock_words(seconds: float) -> str:
+    """Elapsed time: 3:07, 1:03:07."""
+    whole = max(0, int(seconds))
+    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

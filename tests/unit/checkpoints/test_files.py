@@ -1,0 +1,271 @@
+import errno
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from sentinel.checkpoints import files as checkpoint_files
+from sentinel.checkpoints.files import list_checkpoints, verify_checkpoint
+from sentinel.checkpoints.quarantine import quarantine_above
+
+
+def save(run_dir: Path, step: int, attempt: int = 1, name: str | None = None, **fields: object) -> Path:
+    """A checkpoint as the bundled trainer writes it: two files, their sizes and digests in the manifest."""
+    folder = run_dir / "checkpoints" / (name or f"step-{step:08d}")
+    folder.mkdir(parents=True)
+    files = {}
+    for file in ("__0_0.distcp", ".metadata"):
+        data = f"{file} of step {step}".encode()
+        (folder / file).write_bytes(data)
+        files[file] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    manifest = {"v": 1, "step": step, "attempt": attempt, "cursor": step * 16, "samples": step * 15, "files": files} | fields
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+
+# -- which are there ---------------------------------------------------------------------------------------------------
+
+
+def test_checkpoints_are_listed_by_step_with_cursor_and_digest(tmp_path: Path) -> None:
+    save(tmp_path, 200, attempt=2)
+    folder = save(tmp_path, 100)
+    first, second = list_checkpoints(tmp_path)
+    assert (first.step, first.path, first.attempt, first.samples_end) == (100, "checkpoints/step-00000100", 1, 1600)
+    assert (second.step, second.attempt) == (200, 2)
+    assert first.digest == hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()
+
+
+def test_a_run_without_checkpoints_has_none(tmp_path: Path) -> None:
+    assert list_checkpoints(tmp_path) == []
+
+
+def test_what_has_no_manifest_of_its_own_step_is_no_checkpoint(tmp_path: Path) -> None:
+    save(tmp_path, 1, name=".step-00000001.77.tmp")
+    save(tmp_path, 2, name="step-00000003")
+    (save(tmp_path, 4) / "manifest.json").unlink()
+    (save(tmp_path, 5) / "manifest.json").write_text('{"step": 5')
+    (save(tmp_path, 6) / "manifest.json").write_text("[" * 100_000)
+    (tmp_path / "checkpoints" / "step-00000007").write_text("a file")
+    assert list_checkpoints(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "cursor"),
+    [
+        ({"samples_end": 7, "cursor": 8}, 7),
+        ({"cursor": 8, "samples": 9}, 8),
+        ({"cursor": None, "samples": None, "data": {"cursor": 11}}, 11),
+        ({"cursor": None, "samples": "many"}, 0),
+    ],
+)
+def test_the_data_cursor_is_found_under_other_names(tmp_path: Path, fields: dict[str, object], cursor: int) -> None:
+    save(tmp_path, 5, **fields)
+    assert list_checkpoints(tmp_path)[0].samples_end == cursor
+
+
+# -- is one whole ------------------------------------------------------------------------------------------------------
+
+
+def test_a_whole_checkpoint_verifies_and_gives_the_manifests_digest(tmp_path: Path) -> None:
+    folder = save(tmp_path, 5)
+    ok, reason, digest = verify_checkpoint(folder)
+    assert ok, reason
+    assert digest == list_checkpoints(tmp_path)[0].digest
+    assert reason.startswith("2 files, ")
+
+
+def test_one_flipped_bit_is_found_and_named(tmp_path: Path) -> None:
+    folder = save(tmp_path, 5)
+    data = bytearray((folder / "__0_0.distcp").read_bytes())
+    data[3] ^= 1
+    (folder / "__0_0.distcp").write_bytes(data)
+    ok, reason, digest = verify_checkpoint(folder)
+    assert not ok
+    assert f"{folder}/__0_0.distcp: sha256 is" in reason
+    assert digest is not None
+
+
+def test_a_short_file_is_found_by_its_size(tmp_path: Path) -> None:
+    folder = save(tmp_path, 5)
+    (folder / ".metadata").write_bytes(b"")
+    assert "0 bytes, the manifest says" in verify_checkpoint(folder).reason
+
+
+def test_a_missing_file_is_found(tmp_path: Path) -> None:
+    folder = save(tmp_path, 5)
+    (folder / ".metadata").unlink()
+    assert verify_checkpoint(folder)[:2] == (False, f"{folder}/.metadata: cannot be read (No such file or directory)")
+
+
+@pytest.mark.parametrize(
+    ("files", "word"),
+    [
+        ({}, "lists no files"),
+        (None, "is not an object"),
+        (["a"], "is not an object"),
+        ({"a": 5}, "needs 'bytes' and 'sha256'"),
+        ({"a": {"bytes": True, "sha256": "0"}}, "needs 'bytes' and 'sha256'"),
+        ({"../../etc/passwd": {"bytes": 1, "sha256": "0"}}, "lies outside the checkpoint"),
+        ({"/etc/passwd": {"bytes": 1, "sha256": "0"}}, "lies outside the checkpoint"),
+        ({"a\0b": {"bytes": 1, "sha256": "0"}}, "lies outside the checkpoint"),
+    ],
+)
+def test_a_manifest_that_proves_nothing_is_refused(tmp_path: Path, files: object, word: str) -> None:
+    ok, reason, _ = verify_checkpoint(save(tmp_path, 5, files=files))
+    assert not ok
+    assert word in reason
+
+
+def test_a_checkpoint_under_another_steps_name_is_refused(tmp_path: Path) -> None:
+    assert not verify_checkpoint(save(tmp_path, 5, name="step-00000006")).ok
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b"[1]", b"\xff"])
+def test_no_readable_manifest_is_a_reason_and_no_exception(tmp_path: Path, content: bytes | None) -> None:
+    folder = save(tmp_path, 5)
+    (folder / "manifest.json").unlink()
+    if content is not None:
+        (folder / "manifest.json").write_bytes(content)
+    ok, reason, digest = verify_checkpoint(folder)
+    assert (ok, digest) == (False, None)
+    assert str(folder / "manifest.json") in reason
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EMFILE, errno.EACCES, errno.EIO])
+@pytest.mark.parametrize("file", ["manifest.json", "__0_0.distcp"])
+def test_what_cannot_be_read_now_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, number: int) -> None:
+    folder = save(tmp_path, 5)
+
+    def fails(path: Path, mode: str) -> BinaryIO:
+        if path.name == file:
+            raise OSError(number, os.strerror(number), str(path))
+        return open(path, "rb")
+
+    monkeypatch.setattr(checkpoint_files, "open", fails, raising=False)
+    with pytest.raises(OSError, match=r"manifest|distcp"):
+        verify_checkpoint(folder)
+
+
+def test_a_good_checkpoint_is_not_moved_aside_because_it_cannot_be_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, 5)
+
+    def stale(path: Path) -> None:
+        raise OSError(errno.ESTALE, "Stale file handle", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "lstat", stale)
+        with pytest.raises(OSError, match="Stale"):
+            quarantine_above(tmp_path, 5, attempt=2)
+    assert names(tmp_path / "checkpoints") == ["step-00000005"]
+
+
+# -- moving aside ------------------------------------------------------------------------------------------------------
+
+
+def test_checkpoints_above_the_step_and_unfinished_saves_are_moved_and_the_rest_stays(tmp_path: Path) -> None:
+    for step in (100, 200, 300):
+        save(tmp_path, step)
+    save(tmp_path, 400, name=".step-00000400.77.ab.tmp")
+    (tmp_path / "checkpoints" / "step-00000150").mkdir()
+    moved = quarantine_above(tmp_path, 200, attempt=3)
+    assert names(tmp_path / "checkpoints") == ["step-00000100", "step-00000200"]
+    assert names(tmp_path / "quarantine" / "attempt-0003") == [".step-00000400.77.ab.tmp", "step-00000150", "step-00000300"]
+    assert ("checkpoints/step-00000300", "quarantine/attempt-0003/step-00000300") in moved
+    assert len(moved) == 3
+
+
+def test_nothing_is_lost_on_the_way(tmp_path: Path) -> None:
+    folder = save(tmp_path, 300)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    quarantine_above(tmp_path, 0, attempt=1)
+    target = tmp_path / "quarantine" / "attempt-0001" / "step-00000300"
+    assert {path.name: path.read_bytes() for path in target.iterdir()} == before
+
+
+def test_doing_it_twice_moves_nothing_more(tmp_path: Path) -> None:
+    save(tmp_path, 300)
+    assert len(quarantine_above(tmp_path, 200, attempt=3)) == 1
+    assert quarantine_above(tmp_path, 200, attempt=3) == ()
+
+
+def test_a_run_without_checkpoints_needs_no_quarantine(tmp_path: Path) -> None:
+    assert quarantine_above(tmp_path, 0, attempt=1) == ()
+    assert names(tmp_path) == []
+
+
+def test_checkpoints_on_another_filesystem_are_moved_aside_inside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """checkpoints/ is a link to a scratch disk: nothing can be renamed out of it."""
+    scratch = tmp_path / "scratch"
+    for step in (100, 200, 300):
+        save(scratch, step)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "checkpoints").symlink_to(scratch / "checkpoints")
+    rename = os.rename
+
+    def across(source: Path, target: Path) -> None:
+        if Path(source).resolve().is_relative_to(scratch) is not Path(target).resolve().is_relative_to(scratch):
+            raise OSError(errno.EXDEV, "Invalid cross-device link", str(source))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", across)
+    for above in (200, 100):
+        (moved,) = quarantine_above(tmp_path / "run", above, attempt=3)
+    assert moved.target == "checkpoints/.quarantine/attempt-0003/step-00000200"
+    assert names(scratch / "checkpoints" / ".quarantine" / "attempt-0003") == ["step-00000200", "step-00000300"]
+    assert [found.step for found in list_checkpoints(tmp_path / "run")] == [100]
+    assert quarantine_above(tmp_path / "run", 100, attempt=3) == ()
+
+
+def test_a_name_already_taken_gets_a_number(tmp_path: Path) -> None:
+    for _ in range(3):
+        save(tmp_path, 300)
+        quarantine_above(tmp_path, 200, attempt=3)
+    expected = ["step-00000300", "step-00000300.2", "step-00000300.3"]
+    assert names(tmp_path / "quarantine" / "attempt-0003") == expected
+
+
+def test_an_empty_directory_in_quarantine_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "quarantine" / "attempt-0003" / "step-00000300").mkdir(parents=True)
+    save(tmp_path, 300)
+    (moved,) = quarantine_above(tmp_path, 200, attempt=3)
+    assert moved.target == "quarantine/attempt-0003/step-00000300.2"
+
+
+def test_a_checkpoint_below_with_a_damaged_manifest_stays_for_verification_to_refuse(tmp_path: Path) -> None:
+    (save(tmp_path, 100) / "manifest.json").write_bytes(b"{")
+    assert quarantine_above(tmp_path, 200, attempt=3) == ()
+
+
+def test_what_is_not_ours_stays(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints" / "for-the-paper").mkdir(parents=True)
+    (tmp_path / "checkpoints" / "latest").write_text("step-00000300")
+    save(tmp_path, 300, name="step-00000300-kept-by-hand")
+    assert quarantine_above(tmp_path, 0, attempt=1) == ()
+
+
+def test_a_crash_in_the_middle_is_finished_by_asking_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for step in (300, 400, 500):
+        save(tmp_path, step)
+    rename, calls = os.rename, []
+
+    def fail_second(source: Path, target: Path) -> None:
+        calls.append(source)
+        if len(calls) == 2:
+            raise OSError(5, "Input/output error")
+        rename(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", fail_second)
+        with pytest.raises(OSError, match="Input/output error"):
+            quarantine_above(tmp_path, 200, attempt=3)
+    assert len(quarantine_above(tmp_path, 200, attempt=3)) == 2
+    assert names(tmp_path / "quarantine" / "attempt-0003") == ["step-00000300", "step-00000400", "step-00000500"]

@@ -1,0 +1,62 @@
+"""What a person types, read in the policy's own words; what cannot be meant is refused with what to write."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sentinel.errors import UsageError
+from sentinel.model.attempts import SampleRange
+from sentinel.model.operator_requests import Pause
+from sentinel.operator.requests import ask, read_range, read_settings
+
+
+def test_settings_are_the_policys_words() -> None:
+    wanted, keys, until = read_settings(["lr=0.5x", "clip_norm=0.3", "betas=0.9,0.95", "until=2000 steps"], live=True)
+    assert (wanted.lr_scale, wanted.clip_norm, wanted.betas, until) == (0.5, 0.3, (0.9, 0.95), 2000)
+    assert set(keys) == {"lr_scale", "clip_norm", "betas"}
+
+
+def test_configured_gives_a_setting_back() -> None:
+    wanted, keys, until = read_settings(["lr=configured", "checkpoint_every=50 steps"], live=True)
+    assert (wanted.lr_scale, wanted.checkpoint_interval, until) == (None, 50, None)
+    assert keys == ("checkpoint_interval", "lr_scale")
+
+
+def test_a_relaunch_can_change_what_a_living_trainer_cannot() -> None:
+    wanted, keys, _ = read_settings(["precision=bf16", "reset_optimizer=true"], live=False)
+    assert (wanted.precision, wanted.reset_optimizer, set(keys)) == ("bf16", True, {"precision", "reset_optimizer"})
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["lr"], "write KEY=VALUE"),
+        (["learning_rate=0.5x"], "is no setting"),
+        (["lr=0.5"], "0.5x"),
+        (["lr=0.5x", "lr=0.7x"], "given twice"),
+        (["clip_norm=-1"], "clip_norm"),
+        (["clip_norm=nan"], "clip_norm"),
+        (["betas=0.9"], "betas"),
+        (["precision=bf16"], "takes effect only at a relaunch; use `sentinel rollback --to STEP --set precision=bf16`"),
+        (["until=20 steps"], "no setting is named"),
+        ([], "no setting is named"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_what_to_write(words: list[str], why: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(why)):
+        read_settings(words, live=True)
+
+
+def test_a_range_of_samples() -> None:
+    assert read_range(" 51200 - 53760 ") == SampleRange(51200, 53760)
+    for text in ("", "5", "9-5", "5-5", "a-b", "-5-9", "1e3-2e3"):
+        with pytest.raises(UsageError, match="first-end"):
+            read_range(text)
+
+
+def test_a_directory_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not the directory of a run"):
+        ask(tmp_path, Pause())

@@ -1,0 +1,291 @@
+"""The loop: facts are written before anything is done, outcomes come back as events, and nothing is waited for without an end."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from sentinel.engine import Engine
+from sentinel.errors import JournalError
+from sentinel.model import facts as f
+from sentinel.model.attempts import Exited
+from sentinel.model.events import SupervisorStarted
+from sentinel.model.operator_requests import Acknowledge
+from sentinel.model.readings import EndReading, LauncherReading, Receipt, StepReading, WishReading
+from sentinel.supervisor.daemon import EVIDENCE_RETRY_S, FLUSH_S, RETRIES_MAX, TICK_S, Daemon, run_until_over
+from tests.builders import build_policy, read_step, report_of
+from tests.fakes import GivenTelemetry, HeldRunner, ManualClock, MemoryLog
+
+STARTED = SupervisorStarted(1, "here", 1, "run", ("train",), "/", "bench", "0", False)
+
+
+class Loop:
+    """A daemon with doubles at every edge."""
+
+    def __init__(self, log: MemoryLog | None = None) -> None:
+        self.log = log or MemoryLog()
+        self.runner, self.telemetry, self.clock = HeldRunner(), GivenTelemetry(), ManualClock()
+        self.engine = Engine(build_policy())
+        self.engine.restore(self.log.entries)
+        self.daemon = Daemon(self.engine, self.log, self.telemetry, self.runner, 1)
+
+    def with_paging(self, paging: dict[str, object]) -> Loop:
+        self.engine = Engine(build_policy(paging=paging))
+        self.daemon = Daemon(self.engine, self.log, self.telemetry, self.runner, 1)
+        return self
+
+    def start(self) -> Loop:
+        self.daemon.start(self.clock.now_s(), STARTED)
+        return self
+
+    def turn(self) -> float:
+        return self.daemon.turn(self.clock.now_s())
+
+    def launched(self) -> Loop:
+        self.start().runner.done("start/1")
+        self.turn()
+        self.telemetry.batches.append([Receipt(1, 0.0, 0, None, 2, {}, {})])
+        self.turn()
+        return self
+
+    def crash(self) -> Loop:
+        self.telemetry.batches.append([read_step(1, 1), LauncherReading(Exited(1, report_of(signal=9)))])
+        self.turn()
+        return self
+
+
+def test_the_first_launch_is_asked_for_after_it_was_written_down() -> None:
+    loop = Loop().start()
+    assert loop.runner.keys == ["start/1"]
+    assert any(isinstance(e.fact, f.ActionDecided) for e in loop.log.entries)
+
+
+def test_nothing_is_done_that_could_not_be_written_down() -> None:
+    loop = Loop()
+    loop.log.failing = JournalError("disk full")
+    with pytest.raises(JournalError):
+        loop.start()
+    assert loop.runner.keys == []
+
+
+def test_an_attempt_is_looked_at_from_the_moment_its_start_is_confirmed_and_without_delay() -> None:
+    loop = Loop().start()
+    assert loop.telemetry.followed == []
+    loop.runner.done("start/1")
+    assert loop.turn() == 0.0
+    assert loop.telemetry.followed == [1]
+    loop.turn()
+    assert loop.telemetry.followed == [1]
+
+
+def test_readings_are_decided_about_in_their_order_and_the_plan_goes_on_with_each_outcome() -> None:
+    loop = Loop().launched().crash()
+    keys = []
+    for _ in range(4):
+        keys.append(loop.runner.keys[-1])
+        loop.runner.done(keys[-1])
+        loop.turn()
+    assert keys == ["capture/1/2", "quarantine/2", "start/2", "start/2"]
+    assert loop.telemetry.followed == [1, 2]
+
+
+def test_an_action_that_may_work_later_is_asked_for_again_after_its_pause_and_the_wait_is_told_once() -> None:
+    loop = Loop().start()
+    before = len(loop.log.entries)
+    loop.runner.failed("start/1", "no memory", retry_in_s=5.0)
+    loop.turn()
+    assert loop.runner.keys == ["start/1"]
+    loop.clock.advance(5.0)
+    loop.turn()
+    assert loop.runner.keys == ["start/1", "start/1"]
+    loop.runner.failed("start/1", "no memory", retry_in_s=5.0)
+    loop.turn()
+    (told,) = [entry.fact for entry in loop.log.entries[before:]]
+    assert isinstance(told, f.Noted)
+    assert "no memory" in told.reason
+
+
+def test_evidence_that_cannot_be_saved_holds_up_nothing_for_more_than_a_second() -> None:
+    """A full disk under incidents/ must not leave every GPU idle before the kill."""
+    loop = Loop().start()
+    loop.runner.done("start/1")
+    loop.turn()
+    loop.telemetry.batches = [[LauncherReading(Exited(1, report_of(signal=9)))]]
+    loop.turn()
+    began_s = loop.clock.now_s()
+    while loop.runner.keys[-1].startswith("capture"):
+        loop.runner.failed(loop.runner.keys[-1], "disk full", retry_in_s=5.0)
+        loop.turn()
+        loop.clock.advance(EVIDENCE_RETRY_S)
+        loop.turn()
+    assert loop.runner.keys == ["start/1", "capture/1/2", "capture/1/2", "quarantine/2"]
+    assert loop.clock.now_s() - began_s <= 1.0
+
+
+def test_an_action_that_never_works_is_a_failure_in_the_end() -> None:
+    loop = Loop().start()
+    for _ in range(RETRIES_MAX + 3):
+        loop.runner.failed("start/1", "no memory", retry_in_s=1.0)
+        loop.turn()
+        loop.clock.advance(1.0)
+        loop.turn()
+    assert loop.runner.keys == ["start/1"] * RETRIES_MAX
+    assert loop.engine.state.ended == "failed"
+
+
+def test_an_action_that_goes_on_is_asked_about_for_as_long_as_it_is_wanted() -> None:
+    loop = Loop().start()
+    before = len(loop.log.entries)
+    for _ in range(3 * RETRIES_MAX):
+        loop.runner.goes_on("start/1", "it inspects", 1.0)
+        loop.turn()
+        loop.clock.advance(1.0)
+        loop.turn()
+    assert loop.runner.keys == ["start/1"] * (3 * RETRIES_MAX + 1)
+    assert len(loop.log.entries) == before, "nothing is written about it"
+    loop.runner.done("start/1")
+    loop.turn()
+    assert not loop.engine.state.pending
+
+
+def test_a_failure_for_good_is_not_tried_again() -> None:
+    loop = Loop().start()
+    loop.runner.failed("start/1", "no such command")
+    loop.turn()
+    assert loop.runner.keys == ["start/1"]
+    assert loop.engine.state.ended == "failed"
+
+
+def test_a_start_that_must_wait_is_not_asked_for_before_its_time_and_the_loop_sleeps_until_then() -> None:
+    loop = Loop().start()
+    loop.runner.done("start/1")
+    loop.turn()
+    loop.telemetry.batches.append([LauncherReading(Exited(1, report_of(code=1)))])
+    loop.turn()
+    for key in ("capture/1/2", "quarantine/2"):
+        loop.runner.done(key)
+        timeout_s = loop.turn()
+    assert "start/2" in loop.engine.state.pending
+    assert loop.runner.keys[-1] == "quarantine/2"
+    assert 0 < timeout_s <= 1.0, "a second at most, whatever it waits for"
+    loop.clock.advance(0.9)
+    loop.turn()
+    assert loop.runner.keys[-1] == "quarantine/2", "a pause is never shorter than the policy's"
+    loop.clock.advance(0.6)  # and up to half as long again
+    loop.turn()
+    assert loop.runner.keys[-1] == "start/2"
+
+
+def test_what_is_no_longer_wanted_is_not_done() -> None:
+    loop = Loop().start()
+    loop.runner.done("start/1")
+    loop.turn()
+    loop.telemetry.batches.append([LauncherReading(Exited(1, report_of(code=1)))])
+    loop.turn()
+    for key in ("capture/1/2", "quarantine/2"):
+        loop.runner.done(key)
+        loop.turn()
+    loop.daemon.want_stop("SIGTERM")
+    loop.turn()
+    loop.clock.advance(10.0)
+    loop.turn()
+    assert "start/2" not in loop.runner.keys
+    assert loop.engine.state.ended == "stopped"
+
+
+def test_a_new_supervisor_asks_again_for_what_was_decided_and_never_confirmed() -> None:
+    first = Loop().launched().crash()
+    assert first.runner.keys[-1] == "capture/1/2"
+    second = Loop(first.log).start()
+    assert second.runner.keys == ["capture/1/2"]
+
+
+def test_time_passes_for_the_engine_only_when_everything_written_has_been_read() -> None:
+    """A backlog that takes a while to read is not silence."""
+    loop = Loop().launched()
+    loop.telemetry.has_more = True
+    loop.clock.advance(10_000.0)
+    assert loop.turn() == 0.0
+    assert not loop.engine.state.incidents
+    loop.telemetry.has_more = False
+    loop.telemetry.batches.append([read_step(1, 1)])
+    assert loop.turn() == TICK_S
+    assert not loop.engine.state.incidents
+
+
+def test_a_run_is_over_when_its_last_actions_are_done() -> None:
+    loop = Loop().start()
+    loop.runner.failed("start/1", "no such command")
+    loop.turn()
+    assert loop.daemon.is_over(loop.clock.now_s())
+
+
+def test_a_page_that_hangs_does_not_keep_an_ended_run_for_ever() -> None:
+    loop = Loop().launched()
+    loop.telemetry.batches.append([LauncherReading(Exited(1, report_of(code=3)))])
+    loop.turn()
+    assert loop.engine.state.ended == "failed"
+    assert not loop.daemon.is_over(loop.clock.now_s())
+    deadline_s = loop.engine.policy.spec.paging.deadline_s
+    loop.clock.advance(max(FLUSH_S, deadline_s) - 1)
+    loop.turn()
+    assert not loop.daemon.is_over(loop.clock.now_s()), "somebody must be called, and it is on its way"
+    loop.clock.advance(2)
+    loop.turn()
+    assert not loop.daemon.is_over(loop.clock.now_s()), "its last actions have their time from now on"
+    loop.clock.advance(FLUSH_S)
+    loop.turn()
+    assert loop.daemon.is_over(loop.clock.now_s())
+
+
+def test_who_answers_long_after_the_end_is_told_on_before_sentinel_leaves() -> None:
+    """The run failed, sentinel stays for a route that waits; the answer comes then, and those called before hear of it."""
+    late = {"command": {"run": ["true"], "after": "30m"}}
+    loop = Loop().with_paging({"routes": [{"terminal": {}}, late]}).launched()
+    loop.telemetry.batches.append([LauncherReading(Exited(1, report_of(code=3)))])
+    loop.turn()
+    (call,) = loop.runner.keys[1:]
+    loop.runner.done(call)
+    loop.clock.advance(600)
+    loop.turn()
+    assert not loop.daemon.is_over(loop.clock.now_s()), "a route still waits its turn"
+    loop.telemetry.batches.append([WishReading("w", "ada", Acknowledge(1))])
+    loop.turn()
+    told = loop.runner.keys[-1]
+    assert "/acknowledge/" in told
+    assert not loop.daemon.is_over(loop.clock.now_s()), "it is on its way"
+    loop.runner.done(told)
+    loop.turn()
+    assert loop.daemon.is_over(loop.clock.now_s())
+
+
+class Story:
+    """A narrator that remembers the steps it was told."""
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+        self.turns = 0
+
+    def facts(self, entries: object, engine: Engine) -> None: ...
+
+    def step(self, reading: StepReading) -> None:
+        self.steps.append(reading.step)
+
+    def turn(self, now_s: float, engine: Engine) -> None:
+        self.turns += 1
+
+
+def test_the_loop_turns_until_the_run_is_over_and_sleeps_no_longer_than_a_tick() -> None:
+    loop, story, wake = Loop(), Story(), threading.Event()
+    loop.daemon = Daemon(loop.engine, loop.log, loop.telemetry, loop.runner, 1, story)
+    loop.start().runner.done("start/1")
+    finished = LauncherReading(Exited(1, report_of(code=0)))
+    loop.telemetry.batches += [[Receipt(1, 0.0, 0, None, 2, {}, {})], [read_step(1, 1), read_step(1, 2)], [], []]
+    loop.telemetry.batches.append([EndReading(1, 2, "finished"), finished])
+    kept: list[float] = []
+    run_until_over(loop.daemon, loop.clock, wake, kept.append)
+    assert loop.engine.state.ended == "finished"
+    assert story.steps == [1, 2]
+    assert len(kept) == story.turns == 5
+    assert max(loop.clock.waited) <= TICK_S

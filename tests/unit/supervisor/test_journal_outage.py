@@ -1,0 +1,224 @@
+"""A journal that cannot be written for a while is waited out; a wish to stop is never cut short by the next signal."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sentinel.actions.runner import ThreadRunner
+from sentinel.cli import root as cli
+from sentinel.errors import (
+    AlreadySupervised,
+    Fenced,
+    JournalBlocked,
+    JournalError,
+    PolicyError,
+    RetryLater,
+    UsageError,
+    WatchLost,
+)
+from sentinel.journal.run_file import CAPABILITIES, RunFile, write_run_file
+from sentinel.journal.session import refuse_lost_journal
+from sentinel.journal.trouble import told
+from sentinel.model.actions import KillAttempt
+from sentinel.supervisor import app
+from sentinel.supervisor.journal_outage import Outage, StopWishes, last_act
+
+FULL = JournalBlocked("run/sentinel.db: the disk is full")
+
+LEAVING = """
+import os, signal, threading
+from sentinel.supervisor.journal_outage import StopWishes
+with StopWishes() as wishes:
+    wake = threading.Event()
+    wishes.wake(wake)
+    with wake._cond:  # as if interrupted inside Event.clear
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert wake.wait(30)
+os.kill(os.getpid(), signal.SIGTERM)
+os.kill(os.getpid(), signal.SIGINT)
+print(wishes.names)
+"""
+
+
+def test_a_signal_that_comes_while_leaving_kills_nobody() -> None:
+    done = subprocess.run([sys.executable, "-c", LEAVING], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "['SIGTERM']\n"), done.stderr
+
+
+def test_before_anything_was_started_the_trouble_is_told_at_once() -> None:
+    outage = Outage(Path("run"), StopWishes())
+    with pytest.raises(JournalBlocked):
+        outage.wait_out(FULL)
+    assert outage.lost(FULL) is FULL
+
+
+def test_afterwards_it_is_waited_out_and_said_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sentinel.supervisor.journal_outage.RETRY_S", 0.0)
+    outage = Outage(Path("run"), StopWishes())
+    outage.begin()
+    outage.wait_out(FULL)
+    outage.wait_out(FULL)
+    outage.begin()
+    said = capsys.readouterr().err
+    assert said.count("the disk is full") == 1
+    assert said.count("can be written again") == 1
+
+
+def test_a_wish_to_stop_ends_the_waiting_and_says_that_training_goes_on() -> None:
+    wishes = StopWishes()
+    outage = Outage(Path("run"), wishes)
+    outage.begin()
+    wishes.names.append("SIGTERM")
+    with pytest.raises(WatchLost, match="trains on unwatched"):
+        outage.wait_out(FULL)
+
+
+def test_the_act_under_way_is_seen_to_its_end_and_the_next_is_not_begun() -> None:
+    begun, may_end, done = threading.Event(), threading.Event(), []
+
+    def kill(action: KillAttempt) -> str:
+        begun.set()
+        may_end.wait(30)
+        done.append(action.key)
+        return "done"
+
+    runner = ThreadRunner({KillAttempt: kill}, threading.Event())  # type: ignore[dict-item]
+    runner.submit(KillAttempt("kill/1", 1))
+    runner.submit(KillAttempt("kill/2", 2))
+    assert begun.wait(30)
+    assert not runner.close(0.0)
+    with pytest.raises(JournalError, match="still under way"), last_act(lambda timeout_s: False):
+        raise FULL
+    may_end.set()
+    assert runner.close(30.0)
+    assert done == ["kill/1"]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (OSError(errno.ENOSPC, "no space left"), JournalBlocked),
+        (OSError(errno.ESTALE, "stale file handle"), JournalBlocked),
+        (FileNotFoundError(errno.ENOENT, "no such file"), JournalError),
+        (sqlite3.DatabaseError("malformed"), JournalError),
+    ],
+    ids=str,
+)
+def test_only_what_may_pass_is_waited_for(error: Exception, kind: type[Exception]) -> None:
+    with pytest.raises(JournalError) as caught, told(Path("run/sentinel.db"), "append"):
+        raise error
+    assert type(caught.value) is kind
+
+
+def test_a_run_that_lost_its_journal_is_not_begun_anew(tmp_path: Path) -> None:
+    refuse_lost_journal(tmp_path)
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"whose journal .* is gone"):
+        refuse_lost_journal(tmp_path)
+    (tmp_path / "sentinel.db").touch()
+    refuse_lost_journal(tmp_path)
+
+
+def test_who_answered_and_left_between_the_two_looks_is_taken_for_no_supervisor() -> None:
+    held = AlreadySupervised("run: already supervised by pid 7")
+    outage = Outage(Path("run"), StopWishes())
+    outage.let_answer(held, is_being_answered=False)
+    with pytest.raises(AlreadySupervised):
+        outage.let_answer(held, is_being_answered=False)
+
+
+class Watches:
+    """Stands in for `app._watch`: every call ends as the next entry says; the first has taken the run."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *ends: int | Exception) -> None:
+        self._ends = list(ends)
+        monkeypatch.setattr(app, "_watch", self)
+        monkeypatch.setattr("sentinel.supervisor.journal_outage.RETRY_S", 0.0)
+
+    def __call__(self, *arguments: Any) -> int:
+        end = self._ends.pop(0)
+        if not isinstance(end, AlreadySupervised) and (len(self._ends) > 0 or not isinstance(end, UsageError)):
+            arguments[-1].begin()
+        if isinstance(end, int):
+            return end
+        raise end
+
+
+def supervise(run_dir: Path) -> int:
+    return app.supervise(app.RunRequest(run_dir, "demo", ("true",), "/"))
+
+
+def test_a_run_directory_out_of_reach_during_an_outage_is_waited_for_like_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Watches(monkeypatch, FULL, UsageError("run/run.json: cannot be written: no space left"), UsageError("no locks"), 0)
+    assert supervise(tmp_path / "run") == 0
+
+
+def test_a_run_that_another_took_meanwhile_is_left_alone_and_that_is_no_wrong_usage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = AlreadySupervised("run: already supervised by pid 7")
+    Watches(monkeypatch, FULL, held, held, 0)
+    with pytest.raises(Fenced, match="by pid 7; this one leaves it alone"):
+        supervise(tmp_path / "run")
+
+
+def test_before_anything_was_started_it_is_wrong_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = AlreadySupervised("run: already supervised by pid 7")
+    Watches(monkeypatch, held, held)
+    with pytest.raises(AlreadySupervised):
+        supervise(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UsageError("x"), 2), (PolicyError("x"), 2), (AlreadySupervised("x"), 2),
+        (Fenced("x"), 1), (WatchLost("x"), 1), (JournalError("x"), 1), (RetryLater("x", 1.0), 1),
+    ],
+    ids=lambda value: type(value).__name__,
+)  # fmt: skip
+def test_two_is_for_usage_and_policy_alone(error: Exception, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def raises() -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", raises)
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code == code
+
+
+def test_a_policy_that_needs_what_the_trainer_lacks_is_refused_before_there_is_a_run(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    with pytest.raises(PolicyError, match=r"cannot skip samples \(capability 'skip'\)"):
+        app.supervise(app.RunRequest(run_dir, "demo", ("true",), "/", without=("skip",)))
+    with pytest.raises(UsageError, match="--without fly: no such capability"):
+        app.supervise(app.RunRequest(run_dir, "demo", ("true",), "/", without=("fly",)))
+    assert not run_dir.exists()
+
+
+def test_what_a_run_lacks_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def watch(request: app.RunRequest, run_dir: Path, run_file: RunFile, *_: object) -> int:
+        seen.append(run_file)
+        write_run_file(run_dir, run_file)
+        return 0
+
+    monkeypatch.setattr(app, "_watch", watch)
+    request = app.RunRequest(tmp_path / "run", "observe_only", ("true",), "/", observe_only=True)
+    for without in (CAPABILITIES, ()):
+        app.supervise(replace(request, without=without))
+    assert [run_file.capabilities for run_file in seen] == [(), ()]
+    with pytest.raises(PolicyError, match="capability 'skip'"):
+        app.supervise(replace(request, policy="demo", observe_only=False))

@@ -1,0 +1,48 @@
+"""What goes between sentinel and people, in the words of the views."""
+
+from __future__ import annotations
+
+import pytest
+
+from sentinel.model import facts as f
+from sentinel.model import operator_requests as w
+from sentinel.model.actions import SendPage, Stage
+from sentinel.model.state import RunState
+from sentinel.terminal.words import describe
+from sentinel.terminal.words_of_people import page_words
+
+PAGE = ("page/4/1/x/phone", 4, "critical", "big: spike since step 71", "the case")
+
+
+@pytest.mark.parametrize(
+    ("stage", "words"),
+    [
+        ("trigger", "page a person on phone (critical): big: spike since step 71"),
+        ("update", "bring the page of incident 4 up to date on phone"),
+        ("acknowledge", "tell on phone that incident 4 is acknowledged"),
+        ("resolve", "tell on phone that incident 4 needs nobody any more"),
+        ("message", "tell on phone: big: spike since step 71"),
+    ],
+)
+def test_every_stage_of_a_page_has_its_words(stage: Stage, words: str) -> None:
+    assert page_words(SendPage(*PAGE, stage=stage, route="phone")) == words  # type: ignore[arg-type]
+
+
+def test_a_page_of_an_older_journal_names_no_route() -> None:
+    assert page_words(SendPage(*PAGE)) == "page a person (critical): big: spike since step 71"  # type: ignore[arg-type]
+
+
+def said(fact: f.Fact) -> str:
+    line = describe(fact, 0.0, RunState())
+    return "" if line is None else line.text
+
+
+def test_a_page_is_told_when_it_is_raised_changed_and_resolved() -> None:
+    assert said(f.PageRaised(4, "critical", "big: spike", "x")) == "incident 4: A PERSON IS NEEDED (critical): big: spike"
+    assert "says something else now" in said(f.PageRaised(4, "critical", "big: spike", "x", anew=False))
+    assert said(f.PageResolved(4, "it has recovered", "ada")) == "incident 4: its page is resolved: it has recovered (by ada)"
+
+
+def test_a_note_is_told_as_it_was_written() -> None:
+    assert said(f.WishAnswered("1", "ada@desk", w.Remark("we go on"), True, "noted")) == "note by ada@desk: we go on"
+    assert said(f.WishAnswered("2", "ada", w.Resolve(4), True, "ok")) == "ada asked to resolve incident 4: granted: ok"
