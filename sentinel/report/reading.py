@@ -23,7 +23,7 @@ from sentinel.report.documents import Outside, incident_document, status_documen
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.report.schedule import read_schedule
 from sentinel.run_files.attempt_files import AttemptFiles
-from sentinel.run_files.detector_standings import read_senses
+from sentinel.run_files.detector_standings import read_standings
 from sentinel.run_files.stream_file import read_newest_step, read_total_steps
 
 
@@ -55,7 +55,7 @@ def read_status(run_dir: Path) -> dict[str, Any]:
         supervisor=read_supervisor(run_dir),
         attempt_alive=is_attempt_alive(run_dir, run.state),
         warning=run.warning,
-        senses=read_senses(run_dir),
+        senses=read_standings(run_dir),
     )
     return status_document(run.state, run.now_s, outside) | {"schedule": read_schedule(run_dir)}
 

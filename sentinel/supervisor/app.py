@@ -42,10 +42,10 @@ from sentinel.policy_files.loading import load_policy, policy_digest, shipped_po
 from sentinel.report.chronicle.write import leave_chronicle
 from sentinel.report.html.keeper import ReportKeeper
 from sentinel.report.summary import leave_report
-from sentinel.run_files.detector_standings import SensesFile
+from sentinel.run_files.detector_standings import StandingsFile
 from sentinel.supervisor.daemon import Daemon, Narrator, run_until_over
 from sentinel.supervisor.handlers import build_handlers
-from sentinel.supervisor.journal_outage import Outage, StopWishes, last_act
+from sentinel.supervisor.journal_outage import Outage, StopSignals, last_act
 from sentinel.supervisor.systemd import Notifier
 from sentinel.telemetry.hardware import open_hardware
 from sentinel.telemetry.inbox import post
@@ -98,7 +98,7 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
     site = open_for_run(request.listen, run_dir, Given(exposition))
     policy = lay_run_url(policy, site.link)
     ensure_run_dir(run_dir)
-    with closing(site), StopWishes() as wishes, Notifier.from_environment() as systemd:
+    with closing(site), StopSignals() as wishes, Notifier.from_environment() as systemd:
         outage = Outage(run_dir, wishes, systemd)
         while True:
             try:
@@ -152,7 +152,7 @@ def _watch(
             outage.systemd.ready()
             if request.stop_at_once:
                 daemon.want_stop("sentinel stop")
-            said = SensesFile(run_dir)
+            said = StandingsFile(run_dir)
             each_turn = _each_turn(session, wake, daemon, wishes, said, desk)
             run_until_over(daemon, clock, wake.event, outage.systemd.after_turns(each_turn, lambda: _in_words(engine)))
             said.write(clock.now_s(), engine)
@@ -198,7 +198,7 @@ def _started(session: RunSession, run: RunFile, policy: Policy, request: RunRequ
 def _in_words(engine: Engine) -> str:
     """One line, for `systemctl status`."""
     state, attempt = engine.state, engine.state.attempt
-    where = f", attempt {attempt.attempt}, step {engine.senses.newest_step}" if attempt is not None else ""
+    where = f", attempt {attempt.attempt}, step {engine.detectors.newest_step}" if attempt is not None else ""
     return f"{state.run_id}: {state.label}{where}, {len(state.open_incidents)} open incidents"
 
 
@@ -213,7 +213,7 @@ def _open_desk(run_dir: Path, engine: Engine, clock: SystemClock, lease: Lease) 
 
 
 def _each_turn(
-    session: RunSession, wake: Wake, daemon: Daemon, wishes: StopWishes, said: SensesFile, desk: Desk
+    session: RunSession, wake: Wake, daemon: Daemon, wishes: StopSignals, said: StandingsFile, desk: Desk
 ) -> Callable[[float], None]:
     engine, heard = daemon.engine, 0
 
