@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from sentinel.channels.contract import TRY_S
+from sentinel.channels.notice import Notice, dedup_key
+from sentinel.channels.opening import Guarded, open_channel
+from sentinel.channels.wording import titled
 from sentinel.clock import SystemClock
 from sentinel.errors import GiveUp, RetryLater, UsageError
 from sentinel.paging.asked import lay_routes
-from sentinel.paging.channels import Guarded, open_channel
-from sentinel.paging.contract import TRY_S
-from sentinel.paging.notice import Notice, dedup_key
 from sentinel.paging.patience import Patience
-from sentinel.paging.wording import titled
 from sentinel.policy.schema_paging import Route
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 

@@ -23,7 +23,6 @@ from sentinel.policy.schema_paging import RANK
 
 REPEATED_MAX = 8  # of more pages that nobody has answered, the newest are repeated: a page an hour for each wakes nobody better
 TITLE_CHARS_MAX, TEXT_CHARS_MAX = 200, 8000
-CLOSED_FIRST = ("pagerduty",)  # channels that call nobody again for what was acknowledged there, as long as it is open
 ABOUT = "pages"  # of notes
 
 
@@ -157,7 +156,7 @@ def _due(known: Page, paging: Paging, now_s: float, repeats: bool) -> Iterator[t
         elif known.acknowledged_by:
             if told.is_open and not told.acknowledged and told.number == known.number:
                 yield told, "acknowledge"
-        elif told.is_open and told.acknowledged and route.kind in CLOSED_FIRST:
+        elif told.is_open and told.acknowledged and route.closes_first:
             yield told, "resolve"
         elif told.number < known.number:
             if _is_its_turn(known, paging, index, now_s):

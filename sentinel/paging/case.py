@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from sentinel.channels.notice import TEXT_CHARS_MAX, TITLE_CHARS_MAX, Notice, dedup_key
+from sentinel.channels.reach import where_it_leads
 from sentinel.client.run_layout import incident_report_path
 from sentinel.model.actions import SendPage
 from sentinel.model.findings import Kind
@@ -27,8 +29,6 @@ from sentinel.paging import case_words
 from sentinel.paging.case_answers import Answer, answers
 from sentinel.paging.case_plot import draw_plot
 from sentinel.paging.masking import mask, one_line, plain, secret_values
-from sentinel.paging.notice import TEXT_CHARS_MAX, TITLE_CHARS_MAX, Notice, dedup_key
-from sentinel.paging.reach import where_it_leads
 from sentinel.policy.expr_tree import METRICS
 from sentinel.policy.schema_paging import Paging
 from sentinel.run_files.stream_window import read_steps, read_world_size

@@ -13,14 +13,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from sentinel.channels.contract import TRY_S, Channel
+from sentinel.channels.notice import Notice
+from sentinel.channels.terminal import Terminal
 from sentinel.clock import Clock, SystemClock
 from sentinel.errors import GiveUp, RetryLater
 from sentinel.model.actions import SendPage
-from sentinel.paging.contract import TRY_S, Channel
-from sentinel.paging.notice import Notice
 from sentinel.paging.patience import Patience
 from sentinel.paging.plain_case import plain_notice
-from sentinel.paging.terminal import Terminal
 
 PAUSE_MAX_S = 60.0  # between two tries: as long as the network may be gone, and no longer than a page may be late
 TRIES_KEPT = 256

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sentinel.channels.http_call import Request, send
+from sentinel.channels.secrets import Vault
 from sentinel.errors import GiveUp, RetryLater
-from sentinel.paging.http_call import Request, send
-from sentinel.paging.secrets import Vault
 from sentinel.policy.schema_paging import DeadMan
 
 EVERY_MIN_S = 2.0  # the loop turns once a second; what calls oftener might find no turn between two calls

@@ -7,9 +7,9 @@ import re
 import shlex
 from pathlib import Path
 
+from sentinel.channels.notice import TEXT_CHARS_MAX, TITLE_CHARS_MAX, Notice, dedup_key
+from sentinel.channels.wording import CALLS, cut, one_line, titled
 from sentinel.model.actions import SendPage
-from sentinel.paging.notice import TEXT_CHARS_MAX, TITLE_CHARS_MAX, Notice, dedup_key
-from sentinel.paging.wording import CALLS, cut, one_line, titled
 
 _CONTROL = re.compile(r"[^\S\n ]|[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 

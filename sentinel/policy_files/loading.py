@@ -15,6 +15,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 
+from sentinel.channels import registry as _registry  # noqa: F401 - completes the language
 from sentinel.errors import PolicyError, Problem
 from sentinel.policy.checks import check_policy
 from sentinel.policy.problems import print_problems

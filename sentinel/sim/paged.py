@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sentinel.engine.paging import CLOSED_FIRST
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.actions import SendPage
@@ -33,7 +32,7 @@ class PageJudge:
     def __init__(self, world: World, paging: Paging) -> None:
         self._world = world
         self._paging = paging
-        self._closed_first = {route.name for route in paging.routes if route.kind in CLOSED_FIRST}
+        self._closed_first = {route.name for route in paging.routes if route.closes_first}
         self._due: dict[int, tuple[float, float]] = {}  # exhausted incidents: since when, and when somebody must know
         self._open: dict[int, bool] = {}  # incidents whose page is open; whether somebody has answered
         self._called: dict[tuple[int, str], float] = {}  # by incident and route: the newest trigger of the present raising

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import typer
 
+from sentinel.channels.notice import TEXT_CHARS_MAX, TITLE_CHARS_MAX, Notice
+from sentinel.channels.wording import web_links
 from sentinel.cli.root import app
 from sentinel.engine import evolve
 from sentinel.model import facts as f
@@ -19,8 +21,6 @@ from sentinel.model.incidents import Approval, Band, Incident, IncidentState, Ou
 from sentinel.model.state import RunState
 from sentinel.paging import case
 from sentinel.paging.case import build_notice
-from sentinel.paging.notice import TEXT_CHARS_MAX, TITLE_CHARS_MAX, Notice
-from sentinel.paging.wording import web_links
 from sentinel.policy.schema_paging import Paging
 from tests.sim.kit import simulate
 from tests.unit.report.streamed_run import write_steps, write_streamed

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from sentinel.actions.runner import LANES_MAX, ThreadRunner, lane_of
+from sentinel.channels import http_call
+from sentinel.channels.contract import Channel
+from sentinel.channels.notice import Notice
 from sentinel.errors import GiveUp, RetryLater
 from sentinel.model.actions import Action, SendPage
 from sentinel.model.events import ActionDone, ActionFailed
-from sentinel.paging import http_call
-from sentinel.paging.contract import Channel
 from sentinel.paging.courier import Courier
-from sentinel.paging.notice import Notice
 from sentinel.paging.patience import Patience
 from sentinel.paging.plain_case import plain_notice
 from tests.fakes import ManualClock
-from tests.unit.paging.notices import notice
+from tests.unit.channels.notices import notice
 
 DEADLINE_S = 20.0
 

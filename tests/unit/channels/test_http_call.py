@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.channels import http_call
+from sentinel.channels.http_call import ANSWER_BYTES_MAX, Request, check_url, retry_after_s, send
 from sentinel.errors import GiveUp, RetryLater
-from sentinel.paging import http_call
-from sentinel.paging.http_call import ANSWER_BYTES_MAX, Request, check_url, retry_after_s, send
 from tests.loopback import HttpServer, Reply, drip, make_certificate, raw_server
 
 SHORT_S = 0.4

@@ -21,10 +21,10 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from sentinel.channels.contract import AGAIN_S, CALL_S
+from sentinel.channels.reach import is_here
 from sentinel.clock import SystemClock
 from sentinel.errors import GiveUp, RetryLater
-from sentinel.paging.contract import AGAIN_S, CALL_S
-from sentinel.paging.reach import is_here
 
 ANSWER_BYTES_MAX = 1024 * 1024
 READ_FOR_WORDS = 65536
@@ -77,6 +77,16 @@ def check_url(url: str) -> str:
     if "@" in split.netloc:
         return "holds a user or a password; a secret has a place of its own"
     return ""
+
+
+def given_url(value: str, kind: str) -> str:
+    """The address in `--page KIND=URL`. Raises ValueError, in words that do not repeat it."""
+    if not value:
+        raise ValueError(f"says not where; write --page {kind}=URL")
+    wrong = check_url(value)
+    if wrong:
+        raise ValueError(f"its address {wrong}")
+    return value
 
 
 def send(request: Request) -> Answer:
