@@ -21,13 +21,16 @@ def raised(state: RunState, at_s: float, fact: f.PageRaised) -> RunState:
     def with_page(incident: Incident) -> Incident:
         known = incident.page
         if known is None:
-            return replace(incident, page=Page(fact.severity, fact.title, fact.text, at_s), acknowledged_by="")
+            return replace(incident, page=_page(fact, at_s), acknowledged_by="")
         version = known.version + 1
-        if not fact.anew:
-            now = replace(known, severity=fact.severity, title=fact.title, text=fact.text, version=version)
-            return replace(incident, page=now)
-        page = Page(fact.severity, fact.title, fact.text, at_s, known.number + 1, version, told=known.told)
-        return replace(incident, page=page, acknowledged_by="")
+        if fact.anew:
+            page = replace(_page(fact, at_s), number=known.number + 1, version=version, told=known.told)
+            return replace(incident, page=page, acknowledged_by="")
+        page = replace(
+            known, severity=fact.severity, title=fact.title, text=fact.text, version=version,
+            reason=fact.reason, notes=fact.notes, runbook_url=fact.runbook_url,
+        )  # fmt: skip
+        return replace(incident, page=page)
 
     return change_incident(state, fact.incident, with_page)
 
@@ -78,6 +81,12 @@ def abandoned(state: RunState, action: SendPage, fact: f.ActionAbandoned) -> Run
         return replace(told, under_way=None, trouble=fact.reason, failed=told.failed or action.stage == "trigger")
 
     return _change_told(state, action, lost)
+
+
+def _page(fact: f.PageRaised, at_s: float) -> Page:
+    return Page(
+        fact.severity, fact.title, fact.text, at_s, reason=fact.reason, notes=fact.notes, runbook_url=fact.runbook_url
+    )  # fmt: skip
 
 
 def _with_key(keys: tuple[str, ...], key: str) -> tuple[str, ...]:

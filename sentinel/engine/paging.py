@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sentinel.engine.annotations import annotate
+from sentinel.engine.annotations import notes_of, runbook_of
 from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
 from sentinel.model.actions import SendPage, Stage
+from sentinel.model.changed import replace
 from sentinel.model.findings import Severity
 from sentinel.model.paging import Page, Told
 from sentinel.model.state import RunState
@@ -30,21 +31,23 @@ def page(decision: Decision, number: int, severity: Severity, reason: str, follo
     """Call a person. The text is the case: what broke, what was tried, why nobody else can go on, and what `follows`."""
     incident = decision.state.incident(number)
     where = f" since step {incident.onset_step}" if incident.onset_step is not None else f" at step {incident.break_step}"
-    lines = [f"{incident.alert}: {incident.reason}", *annotate(decision.policy, incident)]
+    notes, runbook_url = notes_of(decision.policy, incident), runbook_of(decision.policy, incident)
+    lines = [f"{incident.alert}: {incident.reason}", *notes, *([f"runbook: {runbook_url}"] if runbook_url else [])]
     lines += [f"tried: {t.remedy.reason} -> {t.outcome}{': ' + t.reason if t.reason else ''}" for t in incident.tries[:-1]]
     lines += [f"now: {reason}", f"next: {follows}"]
-    raise_page(decision, number, severity, f"{decision.state.run_id}: {incident.kind}{where}", "\n".join(lines))
+    title = f"{decision.state.run_id}: {incident.kind}{where}"
+    raise_page(decision, f.PageRaised(number, severity, title, "\n".join(lines), True, reason, notes, runbook_url))
 
 
-def raise_page(decision: Decision, number: int, severity: Severity, title: str, text: str) -> None:
+def raise_page(decision: Decision, wanted: f.PageRaised) -> None:
     """One more reason while nobody has answered changes the page. Everybody is called anew where what was acknowledged or
     resolved was something else, and where it has become more severe."""
-    known = decision.state.incident(number).page
-    anew = known is None or known.is_answered or RANK[severity] > RANK[known.severity]
-    if known is not None and not anew:
-        severity = known.severity
-    decision.record(f.PageRaised(number, severity, title[:TITLE_CHARS_MAX], text[:TEXT_CHARS_MAX], anew))
-    send(decision, number)
+    known = decision.state.incident(wanted.incident).page
+    anew = known is None or known.is_answered or RANK[wanted.severity] > RANK[known.severity]
+    severity = known.severity if known is not None and not anew else wanted.severity
+    title, text = wanted.title[:TITLE_CHARS_MAX], wanted.text[:TEXT_CHARS_MAX]
+    decision.record(replace(wanted, severity=severity, title=title, text=text, anew=anew))
+    send(decision, wanted.incident)
 
 
 def resolve(decision: Decision, number: int, reason: str, by: str = "") -> None:

@@ -367,14 +367,21 @@ class GaveUp:
 @recorded_as("PageRaised")
 @dataclass(frozen=True, slots=True)
 class PageRaised:
-    """A person is needed, or the page of that incident says something else now. `anew`: whoever was told is told again, and an
-    acknowledgement does not hold for it."""
+    """A person is needed, or the page of that incident says something else now. `anew`: whoever was called is called again, and
+    an acknowledgement does not hold for it.
+
+    What `text` says in sentences stands beside it as data; empty in journals from before that. reason: why a person is needed
+    now. notes: what the rule's author wrote for the reader, filled in. runbook_url: where the author sends the reader.
+    """
 
     incident: int
     severity: Severity
     title: str
     text: str
     anew: bool = True
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+    runbook_url: str = ""
 
 
 @recorded_as("PageResolved")

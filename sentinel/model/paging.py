@@ -42,9 +42,12 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`number`: it was raised so often, because it had been resolved, or because what was acknowledged was something else.
-    `version`: of its words, counted over all raisings. `resolved`: why nobody is needed any more, and `resolved_by` whoever took
-    it up."""
+    """Attributes:
+    number: how often it was raised, because it had been resolved, or what was acknowledged was something else.
+    version: of its words, counted over all raisings.
+    resolved, resolved_by: why nobody is needed any more, and who took it up.
+    reason, notes, runbook_url: as in `PageRaised`.
+    """
 
     severity: Severity
     title: str
@@ -57,6 +60,9 @@ class Page:
     resolved: str = ""
     resolved_by: str = ""
     resolved_s: float | None = None
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+    runbook_url: str = ""
     told: tuple[Told, ...] = ()
 
     @property
