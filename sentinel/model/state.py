@@ -79,6 +79,7 @@ class Attempt:
     first_step_s: float | None = None
     marks: tuple[Mark, ...] = ()
     stopping: str = ""
+    stopped_by: str = ""  # who wanted it to stop, where somebody did: it is then no failure
     stopping_s: float | None = None
     signalled_s: float | None = None
     ended_s: float | None = None
