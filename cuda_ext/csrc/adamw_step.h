@@ -1,7 +1,7 @@
 // AdamW's arithmetic for one element, and what of it is the same for all: as torch's fused kernel, decoupled decay first.
 #pragma once
 
-#include "grad_stats.h"
+#include "host_device.h"
 
 namespace sentinel {
 

@@ -10,8 +10,12 @@
 #else
 #define SENTINEL_HD inline
 #endif
+#define SENTINEL_INLINE inline __attribute__((always_inline))  // where g++ would rather call
 
 namespace sentinel {
+
+// The dtypes that the ops accept, for code that does not include torch's headers.
+enum class Element : uint8_t { FLOAT, BFLOAT16, HALF };
 
 // False in the library that the bench compares with: the same kernels, their statistics compiled away. A kernel that gathers
 // statistics otherwise than by Seen asks it with `if constexpr (TELLS)`.
@@ -57,20 +61,6 @@ struct Seen {
   float squares = 0.0f;
   float largest = 0.0f;  // of the magnitudes; NaN where one was
   uint32_t nonfinite = 0;
-
-  SENTINEL_HD void add(float value) {
-    if constexpr (!TELLS) return;
-    squares += value * value;
-    largest = max_or_nan(fabsf(value), largest);
-    nonfinite += is_finite(value) ? 0u : 1u;
-  }
-
-  SENTINEL_HD void add(const Seen& other) {
-    if constexpr (!TELLS) return;
-    squares += other.squares;
-    largest = max_or_nan(other.largest, largest);
-    nonfinite += other.nonfinite;
-  }
 };
 
 // Of many Seen, in a fixed order: [sum of squares, largest magnitude, how many are not finite], as an op returns them.

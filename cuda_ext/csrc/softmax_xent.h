@@ -63,9 +63,6 @@ struct Softmax {
   float largest = negative_infinity();
   float sum = 0.0f;
 
-  // What sums relative to `largest` are multiplied by to become relative to `now` (≥ largest). Nothing but −∞ so far: 0, not NaN.
-  static SENTINEL_HD float rescaled(float largest, float now) { return largest == now ? 1.0f : exp_below(largest - now); }
-
   // What to subtract before exp: −∞ − −∞ would be NaN while a later part of the row may still be finite.
   SENTINEL_HD float shift() const { return largest == negative_infinity() ? 0.0f : largest; }
 

@@ -17,7 +17,7 @@
 #include <tuple>
 #include <vector>
 
-#include "element.h"
+#include "host_device.h"
 
 namespace sentinel {
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-CHUNK = 8192  # csrc/many.h
+CHUNK = 8192  # csrc/chunks.h
 BLOCK = 1024  # csrc/cpu/lanes.h
 # Around every boundary there is: lanes, blocks, chunks, and the four that a GPU's thread loads at once.
 SIZES = (1, 3, 4, 5, 15, 16, 17, BLOCK - 1, BLOCK, BLOCK + 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 1029)

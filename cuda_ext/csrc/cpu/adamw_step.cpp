@@ -1,7 +1,7 @@
 // adamw_step on the CPU: a block of each tensor goes through the first-level cache once, is changed and measured there.
 #include "../adamw_step.h"
 
-#include "../many.h"
+#include "../tensor_lists.h"
 #include "lanes.h"
 
 namespace sentinel {

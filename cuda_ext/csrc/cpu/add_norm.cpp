@@ -1,11 +1,24 @@
 // add_norm on a CPU. A row is widened to float32 once, into a buffer that stays in the first cache, and read from there.
 #include <algorithm>
+#include <memory>
 
+#include "../add_norm.h"
 #include "../add_norm_arguments.h"
-#include "rows.h"
+#include "lanes.h"
+#include "narrowing.h"
 
 namespace sentinel::norm {
 namespace {
+
+// Work in parts that depend on the shape alone: threads share them out, and what they sum is summed part by part.
+// body(part, buffer): the buffer of so many floats is the thread's own, and holds anything.
+template <typename Body>
+void for_parts(int64_t parts, int64_t floats, const Body& body) {
+  torch::stable::parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) {
+    const std::unique_ptr<float[]> buffer(new float[floats]);
+    for (int64_t part = begin; part < end; ++part) body(part, buffer.get());
+  });
+}
 
 struct Shape {
   int64_t width, rows, rows_per_part;
@@ -40,36 +53,36 @@ SENTINEL_INLINE const float* widened_row(const T* __restrict stored, float* __re
 
 // What the row holds, and its sum.
 SENTINEL_INLINE Seen look_at(const float* row, int64_t n, float& sum) {
-  Lanes sums{}, squares{};
-  LaneBits largest{};
+  Floats sums{}, squares{};
+  Ints largest{};
   for (int64_t j = 0; j < n; j += LANES) {
-    Lanes values;
-    load(values, row, j, n, 0.0f);
+    Floats values;
+    load_lanes(values, row, j, n, 0.0f);
     sums += values;
     squares += values * values;
     if constexpr (TELLS) {
-      const LaneBits magnitudes = (LaneBits)values & 0x7fffffff;
+      const Ints magnitudes = (Ints)values & 0x7fffffff;
       largest = magnitudes > largest ? magnitudes : largest;
     }
   }
-  sum = sum_of(sums);
+  sum = pairwise_sum(sums);
   uint32_t most = 0;
   for (int lane = 0; lane < LANES; ++lane) most = larger(uint32_t(largest[lane]), most);
-  Seen seen{sum_of(squares), of_bits(most), 0};
+  Seen seen{pairwise_sum(squares), of_bits(most), 0};
   if (most >= INFINITE)
     for (int64_t j = 0; j < n; ++j) seen.nonfinite += is_finite(row[j]) ? 0u : 1u;
   return seen;
 }
 
 SENTINEL_INLINE float squares_around(float mean, const float* row, int64_t n) {
-  Lanes squares{};
+  Floats squares{};
   for (int64_t j = 0; j < n; j += LANES) {
-    Lanes away;
-    load(away, row, j, n, mean);
+    Floats away;
+    load_lanes(away, row, j, n, mean);
     away -= mean;
     squares += away * away;
   }
-  return sum_of(squares);
+  return pairwise_sum(squares);
 }
 
 template <typename T>
@@ -120,15 +133,15 @@ void backward_part(const Shape& shape, const BackwardRows<T>& at, float* __restr
       dweight[j] += upstream * norm;
       if constexpr (BIAS) dbias[j] += upstream;
     }
-    Lanes sums{}, sums_normed{};
+    Floats sums{}, sums_normed{};
     for (int64_t j = 0; j < n; j += LANES) {
-      Lanes g, norm;
-      load(g, gs, j, n, 0.0f);
-      load(norm, norms, j, n, 0.0f);
+      Floats g, norm;
+      load_lanes(g, gs, j, n, 0.0f);
+      load_lanes(norm, norms, j, n, 0.0f);
       sums += g;
       sums_normed += g * norm;
     }
-    const float average = at.mean ? sum_of(sums) / float(n) : 0.0f, average_normed = sum_of(sums_normed) / float(n);
+    const float average = at.mean ? pairwise_sum(sums) / float(n) : 0.0f, average_normed = pairwise_sum(sums_normed) / float(n);
     T* __restrict dx = at.dx + r * n;
     if (at.dh != nullptr) {
       const T* __restrict dh = at.dh + r * n;

@@ -1,7 +1,7 @@
 // grad_stats on the CPU: one pass over each gradient. grad_stats.h says what the two looks are.
 #include "../grad_stats.h"
 
-#include "../many.h"
+#include "../tensor_lists.h"
 #include "lanes.h"
 
 namespace sentinel {

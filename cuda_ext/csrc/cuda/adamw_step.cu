@@ -1,8 +1,8 @@
 // adamw_step on a GPU: gradients read once, parameters and moments read and written once, what they amount to kept in registers.
-#include "adamw_step.h"
+#include "launches.h"
 
 #include "../adamw_step.h"
-#include "many.cuh"
+#include "tensor_lists.cuh"
 
 namespace sentinel {
 namespace {

@@ -1,7 +1,7 @@
 // adamw_step for CUDA tensors: what is refused and what is allocated.
 #include "../host_device.h"
-#include "../many.h"
-#include "adamw_step.h"
+#include "../tensor_lists.h"
+#include "launches.h"
 #include "stream.h"
 
 namespace sentinel {

@@ -2,7 +2,7 @@
 // next one is on its way into shared memory. What the rows hold costs a multiply-add and an integer maximum an element.
 #include <algorithm>
 
-#include "add_norm_rows.cuh"
+#include "add_norm.cuh"
 #include "last_block.cuh"
 
 namespace sentinel::norm {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "../add_norm_arguments.h"
-#include "add_norm.h"
+#include "launches.h"
 #include "stream.h"
 
 namespace sentinel::norm {

@@ -9,7 +9,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "../element.h"
 #include "../host_device.h"
 
 namespace sentinel {
@@ -55,21 +54,23 @@ __device__ __forceinline__ double warp_sum(double value) {
   return value;
 }
 
-__device__ __forceinline__ float warp_max(float value) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) value = max_or_nan(value, __shfl_xor_sync(0xffffffffu, value, offset));
-  return value;
-}
-
 __device__ __forceinline__ uint32_t warp_sum(uint32_t value) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
   return value;
 }
 
-__device__ __forceinline__ Seen warp_seen(Seen seen) {
-  if constexpr (!TELLS) return seen;
-  return Seen{warp_sum(seen.squares), warp_max(seen.largest), warp_sum(seen.nonfinite)};
+// Copies 16 bytes that this thread alone will read: waiting for its own copies is all the order there has to be. The clobbers
+// keep the compiler from moving reads of shared memory over a copy or a wait.
+__device__ __forceinline__ void copy_async(void* shared, const void* global) {
+  const uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
+}
+__device__ __forceinline__ void end_of_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// All but the newest so many groups of copies are there.
+template <int NEWEST>
+__device__ __forceinline__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(NEWEST) : "memory");
 }
 
 }  // namespace sentinel

@@ -1,8 +1,8 @@
 // grad_stats on a GPU: one read of every gradient, a slot for each chunk, and one sum of the slots.
-#include "grad_stats.h"
+#include "launches.h"
 
 #include "../grad_stats.h"
-#include "many.cuh"
+#include "tensor_lists.cuh"
 
 namespace sentinel {
 namespace {

@@ -1,6 +1,6 @@
 // grad_stats for CUDA tensors: what is refused and what is allocated.
-#include "../many.h"
-#include "grad_stats.h"
+#include "../tensor_lists.h"
+#include "launches.h"
 #include "stream.h"
 
 namespace sentinel {

@@ -3,7 +3,7 @@
 
 #include "../add_norm.h"
 #include "device.cuh"
-#include "last_block.h"
+#include "launches.h"
 
 namespace sentinel::norm {
 

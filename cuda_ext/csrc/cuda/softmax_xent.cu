@@ -1,10 +1,10 @@
 // softmax_xent on CUDA: a row is read once and stays in shared memory until its gradient is written. Blocks stay and take row after
 // row; the place a chunk leaves is filled with the next row's at once, so that reads run while gradients are written.
-#include "softmax_xent.h"
+#include "launches.h"
 
 #include <algorithm>
 
-#include "softmax_xent_row.cuh"
+#include "softmax_xent.cuh"
 
 namespace sentinel {
 namespace {
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(TEAM == 32 ? WARP_BLOCK : TEAM, TEAM == 32 ? 4
     const int batch = (job.held + BATCHES - 1) / BATCHES;
     for (int b = 0; b < BATCHES; ++b) {
       for (int k = b * batch; k < min((b + 1) * batch, job.held); ++k) mine.start(span, k);
-      end_batch();
+      end_of_copies();
     }
   }
   for (int turn = 0; row < job.rows; row += stride, turn ^= 1) {
@@ -168,6 +168,31 @@ template <typename T> int launch_for(Job job, const Device& device, cudaStream_t
   return launch(xent_kernel<T, BLOCK, false>, job, BLOCK, 1, 0, device, stream);
 }
 
+// x · factor in place. The factor is on the device; where it is 1 every block returns having read only that.
+constexpr int SCALE_BLOCK = 256;
+constexpr int SCALE_BLOCKS = 8;  // of a processor
+
+template <typename T> __global__ void __launch_bounds__(SCALE_BLOCK) scale_kernel(T* x, int64_t count, int head, const float* factor) {
+  const float by = *factor;
+  if (by == 1.0f) return;
+  const int64_t worker = int64_t(blockIdx.x) * SCALE_BLOCK + threadIdx.x;
+  const int64_t workers = int64_t(gridDim.x) * SCALE_BLOCK;
+  const int64_t packs = (count - head) / PACKED<T>;
+  Pack<T>* const body = reinterpret_cast<Pack<T>*>(x + head);
+  for (int64_t i = worker; i < packs; i += workers) {
+    Pack<T> pack;
+    *reinterpret_cast<uint4*>(&pack) = *reinterpret_cast<const uint4*>(body + i);
+#pragma unroll
+    for (int k = 0; k < PACKED<T>; ++k) pack.element[k] = from_float<T>(to_float(pack.element[k]) * by);
+    *reinterpret_cast<uint4*>(body + i) = *reinterpret_cast<const uint4*>(&pack);
+  }
+  const int64_t edges = count - packs * PACKED<T>;
+  if (worker < edges) {
+    T* const edge = x + (worker < head ? worker : packs * PACKED<T> + worker);
+    *edge = from_float<T>(to_float(*edge) * by);
+  }
+}
+
 }  // namespace
 
 int64_t xent_slots(int device) { return int64_t(look_at(device).processors) * MOST_BLOCKS * int64_t(sizeof(Totals) / sizeof(double)); }
@@ -179,6 +204,20 @@ void launch_xent(const XentArguments& arguments, Element element, float* total, 
   if (groups == 0) throw std::runtime_error("softmax_xent: the device runs no block of the kernel");
   sum_slots<<<1, SUMMERS, 0, stream>>>(arguments.slots, groups, total, stats);
   check_launch("softmax_xent");
+}
+
+void launch_scale(void* x, int64_t count, Element element, const float* factor, int device, cudaStream_t stream) {
+  int processors = 0;
+  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+  by_element(element, [&](auto zero) {
+    using T = decltype(zero);
+    const int over = int(reinterpret_cast<uintptr_t>(x) % 16 / sizeof(T));
+    const int head = int(std::min<int64_t>((PACKED<T> - over) % PACKED<T>, count));
+    const int64_t wanted = (count / PACKED<T> + SCALE_BLOCK) / SCALE_BLOCK;
+    const int blocks = int(std::min<int64_t>(wanted, int64_t(std::max(processors, 1)) * SCALE_BLOCKS));
+    scale_kernel<T><<<blocks, SCALE_BLOCK, 0, stream>>>(static_cast<T*>(x), count, head, factor);
+  });
+  check_launch("scale_");
 }
 
 }  // namespace sentinel

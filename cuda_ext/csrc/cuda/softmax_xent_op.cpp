@@ -1,6 +1,6 @@
 // softmax_xent and scale_ on CUDA, as torch sees them: checked, given their results, and handed to the launches.
 #include "../softmax_xent_arguments.h"
-#include "softmax_xent.h"
+#include "launches.h"
 #include "stream.h"
 
 namespace sentinel {

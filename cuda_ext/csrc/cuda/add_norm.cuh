@@ -5,23 +5,10 @@
 #include <algorithm>
 
 #include "../add_norm.h"
-#include "add_norm.h"
+#include "launches.h"
 #include "device.cuh"
 
 namespace sentinel::norm {
-
-// Copies 16 bytes that this thread alone will read: waiting for its own copies is all the order there has to be. The clobbers
-// keep the compiler from moving reads of shared memory over a copy or a wait.
-__device__ __forceinline__ void copy_async(void* shared, const void* global) {
-  const uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
-}
-__device__ __forceinline__ void end_of_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// All but the newest so many groups of copies are there.
-template <int NEWEST>
-__device__ __forceinline__ void wait_for_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(NEWEST) : "memory");
-}
 
 template <bool WARP>
 struct Group {
