@@ -10,7 +10,7 @@
 namespace sentinel {
 
 inline constexpr int64_t LANES = 16;
-// Elements worked on at once. What lies between two passes over them stays in the first-level cache, and a lane adds up 64
+// Elements worked on at once. What lies between two passes over them stays in the L1 cache, and a lane adds up 64
 // squares in float32 at most.
 inline constexpr int64_t BLOCK = 1024;
 

@@ -20,7 +20,7 @@ template <> SENTINEL_INLINE float narrow<float>(float value) { return value; }
 template <> SENTINEL_INLINE BFloat16 narrow<BFloat16>(float value) {
   const uint32_t bits = bits_of(value);
   const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  return BFloat16(uint16_t(magnitude_of(value) > INFINITE ? 0x7fc0u : rounded), BFloat16::from_bits());
+  return BFloat16(uint16_t(magnitude_of(value) > INFINITY_BITS ? 0x7fc0u : rounded), BFloat16::from_bits());
 }
 template <> SENTINEL_INLINE Half narrow<Half>(float value) {
   // The sum below rounds: its larger summand has the exponent at which float32's last bit stands where float16's does.

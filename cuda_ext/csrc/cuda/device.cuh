@@ -1,5 +1,5 @@
-// What every kernel needs of CUDA, and nothing of torch: a .cu file is compiled once for each architecture, and torch's headers would
-// be most of that. The .cpp beside it checks, allocates and calls the launch that the .cu file defines, by plain pointers.
+// What every kernel needs of CUDA: conversions, packs of 16 bytes, sums over a warp, asynchronous copies. No .cu file includes torch
+// (launches.h).
 #pragma once
 
 #include <cuda_bf16.h>
@@ -15,7 +15,8 @@ namespace sentinel {
 
 inline void check_launch(const char* op) {
   const cudaError_t error = cudaGetLastError();
-  if (error != cudaSuccess) throw std::runtime_error(std::string(op) + ": the kernel could not be launched: " + cudaGetErrorString(error));
+  if (error != cudaSuccess)
+    throw std::runtime_error(std::string(op) + ": the kernel could not be launched: " + cudaGetErrorString(error));
 }
 
 // float of an element and back. In registers everything is float32.
@@ -60,14 +61,14 @@ __device__ __forceinline__ uint32_t warp_sum(uint32_t value) {
   return value;
 }
 
-// Copies 16 bytes that this thread alone will read: waiting for its own copies is all the order there has to be. The clobbers
-// keep the compiler from moving reads of shared memory over a copy or a wait.
+// Copies 16 bytes that this thread alone will read, so it need only wait for its own copies. The clobbers keep the compiler from
+// moving reads of shared memory over a copy or a wait, which cuda_pipeline.h leaves to a barrier.
 __device__ __forceinline__ void copy_async(void* shared, const void* global) {
   const uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
 }
-__device__ __forceinline__ void end_of_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// All but the newest so many groups of copies are there.
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits until all but the NEWEST groups of copies have arrived.
 template <int NEWEST>
 __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(NEWEST) : "memory");

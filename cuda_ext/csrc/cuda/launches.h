@@ -17,19 +17,18 @@ namespace sentinel {
 // grad_stats
 
 struct Gradient {
-  const void* from;
+  const void* data;
   Element element;
 };
 
-// `slots` has room for 3 doubles of each chunk, `out` for 3 of each tensor. There is at least one chunk. `device` is the one that
-// the stream belongs to, and the current one.
+// `slots` has room for 3 doubles of each chunk, `out` for 3 of each tensor. There is at least one chunk.
 void launch_grad_stats(const Chunks& chunks, const std::vector<Gradient>& grads, const float* inv_scale, double* slots,
                        double* out, int device, cudaStream_t stream);
 
 // adamw_step
 
-// One tensor of a model, and what the optimizer holds of it.
-struct Trained {
+// One parameter tensor, its gradient and its moments.
+struct ParamState {
   float* param;
   const void* grad;
   float* first;
@@ -38,9 +37,8 @@ struct Trained {
   Element grad_element;  // FLOAT or BFLOAT16
 };
 
-// `slots` has room for 4 doubles of each chunk, `out` for 4 of each tensor. There may be no tensor at all: the update is counted.
-// `device` is the one that the stream belongs to, and the current one.
-void launch_adamw_step(const Chunks& chunks, const std::vector<Trained>& tensors, const double* control, float* step,
+// `slots` has room for 4 doubles of each chunk, `out` for 4 of each tensor. Without any tensor the update is still counted.
+void launch_adamw_step(const Chunks& chunks, const std::vector<ParamState>& tensors, const double* control, float* step,
                        double* slots, double* out, int device, cudaStream_t stream);
 
 // softmax_xent and scale_
@@ -66,14 +64,15 @@ void launch_xent(const XentArguments& arguments, Element element, float* total, 
 
 void launch_scale(void* x, int64_t count, Element element, const float* factor, int device, cudaStream_t stream);
 
-// add_norm. An op asks for a plan, allocates what the plan's blocks need, and launches.
+// add_norm: make a plan, allocate what its blocks need, launch.
 namespace norm {
 
 // One counter per stream: kernels of one stream follow each other, and the last block leaves it at zero.
 inline constexpr int STREAMS = 256;
 
+// How the blocks of a launch find out which of them ends last (last_block.cuh).
 struct Counter {
-  unsigned* own = nullptr;  // zeroed for this launch alone; null: the stream's
+  unsigned* exclusive = nullptr;  // zeroed for this launch alone; null: the stream's
   int stream = 0;
 };
 
@@ -81,11 +80,11 @@ struct ForwardPointers {
   const void *x, *residual, *weight, *bias;  // residual and bias may be null
   void *y, *h;                               // h is null without a residual
   float *mean, *rstd;                        // mean is null for RMSNorm
-  double *stats, *shares;                    // SHARE_DOUBLES of shares for each block of the plan
+  double *stats, *partials;                  // PARTIAL_DOUBLES of partials for each block of the plan
   Counter counter;
   int64_t rows, width;
   float eps;
-  Element element, of_weight;
+  Element element, weight_element;
   int device;
   cudaStream_t stream;
 };
@@ -96,25 +95,25 @@ struct BackwardPointers {
   void *dx, *dweight, *dbias;        // dbias is null without a bias
   float *dweights, *dbiases;         // a row for each block of the plan; dbiases is null without a bias
   int64_t rows, width;
-  Element element, of_weight;
+  Element element, weight_element;
   int device;
   cudaStream_t stream;
 };
 
-inline constexpr int SHARE_DOUBLES = 3;
+inline constexpr int PARTIAL_DOUBLES = 3;
 
 struct Plan {
   const void* kernel;
   int blocks, threads;
   size_t shared;  // bytes, of dynamic shared memory
-  int stages;     // rows of a group that wait there
+  int stages;     // rows of a group that are staged there
 };
 
-// Asks not for shares, dweights and dbiases, whose sizes it tells.
-Plan plan(const ForwardPointers& given);
-Plan plan(const BackwardPointers& given);
-void launch(const ForwardPointers& given, const Plan& plan);
-void launch(const BackwardPointers& given, const Plan& plan);
+// Does not read partials, dweights and dbiases: the plan gives their sizes.
+Plan plan(const ForwardPointers& pointers);
+Plan plan(const BackwardPointers& pointers);
+void launch(const ForwardPointers& pointers, const Plan& plan);
+void launch(const BackwardPointers& pointers, const Plan& plan);
 
 }  // namespace norm
 }  // namespace sentinel

@@ -1,5 +1,4 @@
-// A row of logits on a GPU: its 16-byte chunks as threads see them, and how parts of a softmax are put together, of the threads of a
-// warp, of warps, of the blocks of a cluster.
+// One row of logits on a GPU: its 16-byte chunks, and the reduction of its softmax over a warp, a block and a cluster of blocks.
 #pragma once
 
 #include <type_traits>
@@ -12,14 +11,13 @@ namespace sentinel {
 constexpr int MAX_PARTS = 8;  // blocks on a row: the largest cluster every device with clusters can run
 
 __device__ __forceinline__ float larger(float one, float other) {  // max_or_nan in one instruction
-  float most;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(one), "f"(other));
-  return most;
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(one), "f"(other));
+  return result;
 }
 
 #if __CUDA_ARCH__ >= 900
-// As cooperative_groups has them, whose header was a third of the time it took to compile all this. Arriving releases what was
-// written, waiting acquires it.
+// As in cooperative_groups, whose header took a third of this file's compile time. Arriving releases writes, waiting acquires them.
 __device__ __forceinline__ void cluster_sync() { asm volatile("barrier.cluster.arrive;\n\tbarrier.cluster.wait;" ::: "memory"); }
 
 __device__ __forceinline__ int rank_in_cluster() {
@@ -28,48 +26,48 @@ __device__ __forceinline__ int rank_in_cluster() {
   return rank;
 }
 
-// Where another block of the cluster has what this block has at `place` of its shared memory.
-template <typename T> __device__ __forceinline__ T* of_block(T* place, int rank) {
-  T* there;
-  asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(place), "r"(rank));
-  return there;
+// The address of `place` of this block's shared memory in another block of the cluster.
+template <typename T> __device__ __forceinline__ T* in_block(T* place, int rank) {
+  T* remote;
+  asm("mapa.u64 %0, %1, %2;" : "=l"(remote) : "l"(place), "r"(rank));
+  return remote;
 }
 #endif
 
-// A part of a row, as a warp leaves it for the others; and the row.
-struct Part {
+// The reduction of a part of a row, by a warp, or of the whole row.
+struct RowPart {
   float largest;
   float sum;
   uint32_t nonfinite;
 };
 
-__device__ __forceinline__ Part of_warp(Softmax softmax, uint32_t nonfinite) {
+__device__ __forceinline__ RowPart reduce_warp(Softmax softmax, uint32_t nonfinite) {
   float top = softmax.largest;
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) top = larger(top, __shfl_xor_sync(0xffffffffu, top, offset));
   softmax.raise_to(top);
-  return Part{top, warp_sum(softmax.sum), warp_sum(nonfinite)};
+  return RowPart{top, warp_sum(softmax.sum), warp_sum(nonfinite)};
 }
 
-// Puts `mine`, the same in every lane of a warp, and the parts of all warps of all blocks on the row together: every thread gets the
-// same bits. `board` is where warps leave their parts; it is another one at every other row, so one barrier a row is enough.
-template <int WARPS> __device__ __forceinline__ Part of_all(const Part& mine, Part* board, int parts) {
+// Reduces the parts of all warps of all blocks on the row; `of_warp` is the same in every lane of a warp, and every thread gets the
+// same bits. Warps write their parts to `exchange`. Two of those alternate from row to row, so one barrier per row is enough.
+template <int WARPS> __device__ __forceinline__ RowPart reduce_row(const RowPart& of_warp, RowPart* exchange, int parts) {
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
 #if __CUDA_ARCH__ >= 900
   if (parts > 1) {
-    if (lane < parts) of_block(board, lane)[rank_in_cluster() * WARPS + warp] = mine;
+    if (lane < parts) in_block(exchange, lane)[rank_in_cluster() * WARPS + warp] = of_warp;
     cluster_sync();
   } else
 #endif
   {
-    if (lane == 0) board[warp] = mine;
+    if (lane == 0) exchange[warp] = of_warp;
     __syncthreads();
   }
   Softmax whole;
   uint32_t nonfinite = 0;
   for (int i = lane; i < WARPS * parts; i += 32) {
-    const Part part = board[i];
+    const RowPart part = exchange[i];
     Softmax other{part.largest, part.sum};
     const float top = larger(whole.largest, other.largest);
     whole.raise_to(top);
@@ -77,10 +75,10 @@ template <int WARPS> __device__ __forceinline__ Part of_all(const Part& mine, Pa
     whole.sum += other.sum;
     nonfinite += part.nonfinite;
   }
-  return of_warp(whole, nonfinite);
+  return reduce_warp(whole, nonfinite);
 }
 
-constexpr int BATCHES = 4;  // a row arrives in so many groups: the first is looked at while the last is under way
+constexpr int BATCHES = 4;  // groups of copies that a row arrives in: the first is reduced while the last is in flight
 
 // Row starts are aligned as the vocabulary allows, so a row is: fewer than a chunk of elements, whole chunks, fewer than a chunk.
 template <typename T> struct Span {
@@ -88,14 +86,14 @@ template <typename T> struct Span {
   int64_t begin;  // of the row, in elements
   int head;       // elements before the first whole chunk
   int chunks;
-  int edges;      // elements before and after the chunks: fewer than 2 · WIDTH, so one for each of the first lanes
+  int edge_count;  // elements before and after the chunks: fewer than 2 · WIDTH, so one for each of the first lanes
 
   __device__ __forceinline__ Span(const T* logits, int64_t row, int columns) {
     begin = row * columns;
     const int over = int(reinterpret_cast<uintptr_t>(logits + begin) % 16) / int(sizeof(T));
     head = min((WIDTH - over) % WIDTH, columns);
     chunks = (columns - head) / WIDTH;
-    edges = columns - chunks * WIDTH;
+    edge_count = columns - chunks * WIDTH;
   }
 
   __device__ __forceinline__ int64_t chunk(int index) const { return begin + head + int64_t(index) * WIDTH; }
@@ -115,7 +113,8 @@ template <typename T> struct Chunk {
   __device__ __forceinline__ uint4 packed() const {
     uint4 packed;
     if constexpr (sizeof(T) == 4) {
-      packed = make_uint4(__float_as_uint(value[0]), __float_as_uint(value[1]), __float_as_uint(value[2]), __float_as_uint(value[3]));
+      packed = make_uint4(__float_as_uint(value[0]), __float_as_uint(value[1]), __float_as_uint(value[2]),
+                          __float_as_uint(value[3]));
     } else {
       uint32_t* word = &packed.x;
 #pragma unroll
@@ -135,10 +134,10 @@ template <typename T> struct Chunk {
   }
 };
 
-// What a thread has seen of its row.
-struct Looked {
+// The softmax of a thread's chunks of a row.
+struct ThreadSoftmax {
   Softmax softmax;
-  float poison = 0.0f;  // NaN once anything was not finite: one multiply-add an element, and they are counted only then
+  float poison = 0.0f;  // NaN once an element was not finite, for one multiply-add per element; only then are they counted
 
   template <int COUNT> __device__ __forceinline__ void add(const float (&value)[COUNT]) {
     float top = value[0];
@@ -149,7 +148,7 @@ struct Looked {
     float power[COUNT];
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
-      if constexpr (TELLS) poison = fmaf(value[i], 0.0f, poison);
+      if constexpr (STATISTICS) poison = fmaf(value[i], 0.0f, poison);
       power[i] = exp_below(value[i] - shift);
     }
 #pragma unroll
@@ -180,18 +179,18 @@ __device__ __forceinline__ void wait_for_batch(int batch) {
 }
 
 // A thread's chunks of a row: number k is chunk worker + k · workers, its place in shared memory k · blockDim + thread. No other
-// thread touches them, so waiting for one's own copies is all the synchronisation they need.
-template <typename T, bool RESIDENT> struct Mine {
+// thread touches them, so a thread need only wait for its own copies.
+template <typename T, bool RESIDENT> struct ThreadChunks {
   const T* logits;
   uint4* place;
-  int worker, workers, held;
+  int worker, workers, chunks_per_thread;
 
-  __device__ __forceinline__ void start(const Span<T>& span, int k) const {
+  __device__ __forceinline__ void prefetch(const Span<T>& span, int k) const {
     const int index = worker + k * workers;
     if (RESIDENT && index < span.chunks) copy_async(place + k * blockDim.x, logits + span.chunk(index));
   }
 
-  __device__ __forceinline__ uint4 get(const Span<T>& span, int k) const {
+  __device__ __forceinline__ uint4 load(const Span<T>& span, int k) const {
     if constexpr (RESIDENT) return place[k * blockDim.x];
     return *reinterpret_cast<const uint4*>(logits + span.chunk(worker + k * workers));
   }
@@ -202,56 +201,57 @@ template <typename T, bool RESIDENT> struct Mine {
 };
 
 template <typename T, bool RESIDENT>
-__device__ __forceinline__ Looked look(const Mine<T, RESIDENT>& mine, const Span<T>& span, float edge) {
-  Looked looked;
-  const int count = mine.count(span);
+__device__ __forceinline__ ThreadSoftmax reduce_chunks(const ThreadChunks<T, RESIDENT>& chunks, const Span<T>& span, float edge) {
+  ThreadSoftmax result;
+  const int count = chunks.count(span);
   if constexpr (RESIDENT) {
-    const int batch = (mine.held + BATCHES - 1) / BATCHES;
+    const int batch = (chunks.chunks_per_thread + BATCHES - 1) / BATCHES;
     for (int b = 0; b < BATCHES; ++b) {
       wait_for_batch(b);
-      for (int k = b * batch; k < min((b + 1) * batch, count); ++k) looked.add(Chunk<T>(mine.get(span, k)).value);
+      for (int k = b * batch; k < min((b + 1) * batch, count); ++k) result.add(Chunk<T>(chunks.load(span, k)).value);
     }
   } else {
 #pragma unroll 4
-    for (int k = 0; k < count; ++k) looked.add(Chunk<T>(mine.get(span, k)).value);
+    for (int k = 0; k < count; ++k) result.add(Chunk<T>(chunks.load(span, k)).value);
   }
-  if (mine.worker < span.edges) {
-    const float only[1] = {edge};
-    looked.add(only);
+  if (chunks.worker < span.edge_count) {
+    const float one_edge[1] = {edge};
+    result.add(one_edge);
   }
-  return looked;
+  return result;
 }
 
 template <typename T, bool RESIDENT>
-__device__ __forceinline__ uint32_t count_nonfinite(const Mine<T, RESIDENT>& mine, const Span<T>& span, float edge) {
-  uint32_t nonfinite = mine.worker < span.edges && !is_finite(edge) ? 1 : 0;
-  for (int k = 0; k < mine.count(span); ++k) nonfinite += nonfinite_of<T>(mine.get(span, k));
+__device__ __forceinline__ uint32_t count_nonfinite(const ThreadChunks<T, RESIDENT>& chunks, const Span<T>& span, float edge) {
+  uint32_t nonfinite = chunks.worker < span.edge_count && !is_finite(edge) ? 1 : 0;
+  for (int k = 0; k < chunks.count(span); ++k) nonfinite += nonfinite_of<T>(chunks.load(span, k));
   return nonfinite;
 }
 
-// Writes the row's gradient and starts the copies of the row that comes next into the places left.
+// Writes the row's gradient, and prefetches the next row into the places that become free.
 template <typename T, bool RESIDENT>
-__device__ __forceinline__ void give(
-    const Mine<T, RESIDENT>& mine, const Span<T>& span, const Span<T>& next, bool more, T* out, const Row& row, float largest, int target) {
+__device__ __forceinline__ void write_gradient(
+    const ThreadChunks<T, RESIDENT>& chunks, const Span<T>& span, const Span<T>& next, bool has_next, T* out, const Row& row,
+    float largest, int target) {
   const int at = row.counted && !row.outside && target >= span.head ? target - span.head : -1;
   const int target_chunk = at >= 0 ? at / Span<T>::WIDTH : -1;
-  const int count = mine.count(span);
-  const int batch = (mine.held + BATCHES - 1) / BATCHES;
+  const int count = chunks.count(span);
+  const int batch = (chunks.chunks_per_thread + BATCHES - 1) / BATCHES;
   for (int b = 0; b < BATCHES; ++b) {
-    for (int k = b * batch; k < min((b + 1) * batch, mine.held); ++k) {
+    for (int k = b * batch; k < min((b + 1) * batch, chunks.chunks_per_thread); ++k) {
       if (k < count) {
-        Chunk<T> chunk(mine.get(span, k));
+        Chunk<T> chunk(chunks.load(span, k));
 #pragma unroll
         for (int i = 0; i < Span<T>::WIDTH; ++i) chunk.value[i] = row.slope * exp_below(chunk.value[i] - largest);
-        const int index = mine.worker + k * mine.workers;
+        const int index = chunks.worker + k * chunks.workers;
         if (index == target_chunk)
 #pragma unroll
           for (int i = 0; i < Span<T>::WIDTH; ++i) chunk.value[i] -= i == at % Span<T>::WIDTH ? row.pull : 0.0f;
         __stcs(reinterpret_cast<uint4*>(out + span.chunk(index)), row.counted ? chunk.packed() : make_uint4(0, 0, 0, 0));
       }
-      if (more) mine.start(next, k);  // after the store, so after this place was read
+      if (has_next) chunks.prefetch(next, k);  // after the store, so after this place was read
     }
-    if (RESIDENT) end_of_copies();
+    if (RESIDENT) commit_copies();
   }
 }
 
