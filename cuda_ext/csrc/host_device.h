@@ -10,7 +10,7 @@
 #else
 #define SENTINEL_HD inline
 #endif
-#define SENTINEL_INLINE inline __attribute__((always_inline))  // where g++ would rather call
+#define SENTINEL_INLINE inline __attribute__((always_inline))  // where g++ would not inline
 
 namespace sentinel {
 

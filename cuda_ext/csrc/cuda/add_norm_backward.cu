@@ -61,16 +61,16 @@ __global__ void __launch_bounds__(WARP ? WARP_BLOCK : 512) rows_in_registers(con
     commit_copies();
   }
   // With 32 columns' gradients in registers there is no room for their weights: those are read again each time, from the L1 cache.
-  constexpr bool HOLDS_WEIGHT = PACKS * E < 32;
-  float held[HOLDS_WEIGHT ? PACKS : 1][E], dweight[PACKS][E] = {}, dbias[PACKS][E] = {};
-  if constexpr (HOLDS_WEIGHT)
+  constexpr bool KEEPS_WEIGHT = PACKS * E < 32;
+  float kept_weight[KEEPS_WEIGHT ? PACKS : 1][E], dweight[PACKS][E] = {}, dbias[PACKS][E] = {};
+  if constexpr (KEEPS_WEIGHT)
 #pragma unroll
     for (int p = 0; p < PACKS; ++p)
-      if (group.template column<T>(p) < width) args.weight.template pack_at<T>(group.template column<T>(p), 1.0f, held[p]);
+      if (group.template column<T>(p) < width) args.weight.template pack_at<T>(group.template column<T>(p), 1.0f, kept_weight[p]);
   const auto weight_of = [&](int p, float (&weight)[E]) {
-    if constexpr (HOLDS_WEIGHT) {
+    if constexpr (KEEPS_WEIGHT) {
 #pragma unroll
-      for (int i = 0; i < E; ++i) weight[i] = held[p][i];
+      for (int i = 0; i < E; ++i) weight[i] = kept_weight[p][i];
     } else {
       args.weight.template pack_at<T>(group.template column<T>(p), 1.0f, weight);
     }
@@ -130,14 +130,14 @@ __global__ void __launch_bounds__(WARP ? WARP_BLOCK : 512) rows_in_registers(con
   const int64_t slot = int64_t(blockIdx.x) * width;
   float* slots[2] = {args.dweights + slot, args.dbiases != nullptr ? args.dbiases + slot : nullptr};
   float* warp_slot = reinterpret_cast<float*>(shared) + threadIdx.x / 32 * width;
-  const auto store_columns = [&](float (&held)[PACKS][E], float* to) {
+  const auto store_columns = [&](float (&columns)[PACKS][E], float* to) {
 #pragma unroll
     for (int p = 0; p < PACKS; ++p)
       if (group.template column<T>(p) < width)
 #pragma unroll
         for (int i = 0; i < E; i += 4)
           reinterpret_cast<float4*>(to + group.template column<T>(p))[i / 4] =
-              float4{held[p][i], held[p][i + 1], held[p][i + 2], held[p][i + 3]};
+              float4{columns[p][i], columns[p][i + 1], columns[p][i + 2], columns[p][i + 3]};
   };
   if constexpr (WARP) {
     wait_for_copies<0>();
