@@ -1,27 +1,14 @@
-// Who holds which part of a row, and how it gets there. A row belongs to a group: one warp, or for long rows one block. Thread t of
+// How rows are distributed over threads. A row belongs to a group: one warp, or for long rows one block. Thread t of
 // a group of G holds the packs t, t + G, t + 2 G … of every row that its group works on: the same columns in every row.
 #pragma once
 
 #include <algorithm>
 
 #include "../add_norm.h"
-#include "add_norm.h"
+#include "launches.h"
 #include "device.cuh"
 
 namespace sentinel::norm {
-
-// Copies 16 bytes that this thread alone will read: waiting for its own copies is all the order there has to be. The clobbers
-// keep the compiler from moving reads of shared memory over a copy or a wait.
-__device__ __forceinline__ void copy_async(void* shared, const void* global) {
-  const uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
-}
-__device__ __forceinline__ void end_of_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// All but the newest so many groups of copies are there.
-template <int NEWEST>
-__device__ __forceinline__ void wait_for_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(NEWEST) : "memory");
-}
 
 template <bool WARP>
 struct Group {
@@ -36,8 +23,8 @@ struct Group {
   template <typename T> __device__ int column(int pack) const { return (pack * threads + thread) * PACKED<T>; }
 };
 
-// Sums over a group, the same bits in every thread. Two buffers in turn: who writes one again has passed the barrier that came
-// between, and so has everybody who read it.
+// Sums over a group, the same bits in every thread. Two buffers alternate: between two writes to one lies a barrier that every
+// reader has passed.
 template <bool WARP>
 struct Sums {
   float2 (*buffers)[32];
@@ -65,23 +52,23 @@ struct Sums {
   }
 };
 
-// Weight or bias: float32, or the rows' own dtype. `data` may be null: `otherwise` then.
+// Weight or bias, float32 or of the rows' dtype. Where `data` is null every column is `fallback`.
 struct Columns {
   const void* data;
-  bool wide;
+  bool is_float32;
 
   template <typename T>
-  __device__ __forceinline__ float at(int64_t column, float otherwise) const {
-    if (data == nullptr) return otherwise;
-    return wide ? static_cast<const float*>(data)[column] : to_float(static_cast<const T*>(data)[column]);
+  __device__ __forceinline__ float at(int64_t column, float fallback) const {
+    if (data == nullptr) return fallback;
+    return is_float32 ? static_cast<const float*>(data)[column] : to_float(static_cast<const T*>(data)[column]);
   }
 
   template <typename T>
-  __device__ __forceinline__ void pack_at(int column, float otherwise, float (&out)[PACKED<T>]) const {
+  __device__ __forceinline__ void pack_at(int column, float fallback, float (&out)[PACKED<T>]) const {
     if (data == nullptr) {
 #pragma unroll
-      for (int i = 0; i < PACKED<T>; ++i) out[i] = otherwise;
-    } else if (wide) {
+      for (int i = 0; i < PACKED<T>; ++i) out[i] = fallback;
+    } else if (is_float32) {
       const float4* from = reinterpret_cast<const float4*>(static_cast<const float*>(data) + column);
 #pragma unroll
       for (int i = 0; i < PACKED<T>; i += 4) {
@@ -101,21 +88,22 @@ __device__ __forceinline__ void store(T* address, const Pack<T>& pack) {
   *reinterpret_cast<Pack<T>*>(address) = pack;
 }
 
-// Dynamic shared memory that a block may have beside its static.
-inline int room_of_block(int device) {
+// Bytes of dynamic shared memory that a block may use beside its static.
+inline int max_dynamic_shared(int device) {
   int bytes = 0;
   cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
   return std::max(0, bytes - 2048);
 }
 
-// As many blocks as run at once: each stays and takes every so-manieth row. The same card, the same blocks, the same sums.
-inline int64_t resident_blocks(const void* kernel, int threads, size_t shared, int device, int at_most_per_processor) {
+// As many blocks as run at once; each loops over rows. The same GPU gives the same blocks and so the same sums.
+inline int64_t resident_blocks(const void* kernel, int threads, size_t shared, int device, int max_per_processor) {
   int processors = 0, each = 0;
   cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-  // More than 48 KB is had by those who ask first. Always for all of it: threads whose rows differ do not take it from each other.
-  if (shared > 48 * 1024) cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, room_of_block(device));
+  // More than 48 KB must be requested before the launch. Always the maximum: host threads with different rows would lower each
+  // other's.
+  if (shared > 48 * 1024) cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, max_dynamic_shared(device));
   cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, threads, shared);
-  return int64_t(processors) * std::max(1, std::min(each, at_most_per_processor));
+  return int64_t(processors) * std::max(1, std::min(each, max_per_processor));
 }
 
 template <typename Rows>

@@ -1,5 +1,5 @@
-// Many tensors in one launch. Their pointers travel by value in the kernel's parameters: no copy to the device, nothing to wait
-// for, and a captured graph holds them. Parameters are at most 4 KB, so that many tensors are several launches.
+// Many tensors in one launch. Their pointers are kernel parameters: no copy to the device, no synchronisation, and a captured
+// graph holds them. Parameters are at most 4 KB, so that many tensors take several launches.
 #pragma once
 
 #include "../chunks.h"
@@ -8,18 +8,18 @@
 namespace sentinel {
 
 constexpr int THREADS = 256, WARPS = THREADS / 32;
-constexpr size_t PARAMETERS = 4096;  // bytes
+constexpr size_t PARAMETER_BYTES = 4096;
 
-// Blocks that stay and take every gridDim-th chunk, so that at any time they work side by side in memory.
+// Persistent blocks, each of which takes every gridDim-th chunk, so that at any time they work on neighbouring memory.
 inline unsigned blocks_for(int64_t chunks, int per_processor, int device) {
   int processors = 0;
   cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
   return static_cast<unsigned>(std::min<int64_t>(chunks, int64_t(std::max(processors, 1)) * per_processor));
 }
 
-// Four numbers that follow each other, as float32, by one load or store: where they begin at a multiple of their size (is_packed).
-// What is read here is not read again: it leaves the second-level cache to what is.
-struct Four { float of[4]; };
+// Four consecutive numbers as float32, by one load or store where they are aligned to their size (is_packed). Loads and stores are
+// streaming: the data is not read again, and leaves the L2 cache to data that is.
+struct Four { float value[4]; };
 
 template <typename T> __device__ __forceinline__ Four load_four(const T* from);
 template <> __device__ __forceinline__ Four load_four<float>(const float* from) {
@@ -36,7 +36,7 @@ template <typename T> __device__ __forceinline__ Four load_each(const T* from) {
 }
 
 __device__ __forceinline__ void store_four(float* to, const Four& four) {
-  __stcs(reinterpret_cast<float4*>(to), make_float4(four.of[0], four.of[1], four.of[2], four.of[3]));
+  __stcs(reinterpret_cast<float4*>(to), make_float4(four.value[0], four.value[1], four.value[2], four.value[3]));
 }
 
 template <typename T> __device__ __forceinline__ bool is_packed(const T* pointer) {
@@ -44,18 +44,18 @@ template <typename T> __device__ __forceinline__ bool is_packed(const T* pointer
 }
 
 // Rows of slots, one row of COLUMNS doubles a chunk; those of tensor t are before[t] … before[t + 1].
-constexpr int SUMMED = 1000;
+constexpr int SLOT_ROWS = 1000;
 struct Slots {
-  uint32_t before[SUMMED + 1];
+  uint32_t before[SLOT_ROWS + 1];
 };
-static_assert(sizeof(Slots) + 64 <= PARAMETERS);
+static_assert(sizeof(Slots) + 64 <= PARAMETER_BYTES);
 
 __device__ __forceinline__ double larger_or_nan(double one, double other) { return (one != one || one > other) ? one : other; }
 
 // The row of a tensor: its slots added up, each thread's in their order, then the threads' in theirs. Column LARGEST is a
 // maximum.
 template <int COLUMNS, int LARGEST>
-__device__ __forceinline__ void sum_slots(const Slots& table, const double* slots, double* out) {
+__device__ __forceinline__ void sum_tensor_slots(const Slots& table, const double* slots, double* out) {
   __shared__ double parts[THREADS / 32][COLUMNS];
   double sums[COLUMNS] = {};
   for (uint32_t slot = table.before[blockIdx.x] + threadIdx.x; slot < table.before[blockIdx.x + 1]; slot += THREADS) {
@@ -95,13 +95,13 @@ inline Slots slots_of(const Chunks& chunks, int64_t begin, int64_t end) {
   return table;
 }
 
-// Calls launch(begin, end) for as many rows at a time as a table holds, the last ones first where it goes backwards.
+// Calls launch(begin, end) for as many rows at a time as a table holds, from the last if `is_backwards`.
 template <typename Launch>
-void for_tables(const Chunks& chunks, int64_t held, bool is_backwards, const Launch& launch) {
-  const int64_t rows = chunks.rows(), tables = (rows + held - 1) / held;
+void for_tables(const Chunks& chunks, int64_t capacity, bool is_backwards, const Launch& launch) {
+  const int64_t rows = chunks.rows(), tables = (rows + capacity - 1) / capacity;
   for (int64_t number = 0; number < tables; ++number) {
-    const int64_t begin = (is_backwards ? tables - 1 - number : number) * held;
-    launch(begin, std::min(rows, begin + held));
+    const int64_t begin = (is_backwards ? tables - 1 - number : number) * capacity;
+    launch(begin, std::min(rows, begin + capacity));
   }
 }
 
