@@ -19,7 +19,7 @@ from sentinel.model import facts as f
 from sentinel.model.attempts import Exited, ExitReport, RankExit, ResumePoint, SampleRange
 from sentinel.model.events import ActionDone, ActionFailed, Event, StopWanted, SupervisorStarted, Tick
 from sentinel.model.incidents import Incident
-from sentinel.model.operator_requests import Wish
+from sentinel.model.operator_requests import OperatorRequest
 from sentinel.model.readings import (
     CheckpointReading,
     EndReading,
@@ -179,11 +179,11 @@ class Bench:
     def wants_stop(self, by: str = "SIGTERM") -> tuple[f.Fact, ...]:
         return self.tell(StopWanted(by))
 
-    def asks(self, wish: Wish, name: str = "", by: str = "ada@desk") -> f.WishAnswered:
+    def asks(self, wish: OperatorRequest, name: str = "", by: str = "ada@desk") -> f.RequestAnswered:
         """A person asks; the answer. `name` is the wish's id, else a new one."""
         self.asked += 1
         self.tell(WishReading(name or f"wish-{self.asked}", by, wish))
-        return self.of(f.WishAnswered)[-1]
+        return self.of(f.RequestAnswered)[-1]
 
     # What became of its actions.
 

@@ -154,7 +154,7 @@ def readmit(
     _ask(run_dir, w.Readmit(node), timeout)
 
 
-def _ask(run_dir: Path, wish: w.Wish, timeout: float) -> None:
+def _ask(run_dir: Path, wish: w.OperatorRequest, timeout: float) -> None:
     from sentinel.operator.requests import ask
 
     answer = ask(run_dir, wish, timeout)

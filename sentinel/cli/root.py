@@ -51,6 +51,12 @@ def run(
         list[str] | None, typer.Option(help="Source to watch for changes, instead of what the command leads to.", metavar="PATH")
     ] = None,
     tensorboard: Annotated[bool, typer.Option(help="Keep RUN_DIR/tensorboard: each attempt, and the run that survives.")] = True,
+    launcher: Annotated[
+        str | None, typer.Option(help="What starts and stops the training; a new run's default is local.", metavar="KIND")
+    ] = None,
+    launcher_option: Annotated[
+        list[str] | None, typer.Option(help="A setting of the launcher; may be repeated.", metavar="NAME=VALUE")
+    ] = None,
     page: Pages = None,
     listen: Listening = None,
     token_file: TokenFile = None,
@@ -60,7 +66,9 @@ def run(
     Exit codes: 0 the run finished, 1 it failed and recovery is exhausted (or sentinel can do no more, and says why), 2 usage or
     policy error, 130 stopped, 70 a bug in sentinel (training goes on).
     """
-    from sentinel.supervisor.app import RunRequest, supervise
+    from sentinel.launcher.registry import parse_options
+    from sentinel.supervisor.app import supervise
+    from sentinel.supervisor.run_request import RunRequest
     from sentinel.terminal.choose import choose_narrator
     from sentinel.web.opening import Listen
 
@@ -68,10 +76,20 @@ def run(
     place = run_dir or Path("runs") / (Path(words[0]).stem if words else "run")
     with closing(choose_narrator(place)) as narrator:
         lacks, more = (tuple(word.strip() for word in said.split(",") if word.strip()) for said in (without, with_))
-        said_of_run = (place, policy, words, os.getcwd(), observe_only)
-        source, routes, shown = tuple(code or ()), tuple(page or ()), Listen(listen, token_file)
         asked = RunRequest(
-            *said_of_run, without=lacks, more=more, code=source, tensorboard=tensorboard, pages=routes, listen=shown
+            run_dir=place,
+            policy=policy,
+            command=words,
+            cwd=os.getcwd(),
+            observe_only=observe_only,
+            without=lacks,
+            more=more,
+            code=tuple(code or ()),
+            tensorboard=tensorboard,
+            pages=tuple(page or ()),
+            listen=Listen(listen, token_file),
+            launcher=launcher,
+            launcher_options=parse_options(launcher_option or ()),
         )
         outcome = supervise(asked, narrator)
     raise typer.Exit(outcome)

@@ -1,1 +1,1 @@
-"""Verdicts and findings from readings: one phenomenon, one file; `catalog.Senses` is the one object others talk to."""
+"""Verdicts and findings from readings: one phenomenon, one file; `catalog.DetectorBank` is the one object others talk to."""

@@ -1,4 +1,4 @@
-"""Senses: every detector of a run behind one object. The engine tells it what was read, and asks how things stand.
+"""DetectorBank: every detector of a run behind one object. The engine tells it what was read, and asks how things stand.
 
 Three parts: `numbers` (row by row), `liveness` (by the clock and the heartbeats), `gpu_fault` (the machine).
 Readings of another attempt than the current one are ignored: they come from a past that was abandoned.
@@ -47,7 +47,7 @@ DEFAULT_SEVERITY: dict[Kind, Severity] = dict.fromkeys(WARNED, "warning")
 NOT_BLIND: Mapping[str, str] = MappingProxyType({})
 
 
-class Senses:
+class DetectorBank:
     """What the engine senses a run with. Pure: the same calls give the same answers."""
 
     def __init__(
@@ -155,9 +155,7 @@ class Senses:
         """Sick hardware that is certain by now; needs no sight of the trainer."""
         return self._gpu_fault.tick(self._clock(now_s), self.newest_step)
 
-    def exit(
-        self, report: ExitReport, *, finished: bool, stop_requested: bool, now_s: float, has_trained: bool = False
-    ) -> Ended:
+    def exit(self, report: ExitReport, *, finished: bool, stop_requested: bool, now_s: float, has_trained: bool = False) -> Ended:
         """Why the attempt ended. `has_trained`: the run has made a step before, in whatever attempt."""
         assert self._attempt is not None, "no attempt was begun"
         self._liveness.hang.end()

@@ -5,7 +5,7 @@ Meanwhile training goes on if it lives, and an incident that heals by itself nee
 
 from __future__ import annotations
 
-from sentinel.engine.decision import Draft
+from sentinel.engine.decision import Decision
 from sentinel.engine.paging import raise_page
 from sentinel.model import facts as f
 from sentinel.model.incidents import Incident, Outcome, Remedy
@@ -18,27 +18,27 @@ def is_granted(incident: Incident, rung: Rung, index: int) -> bool:
     return rung.approval is None or (asked is not None and asked.rung == index and asked.answer == "approve")
 
 
-def ask(draft: Draft, incident: Incident, rung: Rung, index: int, reason: str) -> None:
+def ask(decision: Decision, incident: Incident, rung: Rung, index: int, reason: str) -> None:
     """Ask once for each rung; asked again before the answer (the fault struck again), nothing is new."""
     assert rung.approval is not None
     known = incident.approval
     if known is not None and known.rung == index and not known.answer:
-        return draft.note(f"incident {incident.id}", f"still waits for approval of rung {index + 1}")
+        return decision.note(f"incident {incident.id}", f"still waits for approval of rung {index + 1}")
     wanted = rung.approval
-    deadline_s = draft.now_s + wanted.within_s
-    draft.record(f.ApprovalAsked(incident.id, index, deadline_s, wanted.otherwise, reason))
+    deadline_s = decision.now_s + wanted.within_s
+    decision.record(f.ApprovalAsked(incident.id, index, deadline_s, wanted.otherwise, reason))
     default = "it is taken" if wanted.otherwise == "approve" else "it is passed over"
     text = (
         f"{incident.alert}: {incident.reason}\nrung {index + 1} of playbook {incident.playbook} would: {reason}\n"
         f"answer with: sentinel approve {incident.id} RUN_DIR, or: sentinel deny {incident.id} RUN_DIR\n"
         f"next: without an answer in {wanted.within_s:g} s {default}"
     )
-    title = f"{draft.state.run_id}: {incident.kind} waits for approval"
-    raise_page(draft, incident.id, incident.severity, title, text)
+    title = f"{decision.state.run_id}: {incident.kind} waits for approval"
+    raise_page(decision, incident.id, incident.severity, title, text)
     return None
 
 
-def pass_over(draft: Draft, incident: Incident, rung: Rung, index: int, reason: str) -> None:
+def pass_over(decision: Decision, incident: Incident, rung: Rung, index: int, reason: str) -> None:
     """The rung is not taken, and the record says by whom."""
-    draft.record(f.RungTaken(incident.id, Remedy(index, rung.keys, reason), False, draft.newest_step))
-    draft.record(f.RungJudged(incident.id, Outcome.DENIED, reason))
+    decision.record(f.RungTaken(incident.id, Remedy(index, rung.keys, reason), False, decision.newest_step))
+    decision.record(f.RungJudged(incident.id, Outcome.DENIED, reason))

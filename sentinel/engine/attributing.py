@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sentinel.engine.decision import Draft
+from sentinel.engine.decision import Decision
 from sentinel.engine.relaunching import proceed
 from sentinel.model import facts as f
 from sentinel.model.actions import Action, InspectSamples, StartAttempt
@@ -19,43 +19,43 @@ from sentinel.model.records import Attribution
 from sentinel.plan.skip import bounded, merge
 
 
-def conclude(draft: Draft, action: InspectSamples, found: Attribution) -> None:
+def conclude(decision: Decision, action: InspectSamples, found: Attribution) -> None:
     """The answer is there (or there is none): write it down, and go on with what it leads to. The action is confirmed or
     abandoned already."""
-    draft.record(f.Attributed(action.incident, action.rung, found))
-    _go_on(draft, action, found.reason, found.ranges if found.verdict == "guilty" else ())
+    decision.record(f.Attributed(action.incident, action.rung, found))
+    _go_on(decision, action, found.reason, found.ranges if found.verdict == "guilty" else ())
 
 
-def press_on(draft: Draft) -> None:
+def on_tick(decision: Decision) -> None:
     """On every tick: an inspection that takes too long is given up, and nobody waits for it any more."""
-    action, under_way = pending_inspection(draft), draft.state.inspection
-    if action is None or under_way is None or draft.now_s - under_way.launched_s < action.within_s:
+    action, under_way = pending_inspection(decision), decision.state.inspection
+    if action is None or under_way is None or decision.now_s - under_way.launched_s < action.within_s:
         return
     reason = f"the inspection was not done within {action.within_s:g} s"
-    draft.record(f.ActionAbandoned(action.key, reason))
-    conclude(draft, action, Attribution("failed", reason, action.attempt, action.suspect))
+    decision.record(f.ActionAbandoned(action.key, reason))
+    conclude(decision, action, Attribution("failed", reason, action.attempt, action.suspect))
 
 
-def break_off(draft: Draft, reason: str) -> bool:
+def break_off(decision: Decision, reason: str) -> bool:
     """A stop does not wait for an inspection. Nothing is concluded: the rung looks again when it is taken up again."""
-    action = pending_inspection(draft)
+    action = pending_inspection(decision)
     if action is None:
         return False
-    draft.record(f.ActionAbandoned(action.key, reason))
-    _go_on(draft, action, f"not looked at, {reason}", ())
+    decision.record(f.ActionAbandoned(action.key, reason))
+    _go_on(decision, action, f"not looked at, {reason}", ())
     return True
 
 
-def pending_inspection(draft: Draft) -> InspectSamples | None:
+def pending_inspection(decision: Decision) -> InspectSamples | None:
     """The one under way, if one is."""
-    plan = draft.state.plan
+    plan = decision.state.plan
     action = plan.actions[plan.next] if plan is not None else None
-    return action if isinstance(action, InspectSamples) and action.key in draft.state.pending else None
+    return action if isinstance(action, InspectSamples) and action.key in decision.state.pending else None
 
 
-def _go_on(draft: Draft, action: InspectSamples, why: str, guilty: tuple[SampleRange, ...]) -> None:
+def _go_on(decision: Decision, action: InspectSamples, why: str, guilty: tuple[SampleRange, ...]) -> None:
     """The rest of the plan: only the guilty are skipped, or the whole window where there are none."""
-    plan = draft.state.plan
+    plan = decision.state.plan
     if plan is None or action not in plan.actions:
         return
     left = plan.actions[plan.actions.index(action) + 1 :]
@@ -64,8 +64,8 @@ def _go_on(draft: Draft, action: InspectSamples, why: str, guilty: tuple[SampleR
         reason = f"{plan.reason}; {why}; skip {told(guilty)}"
     else:
         reason = f"{plan.reason}; {why}; so all of {told((action.suspect,))} are skipped"
-    draft.record(f.PlanAdopted(plan.incident, left, reason))
-    proceed(draft)
+    decision.record(f.PlanAdopted(plan.incident, left, reason))
+    proceed(decision)
 
 
 def _narrowed(one: Action, action: InspectSamples, guilty: tuple[SampleRange, ...]) -> Action:

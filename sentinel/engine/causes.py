@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sentinel.engine.decision import Draft
+from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
 from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
 from sentinel.model.incidents import Incident, IncidentState
@@ -108,27 +108,27 @@ def is_cause_of(finding: Finding, incidents: Iterable[Incident], now_s: float) -
     return None
 
 
-def link_of(draft: Draft, finding: Finding) -> Explained | None:
+def link_of(decision: Decision, finding: Finding) -> Explained | None:
     """What the table of causes says: the incident this finding is a symptom of, else the one it may have caused."""
-    incidents = draft.state.incidents
-    left = {i.id: draft.rungs_of(i)[i.rung + 1 :] for i in incidents}
-    return explain(finding, incidents, left, draft.now_s) or is_cause_of(finding, incidents, draft.now_s)
+    incidents = decision.state.incidents
+    left = {i.id: decision.rungs_of(i)[i.rung + 1 :] for i in incidents}
+    return explain(finding, incidents, left, decision.now_s) or is_cause_of(finding, incidents, decision.now_s)
 
 
-def record_meanwhile(draft: Draft, finding: Finding, link: Explained | None) -> None:
+def record_meanwhile(decision: Decision, finding: Finding, link: Explained | None) -> None:
     """A recovery is under way: what belongs to it is a member of it. A numeric finding is not: its onset was not judged."""
     reason = "a recovery is already under way"
     if link is None:
-        return draft.dismiss(finding, reason)
+        return decision.dismiss(finding, reason)
     member = link.incident.id if not link.incident.is_closed and finding.kind not in NUMERIC_KINDS else None
-    return draft.record(f.FindingRecorded(finding, member, f"{reason}; {link.reason}"))
+    return decision.record(f.FindingRecorded(finding, member, f"{reason}; {link.reason}"))
 
 
-def join(draft: Draft, finding: Finding, link: Explained) -> str:
+def join(decision: Decision, finding: Finding, link: Explained) -> str:
     """A symptom joins its cause. A death is a turn for the worse (why the rung has failed); any other symptom was to be
     expected, and is noted."""
-    draft.record(f.FindingRecorded(finding, link.incident.id, link.reason))
+    decision.record(f.FindingRecorded(finding, link.incident.id, link.reason))
     if finding.kind in DEATHS:
         return f"it got worse: {finding.reason}"
-    draft.note(f"incident {link.incident.id}", f"{link.reason}: {finding.reason}")
+    decision.note(f"incident {link.incident.id}", f"{link.reason}: {finding.reason}")
     return ""

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from sentinel.detectors.bank import Senses
+from sentinel.detectors.bank import DetectorBank
 from sentinel.detectors.behind_reference import Reference
 from sentinel.engine import attempts, attributing, carrying_out, ladder, lapsing, live_changes, operator, paging, stopping
-from sentinel.engine.decision import Draft
-from sentinel.engine.detector_bank import build_senses
+from sentinel.engine.decision import Decision
+from sentinel.engine.detector_bank import build_detector_bank
 from sentinel.engine.environment import on_launched
 from sentinel.engine.evolve import evolve
 from sentinel.engine.giving_up import finish_giving_up
@@ -52,7 +52,7 @@ class Engine:
     def __init__(self, policy: Policy, reference: Reference | None = None) -> None:
         self.policy = policy
         self.state = RunState()
-        self.senses: Senses = build_senses(policy, reference)
+        self.detectors: DetectorBank = build_detector_bank(policy, reference)
         self._live = Live()
         self._incidents: tuple[Incident, ...] = ()  # those of which `_all_closed` speaks
         self._all_closed = True
@@ -82,75 +82,75 @@ class Engine:
             return self._step(now_s, event)
         if isinstance(event, Heartbeat):  # as often as every rank pleases, and nothing is decided about one
             self._live.beat(event, now_s)
-            self.senses.heartbeat(event, now_s)
+            self.detectors.heartbeat(event, now_s)
             return ()
-        draft = Draft(self.state, now_s, self.policy, self.senses, self._live)
-        self._decide(draft, event)
-        return self._settled(draft)
+        decision = Decision(self.state, now_s, self.policy, self.detectors, self._live)
+        self._decide(decision, event)
+        return self._settled(decision)
 
-    def _settled(self, draft: Draft) -> tuple[Fact, ...]:
-        if draft.state.ended and not self.state.ended:
-            paging.on_end(draft)
-        self.state = draft.state
-        return tuple(draft.facts)
+    def _settled(self, decision: Decision) -> tuple[Fact, ...]:
+        if decision.state.ended and not self.state.ended:
+            paging.on_end(decision)
+        self.state = decision.state
+        return tuple(decision.facts)
 
     def _step(self, now_s: float, reading: StepReading) -> tuple[Fact, ...]:
-        """The hot path: a healthy step of a run with nothing open costs no draft. Backlogs and recorded logs are read here."""
+        """The hot path: a healthy step of a run with nothing open costs no decision. Backlogs and recorded logs are read here."""
         state = self.state
         attempt = state.attempt
         self._live.step(reading, now_s, attempt.launched_s if attempt else now_s)
-        found = self.senses.step(reading, now_s)
+        found = self.detectors.step(reading, now_s)
         if state.incidents is not self._incidents:
             self._incidents, self._all_closed = state.incidents, not state.open_incidents
         if not found and self._all_closed and attempt is not None and attempt.first_step is not None:
             return ()
-        draft = Draft(state, now_s, self.policy, self.senses, self._live)
-        attempts.on_step(draft, reading, found)
-        return self._settled(draft)
+        decision = Decision(state, now_s, self.policy, self.detectors, self._live)
+        attempts.on_step(decision, reading, found)
+        return self._settled(decision)
 
-    def _decide(self, draft: Draft, event: Event) -> None:
-        senses, live, now_s = self.senses, self._live, draft.now_s
+    def _decide(self, decision: Decision, event: Event) -> None:
+        detectors, live, now_s = self.detectors, self._live, decision.now_s
         match event:
             case Tick():
-                self._tick(draft)
+                self._tick(decision)
             case Receipt():
-                senses.receipt(event, now_s)
-                attempts.on_receipt(draft, event)
+                detectors.receipt(event, now_s)
+                attempts.on_receipt(decision, event)
             case TrainerNote():
-                senses.note(event, now_s)
-                if (key := live_changes.answered_write(draft, event)) is not None:
-                    carrying_out.on_done(draft, ActionDone(key, "answered by the trainer"))
-                attempts.on_note(draft, event)
+                detectors.note(event, now_s)
+                if (key := live_changes.answered_write(decision, event)) is not None:
+                    carrying_out.on_done(decision, ActionDone(key, "answered by the trainer"))
+                attempts.on_note(decision, event)
             case EndReading():
                 live.end(event)
             case CheckpointReading():
-                senses.checkpoint(event, now_s)
-                attempts.on_checkpoint(draft, event)
+                detectors.checkpoint(event, now_s)
+                attempts.on_checkpoint(decision, event)
             case LauncherReading():
-                attempts.on_view(draft, event.view)
+                attempts.on_view(decision, event.view)
             case LogTail():
-                senses.log_tail(event)
+                detectors.log_tail(event)
             case HardwareReading():
-                on_hardware(draft, event)
+                on_hardware(decision, event)
             case SourceReading():
-                on_source(draft, event)
+                on_source(decision, event)
             case ActionDone():
-                action = draft.state.pending.get(event.key)
+                action = decision.state.pending.get(event.key)
                 if isinstance(action, StartAttempt):
                     self._begin(action.attempt, now_s)
-                carrying_out.on_done(draft, event)
+                carrying_out.on_done(decision, event)
                 if isinstance(action, StartAttempt) and isinstance(event.found, Environment):
-                    on_launched(draft, action.attempt, event.found)
+                    on_launched(decision, action.attempt, event.found)
             case ActionFailed():
-                carrying_out.on_failed(draft, event)
+                carrying_out.on_failed(decision, event)
             case ActionDelayed():
-                draft.note(event.key, f"could not be done yet: {event.reason}; asked for again in {event.retry_in_s:g} s")
+                decision.note(event.key, f"could not be done yet: {event.reason}; asked for again in {event.retry_in_s:g} s")
             case StopWanted():
-                stopping.on_stop_wanted(draft, event.by)
+                stopping.on_stop_wanted(decision, event.by)
             case WishReading():
-                operator.on_wish(draft, event)
+                operator.on_wish(decision, event)
             case SupervisorStarted():
-                self._started(draft, event)
+                self._started(decision, event)
             case StepReading() | Heartbeat():
                 raise AssertionError("steps and heartbeats have their own way")
             case _:
@@ -160,13 +160,13 @@ class Engine:
         """The attempt lives (or is adopted): its streams will be read from their first line."""
         if self._live.attempt != attempt:
             self._live = Live(attempt)
-            self.senses.begin_attempt(attempt, now_s)
+            self.detectors.begin_attempt(attempt, now_s)
 
-    def _started(self, draft: Draft, event: SupervisorStarted) -> None:
+    def _started(self, decision: Decision, event: SupervisorStarted) -> None:
         """Adopt what lives, go on with what was pending, or launch. Deciding again what was decided is not possible here:
         pending actions are simply still pending, and the daemon asks for them anew."""
-        if not draft.state.run_id:
-            draft.record(
+        if not decision.state.run_id:
+            decision.record(
                 f.RunCreated(
                     event.run_id,
                     event.command,
@@ -178,56 +178,56 @@ class Engine:
                 )
             )
         who = (event.epoch, event.host, event.pid, event.policy_name, event.policy_digest, event.observe_only)
-        over, unsaid = draft.state.ended, paging.is_unsaid(draft.state)
-        draft.record(f.SupervisorTookOver(*who, answers=not unsaid, capabilities=event.capabilities))
-        if over and not draft.state.ended:
-            paging.on_taken_up(draft, f"the run had {over}, and was started again", f"whoever started it on {event.host}")
-        if draft.state.ended:
-            calls = sorted({page.incident for page in draft.state.pending.values() if isinstance(page, SendPage)})
+        over, unsaid = decision.state.ended, paging.is_unsaid(decision.state)
+        decision.record(f.SupervisorTookOver(*who, answers=not unsaid, capabilities=event.capabilities))
+        if over and not decision.state.ended:
+            paging.on_taken_up(decision, f"the run had {over}, and was started again", f"whoever started it on {event.host}")
+        if decision.state.ended:
+            calls = sorted({page.incident for page in decision.state.pending.values() if isinstance(page, SendPage)})
             remedy = "; ".join(f"sentinel ack {number} RUN_DIR" for number in calls)
-            told = f"nobody has got the page about it: it is sent now, and the run stays {draft.state.ended}"
-            draft.note("the end", f"{told}; once it is answered ({remedy}) it can be started again")
+            told = f"nobody has got the page about it: it is sent now, and the run stays {decision.state.ended}"
+            decision.note("the end", f"{told}; once it is answered ({remedy}) it can be started again")
             return
-        attempt = draft.attempt
-        if draft.state.giving_up:
-            finish_giving_up(draft)  # the kill may have been given up as impossible before
-        if attempt is not None and f"start/{attempt.attempt}" in draft.state.pending:
+        attempt = decision.attempt
+        if decision.state.giving_up:
+            finish_giving_up(decision)  # the kill may have been given up as impossible before
+        if attempt is not None and f"start/{attempt.attempt}" in decision.state.pending:
             return  # decided and not yet done, or not known to be: it is asked for again, and watched from then on
-        if draft.is_alive:
+        if decision.is_alive:
             assert attempt is not None
-            draft.note("adoption", f"attempt {attempt.attempt} was launched by an earlier supervisor: watching it again")
-            self._begin(attempt.attempt, draft.now_s)
-        elif draft.state.held or any(i.awaits_approval for i in draft.state.open_incidents):
-            draft.note("adoption", f"nothing is launched: {draft.state.held or 'a rung waits for approval'}")
-        elif draft.state.plan is None and not draft.state.giving_up:
-            attempts.launch_first_or_next(draft, "started again" if draft.attempt else "first launch")
+            decision.note("adoption", f"attempt {attempt.attempt} was launched by an earlier supervisor: watching it again")
+            self._begin(attempt.attempt, decision.now_s)
+        elif decision.state.held or any(i.awaits_approval for i in decision.state.open_incidents):
+            decision.note("adoption", f"nothing is launched: {decision.state.held or 'a rung waits for approval'}")
+        elif decision.state.plan is None and not decision.state.giving_up:
+            attempts.launch_first_or_next(decision, "started again" if decision.attempt else "first launch")
 
-    def _tick(self, draft: Draft) -> None:
-        blind = draft.state.blind
+    def _tick(self, decision: Decision) -> None:
+        blind = decision.state.blind
         cannot_see = "heartbeats" in blind or ("metrics" in blind and not self._live.has_beats)
         sees_checkpoints = "checkpoints" not in blind
-        found = () if cannot_see else self.senses.tick(draft.now_s, sees_checkpoints=sees_checkpoints)
+        found = () if cannot_see else self.detectors.tick(decision.now_s, sees_checkpoints=sees_checkpoints)
         for finding in found:  # a blind supervisor sees no silence
-            if (draft.state.stop_by or draft.state.hold_by) and finding.kind is Kind.HANG:
-                self._hung_while_stopping(draft, finding)
+            if (decision.state.stop_by or decision.state.hold_by) and finding.kind is Kind.HANG:
+                self._hung_while_stopping(decision, finding)
             else:
-                ladder.consider(draft, finding)
-        tell_of_stream_gap(draft)
-        for finding in self.senses.hardware_tick(draft.now_s):
-            if draft.state.stop_by or not draft.is_alive:
-                draft.dismiss(finding, "nothing trains on it now, or it is being stopped; a fault that lasts is found again")
+                ladder.consider(decision, finding)
+        tell_of_stream_gap(decision)
+        for finding in self.detectors.hardware_tick(decision.now_s):
+            if decision.state.stop_by or not decision.is_alive:
+                decision.dismiss(finding, "nothing trains on it now, or it is being stopped; a fault that lasts is found again")
             else:
-                ladder.consider(draft, finding)
-        for finding in live_changes.judge_unanswered(draft):
-            ladder.consider(draft, finding)
-        attributing.press_on(draft)
-        operator.press_on(draft)
-        lapsing.press_on(draft)
-        stopping.press_on(draft)
-        paging.press_on(draft)
+                ladder.consider(decision, finding)
+        for finding in live_changes.judge_unanswered(decision):
+            ladder.consider(decision, finding)
+        attributing.on_tick(decision)
+        operator.on_tick(decision)
+        lapsing.on_tick(decision)
+        stopping.on_tick(decision)
+        paging.on_tick(decision)
 
-    def _hung_while_stopping(self, draft: Draft, finding: Finding) -> None:
-        attempt = draft.attempt
+    def _hung_while_stopping(self, decision: Decision, finding: Finding) -> None:
+        attempt = decision.attempt
         if attempt is not None and not attempt.is_over:
-            draft.dismiss(finding, "hung while stopping: the attempt is killed")
-            draft.decide(KillAttempt(f"kill/{attempt.attempt}", attempt.attempt))
+            decision.dismiss(finding, "hung while stopping: the attempt is killed")
+            decision.decide(KillAttempt(f"kill/{attempt.attempt}", attempt.attempt))

@@ -1,12 +1,12 @@
 """The decision being made: facts recorded so far and the state they lead to.
 
-Deciding often needs the state after the fact just recorded, so recording evolves at once. Nothing leaves a draft but facts;
+Deciding often needs the state after the fact just recorded, so recording evolves at once. Nothing leaves a decision but facts;
 what is to be done about them are the actions of its `ActionDecided` facts.
 """
 
 from __future__ import annotations
 
-from sentinel.detectors.bank import Senses
+from sentinel.detectors.bank import DetectorBank
 from sentinel.engine.evolve import evolve
 from sentinel.engine.live import Live
 from sentinel.model.actions import Action, StartAttempt
@@ -17,17 +17,17 @@ from sentinel.model.state import Attempt, RunState
 from sentinel.policy.schema import Policy, Rung
 
 
-class Draft:
+class Decision:
     """Attributes:
     state: as of the last recorded fact. now_s: supervisor time of the event being decided.
-    policy, senses, live: what to judge by; the last two are read here and only fed by the engine itself.
+    policy, detectors, live: what to judge by; the last two are read here and only fed by the engine itself.
     """
 
-    def __init__(self, state: RunState, now_s: float, policy: Policy, senses: Senses, live: Live) -> None:
+    def __init__(self, state: RunState, now_s: float, policy: Policy, detectors: DetectorBank, live: Live) -> None:
         self.state = state
         self.now_s = now_s
         self.policy = policy
-        self.senses = senses
+        self.detectors = detectors
         self.live = live
         self.facts: list[Fact] = []
 
@@ -64,11 +64,11 @@ class Draft:
 
     @property
     def newest_step(self) -> int:
-        """The newest step of the current attempt's lineage: seen, or resumed from. The senses may still hold the one before."""
+        """The newest step of the current attempt's lineage: seen, or resumed from. The bank may still hold the one before."""
         attempt = self.state.attempt
         if attempt is None:
             return 0
-        heard = self.senses.newest_step if self.live.attempt == attempt.attempt else 0
+        heard = self.detectors.newest_step if self.live.attempt == attempt.attempt else 0
         return max(attempt.resumed_step, attempt.last_step if attempt.is_over else heard)
 
     def rungs_of(self, incident: Incident) -> tuple[Rung, ...]:

@@ -3,7 +3,7 @@ expressions, compiled."""
 
 from __future__ import annotations
 
-from sentinel.detectors.bank import Senses
+from sentinel.detectors.bank import DetectorBank
 from sentinel.detectors.behind_reference import Reference
 from sentinel.detectors.expression import ExpressionRule, Expressions, RunFacts
 from sentinel.detectors.hold import Hold
@@ -14,7 +14,7 @@ from sentinel.policy.schema import Policy
 from sentinel.streams.metric_memory import MetricMemory
 
 
-def build_senses(policy: Policy, reference: Reference | None = None) -> Senses:
+def build_detector_bank(policy: Policy, reference: Reference | None = None) -> DetectorBank:
     holds: dict[Kind, Hold] = {}
     severities: dict[Kind, Severity] = {}
     for kind in Kind:
@@ -22,7 +22,7 @@ def build_senses(policy: Policy, reference: Reference | None = None) -> Senses:
         if isinstance(match, Match):
             holds[kind] = Hold(match.rule.for_.steps, match.rule.for_.seconds)
             severities[kind] = match.rule.labels.severity
-    return Senses(policy.spec.detectors, holds, severities, reference, build_expressions(policy))
+    return DetectorBank(policy.spec.detectors, holds, severities, reference, build_expressions(policy))
 
 
 def build_expressions(policy: Policy) -> Expressions | None:

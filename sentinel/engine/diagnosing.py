@@ -7,7 +7,7 @@ place goes on under probation, and one that failed again takes the next rung. No
 
 from __future__ import annotations
 
-from sentinel.engine.decision import Draft
+from sentinel.engine.decision import Decision
 from sentinel.engine.paging import page
 from sentinel.model import facts as f
 from sentinel.model.actions import CompareRecords
@@ -27,20 +27,20 @@ def is_diagnosing(incident: Incident) -> bool:
     return incident.state is IncidentState.PROBATION and pending and incident.diagnosis is None
 
 
-def ask_for_comparison(draft: Draft, incident: Incident, struck_again: bool) -> None:
+def ask_for_comparison(decision: Decision, incident: Incident, struck_again: bool) -> None:
     """Decide the comparison once; a second finding meanwhile changes nothing."""
-    attempt = draft.attempt
+    attempt = decision.attempt
     assert attempt is not None
     key = f"compare/{incident.id}/{attempt.attempt}"
     first = attempt.resumed_step + 1
-    until = max(incident.break_step, draft.newest_step) if struck_again else incident.break_step
-    draft.decide(CompareRecords(key, incident.id, incident.attempt, attempt.attempt, first, until, struck_again))
+    until = max(incident.break_step, decision.newest_step) if struck_again else incident.break_step
+    decision.decide(CompareRecords(key, incident.id, incident.attempt, attempt.attempt, first, until, struck_again))
 
 
-def look_past_break(draft: Draft, incident: Incident, step: int) -> None:
+def look_past_break(decision: Decision, incident: Incident, step: int) -> None:
     """On every step of a probation."""
     if is_diagnosing(incident) and step > incident.break_step + PAST_STEPS:
-        ask_for_comparison(draft, incident, struck_again=False)
+        ask_for_comparison(decision, incident, struck_again=False)
 
 
 def _same_settings(old: Attempt, new: Attempt, action: CompareRecords) -> bool:
@@ -55,19 +55,19 @@ def _same_settings(old: Attempt, new: Attempt, action: CompareRecords) -> bool:
     return all(getattr(old.overrides, key) == getattr(new.overrides, key) for key in keys)
 
 
-def conclude(draft: Draft, action: CompareRecords, found: Comparison | None) -> str | None:
+def conclude(decision: Decision, action: CompareRecords, found: Comparison | None) -> str | None:
     """Write down what is proved. The reason why the rung has failed; None while its probation goes on."""
-    incident = next((i for i in draft.state.open_incidents if i.id == action.incident), None)
-    if incident is None or draft.attempt is None or not is_diagnosing(incident):
+    incident = next((i for i in decision.state.open_incidents if i.id == action.incident), None)
+    if incident is None or decision.attempt is None or not is_diagnosing(incident):
         return None
     onset = incident.onset_step if incident.onset_step is not None else incident.break_step
-    by_number = {a.attempt: a for a in draft.state.attempts}
+    by_number = {a.attempt: a for a in decision.state.attempts}
     old, new = by_number.get(action.old_attempt), by_number.get(action.new_attempt)
     comparable = old is not None and new is not None and _same_settings(old, new, action)
     deterministic = new is not None and new.deterministic
     diagnosis = judge_diagnosis(found if comparable else None, onset, action.struck_again, deterministic)
-    draft.record(f.Diagnosed(incident.id, diagnosis))
+    decision.record(f.Diagnosed(incident.id, diagnosis))
     if diagnosis.cause == "hardware":
         follows = "sentinel goes on by itself; the machine is for a person to look at"
-        page(draft, incident.id, "critical", f"diagnosis: hardware: {diagnosis.reason}", follows)
+        page(decision, incident.id, "critical", f"diagnosis: hardware: {diagnosis.reason}", follows)
     return f"diagnosis: {diagnosis.cause}: {diagnosis.reason}" if action.struck_again else None

@@ -3,7 +3,7 @@ is a finding, dated at the launch, and policy says what follows. What could not 
 
 from __future__ import annotations
 
-from sentinel.engine.decision import Draft
+from sentinel.engine.decision import Decision
 from sentinel.engine.ladder import consider
 from sentinel.model import facts as f
 from sentinel.model.environment import Environment
@@ -12,18 +12,18 @@ from sentinel.plan.environment import changes_in_words, compare_environments, me
 from sentinel.policy.match import Match, match_rule
 
 
-def on_launched(draft: Draft, attempt: int, found: Environment) -> None:
+def on_launched(decision: Decision, attempt: int, found: Environment) -> None:
     """The attempt was started, and its spec.json says with what. Every launch is on record, a difference once."""
-    before = draft.state.environment
+    before = decision.state.environment
     changes = compare_environments(before, found) if before is not None else ()
     is_same = before is not None and merge(before, found) == before
-    draft.record(f.EnvironmentRead(attempt, None if is_same else found, changes, (*found.unknown, *found.capped)))
+    decision.record(f.EnvironmentRead(attempt, None if is_same else found, changes, (*found.unknown, *found.capped)))
     if not changes:
         return None
-    match = match_rule(draft.policy, Kind.ENVIRONMENT_CHANGED)
+    match = match_rule(decision.policy, Kind.ENVIRONMENT_CHANGED)
     severity = match.rule.labels.severity if isinstance(match, Match) else "info"
     reason = f"attempt {attempt} does not run what ran before it: {changes_in_words(changes)}"
-    finding = Finding(Kind.ENVIRONMENT_CHANGED, severity, attempt, None, draft.newest_step, draft.now_s, reason)
-    if draft.state.stop_by or draft.state.hold_by:
-        return draft.dismiss(finding, "the run is being stopped or held")
-    return consider(draft, finding)
+    finding = Finding(Kind.ENVIRONMENT_CHANGED, severity, attempt, None, decision.newest_step, decision.now_s, reason)
+    if decision.state.stop_by or decision.state.hold_by:
+        return decision.dismiss(finding, "the run is being stopped or held")
+    return consider(decision, finding)

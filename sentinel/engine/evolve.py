@@ -228,7 +228,7 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.BudgetRefilled: _refilled,
     f.GaveUp: _gave_up,
     f.RunEnded: _run_ended,
-    f.WishAnswered: of_wishes.answered,
+    f.RequestAnswered: of_wishes.answered,
     f.ApprovalAsked: of_wishes.approval_asked,
     f.OverridesAnswered: of_wishes.overrides_answered,
     f.SettingLapsed: of_decay.lapsed,

@@ -13,7 +13,7 @@ from sentinel.model.state import WISHES_KEPT, Attempt, RunState
 from sentinel.plan.overrides import without
 
 
-def answered(state: RunState, at_s: float, fact: f.WishAnswered) -> RunState:
+def answered(state: RunState, at_s: float, fact: f.RequestAnswered) -> RunState:
     state = replace(state, wishes=(*state.wishes, fact.id)[-WISHES_KEPT:])
     if not fact.granted:
         return state
@@ -43,7 +43,7 @@ def _lifted(state: RunState) -> RunState:
     return replace(state, held="", hold_by="", giving_up="", giving_up_reason="", without_progress=0)
 
 
-def _decided(state: RunState, at_s: float, fact: f.WishAnswered, number: int, answer: str) -> RunState:
+def _decided(state: RunState, at_s: float, fact: f.RequestAnswered, number: int, answer: str) -> RunState:
     """Whoever decides has seen the page; a deadline has not."""
     state = change_incident(state, number, lambda i: _with_answer(i, answer))
     is_called = any(i.id == number and i.page is not None and not i.page.is_answered for i in state.incidents)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sentinel.engine.decision import Draft
+from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
 from sentinel.model.findings import Finding
 from sentinel.model.incidents import Incident, Outcome, Remedy
@@ -16,54 +16,54 @@ from sentinel.plan.exclusion import judge_exclusion, short
 from sentinel.policy.schema import Rung
 
 
-def blamed_node(draft: Draft, finding: Finding) -> str:
+def blamed_node(decision: Decision, finding: Finding) -> str:
     """The host of the blamed rank, by its heartbeats; else the machine that the finding itself names. Empty: nobody is blamed."""
-    hosts = draft.live.hosts
+    hosts = decision.live.hosts
     if finding.blamed_node:  # in the words of the heartbeats, where they know it
         return next((host for host in hosts.values() if short(host) == short(finding.blamed_node)), finding.blamed_node)
     return hosts.get(finding.blamed_rank, "") if finding.blamed_rank is not None else ""
 
 
-def other_node(draft: Draft, blamed: str) -> str:
+def other_node(decision: Decision, blamed: str) -> str:
     """One machine beside the blamed one that ranks of this attempt were heard from; empty where there is none."""
-    return min((host for host in draft.live.nodes if short(host) != short(blamed)), default="") if blamed else ""
+    return min((host for host in decision.live.nodes if short(host) != short(blamed)), default="") if blamed else ""
 
 
-def reason_against(draft: Draft, incident: Incident, rung: Rung) -> str:
+def reason_against(decision: Decision, incident: Incident, rung: Rung) -> str:
     """Why the rung's exclusion cannot be carried out; empty when it can, or it has none, or this incident's own is in force and
     the rung is taken again. An attempt that died before it was heard from says nothing of where the run can be."""
-    if rung.exclude is None or _is_out(draft, incident):
+    if rung.exclude is None or _is_out(decision, incident):
         return ""
-    out = [one.node for one in draft.state.excluded]
-    nodes = {*draft.live.nodes, incident.other_node} - {"", *out}
-    return judge_exclusion(incident.blamed_node, nodes, out, rung.exclude.at_most, draft.state.capabilities)
+    out = [one.node for one in decision.state.excluded]
+    nodes = {*decision.live.nodes, incident.other_node} - {"", *out}
+    return judge_exclusion(incident.blamed_node, nodes, out, rung.exclude.at_most, decision.state.capabilities)
 
 
-def _is_out(draft: Draft, incident: Incident) -> bool:
+def _is_out(decision: Decision, incident: Incident) -> bool:
     """Left out for this very incident, and not heard from since."""
-    node, heard = incident.blamed_node, {short(host) for host in draft.live.nodes}
-    return any(one.incident == incident.id and one.node == node for one in draft.state.excluded) and short(node) not in heard
+    node, heard = incident.blamed_node, {short(host) for host in decision.live.nodes}
+    return any(one.incident == incident.id and one.node == node for one in decision.state.excluded) and short(node) not in heard
 
 
-def is_left_out(draft: Draft, finding: Finding) -> bool:
+def is_left_out(decision: Decision, finding: Finding) -> bool:
     """It is about a machine that this attempt was told to do without, and as far as is heard does without."""
-    out = {short(one.node) for one in draft.state.excluded}
-    return short(finding.blamed_node) in out and short(finding.blamed_node) not in {short(node) for node in draft.live.nodes}
+    out = {short(one.node) for one in decision.state.excluded}
+    return short(finding.blamed_node) in out and short(finding.blamed_node) not in {short(node) for node in decision.live.nodes}
 
 
-def cures(draft: Draft, incident: Incident, rungs: Sequence[Rung], index: int) -> bool:
+def cures(decision: Decision, incident: Incident, rungs: Sequence[Rung], index: int) -> bool:
     """A relaunch where the fault is cannot help, one without that node can."""
-    return index < len(rungs) and rungs[index].exclude is not None and not reason_against(draft, incident, rungs[index])
+    return index < len(rungs) and rungs[index].exclude is not None and not reason_against(decision, incident, rungs[index])
 
 
-def pass_over(draft: Draft, incident: Incident, rung: Rung, index: int, reason: str) -> None:
+def pass_over(decision: Decision, incident: Incident, rung: Rung, index: int, reason: str) -> None:
     remedy = Remedy(index, rung.keys, f"leave out the blamed node: {reason}")
-    draft.record(f.RungTaken(incident.id, remedy, False, draft.newest_step))
-    draft.record(f.RungJudged(incident.id, Outcome.PASSED_OVER, reason))
+    decision.record(f.RungTaken(incident.id, remedy, False, decision.newest_step))
+    decision.record(f.RungJudged(incident.id, Outcome.PASSED_OVER, reason))
 
 
-def exclude(draft: Draft, incident: Incident, rung: Rung) -> None:
+def exclude(decision: Decision, incident: Incident, rung: Rung) -> None:
     """On record before the launch that is to do without it."""
-    if rung.exclude is not None and not _is_out(draft, incident):
+    if rung.exclude is not None and not _is_out(decision, incident):
         reason = f"blamed by incident {incident.id} ({incident.kind}): {incident.reason}"
-        draft.record(f.NodeExcluded(incident.blamed_node, incident.id, reason))
+        decision.record(f.NodeExcluded(incident.blamed_node, incident.id, reason))

@@ -3,7 +3,7 @@ the training meanwhile. Never a checkpoint after an unresolved onset, so the att
 
 from __future__ import annotations
 
-from sentinel.engine.decision import Draft
+from sentinel.engine.decision import Decision
 from sentinel.engine.paging import page
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt
@@ -18,74 +18,75 @@ FOLLOWS = {
 }
 FAILED = "nothing trains any more; the run goes on when somebody starts it again: sentinel run --run-dir RUN_DIR"
 
-def give_up(draft: Draft, incident_id: int, reason: str, page_rung: int | None = None, then: str | None = None) -> None:
+
+def give_up(decision: Decision, incident_id: int, reason: str, page_rung: int | None = None, then: str | None = None) -> None:
     """Exhaust the incident. The rung that applies is the next one that ends the playbook; without any, stop and page."""
-    incident = draft.state.incident(incident_id)
-    rungs = draft.rungs_of(incident)
+    incident = decision.state.incident(incident_id)
+    rungs = decision.rungs_of(incident)
     index = page_rung if page_rung is not None else _next_end(rungs, incident.rung + 1)
     rung = rungs[index] if index is not None else None
     severity: Severity = rung.page.severity if rung is not None and rung.page is not None else "critical"
     after = then or ("hold" if rung is not None and rung.hold else rung.then if rung is not None and rung.then else "stop_now")
-    if draft.observes_only:
+    if decision.observes_only:
         after = "keep_training"
     words = rung.keys if rung is not None else ("page",)
     remedy = Remedy(index if index is not None else incident.rung + 1, words, reason)
-    if draft.state.paused and not draft.is_observed_run:  # a person is at it: this is taken up when the pause ends
-        draft.record(f.RungTaken(incident_id, remedy, False, draft.newest_step))
-        draft.record(f.RungJudged(incident_id, Outcome.OBSERVED, f"paused by {draft.state.paused}, nothing done: {reason}"))
+    if decision.state.paused and not decision.is_observed_run:  # a person is at it: this is taken up when the pause ends
+        decision.record(f.RungTaken(incident_id, remedy, False, decision.newest_step))
+        decision.record(f.RungJudged(incident_id, Outcome.OBSERVED, f"paused by {decision.state.paused}, nothing done: {reason}"))
         return
-    draft.record(f.RungTaken(incident_id, remedy, False, draft.newest_step))
-    draft.record(f.RungJudged(incident_id, Outcome.OBSERVED if draft.observes_only else Outcome.PAGED, reason))
-    draft.record(f.IncidentMoved(incident_id, IncidentState.EXHAUSTED, reason))
-    draft.record(f.GaveUp(incident_id, after, reason))
+    decision.record(f.RungTaken(incident_id, remedy, False, decision.newest_step))
+    decision.record(f.RungJudged(incident_id, Outcome.OBSERVED if decision.observes_only else Outcome.PAGED, reason))
+    decision.record(f.IncidentMoved(incident_id, IncidentState.EXHAUSTED, reason))
+    decision.record(f.GaveUp(incident_id, after, reason))
     if after != "keep_training":
-        _condemn_after(draft, incident)
+        _condemn_after(decision, incident)
     elif incident.limit_step is not None:
         suspect = f"checkpoints from step {incident.limit_step} on are suspect, and are used all the same"
-        draft.note(f"incident {incident.id}", f"{suspect}: training goes on from what they hold ({reason})")
-    page(draft, incident_id, severity, reason, FOLLOWS[after])
-    finish_giving_up(draft)
+        decision.note(f"incident {incident.id}", f"{suspect}: training goes on from what they hold ({reason})")
+    page(decision, incident_id, severity, reason, FOLLOWS[after])
+    finish_giving_up(decision)
 
 
-def _condemn_after(draft: Draft, incident: Incident) -> None:
+def _condemn_after(decision: Decision, incident: Incident) -> None:
     """What was saved at or after an onset that was never repaired is not to be resumed from, by whoever starts the run again."""
     limit = incident.limit_step
     if limit is not None:
-        for checkpoint in draft.state.checkpoints:
+        for checkpoint in decision.state.checkpoints:
             if checkpoint.step >= limit and (not checkpoint.condemned or checkpoint.damaged):
                 suspect = f"at or after the onset of incident {incident.id}, which was never repaired"
-                draft.record(f.CheckpointCondemned(checkpoint.step, suspect))
+                decision.record(f.CheckpointCondemned(checkpoint.step, suspect))
 
 
-def fail_run(draft: Draft, reason: str) -> None:
+def fail_run(decision: Decision, reason: str) -> None:
     """The end without repair: no incident stays open in a run that has failed, and a critical one never ends unsaid."""
-    for incident in draft.state.open_incidents:
+    for incident in decision.state.open_incidents:
         if incident.last_try is not None and incident.last_try.outcome is Outcome.PENDING:
-            draft.record(f.RungJudged(incident.id, Outcome.FAILED, "the run failed before it had proved itself"))
-        draft.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, f"the run failed: {reason}"))
-        _condemn_after(draft, incident)
-        last = not draft.state.open_incidents  # a run never fails unsaid, however mild what it failed of
+            decision.record(f.RungJudged(incident.id, Outcome.FAILED, "the run failed before it had proved itself"))
+        decision.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, f"the run failed: {reason}"))
+        _condemn_after(decision, incident)
+        last = not decision.state.open_incidents  # a run never fails unsaid, however mild what it failed of
         is_open = incident.page is not None and incident.page.is_open
         if is_open or (not incident.pages and (incident.severity == "critical" or last)):
-            page(draft, incident.id, "critical", f"the run failed: {reason}", FAILED)
-    draft.record(f.RunEnded("failed", reason))
+            page(decision, incident.id, "critical", f"the run failed: {reason}", FAILED)
+    decision.record(f.RunEnded("failed", reason))
 
 
-def finish_giving_up(draft: Draft) -> None:
+def finish_giving_up(decision: Decision) -> None:
     """Carry out `stop_now` and `hold`: kill what lives; once nothing lives, the run has failed, or is held."""
-    state = draft.state
+    state = decision.state
     if not state.giving_up:
         return
-    attempt = draft.attempt
-    if draft.is_alive and attempt is not None:
+    attempt = decision.attempt
+    if decision.is_alive and attempt is not None:
         if not attempt.stopping:
-            draft.record(f.AttemptStopping(attempt.attempt, state.giving_up_reason))
-        draft.decide(KillAttempt(f"kill/{attempt.attempt}", attempt.attempt))
+            decision.record(f.AttemptStopping(attempt.attempt, state.giving_up_reason))
+        decision.decide(KillAttempt(f"kill/{attempt.attempt}", attempt.attempt))
     elif state.giving_up == "hold":
         if not state.held:
-            draft.record(f.Held(state.giving_up_reason))
+            decision.record(f.Held(state.giving_up_reason))
     elif not state.ended:
-        fail_run(draft, state.giving_up_reason)
+        fail_run(decision, state.giving_up_reason)
 
 
 def is_last_resort(rungs: tuple[Rung, ...], index: int) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from sentinel.engine import approval
 from sentinel.engine.causes import join, link_of, record_meanwhile
-from sentinel.engine.decision import Draft
+from sentinel.engine.decision import Decision
 from sentinel.engine.diagnosing import ask_for_comparison, is_diagnosing
 from sentinel.engine.excluding import cures, exclude, is_left_out, pass_over, reason_against
 from sentinel.engine.giving_up import give_up, is_last_resort
@@ -32,205 +32,207 @@ from sentinel.policy.match import NoMatch, match_rule
 from sentinel.policy.schema import Rung
 
 
-def consider(draft: Draft, finding: Finding) -> None:
+def consider(decision: Decision, finding: Finding) -> None:
     """What a new finding means: nothing, more of an incident we have, or a new incident."""
-    if finding.key in draft.state.findings:
+    if finding.key in decision.state.findings:
         return None
-    match = match_rule(draft.policy, finding.kind, finding.alert)
+    match = match_rule(decision.policy, finding.kind, finding.alert)
     if finding.severity == "info":
-        return draft.dismiss(finding, "severity info: recorded, no incident")
+        return decision.dismiss(finding, "severity info: recorded, no incident")
     if isinstance(match, NoMatch):
-        return draft.dismiss(finding, match.reason)
-    if is_left_out(draft, finding):
-        return draft.dismiss(finding, f"node {finding.blamed_node} is left out of this attempt")
-    told = told_before(draft, finding)
+        return decision.dismiss(finding, match.reason)
+    if is_left_out(decision, finding):
+        return decision.dismiss(finding, f"node {finding.blamed_node} is left out of this attempt")
+    told = told_before(decision, finding)
     if told is not None:
-        return draft.dismiss(finding, f"incident {told.id} told of it before this supervisor came")
-    if finding.kind not in STANDING_KINDS and _acts(draft, match.rule.playbook):
-        drop_live_plan(draft, finding.reason)
-    link = link_of(draft, finding)
-    if draft.state.plan is not None or draft.state.giving_up or draft.state.ended:
-        return record_meanwhile(draft, finding, link)
-    owner = owner_of(draft, finding)
-    healed = healed_before(draft, finding) if owner is not None and owner.state is IncidentState.PROBATION else None
+        return decision.dismiss(finding, f"incident {told.id} told of it before this supervisor came")
+    if finding.kind not in STANDING_KINDS and _acts(decision, match.rule.playbook):
+        drop_live_plan(decision, finding.reason)
+    link = link_of(decision, finding)
+    if decision.state.plan is not None or decision.state.giving_up or decision.state.ended:
+        return record_meanwhile(decision, finding, link)
+    owner = owner_of(decision, finding)
+    healed = healed_before(decision, finding) if owner is not None and owner.state is IncidentState.PROBATION else None
     if healed is not None:
-        return draft.dismiss(finding, f"the samples of incident {healed.id} once more, which healed by itself")
+        return decision.dismiss(finding, f"the samples of incident {healed.id} once more, which healed by itself")
     if owner is not None:
-        draft.record(f.FindingRecorded(finding, owner.id, f"belongs to incident {owner.id}"))
-        return strike_again(draft, owner, finding)
+        decision.record(f.FindingRecorded(finding, owner.id, f"belongs to incident {owner.id}"))
+        return strike_again(decision, owner, finding)
     if link and link.joins:
-        worse = join(draft, finding, link)
-        return fail_rung(draft, link.incident.id, worse) if worse else None
-    incident = open_incident(draft, finding, match.rule.alert, match.rule.playbook, link.reason if link else "")
-    fail_lapse(draft, incident)
+        worse = join(decision, finding, link)
+        return fail_rung(decision, link.incident.id, worse) if worse else None
+    incident = open_incident(decision, finding, match.rule.alert, match.rule.playbook, link.reason if link else "")
+    fail_lapse(decision, incident)
     if not incident.playbook:
-        draft.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, f"rule {incident.alert} has no playbook"))
+        decision.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, f"rule {incident.alert} has no playbook"))
         return None
-    return take_next_rung(draft, incident.id)
+    return take_next_rung(decision, incident.id)
 
 
-def _acts(draft: Draft, playbook: str | None) -> bool:
+def _acts(decision: Decision, playbook: str | None) -> bool:
     """Does any rung change the training? What is only told overtakes no repair."""
-    rungs = draft.policy.spec.playbooks.get(playbook or "", ())
+    rungs = decision.policy.spec.playbooks.get(playbook or "", ())
     return any(rung.parts != ("page",) or rung.then != "keep_training" for rung in rungs)
 
 
-def owner_of(draft: Draft, finding: Finding) -> Incident | None:
+def owner_of(decision: Decision, finding: Finding) -> Incident | None:
     """The open incident this finding is a return or a symptom of; None if it is a cause of its own.
 
     Numeric: at or before the step where it broke, or before any new step was made (exit 5 dates its onset to the step that
     could not be made). Past that, the same kind is at other samples, and new. Others: the same kind before any new step.
     """
-    for incident in reversed(draft.state.open_incidents):
+    for incident in reversed(decision.state.open_incidents):
         if finding.kind in NUMERIC_KINDS and incident.is_numeric:
             onset = finding.onset_step if finding.onset_step is not None else finding.detected_step
-            if incident.state is IncidentState.OPEN or min(onset, draft.newest_step) <= incident.break_step:
+            if incident.state is IncidentState.OPEN or min(onset, decision.newest_step) <= incident.break_step:
                 return incident
-        elif finding.kind == incident.kind and draft.newest_step <= incident.break_step:
+        elif finding.kind == incident.kind and decision.newest_step <= incident.break_step:
             return incident
     return None
 
 
-def strike_again(draft: Draft, incident: Incident, finding: Finding) -> None:
+def strike_again(decision: Decision, incident: Incident, finding: Finding) -> None:
     """A finding of an incident that is being treated: the remedy failed. Patience ends at once when values turn non-finite,
     and when the attempt has died: no step will come to heal in."""
     if is_diagnosing(incident):
-        return ask_for_comparison(draft, incident, struck_again=True)
+        return ask_for_comparison(decision, incident, struck_again=True)
     if incident.state is IncidentState.PROBATION:
-        return fail_rung(draft, incident.id, f"the same again: {finding.reason}", finding.onset_step)
+        return fail_rung(decision, incident.id, f"the same again: {finding.reason}", finding.onset_step)
     turned = finding.kind is Kind.NON_FINITE and incident.kind is not Kind.NON_FINITE
-    patient = draft.observes_only or (incident.is_waiting and draft.is_alive)
+    patient = decision.observes_only or (incident.is_waiting and decision.is_alive)
     if incident.is_numeric and patient and not turned:
-        return draft.note(f"incident {incident.id}", f"still going on: {finding.reason}")
-    return fail_rung(draft, incident.id, f"it got worse: {finding.reason}")
+        return decision.note(f"incident {incident.id}", f"still going on: {finding.reason}")
+    return fail_rung(decision, incident.id, f"it got worse: {finding.reason}")
 
 
-def fail_rung(draft: Draft, incident_id: int, reason: str, struck_step: int | None = None) -> None:
+def fail_rung(decision: Decision, incident_id: int, reason: str, struck_step: int | None = None) -> None:
     """The rung did not help: judge it, and take the next, from the original incident. One that failed for the checkpoint it
     resumed from is taken again, from the next older one, as where a checkpoint turns out to be damaged. `struck_step`: where
     it broke again."""
-    incident = draft.state.incident(incident_id)
+    incident = decision.state.incident(incident_id)
     if incident.tries and incident.tries[-1].outcome is Outcome.PENDING:
-        draft.record(f.RungJudged(incident_id, Outcome.FAILED, reason, struck_step))
+        decision.record(f.RungJudged(incident_id, Outcome.FAILED, reason, struck_step))
     if incident.state is IncidentState.PROBATION:
-        draft.record(f.IncidentMoved(incident_id, IncidentState.OPEN, reason))
-    rungs = draft.rungs_of(incident)
+        decision.record(f.IncidentMoved(incident_id, IncidentState.OPEN, reason))
+    rungs = decision.rungs_of(incident)
     resumes = 0 <= incident.rung < len(rungs) and (rungs[incident.rung].resume or rungs[incident.rung].rollback) is not None
-    if pass_over_failing(draft) and resumes:
-        return take_next_rung(draft, incident_id, incident.rung)
-    why_not = judge_structural(draft.state.incident(incident_id), rungs, incident.rung + 1)
-    return give_up(draft, incident_id, why_not) if why_not else take_next_rung(draft, incident_id)
+    if pass_over_failing(decision) and resumes:
+        return take_next_rung(decision, incident_id, incident.rung)
+    why_not = judge_structural(decision.state.incident(incident_id), rungs, incident.rung + 1)
+    return give_up(decision, incident_id, why_not) if why_not else take_next_rung(decision, incident_id)
 
 
-def take_next_rung(draft: Draft, incident_id: int, index: int | None = None) -> None:
+def take_next_rung(decision: Decision, incident_id: int, index: int | None = None) -> None:
     """Ends in a plan, in patience, in an observation, or with a person; every rung before it has its reason on record. `index`:
     this rung again, which was only observed."""
-    incident = draft.state.incident(incident_id)
-    rungs = draft.rungs_of(incident)
+    incident = decision.state.incident(incident_id)
+    rungs = decision.rungs_of(incident)
     index = incident.rung + 1 if index is None else index
-    if not incident.retryable and not cures(draft, incident, rungs, index):
-        return give_up(draft, incident_id, f"a relaunch cannot help: {incident.reason}")
+    if not incident.retryable and not cures(decision, incident, rungs, index):
+        return give_up(decision, incident_id, f"a relaunch cannot help: {incident.reason}")
     if index >= len(rungs):
-        return give_up(draft, incident_id, "every rung of the playbook was tried")
+        return give_up(decision, incident_id, "every rung of the playbook was tried")
     rung = rungs[index]
     if rung.hold:
-        return give_up(draft, incident_id, "the playbook holds the run for a person", index, then="hold")
+        return give_up(decision, incident_id, "the playbook holds the run for a person", index, then="hold")
     if is_last_resort(rungs, index):
-        return give_up(draft, incident_id, f"rung {index + 1} of playbook {incident.playbook} calls a person", index)
+        return give_up(decision, incident_id, f"rung {index + 1} of playbook {incident.playbook} calls a person", index)
     if rung.wait is not None:
         reason = f"patience: wait up to {rung.wait.for_steps} steps for it to heal"
-        draft.record(f.RungTaken(incident_id, Remedy(index, rung.keys, reason), False, draft.newest_step))
-        if incident.is_numeric and draft.is_alive:
+        decision.record(f.RungTaken(incident_id, Remedy(index, rung.keys, reason), False, decision.newest_step))
+        if incident.is_numeric and decision.is_alive:
             return None
-        return fail_rung(draft, incident_id, "nothing to wait for: no step can heal this")
+        return fail_rung(decision, incident_id, "nothing to wait for: no step can heal this")
     if rung.parts == ("page",):
-        return _tell(draft, incident_id, rung, index)
-    return take_rung(draft, incident_id, index)
+        return _tell(decision, incident_id, rung, index)
+    return take_rung(decision, incident_id, index)
 
 
-def _tell(draft: Draft, incident_id: int, rung: Rung, index: int) -> None:
+def _tell(decision: Decision, incident_id: int, rung: Rung, index: int) -> None:
     """A page without `then` tells a person and goes on."""
     reason = f"rung {index + 1} tells a person, and the playbook goes on"
-    draft.record(f.RungTaken(incident_id, Remedy(index, rung.keys, reason), False, draft.newest_step))
-    draft.record(f.RungJudged(incident_id, Outcome.PAGED, reason))
+    decision.record(f.RungTaken(incident_id, Remedy(index, rung.keys, reason), False, decision.newest_step))
+    decision.record(f.RungJudged(incident_id, Outcome.PAGED, reason))
     severity = rung.page.severity if rung.page else "critical"
-    page(draft, incident_id, severity, reason, "sentinel takes the next rung by itself")
-    take_next_rung(draft, incident_id)
+    page(decision, incident_id, severity, reason, "sentinel takes the next rung by itself")
+    take_next_rung(decision, incident_id)
 
 
-def take_rung(draft: Draft, incident_id: int, index: int) -> None:
+def take_rung(decision: Decision, incident_id: int, index: int) -> None:
     """Carry out a rung that acts: within the budget, and with a person's approval where the policy asks for it."""
-    pass_over_failing(draft)
-    state, incident = draft.state, draft.state.incident(incident_id)
-    rungs = draft.rungs_of(incident)
-    treatment = _treatment(draft, incident, index, draft.is_alive)
-    if why_not := reason_against(draft, incident, rungs[index]):
-        pass_over(draft, incident, rungs[index], index, why_not)
-        return take_next_rung(draft, incident_id)
-    if treatment.relaunch and treatment.resume is None and (lost := lost_to_retention(draft, incident, index)):
-        return give_up(draft, incident_id, lost)
-    if draft.observes_only:
-        why = "observe only" if draft.is_observed_run else f"paused by {state.paused}"
-        draft.record(f.RungTaken(incident.id, treatment.remedy, False, draft.newest_step))
-        return draft.record(f.RungJudged(incident.id, Outcome.OBSERVED, f"{why}, nothing done: {treatment.remedy.reason}"))
+    pass_over_failing(decision)
+    state, incident = decision.state, decision.state.incident(incident_id)
+    rungs = decision.rungs_of(incident)
+    treatment = _treatment(decision, incident, index, decision.is_alive)
+    if why_not := reason_against(decision, incident, rungs[index]):
+        pass_over(decision, incident, rungs[index], index, why_not)
+        return take_next_rung(decision, incident_id)
+    if treatment.relaunch and treatment.resume is None and (lost := lost_to_retention(decision, incident, index)):
+        return give_up(decision, incident_id, lost)
+    if decision.observes_only:
+        why = "observe only" if decision.is_observed_run else f"paused by {state.paused}"
+        decision.record(f.RungTaken(incident.id, treatment.remedy, False, decision.newest_step))
+        return decision.record(f.RungJudged(incident.id, Outcome.OBSERVED, f"{why}, nothing done: {treatment.remedy.reason}"))
     if not approval.is_granted(incident, rungs[index], index):
-        return approval.ask(draft, incident, rungs[index], index, treatment.remedy.reason)
-    _refill(draft)
-    state = draft.state
-    budget = draft.policy.spec.budget
+        return approval.ask(decision, incident, rungs[index], index, treatment.remedy.reason)
+    _refill(decision)
+    state = decision.state
+    budget = decision.policy.spec.budget
     stuck = state.without_progress if treatment.relaunch else 0
     restarts_s = state.restarts_s if treatment.relaunch else ()
-    past = (state.interventions_s, restarts_s, stuck, _of_this_cause(draft, incident))
-    verdict = judge_budget(budget, draft.now_s, *past, draw_spread(state.run_id, state.next_attempt))
+    past = (state.interventions_s, restarts_s, stuck, _of_this_cause(decision, incident))
+    verdict = judge_budget(budget, decision.now_s, *past, draw_spread(state.run_id, state.next_attempt))
     if not verdict.allowed:
-        return give_up(draft, incident.id, _spent(draft, verdict.reason))
-    draft.record(f.RungTaken(incident.id, treatment.remedy, True, draft.newest_step))
+        return give_up(decision, incident.id, _spent(decision, verdict.reason))
+    decision.record(f.RungTaken(incident.id, treatment.remedy, True, decision.newest_step))
     if (told := rungs[index].page) is not None:
         follows = "sentinel does this by itself, and watches whether it works"
-        page(draft, incident.id, told.severity, treatment.remedy.reason, follows)
-    exclude(draft, incident, rungs[index])
+        page(decision, incident.id, told.severity, treatment.remedy.reason, follows)
+    exclude(decision, incident, rungs[index])
     if treatment.relaunch:
         launch = (treatment.resume, treatment.overrides, verdict.wait_s, treatment.remedy.reason, treatment.look)
-        return relaunch(draft, incident.id, *launch)
-    number = sum(len(i.tries) for i in draft.state.incidents)
-    return write_live(draft, incident.id, str(number), treatment.overrides)
+        return relaunch(decision, incident.id, *launch)
+    number = sum(len(i.tries) for i in decision.state.incidents)
+    return write_live(decision, incident.id, str(number), treatment.overrides)
 
 
-def _treatment(draft: Draft, incident: Incident, index: int, is_alive: bool) -> Treatment:
-    state, rungs = draft.state, draft.rungs_of(incident)
+def _treatment(decision: Decision, incident: Incident, index: int, is_alive: bool) -> Treatment:
+    state, rungs = decision.state, decision.rungs_of(incident)
     seed = draw_data_seed(state.run_id, incident.id, state.next_attempt)
     known = (state.checkpoints, state.open_incidents, state.overrides, is_alive)
-    built = build_treatment(rungs, index, incident, *known, seed, spare_steps(draft))
-    probation = draft.policy.spec.probation
-    effect = predict_effect(built.remedy, incident, draft.newest_step, probation.steps, probation.recovered_when.ratio)
+    built = build_treatment(rungs, index, incident, *known, seed, spare_steps(decision))
+    probation = decision.policy.spec.probation
+    effect = predict_effect(built.remedy, incident, decision.newest_step, probation.steps, probation.recovered_when.ratio)
     return replace(built, remedy=replace(built.remedy, effect=effect))
 
 
-def take_up_again(draft: Draft, incident: Incident) -> bool:
+def take_up_again(decision: Decision, incident: Incident) -> bool:
     """Go on with a rung whose plan was broken off by a stop before anything was launched; False when there is none."""
-    last, rungs = incident.last_try, draft.rungs_of(incident)
+    last, rungs = incident.last_try, decision.rungs_of(incident)
     broken_off = incident.state is IncidentState.OPEN and last is not None and last.outcome is Outcome.PENDING
-    if not broken_off or incident.is_waiting or draft.observes_only or incident.rung >= len(rungs):
+    if not broken_off or incident.is_waiting or decision.observes_only or incident.rung >= len(rungs):
         return False
-    treatment = _treatment(draft, incident, incident.rung, draft.is_alive)
-    relaunch(draft, incident.id, treatment.resume, treatment.overrides, 0.0, treatment.remedy.reason, treatment.look)
+    treatment = _treatment(decision, incident, incident.rung, decision.is_alive)
+    relaunch(decision, incident.id, treatment.resume, treatment.overrides, 0.0, treatment.remedy.reason, treatment.look)
     return True
 
 
-def _of_this_cause(draft: Draft, incident: Incident) -> tuple[float, ...]:
+def _of_this_cause(decision: Decision, incident: Incident) -> tuple[float, ...]:
     """Of the interventions that count, those for incidents of the same kind."""
-    same = {t.taken_s for i in draft.state.incidents if i.kind is incident.kind for t in i.tries}
-    return tuple(at_s for at_s in draft.state.interventions_s if at_s in same)
+    same = {t.taken_s for i in decision.state.incidents if i.kind is incident.kind for t in i.tries}
+    return tuple(at_s for at_s in decision.state.interventions_s if at_s in same)
 
 
-def _spent(draft: Draft, reason: str) -> str:
-    attempt = draft.attempt
-    if attempt is not None and attempt.first_step is None and draft.state.without_progress > 1:
-        return f"broken job: {draft.state.without_progress} launches in a row died before their first step (budget: {reason})"
+def _spent(decision: Decision, reason: str) -> str:
+    attempt = decision.attempt
+    if attempt is not None and attempt.first_step is None and decision.state.without_progress > 1:
+        return f"broken job: {decision.state.without_progress} launches in a row died before their first step (budget: {reason})"
     return f"budget: {reason}"
 
 
-def _refill(draft: Draft) -> None:
-    state, after = draft.state, draft.policy.spec.budget.refill_after_progress_steps
-    if state.interventions_s and draft.newest_step - state.intervention_step >= after:
-        draft.record(f.BudgetRefilled(f"{after} steps of progress since the last intervention at step {state.intervention_step}"))
+def _refill(decision: Decision) -> None:
+    state, after = decision.state, decision.policy.spec.budget.refill_after_progress_steps
+    if state.interventions_s and decision.newest_step - state.intervention_step >= after:
+        decision.record(
+            f.BudgetRefilled(f"{after} steps of progress since the last intervention at step {state.intervention_step}")
+        )

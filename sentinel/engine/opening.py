@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from sentinel.engine.decision import Draft
+from sentinel.engine.decision import Decision
 from sentinel.engine.excluding import blamed_node, other_node
 from sentinel.model import facts as f
 from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
@@ -16,25 +16,25 @@ STANDING_KINDS = frozenset({Kind.STRAGGLER, Kind.SLOWDOWN, Kind.STALE_CHECKPOINT
 FOUND_AGAIN_S = 3600.0  # after a supervisor began
 
 
-def open_incident(draft: Draft, finding: Finding, alert: str, playbook: str | None, link: str = "") -> Incident:
+def open_incident(decision: Decision, finding: Finding, alert: str, playbook: str | None, link: str = "") -> Incident:
     """`link`: what the table of causes says of it, said with its reason."""
     band: Band | None = None
     anchor: SampleAnchor | None = None
     onset, reason = finding.onset_step, finding.reason
     if finding.kind in NUMERIC_KINDS:
-        dated = draft.senses.date_onset(finding)
+        dated = decision.detectors.date_onset(finding)
         if dated is not None:
-            onset = _within_reach(draft, finding, dated.step)
+            onset = _within_reach(decision, finding, dated.step)
             reason = f"{finding.reason}; {dated.reason}"
             if onset != dated.step:
                 reason += f"; taken as {onset}, because no checkpoint is older than step {onset - 1}"
-        band = _band_before(draft, finding, onset, dated.signal if dated is not None else None)
-        anchor = _anchor(draft, onset, finding.detected_step)
+        band = _band_before(decision, finding, onset, dated.signal if dated is not None else None)
+        anchor = _anchor(decision, onset, finding.detected_step)
     if link:
         reason = f"{reason}; {link}"
-    blamed = blamed_node(draft, finding)
+    blamed = blamed_node(decision, finding)
     incident = Incident(
-        id=draft.state.next_incident,
+        id=decision.state.next_incident,
         kind=finding.kind,
         severity=finding.severity,
         alert=alert,
@@ -42,21 +42,21 @@ def open_incident(draft: Draft, finding: Finding, alert: str, playbook: str | No
         attempt=finding.attempt,
         onset_step=onset,
         detected_step=finding.detected_step,
-        break_step=max(finding.detected_step, draft.newest_step),
-        visible_s=_visible_s(draft, finding),
-        detected_s=draft.now_s,
+        break_step=max(finding.detected_step, decision.newest_step),
+        visible_s=_visible_s(decision, finding),
+        detected_s=decision.now_s,
         reason=reason,
         band=band,
         samples=anchor,
         blamed_rank=finding.blamed_rank,
         blamed_node=blamed,
-        other_node=other_node(draft, blamed),
+        other_node=other_node(decision, blamed),
         retryable=finding.retryable,
         value=_shown(finding.value),
         baseline=_shown(finding.baseline),
     )
-    draft.record(f.FindingRecorded(finding, incident.id, f"rule {alert}"))
-    draft.record(f.IncidentOpened(incident))
+    decision.record(f.FindingRecorded(finding, incident.id, f"rule {alert}"))
+    decision.record(f.IncidentOpened(incident))
     return incident
 
 
@@ -64,46 +64,47 @@ def _shown(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
 
 
-def told_before(draft: Draft, finding: Finding) -> Incident | None:
+def told_before(decision: Decision, finding: Finding) -> Incident | None:
     """What stands and does not break is found again by whoever reads its signs anew: said once for each attempt and rank."""
-    state = draft.state
-    if finding.kind not in STANDING_KINDS or draft.now_s - state.session_s > FOUND_AGAIN_S:
+    state = decision.state
+    if finding.kind not in STANDING_KINDS or decision.now_s - state.session_s > FOUND_AGAIN_S:
         return None
     whom = (finding.kind, finding.attempt, finding.blamed_rank)
     before = (i for i in reversed(state.incidents) if i.detected_s < state.session_s)
     return next((i for i in before if (i.kind, i.attempt, i.blamed_rank) == whom), None)
 
-def _within_reach(draft: Draft, finding: Finding, dated_step: int) -> int:
+
+def _within_reach(decision: Decision, finding: Finding, dated_step: int) -> int:
     """A date must not cost the run: where the only checkpoints before the alarm's own onset are younger than the date, the
     oldest of them counts as clean. A start from scratch is for a person to choose."""
     own = finding.onset_step if finding.onset_step is not None else finding.detected_step
-    clean = [c.step for c in draft.state.checkpoints if not c.condemned and c.step < own]
+    clean = [c.step for c in decision.state.checkpoints if not c.condemned and c.step < own]
     return min(clean) + 1 if clean and min(clean) >= dated_step else dated_step
 
 
-def _visible_s(draft: Draft, finding: Finding) -> float:
+def _visible_s(decision: Decision, finding: Finding) -> float:
     """A run that died while nobody watched was visibly dead since its last step, not since somebody looked."""
-    last_s = draft.live.last_step_s
-    unwatched = finding.onset_step is None and last_s is not None and last_s < draft.state.session_s
+    last_s = decision.live.last_step_s
+    unwatched = finding.onset_step is None and last_s is not None and last_s < decision.state.session_s
     return min(finding.visible_s, last_s) if unwatched and last_s is not None else finding.visible_s
 
 
-def _band_before(draft: Draft, finding: Finding, onset_step: int | None, signal: str | None) -> Band | None:
+def _band_before(decision: Decision, finding: Finding, onset_step: int | None, signal: str | None) -> Band | None:
     """Where the judged metric stood: just before its own breach, else (another metric broke, or it went wrong slowly, or
     that breach is long past, or it was itself what moved before) just before the onset."""
-    metric = draft.policy.spec.probation.recovered_when.metric
-    window = draft.policy.spec.detectors.spike.window_steps
+    metric = decision.policy.spec.probation.recovered_when.metric
+    window = decision.policy.spec.detectors.spike.window_steps
     onset = onset_step if onset_step is not None else finding.detected_step
-    level = draft.senses.pre_breach(metric) if finding.kind not in SLOW_KINDS and signal != metric else None
+    level = decision.detectors.pre_breach(metric) if finding.kind not in SLOW_KINDS and signal != metric else None
     if level is None or level.last_step < onset - window:
-        level = draft.senses.level(metric, onset - 1 - window, onset - 1) or level
+        level = decision.detectors.level(metric, onset - 1 - window, onset - 1) or level
     return Band(metric, level.median, level.mad, level.count) if level is not None and isfinite(level.median) else None
 
 
-def _anchor(draft: Draft, onset_step: int | None, detected_step: int) -> SampleAnchor | None:
-    per_step = draft.senses.samples_per_step
-    onset = draft.senses.samples_of(onset_step) if onset_step is not None else None
-    detected = draft.senses.samples_of(detected_step)
+def _anchor(decision: Decision, onset_step: int | None, detected_step: int) -> SampleAnchor | None:
+    per_step = decision.detectors.samples_per_step
+    onset = decision.detectors.samples_of(onset_step) if onset_step is not None else None
+    detected = decision.detectors.samples_of(detected_step)
     if not onset or not detected or not per_step:
         return None
-    return SampleAnchor(onset[0].start, detected[-1].end, per_step, draft.state.overrides.data_seed)
+    return SampleAnchor(onset[0].start, detected[-1].end, per_step, decision.state.overrides.data_seed)

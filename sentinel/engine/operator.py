@@ -9,7 +9,7 @@ from __future__ import annotations
 from sentinel.engine import approval, paging
 from sentinel.engine.answers import Answer, acknowledge, nothing_more, readmit, refuse, settle
 from sentinel.engine.attempts import launch_first_or_next
-from sentinel.engine.decision import Draft
+from sentinel.engine.decision import Decision
 from sentinel.engine.ladder import take_next_rung, take_rung
 from sentinel.engine.lapsing import spare_steps
 from sentinel.engine.live_changes import BY_PERSON, write_live
@@ -24,77 +24,77 @@ from sentinel.plan.overrides import for_relaunch, laid_over
 from sentinel.plan.rollback import choose_at_or_below, choose_by_samples
 
 
-def on_wish(draft: Draft, asked: WishReading) -> None:
+def on_wish(decision: Decision, asked: WishReading) -> None:
     """Answer a wish; one already answered is an old file read again."""
-    if asked.id in draft.state.wishes:
+    if asked.id in decision.state.wishes:
         return
-    answer, held = _answer(draft, asked), draft.state.held
-    draft.record(f.WishAnswered(asked.id, asked.by, asked.wish, answer.then is not None, answer.words))
-    if held and not draft.state.held:
-        paging.on_taken_up(draft, f"the run goes on: {answer.words}", asked.by)
+    answer, held = _answer(decision, asked), decision.state.held
+    decision.record(f.RequestAnswered(asked.id, asked.by, asked.wish, answer.then is not None, answer.words))
+    if held and not decision.state.held:
+        paging.on_taken_up(decision, f"the run goes on: {answer.words}", asked.by)
     if answer.then is not None:
         answer.then()
 
 
-def press_on(draft: Draft) -> None:
+def on_tick(decision: Decision) -> None:
     """On every tick: an approval whose deadline has passed is answered by the policy's default, once nothing is under way."""
-    if _under_way(draft) or draft.state.held or draft.state.stop_by or draft.state.paused or draft.state.ended:
+    if _under_way(decision) or decision.state.held or decision.state.stop_by or decision.state.paused or decision.state.ended:
         return
-    for incident in draft.state.open_incidents:
+    for incident in decision.state.open_incidents:
         waits = incident.approval
-        if not incident.awaits_approval or waits is None or draft.now_s < waits.deadline_s:
+        if not incident.awaits_approval or waits is None or decision.now_s < waits.deadline_s:
             continue
         wish = w.Approve(incident.id) if waits.otherwise == "approve" else w.Deny(incident.id)
-        on_wish(draft, WishReading(f"{w.DEADLINE}{incident.id}/{waits.rung}", "the deadline (nobody answered)", wish))
+        on_wish(decision, WishReading(f"{w.DEADLINE}{incident.id}/{waits.rung}", "the deadline (nobody answered)", wish))
 
 
-def _answer(draft: Draft, asked: WishReading) -> Answer:
-    state, wish = draft.state, asked.wish
+def _answer(decision: Decision, asked: WishReading) -> Answer:
+    state, wish = decision.state, asked.wish
     if isinstance(wish, w.Acknowledge):
-        return acknowledge(draft, wish.incident, asked.by)
+        return acknowledge(decision, wish.incident, asked.by)
     if isinstance(wish, w.Resolve):
-        return settle(draft, wish.incident, asked.by)
+        return settle(decision, wish.incident, asked.by)
     if isinstance(wish, w.Remark):
         return Answer("noted", nothing_more)
     if state.ended:
         return refuse(f"the run has {state.ended}: {state.end_reason}")
     if state.stop_by:
         return refuse(f"the run is being stopped, by {state.stop_by}")
-    if draft.is_observed_run:
+    if decision.is_observed_run:
         return refuse("this run is only observed (mode observe): sentinel changes nothing in it")
     match wish:
         case w.Pause():
-            return _pause(draft)
+            return _pause(decision)
         case w.Resume():
-            return _resume(draft, asked.by)
+            return _resume(decision, asked.by)
         case w.Approve(incident=number):
-            return _decide_rung(draft, number, asked.by, is_approved=True)
+            return _decide_rung(decision, number, asked.by, is_approved=True)
         case w.Deny(incident=number):
-            return _decide_rung(draft, number, asked.by, is_approved=False)
+            return _decide_rung(decision, number, asked.by, is_approved=False)
         case w.Readmit(node=node):
-            return readmit(draft, node)
+            return readmit(decision, node)
         case w.Hold() | w.RollBack() | w.LeaveOut() | w.Change():
-            return _change_training(draft, wish, asked)
+            return _change_training(decision, wish, asked)
 
 
-def _change_training(draft: Draft, wish: w.Hold | w.RollBack | w.LeaveOut | w.Change, asked: WishReading) -> Answer:
-    busy = _under_way(draft)
+def _change_training(decision: Decision, wish: w.Hold | w.RollBack | w.LeaveOut | w.Change, asked: WishReading) -> Answer:
+    busy = _under_way(decision)
     if busy:
         return refuse(busy)
     match wish:
         case w.Hold():
-            return _hold(draft)
+            return _hold(decision)
         case w.RollBack():
-            return _roll_back(draft, wish, asked.by)
+            return _roll_back(decision, wish, asked.by)
         case w.LeaveOut():
-            return _leave_out(draft, wish, asked)
+            return _leave_out(decision, wish, asked)
         case w.Change():
-            return _change(draft, wish, asked)
+            return _change(decision, wish, asked)
 
 
-def _under_way(draft: Draft) -> str:
+def _under_way(decision: Decision) -> str:
     """What must end before anything else is launched or written; empty when nothing is under way."""
-    state = draft.state
+    state = decision.state
     if state.plan is not None:
         return "a recovery is under way; ask again when the new attempt trains, or use `sentinel stop`"
     if state.hold_by:
@@ -107,67 +107,67 @@ def _under_way(draft: Draft) -> str:
 # Who acts: sentinel, a person, or nobody.
 
 
-def _pause(draft: Draft) -> Answer:
-    if draft.state.paused:
-        return refuse(f"already paused by {draft.state.paused}")
-    under_way = "; the recovery under way is carried out to its end" if draft.state.plan is not None else ""
+def _pause(decision: Decision) -> Answer:
+    if decision.state.paused:
+        return refuse(f"already paused by {decision.state.paused}")
+    under_way = "; the recovery under way is carried out to its end" if decision.state.plan is not None else ""
     return Answer(f"paused: watching goes on, remedies wait for `sentinel resume`{under_way}", nothing_more)
 
 
-def _resume(draft: Draft, by: str) -> Answer:
-    state = draft.state
+def _resume(decision: Decision, by: str) -> Answer:
+    state = decision.state
     if not (state.paused or state.held or state.hold_by):
         return refuse("neither paused nor held: there is nothing to resume")
     if state.hold_by and not state.held:
         return refuse(f"the hold asked for by {state.hold_by} is still being carried out; ask again when the run is held")
     over = ["the pause is over: remedies are carried out again"] if state.paused else []
     over += ["the hold is over: the run goes on"] if state.held else []
-    return Answer("; ".join(over), lambda: _go_on(draft, by))
+    return Answer("; ".join(over), lambda: _go_on(decision, by))
 
 
-def _go_on(draft: Draft, by: str) -> None:
+def _go_on(decision: Decision, by: str) -> None:
     """What was only observed during a pause is taken up now; a run without a living attempt is launched again."""
-    for incident in reversed(draft.state.open_incidents):
+    for incident in reversed(decision.state.open_incidents):
         last = incident.last_try
-        if last is not None and last.outcome is Outcome.OBSERVED and draft.state.plan is None:
-            take_next_rung(draft, incident.id, incident.rung)
-    waits = any(i.awaits_approval for i in draft.state.open_incidents)
-    if draft.state.plan is None and not draft.is_alive and not draft.state.giving_up and not waits:
-        launch_first_or_next(draft, f"resumed by {by}")
+        if last is not None and last.outcome is Outcome.OBSERVED and decision.state.plan is None:
+            take_next_rung(decision, incident.id, incident.rung)
+    waits = any(i.awaits_approval for i in decision.state.open_incidents)
+    if decision.state.plan is None and not decision.is_alive and not decision.state.giving_up and not waits:
+        launch_first_or_next(decision, f"resumed by {by}")
 
 
-def _hold(draft: Draft) -> Answer:
-    if draft.state.held:
-        return refuse(f"already held: {draft.state.held}")
-    if not draft.is_alive:
+def _hold(decision: Decision) -> Answer:
+    if decision.state.held:
+        return refuse(f"already held: {decision.state.held}")
+    if not decision.is_alive:
         return refuse("no attempt lives: there is nothing to hold")
-    return Answer("training stops after a checkpoint and waits for `sentinel resume`", lambda: ask_to_stop(draft))
+    return Answer("training stops after a checkpoint and waits for `sentinel resume`", lambda: ask_to_stop(decision))
 
 
-def _decide_rung(draft: Draft, number: int, by: str, is_approved: bool) -> Answer:
-    incident = next((i for i in draft.state.open_incidents if i.id == number and i.awaits_approval), None)
+def _decide_rung(decision: Decision, number: int, by: str, is_approved: bool) -> Answer:
+    incident = next((i for i in decision.state.open_incidents if i.id == number and i.awaits_approval), None)
     if incident is None or incident.approval is None:
-        waiting = ", ".join(str(i.id) for i in draft.state.open_incidents if i.awaits_approval) or "none"
+        waiting = ", ".join(str(i.id) for i in decision.state.open_incidents if i.awaits_approval) or "none"
         return refuse(f"incident {number} waits for no approval (waiting: {waiting})")
-    busy = _under_way(draft) or ("the run is held; `sentinel resume` first" if draft.state.held else "")
+    busy = _under_way(decision) or ("the run is held; `sentinel resume` first" if decision.state.held else "")
     if busy:
         return refuse(busy)
     index = incident.approval.rung
-    rungs = draft.rungs_of(incident)
+    rungs = decision.rungs_of(incident)
     if index >= len(rungs):
         return refuse(f"rung {index + 1} is no longer in playbook {incident.playbook}")
     if is_approved:
 
         def approve() -> None:
-            paging.send(draft, number)
-            take_rung(draft, number, index)
+            paging.send(decision, number)
+            take_rung(decision, number, index)
 
         return Answer(f"rung {index + 1} of incident {number} is taken", approve)
 
     def deny() -> None:
-        paging.send(draft, number)
-        approval.pass_over(draft, draft.state.incident(number), rungs[index], index, f"denied by {by}")
-        take_next_rung(draft, number)
+        paging.send(decision, number)
+        approval.pass_over(decision, decision.state.incident(number), rungs[index], index, f"denied by {by}")
+        take_next_rung(decision, number)
 
     return Answer(f"rung {index + 1} of incident {number} is passed over", deny)
 
@@ -175,10 +175,10 @@ def _decide_rung(draft: Draft, number: int, by: str, is_approved: bool) -> Answe
 # What is trained, and with which settings.
 
 
-def _roll_back(draft: Draft, wish: w.RollBack, by: str) -> Answer:
-    state = draft.state
-    if wish.to_step > draft.newest_step:
-        return refuse(f"step {wish.to_step} lies ahead: the run stands at step {draft.newest_step}")
+def _roll_back(decision: Decision, wish: w.RollBack, by: str) -> Answer:
+    state = decision.state
+    if wish.to_step > decision.newest_step:
+        return refuse(f"step {wish.to_step} lies ahead: the run stands at step {decision.newest_step}")
     if wish.settings.skip and "skip" not in state.capabilities:
         return refuse("the trainer cannot skip samples (capability 'skip')")
     choice = choose_at_or_below(state.checkpoints, state.open_incidents, wish.to_step)
@@ -189,19 +189,19 @@ def _roll_back(draft: Draft, wish: w.RollBack, by: str) -> Answer:
     found = choice.checkpoint
     resume = ResumePoint(found.step, found.path, found.digest) if found else None
     reason = f"rolled back by {by}: {choice.reason}"
-    return Answer(choice.reason, lambda: relaunch(draft, None, resume, overrides, 0.0, reason))
+    return Answer(choice.reason, lambda: relaunch(decision, None, resume, overrides, 0.0, reason))
 
 
-def _leave_out(draft: Draft, wish: w.LeaveOut, asked: WishReading) -> Answer:
+def _leave_out(decision: Decision, wish: w.LeaveOut, asked: WishReading) -> Answer:
     """Ahead of the data cursor a living trainer is told; what was trained on already takes going back to before it."""
-    state, start = draft.state, wish.samples.start
+    state, start = decision.state, wish.samples.start
     if "skip" not in state.capabilities:
         return refuse("the trainer cannot skip samples (capability 'skip')")
-    seen = draft.senses.samples_of(draft.newest_step)
+    seen = decision.detectors.samples_of(decision.newest_step)
     wanted = Overrides(skip=(wish.samples,))
-    if draft.is_alive and seen and seen[-1].end <= start and "live_overrides" in state.capabilities:
+    if decision.is_alive and seen and seen[-1].end <= start and "live_overrides" in state.capabilities:
         words = f"samples {start}..{wish.samples.end} will be left out (training stands at sample {seen[-1].end})"
-        return Answer(words, lambda: _write(draft, asked, wanted, (), None))
+        return Answer(words, lambda: _write(decision, asked, wanted, (), None))
     choice = choose_by_samples(state.checkpoints, state.open_incidents, start)
     if choice.checkpoint is None and state.pruned:
         return refuse(f"no checkpoint from before sample {start} is left (they were deleted); `rollback --to 0` starts over")
@@ -210,30 +210,30 @@ def _leave_out(draft: Draft, wish: w.LeaveOut, asked: WishReading) -> Answer:
     resume = ResumePoint(found.step, found.path, found.digest) if found else None
     reason = f"samples {start}..{wish.samples.end} left out by {asked.by}: {choice.reason}"
     return Answer(
-        f"already trained on, or not known: {choice.reason}", lambda: relaunch(draft, None, resume, overrides, 0.0, reason)
+        f"already trained on, or not known: {choice.reason}", lambda: relaunch(decision, None, resume, overrides, 0.0, reason)
     )
 
 
-def _change(draft: Draft, wish: w.Change, asked: WishReading) -> Answer:
-    attempt = draft.attempt
+def _change(decision: Decision, wish: w.Change, asked: WishReading) -> Answer:
+    attempt = decision.attempt
     if attempt is None or attempt.is_over:
         return refuse("no attempt lives; `sentinel rollback --to STEP --set …` relaunches with other settings")
     if attempt.first_step is None:
         return refuse("the attempt has not made its first step yet; ask again when it trains")
-    if "live_overrides" not in draft.state.capabilities:
+    if "live_overrides" not in decision.state.capabilities:
         return refuse("the trainer cannot change settings while it runs (capability 'live_overrides')")
     words = ", ".join(
         f"{key} {getattr(wish.settings, key) if getattr(wish.settings, key) is not None else 'as configured'}"
         for key in wish.keys
     )
-    until = f" until step {draft.newest_step + wish.until_steps}" if wish.until_steps is not None else ""
+    until = f" until step {decision.newest_step + wish.until_steps}" if wish.until_steps is not None else ""
     return Answer(
-        f"asked of the trainer: {words}{until}", lambda: _write(draft, asked, wish.settings, wish.keys, wish.until_steps)
+        f"asked of the trainer: {words}{until}", lambda: _write(decision, asked, wish.settings, wish.keys, wish.until_steps)
     )
 
 
-def _write(draft: Draft, asked: WishReading, wanted: Overrides, keys: tuple[str, ...], until_steps: int | None) -> None:
-    until = draft.newest_step + until_steps if until_steps is not None else None
-    now = for_relaunch(draft.state.overrides, draft.newest_step, None)
-    later = laid_over(now, wanted, keys, PERSON, until, until_steps or 0, spare_steps(draft))
-    write_live(draft, None, f"{BY_PERSON}{asked.id}", later)
+def _write(decision: Decision, asked: WishReading, wanted: Overrides, keys: tuple[str, ...], until_steps: int | None) -> None:
+    until = decision.newest_step + until_steps if until_steps is not None else None
+    now = for_relaunch(decision.state.overrides, decision.newest_step, None)
+    later = laid_over(now, wanted, keys, PERSON, until, until_steps or 0, spare_steps(decision))
+    write_live(decision, None, f"{BY_PERSON}{asked.id}", later)

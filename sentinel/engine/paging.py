@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sentinel.engine.annotations import annotate
-from sentinel.engine.decision import Draft
+from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
 from sentinel.model.actions import SendPage, Stage
 from sentinel.model.findings import Severity
@@ -27,94 +27,96 @@ CLOSED_FIRST = ("pagerduty",)  # channels that call nobody again for what was ac
 ABOUT = "pages"  # of notes
 
 
-def page(draft: Draft, number: int, severity: Severity, reason: str, follows: str) -> None:
+def page(decision: Decision, number: int, severity: Severity, reason: str, follows: str) -> None:
     """Call a person. The text is the case: what broke, what was tried, why nobody else can go on, and what `follows`."""
-    incident = draft.state.incident(number)
+    incident = decision.state.incident(number)
     where = f" since step {incident.onset_step}" if incident.onset_step is not None else f" at step {incident.break_step}"
-    lines = [f"{incident.alert}: {incident.reason}", *annotate(draft.policy, incident)]
+    lines = [f"{incident.alert}: {incident.reason}", *annotate(decision.policy, incident)]
     lines += [f"tried: {t.remedy.reason} -> {t.outcome}{': ' + t.reason if t.reason else ''}" for t in incident.tries[:-1]]
     lines += [f"now: {reason}", f"next: {follows}"]
-    raise_page(draft, number, severity, f"{draft.state.run_id}: {incident.kind}{where}", "\n".join(lines))
+    raise_page(decision, number, severity, f"{decision.state.run_id}: {incident.kind}{where}", "\n".join(lines))
 
 
-def raise_page(draft: Draft, number: int, severity: Severity, title: str, text: str) -> None:
+def raise_page(decision: Decision, number: int, severity: Severity, title: str, text: str) -> None:
     """One more reason while nobody has answered changes the page. Everybody is called anew where what was acknowledged or
     resolved was something else, and where it has become more severe."""
-    known = draft.state.incident(number).page
+    known = decision.state.incident(number).page
     anew = known is None or known.is_answered or RANK[severity] > RANK[known.severity]
     if known is not None and not anew:
         severity = known.severity
-    draft.record(f.PageRaised(number, severity, title[:TITLE_CHARS_MAX], text[:TEXT_CHARS_MAX], anew))
-    send(draft, number)
+    decision.record(f.PageRaised(number, severity, title[:TITLE_CHARS_MAX], text[:TEXT_CHARS_MAX], anew))
+    send(decision, number)
 
 
-def resolve(draft: Draft, number: int, reason: str, by: str = "") -> None:
+def resolve(decision: Decision, number: int, reason: str, by: str = "") -> None:
     """Nobody is needed any more: whoever was told is told so. Without an open page nothing."""
-    known = draft.state.incident(number).page
+    known = decision.state.incident(number).page
     if known is not None and known.is_open:
-        draft.record(f.PageResolved(number, reason, by))
-        send(draft, number)
+        decision.record(f.PageResolved(number, reason, by))
+        send(decision, number)
 
 
-def on_recovered(draft: Draft, number: int, reason: str) -> None:
+def on_recovered(decision: Decision, number: int, reason: str) -> None:
     """A page that was open is resolved; where nobody was called, those who want to know are told."""
-    incident = draft.state.incident(number)
+    incident = decision.state.incident(number)
     if incident.page is not None and incident.page.is_open:
-        return resolve(draft, number, f"it has recovered: {reason}")
-    title = f"{draft.state.run_id}: {incident.kind} has recovered without a person"
+        return resolve(decision, number, f"it has recovered: {reason}")
+    title = f"{decision.state.run_id}: {incident.kind} has recovered without a person"
     tried = [f"tried: {t.remedy.reason} -> {t.outcome}" for t in incident.tries]
     text = "\n".join([f"{incident.alert}: {incident.reason}", *tried, f"now: {reason}", "next: nothing, training goes on"])
-    for route in draft.policy.spec.paging.routes:
+    for route in decision.policy.spec.paging.routes:
         if route.settings.messages and route.is_for(incident.severity):
             key = _key(number, 1, "message", route.name)
             said = (number, incident.severity, title[:TITLE_CHARS_MAX], text[:TEXT_CHARS_MAX])
-            draft.decide(SendPage(key, *said, stage="message", route=route.name))
+            decision.decide(SendPage(key, *said, stage="message", route=route.name))
     return None
 
 
-def on_taken_up(draft: Draft, reason: str, by: str) -> None:
+def on_taken_up(decision: Decision, reason: str, by: str) -> None:
     """A person goes on with a run that was given up: what sentinel called for is answered by that."""
-    for incident in draft.state.incidents:
+    for incident in decision.state.incidents:
         if incident.is_closed:
-            resolve(draft, incident.id, reason, by)
+            resolve(decision, incident.id, reason, by)
 
 
-def on_end(draft: Draft) -> None:
+def on_end(decision: Decision) -> None:
     """The run has just ended. Finished: nobody is needed. Stopped: what somebody had in hand is settled, the rest stays open."""
-    state = draft.state
-    waiting = [route.name for route in draft.policy.spec.paging.routes if _is_waiting(state, route)]
+    state = decision.state
+    waiting = [route.name for route in decision.policy.spec.paging.routes if _is_waiting(state, route)]
     if state.ended == "failed" and waiting:
         stays = f"sentinel stays until {', '.join(waiting)} was tried or somebody answers; Ctrl-C ends that"
-        draft.note(ABOUT, f"nobody has answered yet: {stays}")
+        decision.note(ABOUT, f"nobody has answered yet: {stays}")
     for incident in state.incidents:
         if state.ended == "finished":
-            resolve(draft, incident.id, state.end_reason)
+            resolve(decision, incident.id, state.end_reason)
         elif state.ended == "stopped" and incident.acknowledged_by:
-            resolve(draft, incident.id, f"the run was {state.end_reason}", incident.acknowledged_by)
+            resolve(decision, incident.id, f"the run was {state.end_reason}", incident.acknowledged_by)
 
 
-def press_on(draft: Draft) -> None:
+def on_tick(decision: Decision) -> None:
     """On every tick: what only time makes due, the repetitions among it."""
-    if not draft.state.incidents:
+    if not decision.state.incidents:
         return
-    known = [i for i in draft.state.incidents if i.page is not None and (i.page.is_open or any(t.is_open for t in i.page.told))]
+    known = [
+        i for i in decision.state.incidents if i.page is not None and (i.page.is_open or any(t.is_open for t in i.page.told))
+    ]
     unanswered = [i.id for i in known if i.page is not None and not i.page.is_answered]
     for incident in known:
-        send(draft, incident.id, repeats=incident.id in unanswered[-REPEATED_MAX:])
+        send(decision, incident.id, repeats=incident.id in unanswered[-REPEATED_MAX:])
 
 
-def send(draft: Draft, number: int, repeats: bool = False) -> None:
+def send(decision: Decision, number: int, repeats: bool = False) -> None:
     """Decide what is due on each route. `repeats`: what nobody has answered may be said once more."""
-    known = draft.state.incident(number).page
+    known = decision.state.incident(number).page
     if known is None:
         return
-    _withdraw(draft, number, known)
-    known = draft.state.incident(number).page
+    _withdraw(decision, number, known)
+    known = decision.state.incident(number).page
     assert known is not None
-    for told, stage in tuple(_due(known, draft.policy.spec.paging, draft.now_s, repeats)):
+    for told, stage in tuple(_due(known, decision.policy.spec.paging, decision.now_s, repeats)):
         key = _key(number, told.sent + 1, stage, told.route)
         by = {"acknowledge": known.acknowledged_by, "resolve": known.resolved_by}.get(stage, "")
-        draft.decide(SendPage(key, number, known.severity, known.title, _text(known, stage), stage, told.route, by))
+        decision.decide(SendPage(key, number, known.severity, known.title, _text(known, stage), stage, told.route, by))
 
 
 def is_unsaid(state: RunState) -> bool:
@@ -194,16 +196,16 @@ def _could_not(known: Page, route: Route, deadline_s: float, now_s: float) -> bo
     return route.settings.after_s is None and now_s - known.raised_s > deadline_s
 
 
-def _withdraw(draft: Draft, number: int, known: Page) -> None:
+def _withdraw(decision: Decision, number: int, known: Page) -> None:
     """A call that has not got through is not tried again once it is answered, or another has taken its place."""
     why = f"acknowledged by {known.acknowledged_by}" if known.acknowledged_by else f"resolved: {known.resolved}"
     for told in known.told:
         key = _key(number, told.sent, "trigger", told.route)
-        if told.under_way != "trigger" or key not in draft.state.pending:
+        if told.under_way != "trigger" or key not in decision.state.pending:
             continue
         if known.is_answered or told.number < known.number:
             reason = why if known.is_answered else "everybody is called anew"
-            draft.record(f.ActionAbandoned(key, f"no longer wanted, {reason}", withdrawn=True))
+            decision.record(f.ActionAbandoned(key, f"no longer wanted, {reason}", withdrawn=True))
 
 
 def _key(number: int, count: int, stage: Stage, route: str) -> str:

@@ -3,32 +3,32 @@ are passed over. (Before a resume `plan/vetting.py` judges what can be read of o
 
 from __future__ import annotations
 
-from sentinel.engine.decision import Draft
+from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
 from sentinel.model.readings import TrainerNote
 from sentinel.plan.checkpoint_blame import judge_blame
 
 
-def pass_over_failing(draft: Draft) -> bool:
+def pass_over_failing(decision: Decision) -> bool:
     """Condemn the checkpoint that the present attempt began with, if what resumed from it has failed alike before. Whether it
     was; told once, for a condemned one is not judged again."""
-    state = draft.state
-    if draft.observes_only:
+    state = decision.state
+    if decision.observes_only:
         return False
-    blame = judge_blame(state.checkpoints, state.attempts, state.open_incidents, draft.newest_step)
+    blame = judge_blame(state.checkpoints, state.attempts, state.open_incidents, decision.newest_step)
     if blame is None:
         return False
-    draft.record(f.CheckpointCondemned(blame.checkpoint.step, blame.reason, evidence="failures"))
+    decision.record(f.CheckpointCondemned(blame.checkpoint.step, blame.reason, evidence="failures"))
     return True
 
 
-def heed_refusal(draft: Draft, note: TrainerNote) -> None:
+def heed_refusal(decision: Decision, note: TrainerNote) -> None:
     """The trainer passed checkpoints over that were whole when they were looked at (its weights are not what the manifest says,
     a bit rotted since): they are not asked for again."""
     said = note.data.get("passed_over")
     for entry in said if isinstance(said, (list, tuple)) else ():
         step = entry.get("step") if isinstance(entry, dict) else None
-        known = next((c for c in draft.state.checkpoints if c.step == step and c.attempt < note.attempt), None)
+        known = next((c for c in decision.state.checkpoints if c.step == step and c.attempt < note.attempt), None)
         if known is not None and not known.condemned:
             reason = f"the trainer passed it over: {entry.get('reason', 'it does not say why')}"
-            draft.record(f.CheckpointCondemned(known.step, reason, damaged=True, evidence="trainer"))
+            decision.record(f.CheckpointCondemned(known.step, reason, damaged=True, evidence="trainer"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sentinel.engine.decision import Draft
+from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
 from sentinel.model.readings import HardwareReading, SourceReading
 from sentinel.model.state import REMARKS_KEPT
@@ -10,37 +10,37 @@ from sentinel.model.state import REMARKS_KEPT
 STREAM = "step lines"  # a source that telemetry cannot judge: the file can be read, and nothing comes
 
 
-def on_hardware(draft: Draft, reading: HardwareReading) -> None:
-    draft.senses.hardware(reading, draft.now_s)
+def on_hardware(decision: Decision, reading: HardwareReading) -> None:
+    decision.detectors.hardware(reading, decision.now_s)
     if reading.what == "absent":  # nothing to look at is no blindness, and worth a note
-        draft.note(reading.source, reading.text)
+        decision.note(reading.source, reading.text)
 
 
-def on_source(draft: Draft, reading: SourceReading) -> None:
+def on_source(decision: Decision, reading: SourceReading) -> None:
     """Blindness is on record once, and so is its end; a remark once in an attempt, and not without bound: a stream that
     is rewritten all day must not fill the journal."""
-    draft.senses.source(reading)
-    if (reading.source in draft.state.blind) == reading.ok:
-        draft.record(f.SourceChanged(reading.source, reading.ok, reading.reason))
+    decision.detectors.source(reading)
+    if (reading.source in decision.state.blind) == reading.ok:
+        decision.record(f.SourceChanged(reading.source, reading.ok, reading.reason))
         return
-    remark, known = f"{reading.source}: {reading.reason}", draft.state.remarks
+    remark, known = f"{reading.source}: {reading.reason}", decision.state.remarks
     if not reading.remark or remark in known:
         return
     if len(known) < REMARKS_KEPT:
-        draft.note(f.ABOUT_SOURCE, remark)
+        decision.note(f.ABOUT_SOURCE, remark)
         return
-    draft.live.unwritten_remarks += 1
+    decision.live.unwritten_remarks += 1
     if len(known) == REMARKS_KEPT:
-        draft.note(f.ABOUT_SOURCE, f"{REMARKS_KEPT} remarks are written down, more in this attempt are only counted")
+        decision.note(f.ABOUT_SOURCE, f"{REMARKS_KEPT} remarks are written down, more in this attempt are only counted")
 
 
-def tell_of_stream_gap(draft: Draft) -> None:
+def tell_of_stream_gap(decision: Decision) -> None:
     """No step lines under ranks that go on: not a hang, but what is judged from the stream is not seen. Where the stream
     cannot be read at all, that was said already."""
-    gap, blind = draft.senses.stream_gap, draft.state.blind
+    gap, blind = decision.detectors.stream_gap, decision.state.blind
     if gap is None and not blind:
         return
     if gap is not None and not {STREAM, "metrics", "heartbeats"} & blind.keys():
-        draft.record(f.SourceChanged(STREAM, False, gap))
+        decision.record(f.SourceChanged(STREAM, False, gap))
     elif gap is None and STREAM in blind:
-        draft.record(f.SourceChanged(STREAM, True, "no rank is ahead of the stream"))
+        decision.record(f.SourceChanged(STREAM, True, "no rank is ahead of the stream"))

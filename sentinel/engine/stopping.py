@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sentinel.engine.attributing import break_off
-from sentinel.engine.decision import Draft
+from sentinel.engine.decision import Decision
 from sentinel.engine.giving_up import finish_giving_up
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt, Request, RequestStop, SignalRanks
@@ -20,72 +20,78 @@ TERM_S = 10.0  # and this long after SIGTERM nobody is listening
 STEPS_TO_ANSWER = 3.0  # step times: a request is noticed between two steps, so a slow trainer has longer
 
 
-def on_stop_wanted(draft: Draft, by: str) -> None:
+def on_stop_wanted(decision: Decision, by: str) -> None:
     """The first wish asks; a second one (Ctrl-C again) does not wait any longer."""
-    if draft.state.stop_by:
-        if draft.is_alive and draft.attempt is not None:
-            draft.note("stop", f"asked again by {by}: the attempt is killed")
-            draft.decide(KillAttempt(f"kill/{draft.attempt.attempt}", draft.attempt.attempt))
-        elif draft.state.plan is None and not draft.state.ended:
-            draft.record(f.RunEnded("stopped", f"stopped by {by}"))
+    if decision.state.stop_by:
+        if decision.is_alive and decision.attempt is not None:
+            decision.note("stop", f"asked again by {by}: the attempt is killed")
+            decision.decide(KillAttempt(f"kill/{decision.attempt.attempt}", decision.attempt.attempt))
+        elif decision.state.plan is None and not decision.state.ended:
+            decision.record(f.RunEnded("stopped", f"stopped by {by}"))
         return
-    draft.record(f.StopAsked(by))
-    if draft.state.giving_up and draft.is_alive:
-        finish_giving_up(draft)  # it is being killed already, and must not save what was never repaired
+    decision.record(f.StopAsked(by))
+    if decision.state.giving_up and decision.is_alive:
+        finish_giving_up(decision)  # it is being killed already, and must not save what was never repaired
         return
-    plan = draft.state.plan
+    plan = decision.state.plan
     if plan is not None:
-        if break_off(draft, f"stopped by {by}"):
+        if break_off(decision, f"stopped by {by}"):
             return  # its processes are ended first
         waits = plan.actions[plan.next]
         not_before = getattr(waits, "not_before_s", 0.0)
-        if not_before > draft.now_s and draft.attempt is not None:
-            draft.record(f.PlanDropped(f"stopped by {by} while waiting to relaunch"))
-            draft.record(f.AttemptEnded(draft.attempt.attempt, "stopped", "never started", draft.newest_step, draft.now_s))
-            draft.record(f.RunEnded("stopped", f"stopped by {by}"))
+        if not_before > decision.now_s and decision.attempt is not None:
+            decision.record(f.PlanDropped(f"stopped by {by} while waiting to relaunch"))
+            decision.record(
+                f.AttemptEnded(decision.attempt.attempt, "stopped", "never started", decision.newest_step, decision.now_s)
+            )
+            decision.record(f.RunEnded("stopped", f"stopped by {by}"))
         return  # otherwise the action under way is finished first; `carrying_out` stops after it
-    if draft.is_alive:
-        ask_to_stop(draft)
-    elif not draft.state.ended:
-        draft.record(f.RunEnded("stopped", f"stopped by {by}"))
+    if decision.is_alive:
+        ask_to_stop(decision)
+    elif not decision.state.ended:
+        decision.record(f.RunEnded("stopped", f"stopped by {by}"))
 
 
-def ask_to_stop(draft: Draft) -> None:
+def ask_to_stop(decision: Decision) -> None:
     """Never a checkpoint after an unresolved onset: then the trainer is asked to stop at once."""
-    attempt = draft.attempt
+    attempt = decision.attempt
     if attempt is None or attempt.is_over:
         return
-    request: Request = "stop_now" if _is_unresolved(draft) else "stop_after_checkpoint"
-    by = f"stopped by {draft.state.stop_by}" if draft.state.stop_by else f"held by {draft.state.hold_by}"
-    draft.record(f.AttemptStopping(attempt.attempt, by))
+    request: Request = "stop_now" if _is_unresolved(decision) else "stop_after_checkpoint"
+    by = f"stopped by {decision.state.stop_by}" if decision.state.stop_by else f"held by {decision.state.hold_by}"
+    decision.record(f.AttemptStopping(attempt.attempt, by))
     overrides = replace(attempt.overrides, id=f"ov-{attempt.attempt}.stop")
-    draft.decide(RequestStop(f"stop/{attempt.attempt}", attempt.attempt, overrides, request))
+    decision.decide(RequestStop(f"stop/{attempt.attempt}", attempt.attempt, overrides, request))
 
 
-def _is_unresolved(draft: Draft) -> bool:
-    return any(i.is_numeric and i.state is IncidentState.OPEN for i in draft.state.incidents)
+def _is_unresolved(decision: Decision) -> bool:
+    return any(i.is_numeric and i.state is IncidentState.OPEN for i in decision.state.incidents)
 
 
-def press_on(draft: Draft) -> None:
+def on_tick(decision: Decision) -> None:
     """On every tick while a stop is under way: the next harder word once a deadline has passed."""
-    attempt = draft.attempt
-    wanted = draft.state.stop_by or draft.state.hold_by
-    if not wanted or attempt is None or attempt.is_over or draft.state.plan:
+    attempt = decision.attempt
+    wanted = decision.state.stop_by or decision.state.hold_by
+    if not wanted or attempt is None or attempt.is_over or decision.state.plan:
         return
     if attempt.stopping_s is None:
-        ask_to_stop(draft)  # it waited for a live change, and that was overtaken
+        ask_to_stop(decision)  # it waited for a live change, and that was overtaken
         return
-    step_s = STEPS_TO_ANSWER * (draft.senses.step_time_s or 0.0)
-    checkpoint_s = draft.policy.spec.detectors.hang.phases.get("checkpoint", 600.0) if draft.live.is_checkpointing else 0.0
+    step_s = STEPS_TO_ANSWER * (decision.detectors.step_time_s or 0.0)
+    checkpoint_s = decision.policy.spec.detectors.hang.phases.get("checkpoint", 600.0) if decision.live.is_checkpointing else 0.0
     asked_s = attempt.stopping_s if attempt.signalled_s is None else attempt.signalled_s
-    waited = draft.now_s - max(asked_s, draft.live.saving_s or 0.0)
+    waited = decision.now_s - max(asked_s, decision.live.saving_s or 0.0)
     kill_key = f"kill/{attempt.attempt}"
     if attempt.signalled_s is None and waited > max(ANSWER_S, step_s) + checkpoint_s:
-        if not _is_unresolved(draft):
-            draft.decide(SignalRanks(f"signal/{attempt.attempt}", attempt.attempt))
-        elif kill_key not in draft.state.pending:  # a SIGTERM would make the trainer save what may be damaged
-            draft.note("stop", f"no answer to stop_now after {waited:.0f} s, and an onset is unresolved: killed, not terminated")
-            draft.decide(KillAttempt(kill_key, attempt.attempt))
-    elif attempt.signalled_s is not None and waited > max(TERM_S, step_s) + checkpoint_s and kill_key not in draft.state.pending:
-        draft.note("stop", f"no answer to SIGTERM after {waited:.0f} s: the attempt is killed")
-        draft.decide(KillAttempt(kill_key, attempt.attempt))
+        if not _is_unresolved(decision):
+            decision.decide(SignalRanks(f"signal/{attempt.attempt}", attempt.attempt))
+        elif kill_key not in decision.state.pending:  # a SIGTERM would make the trainer save what may be damaged
+            decision.note(
+                "stop", f"no answer to stop_now after {waited:.0f} s, and an onset is unresolved: killed, not terminated"
+            )
+            decision.decide(KillAttempt(kill_key, attempt.attempt))
+    elif (
+        attempt.signalled_s is not None and waited > max(TERM_S, step_s) + checkpoint_s and kill_key not in decision.state.pending
+    ):
+        decision.note("stop", f"no answer to SIGTERM after {waited:.0f} s: the attempt is killed")
+        decision.decide(KillAttempt(kill_key, attempt.attempt))

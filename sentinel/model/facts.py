@@ -2,91 +2,25 @@
 
 State is the fold of facts (`engine.evolve`), so a fact says what happened in full and is never reinterpreted: fields may
 be added with defaults, a meaning never changes. The time of a fact is the journal entry's, not a field.
+
+Sections: the run · actions · attempts and checkpoints · incidents · pages · operator requests · settings that lapse.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from sentinel.model.actions import Action
-from sentinel.model.facts_of_attempts import (
-    AttemptEnded,
-    AttemptLaunched,
-    AttemptStopping,
-    CheckpointCommitted,
-    CheckpointCondemned,
-    CheckpointsQuarantined,
-    EnvironmentRead,
-    FirstStep,
-    ReceiptSeen,
-)
-from sentinel.model.facts_of_decay import LapseJudged, SettingLapsed
-from sentinel.model.facts_of_incidents import (
-    Attributed,
-    BudgetRefilled,
-    Diagnosed,
-    FindingRecorded,
-    GaveUp,
-    IncidentMoved,
-    IncidentOpened,
-    InspectionLaunched,
-    NodeExcluded,
-    PlanAdopted,
-    PlanDropped,
-    Restored,
-    RungJudged,
-    RungTaken,
-    StepsLost,
-)
-from sentinel.model.facts_of_pages import PageRaised, PageResolved
-from sentinel.model.facts_of_wishes import ApprovalAsked, OverridesAnswered, WishAnswered
+from sentinel.model.attempts import Evidence, Overrides, RankExit, ResumePoint
+from sentinel.model.environment import Environment
+from sentinel.model.findings import Finding, Severity
+from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
+from sentinel.model.operator_requests import OperatorRequest
 from sentinel.model.recorded import recorded_as
+from sentinel.model.records import Attribution, Diagnosis
 
-__all__ = [
-    "ActionAbandoned",
-    "ActionConfirmed",
-    "ActionDecided",
-    "ApprovalAsked",
-    "AttemptEnded",
-    "AttemptLaunched",
-    "AttemptStopping",
-    "Attributed",
-    "BudgetRefilled",
-    "CheckpointCommitted",
-    "CheckpointCondemned",
-    "CheckpointsQuarantined",
-    "Diagnosed",
-    "Entry",
-    "EnvironmentRead",
-    "Fact",
-    "FindingRecorded",
-    "FirstStep",
-    "GaveUp",
-    "Held",
-    "IncidentMoved",
-    "IncidentOpened",
-    "InspectionLaunched",
-    "LapseJudged",
-    "NodeExcluded",
-    "Noted",
-    "OverridesAnswered",
-    "PageRaised",
-    "PageResolved",
-    "PlanAdopted",
-    "PlanDropped",
-    "ReceiptSeen",
-    "Restored",
-    "RunCreated",
-    "RunEnded",
-    "RungJudged",
-    "RungTaken",
-    "SettingLapsed",
-    "SourceChanged",
-    "StepsLost",
-    "StopAsked",
-    "SupervisorTookOver",
-    "WishAnswered",
-]
+# --- the run, its supervisor, and the actions that were decided
 
 
 @recorded_as("RunCreated")
@@ -187,6 +121,343 @@ class RunEnded:
     reason: str
 
 
+# --- attempts and their checkpoints
+
+
+@recorded_as("AttemptLaunched")
+@dataclass(frozen=True, slots=True)
+class AttemptLaunched:
+    """The attempt exists from here on (its start was decided; the launcher makes it so)."""
+
+    attempt: int
+    resume: ResumePoint | None
+    overrides: Overrides
+    why: str
+
+
+@recorded_as("EnvironmentRead")
+@dataclass(frozen=True, slots=True)
+class EnvironmentRead:
+    """What the attempt was launched to run, as its spec.json says. `environment` None: the same as the last one on record.
+    `changes`: against the newest that was known before, in words. `unknown`: what could not be read, and why."""
+
+    attempt: int
+    environment: Environment | None
+    changes: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+@recorded_as("ReceiptSeen")
+@dataclass(frozen=True, slots=True)
+class ReceiptSeen:
+    """The trainer said what is in force. `resumed_step` is where it really resumed; `deterministic`: it claims to compute the
+    same numbers to the bit from the same checkpoint and data."""
+
+    attempt: int
+    resumed_step: int
+    world_size: int
+    deterministic: bool = False
+
+
+@recorded_as("FirstStep")
+@dataclass(frozen=True, slots=True)
+class FirstStep:
+    attempt: int
+    step: int
+
+
+@recorded_as("CheckpointCommitted")
+@dataclass(frozen=True, slots=True)
+class CheckpointCommitted:
+    """A checkpoint with a manifest. `samples_end` is its data cursor; `seconds` what its save cost the trainer."""
+
+    attempt: int
+    step: int
+    path: str
+    samples_end: int
+    digest: str | None = None
+    seconds: float = 0.0
+
+
+@recorded_as("CheckpointCondemned")
+@dataclass(frozen=True, slots=True)
+class CheckpointCondemned:
+    """Not to be resumed from: its bytes or its numbers are wrong (`damaged`), it lies at or after an onset, or what resumed from
+    it failed again and again."""
+
+    step: int
+    reason: str
+    damaged: bool = False
+    evidence: Evidence = ""
+
+
+@recorded_as("CheckpointsQuarantined")
+@dataclass(frozen=True, slots=True)
+class CheckpointsQuarantined:
+    """Every checkpoint above the step was moved aside; the run's newest is now at or below it."""
+
+    above_step: int
+    reason: str
+
+
+@recorded_as("AttemptStopping")
+@dataclass(frozen=True, slots=True)
+class AttemptStopping:
+    """The end of this attempt is wanted (a plan, a person); its exit is no crash."""
+
+    attempt: int
+    reason: str
+
+
+@recorded_as("AttemptEnded")
+@dataclass(frozen=True, slots=True)
+class AttemptEnded:
+    attempt: int
+    outcome: str  # finished | stopped | crashed | killed | lost
+    reason: str
+    last_step: int
+    last_step_s: float
+    ranks: tuple[RankExit, ...] = ()
+
+
+# --- what is wrong and what is done about it
+
+
+@recorded_as("FindingRecorded")
+@dataclass(frozen=True, slots=True)
+class FindingRecorded:
+    """`became` is the incident it opened or belongs to; None for severity info and for findings no rule wants."""
+
+    finding: Finding
+    became: int | None
+    reason: str
+
+
+@recorded_as("IncidentOpened")
+@dataclass(frozen=True, slots=True)
+class IncidentOpened:
+    incident: Incident
+
+
+@recorded_as("RungTaken")
+@dataclass(frozen=True, slots=True)
+class RungTaken:
+    incident: int
+    remedy: Remedy
+    intervention: bool  # counts against the budget
+    step: int  # the newest step when it was taken
+
+
+@recorded_as("RungJudged")
+@dataclass(frozen=True, slots=True)
+class RungJudged:
+    """`struck_step`: where it broke again, of a rung that failed of that."""
+
+    incident: int
+    outcome: Outcome
+    reason: str
+    struck_step: int | None = None
+
+
+@recorded_as("IncidentMoved")
+@dataclass(frozen=True, slots=True)
+class IncidentMoved:
+    """A move in the incident's table; `reason` is the sentence a person reads. `benign`: it healed, and nothing had been done.
+    `back_step`: since when the judged metric stood in its band again, which is earlier than the verdict; None if not known."""
+
+    incident: int
+    to: IncidentState
+    reason: str
+    benign: bool | None = None
+    back_step: int | None = None
+
+
+@recorded_as("Diagnosed")
+@dataclass(frozen=True, slots=True)
+class Diagnosed:
+    """What repeating the failed stretch unchanged has proved."""
+
+    incident: int
+    diagnosis: Diagnosis
+
+
+@recorded_as("InspectionLaunched")
+@dataclass(frozen=True, slots=True)
+class InspectionLaunched:
+    """An attempt that trains nothing: it looks at single samples for an incident. Its number is used up from here on."""
+
+    incident: int
+    attempt: int
+
+
+@recorded_as("Attributed")
+@dataclass(frozen=True, slots=True)
+class Attributed:
+    """What looking at the samples of the rung's window has shown."""
+
+    incident: int
+    rung: int
+    attribution: Attribution
+
+
+@recorded_as("Restored")
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The run made its first step past the incident's break: training new ground again."""
+
+    incident: int
+    step: int
+
+
+@recorded_as("NodeExcluded")
+@dataclass(frozen=True, slots=True)
+class NodeExcluded:
+    """Every later attempt is launched without this node, until a person readmits it."""
+
+    node: str
+    incident: int
+    reason: str
+
+
+@recorded_as("StepsLost")
+@dataclass(frozen=True, slots=True)
+class StepsLost:
+    incident: int
+    steps: int
+
+
+@recorded_as("PlanAdopted")
+@dataclass(frozen=True, slots=True)
+class PlanAdopted:
+    """The ordered actions that carry out a remedy; each is decided when the one before it is confirmed. `reason`: why an
+    attempt is launched so, which is not what the remedy first said when a checkpoint has been passed over since."""
+
+    incident: int | None
+    actions: tuple[Action, ...]
+    reason: str = ""
+
+
+@recorded_as("PlanDropped")
+@dataclass(frozen=True, slots=True)
+class PlanDropped:
+    reason: str
+
+
+@recorded_as("BudgetRefilled")
+@dataclass(frozen=True, slots=True)
+class BudgetRefilled:
+    """Enough new steps were trained since the last intervention: the counts start again."""
+
+    reason: str
+
+
+@recorded_as("GaveUp")
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """Out of remedies. `then` is what becomes of the training: stop_now | hold | keep_training."""
+
+    incident: int
+    then: str
+    reason: str
+
+
+# --- pages. Who was told on which route stands in the `ActionDecided` of a `SendPage`, and in what became of it
+
+
+@recorded_as("PageRaised")
+@dataclass(frozen=True, slots=True)
+class PageRaised:
+    """A person is needed, or the page of that incident says something else now. `anew`: whoever was told is told again, and an
+    acknowledgement does not hold for it."""
+
+    incident: int
+    severity: Severity
+    title: str
+    text: str
+    anew: bool = True
+
+
+@recorded_as("PageResolved")
+@dataclass(frozen=True, slots=True)
+class PageResolved:
+    """Nobody is needed any more. `by`: who has taken it up; empty where nobody had to."""
+
+    incident: int
+    reason: str
+    by: str = ""
+
+
+# --- what people ask of a run
+
+
+@recorded_as("WishAnswered")
+@dataclass(frozen=True, slots=True)
+class RequestAnswered:
+    """A person asked; `answer` is the sentence they read. Refused wishes are on record too, and change nothing."""
+
+    id: str
+    by: str
+    wish: OperatorRequest
+    granted: bool
+    answer: str
+
+
+@recorded_as("ApprovalAsked")
+@dataclass(frozen=True, slots=True)
+class ApprovalAsked:
+    """A rung waits for a person until `deadline_s` (supervisor time); then `otherwise` holds."""
+
+    incident: int
+    rung: int
+    deadline_s: float
+    otherwise: Literal["approve", "deny"]
+    reason: str
+
+
+@recorded_as("OverridesAnswered")
+@dataclass(frozen=True, slots=True)
+class OverridesAnswered:
+    """The living trainer answered the live change `id` at `step`; `not_in_force` are the keys it could not obey. `whole`: nothing
+    of it is in force, and what was before still is."""
+
+    attempt: int
+    id: str
+    step: int
+    not_in_force: tuple[str, ...] = ()
+    whole: bool = False
+
+
+# --- settings that lapse
+
+
+@recorded_as("SettingLapsed")
+@dataclass(frozen=True, slots=True)
+class SettingLapsed:
+    """Settings go back to the trainer's own at `step`, and the run is watched. `before`: with them. `by_trainer`: it did so by
+    itself, at its own `until`; else it is being asked, and its answer is the proof."""
+
+    attempt: int
+    keys: tuple[str, ...]
+    step: int
+    before: Overrides
+    reason: str
+    by_trainer: bool = False
+
+
+@recorded_as("LapseJudged")
+@dataclass(frozen=True, slots=True)
+class LapseJudged:
+    """proven: healthy without them for a probation. failed: an incident opened in it, and they are wanted again. refused: the
+    trainer did not obey, and is left to its own `until`. overtaken: it never took effect, or they were set anew. `overrides`:
+    what is wanted from here on, None where nothing changes. `incident`: the one that failed it."""
+
+    keys: tuple[str, ...]
+    outcome: Literal["proven", "failed", "refused", "overtaken"]
+    reason: str
+    overrides: Overrides | None = None
+    incident: int | None = None
+
+
 Fact = (
     RunCreated
     | SupervisorTookOver
@@ -218,7 +489,7 @@ Fact = (
     | BudgetRefilled
     | GaveUp
     | RunEnded
-    | WishAnswered
+    | RequestAnswered
     | ApprovalAsked
     | OverridesAnswered
     | Diagnosed

@@ -103,7 +103,7 @@ class Readmit:
     node: str
 
 
-Wish = Pause | Resume | Hold | RollBack | LeaveOut | Change | Approve | Deny | Acknowledge | Resolve | Remark | Readmit
+OperatorRequest = Pause | Resume | Hold | RollBack | LeaveOut | Change | Approve | Deny | Acknowledge | Resolve | Remark | Readmit
 
 DEADLINE = "deadline/"  # begins the id of what nobody asked: an approval's deadline has passed
 REMARK_CHARS_MAX = 2000

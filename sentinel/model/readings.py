@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sentinel.model.attempts import AttemptView, SampleRange
-from sentinel.model.operator_requests import Wish
+from sentinel.model.operator_requests import OperatorRequest
 
 Phase = Literal["init", "compile", "data", "forward", "backward", "optimizer", "eval", "checkpoint", "idle"]
 
@@ -162,7 +162,7 @@ class WishReading:
 
     id: str
     by: str
-    wish: Wish
+    wish: OperatorRequest
 
 
 Reading = (

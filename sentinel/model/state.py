@@ -1,6 +1,6 @@
 """The state of a run as the journal knows it: the fold of its facts, bounded, replaced and never mutated.
 
-What flows by (loss windows, heartbeats, pace) is not here: that lives in `detectors.catalog.Senses` and is rebuilt by
+What flows by (loss windows, heartbeats, pace) is not here: that lives in `detectors.catalog.DetectorBank` and is rebuilt by
 reading the streams again. What is here survives `kill -9`.
 """
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from sentinel.clock import SystemClock
 from sentinel.errors import UsageError
 from sentinel.journal.store import JOURNAL_NAME, Journal
-from sentinel.model.facts import WishAnswered
-from sentinel.model.operator_requests import Wish
+from sentinel.model.facts import RequestAnswered
+from sentinel.model.operator_requests import OperatorRequest
 from sentinel.report.reading import read_run, read_supervisor
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.telemetry.inbox import post
@@ -43,7 +43,7 @@ def check_supervised(run_dir: Path) -> None:
     raise UsageError(f"{run_dir}: nobody supervises this run{': it has finished' if is_finished else goes_on}")
 
 
-def post_wish(run_dir: Path, by: str, wish: Wish) -> str:
+def post_wish(run_dir: Path, by: str, wish: OperatorRequest) -> str:
     """The wish's id. Raises UsageError where this user may not ask."""
     try:
         return post(run_dir, by, wish, round(SystemClock().wall_s() * 1e9))
@@ -68,6 +68,6 @@ def look_for_answer(run_dir: Path, number: str, after: int = 0) -> tuple[int, An
     with Journal.open(run_dir / JOURNAL_NAME, read_only=True) as journal:
         for entry in journal.read_entries(after):
             after = entry.seq
-            if isinstance(entry.fact, WishAnswered) and entry.fact.id == number:
+            if isinstance(entry.fact, RequestAnswered) and entry.fact.id == number:
                 return after, Answered(entry.fact.granted, entry.fact.answer)
     return after, None

@@ -14,7 +14,7 @@ from sentinel.clock import SystemClock
 from sentinel.errors import AlreadySupervised, RetryLater, UsageError
 from sentinel.journal.answering import is_being_answered
 from sentinel.model.attempts import Overrides, SampleRange
-from sentinel.model.operator_requests import Wish
+from sentinel.model.operator_requests import OperatorRequest
 from sentinel.operator.answers import LOOK_S, Answered, await_answer, check_supervised, is_supervised, look_for_answer, post_wish
 from sentinel.operator.unattended import ANSWERS, SEND_S, answer_unattended
 from sentinel.plan.overrides import with_rung
@@ -33,7 +33,7 @@ LIVE = ("lr", "clip_norm", "weight_decay", "betas", "eps", "loss_scale", "checkp
 AS_CONFIGURED = "configured"
 
 
-def ask(run_dir: Path, wish: Wish, timeout_s: float = ANSWER_S) -> Answered:
+def ask(run_dir: Path, wish: OperatorRequest, timeout_s: float = ANSWER_S) -> Answered:
     """Post the wish and wait for the supervisor's answer. What answers a page is answered without a supervisor, too.
 
     Raises:
@@ -64,7 +64,7 @@ def _let_answer(run_dir: Path) -> None:
         clock.wait(never, LOOK_S)
 
 
-def ask_unattended(run_dir: Path, by: str, wish: Wish, within_s: float = PAGE_SEND_S) -> Answered:
+def ask_unattended(run_dir: Path, by: str, wish: OperatorRequest, within_s: float = PAGE_SEND_S) -> Answered:
     """Of a run that nobody supervises. Raises UsageError for what only a supervisor can do, and as `answer_unattended` does."""
     if not isinstance(wish, ANSWERS):
         check_supervised(run_dir)

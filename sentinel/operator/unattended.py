@@ -28,7 +28,7 @@ from sentinel.journal.session import RunSession, refuse_lost_journal, take_run
 from sentinel.model import operator_requests as w
 from sentinel.model.actions import SendPage
 from sentinel.model.events import ActionFailed, Event
-from sentinel.model.facts import Fact, WishAnswered
+from sentinel.model.facts import Fact, RequestAnswered
 from sentinel.model.readings import WishReading
 from sentinel.paging.asked import lay_routes
 from sentinel.paging.channels import problems_of
@@ -42,7 +42,7 @@ SEND_S = 20.0  # the person waits meanwhile; what could not be sent is sent by w
 RETRY_MAX_S = 2.0
 
 
-def answer_unattended(run_dir: Path, by: str, wish: w.Wish, within_s: float = SEND_S) -> WishAnswered:
+def answer_unattended(run_dir: Path, by: str, wish: w.OperatorRequest, within_s: float = SEND_S) -> RequestAnswered:
     """Let the engine answer, and send what is due.
 
     Raises:
@@ -92,9 +92,9 @@ class _Answering:
         if not engine.state.run_id:
             raise UsageError(f"{run_dir}: nothing is recorded of this run yet; start it with `sentinel run`")
 
-    def ask(self, by: str, wish: w.Wish) -> WishAnswered:
+    def ask(self, by: str, wish: w.OperatorRequest) -> RequestAnswered:
         facts = self._tell(WishReading(uuid.uuid4().hex[:12], by, wish))
-        return next(fact for fact in facts if isinstance(fact, WishAnswered))
+        return next(fact for fact in facts if isinstance(fact, RequestAnswered))
 
     def out_of_reach(self, unread: str) -> dict[str, str]:
         """Routes that cannot be served from here, with the reason. A secret of the supervisor's is not in everybody's

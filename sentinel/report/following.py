@@ -28,7 +28,7 @@ from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.reading import Supervisor, is_attempt_alive, read_heartbeat, read_supervisor
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.report.tally import Tally
-from sentinel.run_files.detector_standings import NOTHING_TOLD, Told, read_senses
+from sentinel.run_files.detector_standings import NOTHING_TOLD, Told, read_standings
 from sentinel.run_files.stream_file import read_newest_metrics, read_total_steps
 
 ENTRIES_KEPT = 4096
@@ -99,7 +99,7 @@ class FollowedRun:
             last=dict(drawn.last) if drawn is not None else {},
             supervisor=read_supervisor(self.run_dir),
             attempt_alive=is_attempt_alive(self.run_dir, state),
-            senses=read_senses(self.run_dir),
+            senses=read_standings(self.run_dir),
             trouble=trouble,
             heartbeat_s=read_heartbeat(self.run_dir),
             tally=self._tally.copy(),

@@ -84,7 +84,7 @@ def incident_of(fact: Fact) -> int | None:
             return opened.id
         case f.FindingRecorded(became=number):
             return number
-        case f.ActionDecided(action=about) | f.WishAnswered(wish=about):
+        case f.ActionDecided(action=about) | f.RequestAnswered(wish=about):
             number = getattr(about, "incident", None)
         case f.ActionConfirmed(key=key) | f.ActionAbandoned(key=key):
             kind, _, rest = key.partition("/")

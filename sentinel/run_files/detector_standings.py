@@ -16,18 +16,18 @@ from sentinel.client.strict_json import as_float, dumps, loads, printable
 from sentinel.engine import Engine
 from sentinel.model.findings import Kind, Verdict
 
-SENSES_NAME = "senses.json"
+STANDINGS_NAME = "senses.json"
 VERSION = 1
 LOOK_S = 1.0  # asking every detector at each of a hundred turns a second would be waste
 WRITE_S = 5.0
 BYTES_MAX = 1 << 20
 
 
-class SensesFile:
+class StandingsFile:
     """The supervisor's side. A disk that says no is asked again in `WRITE_S`, and nobody is disturbed."""
 
     def __init__(self, run_dir: Path) -> None:
-        self._path = run_dir / SENSES_NAME
+        self._path = run_dir / STANDINGS_NAME
         self._looked_s = self._tried_s = float("-inf")
         self._said: dict[Kind, Verdict] = {}
 
@@ -36,19 +36,19 @@ class SensesFile:
         if now_s - self._looked_s < LOOK_S:
             return
         self._looked_s = now_s
-        standing = engine.senses.verdicts(engine.state.blind)
+        standing = engine.detectors.verdicts(engine.state.blind)
         if now_s - self._tried_s >= WRITE_S or {kind: verdict for kind, (verdict, _) in standing.items()} != self._said:
             self.write(now_s, engine)
 
     def write(self, now_s: float, engine: Engine) -> None:
-        standing = engine.senses.verdicts(engine.state.blind)
+        standing = engine.detectors.verdicts(engine.state.blind)
         self._said = {kind: verdict for kind, (verdict, _) in standing.items()}
         self._tried_s = now_s
         document = {
             "v": VERSION,
             "time_s": now_s,
             "attempt": engine.watched,
-            "step": engine.senses.newest_step,
+            "step": engine.detectors.newest_step,
             "unwritten_remarks": engine.unwritten_remarks,
             "detectors": [{"kind": kind, "verdict": verdict, "reason": reason} for kind, (verdict, reason) in standing.items()],
         }
@@ -69,24 +69,24 @@ class Told:
     missing: str = ""
 
 
-NOTHING_TOLD = Told(missing=f"no supervisor has written {SENSES_NAME} yet")
+NOTHING_TOLD = Told(missing=f"no supervisor has written {STANDINGS_NAME} yet")
 
 
-def read_senses(run_dir: Path) -> Told:
+def read_standings(run_dir: Path) -> Told:
     """What the supervisor told last. A file that is missing, damaged or of another version is said in `missing`."""
     try:
-        with (run_dir / SENSES_NAME).open("rb") as file:
+        with (run_dir / STANDINGS_NAME).open("rb") as file:
             raw = loads(file.read(BYTES_MAX))
         if raw["v"] != VERSION:
-            return Told(missing=f"{SENSES_NAME} is of version {raw['v']!r}, this sentinel reads version {VERSION}")
+            return Told(missing=f"{STANDINGS_NAME} is of version {raw['v']!r}, this sentinel reads version {VERSION}")
         told = tuple(_verdict(item) for item in raw["detectors"])
         return Told(as_float(raw["time_s"]), int(raw["attempt"]), int(raw["step"]), int(raw.get("unwritten_remarks", 0)), told)
     except FileNotFoundError:
         return NOTHING_TOLD
     except OSError as error:
-        return Told(missing=f"{SENSES_NAME} cannot be read: {error.strerror}")
+        return Told(missing=f"{STANDINGS_NAME} cannot be read: {error.strerror}")
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
-        return Told(missing=f"{SENSES_NAME} is damaged; a living supervisor writes it anew within {WRITE_S:g} s")
+        return Told(missing=f"{STANDINGS_NAME} is damaged; a living supervisor writes it anew within {WRITE_S:g} s")
 
 
 def _verdict(item: Any) -> tuple[str, str, str]:

@@ -10,7 +10,7 @@ from sentinel.sim.faults import Fault
 
 def wish_of(fault: Fault) -> WishReading:
     to, until = int(fault.number("to")), int(fault.number("until")) or None
-    wishes: dict[str, w.Wish] = {
+    wishes: dict[str, w.OperatorRequest] = {
         "pause": w.Pause(),
         "resume": w.Resume(),
         "hold": w.Hold(),

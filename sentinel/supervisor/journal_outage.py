@@ -25,7 +25,7 @@ ANSWER_LOOK_S, ANSWER_MAX_S = 0.25, 60.0  # an answer is sent for 20 s at most, 
 MEANT = 2  # signals with a meaning
 
 
-class StopWishes:
+class StopSignals:
     """SIGTERM and SIGINT, noted while inside. Two have a meaning (stop; do not wait any longer), and what comes after them,
     or after one while leaving, is ignored: it must not cut the leaving short.
 
@@ -43,7 +43,7 @@ class StopWishes:
         """Set this event too at every wish."""
         self._bell.events = [self.event, event]
 
-    def __enter__(self) -> StopWishes:
+    def __enter__(self) -> StopSignals:
         self._bell.start()
         for number in (signal.SIGTERM, signal.SIGINT):
             self._old[number] = signal.signal(number, self._asked)
@@ -68,7 +68,7 @@ class StopWishes:
 class Outage:
     """Whether supervision had begun, and the waiting while it is interrupted."""
 
-    def __init__(self, run_dir: Path, wishes: StopWishes, systemd: Notifier | None = None) -> None:
+    def __init__(self, run_dir: Path, wishes: StopSignals, systemd: Notifier | None = None) -> None:
         self._run_dir = run_dir
         self.wishes = wishes
         self.systemd = systemd or Notifier()

@@ -28,7 +28,7 @@ INBOX = "inbox"
 FILES_PER_POLL = 32
 BYTES_MAX = 64 * 1024
 _NAME = re.compile(r"\d{20}-[0-9a-f]{12}\.json")
-_WORDS: dict[type[w.Wish], str] = {
+_WORDS: dict[type[w.OperatorRequest], str] = {
     w.Pause: "pause", w.Resume: "resume", w.Hold: "hold", w.RollBack: "rollback", w.LeaveOut: "skip", w.Change: "set",
     w.Approve: "approve", w.Deny: "deny", w.Acknowledge: "ack",
     w.Readmit: "readmit", w.Resolve: "resolve", w.Remark: "note",
@@ -43,7 +43,7 @@ class Unreadable(ValueError):
     """A file of the inbox that holds no wish; the message says why."""
 
 
-def post(run_dir: Path, by: str, wish: w.Wish, wall_ns: int) -> str:
+def post(run_dir: Path, by: str, wish: w.OperatorRequest, wall_ns: int) -> str:
     """Ask; returns the wish's id. `wall_ns` orders wishes for a supervisor that reads several. Raises OSError."""
     number = uuid.uuid4().hex[:12]
     place = run_dir / INBOX / f"{wall_ns:020d}-{number}.json"
@@ -111,7 +111,7 @@ class Inbox:
         return WishReading(raw["id"], raw["by"], _from_json(raw))
 
 
-def _to_json(wish: w.Wish) -> dict[str, Any]:
+def _to_json(wish: w.OperatorRequest) -> dict[str, Any]:
     said: dict[str, Any] = {"ask": _WORDS[type(wish)]}
     match wish:
         case w.RollBack():
@@ -131,7 +131,7 @@ def _to_json(wish: w.Wish) -> dict[str, Any]:
     return said
 
 
-def _from_json(raw: Mapping[str, Any]) -> w.Wish:
+def _from_json(raw: Mapping[str, Any]) -> w.OperatorRequest:
     match raw["ask"]:
         case "pause":
             return w.Pause()

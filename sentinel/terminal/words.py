@@ -9,7 +9,7 @@ from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.incidents import IncidentState, Outcome
 from sentinel.model.state import RunState
-from sentinel.terminal.words_of_people import page_words, wish_words
+from sentinel.terminal.words_of_people import page_words, request_words
 
 Tone = Literal["plain", "quiet", "good", "warn", "bad"]
 
@@ -54,7 +54,7 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return Line(f"  - given up: {fact.key}: {fact.reason}", "bad")
         case f.PlanDropped():
             return Line(f"  - plan dropped: {fact.reason}", "warn")
-        case f.WishAnswered() | f.ApprovalAsked() | f.OverridesAnswered():
+        case f.RequestAnswered() | f.ApprovalAsked() | f.OverridesAnswered():
             return _of_wish(fact)
         case f.PageRaised() | f.PageResolved():
             return _of_page(fact)
@@ -209,13 +209,15 @@ def _of_page(fact: f.PageRaised | f.PageResolved) -> Line:
             return Line(f"incident {fact.incident}: its page is resolved: {fact.reason}{by}", "good")
 
 
-def _of_wish(fact: f.WishAnswered | f.ApprovalAsked | f.OverridesAnswered) -> Line | None:
+def _of_wish(fact: f.RequestAnswered | f.ApprovalAsked | f.OverridesAnswered) -> Line | None:
     match fact:
-        case f.WishAnswered(wish=w.Remark(text=text)):
+        case f.RequestAnswered(wish=w.Remark(text=text)):
             return Line(f"note by {fact.by}: {text}")
-        case f.WishAnswered():
+        case f.RequestAnswered():
             word = "granted" if fact.granted else "refused"
-            return Line(f"{fact.by} asked to {wish_words(fact.wish)}: {word}: {fact.answer}", "warn" if fact.granted else "quiet")
+            return Line(
+                f"{fact.by} asked to {request_words(fact.wish)}: {word}: {fact.answer}", "warn" if fact.granted else "quiet"
+            )
         case f.ApprovalAsked():
             return Line(f"incident {fact.incident} WAITS for a person: rung {fact.rung + 1} would: {fact.reason}", "bad")
         case f.OverridesAnswered():

@@ -25,7 +25,7 @@ def page_words(action: a.SendPage) -> str:
             return f"tell{on}: {action.title}"
 
 
-def wish_words(wish: w.Wish) -> str:
+def request_words(wish: w.OperatorRequest) -> str:
     """What was asked, as in 'asked to …'."""
     match wish:
         case w.Pause() | w.Resume() | w.Hold():

@@ -15,20 +15,20 @@ from sentinel.web.watched import WatchedRun
 
 ANSWER_S = 5.0  # a supervisor looks at least once a second
 WHO_CHARS_MAX = 64
-OF_INCIDENT: Mapping[str, Callable[[int], w.Wish]] = {
+OF_INCIDENT: Mapping[str, Callable[[int], w.OperatorRequest]] = {
     "acknowledge": w.Acknowledge,
     "resolve": w.Resolve,
     "approve": w.Approve,
     "deny": w.Deny,
 }
-OF_RUN: Mapping[str, Callable[[], w.Wish]] = {"pause": w.Pause, "resume": w.Resume}
+OF_RUN: Mapping[str, Callable[[], w.OperatorRequest]] = {"pause": w.Pause, "resume": w.Resume}
 
 
-Unattended = Callable[[Path, str, w.Wish], Answered]
+Unattended = Callable[[Path, str, w.OperatorRequest], Answered]
 """Answers what may be answered of a run that nobody supervises: the run, who asks, the wish. Raises UsageError for the rest."""
 
 
-def ask_of(run: WatchedRun, wish: w.Wish, request: Request, unattended: Unattended | None = None) -> Response:
+def ask_of(run: WatchedRun, wish: w.OperatorRequest, request: Request, unattended: Unattended | None = None) -> Response:
     """200 with the answer; 202 when there is none yet, and the wish stays asked. Raises Refused."""
     check_body(request.body)
     try:

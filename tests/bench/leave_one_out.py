@@ -25,15 +25,15 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from sentinel.engine.detector_bank import build_senses
+from sentinel.engine.detector_bank import build_detector_bank
 from sentinel.model.findings import Finding
 from sentinel.model.readings import StepReading
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from tests.bench.detector_constants import CONSTANTS, SEPARATIONS, UNTOUCHED, Constant, setting, shipped, title
 from tests.labelled_logs import ABSENT, NoLabels, labelled_logs
+from tests.unit.detectors.bank_kit import alarms
 from tests.unit.detectors.score_logs import Group, Label, group_of, is_scored, judge_run, read_labels, read_log
-from tests.unit.detectors.senses_kit import alarms
 
 FALSE_PER_10K_MAX = 0.1
 BY = ("source", "family", "group")
@@ -60,9 +60,9 @@ Runs = dict[str, Group]  # what one setting does, by log
 
 
 def findings(log: Log, policy: Policy) -> list[Finding]:
-    senses = build_senses(policy)
-    senses.begin_attempt(1, 0.0)
-    return [finding for reading in log.rows for finding in senses.step(reading, reading.time_s)]
+    bank = build_detector_bank(policy)
+    bank.begin_attempt(1, 0.0)
+    return [finding for reading in log.rows for finding in bank.step(reading, reading.time_s)]
 
 
 def judge(logs: Sequence[Log], policy: Policy) -> Runs:

@@ -1,4 +1,4 @@
-"""Published spike rules, each from its formula, and our senses beside them. One call a step: does it raise an alarm now?
+"""Published spike rules, each from its formula, and our bank beside them. One call a step: does it raise an alarm now?
 
 Sources (repository, file): OLMo-core optim/skip_step_optimizer.py · levanter optim/skipstep.py (Marin) · llm.c
 llmc/outlier_detector.h, with the 7.0 of run_gpt3_125M.sh · llm-foundry callbacks/kill_loss_spike_callback.py · Megatron-LM
@@ -12,7 +12,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 
-from tests.unit.detectors.senses_kit import alarms, make_senses, row
+from tests.unit.detectors.bank_kit import alarms, make_bank, row
 
 Rule = Callable[[int, float, float], bool]
 
@@ -148,10 +148,10 @@ def byterobust() -> Rule:
 
 
 def ours() -> Rule:
-    senses = make_senses()
+    bank = make_bank()
 
     def judge(step: int, loss: float, norm: float) -> bool:
-        return bool(alarms(senses.step(row(step, loss=loss, grad_norm=norm), float(step))))
+        return bool(alarms(bank.step(row(step, loss=loss, grad_norm=norm), float(step))))
 
     return judge
 

@@ -20,8 +20,8 @@ import pytest
 
 from tests.bench.published_rules import RULES, Rule
 from tests.labelled_logs import ABSENT, labelled_logs
+from tests.unit.detectors.bank_kit import SpikeConfig
 from tests.unit.detectors.score_logs import print_score, score
-from tests.unit.detectors.senses_kit import SpikeConfig
 
 SEEDS = range(20261120, 20261140)
 STEPS = 1_400

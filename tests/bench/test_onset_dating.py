@@ -1,6 +1,6 @@
 """How well onsets are dated: |dated - true| before and after the change point, on synthetic faults: pytest -m bench -s.
 
-The fault begins at a known step; the first alarm's own onset ("before") and the date of `Senses.date_onset` ("after") are
+The fault begins at a known step; the first alarm's own onset ("before") and the date of `DetectorBank.date_onset` ("after") are
 compared.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from sentinel.model.readings import StepReading
-from tests.unit.detectors.senses_kit import falling_loss, make_senses, row
+from tests.unit.detectors.bank_kit import falling_loss, make_bank, row
 
 SEEDS = range(40)
 LAST = 2400
@@ -95,11 +95,11 @@ def run(hurt: Hurt, seed: int, every: int = 1) -> Iterator[tuple[int, StepReadin
 
 def errors_of(hurt: Hurt, seed: int) -> tuple[int, int] | None:
     """Signed errors, before and after; None when nothing was found."""
-    senses = make_senses()
+    bank = make_bank()
     for true, reading in run(hurt, seed):
-        for finding in senses.step(reading, float(reading.step)):
+        for finding in bank.step(reading, float(reading.step)):
             if finding.severity != "info" and finding.onset_step is not None:
-                dated = senses.date_onset(finding)
+                dated = bank.date_onset(finding)
                 return finding.onset_step - true, (dated.step if dated else finding.onset_step) - true
     return None
 

@@ -9,28 +9,28 @@ import pytest
 
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.readings import Heartbeat
-from tests.unit.detectors.senses_kit import make_senses, receipt, row
+from tests.unit.detectors.bank_kit import make_bank, receipt, row
 
 SEEDS, ONSET = 20, 1001
 
 
 def slowdowns(factor: float, noise: float, seed: int, steps: int) -> list[Finding]:
-    dice, senses, time_s, found = random.Random(seed), make_senses(), 1e6, []
+    dice, bank, time_s, found = random.Random(seed), make_bank(), 1e6, []
     for step in range(1, steps + 1):
         time_s += (factor if step >= ONSET else 1.0) * dice.lognormvariate(0.0, noise)
-        found += senses.step(row(step, time_s=time_s, loss=2.0), time_s)
+        found += bank.step(row(step, time_s=time_s, loss=2.0), time_s)
     return [finding for finding in found if finding.kind is Kind.SLOWDOWN]
 
 
 def stragglers(excess: float, noise: float, seed: int, steps: int, ranks: int = 16) -> list[Finding]:
-    dice, senses, found = random.Random(seed), make_senses(), []
-    senses.receipt(receipt(world_size=ranks), 0.0)
+    dice, bank, found = random.Random(seed), make_bank(), []
+    bank.receipt(receipt(world_size=ranks), 0.0)
     for step in range(1, steps + 1):
         for rank in range(ranks):
             busy_s = 0.3 * (excess if rank == 5 and step >= ONSET else 1.0) * dice.lognormvariate(0.0, noise)
-            senses.heartbeat(Heartbeat(1, rank, step, "forward", 0.0, busy_s, step), float(step))
-        found += senses.step(row(step, loss=2.0), float(step))
-        found += senses.tick(float(step))
+            bank.heartbeat(Heartbeat(1, rank, step, "forward", 0.0, busy_s, step), float(step))
+        found += bank.step(row(step, loss=2.0), float(step))
+        found += bank.tick(float(step))
     return [finding for finding in found if finding.kind is Kind.STRAGGLER]
 
 

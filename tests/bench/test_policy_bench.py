@@ -17,7 +17,7 @@ import pytest
 
 from sentinel.detectors.expression import ExpressionRule, Expressions, RunFacts
 from sentinel.detectors.hold import Hold
-from sentinel.engine.detector_bank import build_senses
+from sentinel.engine.detector_bank import build_detector_bank
 from sentinel.model.readings import StepReading
 from sentinel.policy.expr import parse_expression
 from sentinel.policy.expr_compile import compile_expression
@@ -97,7 +97,7 @@ def test_kept_windows_beside_windows_computed_anew() -> None:
 
 
 def test_the_whole_detector_with_twenty_rules() -> None:
-    """As the senses call it: windows, conditions, holds. The rules share their two windows."""
+    """As the bank call it: windows, conditions, holds. The rules share their two windows."""
     given = rows()
     text = "median(loss, 50 steps) > {} && median(activation_norm, 200 steps) > 2"
     memory = MetricMemory()
@@ -137,7 +137,7 @@ def test_two_hundred_rules_load(tmp_path: Path) -> None:
         spent.append(time.process_time() - began_cpu)
         assert sum(rule.expr is not None for rule in read.policy.spec.rules) == 200
         began_cpu = time.process_time()
-        build_senses(read.policy)
+        build_detector_bank(read.policy)
         built.append(time.process_time() - began_cpu)
     print(f"\n  200 rules on expressions: loaded in {min(spent) * 1e3:.0f} ms of processor, {min(took) * 1e3:.0f} ms of wall")
     print(f"  compiled into detectors in {min(built) * 1e3:.0f} ms of processor")

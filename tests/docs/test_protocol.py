@@ -29,7 +29,7 @@ from sentinel.plan import overrides as plan_overrides
 from sentinel.plan.sample_attribution import SAMPLES_MAX
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
-from sentinel.run_files.detector_standings import SENSES_NAME, SensesFile
+from sentinel.run_files.detector_standings import STANDINGS_NAME, StandingsFile
 from sentinel.tensorboard import charts
 from tests.docs.protocol_page import TEXT, keys_of, listed, table, words
 from trainer import exits
@@ -85,7 +85,7 @@ def run_dir(tmp_path: Path) -> Path:
     write_run_file(tmp_path, RunFile("r", ("train",), "/", reference, "local", "2026-11-20T00:00:00+00:00"))
     with RunLock.acquire(tmp_path) as lock:
         Lease.publish(lock, 1)
-    SensesFile(tmp_path).write(0.0, Engine(load_policy(shipped_policy_path("default"))))
+    StandingsFile(tmp_path).write(0.0, Engine(load_policy(shipped_policy_path("default"))))
     write_spec(files, AttemptSpec(3, ("train",), "/", None, Overrides(id="ov-3")))
     write_report(files, ExitReport(0, (RankExit(0, 0, None, "record", None),), None, "the command ended with code 0"))
     session = client.Session.from_environment(environ=files.environment)
@@ -108,7 +108,7 @@ def test_every_file_has_the_keys_the_page_gives_it(run_dir: Path) -> None:
     found: dict[str, set[str]] = {
         "run.json": written(run_dir / "run.json"),
         "lease.json": written(run_dir / LEASE_NAME),
-        SENSES_NAME: written(run_dir / SENSES_NAME),
+        STANDINGS_NAME: written(run_dir / STANDINGS_NAME),
         "spec.json": written(folder / "spec.json"),
         "exit.json": written(folder / "exit.json"),
         "heartbeats/rank-N.json": written(folder / "heartbeats/rank-00000.json"),

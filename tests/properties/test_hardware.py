@@ -14,7 +14,7 @@ from sentinel.telemetry.gpu_sample import normalise_pci, read_sample, tell_value
 from sentinel.telemetry.kernel_lines import read_kernel_line
 from sentinel.telemetry.kernel_log import read_record
 from sentinel.telemetry.nvml import NvmlSource
-from tests.unit.detectors.senses_kit import GpuFaultConfig
+from tests.unit.detectors.bank_kit import GpuFaultConfig
 
 WORDS = st.sampled_from(
     ["NVRM: Xid (PCI:0000:3b:00): ", "79", "154, ", "GPU recovery action changed from 0x0 (None) to 0x", "[Hardware Error]: ",

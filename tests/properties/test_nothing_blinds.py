@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from sentinel.detectors.bank import Senses
+from sentinel.detectors.bank import DetectorBank
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.readings import StepReading
-from tests.unit.detectors.senses_kit import alarms, clean_run, feed, make_senses, receipt, row
+from tests.unit.detectors.bank_kit import alarms, clean_run, feed, make_bank, receipt, row
 
 FAULT, LAST = 800, 1100
 SCALE = 65536.0
@@ -60,12 +60,12 @@ def found_at(kind: Kind, found: Sequence[Finding], is_told: bool = False) -> int
     return next((step for step in at if step >= FAULT), None)
 
 
-def hear(kind: Kind, rows: Rows, senses: Senses | None = None) -> list[Finding]:
+def hear(kind: Kind, rows: Rows, bank: DetectorBank | None = None) -> list[Finding]:
     """What is found until the fault is; what it is told after that is not asked about."""
-    senses = senses or make_senses()
+    bank = bank or make_bank()
     found: list[Finding] = []
     for reading in rows:
-        told = senses.step(reading, float(reading.step))
+        told = bank.step(reading, float(reading.step))
         found += told
         if told and found_at(kind, told, is_told=True) is not None:
             break
@@ -119,10 +119,10 @@ def test_one_outlier_of_everything_else(kind: Kind, seed: int, place: int, times
 @given(seeds, places)
 def test_a_restart_with_its_history(kind: Kind, seed: int, place: int) -> None:
     rows = rows_of(kind, seed)
-    senses = make_senses(begun=False)
-    senses.begin_attempt(2, 1000.0)
-    senses.receipt(receipt(2, resume_step=place, history=rows[:place]), 1000.0)
-    judge(kind, seed, hear(kind, [StepReading(2, r.step, r.time_s, r.samples, r.metrics) for r in rows[place:]], senses))
+    bank = make_bank(begun=False)
+    bank.begin_attempt(2, 1000.0)
+    bank.receipt(receipt(2, resume_step=place, history=rows[:place]), 1000.0)
+    judge(kind, seed, hear(kind, [StepReading(2, r.step, r.time_s, r.samples, r.metrics) for r in rows[place:]], bank))
 
 
 @kinds
@@ -149,8 +149,8 @@ def test_rows_repeated_and_out_of_order(kind: Kind, seed: int, again: list[tuple
         for step, back in again:
             if reading.step == step:
                 told += rows[max(0, step - back) : step]
-    found = feed(make_senses(), told)
-    assert [f.key for f in found] == [f.key for f in feed(make_senses(), rows)]
+    found = feed(make_bank(), told)
+    assert [f.key for f in found] == [f.key for f in feed(make_bank(), rows)]
     judge(kind, seed, found)
 
 

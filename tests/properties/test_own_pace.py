@@ -11,7 +11,7 @@ from sentinel.detectors.rank_places import Beat, choose_blamed, choose_silent
 from sentinel.detectors.straggler import choose_slow
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.readings import Heartbeat, StepReading, TrainerNote
-from tests.unit.detectors.senses_kit import make_senses, receipt, row
+from tests.unit.detectors.bank_kit import make_bank, receipt, row
 
 few = settings(max_examples=25, deadline=None)
 LAST, SLOW_FROM = 500, 301
@@ -26,8 +26,8 @@ def rows(seed: int, slow_from: int = SLOW_FROM, jumps: dict[int, float] | None =
 
 
 def paced(readings: list[StepReading]) -> list[Finding]:
-    senses = make_senses()
-    found = [finding for n, reading in enumerate(readings) for finding in senses.step(reading, float(n))]
+    bank = make_bank()
+    found = [finding for n, reading in enumerate(readings) for finding in bank.step(reading, float(n))]
     return [finding for finding in found if finding.kind is Kind.SLOWDOWN]
 
 
@@ -63,8 +63,8 @@ def test_a_row_that_is_missing_hides_no_slowdown(seed: int, gone: int) -> None:
 @given(st.integers(0, 10_000), st.integers(2, 12), st.floats(0.0, 1.0))
 def test_ranks_alike_are_never_stragglers_whatever_is_heard_of_them(seed: int, ranks: int, heard: float) -> None:
     dice = random.Random(seed)
-    senses = make_senses()
-    senses.receipt(receipt(world_size=ranks), 0.0)
+    bank = make_bank()
+    bank.receipt(receipt(world_size=ranks), 0.0)
     found: list[Finding] = []
     for step in range(1, 150):
         order = list(range(ranks))
@@ -73,9 +73,9 @@ def test_ranks_alike_are_never_stragglers_whatever_is_heard_of_them(seed: int, r
             if dice.random() <= heard:
                 late = max(1, step - dice.choice((0, 0, 1, 5)))
                 took = 100.0 if dice.random() < 0.05 else 0.3 * dice.lognormvariate(0.0, 0.1)
-                senses.heartbeat(Heartbeat(1, rank, late, "forward", dice.uniform(-1e9, 1e9), took, late), float(step))
-        found += senses.step(row(step, loss=2.0), float(step))
-        found += senses.tick(float(step))
+                bank.heartbeat(Heartbeat(1, rank, late, "forward", dice.uniform(-1e9, 1e9), took, late), float(step))
+        found += bank.step(row(step, loss=2.0), float(step))
+        found += bank.tick(float(step))
     assert [finding for finding in found if finding.kind is Kind.STRAGGLER] == []
 
 
@@ -110,12 +110,12 @@ def test_whoever_is_blamed_is_there_to_be_blamed(where: dict[int, Beat], ranks: 
 @few
 @given(st.integers(0, 1000), st.integers(5, 50), jumps)
 def test_a_steady_rhythm_is_never_stale(seed: int, every: int, jumped: dict[int, float]) -> None:
-    dice, senses, found = random.Random(seed), make_senses(), []
+    dice, bank, found = random.Random(seed), make_bank(), []
     for reading in rows(seed, jumps=jumped):
         now_s = float(reading.step)
-        found += senses.step(reading, now_s)
+        found += bank.step(reading, now_s)
         if reading.step % every == 0:
             for _ in range(dice.choice((1, 1, 2))):
-                senses.note(TrainerNote(1, "checkpoint_committed", reading.step, reading.time_s), now_s)
-        found += senses.tick(now_s)
+                bank.note(TrainerNote(1, "checkpoint_committed", reading.step, reading.time_s), now_s)
+        found += bank.tick(now_s)
     assert [finding for finding in found if finding.kind is Kind.STALE_CHECKPOINT] == []

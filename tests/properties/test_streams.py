@@ -12,7 +12,7 @@ from sentinel.streams.baseline import Baseline
 from sentinel.streams.pace import INTERVALS_KEPT, Pace
 from sentinel.streams.series import RING_SIZE, Series
 from sentinel.streams.window import Window
-from tests.unit.detectors.senses_kit import make_senses, row
+from tests.unit.detectors.bank_kit import make_bank, row
 
 any_float = st.floats(allow_nan=True, allow_infinity=True)
 sane = st.floats(1.0, 3.0)
@@ -57,7 +57,7 @@ def test_a_series_takes_each_step_once_in_order_and_counts_the_rest(entries: lis
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(sane, st.integers(0, 3), st.integers(0, 5)), min_size=1, max_size=150))
 def test_repeating_and_replaying_lines_changes_no_finding_and_no_verdict(rows: list[tuple[float, int, int]]) -> None:
-    plain, noisy = make_senses(), make_senses()
+    plain, noisy = make_bank(), make_bank()
     history: list[StepReading] = []
     for step, (value, repeats, back) in enumerate(rows, start=1):
         reading = row(step, loss=value)

@@ -71,7 +71,7 @@ def test_an_exploding_load_inside_a_repair_never_goes_past_the_open_onset() -> N
 
 @pytest.mark.parametrize("name", ["bad-numbers", "bad-resume"])
 def test_a_drill_notices_an_engine_that_does_not_look(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sentinel.engine.ladder.pass_over_failing", lambda draft: False)
+    monkeypatch.setattr("sentinel.engine.ladder.pass_over_failing", lambda decision: False)
     monkeypatch.setattr("sentinel.sim.actions.SimRunner._norm", lambda self, step: None)
     assert not drill_file(DRILLS / f"{name}.yaml").ok
 

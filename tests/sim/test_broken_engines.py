@@ -9,7 +9,7 @@ from types import MappingProxyType
 import pytest
 
 from sentinel.engine import Engine
-from sentinel.engine.decision import Draft
+from sentinel.engine.decision import Decision
 from sentinel.engine.relaunching import relaunch
 from sentinel.model.actions import SendPage, VerifyCheckpoint
 from sentinel.model.events import ActionFailed, Event
@@ -137,9 +137,9 @@ def test_one_that_takes_a_read_error_for_damage_and_starts_from_scratch(monkeypa
                 event = replace(event, retry_in_s=None)
             return super().handle(now_s, event)
 
-    def scratch(draft: Draft, action: VerifyCheckpoint, damage: str) -> None:
-        draft.record(PlanDropped(damage))
-        relaunch(draft, draft.state.incidents[-1].id, None, draft.state.overrides, 0.0, "start from scratch")
+    def scratch(decision: Decision, action: VerifyCheckpoint, damage: str) -> None:
+        decision.record(PlanDropped(damage))
+        relaunch(decision, decision.state.incidents[-1].id, None, decision.state.overrides, 0.0, "start from scratch")
 
     monkeypatch.setattr("sentinel.engine.carrying_out._again_without", scratch)
     broken = simulate_with(Hasty, "kill@step=100", "unreadable@time=30:for=900").broken

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sentinel.engine import Engine, paging
-from sentinel.engine.decision import Draft
+from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
 from sentinel.model.actions import SendPage
 from sentinel.model.incidents import IncidentState
@@ -166,15 +166,15 @@ def test_one_that_calls_people_who_have_answered(monkeypatch: pytest.MonkeyPatch
 
 def test_one_that_repeats_itself_at_every_tick(monkeypatch: pytest.MonkeyPatch) -> None:
     hasty = policy_named("paging").spec.paging.model_copy(update={"repeat_every_s": 1.0})
-    press_on = paging.press_on
+    on_tick = paging.on_tick
 
-    def hastily(draft: Draft) -> None:
-        spec = draft.policy.spec.model_copy(update={"paging": hasty})
-        known, draft.policy = draft.policy, draft.policy.model_copy(update={"spec": spec})
-        press_on(draft)
-        draft.policy = known
+    def hastily(decision: Decision) -> None:
+        spec = decision.policy.spec.model_copy(update={"paging": hasty})
+        known, decision.policy = decision.policy, decision.policy.model_copy(update={"spec": spec})
+        on_tick(decision)
+        decision.policy = known
 
-    monkeypatch.setattr("sentinel.engine.paging.press_on", hastily)
+    monkeypatch.setattr("sentinel.engine.paging.on_tick", hastily)
     assert broken_by("nan_state@step=39:always") == "a page is repeated no sooner than asked"
 
 
@@ -195,9 +195,9 @@ def test_one_that_resolves_what_nobody_was_told(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_one_that_makes_two_pages_of_one_incident(monkeypatch: pytest.MonkeyPatch) -> None:
-    def always_anew(draft: Draft, number: int, severity: Any, title: str, text: str) -> None:
-        draft.record(f.PageRaised(number, severity, title, text, False))
-        paging.send(draft, number)
+    def always_anew(decision: Decision, number: int, severity: Any, title: str, text: str) -> None:
+        decision.record(f.PageRaised(number, severity, title, text, False))
+        paging.send(decision, number)
 
     monkeypatch.setattr("sentinel.engine.paging.raise_page", always_anew)
     assert broken_by(HOPELESS) == "one incident is one page"

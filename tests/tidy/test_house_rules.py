@@ -13,10 +13,15 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted(p for room in ("sentinel", "trainer", "cuda_ext") for p in (ROOT / room).rglob("*.py"))
 PURE = ("engine", "plan", "policy", "detectors", "streams", "model")
-FILE_LINES_MAX = 260
+FILE_LINES_MAX = 250  # a tripwire, not a law: a longer file stands in LONG with its reason
 FUNCTION_LINES_MAX = 60
 KERNEL_LINES_MAX = 300  # a kernel stands beside its launch
 PURE_FUNCTION_LINES_MAX = 50
+# A file is as long as its subject. Longer than the tripwire are:
+LONG = {
+    "sentinel/model/facts.py": "one list of everything that is journaled, read as one",
+    "sentinel/journal/dataclass_codec.py": "one codec, one function a kind of type hint",
+}
 BANNED = {"utils", "util", "helpers", "common", "misc", "base", "manager", "watchdog"}
 
 # One place per dependency (ARCHITECTURE "Doors"). A package counts as one place.
@@ -76,7 +81,9 @@ def relative(path: Path) -> str:
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
 def test_file_keeps_to_its_budget_and_its_name(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert text.count("\n") <= FILE_LINES_MAX, f"{relative(path)} has outgrown its room: split it by phenomenon"
+    is_long = text.count("\n") > FILE_LINES_MAX
+    assert is_long <= (relative(path) in LONG), f"{relative(path)} is long: split it by phenomenon, or give the reason in LONG"
+    assert is_long or relative(path) not in LONG, f"{relative(path)} is no longer long: take it out of LONG"
     assert path.stem not in BANNED, f"{relative(path)}: a name that says nothing"
     limit = PURE_FUNCTION_LINES_MAX if path.relative_to(ROOT).parts[1] in PURE else FUNCTION_LINES_MAX
     for node in ast.walk(parsed(path)):

@@ -115,7 +115,7 @@ def _take(found: Gathered, day: Day, entry: Entry, before: Overrides) -> None:
             story = found.stories[opened.id] = Story(opened, entry.at_s)
             day.counts["incidents"] += 1
             day.moments.append(Moment(entry.at_s, found.step, fact, story))
-        case f.WishAnswered(wish=Acknowledge(), granted=True, by=by) if story is not None:
+        case f.RequestAnswered(wish=Acknowledge(), granted=True, by=by) if story is not None:
             story.seen_by, story.seen_s = by, entry.at_s
         case f.ActionDecided(action=SendPage()) if story is not None:
             day.counts["pages"] += len(story.called) == 1 and story.called_s is not None
@@ -129,7 +129,7 @@ def _take(found: Gathered, day: Day, entry: Entry, before: Overrides) -> None:
 
 def _has_a_line(fact: Fact) -> bool:
     match fact:
-        case f.RunCreated() | f.AttemptLaunched() | f.WishAnswered() | f.StopAsked() | f.Held() | f.RunEnded():
+        case f.RunCreated() | f.AttemptLaunched() | f.RequestAnswered() | f.StopAsked() | f.Held() | f.RunEnded():
             return True
         case f.SettingLapsed() | f.LapseJudged() | f.NodeExcluded():
             return True

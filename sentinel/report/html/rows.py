@@ -102,7 +102,7 @@ def page_rows(entries: Sequence[Entry], incident: Incident) -> list[Told]:
         match entry.fact:
             case f.ActionDecided(action=a.SendPage() as page):
                 rows.append(Told(when, page.route or "terminal", page.stage, page.title, _outcome(outcomes.get(page.key))))
-            case f.WishAnswered(by=by, wish=wish, answer=answer) if getattr(wish, "incident", None) == incident.id:
+            case f.RequestAnswered(by=by, wish=wish, answer=answer) if getattr(wish, "incident", None) == incident.id:
                 rows.append(Told(when, "", recorded_name(type(wish)).lower(), f"{by}: {answer}", ""))
             case _:
                 pass

@@ -1,4 +1,4 @@
-"""The senses on labelled real logs: false episodes per 10k healthy samples, and labelled events found, per group.
+"""The bank on labelled real logs: false episodes per 10k healthy samples, and labelled events found, per group.
 
     python tests/unit/detectors/score_logs.py ../shared/data/logs [--hold-steps 2] [--per-run] [--window-steps 200] …
 
@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from sentinel.model.findings import Finding
 from sentinel.model.readings import StepReading
-from tests.unit.detectors.senses_kit import SpikeConfig, alarms, make_senses
+from tests.unit.detectors.bank_kit import SpikeConfig, alarms, make_bank
 
 EPISODE_ROWS = 50
 HISTORY_ROWS = 128
@@ -79,10 +79,10 @@ def group_of(label: Label) -> str:
 
 
 def findings_of(rows: list[StepReading], spike: SpikeConfig, hold_steps: int) -> list[Finding]:
-    senses = make_senses(spike, hold_steps=hold_steps)
+    bank = make_bank(spike, hold_steps=hold_steps)
     found: list[Finding] = []
     for reading in rows:
-        found.extend(senses.step(reading, reading.time_s))
+        found.extend(bank.step(reading, reading.time_s))
     return found
 
 

@@ -10,7 +10,7 @@ import pytest
 from sentinel.detectors.behind_reference import BehindReference, Reference
 from sentinel.model.findings import Finding, Verdict
 from sentinel.model.readings import StepReading
-from tests.unit.detectors.senses_kit import BehindReferenceConfig
+from tests.unit.detectors.bank_kit import BehindReferenceConfig
 
 TOKENS = 1000
 

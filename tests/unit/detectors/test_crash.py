@@ -7,7 +7,7 @@ import pytest
 from sentinel.detectors.crash import Ended, Failed, Finished, Stopped
 from sentinel.model.attempts import ExitReport, RankExit
 from sentinel.model.findings import Finding, Kind
-from tests.unit.detectors.senses_kit import feed, make_senses, row
+from tests.unit.detectors.bank_kit import feed, make_bank, row
 
 
 def left(rank: int, code: int | None = None, signal: int | None = None, error: str | None = None) -> RankExit:
@@ -22,9 +22,9 @@ def ended(
     stop: bool = False,
     nan: bool = False,
 ) -> Ended:
-    senses = make_senses()
-    feed(senses, [row(step, loss=float("nan") if nan and step >= 8 else 2.0) for step in range(1, 11)])
-    return senses.exit(ExitReport(status, ranks, first), finished=finished, stop_requested=stop, now_s=99.0)
+    bank = make_bank()
+    feed(bank, [row(step, loss=float("nan") if nan and step >= 8 else 2.0) for step in range(1, 11)])
+    return bank.exit(ExitReport(status, ranks, first), finished=finished, stop_requested=stop, now_s=99.0)
 
 
 def failure(how: Ended) -> Finding:
@@ -98,10 +98,10 @@ def test_an_unknown_signal_keeps_its_number() -> None:
 
 def test_a_missing_library_is_certain_only_before_the_run_has_made_a_step() -> None:
     lost = left(0, 1, error="ImportError: libfoo.so: cannot open shared object file: Stale file handle")
-    senses = make_senses()
-    senses.begin_attempt(1, 0.0)
+    bank = make_bank()
+    bank.begin_attempt(1, 0.0)
     for trained in (False, True):
-        how = senses.exit(ExitReport(1, (lost,), 0), finished=False, stop_requested=False, now_s=99.0, has_trained=trained)
+        how = bank.exit(ExitReport(1, (lost,), 0), finished=False, stop_requested=False, now_s=99.0, has_trained=trained)
         finding = failure(how)
         assert finding.retryable is trained
         assert "import or configuration error on rank 0" in finding.reason

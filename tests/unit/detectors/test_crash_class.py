@@ -13,6 +13,7 @@ from sentinel.detectors.crash_class import Death, classify
 from sentinel.detectors.crash_patterns import CrashClass, match_line
 from sentinel.model.attempts import ExitReport, RankExit
 from sentinel.model.readings import LogTail
+from tests.unit.detectors.bank_kit import feed, make_bank, row
 from tests.unit.detectors.log_ends import (
     ASSERT,
     CHILD_FAILED,
@@ -37,7 +38,6 @@ from tests.unit.detectors.log_ends import (
     WATCHDOG,
     WRITER_FULL,
 )
-from tests.unit.detectors.senses_kit import feed, make_senses, row
 
 
 def left(rank: int, code: int | None = 1, signal: int | None = None, error: str | None = None) -> RankExit:
@@ -197,22 +197,22 @@ def test_srun_names_the_task_that_the_kernel_killed() -> None:
 
 
 def test_the_finding_begins_with_the_class() -> None:
-    senses = make_senses()
-    feed(senses, [row(1, loss=2.0)])
-    senses.log_tail(LogTail(1, 3, tuple(CUDA_OOM.split("\n"))))
-    senses.log_tail(LogTail(1, 0, tuple(RESET.split("\n"))))
-    how = senses.exit(ExitReport(1, (left(0), left(3)), 0), finished=False, stop_requested=False, now_s=9.0)
+    bank = make_bank()
+    feed(bank, [row(1, loss=2.0)])
+    bank.log_tail(LogTail(1, 3, tuple(CUDA_OOM.split("\n"))))
+    bank.log_tail(LogTail(1, 0, tuple(RESET.split("\n"))))
+    how = bank.exit(ExitReport(1, (left(0), left(3)), 0), finished=False, stop_requested=False, now_s=9.0)
     assert isinstance(how, Failed)
     assert how.finding.reason.startswith("out of memory on rank 3: CUDA out of memory. Tried to allocate 2.50 GiB.")
     assert how.finding.blamed_rank == 3
 
 
 def test_tails_of_another_attempt_are_not_kept_and_a_new_attempt_forgets() -> None:
-    senses = make_senses()
-    senses.log_tail(LogTail(7, 0, tuple(CUDA_OOM.split("\n"))))
-    senses.log_tail(LogTail(1, 0, tuple(CUDA_OOM.split("\n"))))
-    senses.begin_attempt(2, 1.0)
-    how = senses.exit(ExitReport(1, (left(0),), 0), finished=False, stop_requested=False, now_s=9.0)
+    bank = make_bank()
+    bank.log_tail(LogTail(7, 0, tuple(CUDA_OOM.split("\n"))))
+    bank.log_tail(LogTail(1, 0, tuple(CUDA_OOM.split("\n"))))
+    bank.begin_attempt(2, 1.0)
+    how = bank.exit(ExitReport(1, (left(0),), 0), finished=False, stop_requested=False, now_s=9.0)
     assert isinstance(how, Failed)
     assert "memory" not in how.finding.reason
 

@@ -1,4 +1,4 @@
-"""Rules on expressions as the senses see them: holds, onsets, unknown rows, relaunches, and no cost where there is none."""
+"""Rules on expressions as the bank see them: holds, onsets, unknown rows, relaunches, and no cost where there is none."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from math import nan
 
 import pytest
 
-from sentinel.engine.detector_bank import build_senses
+from sentinel.engine.detector_bank import build_detector_bank
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import Receipt
-from tests.unit.detectors.senses_kit import receipt, row
+from tests.unit.detectors.bank_kit import receipt, row
 from tests.unit.policy.policies_in_words import SMALL, policy_with
 
 QUIET = {"spike": "off", "non_finite": "off", "hang": "off", "crash": "off"}
 
 
 def senses_with(*rules: dict, begun: bool = True, **spec):
-    """The senses of a policy whose only rules are these, by name A, B, …"""
+    """The bank of a policy whose only rules are these, by name A, B, …"""
     named = [{"alert": chr(65 + n), "playbook": "numeric", **rule} for n, rule in enumerate(rules)]
-    senses = build_senses(policy_with(rules=[*SMALL["spec"]["rules"], *named], detectors=QUIET, **spec))
+    bank = build_detector_bank(policy_with(rules=[*SMALL["spec"]["rules"], *named], detectors=QUIET, **spec))
     if begun:
-        senses.begin_attempt(1, 0.0)
-        senses.receipt(receipt(), 0.0)
-    return senses
+        bank.begin_attempt(1, 0.0)
+        bank.receipt(receipt(), 0.0)
+    return bank
 
 
-def feed(senses, losses, first: int = 1, **more: float) -> list[Finding]:
+def feed(bank, losses, first: int = 1, **more: float) -> list[Finding]:
     found: list[Finding] = []
     for step, loss in enumerate(losses, start=first):
         metrics = more if loss is None else {"loss": loss, **more}
-        found += senses.step(row(step, **metrics), float(step))
+        found += bank.step(row(step, **metrics), float(step))
     return found
 
 
@@ -67,8 +67,8 @@ def test_unknown_rows_neither_count_nor_clear():
     rule = {"expr": "loss > 3", "for": "4 steps"}
     (finding,) = feed(senses_with(rule), [4.0, 4.0, nan, None, nan, 4.0, 4.0])
     assert (finding.onset_step, finding.detected_step) == (1, 7)
-    senses = senses_with(rule)
-    assert not feed(senses, [4.0, 4.0, *[nan] * 101, 4.0, 4.0]), "what was pending lapses"
+    bank = senses_with(rule)
+    assert not feed(bank, [4.0, 4.0, *[nan] * 101, 4.0, 4.0]), "what was pending lapses"
 
 
 def test_no_number_is_a_breach_only_where_the_rule_says_so():
@@ -79,39 +79,39 @@ def test_no_number_is_a_breach_only_where_the_rule_says_so():
 
 
 def test_verdicts_are_three_valued():
-    senses = senses_with({"expr": "median(loss, 10 steps) > 3"})
-    feed(senses, [2.0] * 3)
-    assert senses.verdicts()[Kind.EXPRESSION][0] is Verdict.UNKNOWN
-    feed(senses, [2.0] * 9, first=4)
-    assert senses.verdicts()[Kind.EXPRESSION][0] is Verdict.HEALTHY
-    feed(senses, [9.0] * 9, first=13)
-    assert senses.verdicts()[Kind.EXPRESSION] == (Verdict.BREACHED, "true now: A")
-    assert senses.still_true(Kind.EXPRESSION, "A").startswith("still true")
-    assert senses.still_true(Kind.EXPRESSION, "B") == ""
+    bank = senses_with({"expr": "median(loss, 10 steps) > 3"})
+    feed(bank, [2.0] * 3)
+    assert bank.verdicts()[Kind.EXPRESSION][0] is Verdict.UNKNOWN
+    feed(bank, [2.0] * 9, first=4)
+    assert bank.verdicts()[Kind.EXPRESSION][0] is Verdict.HEALTHY
+    feed(bank, [9.0] * 9, first=13)
+    assert bank.verdicts()[Kind.EXPRESSION] == (Verdict.BREACHED, "true now: A")
+    assert bank.still_true(Kind.EXPRESSION, "A").startswith("still true")
+    assert bank.still_true(Kind.EXPRESSION, "B") == ""
 
 
 def test_windows_are_cut_at_a_relaunch_and_filled_from_the_surviving_past():
     rule = {"expr": "median(loss, 10 steps) > 3"}
-    senses = senses_with(rule)
-    feed(senses, [9.0] * 20)
-    senses.begin_attempt(2, 30.0)
-    senses.receipt(receipt(2), 31.0)
-    assert not senses.step(row(1, attempt=2, loss=9.0), 32.0), "its own past is no longer there"
-    senses.begin_attempt(3, 40.0)
+    bank = senses_with(rule)
+    feed(bank, [9.0] * 20)
+    bank.begin_attempt(2, 30.0)
+    bank.receipt(receipt(2), 31.0)
+    assert not bank.step(row(1, attempt=2, loss=9.0), 32.0), "its own past is no longer there"
+    bank.begin_attempt(3, 40.0)
     past = tuple(row(step, loss=2.0) for step in range(1, 61))
-    senses.receipt(receipt(3, resume_step=60, history=past), 41.0)
-    senses.step(row(61, attempt=3, loss=2.0), 42.0)
-    assert senses.verdicts()[Kind.EXPRESSION][0] is Verdict.HEALTHY, "judged at once"
+    bank.receipt(receipt(3, resume_step=60, history=past), 41.0)
+    bank.step(row(61, attempt=3, loss=2.0), 42.0)
+    assert bank.verdicts()[Kind.EXPRESSION][0] is Verdict.HEALTHY, "judged at once"
 
 
 def test_in_the_grace_after_a_resume_it_waits_until_it_outlasts_it():
-    senses = senses_with({"expr": "loss > 3"}, begun=False)
-    senses.begin_attempt(2, 0.0)
+    bank = senses_with({"expr": "loss > 3"}, begun=False)
+    bank.begin_attempt(2, 0.0)
     past = tuple(row(step, loss=2.0) for step in range(1, 61))
-    senses.receipt(receipt(2, resume_step=60, history=past), 0.0)
+    bank.receipt(receipt(2, resume_step=60, history=past), 0.0)
     found: list[Finding] = []
     for step in range(61, 130):
-        found += senses.step(row(step, attempt=2, loss=4.0), float(step))
+        found += bank.step(row(step, attempt=2, loss=4.0), float(step))
     assert [(finding.onset_step, finding.detected_step) for finding in found] == [(61, 111)]
 
 
@@ -127,13 +127,13 @@ def test_in_the_grace_after_a_resume_it_waits_until_it_outlasts_it():
     ],
 )
 def test_warmup_and_tokens_are_the_receipts_word_else_the_policys(effective, tokens, spec, fires):
-    senses = senses_with({"expr": "step > 2 * warmup_steps && tokens > 1000"}, **spec)
-    senses.receipt(Receipt(1, 0.0, 0, None, 1, {}, effective, tokens_per_step=tokens), 0.0)
-    assert bool(feed(senses, [2.0] * 20)) is fires
+    bank = senses_with({"expr": "step > 2 * warmup_steps && tokens > 1000"}, **spec)
+    bank.receipt(Receipt(1, 0.0, 0, None, 1, {}, effective, tokens_per_step=tokens), 0.0)
+    assert bool(feed(bank, [2.0] * 20)) is fires
 
 
 def test_a_policy_without_expressions_has_no_such_detector():
-    assert Kind.EXPRESSION not in build_senses(policy_with()).verdicts()
+    assert Kind.EXPRESSION not in build_detector_bank(policy_with()).verdicts()
 
 
 def test_read_again_from_its_first_line_the_stream_gives_the_same_findings():

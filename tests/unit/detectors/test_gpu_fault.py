@@ -9,7 +9,7 @@ from sentinel.detectors.xids import XIDS, Need, need_of_recovery
 from sentinel.model.attempts import ExitReport, RankExit
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import HardwareReading, HardwareWhat, SourceReading
-from tests.unit.detectors.senses_kit import GpuFaultConfig, beat, make_senses, receipt
+from tests.unit.detectors.bank_kit import GpuFaultConfig, beat, make_bank, receipt
 
 GPU = "0000:3b:00"
 
@@ -203,24 +203,24 @@ def test_the_table_and_the_drivers_codes_are_whole() -> None:
 def test_a_crash_and_a_hang_say_what_the_hardware_said_just_before() -> None:
     died = ExitReport(1, (RankExit(0, None, 6, "record"), RankExit(1, None, 15, "record")), None)
     for wait_s, expected in ((1.0, True), (RECENT_S + 1.0, False)):
-        senses = make_senses()
-        senses.hardware(told("xid", 79.0, rank=1), 10.0)
-        ended = senses.exit(died, finished=False, stop_requested=False, now_s=10.0 + wait_s)
+        bank = make_bank()
+        bank.hardware(told("xid", 79.0, rank=1), 10.0)
+        ended = bank.exit(died, finished=False, stop_requested=False, now_s=10.0 + wait_s)
         assert (f"; just before: GPU {GPU}: Xid 79" in ended.finding.reason) is expected  # type: ignore[union-attr]
-    senses = make_senses()
-    senses.receipt(receipt(), 1.0)
-    senses.heartbeat(beat(0, 1, "forward"), 2.0)
-    senses.heartbeat(beat(1, 1, "forward"), 2.0)
-    senses.hardware(told("xid", 119.0, rank=1), 1195.0)
-    (hung,) = senses.tick(1300.0)
+    bank = make_bank()
+    bank.receipt(receipt(), 1.0)
+    bank.heartbeat(beat(0, 1, "forward"), 2.0)
+    bank.heartbeat(beat(1, 1, "forward"), 2.0)
+    bank.hardware(told("xid", 119.0, rank=1), 1195.0)
+    (hung,) = bank.tick(1300.0)
     assert hung.kind is Kind.HANG
     assert "just before: GPU" in hung.reason
     assert hung.blamed_rank == 1
 
 
 def test_the_senses_listen_to_the_sources_of_the_machine_only() -> None:
-    senses = make_senses()
-    senses.source(SourceReading("metrics", False, "gone"))
-    assert senses.verdicts()[Kind.GPU_FAULT] == (Verdict.UNKNOWN, "no GPU was seen yet")
-    senses.source(SourceReading("kernel_log", False, "not readable"))
-    assert senses.verdicts()[Kind.GPU_FAULT] == (Verdict.UNKNOWN, "not readable")
+    bank = make_bank()
+    bank.source(SourceReading("metrics", False, "gone"))
+    assert bank.verdicts()[Kind.GPU_FAULT] == (Verdict.UNKNOWN, "no GPU was seen yet")
+    bank.source(SourceReading("kernel_log", False, "not readable"))
+    assert bank.verdicts()[Kind.GPU_FAULT] == (Verdict.UNKNOWN, "not readable")

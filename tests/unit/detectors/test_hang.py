@@ -6,187 +6,187 @@ from collections.abc import Sequence
 
 import pytest
 
-from sentinel.detectors.bank import Senses
+from sentinel.detectors.bank import DetectorBank
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import Phase, TrainerNote
-from tests.unit.detectors.senses_kit import HangConfig, beat, feed, make_senses, receipt, row
+from tests.unit.detectors.bank_kit import HangConfig, beat, feed, make_bank, receipt, row
 
 
-def training(steps: int = 20, *, step_s: float = 1.0, ranks: int = 2) -> Senses:
+def training(steps: int = 20, *, step_s: float = 1.0, ranks: int = 2) -> DetectorBank:
     """An attempt that has done `steps` steps, its ranks now in the next step's forward."""
-    senses = make_senses()
-    senses.receipt(receipt(world_size=ranks), 1.0)
+    bank = make_bank()
+    bank.receipt(receipt(world_size=ranks), 1.0)
     for step in range(1, steps + 1):
         for rank in range(ranks):
-            senses.heartbeat(beat(rank, step, "forward"), step * step_s)
-        senses.step(row(step, time_s=step * step_s, loss=2.0), step * step_s)
+            bank.heartbeat(beat(rank, step, "forward"), step * step_s)
+        bank.step(row(step, time_s=step * step_s, loss=2.0), step * step_s)
     for rank in range(ranks):
-        senses.heartbeat(beat(rank, steps + 1, "forward"), steps * step_s)
-    return senses
+        bank.heartbeat(beat(rank, steps + 1, "forward"), steps * step_s)
+    return bank
 
 
-def ticks(senses: Senses, start_s: float, end_s: float, every_s: float = 1.0) -> list[Finding]:
+def ticks(bank: DetectorBank, start_s: float, end_s: float, every_s: float = 1.0) -> list[Finding]:
     found: list[Finding] = []
     now_s = start_s
     while now_s <= end_s:
-        found.extend(senses.tick(now_s))
+        found.extend(bank.tick(now_s))
         now_s += every_s
     return found
 
 
 def test_silence_over_the_limit_is_one_finding() -> None:
-    senses = training()
-    assert ticks(senses, 20, 50) == []
-    found = ticks(senses, 51, 500)
+    bank = training()
+    assert ticks(bank, 20, 50) == []
+    found = ticks(bank, 51, 500)
     assert [finding.kind for finding in found] == [Kind.HANG]
     assert (found[0].onset_step, found[0].detected_step, found[0].visible_s, found[0].baseline) == (None, 20, 20.0, 30.0)
     assert "2/2 ranks silent for over 30 s" in found[0].reason
-    assert senses.verdicts()[Kind.HANG][0] is Verdict.BREACHED
+    assert bank.verdicts()[Kind.HANG][0] is Verdict.BREACHED
 
 
 def test_the_limit_follows_the_learned_step_time() -> None:
-    senses = training(step_s=40.0)
-    assert senses.step_time_s == 40.0
-    assert ticks(senses, 800, 920) == []
-    assert len(ticks(senses, 921, 930)) == 1
+    bank = training(step_s=40.0)
+    assert bank.step_time_s == 40.0
+    assert ticks(bank, 800, 920) == []
+    assert len(ticks(bank, 921, 930)) == 1
 
 
 def test_a_rank_that_stands_behind_is_blamed_and_a_tie_blames_nobody() -> None:
-    senses = training()
-    senses.heartbeat(beat(0, 21, "backward"), 21.0)
-    assert ticks(senses, 60, 60)[0].blamed_rank == 1
+    bank = training()
+    bank.heartbeat(beat(0, 21, "backward"), 21.0)
+    assert ticks(bank, 60, 60)[0].blamed_rank == 1
     assert ticks(training(), 60, 60)[0].blamed_rank is None
 
 
 def test_a_rank_that_never_beat_while_others_did_is_blamed() -> None:
-    senses = make_senses()
-    senses.receipt(receipt(world_size=3), 0.0)
-    senses.heartbeat(beat(0, 1, "forward"), 1.0)
-    senses.heartbeat(beat(2, 1, "forward"), 1.0)
-    assert ticks(senses, 1300, 1300)[0].blamed_rank == 1
+    bank = make_bank()
+    bank.receipt(receipt(world_size=3), 0.0)
+    bank.heartbeat(beat(0, 1, "forward"), 1.0)
+    bank.heartbeat(beat(2, 1, "forward"), 1.0)
+    assert ticks(bank, 1300, 1300)[0].blamed_rank == 1
 
 
 def test_progress_ends_the_episode_and_silence_begins_another() -> None:
-    senses = training()
-    assert len(ticks(senses, 20, 100)) == 1
-    senses.heartbeat(beat(1, 21, "backward"), 101.0)
-    assert ticks(senses, 101, 130) == []
-    assert len(ticks(senses, 132, 200)) == 1
+    bank = training()
+    assert len(ticks(bank, 20, 100)) == 1
+    bank.heartbeat(beat(1, 21, "backward"), 101.0)
+    assert ticks(bank, 101, 130) == []
+    assert len(ticks(bank, 132, 200)) == 1
 
 
 @pytest.mark.parametrize(
     ("phase", "limit_s"), [("compile", 1200), ("eval", 900), ("checkpoint", 600), ("data", 300), ("init", 600)]
 )
 def test_slow_phases_have_limits_of_their_own(phase: Phase, limit_s: float) -> None:
-    senses = training()
-    senses.heartbeat(beat(0, 21, phase), 21.0)
-    assert ticks(senses, 21, 21 + limit_s) == []
-    assert len(ticks(senses, 22 + limit_s, 30 + limit_s)) == 1
+    bank = training()
+    bank.heartbeat(beat(0, 21, phase), 21.0)
+    assert ticks(bank, 21, 21 + limit_s) == []
+    assert len(ticks(bank, 22 + limit_s, 30 + limit_s)) == 1
 
 
 def test_one_rank_saving_lets_the_others_wait() -> None:
-    senses = training(ranks=8)
-    senses.heartbeat(beat(3, 20, "checkpoint"), 21.0)
-    assert ticks(senses, 21, 600) == []
+    bank = training(ranks=8)
+    bank.heartbeat(beat(3, 20, "checkpoint"), 21.0)
+    assert ticks(bank, 21, 600) == []
 
 
 def test_no_heartbeat_since_launch_counts_as_init() -> None:
-    senses = make_senses()
-    assert ticks(senses, 0, 600, 10) == []
-    found = ticks(senses, 601, 601)
+    bank = make_bank()
+    assert ticks(bank, 0, 600, 10) == []
+    found = ticks(bank, 601, 601)
     assert "no heartbeat since launch" in found[0].reason
     assert found[0].visible_s == 0.0
 
 
 def test_a_slow_first_step_is_no_hang() -> None:
-    senses = make_senses()
-    senses.heartbeat(beat(0, 1, "forward"), 5.0)
-    senses.heartbeat(beat(1, 1, "forward"), 5.0)
-    assert ticks(senses, 5, 1205, 10) == []
-    assert len(ticks(senses, 1206, 1206)) == 1
+    bank = make_bank()
+    bank.heartbeat(beat(0, 1, "forward"), 5.0)
+    bank.heartbeat(beat(1, 1, "forward"), 5.0)
+    assert ticks(bank, 5, 1205, 10) == []
+    assert len(ticks(bank, 1206, 1206)) == 1
 
 
 def test_the_first_step_after_a_relaunch_is_slow_too_though_the_pace_is_known() -> None:
-    senses = training()
-    senses.begin_attempt(2, 100.0)
-    senses.receipt(receipt(2, resume_step=20), 101.0)
-    assert senses.step_time_s == 1.0
-    senses.heartbeat(beat(0, 21, "forward", attempt=2), 102.0)
-    assert ticks(senses, 102, 600, 10) == []
+    bank = training()
+    bank.begin_attempt(2, 100.0)
+    bank.receipt(receipt(2, resume_step=20), 101.0)
+    assert bank.step_time_s == 1.0
+    bank.heartbeat(beat(0, 21, "forward", attempt=2), 102.0)
+    assert ticks(bank, 102, 600, 10) == []
 
 
 def test_the_first_interval_after_a_launch_is_not_learned() -> None:
-    senses = make_senses()
+    bank = make_bank()
     for step, time_s in enumerate((500.0, 501.0, 502.0, 503.0), start=1):
-        senses.step(row(step, time_s=time_s, loss=2.0), time_s)
-    assert senses.step_time_s == 1.0
+        bank.step(row(step, time_s=time_s, loss=2.0), time_s)
+    assert bank.step_time_s == 1.0
 
 
 def test_a_clock_that_runs_backwards_kills_nobody() -> None:
-    senses = training()
-    assert ticks(senses, 20, 40) == []
-    assert senses.tick(-1e9) == ()
-    senses.heartbeat(beat(0, 21, "backward"), 5.0)
-    assert ticks(senses, 41, 70) == []
+    bank = training()
+    assert ticks(bank, 20, 40) == []
+    assert bank.tick(-1e9) == ()
+    bank.heartbeat(beat(0, 21, "backward"), 5.0)
+    assert ticks(bank, 41, 70) == []
 
 
 def test_a_trainer_clock_that_jumps_does_not_move_the_pace() -> None:
-    senses = make_senses()
+    bank = make_bank()
     time_s = 0.0
     for step in range(1, 40):
         time_s += {15: 1e6, 20: -2e6}.get(step, 2.0)
-        senses.step(row(step, time_s=time_s, loss=2.0), float(step))
-    assert senses.step_time_s == 2.0
+        bank.step(row(step, time_s=time_s, loss=2.0), float(step))
+    assert bank.step_time_s == 2.0
 
 
 def test_intervals_with_an_evaluation_or_a_checkpoint_are_not_learned() -> None:
-    senses = make_senses()
+    bank = make_bank()
     now_s = 0.0
     slow: Sequence[Phase] = ("eval", "checkpoint")
     for step in range(1, 60):
         if step > 3 and step % 3:
-            senses.heartbeat(beat(0, step, slow[step % 2]), now_s)
+            bank.heartbeat(beat(0, step, slow[step % 2]), now_s)
             now_s += 50.0
         now_s += 1.0
-        senses.step(row(step, time_s=now_s, loss=2.0), now_s)
-    assert senses.step_time_s == 1.0
+        bank.step(row(step, time_s=now_s, loss=2.0), now_s)
+    assert bank.step_time_s == 1.0
 
 
 def test_without_heartbeats_a_line_is_expected_once_per_logging_interval_and_may_hide_an_evaluation() -> None:
-    senses = make_senses()
-    feed(senses, (row(step, loss=2.0) for step in range(100, 3100, 100)))
-    assert senses.step_time_s == 1.0
-    assert ticks(senses, 3000, 3900, 10) == []
-    assert len(ticks(senses, 3901, 3901)) == 1
+    bank = make_bank()
+    feed(bank, (row(step, loss=2.0) for step in range(100, 3100, 100)))
+    assert bank.step_time_s == 1.0
+    assert ticks(bank, 3000, 3900, 10) == []
+    assert len(ticks(bank, 3901, 3901)) == 1
 
 
 def test_an_event_line_is_progress() -> None:
-    senses = training()
-    senses.note(TrainerNote(1, "checkpoint_committed", 20, 45.0), 45.0)
-    assert ticks(senses, 46, 75) == []
+    bank = training()
+    bank.note(TrainerNote(1, "checkpoint_committed", 20, 45.0), 45.0)
+    assert ticks(bank, 46, 75) == []
 
 
 def test_after_the_attempt_ended_nothing_hangs_and_the_verdict_is_unknown() -> None:
-    senses = training()
-    senses.end_attempt()
-    assert ticks(senses, 20, 5000, 100) == []
-    assert senses.verdicts()[Kind.HANG] == (Verdict.UNKNOWN, "no attempt is running")
+    bank = training()
+    bank.end_attempt()
+    assert ticks(bank, 20, 5000, 100) == []
+    assert bank.verdicts()[Kind.HANG] == (Verdict.UNKNOWN, "no attempt is running")
 
 
 def test_heartbeats_of_an_older_attempt_are_no_progress() -> None:
-    senses = training()
-    senses.heartbeat(beat(0, 99, "forward", attempt=0), 49.0)
-    assert len(ticks(senses, 51, 52)) == 1
+    bank = training()
+    bank.heartbeat(beat(0, 99, "forward", attempt=0), 49.0)
+    assert len(ticks(bank, 51, 52)) == 1
 
 
 def test_a_hang_switched_off_never_fires() -> None:
-    senses = make_senses(hang=HangConfig(enabled=False))
-    assert ticks(senses, 0, 1e5, 1000) == []
-    assert senses.verdicts()[Kind.HANG] == (Verdict.UNKNOWN, "switched off by policy")
+    bank = make_bank(hang=HangConfig(enabled=False))
+    assert ticks(bank, 0, 1e5, 1000) == []
+    assert bank.verdicts()[Kind.HANG] == (Verdict.UNKNOWN, "switched off by policy")
 
 
 def test_another_world_size_forgets_the_pace() -> None:
-    senses = training()
-    senses.begin_attempt(2, 50.0)
-    senses.receipt(receipt(2, resume_step=20, world_size=1), 51.0)
-    assert senses.step_time_s is None
+    bank = training()
+    bank.begin_attempt(2, 50.0)
+    bank.receipt(receipt(2, resume_step=20, world_size=1), 51.0)
+    assert bank.step_time_s is None

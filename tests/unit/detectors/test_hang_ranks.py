@@ -7,7 +7,7 @@ import pytest
 from sentinel.detectors.rank_places import Beat, choose_blamed, choose_silent
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import Phase
-from tests.unit.detectors.senses_kit import beat, make_senses, row
+from tests.unit.detectors.bank_kit import beat, make_bank, row
 from tests.unit.detectors.test_hang import ticks, training
 
 
@@ -15,43 +15,43 @@ def hangs(found: list[Finding] | tuple[Finding, ...]) -> list[Finding]:
     return [finding for finding in found if finding.kind is Kind.HANG]
 
 
-def living_threads(senses, ranks, start_s: int, end_s: int, phase: Phase = "backward", step: int = 21) -> list[Finding]:
+def living_threads(bank, ranks, start_s: int, end_s: int, phase: Phase = "backward", step: int = 21) -> list[Finding]:
     """A thread of each of these ranks keeps its heartbeat fresh, every second, whatever the rank does."""
     found: list[Finding] = []
     for now_s in range(start_s, end_s):
         for rank in ranks:
-            senses.heartbeat(beat(rank, step, phase), float(now_s))
-        found += senses.tick(float(now_s))
+            bank.heartbeat(beat(rank, step, phase), float(now_s))
+        found += bank.tick(float(now_s))
     return hangs(found)
 
 
 def test_a_silent_rank_is_named_while_the_others_live_and_wait() -> None:
-    senses = training(ranks=4)
-    found = living_threads(senses, (0, 1, 3), 21, 90)
+    bank = training(ranks=4)
+    found = living_threads(bank, (0, 1, 3), 21, 90)
     assert [(finding.blamed_rank, finding.visible_s) for finding in found] == [(2, 20.0)]
     assert "1/4 ranks silent for over 30 s" in found[0].reason
     assert "rank 2 is furthest behind (step 21, forward, silent for 3" in found[0].reason
     assert "3 of 3 others at step 21, backward" in found[0].reason
-    assert senses.verdicts()[Kind.HANG][0] is Verdict.BREACHED
+    assert bank.verdicts()[Kind.HANG][0] is Verdict.BREACHED
 
 
 def test_a_silent_rank_hangs_nobody_while_the_others_go_on() -> None:
-    senses = training(ranks=4)
+    bank = training(ranks=4)
     for step in range(21, 300):
         for rank in (0, 1, 3):
-            senses.heartbeat(beat(rank, step, "forward"), float(step))
-        senses.step(row(step, loss=2.0), float(step))
-        assert senses.tick(float(step)) == ()
+            bank.heartbeat(beat(rank, step, "forward"), float(step))
+        bank.step(row(step, loss=2.0), float(step))
+        assert bank.tick(float(step)) == ()
 
 
 def test_a_rank_whose_heartbeat_broke_long_ago_is_not_blamed_for_a_slow_step() -> None:
-    senses = training(ranks=4)
+    bank = training(ranks=4)
     for step in range(21, 300):
         for rank in (0, 1, 3):
-            senses.heartbeat(beat(rank, step, "forward"), float(step))
-        senses.step(row(step, loss=2.0), float(step))
-        senses.tick(float(step))
-    assert living_threads(senses, (0, 1, 3), 300, 400, step=300) == []
+            bank.heartbeat(beat(rank, step, "forward"), float(step))
+        bank.step(row(step, loss=2.0), float(step))
+        bank.tick(float(step))
+    assert living_threads(bank, (0, 1, 3), 300, 400, step=300) == []
 
 
 @pytest.mark.parametrize("phase", ["eval", "checkpoint", "data", "idle"])
@@ -60,62 +60,62 @@ def test_others_that_do_something_else_than_wait_are_not_waiting(phase: Phase) -
 
 
 def test_a_silent_rank_in_a_slow_phase_has_that_phase_s_limit() -> None:
-    senses = training(ranks=4)
-    senses.heartbeat(beat(2, 21, "checkpoint"), 21.0)
-    assert living_threads(senses, (0, 1, 3), 22, 620) == []
-    assert [finding.blamed_rank for finding in living_threads(senses, (0, 1, 3), 620, 660)] == [2]
+    bank = training(ranks=4)
+    bank.heartbeat(beat(2, 21, "checkpoint"), 21.0)
+    assert living_threads(bank, (0, 1, 3), 22, 620) == []
+    assert [finding.blamed_rank for finding in living_threads(bank, (0, 1, 3), 620, 660)] == [2]
 
 
 def test_heartbeats_that_change_without_a_step_are_a_hang_after_ten_limits() -> None:
-    senses = training()
-    found = living_threads(senses, (0, 1), 21, 400)
+    bank = training()
+    found = living_threads(bank, (0, 1), 21, 400)
     assert [finding.detected_step for finding in found] == [20]
     assert "no step for over 300 s although heartbeats change" in found[0].reason
     assert (found[0].visible_s, found[0].blamed_rank) == (20.0, None)
 
 
 def test_phases_that_cycle_without_a_step_are_a_hang_too() -> None:
-    senses = training()
+    bank = training()
     cycle: tuple[Phase, ...] = ("data", "forward", "backward")
     found: list[Finding] = []
     for now_s in range(21, 3200):
         for rank in range(2):
-            senses.heartbeat(beat(rank, 21, cycle[now_s % 3]), float(now_s))
-        found += hangs(senses.tick(float(now_s)))
+            bank.heartbeat(beat(rank, 21, cycle[now_s % 3]), float(now_s))
+        found += hangs(bank.tick(float(now_s)))
     assert len(found) == 1
     assert "no step for over 3000 s" in found[0].reason  # ten times the limit this policy gives to data
 
 
 def test_a_long_evaluation_that_beats_is_no_standstill_nor_is_what_comes_after_it() -> None:
-    senses = training()
-    assert living_threads(senses, (0, 1), 21, 2000, phase="eval") == []
-    assert living_threads(senses, (0, 1), 2000, 2020, phase="data") == []
-    assert living_threads(senses, (0, 1), 2020, 2040, phase="forward") == []
+    bank = training()
+    assert living_threads(bank, (0, 1), 21, 2000, phase="eval") == []
+    assert living_threads(bank, (0, 1), 2000, 2020, phase="data") == []
+    assert living_threads(bank, (0, 1), 2020, 2040, phase="forward") == []
 
 
 def test_a_quiet_stream_under_ranks_that_go_on_is_no_hang_but_is_not_seen() -> None:
-    senses = training()
+    bank = training()
     for step in range(21, 400):
         for rank in range(2):
-            senses.heartbeat(beat(rank, step, "forward"), float(step))
-        assert senses.tick(float(step)) == ()
-    assert senses.stream_gap == "heartbeats are at step 399, the newest line is of step 20, 379 s ago"
-    verdict, reason = senses.verdicts()[Kind.SPIKE]
+            bank.heartbeat(beat(rank, step, "forward"), float(step))
+        assert bank.tick(float(step)) == ()
+    assert bank.stream_gap == "heartbeats are at step 399, the newest line is of step 20, 379 s ago"
+    verdict, reason = bank.verdicts()[Kind.SPIKE]
     assert (verdict, "the stream is quiet: " in reason) == (Verdict.UNKNOWN, True)
-    assert senses.verdicts()[Kind.HANG][0] is Verdict.HEALTHY
-    senses.step(row(400, loss=2.0), 400.0)
-    senses.tick(400.0)
-    assert senses.stream_gap is None
+    assert bank.verdicts()[Kind.HANG][0] is Verdict.HEALTHY
+    bank.step(row(400, loss=2.0), 400.0)
+    bank.tick(400.0)
+    assert bank.stream_gap is None
 
 
 def test_a_run_that_logs_rarely_has_no_gap() -> None:
-    senses = make_senses()
+    bank = make_bank()
     for step in range(1, 1000):
-        senses.heartbeat(beat(0, step, "forward"), float(step))
+        bank.heartbeat(beat(0, step, "forward"), float(step))
         if step % 100 == 0:
-            senses.step(row(step, loss=2.0), float(step))
-        assert senses.tick(float(step)) == ()
-        assert senses.stream_gap is None
+            bank.step(row(step, loss=2.0), float(step))
+        assert bank.tick(float(step)) == ()
+        assert bank.stream_gap is None
 
 
 def at(step: int, phase: Phase, heard_s: float, moved_s: float | None = None) -> Beat:
@@ -142,7 +142,7 @@ def test_silence_is_nobody_s_while_somebody_moves_or_nobody_lives() -> None:
 
 
 def test_the_verdict_of_a_silent_run_names_where_everybody_stands() -> None:
-    senses = training()
-    senses.heartbeat(beat(0, 21, "backward"), 21.0)
-    (found,) = hangs(ticks(senses, 60, 60))
+    bank = training()
+    bank.heartbeat(beat(0, 21, "backward"), 21.0)
+    (found,) = hangs(ticks(bank, 60, 60))
     assert "rank 1 is furthest behind (step 21, forward, silent for 40 s); 1 of 1 others at step 21, backward" in found.reason

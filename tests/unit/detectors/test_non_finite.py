@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sentinel.model.findings import Kind, Verdict
-from tests.unit.detectors.senses_kit import alarms, clean_run, feed, make_senses, row
+from tests.unit.detectors.bank_kit import alarms, clean_run, feed, make_bank, row
 
 NAN, INF = float("nan"), float("inf")
 
@@ -13,33 +13,33 @@ NAN, INF = float("nan"), float("inf")
 @pytest.mark.parametrize("metric", ["loss", "val_loss", "param_norm", "adam_v_norm", "adam_v_max", "update_norm"])
 @pytest.mark.parametrize("value", [NAN, INF, -INF])
 def test_a_non_finite_loss_or_state_alarms_at_once(metric: str, value: float) -> None:
-    senses = make_senses()
-    found = feed(senses, [row(1, loss=3.0) if metric != "loss" else row(1, grad_norm=0.3), row(2, **{metric: value})])
+    bank = make_bank()
+    found = feed(bank, [row(1, loss=3.0) if metric != "loss" else row(1, grad_norm=0.3), row(2, **{metric: value})])
     assert [(f.kind, f.severity, f.onset_step, f.metric) for f in found] == [(Kind.NON_FINITE, "critical", 2, metric)]
-    assert senses.verdicts()[Kind.NON_FINITE][0] is Verdict.BREACHED
+    assert bank.verdicts()[Kind.NON_FINITE][0] is Verdict.BREACHED
 
 
 def test_a_nan_on_the_very_first_step_alarms() -> None:
-    assert len(alarms(feed(make_senses(), [row(1, loss=NAN)]))) == 1
+    assert len(alarms(feed(make_bank(), [row(1, loss=NAN)]))) == 1
 
 
 def test_nan_from_a_step_to_the_end_is_one_finding() -> None:
-    found = feed(make_senses(), (row(step, loss=NAN) for step in range(1, 200)))
+    found = feed(make_bank(), (row(step, loss=NAN) for step in range(1, 200)))
     assert len(found) == 1
 
 
 def test_nan_again_after_a_calm_stretch_is_another_finding() -> None:
     rows = [row(step, loss=NAN if step in (10, 15, 60) else 2.0) for step in range(1, 80)]
-    assert [f.onset_step for f in feed(make_senses(), rows)] == [10, 60]
+    assert [f.onset_step for f in feed(make_bank(), rows)] == [10, 60]
 
 
 def test_one_gated_gradient_is_info() -> None:
-    found = feed(make_senses(), [row(1, loss=2.0, grad_norm=0.3), row(2, loss=2.0, grad_norm=NAN, skipped=1.0)])
+    found = feed(make_bank(), [row(1, loss=2.0, grad_norm=0.3), row(2, loss=2.0, grad_norm=NAN, skipped=1.0)])
     assert [(f.severity, f.metric) for f in found] == [("info", "grad_norm")]
 
 
 def test_five_gated_gradients_in_a_row_alarm_with_the_first_as_onset_and_a_key_of_their_own() -> None:
-    found = feed(make_senses(), (row(step, loss=2.0, grad_norm=NAN, skipped=1.0) for step in range(10, 17)))
+    found = feed(make_bank(), (row(step, loss=2.0, grad_norm=NAN, skipped=1.0) for step in range(10, 17)))
     assert [(f.severity, f.metric, f.onset_step, f.detected_step) for f in found] == [
         ("info", "grad_norm", 10, 10),
         ("critical", "skipped", 10, 14),
@@ -50,22 +50,22 @@ def test_five_gated_gradients_in_a_row_alarm_with_the_first_as_onset_and_a_key_o
 
 def test_four_gated_and_a_good_one_in_between_do_not_alarm() -> None:
     rows = [row(s, loss=2.0, **({"grad_norm": 0.3} if s % 5 == 0 else {"grad_norm": NAN, "skipped": 1.0})) for s in range(1, 60)]
-    assert alarms(feed(make_senses(), rows)) == []
+    assert alarms(feed(make_bank(), rows)) == []
 
 
 def test_fp16_overflow_is_no_finding() -> None:
     rows = [row(s, loss=2.0, grad_norm=INF, overflow=1.0, skipped=1.0) for s in range(1, 20)]
-    assert feed(make_senses(), rows) == []
+    assert feed(make_bank(), rows) == []
 
 
 def test_a_non_finite_gradient_that_was_applied_alarms() -> None:
-    found = feed(make_senses(), [row(1, loss=2.0, grad_norm=NAN, skipped=0.0)])
+    found = feed(make_bank(), [row(1, loss=2.0, grad_norm=NAN, skipped=0.0)])
     assert [f.severity for f in found] == ["critical"]
     assert "applied" in found[0].reason
 
 
 def test_any_other_metric_is_info() -> None:
-    found = feed(make_senses(), [row(1, loss=2.0, mfu=NAN, tokens_per_s=INF)])
+    found = feed(make_bank(), [row(1, loss=2.0, mfu=NAN, tokens_per_s=INF)])
     assert [(f.severity, f.metric) for f in found] == [("info", "mfu"), ("info", "tokens_per_s")]
 
 
@@ -78,7 +78,7 @@ def test_a_metric_that_disappears_is_info_once_and_one_that_comes_rarely_is_not(
         if step % 10 == 0:
             metrics["val_loss"] = 2.5
         rows.append(row(step, **metrics))
-    found = feed(make_senses(), rows)
+    found = feed(make_bank(), rows)
     assert [(f.severity, f.metric, f.onset_step, f.detected_step, f.visible_s) for f in found] == [
         ("info", "grad_norm", 100, 104, 100.0)
     ]
@@ -86,15 +86,15 @@ def test_a_metric_that_disappears_is_info_once_and_one_that_comes_rarely_is_not(
 
 def test_a_metric_that_misses_a_row_or_two_is_no_finding() -> None:
     rows = [row(s, loss=2.0, **({} if s % 30 in (0, 1) else {"grad_norm": 0.3})) for s in range(1, 200)]
-    assert feed(make_senses(), rows) == []
+    assert feed(make_bank(), rows) == []
 
 
 def test_a_huge_but_finite_row_is_not_called_non_finite() -> None:
-    assert feed(make_senses(), [row(1, loss=1.7e308, param_norm=1.7e308)]) == []
+    assert feed(make_bank(), [row(1, loss=1.7e308, param_norm=1.7e308)]) == []
 
 
 def test_a_clean_run_is_healthy_and_an_unread_one_unknown() -> None:
-    senses = make_senses()
-    assert senses.verdicts()[Kind.NON_FINITE][0] is Verdict.UNKNOWN
-    feed(senses, clean_run(5, 1))
-    assert senses.verdicts()[Kind.NON_FINITE][0] is Verdict.HEALTHY
+    bank = make_bank()
+    assert bank.verdicts()[Kind.NON_FINITE][0] is Verdict.UNKNOWN
+    feed(bank, clean_run(5, 1))
+    assert bank.verdicts()[Kind.NON_FINITE][0] is Verdict.HEALTHY

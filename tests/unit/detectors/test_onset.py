@@ -13,7 +13,7 @@ from sentinel.model.findings import Finding, Kind
 from sentinel.model.readings import StepReading
 from sentinel.streams.change_point import find_bend, find_rise
 from sentinel.streams.series import RING_SIZE, Series
-from tests.unit.detectors.senses_kit import feed, make_senses, receipt, row
+from tests.unit.detectors.bank_kit import feed, make_bank, receipt, row
 
 LAST = 800
 METRICS = ("loss", "grad_norm", "activation_norm", "loss_scale")
@@ -161,12 +161,12 @@ def test_the_series_keeps_more_than_the_longest_look_back_of_the_shipped_policie
 
 def test_nothing_is_dated_back_beyond_a_resume_or_a_change_of_the_rate() -> None:
     history = tuple(StepReading(1, r.step, r.time_s, r.samples, r.metrics) for r in rows_of(1, 400))
-    senses = make_senses(begun=False)
-    senses.begin_attempt(2, 0.0)
-    senses.receipt(receipt(2, resume_step=400, history=history), 0.0)
-    feed(senses, (StepReading(2, r.step, r.time_s, r.samples, r.metrics) for r in rows_of(401, 460, norm=6.0)))
+    bank = make_bank(begun=False)
+    bank.begin_attempt(2, 0.0)
+    bank.receipt(receipt(2, resume_step=400, history=history), 0.0)
+    feed(bank, (StepReading(2, r.step, r.time_s, r.samples, r.metrics) for r in rows_of(401, 460, norm=6.0)))
     finding = Finding(Kind.SPIKE, "warning", 2, 461, 461, 0.0, "found", metric="loss")
-    found = senses.date_onset(finding)
+    found = bank.date_onset(finding)
     assert found is None or found.step > 400
 
 

@@ -1,4 +1,4 @@
-"""The senses on other people's labelled runs (SENTINEL_LOGS, or beside the checkout); skipped, with a sentence, without them."""
+"""The bank on other people's labelled runs (SENTINEL_LOGS, or beside the checkout); skipped, with a sentence, without them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.labelled_logs import ABSENT, NoLabels, labelled_logs
+from tests.unit.detectors.bank_kit import SpikeConfig
 from tests.unit.detectors.score_logs import score
-from tests.unit.detectors.senses_kit import SpikeConfig
 
 
 def test_a_named_directory_without_labels_is_no_reason_to_skip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import StepReading
-from tests.unit.detectors.senses_kit import alarms, clean_run, feed, hurt, make_senses, receipt, row
+from tests.unit.detectors.bank_kit import alarms, clean_run, feed, hurt, make_bank, receipt, row
 
 
 def of(kind: Kind, found: list[Finding]) -> list[Finding]:
@@ -34,48 +34,48 @@ def scales(*values: float, first: int = 1000, every: int = 1) -> list[StepReadin
 
 def test_the_collapse_of_a_104b_run_is_found_at_its_third_halving() -> None:
     logged = (2.0**20, 2.0**20, 2.0**20, 2.0**19, 2.0**18, 2.0**17, 2.0**17, 2.0**16, 2.0**15)
-    (found,) = of(Kind.LOSS_SCALE_COLLAPSE, feed(make_senses(), scales(*logged, first=17060)))
+    (found,) = of(Kind.LOSS_SCALE_COLLAPSE, feed(make_bank(), scales(*logged, first=17060)))
     assert (found.onset_step, found.detected_step, found.severity) == (17063, 17065, "critical")
 
 
 def test_one_row_may_hide_several_halvings() -> None:
-    found = of(Kind.LOSS_SCALE_COLLAPSE, feed(make_senses(), scales(65536, 65536, 4096, first=29040, every=10)))
+    found = of(Kind.LOSS_SCALE_COLLAPSE, feed(make_bank(), scales(65536, 65536, 4096, first=29040, every=10)))
     assert [finding.detected_step for finding in found] == [29060]
 
 
 def test_a_collapse_is_over_when_the_scale_came_to_rest() -> None:
-    senses = make_senses()
+    bank = make_bank()
     fallen = [2.0**power for power in (16, 16, 15, 14, 13)]
-    assert senses.still_true(Kind.LOSS_SCALE_COLLAPSE, "") == ""
-    feed(senses, scales(*fallen, first=200))
-    assert senses.still_true(Kind.LOSS_SCALE_COLLAPSE, "") == "still falling: the loss scale was halved 3 times within 20 steps"
-    feed(senses, scales(*[2.0**13] * 17, first=205))
-    assert senses.still_true(Kind.LOSS_SCALE_COLLAPSE, "").startswith("still falling")
-    feed(senses, scales(2.0**13, first=222))
-    assert senses.still_true(Kind.LOSS_SCALE_COLLAPSE, "") == ""
+    assert bank.still_true(Kind.LOSS_SCALE_COLLAPSE, "") == ""
+    feed(bank, scales(*fallen, first=200))
+    assert bank.still_true(Kind.LOSS_SCALE_COLLAPSE, "") == "still falling: the loss scale was halved 3 times within 20 steps"
+    feed(bank, scales(*[2.0**13] * 17, first=205))
+    assert bank.still_true(Kind.LOSS_SCALE_COLLAPSE, "").startswith("still falling")
+    feed(bank, scales(2.0**13, first=222))
+    assert bank.still_true(Kind.LOSS_SCALE_COLLAPSE, "") == ""
 
 
 def test_a_healthy_scale_that_doubles_and_halves_once_in_a_while_is_silent() -> None:
     values = [65536.0 if (step // 150) % 2 else 32768.0 for step in range(3000)]
-    senses = make_senses()
-    assert of(Kind.LOSS_SCALE_COLLAPSE, feed(senses, scales(*values))) == []
-    assert senses.verdicts()[Kind.LOSS_SCALE_COLLAPSE][0] is Verdict.HEALTHY
+    bank = make_bank()
+    assert of(Kind.LOSS_SCALE_COLLAPSE, feed(bank, scales(*values))) == []
+    assert bank.verdicts()[Kind.LOSS_SCALE_COLLAPSE][0] is Verdict.HEALTHY
 
 
 def test_the_search_for_the_first_scale_is_no_collapse() -> None:
-    assert feed(make_senses(), scales(*(2.0**power for power in range(32, 12, -1)), first=1)) == []
+    assert feed(make_bank(), scales(*(2.0**power for power in range(32, 12, -1)), first=1)) == []
 
 
 def test_a_scale_that_never_moves_is_no_floor_and_one_that_came_down_to_it_is() -> None:
-    assert feed(make_senses(), scales(*[1.0] * 500)) == []
+    assert feed(make_bank(), scales(*[1.0] * 500)) == []
     slowly = [2.0**power for power in (3, 2, 1, 0) for _ in range(50)]
-    (found,) = of(Kind.LOSS_SCALE_COLLAPSE, feed(make_senses(), scales(*slowly)))
+    (found,) = of(Kind.LOSS_SCALE_COLLAPSE, feed(make_bank(), scales(*slowly)))
     assert "floor" in found.reason
 
 
 def test_overflow_after_overflow_is_a_collapse_even_without_a_logged_scale() -> None:
     rows = [row(step, loss=2.7, overflow=float(500 <= step < 512)) for step in range(1, 600)]
-    (found,) = of(Kind.LOSS_SCALE_COLLAPSE, feed(make_senses(), rows))
+    (found,) = of(Kind.LOSS_SCALE_COLLAPSE, feed(make_bank(), rows))
     assert (found.onset_step, found.detected_step) == (500, 505)
 
 
@@ -85,7 +85,7 @@ def test_overflow_after_overflow_is_a_collapse_even_without_a_logged_scale() -> 
 @pytest.mark.parametrize("every", [1, 5, 100])
 def test_a_slow_way_up_without_return_is_found_within_a_hundred_samples(every: int) -> None:
     onset = 400 * every
-    found = alarms(feed(make_senses(), noisy(520 * every, 1, 0.005 / every, onset, every=every)))
+    found = alarms(feed(make_bank(), noisy(520 * every, 1, 0.005 / every, onset, every=every)))
     assert found
     assert {finding.kind for finding in found} <= {Kind.DIVERGENCE, Kind.DRIFT}
     assert found[0].detected_step <= onset + 100 * every
@@ -95,7 +95,7 @@ def test_a_slow_way_up_without_return_is_found_within_a_hundred_samples(every: i
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_drift_of_two_thousandths_a_step_is_found_within_a_hundred_steps(seed: int) -> None:
-    found = alarms(feed(make_senses(), noisy(1105, seed, 0.002, 1000)))
+    found = alarms(feed(make_bank(), noisy(1105, seed, 0.002, 1000)))
     assert [finding.kind for finding in found] == [Kind.DRIFT]
     assert found[0].onset_step is not None
     assert 950 <= found[0].onset_step <= 1040
@@ -106,29 +106,29 @@ def test_a_norm_that_creeps_is_recorded_and_no_alarm() -> None:
         row(r.step, loss=r.metrics["loss"], grad_norm=(0.2 + 0.05 * min(1.0, max(0, r.step - 1000) / 200)) * dice)
         for r, dice in zip(noisy(1300, 3), [random.Random(5).lognormvariate(0.0, 0.05)] * 1300, strict=True)
     ]
-    found = feed(make_senses(), rows)
+    found = feed(make_bank(), rows)
     assert [(finding.kind, finding.severity, finding.metric) for finding in found] == [(Kind.DRIFT, "info", "grad_norm")]
 
 
 def test_what_a_spike_leaves_behind_is_no_drift() -> None:
-    assert of(Kind.DRIFT, feed(make_senses(), hurt(clean_run(900, 4), 500, 530, loss=1.5))) == []
+    assert of(Kind.DRIFT, feed(make_bank(), hurt(clean_run(900, 4), 500, 530, loss=1.5))) == []
 
 
 def test_a_resume_bump_within_the_grace_is_no_alarm_and_a_spike_is_one() -> None:
     past = tuple(noisy(500, 6))
     for height, expected in ((0.45, 0), (1.5, 1)):
-        senses = make_senses(begun=False)
-        senses.begin_attempt(2, 1000.0)
-        senses.receipt(receipt(2, resume_step=500, history=past), 1001.0)
+        bank = make_bank(begun=False)
+        bank.begin_attempt(2, 1000.0)
+        bank.receipt(receipt(2, resume_step=500, history=past), 1001.0)
         rows = [row(r.step, attempt=2, **r.metrics) for r in hurt(noisy(700, 6), 501, 530, loss=height) if r.step > 500]
-        assert len(alarms(feed(senses, rows))) == expected
+        assert len(alarms(feed(bank, rows))) == expected
 
 
 def test_a_nan_within_the_grace_is_an_alarm_at_once() -> None:
-    senses = make_senses(begun=False)
-    senses.begin_attempt(2, 1000.0)
-    senses.receipt(receipt(2, resume_step=500, history=tuple(noisy(500, 6))), 1001.0)
-    assert [f.kind for f in alarms(list(senses.step(row(501, attempt=2, loss=math.nan), 1002.0)))] == [Kind.NON_FINITE]
+    bank = make_bank(begun=False)
+    bank.begin_attempt(2, 1000.0)
+    bank.receipt(receipt(2, resume_step=500, history=tuple(noisy(500, 6))), 1001.0)
+    assert [f.kind for f in alarms(list(bank.step(row(501, attempt=2, loss=math.nan), 1002.0)))] == [Kind.NON_FINITE]
 
 
 # too_good, plateau, generalisation, precursor
@@ -136,24 +136,24 @@ def test_a_nan_within_the_grace_is_an_alarm_at_once() -> None:
 
 def test_a_loss_below_what_text_allows_is_not_believed() -> None:
     rows = [row(step, loss=10.0 * math.exp(-step / 170) + 0.01) for step in range(1, 2000)]
-    (found,) = alarms(feed(make_senses(), rows))
+    (found,) = alarms(feed(make_bank(), rows))
     assert (found.kind, found.severity) == (Kind.TOO_GOOD, "warning")
     assert found.detected_step < 860
 
 
 def test_a_loss_that_halves_late_in_the_run_is_not_believed() -> None:
-    (found,) = alarms(feed(make_senses(), hurt(clean_run(3000, 7, noise=0.02), 2000, 3000, loss=-1.4)))
+    (found,) = alarms(feed(make_bank(), hurt(clean_run(3000, 7, noise=0.02), 2000, 3000, loss=-1.4)))
     assert found.kind is Kind.TOO_GOOD
     assert 2000 <= found.detected_step <= 2030
 
 
 def test_a_loss_that_was_small_from_the_start_is_believed() -> None:
     dice = random.Random(8)
-    assert alarms(feed(make_senses(), [row(step, loss=0.05 + 0.03 * dice.random()) for step in range(1, 2000)])) == []
+    assert alarms(feed(make_bank(), [row(step, loss=0.05 + 0.03 * dice.random()) for step in range(1, 2000)])) == []
 
 
 def test_a_loss_that_stands_is_recorded_once() -> None:
-    found = feed(make_senses(), noisy(30_000, 9, every=10))
+    found = feed(make_bank(), noisy(30_000, 9, every=10))
     assert [(finding.kind, finding.severity) for finding in found] == [(Kind.PLATEAU, "info")]
 
 
@@ -162,17 +162,17 @@ def test_validation_loss_that_rises_alone_is_recorded() -> None:
     for step in range(1, 1001):
         held_out = {"val_loss": 3.0 + 0.001 * abs(step - 500)} if step % 100 == 0 else {}
         rows.append(row(step, loss=3.2 - 0.0005 * step, **held_out))
-    (found,) = of(Kind.GENERALISATION, feed(make_senses(), rows))
+    (found,) = of(Kind.GENERALISATION, feed(make_bank(), rows))
     assert (found.severity, found.onset_step, found.detected_step) == ("info", 600, 800)
 
 
 def test_an_update_norm_that_doubles_is_recorded_and_never_an_alarm() -> None:
     rows = [row(step, loss=3.0, update_norm=0.1 if step < 400 else 0.3) for step in range(1, 500)]
-    found = feed(make_senses(), rows)
+    found = feed(make_bank(), rows)
     assert [(finding.kind, finding.severity, finding.metric) for finding in found] == [(Kind.PRECURSOR, "info", "update_norm")]
 
 
 def test_every_detector_gives_a_verdict_and_unknown_before_it_has_read_anything() -> None:
-    verdicts = make_senses().verdicts()
+    verdicts = make_bank().verdicts()
     assert {verdict for verdict, _ in verdicts.values()} == {Verdict.UNKNOWN}
     assert len(verdicts) == 15

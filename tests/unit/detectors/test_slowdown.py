@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from sentinel.detectors.bank import Senses
+from sentinel.detectors.bank import DetectorBank
 from sentinel.model.attempts import SampleRange
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import StepReading, TrainerNote
-from tests.unit.detectors.senses_kit import make_senses, receipt, row
+from tests.unit.detectors.bank_kit import make_bank, receipt, row
 
 Pace = Callable[[int], float]
 
@@ -25,8 +25,8 @@ def steps(seconds: Pace, last: int, *, first: int = 1, every: int = 1, start_s: 
             yield row(step, attempt=attempt, time_s=time_s, loss=2.0, **more)
 
 
-def slow_of(senses: Senses, rows: Iterable[StepReading]) -> list[Finding]:
-    found = [finding for reading in rows for finding in senses.step(reading, reading.time_s)]
+def slow_of(bank: DetectorBank, rows: Iterable[StepReading]) -> list[Finding]:
+    found = [finding for reading in rows for finding in bank.step(reading, reading.time_s)]
     return [finding for finding in found if finding.kind is Kind.SLOWDOWN]
 
 
@@ -36,81 +36,81 @@ def becomes(factor: float, onset: int, seed: int = 1, noise: float = 0.1) -> Pac
 
 
 def test_twice_the_step_time_for_fifty_steps_is_a_warning() -> None:
-    senses = make_senses()
-    (found,) = slow_of(senses, steps(becomes(2.0, 301), 500))
+    bank = make_bank()
+    (found,) = slow_of(bank, steps(becomes(2.0, 301), 500))
     assert (found.severity, found.metric) == ("warning", "time_s")
     assert 301 <= found.onset_step <= 305
     assert 350 <= found.detected_step <= 362
     assert 1.7 < found.value / found.baseline < 2.4
     assert f"their best pace since step {found.onset_step}" in found.reason
-    assert senses.verdicts()[Kind.SLOWDOWN][0] is Verdict.BREACHED
+    assert bank.verdicts()[Kind.SLOWDOWN][0] is Verdict.BREACHED
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_noisy_pace_is_no_slowdown(seed: int) -> None:
-    assert slow_of(make_senses(), steps(becomes(1.0, 0, seed, noise=0.3), 3000)) == []
+    assert slow_of(make_bank(), steps(becomes(1.0, 0, seed, noise=0.3), 3000)) == []
 
 
 def test_a_tenth_slower_is_no_slowdown() -> None:
-    senses = make_senses()
-    assert slow_of(senses, steps(becomes(1.2, 301), 900)) == []
-    assert senses.verdicts()[Kind.SLOWDOWN][0] is Verdict.HEALTHY
+    bank = make_bank()
+    assert slow_of(bank, steps(becomes(1.2, 301), 900)) == []
+    assert bank.verdicts()[Kind.SLOWDOWN][0] is Verdict.HEALTHY
 
 
 def test_slow_for_a_while_is_no_slowdown() -> None:
-    assert slow_of(make_senses(), steps(lambda n: 3.0 if 300 < n <= 340 else 1.0, 900)) == []
+    assert slow_of(make_bank(), steps(lambda n: 3.0 if 300 < n <= 340 else 1.0, 900)) == []
 
 
 def test_few_seconds_are_no_slowdown_however_many_steps_they_are() -> None:
-    assert slow_of(make_senses(), steps(lambda n: 0.02 if 300 < n <= 400 else 0.01, 900)) == []
+    assert slow_of(make_bank(), steps(lambda n: 0.02 if 300 < n <= 400 else 0.01, 900)) == []
 
 
 def test_it_ends_and_may_come_again() -> None:
-    senses = make_senses()
-    found = slow_of(senses, steps(lambda n: 2.0 if 300 < n <= 400 or n > 600 else 1.0, 550))
+    bank = make_bank()
+    found = slow_of(bank, steps(lambda n: 2.0 if 300 < n <= 400 or n > 600 else 1.0, 550))
     assert len(found) == 1
-    assert senses.verdicts()[Kind.SLOWDOWN][0] is Verdict.HEALTHY
-    found = slow_of(make_senses(), steps(lambda n: 2.0 if 300 < n <= 400 or n > 600 else 1.0, 900))
+    assert bank.verdicts()[Kind.SLOWDOWN][0] is Verdict.HEALTHY
+    found = slow_of(make_bank(), steps(lambda n: 2.0 if 300 < n <= 400 or n > 600 else 1.0, 900))
     assert [finding.onset_step for finding in found] == [301, 601]
 
 
 def test_what_was_told_is_told_again_only_when_it_got_worse() -> None:
-    assert len(slow_of(make_senses(), steps(lambda n: 2.0 if n > 300 else 1.0, 3000))) == 1
-    found = slow_of(make_senses(), steps(lambda n: 4.0 if n > 900 else 2.0 if n > 300 else 1.0, 1500))
+    assert len(slow_of(make_bank(), steps(lambda n: 2.0 if n > 300 else 1.0, 3000))) == 1
+    found = slow_of(make_bank(), steps(lambda n: 4.0 if n > 900 else 2.0 if n > 300 else 1.0, 1500))
     assert [finding.onset_step for finding in found] == [301, 901]
 
 
 def test_a_slow_creep_is_found_against_the_best_pace() -> None:
-    (found,) = slow_of(make_senses(), steps(lambda n: 1.0 + 0.0005 * n, 2000))
+    (found,) = slow_of(make_bank(), steps(lambda n: 1.0 + 0.0005 * n, 2000))
     assert 1000 < found.onset_step < 1300
 
 
 @pytest.mark.parametrize("every", [10, 100])
 def test_coarse_rows_are_judged_too(every: int) -> None:
-    (found,) = slow_of(make_senses(), steps(becomes(2.0, 90 * every), 150 * every, every=every))
+    (found,) = slow_of(make_bank(), steps(becomes(2.0, 90 * every), 150 * every, every=every))
     assert found.detected_step <= 90 * every + 21 * every
 
 
 def test_evaluations_and_checkpoints_are_no_slowdown() -> None:
     """Every third step saves or evaluates for a minute; it was not so before."""
-    senses = make_senses()
+    bank = make_bank()
     found: list[Finding] = []
     pauses = {0: "checkpoint_committed", 3: "val_loss"}
     for reading in steps(lambda n: 60.0 if n > 300 and n % 6 in (1, 3) else 1.0, 900):
         if reading.step > 300 and pauses.get(reading.step % 6) == "val_loss":
             reading = StepReading(1, reading.step, reading.time_s, reading.samples, {"loss": 2.0, "val_loss": 2.0})
-        found += senses.step(reading, reading.time_s)
+        found += bank.step(reading, reading.time_s)
         if reading.step > 300 and reading.step % 6 == 0:
-            senses.note(TrainerNote(1, "checkpoint_committed", reading.step, reading.time_s), reading.time_s)
+            bank.note(TrainerNote(1, "checkpoint_committed", reading.step, reading.time_s), reading.time_s)
     assert [finding for finding in found if finding.kind is Kind.SLOWDOWN] == []
-    assert senses.verdicts()[Kind.SLOWDOWN][0] is Verdict.HEALTHY
+    assert bank.verdicts()[Kind.SLOWDOWN][0] is Verdict.HEALTHY
 
 
 def test_another_logging_interval_is_no_slowdown() -> None:
     """Rows of a hundred steps hold an evaluation that rows of one step showed apart."""
     pace = lambda n: 200.0 if n % 100 == 50 else 1.0  # noqa: E731
     rows = list(steps(pace, 9000))
-    found = slow_of(make_senses(), [r for r in rows if r.step <= 1000 or r.step % 100 == 0])
+    found = slow_of(make_bank(), [r for r in rows if r.step <= 1000 or r.step % 100 == 0])
     assert found == []
 
 
@@ -118,9 +118,9 @@ def test_tokens_per_second_tell_of_a_batch_that_grows() -> None:
     rows = []
     for reading in steps(lambda n: 4.0 if n > 300 else 1.0, 900):
         rows.append(StepReading(1, reading.step, reading.time_s, (), {"loss": 2.0, "tokens_per_s": 1e5, "step_time_s": 9.0}))
-    senses = make_senses()
-    assert slow_of(senses, rows) == []
-    assert "by tokens_per_s" in senses.verdicts()[Kind.SLOWDOWN][1]
+    bank = make_bank()
+    assert slow_of(bank, rows) == []
+    assert "by tokens_per_s" in bank.verdicts()[Kind.SLOWDOWN][1]
 
 
 def test_samples_tell_of_a_batch_that_grows() -> None:
@@ -128,13 +128,13 @@ def test_samples_tell_of_a_batch_that_grows() -> None:
     for reading in steps(lambda n: 4.0 if n > 300 else 1.0, 900):
         batch = 64 if reading.step > 300 else 16
         rows.append(StepReading(1, reading.step, reading.time_s, (SampleRange(0, batch),), {"loss": 2.0}))
-    assert slow_of(make_senses(), rows) == []
+    assert slow_of(make_bank(), rows) == []
 
 
 def test_a_fall_of_tokens_per_second_is_told_in_its_own_unit() -> None:
     rows = list(steps(lambda n: 1.0, 500))
     rates = [StepReading(1, r.step, r.time_s, (), {"tokens_per_s": 4e4 if r.step > 300 else 1e5}) for r in rows]
-    (found,) = slow_of(make_senses(), rates)
+    (found,) = slow_of(make_bank(), rates)
     assert (found.metric, found.value, found.baseline) == ("tokens_per_s", pytest.approx(4e4), pytest.approx(1e5))
     assert "2.50 times" in found.reason
 
@@ -144,7 +144,7 @@ def test_a_better_source_that_appears_is_learned_anew() -> None:
         r if r.step <= 300 else StepReading(1, r.step, r.time_s, r.samples, {"step_time_s": 10.0})
         for r in steps(lambda n: 1.0, 900)
     ]
-    assert slow_of(make_senses(), rows) == []
+    assert slow_of(make_bank(), rows) == []
 
 
 @pytest.mark.parametrize("every", [2, 10, 100])
@@ -154,39 +154,39 @@ def test_a_metric_that_is_logged_now_and_then_does_not_confuse(every: int) -> No
     for reading in steps(lambda n: 2.0 if n > 3000 else 1.0, 4500):
         rate = {"tokens_per_s": 5e4 if reading.step > 3000 else 1e5} if reading.step % every == 0 else {}
         rows.append(StepReading(1, reading.step, reading.time_s, reading.samples, {"loss": 2.0, **rate}))
-    (found,) = slow_of(make_senses(), rows)
+    (found,) = slow_of(make_bank(), rows)
     assert found.metric == ("tokens_per_s" if every < 100 else "time_s")
     assert 2990 < found.onset_step <= 3000 + every
 
 
-def relaunched(senses: Senses, rows: list[StepReading], world_size: int, before: int | None) -> Senses:
-    senses.begin_attempt(2, 5000.0)
+def relaunched(bank: DetectorBank, rows: list[StepReading], world_size: int, before: int | None) -> DetectorBank:
+    bank.begin_attempt(2, 5000.0)
     told = receipt(2, resume_step=300, world_size=world_size, history=tuple(rows))
     object.__setattr__(told, "history_world_size", before)
-    senses.receipt(told, 5000.0)
-    return senses
+    bank.receipt(told, 5000.0)
+    return bank
 
 
 @pytest.mark.parametrize("knows", [True, False])
 def test_a_relaunch_is_judged_by_its_history_whoever_watches(knows: bool) -> None:
     past = list(steps(lambda n: 1.0, 300))
-    senses = make_senses()
+    bank = make_bank()
     if knows:
-        slow_of(senses, past)
+        slow_of(bank, past)
     after = list(steps(lambda n: 2.0, 500, first=301, start_s=6000.0, attempt=2))
-    (found,) = slow_of(relaunched(senses, past, 8, 8), after)
+    (found,) = slow_of(relaunched(bank, past, 8, 8), after)
     assert (found.attempt, found.onset_step, found.detected_step) == (2, 302, 356)
 
 
 @pytest.mark.parametrize("before", [16, None])
 def test_another_world_size_is_another_pace(before: int | None) -> None:
     past = list(steps(lambda n: 1.0, 300))
-    senses = relaunched(make_senses(), past, 8, before)
-    assert senses.verdicts()[Kind.SLOWDOWN][0] is Verdict.UNKNOWN
-    assert slow_of(senses, steps(lambda n: 2.0, 900, first=301, start_s=6000.0, attempt=2)) == []
+    bank = relaunched(make_bank(), past, 8, before)
+    assert bank.verdicts()[Kind.SLOWDOWN][0] is Verdict.UNKNOWN
+    assert slow_of(bank, steps(lambda n: 2.0, 900, first=301, start_s=6000.0, attempt=2)) == []
 
 
 def test_rows_that_tell_no_time_are_not_judged() -> None:
-    senses = make_senses()
-    assert slow_of(senses, (row(step, time_s=0.0, loss=2.0) for step in range(1, 900))) == []
-    assert senses.verdicts()[Kind.SLOWDOWN][0] is Verdict.UNKNOWN
+    bank = make_bank()
+    assert slow_of(bank, (row(step, time_s=0.0, loss=2.0) for step in range(1, 900))) == []
+    assert bank.verdicts()[Kind.SLOWDOWN][0] is Verdict.UNKNOWN

@@ -9,7 +9,7 @@ import pytest
 
 from sentinel.model.findings import Kind, Verdict
 from sentinel.model.readings import StepReading, TrainerNote
-from tests.unit.detectors.senses_kit import (
+from tests.unit.detectors.bank_kit import (
     BATCH,
     SHORT_RUN,
     SpikeConfig,
@@ -17,7 +17,7 @@ from tests.unit.detectors.senses_kit import (
     clean_run,
     feed,
     hurt,
-    make_senses,
+    make_bank,
     receipt,
     row,
 )
@@ -25,15 +25,15 @@ from tests.unit.detectors.senses_kit import (
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_hundred_thousand_clean_noisy_steps_raise_no_alarm(seed: int) -> None:
-    found = feed(make_senses(), clean_run(100_000, seed))
+    found = feed(make_bank(), clean_run(100_000, seed))
     assert alarms(found) == []
     assert len(found) <= 5
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_poisoned_window_in_a_short_run_is_found_within_a_few_steps(seed: int) -> None:
-    senses = make_senses(SHORT_RUN)
-    found = alarms(feed(senses, hurt(clean_run(600, seed), 200, 224, loss=1.5)))
+    bank = make_bank(SHORT_RUN)
+    found = alarms(feed(bank, hurt(clean_run(600, seed), 200, 224, loss=1.5)))
     assert [finding.kind for finding in found] == [Kind.SPIKE]
     finding = found[0]
     assert finding.metric == "loss"
@@ -47,33 +47,33 @@ def test_a_poisoned_window_in_a_short_run_is_found_within_a_few_steps(seed: int)
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_short_run_is_awake_from_step_sixty(seed: int) -> None:
-    found = alarms(feed(make_senses(SHORT_RUN), hurt(clean_run(120, seed, noise=0.02), 62, 80, loss=4.0)))
+    found = alarms(feed(make_bank(SHORT_RUN), hurt(clean_run(120, seed, noise=0.02), 62, 80, loss=4.0)))
     assert len(found) == 1
     assert found[0].detected_step <= 66
 
 
 def test_before_there_is_history_the_verdict_is_unknown_and_nothing_fires() -> None:
-    senses = make_senses(SHORT_RUN)
-    assert feed(senses, hurt(clean_run(40, 0), 20, 30, loss=5.0)) == []
-    assert senses.verdicts()[Kind.SPIKE][0] is Verdict.UNKNOWN
+    bank = make_bank(SHORT_RUN)
+    assert feed(bank, hurt(clean_run(40, 0), 20, 30, loss=5.0)) == []
+    assert bank.verdicts()[Kind.SPIKE][0] is Verdict.UNKNOWN
 
 
 def test_a_single_hard_batch_is_one_info_finding() -> None:
-    found = feed(make_senses(), hurt(clean_run(1000, 3), 500, 500, loss=4.0))
+    found = feed(make_bank(), hurt(clean_run(1000, 3), 500, 500, loss=4.0))
     assert len(found) == 1
     assert (found[0].severity, found[0].onset_step, found[0].detected_step) == ("info", 500, 501)
     assert "hard batch" in found[0].reason
 
 
 def test_a_single_row_in_which_the_gradient_norm_agrees_is_an_alarm_at_once() -> None:
-    (found,) = alarms(feed(make_senses(), hurt(clean_run(1000, 3, noise=0.02), 500, 500, loss=1.0, norm=10.0)))
+    (found,) = alarms(feed(make_bank(), hurt(clean_run(1000, 3, noise=0.02), 500, 500, loss=1.0, norm=10.0)))
     assert (found.metric, found.onset_step, found.detected_step) == ("loss", 500, 500)
     assert "agrees" in found.reason
 
 
 def test_one_poisoned_window_is_one_finding_and_a_second_one_is_another() -> None:
     rows = hurt(hurt(clean_run(1200, 4), 400, 424, loss=3.0), 800, 824, loss=3.0)
-    found = alarms(feed(make_senses(), rows))
+    found = alarms(feed(make_bank(), rows))
     assert [finding.onset_step for finding in found] == [400, 800]
     assert len({finding.key for finding in found}) == 2
 
@@ -82,7 +82,7 @@ def test_one_poisoned_window_is_one_finding_and_a_second_one_is_another() -> Non
 def test_coarse_logging_finds_a_spike_of_one_or_two_rows(every: int) -> None:
     at = 400 * every
     rows = hurt(clean_run(600 * every, 5, every=every, noise=0.01), at, at + every, loss=1.0)
-    found = alarms(feed(make_senses(), rows))
+    found = alarms(feed(make_bank(), rows))
     assert [finding.onset_step for finding in found] == [at]
     assert found[0].detected_step <= at + every
 
@@ -93,8 +93,8 @@ def test_a_coarse_row_is_borne_out_by_a_second_half_as_high(every: int, expected
     quiet = [row(step, loss=2.5 + 0.02 * (step // every % 5 - 2)) for step in range(every, 601 * every, every)]
     first = 500 * every
     one = list(hurt_loss(quiet, {first: 0.29}))
-    assert alarms(feed(make_senses(), one)) == []
-    assert len(alarms(feed(make_senses(), hurt_loss(one, {first + every: 0.17})))) == expected
+    assert alarms(feed(make_bank(), one)) == []
+    assert len(alarms(feed(make_bank(), hurt_loss(one, {first + every: 0.17})))) == expected
 
 
 def hurt_loss(rows: Iterable[StepReading], by: dict[int, float]) -> Iterator[StepReading]:
@@ -104,67 +104,67 @@ def hurt_loss(rows: Iterable[StepReading], by: dict[int, float]) -> Iterator[Ste
 @pytest.mark.parametrize("every", [1, 5, 100])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_steep_early_descent_raises_no_alarm(every: int, seed: int) -> None:
-    found = feed(make_senses(SpikeConfig(min_history_steps=20)), clean_run(400 * every, seed, every=every, noise=0.02))
+    found = feed(make_bank(SpikeConfig(min_history_steps=20)), clean_run(400 * every, seed, every=every, noise=0.02))
     assert alarms(found) == []
 
 
 def test_the_gradient_norm_alone_alarms_when_it_stays() -> None:
-    found = alarms(feed(make_senses(), hurt(clean_run(600, 6), 400, 420, norm=8.0)))
+    found = alarms(feed(make_bank(), hurt(clean_run(600, 6), 400, 420, norm=8.0)))
     assert [(finding.metric, finding.onset_step) for finding in found] == [("grad_norm", 400)]
     assert found[0].detected_step <= 404
 
 
 def test_an_isolated_jump_of_the_gradient_norm_is_info() -> None:
-    found = feed(make_senses(), hurt(clean_run(600, 6), 400, 401, norm=30.0))
+    found = feed(make_bank(), hurt(clean_run(600, 6), 400, 401, norm=30.0))
     assert [finding.severity for finding in found] == ["info"]
 
 
 def test_a_nan_blinds_nothing() -> None:
     rows = list(hurt(clean_run(600, 7), 400, 424, loss=3.0))
     rows[300] = row(301, loss=float("nan"), grad_norm=float("inf"))
-    found = [finding for finding in alarms(feed(make_senses(), rows)) if finding.kind is Kind.SPIKE]
+    found = [finding for finding in alarms(feed(make_bank(), rows)) if finding.kind is Kind.SPIKE]
     assert [finding.onset_step for finding in found] == [400]
 
 
 def test_a_permanent_shift_fires_once_and_becomes_the_new_normal() -> None:
-    senses = make_senses()
-    found = alarms(feed(senses, hurt(clean_run(3000, 8, noise=0.02), 1000, 3000, loss=1.5)))
+    bank = make_bank()
+    found = alarms(feed(bank, hurt(clean_run(3000, 8, noise=0.02), 1000, 3000, loss=1.5)))
     assert [finding.kind for finding in found] == [Kind.SPIKE, Kind.DIVERGENCE]
-    verdict, reason = senses.verdicts()[Kind.SPIKE]
+    verdict, reason = bank.verdicts()[Kind.SPIKE]
     assert verdict is Verdict.HEALTHY
     assert "new normal" in reason
 
 
 def test_a_spike_five_steps_after_a_resume_is_seen_against_the_history() -> None:
     past = tuple(clean_run(500, 9))
-    senses = make_senses(begun=False)
-    senses.begin_attempt(2, 1000.0)
-    senses.receipt(receipt(2, resume_step=500, history=past, lr_scale=0.5), 1001.0)
-    assert senses.newest_step == 500
-    assert senses.samples_of(480) == past[479].samples
+    bank = make_bank(begun=False)
+    bank.begin_attempt(2, 1000.0)
+    bank.receipt(receipt(2, resume_step=500, history=past, lr_scale=0.5), 1001.0)
+    assert bank.newest_step == 500
+    assert bank.samples_of(480) == past[479].samples
     future = [dataclasses.replace(r, attempt=2) for r in hurt(clean_run(540, 9), 505, 540, loss=2.5) if r.step > 500]
-    found = alarms(feed(senses, future))
+    found = alarms(feed(bank, future))
     assert [(finding.attempt, finding.onset_step) for finding in found] == [(2, 505)]
 
 
 def test_a_live_override_cuts_the_level_and_leaves_the_sight() -> None:
-    senses = make_senses()
+    bank = make_bank()
     rows = list(hurt(clean_run(620, 10), 510, 530, loss=3.0))
-    feed(senses, rows[:500])
-    senses.note(TrainerNote(1, "override_applied", 500, 500.0), 500.0)
-    assert len(alarms(feed(senses, rows[500:]))) == 1
+    feed(bank, rows[:500])
+    bank.note(TrainerNote(1, "override_applied", 500, 500.0), 500.0)
+    assert len(alarms(feed(bank, rows[500:]))) == 1
 
 
 def test_readings_of_another_attempt_are_ignored() -> None:
-    senses = make_senses()
-    assert senses.step(row(7, attempt=3, loss=float("nan")), 1.0) == ()
-    assert senses.newest_step == 0
+    bank = make_bank()
+    assert bank.step(row(7, attempt=3, loss=float("nan")), 1.0) == ()
+    assert bank.newest_step == 0
 
 
 def test_re_reading_the_stream_gives_the_same_keys_whenever_it_is_heard() -> None:
     rows = list(hurt(hurt(clean_run(900, 11), 400, 424, loss=3.0), 700, 700, loss=5.0))
-    live = feed(make_senses(), rows)
-    again = make_senses(begun=False)
+    live = feed(make_bank(), rows)
+    again = make_bank(begun=False)
     again.begin_attempt(1, 5000.0)
     second = [finding for reading in (*rows[:450], *rows[300:]) for finding in again.step(reading, 5001.0)]
     assert [finding.key for finding in live] == [finding.key for finding in second]
@@ -172,45 +172,45 @@ def test_re_reading_the_stream_gives_the_same_keys_whenever_it_is_heard() -> Non
 
 
 def test_levels_tell_before_during_and_after() -> None:
-    senses = make_senses()
-    feed(senses, hurt(clean_run(500, 12, noise=0.02), 400, 424, loss=3.0))
-    pre = senses.pre_breach("loss")
-    during, after = senses.level("loss", 399, 424), senses.level("loss", 450)
+    bank = make_bank()
+    feed(bank, hurt(clean_run(500, 12, noise=0.02), 400, 424, loss=3.0))
+    pre = bank.pre_breach("loss")
+    during, after = bank.level("loss", 399, 424), bank.level("loss", 450)
     assert pre is not None
     assert during is not None
     assert after is not None
     assert during.median > pre.median + 2.5
     assert abs(after.median - pre.median) < 0.2
     assert (after.count, after.first_step, after.last_step) == (50, 451, 500)
-    assert senses.level("loss", 500) is None
-    assert senses.is_above_band("loss", pre, 0.02) is Verdict.HEALTHY
-    feed(senses, (row(step, loss=9.0) for step in range(501, 506)))
-    assert senses.is_above_band("loss", pre, 0.02) is Verdict.BREACHED
-    assert senses.is_above_band("val_loss", pre, 0.02) is Verdict.UNKNOWN
+    assert bank.level("loss", 500) is None
+    assert bank.is_above_band("loss", pre, 0.02) is Verdict.HEALTHY
+    feed(bank, (row(step, loss=9.0) for step in range(501, 506)))
+    assert bank.is_above_band("loss", pre, 0.02) is Verdict.BREACHED
+    assert bank.is_above_band("val_loss", pre, 0.02) is Verdict.UNKNOWN
 
 
 def test_a_level_full_of_nan_is_never_inside_a_band() -> None:
-    senses = make_senses()
-    feed(senses, clean_run(100, 13))
-    pre = senses.level("loss", 50)
-    feed(senses, (row(step, loss=float("nan")) for step in range(101, 110)))
+    bank = make_bank()
+    feed(bank, clean_run(100, 13))
+    pre = bank.level("loss", 50)
+    feed(bank, (row(step, loss=float("nan")) for step in range(101, 110)))
     assert pre is not None
-    assert senses.is_above_band("loss", pre, 0.02) is Verdict.BREACHED
-    after = senses.level("loss", 100)
+    assert bank.is_above_band("loss", pre, 0.02) is Verdict.BREACHED
+    after = bank.level("loss", 100)
     assert after is not None
     assert after.median == float("inf")
 
 
 def test_the_samples_of_a_step_and_of_a_step_are_known() -> None:
-    senses = make_senses()
-    feed(senses, clean_run(10, 14))
-    assert senses.samples_per_step == BATCH
-    assert senses.samples_of(3) is not None
-    assert senses.samples_of(11) is None
+    bank = make_bank()
+    feed(bank, clean_run(10, 14))
+    assert bank.samples_per_step == BATCH
+    assert bank.samples_of(3) is not None
+    assert bank.samples_of(11) is None
 
 
 def test_a_switched_off_detector_is_unknown_and_silent() -> None:
-    senses = make_senses(SpikeConfig(enabled=False))
-    found = feed(senses, hurt(clean_run(600, 15), 400, 424, loss=3.0))
+    bank = make_bank(SpikeConfig(enabled=False))
+    found = feed(bank, hurt(clean_run(600, 15), 400, 424, loss=3.0))
     assert [finding for finding in found if finding.kind is Kind.SPIKE] == []
-    assert senses.verdicts()[Kind.SPIKE] == (Verdict.UNKNOWN, "switched off by policy")
+    assert bank.verdicts()[Kind.SPIKE] == (Verdict.UNKNOWN, "switched off by policy")

@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-from sentinel.detectors.bank import Senses
+from sentinel.detectors.bank import DetectorBank
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import CheckpointReading, Receipt, TrainerNote
-from tests.unit.detectors.senses_kit import Config, StaleCheckpointConfig, beat, make_senses, row
+from tests.unit.detectors.bank_kit import Config, StaleCheckpointConfig, beat, make_bank, row
 
 
 def begun(
     effective: Mapping[str, Any] | None = None, resume_step: int = 0, settings: StaleCheckpointConfig | None = None
-) -> Senses:
-    senses = make_senses(begun=False)
+) -> DetectorBank:
+    bank = make_bank(begun=False)
     if settings is not None:
-        senses = Senses(replace(Config(), stale_checkpoint=settings), {}, {})
-    senses.begin_attempt(1, 0.0)
-    senses.receipt(Receipt(1, 0.0, resume_step, None, 2, {}, effective or {}), 0.0)
-    return senses
+        bank = DetectorBank(replace(Config(), stale_checkpoint=settings), {}, {})
+    bank.begin_attempt(1, 0.0)
+    bank.receipt(Receipt(1, 0.0, resume_step, None, 2, {}, effective or {}), 0.0)
+    return bank
 
 
 def train(
-    senses: Senses,
+    bank: DetectorBank,
     last: int,
     saves: Callable[[int], bool],
     *,
@@ -38,36 +38,36 @@ def train(
     found: list[Finding] = []
     for step in range(first, last + 1):
         now_s = step * step_s
-        found += senses.step(row(step, time_s=1e6 + now_s, loss=2.0), now_s)
+        found += bank.step(row(step, time_s=1e6 + now_s, loss=2.0), now_s)
         if saves(step) and by != "directory":
-            senses.note(TrainerNote(1, "checkpoint_committed", step, 1e6 + now_s), now_s)
+            bank.note(TrainerNote(1, "checkpoint_committed", step, 1e6 + now_s), now_s)
         if saves(step) and by != "note":
-            senses.checkpoint(CheckpointReading(step, f"checkpoints/step-{step:08d}", 1, step, "d"), now_s)
-        found += senses.tick(now_s, sees_checkpoints=sees)
+            bank.checkpoint(CheckpointReading(step, f"checkpoints/step-{step:08d}", 1, step, "d"), now_s)
+        found += bank.tick(now_s, sees_checkpoints=sees)
     return [finding for finding in found if finding.kind is Kind.STALE_CHECKPOINT]
 
 
 @pytest.mark.parametrize("by", ["note", "directory", "both"])
 def test_a_rhythm_that_stops_is_told_once(by: str) -> None:
-    senses = begun()
-    found = train(senses, 400, lambda step: step % 20 == 0 and step <= 200, by=by)
+    bank = begun()
+    found = train(bank, 400, lambda step: step % 20 == 0 and step <= 200, by=by)
     assert [(f.onset_step, f.detected_step, f.severity) for f in found] == [(200, 251, "warning")]
     assert "since step 200, 51 steps and 51 s of training ago; one every 20 steps is this run's rhythm" in found[0].reason
-    assert senses.verdicts()[Kind.STALE_CHECKPOINT][0] is Verdict.BREACHED
+    assert bank.verdicts()[Kind.STALE_CHECKPOINT][0] is Verdict.BREACHED
 
 
 def test_it_heals_with_the_next_commit_and_may_come_again() -> None:
-    senses = begun()
+    bank = begun()
     saves = lambda step: step % 20 == 0 and (step <= 200 or 300 <= step <= 400)  # noqa: E731
-    assert len(train(senses, 340, saves)) == 1
-    assert senses.verdicts()[Kind.STALE_CHECKPOINT] == (Verdict.HEALTHY, "newest checkpoint: step 340, 0 steps ago")
-    assert [f.onset_step for f in train(senses, 600, saves, first=341)] == [400]
+    assert len(train(bank, 340, saves)) == 1
+    assert bank.verdicts()[Kind.STALE_CHECKPOINT] == (Verdict.HEALTHY, "newest checkpoint: step 340, 0 steps ago")
+    assert [f.onset_step for f in train(bank, 600, saves, first=341)] == [400]
 
 
 def test_until_a_rhythm_is_known_nothing_is() -> None:
-    senses = begun()
-    assert train(senses, 5000, lambda step: step in (100, 200)) == []
-    assert senses.verdicts()[Kind.STALE_CHECKPOINT][0] is Verdict.UNKNOWN
+    bank = begun()
+    assert train(bank, 5000, lambda step: step in (100, 200)) == []
+    assert bank.verdicts()[Kind.STALE_CHECKPOINT][0] is Verdict.UNKNOWN
 
 
 def test_what_the_trainer_says_is_its_rhythm() -> None:
@@ -76,83 +76,83 @@ def test_what_the_trainer_says_is_its_rhythm() -> None:
 
 
 def test_a_rhythm_changed_by_a_live_override_is_the_new_one() -> None:
-    senses = begun({"checkpoint_interval": 10})
-    assert train(senses, 100, lambda step: step % 10 == 0) == []
-    senses.note(TrainerNote(1, "override_lapsed", 101, 0.0, {"effective": {"checkpoint_interval": 100}}), 100.0)
-    assert train(senses, 340, lambda step: step % 100 == 0, first=101) == []
-    assert [f.onset_step for f in train(senses, 700, lambda step: False, first=341)] == [300]
+    bank = begun({"checkpoint_interval": 10})
+    assert train(bank, 100, lambda step: step % 10 == 0) == []
+    bank.note(TrainerNote(1, "override_lapsed", 101, 0.0, {"effective": {"checkpoint_interval": 100}}), 100.0)
+    assert train(bank, 340, lambda step: step % 100 == 0, first=101) == []
+    assert [f.onset_step for f in train(bank, 700, lambda step: False, first=341)] == [300]
 
 
 def test_saving_by_the_clock_while_steps_get_faster_is_not_late() -> None:
-    senses = begun()
-    assert train(senses, 200, lambda step: step % 20 == 0, step_s=10.0) == []
+    bank = begun()
+    assert train(bank, 200, lambda step: step % 20 == 0, step_s=10.0) == []
     found: list[Finding] = []
     for step in range(201, 401):  # a hundred steps now fit between two checkpoints
         time_s = 2000.0 + (step - 200) * 2.0
-        found += senses.step(row(step, time_s=1e6 + time_s, loss=2.0), time_s)
+        found += bank.step(row(step, time_s=1e6 + time_s, loss=2.0), time_s)
         if step % 100 == 0:
-            senses.note(TrainerNote(1, "checkpoint_committed", step, time_s), time_s)
-        found += senses.tick(time_s)
+            bank.note(TrainerNote(1, "checkpoint_committed", step, time_s), time_s)
+        found += bank.tick(time_s)
     assert found == []
 
 
 def test_saving_by_steps_while_steps_get_slower_is_not_late() -> None:
-    senses = begun()
-    train(senses, 200, lambda step: step % 20 == 0)
-    assert train(senses, 400, lambda step: step % 20 == 0, first=201, step_s=10.0) == []
+    bank = begun()
+    train(bank, 200, lambda step: step % 20 == 0)
+    assert train(bank, 400, lambda step: step % 20 == 0, first=201, step_s=10.0) == []
 
 
 def test_saves_begun_and_never_committed_are_told_without_a_rhythm() -> None:
-    senses = begun()
+    bank = begun()
     found: list[Finding] = []
     for step in range(1, 200):
-        found += senses.step(row(step, time_s=float(step), loss=2.0), float(step))
+        found += bank.step(row(step, time_s=float(step), loss=2.0), float(step))
         if step % 50 == 0:
-            senses.heartbeat(beat(0, step, "checkpoint"), float(step))
-            senses.heartbeat(beat(1, step + 1, "checkpoint"), float(step))  # a trainer that counts one ahead
-        senses.heartbeat(beat(0, step + 1, "forward"), float(step))
-        senses.heartbeat(beat(1, step + 1, "forward"), float(step))
-        found += senses.tick(float(step))
+            bank.heartbeat(beat(0, step, "checkpoint"), float(step))
+            bank.heartbeat(beat(1, step + 1, "checkpoint"), float(step))  # a trainer that counts one ahead
+        bank.heartbeat(beat(0, step + 1, "forward"), float(step))
+        bank.heartbeat(beat(1, step + 1, "forward"), float(step))
+        found += bank.tick(float(step))
     told = [finding for finding in found if finding.kind is Kind.STALE_CHECKPOINT]
     assert [(f.onset_step, f.detected_step) for f in told] == [(0, 176)]
     assert "saves were begun at steps 50, 100, 150 and never committed; the newest checkpoint is from step 0" in told[0].reason
 
 
 def test_an_age_the_policy_does_not_allow_is_told_whatever_the_rhythm() -> None:
-    senses = begun(settings=StaleCheckpointConfig(max_age_s=300.0))
-    assert senses.verdicts()[Kind.STALE_CHECKPOINT][0] is Verdict.HEALTHY
-    (found,) = train(senses, 400, lambda step: False)
+    bank = begun(settings=StaleCheckpointConfig(max_age_s=300.0))
+    assert bank.verdicts()[Kind.STALE_CHECKPOINT][0] is Verdict.HEALTHY
+    (found,) = train(bank, 400, lambda step: False)
     assert found.detected_step == 302
     assert "the policy allows 300 s" in found.reason
 
 
 def test_a_clock_that_jumps_makes_nothing_old() -> None:
-    senses = begun(settings=StaleCheckpointConfig(max_age_s=7200.0))
+    bank = begun(settings=StaleCheckpointConfig(max_age_s=7200.0))
     found: list[Finding] = []
     for step in range(1, 200):
-        found += senses.step(row(step, time_s=step + (1e9 if step > 50 else 0.0), loss=2.0), float(step))
-        found += senses.tick(float(step))
+        found += bank.step(row(step, time_s=step + (1e9 if step > 50 else 0.0), loss=2.0), float(step))
+        found += bank.tick(float(step))
     assert found == []
 
 
 def test_what_cannot_be_seen_is_not_missing() -> None:
-    senses = begun({"checkpoint_interval": 20})
-    assert train(senses, 400, lambda step: False, sees=False) == []
+    bank = begun({"checkpoint_interval": 20})
+    assert train(bank, 400, lambda step: False, sees=False) == []
 
 
 def test_the_age_begins_at_the_resume() -> None:
-    senses = begun({"checkpoint_interval": 20}, resume_step=1000)
-    assert train(senses, 1050, lambda step: False, first=1001) == []
-    assert [f.onset_step for f in train(senses, 1060, lambda step: False, first=1051)] == [1000]
+    bank = begun({"checkpoint_interval": 20}, resume_step=1000)
+    assert train(bank, 1050, lambda step: False, first=1001) == []
+    assert [f.onset_step for f in train(bank, 1060, lambda step: False, first=1051)] == [1000]
 
 
 def test_a_checkpoint_of_an_abandoned_attempt_is_none_of_this_one() -> None:
-    senses = begun({"checkpoint_interval": 20})
-    senses.checkpoint(CheckpointReading(500, "checkpoints/step-00000500", 7, 500, "d"), 0.0)
-    assert len(train(senses, 100, lambda step: False)) == 1
+    bank = begun({"checkpoint_interval": 20})
+    bank.checkpoint(CheckpointReading(500, "checkpoints/step-00000500", 7, 500, "d"), 0.0)
+    assert len(train(bank, 100, lambda step: False)) == 1
 
 
 def test_switched_off_it_says_so() -> None:
-    senses = begun({"checkpoint_interval": 20}, settings=StaleCheckpointConfig(enabled=False))
-    assert train(senses, 400, lambda step: False) == []
-    assert senses.verdicts()[Kind.STALE_CHECKPOINT] == (Verdict.UNKNOWN, "switched off by policy")
+    bank = begun({"checkpoint_interval": 20}, settings=StaleCheckpointConfig(enabled=False))
+    assert train(bank, 400, lambda step: False) == []
+    assert bank.verdicts()[Kind.STALE_CHECKPOINT] == (Verdict.UNKNOWN, "switched off by policy")

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 
 import pytest
 
-from sentinel.detectors.bank import Senses
+from sentinel.detectors.bank import DetectorBank
 from sentinel.model.findings import Kind, Verdict
 from sentinel.model.readings import StepReading
-from tests.unit.detectors.senses_kit import clean_run, feed, make_senses, receipt, row
+from tests.unit.detectors.bank_kit import clean_run, feed, make_bank, receipt, row
 
 EVERYTHING = {"update_norm": 0.1, "adam_v_max": 1e-4, "logit_max": 9.0, "activation_norm": 2.0, "loss_scale": 1024.0}
 OTHERS = frozenset(  # judged from more than these rows: a reference, busy times, checkpoints, the machine; tested where they live
     {Kind.BEHIND_REFERENCE, Kind.STRAGGLER, Kind.SLOWDOWN, Kind.STALE_CHECKPOINT, Kind.GPU_FAULT}
 )
-STEP_KINDS = tuple(kind for kind in make_senses().verdicts() if kind is not Kind.HANG and kind not in OTHERS)
+STEP_KINDS = tuple(kind for kind in make_bank().verdicts() if kind is not Kind.HANG and kind not in OTHERS)
 
 
 def full_rows(steps: int, without: Iterable[str] = (), first: int = 1) -> list[StepReading]:
@@ -27,26 +27,26 @@ def full_rows(steps: int, without: Iterable[str] = (), first: int = 1) -> list[S
     return rows
 
 
-def unknown(senses: Senses, **blind: str) -> dict[Kind, str]:
-    standing = senses.verdicts(blind).items()
+def unknown(bank: DetectorBank, **blind: str) -> dict[Kind, str]:
+    standing = bank.verdicts(blind).items()
     return {kind: reason for kind, (verdict, reason) in standing if verdict is Verdict.UNKNOWN and kind not in OTHERS}
 
 
 def test_with_everything_logged_long_enough_all_is_known_and_healthy() -> None:
-    senses = make_senses()
-    feed(senses, full_rows(1000))
-    senses.tick(1001.0)
-    assert unknown(senses) == {}
-    assert {verdict for kind, (verdict, _) in senses.verdicts().items() if kind not in OTHERS} == {Verdict.HEALTHY}
+    bank = make_bank()
+    feed(bank, full_rows(1000))
+    bank.tick(1001.0)
+    assert unknown(bank) == {}
+    assert {verdict for kind, (verdict, _) in bank.verdicts().items() if kind not in OTHERS} == {Verdict.HEALTHY}
 
 
 @pytest.mark.parametrize("steps", [0, 1, 5])
 def test_before_there_is_a_past_nothing_but_the_numbers_themselves_is_known(steps: int) -> None:
-    senses = make_senses()
-    feed(senses, full_rows(steps))
-    known = set(senses.verdicts()) - OTHERS - set(unknown(senses))
+    bank = make_bank()
+    feed(bank, full_rows(steps))
+    known = set(bank.verdicts()) - OTHERS - set(unknown(bank))
     assert known == ({Kind.NON_FINITE} if steps else set())
-    assert all(unknown(senses).values())
+    assert all(unknown(bank).values())
 
 
 @pytest.mark.parametrize(("metrics", "kinds"), [
@@ -57,66 +57,66 @@ def test_before_there_is_a_past_nothing_but_the_numbers_themselves_is_known(step
     (("update_norm", "adam_v_max", "logit_max", "activation_norm"), {Kind.PRECURSOR}),
 ])  # fmt: skip
 def test_what_is_not_logged_is_not_known(metrics: tuple[str, ...], kinds: set[Kind]) -> None:
-    senses = make_senses()
-    feed(senses, full_rows(1000, without=metrics))
-    senses.tick(1001.0)
-    assert set(unknown(senses)) == kinds
+    bank = make_bank()
+    feed(bank, full_rows(1000, without=metrics))
+    bank.tick(1001.0)
+    assert set(unknown(bank)) == kinds
 
 
 def test_a_metric_that_stopped_coming_is_not_healthy_for_ever() -> None:
-    senses = make_senses()
-    feed(senses, full_rows(1000))
-    feed(senses, full_rows(1020, without=("loss", "grad_norm"), first=1001))
-    said = unknown(senses)
+    bank = make_bank()
+    feed(bank, full_rows(1000))
+    feed(bank, full_rows(1020, without=("loss", "grad_norm"), first=1001))
+    said = unknown(bank)
     assert said[Kind.DIVERGENCE] == "loss is missing since step 1000"
     assert said[Kind.SPIKE] == "grad_norm is missing since step 1000; loss is missing since step 1000"
     assert {Kind.DRIFT, Kind.TOO_GOOD, Kind.PLATEAU} <= set(said)
 
 
 def test_one_of_two_streams_missing_is_said_beside_the_other() -> None:
-    senses = make_senses()
-    feed(senses, full_rows(1000, without=("grad_norm",)))
-    verdict, reason = senses.verdicts()[Kind.SPIKE]
+    bank = make_bank()
+    feed(bank, full_rows(1000, without=("grad_norm",)))
+    verdict, reason = bank.verdicts()[Kind.SPIKE]
     assert verdict is Verdict.HEALTHY
     assert "grad_norm unknown: too little clean history, or not logged" in reason
 
 
 def test_behind_a_blind_source_nothing_is_known_and_what_was_breached_stays_so() -> None:
-    senses = make_senses()
-    feed(senses, full_rows(1000))
-    senses.tick(1001.0)
-    assert set(unknown(senses, metrics="permission denied")) == {*STEP_KINDS, Kind.HANG}
-    assert unknown(senses, metrics="permission denied")[Kind.SPIKE] == "metrics cannot be seen: permission denied"
-    assert set(unknown(senses, heartbeats="gone")) == {Kind.HANG}
-    feed(senses, [row(step, loss=9.0, grad_norm=0.4) for step in range(1001, 1004)])
-    assert senses.verdicts({"metrics": "gone"})[Kind.SPIKE][0] is Verdict.BREACHED
+    bank = make_bank()
+    feed(bank, full_rows(1000))
+    bank.tick(1001.0)
+    assert set(unknown(bank, metrics="permission denied")) == {*STEP_KINDS, Kind.HANG}
+    assert unknown(bank, metrics="permission denied")[Kind.SPIKE] == "metrics cannot be seen: permission denied"
+    assert set(unknown(bank, heartbeats="gone")) == {Kind.HANG}
+    feed(bank, [row(step, loss=9.0, grad_norm=0.4) for step in range(1001, 1004)])
+    assert bank.verdicts({"metrics": "gone"})[Kind.SPIKE][0] is Verdict.BREACHED
 
 
 def test_without_a_running_attempt_nothing_is_known() -> None:
-    senses = make_senses()
-    feed(senses, full_rows(1000))
-    senses.end_attempt()
-    assert set(senses.verdicts().values()) == {(Verdict.UNKNOWN, "no attempt is running")}
+    bank = make_bank()
+    feed(bank, full_rows(1000))
+    bank.end_attempt()
+    assert set(bank.verdicts().values()) == {(Verdict.UNKNOWN, "no attempt is running")}
 
 
 def test_in_the_grace_after_a_resume_the_slow_detectors_say_so() -> None:
-    senses = make_senses(begun=False)
-    senses.begin_attempt(2, 0.0)
-    senses.receipt(receipt(2, resume_step=500, history=tuple(full_rows(500))), 0.0)
-    feed(senses, [StepReading(2, r.step, r.time_s, r.samples, r.metrics) for r in full_rows(520, first=501)])
-    said = unknown(senses)
+    bank = make_bank(begun=False)
+    bank.begin_attempt(2, 0.0)
+    bank.receipt(receipt(2, resume_step=500, history=tuple(full_rows(500))), 0.0)
+    feed(bank, [StepReading(2, r.step, r.time_s, r.samples, r.metrics) for r in full_rows(520, first=501)])
+    said = unknown(bank)
     assert said[Kind.DRIFT] == said[Kind.DIVERGENCE] == "not judged in the grace, which ends at step 550"
     assert Kind.SPIKE not in said
 
 
 def test_a_scale_that_scales_nothing_and_one_that_is_searched_for_are_unknown() -> None:
     for scale, steps, word in ((1.0, 400, "nothing is scaled"), (1024.0, 50, "searched for")):
-        senses = make_senses()
-        feed(senses, [row(step, loss=2.0, loss_scale=scale) for step in range(1, steps)])
-        assert word in unknown(senses)[Kind.LOSS_SCALE_COLLAPSE]
+        bank = make_bank()
+        feed(bank, [row(step, loss=2.0, loss_scale=scale) for step in range(1, steps)])
+        assert word in unknown(bank)[Kind.LOSS_SCALE_COLLAPSE]
 
 
 def test_an_empty_row_is_no_proof_of_health() -> None:
-    senses = make_senses()
-    feed(senses, [row(1), row(2)])
-    assert unknown(senses)[Kind.NON_FINITE] == "the newest row holds no values"
+    bank = make_bank()
+    feed(bank, [row(1), row(2)])
+    assert unknown(bank)[Kind.NON_FINITE] == "the newest row holds no values"

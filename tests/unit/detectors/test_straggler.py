@@ -5,38 +5,38 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from sentinel.detectors.bank import Senses
+from sentinel.detectors.bank import DetectorBank
 from sentinel.detectors.straggler import choose_slow
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import Heartbeat
-from tests.unit.detectors.senses_kit import Config, StragglerConfig, make_senses, receipt, row
+from tests.unit.detectors.bank_kit import Config, StragglerConfig, make_bank, receipt, row
 
 Busy = Callable[[int, int], float | None]  # (rank, step): seconds of its own work, None when its file was not seen
 
 
-def train(busy: Busy, *, ranks: int = 4, steps: int = 60, senses: Senses | None = None) -> tuple[Senses, list[Finding]]:
+def train(busy: Busy, *, ranks: int = 4, steps: int = 60, bank: DetectorBank | None = None) -> tuple[DetectorBank, list[Finding]]:
     """Steps of one second each, every rank heard once in each step, by clocks that are a day apart."""
-    if senses is None:
-        senses = make_senses()
-        senses.receipt(receipt(world_size=ranks), 0.0)
+    if bank is None:
+        bank = make_bank()
+        bank.receipt(receipt(world_size=ranks), 0.0)
     found: list[Finding] = []
     for step in range(1, 1 + steps):
         for rank in range(ranks):
             took = busy(rank, step)
             if took is not None:
-                senses.heartbeat(Heartbeat(1, rank, step, "forward", step - 86400.0 * rank, took, step), float(step))
-        found += senses.step(row(step, loss=2.0), float(step))
-        found += senses.tick(step + 0.5)
-    return senses, [finding for finding in found if finding.kind is Kind.STRAGGLER]
+                bank.heartbeat(Heartbeat(1, rank, step, "forward", step - 86400.0 * rank, took, step), float(step))
+        found += bank.step(row(step, loss=2.0), float(step))
+        found += bank.tick(step + 0.5)
+    return bank, [finding for finding in found if finding.kind is Kind.STRAGGLER]
 
 
 def test_the_slow_rank_is_named_once_and_training_goes_on() -> None:
-    senses, found = train(lambda rank, step: 0.5 if rank == 2 else 0.1)
+    bank, found = train(lambda rank, step: 0.5 if rank == 2 else 0.1)
     assert [(finding.blamed_rank, finding.severity) for finding in found] == [(2, "warning")]
     assert found[0].detected_step <= 32
     assert "rank 2 is busy for 0.5 s a step" in found[0].reason
     assert "5.0 times the 0.1 s of its peers" in found[0].reason
-    assert senses.verdicts()[Kind.STRAGGLER] == (Verdict.BREACHED, "rank 2 behind 4 ranks")
+    assert bank.verdicts()[Kind.STRAGGLER] == (Verdict.BREACHED, "rank 2 behind 4 ranks")
 
 
 def test_of_two_ranks_the_faster_is_the_measure() -> None:
@@ -45,10 +45,10 @@ def test_of_two_ranks_the_faster_is_the_measure() -> None:
 
 
 def test_all_alike_is_healthy_and_one_rank_alone_is_unknown() -> None:
-    senses, found = train(lambda rank, step: 0.5 + 0.01 * ((rank + step) % 3))
-    assert (found, senses.verdicts()[Kind.STRAGGLER]) == ([], (Verdict.HEALTHY, "4 ranks keep up with each other"))
-    senses, _ = train(lambda rank, step: 0.5, ranks=1)
-    assert senses.verdicts()[Kind.STRAGGLER][0] is Verdict.UNKNOWN
+    bank, found = train(lambda rank, step: 0.5 + 0.01 * ((rank + step) % 3))
+    assert (found, bank.verdicts()[Kind.STRAGGLER]) == ([], (Verdict.HEALTHY, "4 ranks keep up with each other"))
+    bank, _ = train(lambda rank, step: 0.5, ranks=1)
+    assert bank.verdicts()[Kind.STRAGGLER][0] is Verdict.UNKNOWN
 
 
 def test_what_is_small_beside_the_step_is_no_straggler() -> None:
@@ -75,21 +75,21 @@ def test_files_seen_at_different_steps_compare_all_the_same() -> None:
 
 
 def test_a_rank_that_stopped_long_ago_is_not_compared() -> None:
-    senses, found = train(lambda rank, step: (0.5 if rank == 2 else 0.1) if rank != 2 or step < 8 else None, steps=100)
+    bank, found = train(lambda rank, step: (0.5 if rank == 2 else 0.1) if rank != 2 or step < 8 else None, steps=100)
     assert found == []
-    assert senses.verdicts()[Kind.STRAGGLER] == (Verdict.HEALTHY, "3 ranks keep up with each other")
+    assert bank.verdicts()[Kind.STRAGGLER] == (Verdict.HEALTHY, "3 ranks keep up with each other")
 
 
 def test_without_busy_times_nothing_is_known() -> None:
-    senses, found = train(lambda rank, step: None)
-    verdict, reason = senses.verdicts()[Kind.STRAGGLER]
+    bank, found = train(lambda rank, step: None)
+    verdict, reason = bank.verdicts()[Kind.STRAGGLER]
     assert (found, verdict) == ([], Verdict.UNKNOWN)
     assert "busy_s" in reason
 
 
 def test_fewer_than_half_of_the_ranks_are_no_measure() -> None:
-    senses, found = train(lambda rank, step: (0.5 if rank == 2 else 0.1) if rank < 3 else None, ranks=8)
-    assert (found, senses.verdicts()[Kind.STRAGGLER][0]) == ([], Verdict.UNKNOWN)
+    bank, found = train(lambda rank, step: (0.5 if rank == 2 else 0.1) if rank < 3 else None, ranks=8)
+    assert (found, bank.verdicts()[Kind.STRAGGLER][0]) == ([], Verdict.UNKNOWN)
 
 
 def test_it_is_told_again_only_after_it_kept_up() -> None:
@@ -115,10 +115,10 @@ def test_unequal_ranks_of_a_large_world_are_compared_by_their_spread() -> None:
 
 
 def test_a_relaunch_begins_anew_and_a_switch_is_obeyed() -> None:
-    senses, _ = train(lambda rank, step: 0.5 if rank == 2 else 0.1)
-    senses.begin_attempt(2, 100.0)
-    assert senses.verdicts()[Kind.STRAGGLER][0] is Verdict.UNKNOWN
-    off = Senses(replace(Config(), straggler=StragglerConfig(enabled=False)), {}, {})
+    bank, _ = train(lambda rank, step: 0.5 if rank == 2 else 0.1)
+    bank.begin_attempt(2, 100.0)
+    assert bank.verdicts()[Kind.STRAGGLER][0] is Verdict.UNKNOWN
+    off = DetectorBank(replace(Config(), straggler=StragglerConfig(enabled=False)), {}, {})
     off.begin_attempt(1, 0.0)
-    assert train(lambda rank, step: 0.5 if rank == 2 else 0.1, senses=off)[1] == []
+    assert train(lambda rank, step: 0.5 if rank == 2 else 0.1, bank=off)[1] == []
     assert off.verdicts()[Kind.STRAGGLER] == (Verdict.UNKNOWN, "switched off by policy")

@@ -9,7 +9,7 @@ import pytest
 
 from sentinel.engine import ladder
 from sentinel.engine.causes import BY_KINDS, LATE_S, LINKS, explain, is_cause_of
-from sentinel.engine.decision import Draft
+from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
 from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
 from sentinel.model.incidents import Incident, IncidentState, Outcome
@@ -42,10 +42,10 @@ def bench_with(gpu: list[dict[str, Any]], observe_only: bool = False) -> Bench:
 def consider(bench: Bench, finding: Finding) -> None:
     """What the engine does with the finding of a detector that this bench does not have."""
     engine = bench.engine
-    draft = Draft(engine.state, bench.now_s, engine.policy, engine.senses, engine._live)
-    ladder.consider(draft, finding)
-    engine.state = bench.folded = draft.state
-    bench.entries += [f.Entry(len(bench.entries) + n, bench.now_s, 1, fact) for n, fact in enumerate(draft.facts, 1)]
+    decision = Decision(engine.state, bench.now_s, engine.policy, engine.detectors, engine._live)
+    ladder.consider(decision, finding)
+    engine.state = bench.folded = decision.state
+    bench.entries += [f.Entry(len(bench.entries) + n, bench.now_s, 1, fact) for n, fact in enumerate(decision.facts, 1)]
 
 
 @pytest.mark.parametrize("link", LINKS, ids=lambda link: f"{link.cause}-{link.symptom}")

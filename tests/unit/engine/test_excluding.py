@@ -82,7 +82,7 @@ def test_a_person_takes_it_back_from_the_next_launch_on() -> None:
     bench.launched()
     bench.steps(51, 60)
     assert not bench.asks(w.Readmit("n7")).granted
-    assert "n7 is not left out (left out: n1)" in bench.of(f.WishAnswered)[-1].answer
+    assert "n7 is not left out (left out: n1)" in bench.of(f.RequestAnswered)[-1].answer
     assert bench.asks(w.Readmit("n1")).granted
     assert bench.asks(w.RollBack(50)).granted
     bench.launched()

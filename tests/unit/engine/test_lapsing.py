@@ -33,7 +33,7 @@ def obeyed(bench: Bench) -> Overrides:
     write = bench.decided(a.WriteOverrides)[-1]
     if write.key in bench.state.pending:
         bench.done(write.key)
-    bench.note("override_applied", bench.engine.senses.newest_step, id=write.overrides.id)
+    bench.note("override_applied", bench.engine.detectors.newest_step, id=write.overrides.id)
     return write.overrides
 
 
@@ -83,7 +83,7 @@ def test_the_trainers_own_lapse_lies_later_and_is_put_off_while_sentinel_cannot(
     bench.tick()
     assert lapses(bench) == [("clip_norm",)]
     obeyed(bench)
-    start = bench.engine.senses.newest_step
+    start = bench.engine.detectors.newest_step
     bench.steps(start + 1, start + PROBATION).tick()
     assert verdicts(bench) == [("clip_norm", "proven")]
 

@@ -37,7 +37,7 @@ def test_a_wish_is_answered_once_even_when_its_file_is_read_again() -> None:
     assert bench.asks(w.Pause(), "one").granted
     bench.die()
     bench.asks(w.Pause(), "one")
-    assert len(bench.of(f.WishAnswered)) == 1
+    assert len(bench.of(f.RequestAnswered)) == 1
     assert bench.state.paused == "ada@desk"
     assert not bench.asks(w.Pause(), "two").granted
 
@@ -125,7 +125,7 @@ def test_rollback_goes_to_the_newest_good_checkpoint_at_or_below_the_step() -> N
         (w.Acknowledge(3), "no incident 3"),
     ],
 )
-def test_what_cannot_be_done_is_refused_with_the_reason(wish: w.Wish, why: str) -> None:
+def test_what_cannot_be_done_is_refused_with_the_reason(wish: w.OperatorRequest, why: str) -> None:
     bench = training()
     answer = bench.asks(wish)
     assert not answer.granted

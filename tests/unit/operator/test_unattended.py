@@ -73,7 +73,7 @@ def test_an_acknowledgement_is_written_down_and_told_on(tmp_path: Path, capsys: 
     answer = ask(run_dir, w.Acknowledge(2))
     assert (answer.granted, answer.words.startswith("incident 2 is acknowledged by ")) == (True, True)
     kinds = [type(fact).__name__ for fact in facts_of(run_dir, before)]
-    assert kinds == ["WishAnswered", "ActionDecided", "ActionConfirmed"]
+    assert kinds == ["RequestAnswered", "ActionDecided", "ActionConfirmed"]
     state = state_of(run_dir)
     page = state.incident(2).page
     assert page is not None
@@ -91,7 +91,7 @@ def test_resolving_closes_the_page_and_a_note_stays_in_the_record(tmp_path: Path
     assert state_of(run_dir).open_pages == ()
     assert ask(run_dir, w.Remark("the fan of node 3 had died")).words == "noted"
     wish = facts_of(run_dir, 0)[-1]
-    assert isinstance(wish, f.WishAnswered)
+    assert isinstance(wish, f.RequestAnswered)
     assert wish.wish == w.Remark("the fan of node 3 had died")
 
 

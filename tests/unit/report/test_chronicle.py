@@ -133,7 +133,7 @@ def test_a_change_while_it_runs_is_told_with_what_it_did(tmp_path: Path) -> None
     asked = w.Change(after, ("lr_scale", "clip_norm"))
     facts = [
         *begun(),
-        (30, f.WishAnswered("i", "ada@desk", asked, True, "it is being written")),
+        (30, f.RequestAnswered("i", "ada@desk", asked, True, "it is being written")),
         (30, f.ActionDecided(a.WriteOverrides("live/1", 1, after, 110, before))),
         (31, f.ActionConfirmed("live/1")),
         (32, f.OverridesAnswered(1, "ov-9", 112)),
@@ -163,7 +163,7 @@ def test_pages_and_who_answered_them_stand_with_the_incident(tmp_path: Path) -> 
         (111, f.ActionConfirmed(again.key)),
         (112, f.ActionDecided(late)),
         (113, f.ActionAbandoned(late.key, "no longer wanted, acknowledged by ada", withdrawn=True)),
-        (280, f.WishAnswered("i", "ada", w.Acknowledge(1), True, "seen")),
+        (280, f.RequestAnswered("i", "ada", w.Acknowledge(1), True, "seen")),
     ]
     text = chronicle_text(write_facts(tmp_path / "run", facts))
     assert "A person was called at 1970-01-12 13:48:20Z on mail, pager (3 trigger); 1 delivery given up" in text
@@ -184,7 +184,7 @@ def test_a_message_that_all_is_well_calls_nobody_and_a_settled_page_says_why() -
 
 
 def test_a_note_of_a_person_is_their_own_entry(tmp_path: Path) -> None:
-    noted = f.WishAnswered("i", "ada", w.Remark("new data from here on"), True, "written down")
+    noted = f.RequestAnswered("i", "ada", w.Remark("new data from here on"), True, "written down")
     text = chronicle_text(write_facts(tmp_path / "run", [*begun(), (100, noted)]))
     assert "**Note by ada**: new data from here on" in text
 
@@ -267,7 +267,7 @@ def test_whatever_a_reason_holds_it_stays_text(tmp_path: Path, hostile: str) -> 
     facts = [
         (0, f.RunCreated(hostile, (*COMMAND, hostile), "/", hostile, "d" * 64, False)),
         *begun()[1:],
-        (30, f.WishAnswered("i", hostile, w.Readmit(hostile), True, hostile)),
+        (30, f.RequestAnswered("i", hostile, w.Readmit(hostile), True, hostile)),
         (31, f.Held(hostile)),
         (32, f.RunEnded("failed", hostile)),
     ]

@@ -84,7 +84,7 @@ def test_an_incident_is_told_whole(tmp_path: Path) -> None:
         [
             (151, f.ActionDecided(page)),
             (152, f.ActionConfirmed(page.key, "202 accepted")),
-            (153, f.WishAnswered("1", "anna", w.Acknowledge(2), True, "incident 2 is acknowledged")),
+            (153, f.RequestAnswered("1", "anna", w.Acknowledge(2), True, "incident 2 is acknowledged")),
             (154, f.ActionDecided(late)),
             (155, f.ActionAbandoned(late.key, "the key is wrong")),
         ],
@@ -161,7 +161,7 @@ def test_whoever_writes_html_into_a_run_is_only_quoted(tmp_path: Path) -> None:
             (91, f.RungTaken(2, rung, True, 384)),
             (91, f.RungJudged(2, Outcome.FAILED, HOSTILE)),
             (91, f.ActionDecided(a.SendPage("page/2/1", 2, "critical", HOSTILE, HOSTILE, "trigger", HOSTILE))),
-            (91, f.WishAnswered("1", HOSTILE, w.Acknowledge(2), True, HOSTILE)),
+            (91, f.RequestAnswered("1", HOSTILE, w.Acknowledge(2), True, HOSTILE)),
             (91, f.AttemptLaunched(3, None, Overrides(), HOSTILE)),
             (91, f.AttemptEnded(3, "crashed", HOSTILE, 384, at(90.9))),
             (91, f.RunEnded("failed", HOSTILE)),

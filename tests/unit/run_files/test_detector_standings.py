@@ -13,7 +13,7 @@ from sentinel.model.readings import SourceReading
 from sentinel.report.detectors import detector_rows
 from sentinel.report.reading import read_status
 from sentinel.report.text import status_text
-from sentinel.run_files.detector_standings import SENSES_NAME, SensesFile, read_senses
+from sentinel.run_files.detector_standings import STANDINGS_NAME, StandingsFile, read_standings
 from tests.builders import Bench
 from tests.unit.told_run import at, write_run
 
@@ -23,53 +23,53 @@ def trained(steps: int = 90) -> Bench:
 
 
 def verdicts(run_dir: Path) -> dict[str, tuple[str, str]]:
-    return {kind: (verdict, reason) for kind, verdict, reason in read_senses(run_dir).verdicts}
+    return {kind: (verdict, reason) for kind, verdict, reason in read_standings(run_dir).verdicts}
 
 
 def test_what_is_read_is_what_the_detectors_say(tmp_path: Path) -> None:
     bench = trained()
-    SensesFile(tmp_path).write(77.0, bench.engine)
-    told = read_senses(tmp_path)
+    StandingsFile(tmp_path).write(77.0, bench.engine)
+    told = read_standings(tmp_path)
     assert (told.time_s, told.attempt, told.step, told.missing) == (77.0, 1, 90, "")
-    assert verdicts(tmp_path) == {str(k): (str(v), r) for k, (v, r) in bench.engine.senses.verdicts().items()}
+    assert verdicts(tmp_path) == {str(k): (str(v), r) for k, (v, r) in bench.engine.detectors.verdicts().items()}
     assert verdicts(tmp_path)["spike"][0] == "healthy"
 
 
 def test_a_blind_source_makes_them_unknown_and_an_end_too(tmp_path: Path) -> None:
     bench = trained()
     bench.tell(SourceReading("metrics", False, "stale handle"))
-    SensesFile(tmp_path).write(1.0, bench.engine)
+    StandingsFile(tmp_path).write(1.0, bench.engine)
     assert verdicts(tmp_path)["spike"] == ("unknown", "metrics cannot be seen: stale handle")
     bench.exits(signal=9)
-    SensesFile(tmp_path).write(2.0, bench.engine)
+    StandingsFile(tmp_path).write(2.0, bench.engine)
     assert verdicts(tmp_path)["spike"] == ("unknown", "no attempt is running")
 
 
 def test_before_the_first_attempt_nothing_is_healthy(tmp_path: Path) -> None:
-    SensesFile(tmp_path).write(0.0, Bench().engine)
-    assert read_senses(tmp_path).attempt == 0
+    StandingsFile(tmp_path).write(0.0, Bench().engine)
+    assert read_standings(tmp_path).attempt == 0
     assert "healthy" not in {verdict for verdict, _ in verdicts(tmp_path).values()}
 
 
 def test_it_is_written_every_five_seconds_and_when_a_verdict_changes(tmp_path: Path) -> None:
-    bench, file = trained(), SensesFile(tmp_path)
+    bench, file = trained(), StandingsFile(tmp_path)
     written = []
     for tenth in range(120):
         if tenth == 80:
             bench.tell(SourceReading("metrics", False, "stale handle"))
         file.keep(tenth / 10, bench.engine)
-        written.append(read_senses(tmp_path).time_s)
+        written.append(read_standings(tmp_path).time_s)
     assert sorted(set(written)) == [0.0, 5.0, 8.0]
 
 
 def test_a_reason_that_moves_is_no_change_of_class(tmp_path: Path) -> None:
-    bench, file = trained(), SensesFile(tmp_path)
+    bench, file = trained(), StandingsFile(tmp_path)
     bench.tell(SourceReading("metrics", False, "stale handle"))
     file.keep(0.0, bench.engine)
     bench.tell(SourceReading("metrics", True, "it can be read"))
     bench.tell(SourceReading("metrics", False, "permission denied"))
     file.keep(2.0, bench.engine)
-    assert read_senses(tmp_path).time_s == 0.0
+    assert read_standings(tmp_path).time_s == 0.0
 
 
 def test_a_disk_that_says_no_disturbs_nobody_and_is_asked_again_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,14 +79,14 @@ def test_a_disk_that_says_no_disturbs_nobody_and_is_asked_again_later(tmp_path: 
         asked.append(path)
         raise OSError(28, "No space left on device")
 
-    bench, file = trained(), SensesFile(tmp_path)
+    bench, file = trained(), StandingsFile(tmp_path)
     monkeypatch.setattr("sentinel.run_files.detector_standings.write_atomically", full)
     for tenth in range(60):
         file.keep(tenth / 10, bench.engine)
     assert len(asked) == 2
     monkeypatch.undo()
     file.keep(10.0, bench.engine)
-    assert read_senses(tmp_path).time_s == 10.0
+    assert read_standings(tmp_path).time_s == 10.0
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_disk_that_says_no_disturbs_nobody_and_is_asked_again_later(tmp_path: 
 )  # fmt: skip
 def test_a_damaged_file_is_said_and_is_no_error(tmp_path: Path, text: str) -> None:
     run_dir = write_run(tmp_path / "run")
-    (run_dir / SENSES_NAME).write_text(text)
+    (run_dir / STANDINGS_NAME).write_text(text)
     status = read_status(run_dir)
     assert "damaged" in status["detectors"]["missing"]
     assert status["detectors"]["verdicts"] == []
@@ -109,16 +109,16 @@ def test_a_damaged_file_is_said_and_is_no_error(tmp_path: Path, text: str) -> No
 def test_a_missing_file_an_unreadable_one_and_one_of_a_newer_version_are_said(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "run")
     assert read_status(run_dir)["detectors"]["missing"] == "no supervisor has written senses.json yet"
-    (run_dir / SENSES_NAME).write_text('{"v": 2}')
+    (run_dir / STANDINGS_NAME).write_text('{"v": 2}')
     assert "version 2, this sentinel reads version 1" in status_text(read_status(run_dir))
-    (run_dir / SENSES_NAME).unlink()
-    (run_dir / SENSES_NAME).mkdir()
+    (run_dir / STANDINGS_NAME).unlink()
+    (run_dir / STANDINGS_NAME).mkdir()
     assert "cannot be read" in status_text(read_status(run_dir))
 
 
 def test_a_run_without_a_supervisor_says_as_of_whom(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "run", until=91)
-    SensesFile(run_dir).write(at(91), trained().engine)
+    StandingsFile(run_dir).write(at(91), trained().engine)
     status = json.loads(json.dumps(read_status(run_dir)))
     assert status["detectors"]["age_s"] > 0
     text = status_text(status)

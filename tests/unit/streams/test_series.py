@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sentinel.streams.series import RING_SIZE, Series
-from tests.unit.detectors.senses_kit import BATCH, row
+from tests.unit.detectors.bank_kit import BATCH, row
 
 
 def filled(*steps: int) -> Series:

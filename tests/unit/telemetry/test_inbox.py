@@ -11,7 +11,7 @@ from sentinel.model.attempts import Overrides, SampleRange
 from sentinel.model.readings import SourceReading, WishReading
 from sentinel.telemetry.inbox import Inbox, post, withdraw
 
-WISHES: list[w.Wish] = [
+REQUESTS: list[w.OperatorRequest] = [
     w.Pause(),
     w.Resume(),
     w.Hold(),
@@ -32,8 +32,8 @@ def read(inbox: Inbox) -> list[WishReading]:
     return [reading for reading in inbox.poll(0.0) if isinstance(reading, WishReading)]
 
 
-@pytest.mark.parametrize("wish", WISHES, ids=lambda wish: type(wish).__name__)
-def test_a_wish_is_read_as_it_was_meant(tmp_path: Path, wish: w.Wish) -> None:
+@pytest.mark.parametrize("wish", REQUESTS, ids=lambda wish: type(wish).__name__)
+def test_a_wish_is_read_as_it_was_meant(tmp_path: Path, wish: w.OperatorRequest) -> None:
     number = post(tmp_path, "ada@desk", wish, 1)
     assert read(Inbox(tmp_path)) == [WishReading(number, "ada@desk", wish)]
 

@@ -44,5 +44,5 @@ def test_a_page_is_told_when_it_is_raised_changed_and_resolved() -> None:
 
 
 def test_a_note_is_told_as_it_was_written() -> None:
-    assert said(f.WishAnswered("1", "ada@desk", w.Remark("we go on"), True, "noted")) == "note by ada@desk: we go on"
-    assert said(f.WishAnswered("2", "ada", w.Resolve(4), True, "ok")) == "ada asked to resolve incident 4: granted: ok"
+    assert said(f.RequestAnswered("1", "ada@desk", w.Remark("we go on"), True, "noted")) == "note by ada@desk: we go on"
+    assert said(f.RequestAnswered("2", "ada", w.Resolve(4), True, "ok")) == "ada asked to resolve incident 4: granted: ok"

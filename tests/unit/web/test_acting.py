@@ -34,7 +34,7 @@ def run_dir(tmp_path: Path) -> Path:
         ("resume", w.Resume()),
     ],
 )
-def test_a_wish_reaches_the_supervisor_and_its_answer_the_page(run_dir: Path, path: str, wish: w.Wish) -> None:
+def test_a_wish_reaches_the_supervisor_and_its_answer_the_page(run_dir: Path, path: str, wish: w.OperatorRequest) -> None:
     with supervised(run_dir) as heard, served(run_dir, token=TOKEN) as site:
         answer = site.post(f"/api/runs/demo/{path}", {**BEARER, **JSON, "X-Sentinel-Who": "Ada"})
     assert (answer.status, answer.json) == (200, {"granted": True, "words": "as you wish"})
@@ -75,7 +75,7 @@ def test_a_run_that_has_finished_is_not_said_to_go_on(tmp_path: Path) -> None:
 
 
 def test_what_may_be_answered_without_a_supervisor_is_answered_and_the_rest_refused(run_dir: Path) -> None:
-    def unattended(place: Path, by: str, wish: w.Wish) -> Answered:
+    def unattended(place: Path, by: str, wish: w.OperatorRequest) -> Answered:
         if not isinstance(wish, w.Acknowledge):
             raise UsageError("nobody could do this")
         return Answered(True, f"{by} has seen incident {wish.incident} of {place.name}")

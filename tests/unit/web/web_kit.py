@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.journal.session import take_run
-from sentinel.model.facts import WishAnswered
+from sentinel.model.facts import RequestAnswered
 from sentinel.model.readings import WishReading
 from sentinel.telemetry.inbox import Inbox
 from sentinel.web.address import Address
@@ -111,7 +111,7 @@ def supervised(run_dir: Path, granted: bool = True, answers: bool = True) -> Ite
                 for wish in inbox.poll(0.0) if answers else ():
                     assert isinstance(wish, WishReading)
                     heard.append(wish)
-                    fact = WishAnswered(wish.id, wish.by, wish.wish, granted, "as you wish" if granted else "not now")
+                    fact = RequestAnswered(wish.id, wish.by, wish.wish, granted, "as you wish" if granted else "not now")
                     session.journal.append(START_S + 5000.0 + len(heard), [fact], session.epoch)
                 time.sleep(0.01)
 

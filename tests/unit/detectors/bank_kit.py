@@ -1,4 +1,4 @@
-"""Settings, streams and shorthands for tests of the senses. Settings are plain dataclasses: detectors ask for a shape only."""
+"""Settings, streams and shorthands for tests of the bank. Settings are plain dataclasses: detectors ask for a shape only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from sentinel.detectors.bank import Senses
+from sentinel.detectors.bank import DetectorBank
 from sentinel.detectors.hold import Hold
 from sentinel.model.attempts import SampleRange
 from sentinel.model.findings import Finding, Kind, Severity
@@ -172,14 +172,14 @@ SEVERITIES: dict[Kind, Severity] = {
 }  # fmt: skip
 
 
-def make_senses(
+def make_bank(
     spike: SpikeConfig | None = None, hang: HangConfig | None = None, *, hold_steps: int = 2, begun: bool = True
-) -> Senses:
+) -> DetectorBank:
     config = Config(NonFiniteConfig(), spike or SpikeConfig(), hang or HangConfig())
-    senses = Senses(config, {Kind.SPIKE: Hold(steps=hold_steps)}, SEVERITIES)
+    bank = DetectorBank(config, {Kind.SPIKE: Hold(steps=hold_steps)}, SEVERITIES)
     if begun:
-        senses.begin_attempt(1, 0.0)
-    return senses
+        bank.begin_attempt(1, 0.0)
+    return bank
 
 
 def row(step: int, *, attempt: int = 1, time_s: float | None = None, **metrics: float) -> StepReading:
@@ -198,11 +198,11 @@ def beat(rank: int, step: int, phase: Phase, attempt: int = 1) -> Heartbeat:
     return Heartbeat(attempt, rank, step, phase, 0.0)
 
 
-def feed(senses: Senses, rows: Iterable[StepReading]) -> list[Finding]:
+def feed(bank: DetectorBank, rows: Iterable[StepReading]) -> list[Finding]:
     """Every row, heard one second after another."""
     found: list[Finding] = []
     for reading in rows:
-        found.extend(senses.step(reading, float(reading.step)))
+        found.extend(bank.step(reading, float(reading.step)))
     return found
 
 
