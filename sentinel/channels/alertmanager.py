@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from sentinel.channels.contract import AGAIN_S, TRY_S
-from sentinel.channels.http_call import Request, check_url, given_url, host_of, send
+from sentinel.channels.http_call import HttpRequest, check_url, given_url, host_of, send
 from sentinel.channels.notice import Notice
 from sentinel.channels.secrets import Vault
 from sentinel.channels.wording import web_links
@@ -120,9 +120,9 @@ class Alertmanager:
             headers["Authorization"] = f"Bearer {self._vault.read(self._settings.token)}"
         url = self._settings.url.rstrip("/") + path
         if body is not None:
-            send(Request(self._what, url, body, headers, scrub=self._vault.scrub))
+            send(HttpRequest(self._what, url, body, headers, scrub=self._vault.scrub))
             return None
-        answer = send(Request(self._what, url, None, headers, "GET", LOOK_S, self._vault.scrub))
+        answer = send(HttpRequest(self._what, url, None, headers, "GET", LOOK_S, self._vault.scrub))
         try:
             return loads(answer.body)
         except ValueError:

@@ -90,8 +90,8 @@ class Mail:
             server.quit()  # the mail is accepted, whatever comes of the farewell
         return sorted(refused)
 
-    def _refusal(self, what: str, code: int, said: bytes | str) -> GiveUp | RetryLater:
-        text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
+    def _refusal(self, what: str, code: int, answer: bytes | str) -> GiveUp | RetryLater:
+        text = answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
         words = f"{what} answered {code}: {cut(one_line(self._vault.scrub(text)), WORDS_MAX)}"
         return GiveUp(words) if code >= 500 else RetryLater(words, AGAIN_S)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sentinel.channels.http_call import Request, check_url, given_url, host_of, send
+from sentinel.channels.http_call import HttpRequest, check_url, given_url, host_of, send
 from sentinel.channels.notice import Notice
 from sentinel.channels.secrets import Vault
 from sentinel.channels.wording import cut, one_line, short_key, web_links
@@ -42,7 +42,7 @@ class PagerDuty:
             return f"not sent: PagerDuty takes no {notice.stage}"
         event = build_event(notice, self._vault.read(self._settings.routing_key))
         what = f"PagerDuty at {host_of(self._settings.url)}"
-        answer = send(Request(what, self._settings.url, dumps(event).encode(), scrub=self._vault.scrub))
+        answer = send(HttpRequest(what, self._settings.url, dumps(event).encode(), scrub=self._vault.scrub))
         return f"{event['event_action']} accepted ({answer.status})"
 
 
@@ -81,10 +81,10 @@ def build_event(notice: Notice, routing_key: str) -> dict[str, Any]:
 
 
 def _details(notice: Notice) -> dict[str, Any]:
-    said: dict[str, Any] = {"case": notice.text, **notice.facts}
+    details: dict[str, Any] = {"case": notice.text, **notice.facts}
     if notice.answers:
-        said["answers"] = list(notice.answers)
+        details["answers"] = list(notice.answers)
     if notice.by:
-        said["by"] = notice.by
+        details["by"] = notice.by
     local = notice.links.keys() - web_links(notice).keys()
-    return said | {f"{name} (only on the machine of sentinel)": notice.links[name] for name in sorted(local)}
+    return details | {f"{name} (only on the machine of sentinel)": notice.links[name] for name in sorted(local)}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sentinel.channels.http_call import Request, send
+from sentinel.channels.http_call import HttpRequest, send
 from sentinel.channels.notice import Notice
 from sentinel.channels.secrets import Vault
 from sentinel.channels.wording import cut, headline, web_links
@@ -33,7 +33,7 @@ class Slack:
 
     def deliver(self, notice: Notice) -> str:
         url = self._vault.read(self._settings.webhook)
-        answer = send(Request("Slack", url, dumps(build_message(notice)).encode(), scrub=self._vault.scrub))
+        answer = send(HttpRequest("Slack", url, dumps(build_message(notice)).encode(), scrub=self._vault.scrub))
         return f"accepted ({answer.status})"
 
 

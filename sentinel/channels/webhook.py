@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from sentinel.channels.http_call import Request, check_url, given_url, host_of, send
+from sentinel.channels.http_call import HttpRequest, check_url, given_url, host_of, send
 from sentinel.channels.notice import Notice
 from sentinel.channels.secrets import Vault
 from sentinel.client.strict_json import dumps
@@ -44,7 +44,7 @@ class Webhook:
         if self._settings.secret is not None:
             headers["X-Sentinel-Signature-256"] = f"sha256={sign(self._vault.read(self._settings.secret), time, body)}"
         what = f"the webhook at {host_of(self._settings.url)}"
-        answer = send(Request(what, self._settings.url, body, headers, scrub=self._vault.scrub))
+        answer = send(HttpRequest(what, self._settings.url, body, headers, scrub=self._vault.scrub))
         return f"accepted ({answer.status})"
 
 

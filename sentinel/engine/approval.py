@@ -23,7 +23,7 @@ def ask(decision: Decision, incident: Incident, rung: Rung, index: int, reason: 
     assert rung.approval is not None
     known = incident.approval
     if known is not None and known.rung == index and not known.answer:
-        return decision.note(f"incident {incident.id}", f"still waits for approval of rung {index + 1}")
+        return decision.note(f.about_incident(incident.id), f"still waits for approval of rung {index + 1}")
     wanted = rung.approval
     deadline_s = decision.now_s + wanted.within_s
     decision.record(f.ApprovalAsked(incident.id, index, deadline_s, wanted.otherwise, reason))

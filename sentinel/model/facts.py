@@ -97,6 +97,9 @@ class SourceChanged:
 ABOUT_SOURCE = "source"  # of notes that say what a source remarked
 
 
+_INCIDENT = "incident"
+
+
 @recorded_as("Noted")
 @dataclass(frozen=True, slots=True)
 class Noted:
@@ -104,6 +107,17 @@ class Noted:
 
     about: str
     reason: str
+
+    @property
+    def incident(self) -> int | None:
+        """The incident it is about; None where it is about something else. The inverse of `about_incident`."""
+        word, _, digits = self.about.partition(" ")
+        return int(digits) if word == _INCIDENT and digits.isdecimal() else None
+
+
+def about_incident(number: int) -> str:
+    """What a note about an incident is about."""
+    return f"{_INCIDENT} {number}"
 
 
 @recorded_as("Held")

@@ -12,7 +12,7 @@ from sentinel.model.findings import Severity
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RouteStatus:
     """How one route stands. A page goes out on it one sending after the other.
 
     Attributes:
@@ -63,7 +63,7 @@ class Page:
     reason: str = ""
     notes: tuple[str, ...] = ()
     runbook_url: str = ""
-    told: tuple[Told, ...] = ()
+    routes: tuple[RouteStatus, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -75,10 +75,10 @@ class Page:
         return not self.is_open or bool(self.acknowledged_by)
 
     @property
-    def is_told(self) -> bool:
+    def is_delivered(self) -> bool:
         """Somebody was told of the present raising, on any route."""
-        return any(told.delivered == self.number for told in self.told)
+        return any(status.delivered == self.number for status in self.routes)
 
-    def on(self, route: str) -> Told:
+    def on(self, route: str) -> RouteStatus:
         """How that route stands; one that was never used has been told nothing."""
-        return next((told for told in self.told if told.route == route), Told(route))
+        return next((status for status in self.routes if status.route == route), RouteStatus(route))

@@ -25,7 +25,7 @@ from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.state import RunState
 from sentinel.paging import case_words
-from sentinel.paging.case_answers import Answer, answers
+from sentinel.paging.case_answers import AnswerCommand, answers
 from sentinel.paging.case_plot import draw_plot
 from sentinel.paging.masking import mask, one_line, plain, secret_values
 from sentinel.policy.schema_paging import Paging
@@ -108,7 +108,7 @@ def _opening(state: RunState, incident: Incident | None, action: SendPage) -> st
 
 def _text(
     run_dir: Path, state: RunState, incident: Incident | None, action: SendPage, paging: Paging, wall_s: float,
-    typed: Sequence[Answer],
+    typed: Sequence[AnswerCommand],
 ) -> str:  # fmt: skip
     attempt = state.attempt
     ranks = read_world_size(run_dir, attempt.attempt) if attempt is not None else None
@@ -227,7 +227,7 @@ def _reading(run_dir: Path, incident: Incident | None, action: SendPage, paging:
     return lines
 
 
-def _guarded_answers(run_dir: Path, state: RunState, incident: Incident | None, action: SendPage) -> list[Answer]:
+def _guarded_answers(run_dir: Path, state: RunState, incident: Incident | None, action: SendPage) -> list[AnswerCommand]:
     try:
         return answers(run_dir, state, incident, action.stage)
     except Exception:  # noqa: BLE001 - without its commands the page is still a page

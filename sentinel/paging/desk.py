@@ -22,13 +22,13 @@ from sentinel.channels.opening import Guarded, open_channel
 from sentinel.channels.registry import CHANNELS
 from sentinel.channels.row import OpenNotices
 from sentinel.clock import Clock
-from sentinel.model.actions import SendPage
+from sentinel.model.actions import SendPage, Stage
+from sentinel.model.paging import Page
 from sentinel.model.readings import Reading
 from sentinel.model.state import RunState
 from sentinel.paging.case import build_notice
 from sentinel.paging.courier import Courier
 from sentinel.paging.dead_man import DeadManCalls
-from sentinel.paging.open_pages import open_pages
 from sentinel.paging.steady import CLOSE_S, Steady
 from sentinel.policy.schema_paging import Paging
 
@@ -105,3 +105,15 @@ class Desk:
             return [self.courier.notice(page) for page in open_pages(self._ways.latest(), route)]
 
         return notices
+
+
+def open_pages(state: RunState, route: str) -> tuple[SendPage, ...]:
+    """The pages that stand open on a route: delivered there, and not taken back since. Each as the action that
+    would send it again now."""
+    there = ((incident.id, incident.page) for incident in state.open_pages if incident.page is not None)
+    return tuple(_as_action(number, page, route) for number, page in there if page.on(route).is_open)
+
+
+def _as_action(number: int, page: Page, route: str) -> SendPage:
+    stage: Stage = "acknowledge" if page.acknowledged_by else "trigger"
+    return SendPage(f"keep/{number}/{route}", number, page.severity, page.title, page.text, stage, route, page.acknowledged_by)

@@ -54,7 +54,7 @@ class PageJudge:
                 if self._open.pop(number, None) is None:
                     raise InvariantBroken("only an open page is resolved", f"that of incident {number}")
             case f.RequestAnswered(granted=True, wish=w.Acknowledge() | w.Approve() | w.Deny() as wish, id=asked):
-                if wish.incident in self._open and not asked.startswith(w.DEADLINE):
+                if wish.incident in self._open and not w.is_deadline(asked):
                     self._open[wish.incident] = True
             case f.ActionDecided(action=SendPage() as page) if page.stage != "message":
                 self._on_decided(page)
