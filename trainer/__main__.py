@@ -8,8 +8,9 @@ from __future__ import annotations
 import sys
 
 from sentinel.client import Session, SpecError
-from trainer.command_line import parse_arguments
-from trainer.exits import (
+
+from .command_line import parse_arguments
+from .exits import (
     BAD_CONFIG,
     CRASHED,
     FINISHED,
@@ -33,11 +34,11 @@ def main() -> None:
             session.heartbeat(0, "init")
         launch = parse_arguments(sys.argv[1:])
         if launch.check:
-            from trainer.preflight import report
+            from .preflight import report
 
             print(report(launch), flush=True)
             leave_now(FINISHED)
-        from trainer.train import train  # torch comes with it
+        from .train import train  # torch comes with it
 
         code = train(launch, session)
     except SystemExit:  # --help

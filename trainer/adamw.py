@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from trainer.measures import LocalState, flat_views, measure_gradients, squares_by_rows, squares_of
+from .measures import LocalState, flat_views, measure_gradients, squares_by_rows, squares_of
 
 
 @dataclass(frozen=True)

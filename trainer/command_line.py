@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from trainer.checkpoint.verifying import list_steps
-from trainer.config import Config
-from trainer.config.loading import DEFAULT_PRESET, changed, load_config, preset_names, settings_told
-from trainer.exits import ConfigError
-from trainer.faults import OPTIONS, Fault, parse_fault
-from trainer.mesh import mesh_of
-from trainer.schedule import Schedule
+from .checkpoint.verifying import list_steps
+from .config import Config
+from .config.loading import DEFAULT_PRESET, changed, load_config, preset_names, settings_told
+from .exits import ConfigError
+from .faults import OPTIONS, Fault, parse_fault
+from .mesh import mesh_of
+from .schedule import Schedule
 
 KERNELS = ("cuda", "cpu", "torch")
 PLACES = {kind: "sample=A-B" if kind == "bad_data" else "step=N" for kind in OPTIONS}

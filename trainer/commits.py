@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from trainer.damage import rot
-from trainer.run import Run, count_skipped, struck_now
+from .damage import rot
+from .run import Run, count_skipped, struck_now
 
 
 def save(run: Run) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from trainer.exits import ConfigError
-from trainer.model.gpt import GPT
+from .exits import ConfigError
+from .model.gpt import GPT
 
 # Blocks are one code to the compiler, which gives up (an error with fullgraph) past eight graphs of it. Training and evaluation,
 # watched and unwatched blocks, a first length and then any, a batch of one: ten have been seen.

@@ -16,10 +16,11 @@ import torch
 import torch.distributed as dist
 
 from sentinel.client import LAPSING, Overrides, OverridesError, Session
-from trainer.config import Config
-from trainer.optim import Hyperparameters
-from trainer.parallel import World
-from trainer.schedule import Schedule
+
+from .config import Config
+from .optim import Hyperparameters
+from .parallel import World
+from .schedule import Schedule
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,8 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client import dumps, loads, write_atomically
-from trainer.exits import BAD_CONFIG, BAD_DATA, NON_FINITE, ConfigError, DataError, NonFiniteError, TrainerError
+
+from .exits import BAD_CONFIG, BAD_DATA, NON_FINITE, ConfigError, DataError, NonFiniteError, TrainerError
 
 # Kind → the options it takes beside `attempt` and `always`.
 OPTIONS: dict[str, tuple[str, ...]] = {

@@ -19,10 +19,11 @@ from cuda_ext.ops.adamw_step import adamw_step
 from cuda_ext.ops.add_norm import add_norm
 from cuda_ext.ops.grad_stats import grad_stats
 from cuda_ext.ops.softmax_xent import softmax_xent
-from trainer.exits import ConfigError
+
+from .exits import ConfigError
 
 if TYPE_CHECKING:
-    from trainer.parallel import World
+    from .parallel import World
 
 __all__ = ["TORCH", "Kernels", "adamw_step", "choose", "foreseen", "grad_stats", "norm_of_sum", "softmax_xent"]
 TORCH = "torch"

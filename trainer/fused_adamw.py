@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from trainer.adamw import Hyperparameters, Shards
-from trainer.fused import adamw_step, grad_stats
-from trainer.measures import LocalState, squares_of
+from .adamw import Hyperparameters, Shards
+from .fused import adamw_step, grad_stats
+from .measures import LocalState, squares_of
 
 FACTOR, GATE = 5, 6  # places in the control vector, behind lr, beta1, beta2, eps and weight_decay
 LARGEST = torch.finfo(torch.float32).max

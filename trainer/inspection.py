@@ -11,10 +11,11 @@ import torch
 import torch.distributed as dist
 
 from sentinel.client import SampleLog
-from trainer.exits import FINISHED
-from trainer.loss import compute_loss
-from trainer.resuming import resume
-from trainer.run import Run, obey
+
+from .exits import FINISHED
+from .loss import compute_loss
+from .resuming import resume
+from .run import Run, obey
 
 CHUNK = 32  # samples of each rank between two gatherings at rank 0
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from trainer.fused import softmax_xent
+from .fused import softmax_xent
 
 
 class Losses(NamedTuple):

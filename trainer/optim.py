@@ -14,14 +14,14 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from trainer.adamw import Hyperparameters, Shards, TorchAdamW
-from trainer.clipping import ZClip, coefficient
-from trainer.config import Config
-from trainer.fused_adamw import FusedAdamW
-from trainer.gate import Gate
-from trainer.loss import Seen
-from trainer.measures import flat_views, gather_totals, rows_of_all, squares_of
-from trainer.statistics import UpdateStatistics, Wanted, block_name, group_of
+from .adamw import Hyperparameters, Shards, TorchAdamW
+from .clipping import ZClip, coefficient
+from .config import Config
+from .fused_adamw import FusedAdamW
+from .gate import Gate
+from .loss import Seen
+from .measures import flat_views, gather_totals, rows_of_all, squares_of
+from .statistics import UpdateStatistics, Wanted, block_name, group_of
 
 __all__ = ["Hyperparameters", "ShardedAdamW"]
 

@@ -10,13 +10,13 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-from trainer.compiling import check_compiler, compile_blocks
-from trainer.config import Config
-from trainer.exits import ConfigError
-from trainer.mesh import mesh_of
-from trainer.model.gpt import GPT
-from trainer.model.initial import fill_initial
-from trainer.recompute import recompute_blocks
+from .compiling import check_compiler, compile_blocks
+from .config import Config
+from .exits import ConfigError
+from .mesh import mesh_of
+from .model.gpt import GPT
+from .model.initial import fill_initial
+from .recompute import recompute_blocks
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 

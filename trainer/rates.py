@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import torch
 
-from trainer.config import Config
-from trainer.model.sizes import flops_per_token
+from .config import Config
+from .model.sizes import flops_per_token
 
 CLIP_WINDOW = 100  # steps
 CLIPPED, WHOLE = "1", "0"

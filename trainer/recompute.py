@@ -7,8 +7,8 @@ from functools import partial
 import torch
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from trainer.config import Config
-from trainer.model.gpt import GPT
+from .config import Config
+from .model.gpt import GPT
 
 # What `selective` keeps: matrix products and attention, nearly all of the arithmetic. The norms, activations and sums between
 # them are most of the memory and cost almost nothing again (Korthikanti et al. 2022 draw the line elsewhere for the same reason).

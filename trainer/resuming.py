@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed as dist
 
 from sentinel.client import Resume, Session
-from trainer import checkpoint
-from trainer.checkpoint.writing import load
-from trainer.command_line import Launch
-from trainer.config.changes import refuse_changes
-from trainer.exits import DataError
-from trainer.model.padding import padded_vocabulary
-from trainer.order import Order, Position
-from trainer.parallel import World
+
+from . import checkpoint
+from .checkpoint.writing import load
+from .command_line import Launch
+from .config.changes import refuse_changes
+from .exits import DataError
+from .model.padding import padded_vocabulary
+from .order import Order, Position
+from .parallel import World
 
 if TYPE_CHECKING:
-    from trainer.run import Run
+    from .run import Run
 
 
 def agree_on_padding(launch: Launch, session: Session | None, root: Path, world: World) -> int:

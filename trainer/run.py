@@ -11,28 +11,29 @@ import torch
 from torch import nn
 
 from sentinel.client import Overrides, Session
-from trainer import checkpoint
-from trainer.checkpoint.saving import Saver
-from trainer.command_line import Launch
-from trainer.config import Config
-from trainer.config.changes import free_changes
-from trainer.config.loading import written_out
-from trainer.control import Settings
-from trainer.damage import Damage
-from trainer.data import Loader, open_corpus, same_on_all_ranks
-from trainer.exits import ConfigError, NonFiniteError
-from trainer.faults import STEP_KINDS, Fault, due_faults
-from trainer.fused import Kernels, choose
-from trainer.model.gpt import build_model
-from trainer.optim import ShardedAdamW
-from trainer.order import Position, Span
-from trainer.parallel import World, shard
-from trainer.rates import mfu_of
-from trainer.repeating import BEFORE_KERNELS, repeats
-from trainer.resuming import agree_on_padding, resume
-from trainer.scaler import LossScaler
-from trainer.schedule import Schedule
-from trainer.telemetry import Telemetry
+
+from . import checkpoint
+from .checkpoint.saving import Saver
+from .command_line import Launch
+from .config import Config
+from .config.changes import free_changes
+from .config.loading import written_out
+from .control import Settings
+from .damage import Damage
+from .data import Loader, open_corpus, same_on_all_ranks
+from .exits import ConfigError, NonFiniteError
+from .faults import STEP_KINDS, Fault, due_faults
+from .fused import Kernels, choose
+from .model.gpt import build_model
+from .optim import ShardedAdamW
+from .order import Position, Span
+from .parallel import World, shard
+from .rates import mfu_of
+from .repeating import BEFORE_KERNELS, repeats
+from .resuming import agree_on_padding, resume
+from .scaler import LossScaler
+from .schedule import Schedule
+from .telemetry import Telemetry
 
 
 @dataclass

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from trainer.checkpoint.listing import folder_of, place_of
-from trainer.checkpoint.verifying import Verified, list_steps, name_of, verify
-from trainer.config import Config
-from trainer.config.loading import changed, checked
-from trainer.exits import ConfigError, DataError, TrainerError
-from trainer.show import printable
+from .checkpoint.listing import folder_of, place_of
+from .checkpoint.verifying import Verified, list_steps, name_of, verify
+from .config import Config
+from .config.loading import changed, checked
+from .exits import ConfigError, DataError, TrainerError
+from .show import printable
 
 if TYPE_CHECKING:
-    from trainer.model.gpt import GPT
+    from .model.gpt import GPT
 
 PROMPT = "\n"  # what stands between two parts of most texts, and is known to every tokenizer
 
@@ -43,8 +43,8 @@ def sample(given: argparse.Namespace) -> str:
         config = changed(config, data={"path": given.data})
     import torch
 
-    from trainer.data import open_corpus
-    from trainer.generation import generate
+    from .data import open_corpus
+    from .generation import generate
 
     text = open_corpus(config).text
     begin = text.encode([given.prompt.encode()])[0]
@@ -84,8 +84,8 @@ def model_of(found: Verified, config: Config, device: object) -> GPT:
     """The whole model on one device, for reading. Raises DataError where a parameter is missing."""
     import torch
 
-    from trainer.checkpoint.contents import Contents
-    from trainer.model.gpt import build_model
+    from .checkpoint.contents import Contents
+    from .model.gpt import build_model
 
     model = build_model(config, found.manifest["padded_vocab"]).to_empty(device=torch.device(str(device)))
     contents = Contents(found.path)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from trainer.config import Config
+from .config import Config
 
 SEQ_RAMP_UNIT = 8  # lengths move in eights: tensor cores want them, and a compiled block is specialised to few of them
 

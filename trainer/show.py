@@ -14,8 +14,9 @@ from pathlib import Path
 
 from sentinel.client import Spec, SpecError, loads, read_spec
 from sentinel.client.run_layout import attempts_folder, spec_path
-from trainer.exits import ConfigError, TrainerError
-from trainer.order import Order, Position
+
+from .exits import ConfigError, TrainerError
+from .order import Order, Position
 
 MODULE = "trainer"
 
@@ -45,8 +46,8 @@ def show(run_dir: Path, attempt: int, index: int) -> str:
     spec = read_spec(spec_path(run_dir, attempt))
     if MODULE not in spec.argv:
         raise ConfigError(f"attempt {attempt} runs {' '.join(spec.argv)!r}, which is not the bundled trainer (-m {MODULE})")
-    from trainer.command_line import parse_arguments
-    from trainer.data import Loader, open_corpus  # torch comes with it
+    from .command_line import parse_arguments
+    from .data import Loader, open_corpus  # torch comes with it
 
     launch = parse_arguments(spec.argv[spec.argv.index(MODULE) + 1 :])
     config = launch.config

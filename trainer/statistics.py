@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from trainer.measures import Totals
+from .measures import Totals
 
 RANKS_TOLD = 64  # beyond so many ranks a step line does not carry a number for each
 BLOCK = re.compile(r"(?:^|\.)blocks\.(\d+)\.")

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from trainer.config import Config
-from trainer.data import Batch
-from trainer.loss import Seen, compute_loss
-from trainer.optim import ShardedAdamW
-from trainer.scaler import LossScaler
-from trainer.statistics import UpdateStatistics
+from .config import Config
+from .data import Batch
+from .loss import Seen, compute_loss
+from .optim import ShardedAdamW
+from .scaler import LossScaler
+from .statistics import UpdateStatistics
 
 
 @dataclass(frozen=True)

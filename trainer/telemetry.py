@@ -20,8 +20,9 @@ from typing import Any
 import torch
 
 from sentinel.client import Session, Stream
-from trainer.egress import Egress
-from trainer.rates import ClipShare, Mfu, peak_memory_bytes
+
+from .egress import Egress
+from .rates import ClipShare, Mfu, peak_memory_bytes
 
 LINE_EVERY = 10  # steps between the lines for people
 MANIFEST_METRICS = 20  # how many step lines a checkpoint's manifest repeats

@@ -9,17 +9,18 @@ import torch
 import torch.distributed as dist
 
 from sentinel.client import Overrides, Session
-from trainer.command_line import Launch, check_out_dir, check_world, with_precision
-from trainer.commits import answer_with_checkpoint, await_saves, save, tell_commits
-from trainer.control import Control, Decision
-from trainer.exits import FINISHED, STOPPED
-from trainer.faults import strike
-from trainer.inspection import inspect_samples
-from trainer.model.dropout import seed_dropout
-from trainer.order import ranges_of
-from trainer.parallel import join_world
-from trainer.run import Run, begin, build_run, count_skipped, effective, obey, settings_at, struck_now
-from trainer.step import Hooks, evaluate, train_step
+
+from .command_line import Launch, check_out_dir, check_world, with_precision
+from .commits import answer_with_checkpoint, await_saves, save, tell_commits
+from .control import Control, Decision
+from .exits import FINISHED, STOPPED
+from .faults import strike
+from .inspection import inspect_samples
+from .model.dropout import seed_dropout
+from .order import ranges_of
+from .parallel import join_world
+from .run import Run, begin, build_run, count_skipped, effective, obey, settings_at, struck_now
+from .step import Hooks, evaluate, train_step
 
 
 def train(launch: Launch, session: Session | None) -> int:

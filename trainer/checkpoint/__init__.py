@@ -8,9 +8,9 @@ valid manifest is not a checkpoint. Reading verifies first and falls back to old
 loads no torch, so that `python -m trainer.checkpoint list` answers at once; `writing.load` and `saving.Saver` do.
 """
 
-from trainer.checkpoint.choosing import choose_resume, discard_unfinished, stored_padding
-from trainer.checkpoint.comparing import compare_numbers
-from trainer.checkpoint.verifying import Verified, digest_of, list_steps, name_of, read_manifest, verify
+from .choosing import choose_resume, discard_unfinished, stored_padding
+from .comparing import compare_numbers
+from .verifying import Verified, digest_of, list_steps, name_of, read_manifest, verify
 
 __all__ = [
     "Verified",

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sentinel.client import dumps
-from trainer.checkpoint.listing import describe, describe_all, folder_of, place_of, table
-from trainer.checkpoint.verifying import list_steps
-from trainer.exits import ConfigError, TrainerError
+
+from ..exits import ConfigError, TrainerError
+from .listing import describe, describe_all, folder_of, place_of, table
+from .verifying import list_steps
 
 BAD = 1  # a checkpoint does not hold
 
@@ -52,7 +53,7 @@ def verify(given: argparse.Namespace) -> int:
 
 def diff(given: argparse.Namespace) -> int:
     folder = folder_of(given.place)
-    from trainer.checkpoint.difference import compare, told  # torch comes with it
+    from .difference import compare, told  # torch comes with it
 
     document = compare(place_of(folder, given.before), place_of(folder, given.after))
     print(dumps(document) if given.json else told(document))
@@ -61,7 +62,7 @@ def diff(given: argparse.Namespace) -> int:
 
 def export(given: argparse.Namespace) -> int:
     folder = folder_of(given.place)
-    from trainer.checkpoint.exporting import export as write_export
+    from .exporting import export as write_export
 
     written: dict[str, Any] = write_export(place_of(folder, given.step), given.out)
     print(f"{written['architecture']}, {written['tensors']} tensors: {given.out} and {given.out.parent / 'config.json'}")

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client import Resume
-from trainer.checkpoint.verifying import Verified, list_steps, name_of, read_manifest, verify
-from trainer.exits import DataError
+
+from ..exits import DataError
+from .verifying import Verified, list_steps, name_of, read_manifest, verify
 
 
 def discard_unfinished(root: Path) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client import dumps, ensure_directory, fsync_directory, loads, write_atomically
-from trainer.checkpoint.verifying import name_of
-from trainer.exits import LeaseLostError
+
+from ..exits import LeaseLostError
+from .verifying import name_of
 
 
 def make_aside(folder: Path, step: int) -> Path:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from sentinel.client import as_float
-from trainer.checkpoint.verifying import Verified
-from trainer.exits import DataError
+
+from ..exits import DataError
+from .verifying import Verified
 
 SAME = 1e-6  # relative: a number computed again from what was loaded
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from trainer.checkpoint.contents import Contents
-from trainer.checkpoint.verifying import Verified, verify
-from trainer.config.changes import settings_by_name
+from ..config.changes import settings_by_name
+from .contents import Contents
+from .verifying import Verified, verify
 
 NUMBERS = ("loss", "grad_norm", "param_norm", "adam_m_norm", "adam_v_norm", "nonfinite")
 

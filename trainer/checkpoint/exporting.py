@@ -16,11 +16,12 @@ from typing import Any
 import torch
 
 from sentinel.client import write_atomically
-from trainer.checkpoint.contents import Contents
-from trainer.checkpoint.verifying import verify
-from trainer.config import Config
-from trainer.config.loading import checked
-from trainer.exits import ConfigError
+
+from ..config import Config
+from ..config.loading import checked
+from ..exits import ConfigError
+from .contents import Contents
+from .verifying import verify
 
 ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "squared_relu": "relu2"}  # what transformers calls them
 NORM_EPS = 1e-5  # of trainer.model.norms

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from trainer.checkpoint.verifying import Verified, check_sizes, list_steps, name_of, read_manifest, verify
-from trainer.exits import DataError
+from ..exits import DataError
+from .verifying import Verified, check_sizes, list_steps, name_of, read_manifest, verify
 
 COLUMNS = ("step", "saved", "bytes", "attempt", "parent", "ranks", "loss", "state")
 

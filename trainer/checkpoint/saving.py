@@ -19,12 +19,13 @@ from typing import Any
 import torch
 
 from sentinel.client import Session
-from trainer.checkpoint.retention import Retention
-from trainer.checkpoint.staging import Slot
-from trainer.checkpoint.verifying import Verified, name_of
-from trainer.checkpoint.writing import rng_streams, write
-from trainer.config.sections import Checkpoint
-from trainer.parallel import World
+
+from ..config.sections import Checkpoint
+from ..parallel import World
+from .retention import Retention
+from .staging import Slot
+from .verifying import Verified, name_of
+from .writing import rng_streams, write
 
 IN_FLIGHT_MAX = 2
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client import loads
-from trainer.exits import DataError
+
+from ..exits import DataError
 
 NAME = re.compile(r"step-(\d{8,})")
 

@@ -17,10 +17,11 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import CheckpointException, FileSystemReader, FileSystemWriter
 
 from sentinel.client import write_atomically
-from trainer.checkpoint.committing import commit, make_aside
-from trainer.checkpoint.verifying import Verified, digest_of, name_of
-from trainer.exits import DataError, LeaseLostError, SaveError
-from trainer.parallel import World
+
+from ..exits import DataError, LeaseLostError, SaveError
+from ..parallel import World
+from .committing import commit, make_aside
+from .verifying import Verified, digest_of, name_of
 
 Streams = dict[str, torch.Tensor]
 T = TypeVar("T")

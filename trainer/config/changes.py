@@ -10,9 +10,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from trainer.config.loading import fixed_settings
-from trainer.config.sections import Config
-from trainer.exits import ConfigError
+from ..exits import ConfigError
+from .loading import fixed_settings
+from .sections import Config
 
 Change = tuple[str, Any, Any]  # dotted name, what it was, what it is
 

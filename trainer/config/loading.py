@@ -13,8 +13,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from yamlcore import CoreLoader
 
-from trainer.config.sections import Config
-from trainer.exits import ConfigError
+from ..exits import ConfigError
+from .sections import Config
 
 PRESETS = Path(__file__).parent.parent / "presets"
 DEFAULT_PRESET = "tiny"

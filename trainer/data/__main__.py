@@ -16,15 +16,15 @@ from typing import NoReturn
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from trainer.data.inputs import Inputs, find_sources
-from trainer.data.library import HELD_OUT_EVERY, library_root
-from trainer.data.megatron import open_megatron, prefix_of
-from trainer.data.opening import folder_of, is_megatron
-from trainer.data.prepare import Wish, prepare
-from trainer.data.shards import open_shards, read_manifest
-from trainer.data.verify import verify_megatron, verify_shards
-from trainer.exits import BAD_DATA, FINISHED, INTERRUPTED, ConfigError, DataError, TrainerError
-from trainer.show import printable
+from ..exits import BAD_DATA, FINISHED, INTERRUPTED, ConfigError, DataError, TrainerError
+from ..show import printable
+from .inputs import Inputs, find_sources
+from .library import HELD_OUT_EVERY, library_root
+from .megatron import open_megatron, prefix_of
+from .opening import folder_of, is_megatron
+from .prepare import Wish, prepare
+from .shards import open_shards, read_manifest
+from .verify import verify_megatron, verify_shards
 
 
 class _Parser(argparse.ArgumentParser):

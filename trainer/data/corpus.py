@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainer.data.text import Bytes, Ids, JsonTokenizer
-from trainer.data.tokens import Tokens
-from trainer.exits import DataError
+from ..exits import DataError
+from .text import Bytes, Ids, JsonTokenizer
+from .tokens import Tokens
 
 Place = tuple[str, int]  # a source's name, and the token in it
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from io import BufferedIOBase, BytesIO
 from pathlib import Path
 
-from trainer.data.library import is_held_out, library_files
-from trainer.exits import ConfigError, DataError
+from ..exits import ConfigError, DataError
+from .library import is_held_out, library_files
 
 PIECE_BYTES = 1 << 20  # a longer text is encoded in pieces, cut behind a line break where there is one
 JSONL = (".jsonl", ".jsonl.gz")

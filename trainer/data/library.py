@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from trainer.data.corpus import Corpus, Place
-from trainer.data.text import Bytes
-from trainer.data.tokens import Piece, Tokens
-from trainer.exits import DataError
+from ..exits import DataError
+from .corpus import Corpus, Place
+from .text import Bytes
+from .tokens import Piece, Tokens
 
 CORPUS_BYTES_MAX = 4_000_000  # ~30k sequences of 128: three epochs of the demonstration's 600 steps fit in one
 HELD_OUT_EVERY = 20

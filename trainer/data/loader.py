@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import torch
 
-from trainer.data.corpus import Corpus
-from trainer.data.text import Bytes
-from trainer.exits import DataError
-from trainer.order import Order, Position, mix, permuted
+from ..exits import DataError
+from ..order import Order, Position, mix, permuted
+from .corpus import Corpus
+from .text import Bytes
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # inputs and targets, int64, (sequences of this rank, seq_len)
 

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
-from trainer.data.corpus import Corpus, Place
-from trainer.data.text import Ids
-from trainer.data.tokens import Piece, Tokens, mapped
-from trainer.exits import DataError
+from ..exits import DataError
+from .corpus import Corpus, Place
+from .text import Ids
+from .tokens import Piece, Tokens, mapped
 
 MAGIC, VERSION = b"MMIDIDX\x00\x00", 1
 HEADER = struct.Struct("<9sQBQQ")

@@ -12,10 +12,10 @@ from typing import BinaryIO, Literal
 
 import numpy as np
 
-from trainer.data.inputs import Advance, Inputs, Piece
-from trainer.data.shards import DTYPES, MANIFEST, ROW, Documents, File, Manifest
-from trainer.data.text import Bytes, JsonTokenizer, train_tokenizer
-from trainer.exits import ConfigError, DataError
+from ..exits import ConfigError, DataError
+from .inputs import Advance, Inputs, Piece
+from .shards import DTYPES, MANIFEST, ROW, Documents, File, Manifest
+from .text import Bytes, JsonTokenizer, train_tokenizer
 
 TOKENIZER = "tokenizer.json"
 BATCH_BYTES = 8 << 20  # of text encoded at once, or

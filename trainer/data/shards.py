@@ -15,10 +15,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from trainer.data.corpus import Corpus, Place
-from trainer.data.text import Bytes, JsonTokenizer
-from trainer.data.tokens import Tokens, mapped
-from trainer.exits import DataError
+from ..exits import DataError
+from .corpus import Corpus, Place
+from .text import Bytes, JsonTokenizer
+from .tokens import Tokens, mapped
 
 MANIFEST = "manifest.json"
 VERSION = 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from trainer.exits import ConfigError, DataError
+from ..exits import ConfigError, DataError
 
 END_OF_DOCUMENT = "<|endoftext|>"
 # What well-known tokenizers call the token between two documents, in this order (GPT-2, Llama 3, Llama 2, Gemma, BERT).

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trainer.exits import DataError
+from ..exits import DataError
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from trainer.data.inputs import Advance
-from trainer.data.megatron import check_index, open_megatron, read_index
-from trainer.data.shards import DTYPES, File, Manifest, check_sizes, read_manifest
-from trainer.exits import DataError
+from ..exits import DataError
+from .inputs import Advance
+from .megatron import check_index, open_megatron, read_index
+from .shards import DTYPES, File, Manifest, check_sizes, read_manifest
 
 BLOCK_BYTES = 1 << 22  # divides by every dtype's size
 

@@ -6,7 +6,7 @@ import hashlib
 
 import torch
 
-from trainer.config import Config
+from ..config import Config
 
 
 def seed_dropout(config: Config, step: int, rank: int) -> None:

@@ -8,13 +8,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from trainer import fused
-from trainer.config import Config
-from trainer.config.sections import Model
-from trainer.model.attention import Attention
-from trainer.model.feed_forward import FeedForward
-from trainer.model.norms import layer_norm, norm
-from trainer.model.rotary import Turn, turn_of
+from .. import fused
+from ..config import Config
+from ..config.sections import Model
+from .attention import Attention
+from .feed_forward import FeedForward
+from .norms import layer_norm, norm
+from .rotary import Turn, turn_of
 
 
 class Output(NamedTuple):

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from trainer.config import Config
+from ..config import Config
 
 RESIDUAL_OUTPUTS = ("attention.out.weight", "mlp.down.weight")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from trainer.config.sections import Model
+from ..config.sections import Model
 
 EPS = 1e-5  # GPT-2's and Llama's
 

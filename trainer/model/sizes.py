@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainer.config import Config
-from trainer.config.sections import Model
+from ..config import Config
+from ..config.sections import Model
 
 
 @dataclass(frozen=True)

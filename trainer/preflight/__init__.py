@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
-from trainer.command_line import Launch, check_world
-from trainer.config import Config
-from trainer.exits import ConfigError
-from trainer.model.padding import padded_vocabulary
-from trainer.model.sizes import sizes_of
-from trainer.preflight.amounts import Device, Plan, facts_of, host_memory_of_rank, memory_of_rank
-from trainer.preflight.pitfalls import warnings_of
+from ..command_line import Launch, check_world
+from ..config import Config
+from ..exits import ConfigError
+from ..model.padding import padded_vocabulary
+from ..model.sizes import sizes_of
+from .amounts import Device, Plan, facts_of, host_memory_of_rank, memory_of_rank
+from .pitfalls import warnings_of
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def report(launch: Launch) -> str:
 
 def with_kernels(found: Examined, config: Config) -> Examined:
     """And which kernels would run on this machine. That those asked for cannot is a warning only: it may be meant for another."""
-    from trainer.fused import foreseen  # torch comes with it
+    from ..fused import foreseen  # torch comes with it
 
     try:
         kernels = foreseen(config.numerics.kernels)
@@ -77,7 +77,7 @@ def with_kernels(found: Examined, config: Config) -> Examined:
 
 def corpus_tokens(config: Config) -> int:
     """Training tokens of the data the settings name. Raises DataError where they name none that can be opened."""
-    from trainer.data import open_corpus  # torch comes with it
+    from ..data import open_corpus  # torch comes with it
 
     return len(open_corpus(config).train)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from trainer.preflight.amounts import Plan
+from .amounts import Plan
 
 PARAMS_OFF = 0.10
 STD_OFF = 1.5
