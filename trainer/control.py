@@ -19,8 +19,8 @@ from sentinel.client import LAPSING, Overrides, OverridesError, Session
 
 from .config import Config
 from .optim import Hyperparameters
-from .parallel import World
 from .schedule import Schedule
+from .world import World
 
 
 @dataclass(frozen=True)

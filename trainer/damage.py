@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from .data_order import mix
 from .exits import ConfigError
 from .faults import Fault
 from .optim import ShardedAdamW
-from .order import mix
 
 LASTING = ("sick_optimizer", "drift")
 SHOWS_AFTER = 8  # doublings past the usual size until the loss tells: a weight moves by the learning rate, a thousandth of it

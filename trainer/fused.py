@@ -23,7 +23,7 @@ from cuda_ext.ops.softmax_xent import softmax_xent
 from .exits import ConfigError
 
 if TYPE_CHECKING:
-    from .parallel import World
+    from .world import World
 
 __all__ = ["TORCH", "Kernels", "adamw_step", "choose", "foreseen", "grad_stats", "norm_of_sum", "softmax_xent"]
 TORCH = "torch"

@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch.distributed as dist
 
-from sentinel.client import Resume, Session
+from sentinel.client import Resume
 
 from . import checkpoint
 from .checkpoint.writing import load
-from .command_line import Launch
 from .config.changes import refuse_changes
+from .data_order import Order, Position
 from .exits import DataError
-from .model.padding import padded_vocabulary
-from .order import Order, Position
-from .parallel import World
-
-if TYPE_CHECKING:
-    from .run import Run
-
-
-def agree_on_padding(launch: Launch, session: Session | None, root: Path, world: World) -> int:
-    """Rows of the embedding: as many as the run has had since its first launch, or what suits this number of ranks where it
-    begins now. Rank 0 looks, all ranks get the same."""
-    asked = session.spec.resume if session is not None else None
-    told: list[int | None] = [None]
-    if world.rank == 0 and (asked is not None or (session is None and launch.resume)):
-        told[0] = checkpoint.stored_padding(root, asked)
-    dist.broadcast_object_list(told, src=0, group=world.storage)
-    return told[0] or padded_vocabulary(launch.config.model.vocab_size, world.size)
+from .run import Run
 
 
 def resume(run: Run, asked: Resume | None) -> tuple[checkpoint.Verified | None, list[dict[str, Any]]]:

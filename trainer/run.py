@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from sentinel.client import Overrides, Session
@@ -16,24 +17,22 @@ from . import checkpoint
 from .checkpoint.saving import Saver
 from .command_line import Launch
 from .config import Config
-from .config.changes import free_changes
-from .config.loading import written_out
 from .control import Settings
 from .damage import Damage
 from .data import Loader, open_corpus, same_on_all_ranks
-from .exits import ConfigError, NonFiniteError
+from .data_order import Position, Span
+from .exits import NonFiniteError
 from .faults import STEP_KINDS, Fault, due_faults
 from .fused import Kernels, choose
 from .model.gpt import build_model
+from .model.sizes import padded_vocabulary
 from .optim import ShardedAdamW
-from .order import Position, Span
-from .parallel import World, shard
+from .optim.scaler import LossScaler
+from .parallel import shard
 from .rates import mfu_of
-from .repeating import BEFORE_KERNELS, repeats
-from .resuming import agree_on_padding, resume
-from .scaler import LossScaler
 from .schedule import Schedule
 from .telemetry import Telemetry
+from .world import World
 
 
 @dataclass
@@ -60,7 +59,7 @@ class Run:
     kernels: Kernels
     step: int = 0  # done
     skipped_in_row: int = 0
-    repeats: bool = True  # numbers of the attempts before this one, to the bit (trainer.repeating)
+    repeats: bool = True  # numbers of the attempts before this one, to the bit (trainer.start)
 
 
 def build_run(launch: Launch, session: Session | None, world: World) -> Run:
@@ -90,6 +89,17 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     return Run(launch, config, launch.schedule(), session, world, *parts, saver, kernels)
 
 
+def agree_on_padding(launch: Launch, session: Session | None, root: Path, world: World) -> int:
+    """Rows of the embedding: as many as the run has had since its first launch, or what suits this number of ranks where it
+    begins now. Rank 0 looks, all ranks get the same."""
+    asked = session.spec.resume if session is not None else None
+    told: list[int | None] = [None]
+    if world.rank == 0 and (asked is not None or (session is None and launch.resume)):
+        told[0] = checkpoint.stored_padding(root, asked)
+    dist.broadcast_object_list(told, src=0, group=world.storage)
+    return told[0] or padded_vocabulary(launch.config.model.vocab_size, world.size)
+
+
 def choose_kernels(config: Config, session: Session | None, world: World) -> Kernels:
     """The first launch on a machine may compile them, which a supervisor is not to take for a hang. Raises ConfigError."""
     if session is not None:
@@ -104,63 +114,6 @@ def struck_now(run: Run, step: int, kinds: tuple[str, ...] = STEP_KINDS) -> list
     """This rank's faults of these kinds that strike at this step of this attempt; each is on record."""
     attempt = run.session.attempt if run.session is not None else 1
     return due_faults(run.launch.faults, step, run.world.rank, run.root, attempt, kinds)
-
-
-def begin(run: Run) -> None:
-    """Continue from the checkpoint asked for, put the launch's overrides in force, and write the receipt of what then holds."""
-    asked = run.session.spec.resume if run.session is not None else None
-    found, passed_over = None, []
-    if run.session is None and run.world.rank == 0:
-        checkpoint.discard_unfinished(run.root)  # a supervisor does it itself, when it knows the old attempt to be dead
-    if asked is not None or (run.session is None and run.launch.resume):
-        found, passed_over = resume(run, asked)
-    late: list[Span] = []
-    if run.session is not None:
-        overrides = run.session.spec.overrides
-        if overrides.loss_scale is not None and not run.scaler.active:
-            own = run.config.numerics.precision
-            raise ConfigError(f"spec.json: overrides.loss_scale: {own} has none; write null, or precision fp16")
-        late = obey(run, overrides)
-    settings_at(run, run.step + 1)
-    config_changed = changed_since(run, found) if found is not None else {}
-    run.repeats = repeats_others(run, found)
-    run.telemetry.say(f"{written_out(run.config)}# kernels: {run.kernels.name}: {run.kernels.why}")
-    run.telemetry.start(
-        resume_step=run.step,
-        resume_digest=found.digest if found is not None else None,
-        world_size=run.world.size,
-        params=run.params,
-        tokens_per_step=run.schedule.tokens_per_step,
-        effective=effective(run),
-        resume_asked=asdict(asked) if asked is not None else None,
-        passed_over=passed_over,
-        skip_clamped=late,
-        preset=run.launch.recipe,
-        steps=run.config.schedule.steps,
-        kernels=asdict(run.kernels),
-        cursor=run.position.cursor,
-        config_changed=config_changed,
-    )
-    if config_changed:
-        told = ", ".join(f"{name} {was} → {own}" for name, (was, own) in config_changed.items())
-        run.telemetry.say(f"other settings than those of the checkpoint: {told}")
-    if passed_over:
-        run.telemetry.event("resumed_older", run.step, asked_step=asked.step if asked else None, passed_over=passed_over)
-
-
-def changed_since(run: Run, found: checkpoint.Verified) -> dict[str, list[Any]]:
-    """Name → [was, is] of what differs from the checkpoint: settings, and which kernels ran, by which the last bits differ."""
-    differing, was = free_changes(found.manifest["config"], run.config), found.manifest.get("kernels", BEFORE_KERNELS)
-    return differing | ({"kernels": [was, run.kernels.name]} if was != run.kernels.name else {})
-
-
-def repeats_others(run: Run, found: checkpoint.Verified | None) -> bool:
-    """Asked by rank 0 alone, who writes the receipt."""
-    if run.session is None or run.world.rank != 0:
-        return True
-    since = found.manifest.get("attempt") if found is not None else None
-    first = since if isinstance(since, int) else 1
-    return repeats(run.session.run_dir, range(first, run.session.attempt), run.world.size, run.kernels.name)
 
 
 def obey(run: Run, overrides: Overrides) -> list[Span]:

@@ -16,7 +16,7 @@ from .checkpoint.verifying import Verified, list_steps, name_of, verify
 from .config import Config
 from .config.loading import changed, checked
 from .exits import ConfigError, DataError, TrainerError
-from .show import printable
+from .printable import printable
 
 if TYPE_CHECKING:
     from .model.gpt import GPT
@@ -44,7 +44,7 @@ def sample(given: argparse.Namespace) -> str:
     import torch
 
     from .data import open_corpus
-    from .generation import generate
+    from .model.generation import generate
 
     text = open_corpus(config).text
     begin = text.encode([given.prompt.encode()])[0]

@@ -15,21 +15,11 @@ from pathlib import Path
 from sentinel.client import Spec, SpecError, loads, read_spec
 from sentinel.client.run_layout import attempts_folder, spec_path
 
+from .data_order import Order, Position
 from .exits import ConfigError, TrainerError
-from .order import Order, Position
+from .printable import printable
 
 MODULE = "trainer"
-
-
-def printable(text: bytes) -> str:
-    """Lines stay lines; every other character that is not plain ASCII print becomes an escape."""
-    shown = []
-    for character in text.decode("utf-8", errors="backslashreplace"):
-        if character == "\n" or (character.isprintable() and character.isascii()):
-            shown.append(character)
-        else:
-            shown.append(character.encode("unicode_escape").decode("ascii"))
-    return "".join(shown)
 
 
 def newest_attempt(run_dir: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,8 +13,8 @@ from .config import Config
 from .data import Batch
 from .loss import Seen, compute_loss
 from .optim import ShardedAdamW
-from .scaler import LossScaler
-from .statistics import UpdateStatistics
+from .optim.scaler import LossScaler
+from .optim.statistics import UpdateStatistics
 
 
 @dataclass(frozen=True)
@@ -77,3 +78,11 @@ def evaluate(
             total += compute_loss(model, inputs, targets).cross_entropy.cpu() * (len(inputs) / whole)
     model.train()
     return total / len(batches)
+
+
+def seed_dropout(config: Config, step: int, rank: int) -> None:
+    """Before the forward of a step: dropout's masks become a function of (init.seed, step, rank). There is nothing to save with a
+    checkpoint, and whatever else draws numbers between two steps changes no mask. Costs nothing where there is no dropout."""
+    if config.model.dropout:
+        key = hashlib.sha256(f"{config.init.seed} dropout {step} {rank}".encode()).digest()
+        torch.manual_seed(int.from_bytes(key[:7]))

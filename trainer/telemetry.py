@@ -21,7 +21,7 @@ import torch
 
 from sentinel.client import Session, Stream
 
-from .egress import Egress
+from .metrics_ring import Egress
 from .rates import ClipShare, Mfu, peak_memory_bytes
 
 LINE_EVERY = 10  # steps between the lines for people

@@ -11,16 +11,16 @@ import torch.distributed as dist
 from sentinel.client import Overrides, Session
 
 from .command_line import Launch, check_out_dir, check_world, with_precision
-from .commits import answer_with_checkpoint, await_saves, save, tell_commits
 from .control import Control, Decision
+from .data_order import ranges_of
 from .exits import FINISHED, STOPPED
 from .faults import strike
 from .inspection import inspect_samples
-from .model.dropout import seed_dropout
-from .order import ranges_of
-from .parallel import join_world
-from .run import Run, begin, build_run, count_skipped, effective, obey, settings_at, struck_now
-from .step import Hooks, evaluate, train_step
+from .run import Run, build_run, count_skipped, effective, obey, settings_at, struck_now
+from .saves import answer_with_checkpoint, await_saves, save, tell_commits
+from .start import begin
+from .step import Hooks, evaluate, seed_dropout, train_step
+from .world import join_world
 
 
 def train(launch: Launch, session: Session | None) -> int:

@@ -26,10 +26,11 @@ from sentinel.client import Session, Spec
 from tests.bench.in_turns import main, sure_of_median
 from trainer.command_line import parse_arguments
 from trainer.control import Control
-from trainer.parallel import World
-from trainer.run import Run, begin, build_run
+from trainer.run import Run, build_run
+from trainer.start import begin
 from trainer.telemetry import Telemetry
 from trainer.train import _train_one
+from trainer.world import World
 
 QUIET = ("telemetry.layers=false", "telemetry.updates=false")
 WARM_UP_STEPS = 5

@@ -4,13 +4,12 @@ torch.distributed.checkpoint writes the shards; around it stands the commit orde
 write → sync files and directory → manifest with size and sha256 of every file → rename → sync parent. A directory without a
 valid manifest is not a checkpoint. Reading verifies first and falls back to older ones, never to newer.
 
-`verifying` and `choosing` read; `staging`, `writing`, `committing` and `saving` write; `retention` deletes. What is named here
+`verifying` and `choosing` read; `writing`, `committing` and `saving` write; `retention` deletes. What is named here
 loads no torch, so that `python -m trainer.checkpoint list` answers at once; `writing.load` and `saving.Saver` do.
 """
 
 from .choosing import choose_resume, discard_unfinished, stored_padding
-from .comparing import compare_numbers
-from .verifying import Verified, digest_of, list_steps, name_of, read_manifest, verify
+from .verifying import Verified, compare_numbers, digest_of, list_steps, name_of, read_manifest, verify
 
 __all__ = [
     "Verified",

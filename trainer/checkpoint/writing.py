@@ -19,7 +19,7 @@ from torch.distributed.checkpoint import CheckpointException, FileSystemReader, 
 from sentinel.client import write_atomically
 
 from ..exits import DataError, LeaseLostError, SaveError
-from ..parallel import World
+from ..world import World
 from .committing import commit, make_aside
 from .verifying import Verified, digest_of, name_of
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from ..exits import BAD_DATA, FINISHED, INTERRUPTED, ConfigError, DataError, TrainerError
-from ..show import printable
+from ..printable import printable
 from .inputs import Inputs, find_sources
 from .library import HELD_OUT_EVERY, library_root
 from .megatron import open_megatron, prefix_of

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import torch
 
+from ..data_order import Order, Position, mix, permuted
 from ..exits import DataError
-from ..order import Order, Position, mix, permuted
 from .corpus import Corpus
 from .text import Bytes
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from ..command_line import Launch, check_world
 from ..config import Config
 from ..exits import ConfigError
-from ..model.padding import padded_vocabulary
-from ..model.sizes import sizes_of
+from ..model.sizes import padded_vocabulary, sizes_of
 from .amounts import Device, Plan, facts_of, host_memory_of_rank, memory_of_rank
 from .pitfalls import warnings_of
 

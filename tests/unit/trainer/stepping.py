@@ -6,8 +6,8 @@ from trainer.config.loading import changed
 from trainer.loss import Seen
 from trainer.model.gpt import build_model
 from trainer.optim import Hyperparameters, ShardedAdamW
+from trainer.optim.scaler import LossScaler
 from trainer.parallel import shard
-from trainer.scaler import LossScaler
 from trainer.step import Hooks, train_step
 
 HYPER = Hyperparameters(lr=1e-2, clip_norm=0.5, weight_decay=0.1, betas=(0.9, 0.95), eps=1e-8)

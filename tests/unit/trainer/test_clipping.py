@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.unit.trainer.stepping import HYPER, Stepping, batches
-from trainer.clipping import GUARD, WARM_UP, ZClip, coefficient
+from trainer.optim.clipping import GUARD, WARM_UP, ZClip, coefficient
 
 CPU = torch.device("cpu")
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from trainer.data import Loader, read_corpus
 from trainer.data.tokens import Piece, Tokens
+from trainer.data_order import Position
 from trainer.exits import DataError
-from trainer.order import Position
-from trainer.show import printable
+from trainer.printable import printable
 
 CPU = torch.device("cpu")
 

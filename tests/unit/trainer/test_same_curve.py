@@ -6,7 +6,7 @@ import pytest
 from tests.plain_gpt import PlainTrainer, initial_weights_of, weights_of
 from tests.unit.trainer.in_process import train_here
 from trainer import fused
-from trainer.order import Position
+from trainer.data_order import Position
 
 STEPS = 40
 NAMES = ("grad_norm", "param_norm", "update_norm", "adam_v_norm", "adam_v_max", "activation_max/block-01", "logit_max")

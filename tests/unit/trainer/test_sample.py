@@ -4,7 +4,7 @@ import torch
 from tests.unit.trainer.in_process import train_here
 from trainer import sample
 from trainer.checkpoint.verifying import list_steps
-from trainer.generation import generate
+from trainer.model.generation import generate
 from trainer.model.gpt import Output
 
 

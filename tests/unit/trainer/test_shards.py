@@ -13,8 +13,8 @@ from trainer import train
 from trainer.config import Config
 from trainer.data import Loader, open_corpus, same_on_all_ranks
 from trainer.data.__main__ import main
+from trainer.data_order import Position
 from trainer.exits import ConfigError, DataError
-from trainer.order import Position
 
 CODES = {"uint8": 1, "int16": 3, "int32": 4, "int64": 5, "uint16": 8}
 

@@ -8,8 +8,8 @@ import torch
 from tests.unit.trainer.stepping import Stepping, batches
 from trainer import measures
 from trainer.loss import Seen
-from trainer.measures import LocalState, flat_views, gather_totals, measure_gradients, pieces_of
-from trainer.statistics import RANKS_TOLD, Wanted, block_name, group_of
+from trainer.optim.measures import LocalState, flat_views, gather_totals, measure_gradients, pieces_of
+from trainer.optim.statistics import RANKS_TOLD, Wanted, block_name, group_of
 
 
 def norm(tensors):

@@ -11,8 +11,8 @@ from sentinel.client import Session, Spec, stream
 from trainer import train as train_module
 from trainer.command_line import parse_arguments
 from trainer.config import Config
-from trainer.egress import Egress
 from trainer.exits import NonFiniteError
+from trainer.metrics_ring import Egress
 from trainer.model.sizes import flops_per_token
 from trainer.rates import CLIP_WINDOW, ClipShare, known_peak_tflops, mfu_of, model_flops_share, peak_tflops
 from trainer.telemetry import Telemetry

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
+from ..fused import adamw_step, grad_stats
 from .adamw import Hyperparameters, Shards
-from .fused import adamw_step, grad_stats
 from .measures import LocalState, squares_of
 
 FACTOR, GATE = 5, 6  # places in the control vector, behind lr, beta1, beta2, eps and weight_decay

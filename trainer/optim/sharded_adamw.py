@@ -1,7 +1,7 @@
 """The update: one packed collective, a gate, and AdamW, without the device ever waiting for the host.
 
-Works on each rank's local shards: plain tensors cost a fifth of what DTensors do. AdamW itself is trainer.adamw, plain PyTorch,
-or trainer.fused_adamw, our own kernels; a gated update changes no parameter, no moment and no Adam count in either.
+Works on each rank's local shards: plain tensors cost a fifth of what DTensors do. AdamW itself is `adamw`, plain PyTorch, or
+`fused_adamw`, our own kernels; a gated update changes no parameter, no moment and no Adam count in either.
 """
 
 from __future__ import annotations
@@ -14,16 +14,14 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor
 
+from ..config import Config
+from ..loss import Seen
 from .adamw import Hyperparameters, Shards, TorchAdamW
 from .clipping import ZClip, coefficient
-from .config import Config
 from .fused_adamw import FusedAdamW
 from .gate import Gate
-from .loss import Seen
 from .measures import flat_views, gather_totals, rows_of_all, squares_of
 from .statistics import UpdateStatistics, Wanted, block_name, group_of
-
-__all__ = ["Hyperparameters", "ShardedAdamW"]
 
 
 class ShardedAdamW:

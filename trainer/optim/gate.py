@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .config.sections import Stability
+from ..config.sections import Stability
 
 NORMAL = 1.4826  # times the median absolute deviation is the standard deviation of normal noise
 # A deviation is taken for at least so much of the median: a window may hold one number over and over. So nothing within 3 % of

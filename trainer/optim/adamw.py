@@ -1,4 +1,4 @@
-"""AdamW in plain PyTorch over this rank's shards, measured beside the update: the reference of trainer.fused_adamw.
+"""AdamW in plain PyTorch over this rank's shards, measured beside the update: the reference of trainer.optim.fused_adamw.
 
 Clipping and fp16 unscaling ride on the fused kernel's `grad_scale`, the gate on its `found_inf`: a gated update changes no
 parameter, no moment and no Adam count. What is told of the update takes a copy of the parameters as they were.

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sentinel.client.run_layout import stream_path
-from trainer.repeating import repeats
+from trainer.start import repeats
 
 
 @pytest.fixture

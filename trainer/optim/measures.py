@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
-from .loss import Seen
+from ..loss import Seen
 
 ALIGNED = 32  # elements: fused kernels read four at a time, and only from addresses that are a multiple of 16 bytes
 ROW = 4096  # elements summed in float32

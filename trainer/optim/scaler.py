@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from .config.sections import Numerics
+from ..config.sections import Numerics
 
 GROWTH, BACKOFF = 2.0, 0.5  # of torch.amp.GradScaler and of Megatron's DynamicGradScaler alike
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 import torch
 
-from trainer.egress import Egress
+from trainer.metrics_ring import Egress
 
 CPU = torch.device("cpu")
 DEADLINE_S = 20.0
@@ -132,7 +132,7 @@ def test_a_full_ring_whose_thread_has_failed_does_not_wait_for_ever(egress, devi
 
 
 def test_whoever_leaves_in_an_error_waits_for_a_device_that_hangs_only_a_moment(device, monkeypatch):
-    monkeypatch.setattr("trainer.egress.FAREWELL_S", 0.01)
+    monkeypatch.setattr("trainer.metrics_ring.FAREWELL_S", 0.01)
     egress, told = Egress(CPU, DEPTH, device.mark), []
     device.passed.release(1)
     train(egress, 0, told)

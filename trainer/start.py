@@ -1,0 +1,106 @@
+"""The start of an attempt: continue from a checkpoint, put the launch's overrides in force, write the receipt of what then holds.
+
+The receipt claims (`deterministic`) whether this attempt computes again, to the bit, what those before it computed; a supervisor
+who repeats a stretch calls a difference hardware where it is claimed. Another number of ranks adds up in another order, and other
+kernels round otherwise: a relaunch on a machine without a compiler is no broken one. What can be repeated begins at the
+checkpoint, so the attempts since the one that wrote it count, and no older.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from sentinel.client import loads
+from sentinel.client.run_layout import stream_path
+
+from . import checkpoint
+from .config.changes import free_changes
+from .config.loading import written_out
+from .data_order import Span
+from .exits import ConfigError
+from .resuming import resume
+from .run import Run, effective, obey, settings_at
+
+BEFORE_KERNELS = "torch"  # what ran where a receipt or a manifest names none
+RECEIPT_BYTES = 1 << 22
+
+
+def begin(run: Run) -> None:
+    """Continue from the checkpoint asked for, put the launch's overrides in force, and write the receipt of what then holds."""
+    asked = run.session.spec.resume if run.session is not None else None
+    found, passed_over = None, []
+    if run.session is None and run.world.rank == 0:
+        checkpoint.discard_unfinished(run.root)  # a supervisor does it itself, when it knows the old attempt to be dead
+    if asked is not None or (run.session is None and run.launch.resume):
+        found, passed_over = resume(run, asked)
+    late: list[Span] = []
+    if run.session is not None:
+        overrides = run.session.spec.overrides
+        if overrides.loss_scale is not None and not run.scaler.active:
+            own = run.config.numerics.precision
+            raise ConfigError(f"spec.json: overrides.loss_scale: {own} has none; write null, or precision fp16")
+        late = obey(run, overrides)
+    settings_at(run, run.step + 1)
+    config_changed = changed_since(run, found) if found is not None else {}
+    run.repeats = repeats_others(run, found)
+    run.telemetry.say(f"{written_out(run.config)}# kernels: {run.kernels.name}: {run.kernels.why}")
+    run.telemetry.start(
+        resume_step=run.step,
+        resume_digest=found.digest if found is not None else None,
+        world_size=run.world.size,
+        params=run.params,
+        tokens_per_step=run.schedule.tokens_per_step,
+        effective=effective(run),
+        resume_asked=asdict(asked) if asked is not None else None,
+        passed_over=passed_over,
+        skip_clamped=late,
+        preset=run.launch.recipe,
+        steps=run.config.schedule.steps,
+        kernels=asdict(run.kernels),
+        cursor=run.position.cursor,
+        config_changed=config_changed,
+    )
+    if config_changed:
+        told = ", ".join(f"{name} {was} → {own}" for name, (was, own) in config_changed.items())
+        run.telemetry.say(f"other settings than those of the checkpoint: {told}")
+    if passed_over:
+        run.telemetry.event("resumed_older", run.step, asked_step=asked.step if asked else None, passed_over=passed_over)
+
+
+def changed_since(run: Run, found: checkpoint.Verified) -> dict[str, list[Any]]:
+    """Name → [was, is] of what differs from the checkpoint: settings, and which kernels ran, by which the last bits differ."""
+    differing, was = free_changes(found.manifest["config"], run.config), found.manifest.get("kernels", BEFORE_KERNELS)
+    return differing | ({"kernels": [was, run.kernels.name]} if was != run.kernels.name else {})
+
+
+def repeats_others(run: Run, found: checkpoint.Verified | None) -> bool:
+    """Asked by rank 0 alone, who writes the receipt."""
+    if run.session is None or run.world.rank != 0:
+        return True
+    since = found.manifest.get("attempt") if found is not None else None
+    first = since if isinstance(since, int) else 1
+    return repeats(run.session.run_dir, range(first, run.session.attempt), run.world.size, run.kernels.name)
+
+
+def repeats(run_dir: Path, attempts: Iterable[int], world_size: int, kernels: str) -> bool:
+    """Did all of these attempts that trained at all train on so many ranks, with kernels of this name?"""
+    receipts = (_receipt(stream_path(run_dir, attempt)) for attempt in attempts)
+    return all((told.get("world_size"), _kernels(told)) == (world_size, kernels) for told in receipts if told is not None)
+
+
+def _receipt(stream: Path) -> dict[str, Any] | None:
+    """The first line of a stream. None where there is none: nothing that could be compared follows."""
+    try:
+        with stream.open("rb") as file:
+            line = loads(file.readline(RECEIPT_BYTES))
+    except (OSError, ValueError):
+        return None
+    return line if isinstance(line, dict) and line.get("kind") == "start" else None
+
+
+def _kernels(receipt: dict[str, Any]) -> Any:
+    told = receipt.get("kernels")
+    return told.get("name") if isinstance(told, dict) else BEFORE_KERNELS
