@@ -37,11 +37,6 @@ class Launch:
     check: bool = False
     ranks: int | None = None  # for --check: as if on so many
 
-    def schedule(self) -> Schedule:
-        """Of the run, with what faults do to its learning rate."""
-        unstable = [(fault.step or 0, fault.number("times")) for fault in self.faults if fault.kind == "unstable"]
-        return Schedule(self.config, lambda step: math.prod(times for first, times in unstable if step >= first))
-
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
@@ -78,7 +73,7 @@ def with_precision(config: Config, precision: str | None) -> Config:
 def check_world(launch: Launch, world_size: int) -> None:
     """What can only be judged once the number of ranks is known. Raises ConfigError."""
     mesh_of(world_size, launch.config.parallel.replicas)
-    for size in launch.schedule().batch_sizes():
+    for size in Schedule(launch.config).batch_sizes():
         if size % world_size:
             key = "data.batch_size" if size == launch.config.data.batch_size else "schedule.batch_ramp"
             raise ConfigError(

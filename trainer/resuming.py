@@ -82,7 +82,6 @@ def _adopt(run: Run, found: checkpoint.Verified) -> None:
     run.position = Position(orders, manifest["cursor"], run.position.skip)
     run.step = found.step
     run.skipped_in_row = manifest["skipped_in_row"]
-    run.damage.restore(manifest)
     run.telemetry.restore(manifest)
     run.saver.continue_from(found)
 

@@ -18,11 +18,9 @@ from .checkpoint.saving import Saver
 from .command_line import Launch
 from .config import Config
 from .control import Settings
-from .damage import Damage
 from .data import Loader, open_corpus, same_on_all_ranks
 from .data_order import Position, Span
 from .exits import NonFiniteError
-from .faults import STEP_KINDS, Fault, due_faults
 from .fused import Kernels, choose
 from .model.gpt import build_model
 from .model.sizes import padded_vocabulary
@@ -37,14 +35,14 @@ from .world import World
 
 @dataclass
 class Run:
-    """What a checkpoint must bring back is in `optimizer`, `scaler`, `position`, `damage`, `step` and `skipped_in_row`."""
+    """What a checkpoint must bring back is in `optimizer`, `scaler`, `position`, `step` and `skipped_in_row`."""
 
     launch: Launch
     config: Config
     schedule: Schedule
     session: Session | None
     world: World
-    root: Path  # checkpoints, faults and quarantine go below it
+    root: Path  # checkpoints and quarantine go below it
     telemetry: Telemetry
     model: nn.Module
     optimizer: ShardedAdamW
@@ -54,7 +52,6 @@ class Run:
     settings: Settings
     position: Position
     params: int
-    damage: Damage
     saver: Saver
     kernels: Kernels
     step: int = 0  # done
@@ -65,12 +62,9 @@ class Run:
 def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     """All parts, at step 0. Raises DataError without a corpus, and ConfigError for one of another vocabulary or for kernels that
     cannot be had."""
-    config, faults = launch.config, launch.faults
+    config = launch.config
     root = launch.out_dir if session is None else session.run_dir
-    start = Position.first(config.data_seed)
-    poisoned = [(*fault.samples, fault.number("share")) for fault in faults if fault.samples]
     corpus = same_on_all_ranks(open_corpus(config), world.control)
-    loader = Loader(corpus, start, poisoned, world.device)
     torch.manual_seed(config.init.seed)  # a process begins with a seed of its own; only dropout draws, and seeds itself
     padded = agree_on_padding(launch, session, root, world)
     kernels = choose_kernels(config, session, world)
@@ -81,12 +75,25 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     scaler = LossScaler(config.numerics, world.device)
     settings = Settings.configured(config)
     mfu = mfu_of(config, padded, world.device, world.size)
-    telemetry = Telemetry(session, world.rank, root, world.device, fp16=scaler.active, mfu=mfu)
-    optimizer = ShardedAdamW(sharded, config, world.replicas, fused=kernels.fused)
-    damage = Damage(faults, world.rank, config.numerics.precision)
-    parts = root, telemetry, sharded, optimizer, scaler, loader, settings, settings, start, params, damage
-    saver = Saver.for_run(config.checkpoint, root, session, world)
-    return Run(launch, config, launch.schedule(), session, world, *parts, saver, kernels)
+    return Run(
+        launch=launch,
+        config=config,
+        schedule=Schedule(config),
+        session=session,
+        world=world,
+        root=root,
+        telemetry=Telemetry(session, world.rank, root, world.device, fp16=scaler.active, mfu=mfu),
+        model=sharded,
+        optimizer=ShardedAdamW(sharded, config, world.replicas, fused=kernels.fused),
+        scaler=scaler,
+        loader=Loader(corpus, world.device),
+        configured=settings,
+        settings=settings,
+        position=Position.first(config.data_seed),
+        params=params,
+        saver=Saver.for_run(config.checkpoint, root, session, world),
+        kernels=kernels,
+    )
 
 
 def agree_on_padding(launch: Launch, session: Session | None, root: Path, world: World) -> int:
@@ -108,12 +115,6 @@ def choose_kernels(config: Config, session: Session | None, world: World) -> Ker
     if session is not None:
         session.heartbeat(0, "init")
     return kernels
-
-
-def struck_now(run: Run, step: int, kinds: tuple[str, ...] = STEP_KINDS) -> list[Fault]:
-    """This rank's faults of these kinds that strike at this step of this attempt; each is on record."""
-    attempt = run.session.attempt if run.session is not None else 1
-    return due_faults(run.launch.faults, step, run.world.rank, run.root, attempt, kinds)
 
 
 def obey(run: Run, overrides: Overrides) -> list[Span]:

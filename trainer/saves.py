@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from .damage import rot
-from .run import Run, count_skipped, struck_now
+from .run import Run, count_skipped
 
 
 def save(run: Run) -> None:
@@ -39,19 +38,14 @@ def save(run: Run) -> None:
         "config": run.config.model_dump(mode="json"),
         "padded_vocab": run.model.embed.weight.shape[0],
         "corpus": run.loader.corpus.digest,
-        **run.damage.state(),
     }
     run.saver.save(run.step, run.optimizer.state(), details, began_s)
     tell_commits(run)
-    if any(fault.kind == "bit_rot" and fault.is_due(run.step, details["attempt"] or 1) for fault in run.launch.faults):
-        await_saves(run)  # it rots before the next step, whose own fault may be the end of this process
 
 
 def tell_commits(run: Run) -> None:
     """Say which saves have been committed since this was last asked."""
     for saved in run.saver.committed():
-        if struck_now(run, saved.step, ("bit_rot",)):
-            rot(run.root / saved.path)
         cost = {"seconds": round(saved.seconds, 4), "blocked_s": round(saved.blocked_s, 4)}
         run.telemetry.event("checkpoint_committed", saved.step, path=saved.path, digest=saved.digest, **cost)
         if saved.pruned:

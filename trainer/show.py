@@ -37,18 +37,19 @@ def show(run_dir: Path, attempt: int, index: int) -> str:
     if MODULE not in spec.argv:
         raise ConfigError(f"attempt {attempt} runs {' '.join(spec.argv)!r}, which is not the bundled trainer (-m {MODULE})")
     from .command_line import parse_arguments
-    from .data import Loader, open_corpus  # torch comes with it
+    from .data import open_corpus  # torch comes with it
+    from .fault_injection.data import PoisonedLoader
 
     launch = parse_arguments(spec.argv[spec.argv.index(MODULE) + 1 :])
     config = launch.config
     position = _position(run_dir, spec, Position.first(config.data_seed))
-    poisoned = [(*fault.samples, fault.number("share")) for fault in launch.faults if fault.samples]
     corpus = open_corpus(config)
-    text, is_poisoned = Loader(corpus, Position.first(config.data_seed), poisoned, None).text_of(index, position)
+    loader = PoisonedLoader(corpus, Position.first(config.data_seed), launch.faults, device=None)
     name, offset = corpus.place_of(position.sequence_of(index, corpus.size))
     unit = corpus.text.unit
+    poisoned = "; poisoned by a --fault, as it was trained on" if loader.is_poisoned(index, position) else ""
     about = f"sample {index}: {corpus.seq_len + 1} {unit}s from {name}, {unit} {offset}, in the data order of attempt {attempt}"
-    return f"{about}{'; poisoned by a --fault, as it was trained on' if is_poisoned else ''}\n{printable(text)}"
+    return f"{about}{poisoned}\n{printable(loader.text_of(index, position))}"
 
 
 def _position(run_dir: Path, spec: Spec, first: Position) -> Position:

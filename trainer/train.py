@@ -14,9 +14,9 @@ from .command_line import Launch, check_out_dir, check_world, with_precision
 from .control import Control, Decision
 from .data_order import ranges_of
 from .exits import FINISHED, STOPPED
-from .faults import strike
+from .fault_injection.wrappers import install_faults
 from .inspection import inspect_samples
-from .run import Run, build_run, count_skipped, effective, obey, settings_at, struck_now
+from .run import Run, build_run, count_skipped, effective, obey, settings_at
 from .saves import answer_with_checkpoint, await_saves, save, tell_commits
 from .start import begin
 from .step import Hooks, evaluate, seed_dropout, train_step
@@ -37,6 +37,7 @@ def train(launch: Launch, session: Session | None) -> int:
     if session is None:
         check_out_dir(launch)
     run = build_run(launch, session, world)
+    install_faults(run, launch.faults)
     with run.telemetry:
         if session is not None and session.spec.inspect is not None:
             return inspect_samples(run)
@@ -45,8 +46,6 @@ def train(launch: Launch, session: Session | None) -> int:
 
 def _train(run: Run, control: Control) -> int:
     session = run.session
-    for fault in struck_now(run, 0):
-        strike(fault, 0, run.root)
     begin(run)
     control.offer()
     request = _obey_request(run, session.spec.overrides.request if session is not None else None)
@@ -71,24 +70,12 @@ def _train_one(run: Run, control: Control) -> None:
     step, telemetry = run.step + 1, run.telemetry
     telemetry.begin(step)
     _tell_lapsed(run, step, settings_at(run, step))
-    due = struck_now(run, step)
-    if due:
-        await_saves(run)  # what was saved before a fault is there after it, in every drill alike
-    for fault in due:
-        strike(fault, step, run.root)
-    run.damage.begin(due, step, run.optimizer)
     indices, behind = run.position.take(run.schedule.batch_size(step))
     batch = run.loader.batch(indices, run.position, run.world.rank, run.world.size, run.schedule.seq_len(step))
     telemetry.loaded()
-
-    def after_backward() -> None:
-        run.damage.after_backward(step, run.optimizer)
-        control.offer()
-
     seed_dropout(run.config, step, run.world.rank)
-    hooks = Hooks(telemetry.phase, after_backward)
+    hooks = Hooks(phase=telemetry.phase, after_backward=control.offer)
     statistics = train_step(run.model, run.optimizer, run.scaler, batch, hooks, run.config)
-    run.damage.after_update(step, run.optimizer)
     run.loader.will_need(behind.take(run.schedule.batch_size(step + 1))[0], behind, run.world.rank, run.world.size)
     telemetry.measured(statistics.names, statistics.values)
     known = run.optimizer.scheduled()

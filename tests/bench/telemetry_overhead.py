@@ -72,8 +72,8 @@ class Naive:
         self.row: dict[str, float] = {}
         for number, block in enumerate(self.run.model.blocks):
             block.register_forward_hook(self._after_block(number))
-        self._really = self.run.damage.after_backward
-        self.run.damage.after_backward = self._after_backward
+        self._update = self.run.optimizer.update
+        self.run.optimizer.update = self._measured_update
 
     def _after_block(self, number: int) -> Callable[..., None]:
         @torch.no_grad()
@@ -85,14 +85,14 @@ class Naive:
         return hook
 
     @torch.no_grad()
-    def _after_backward(self, *arguments: Any) -> None:
-        self._really(*arguments)
+    def _measured_update(self, *arguments: Any) -> Any:
         for name, parameter in self.run.model.named_parameters():
             self.row[f"param_norm/{name}"] = parameter.norm().full_tensor().item()
             self.row[f"grad_norm/{name}"] = parameter.grad.norm().full_tensor().item()
         if self.run.world.rank == 0:
             with self.path.open("a") as file:
                 file.write(json.dumps(self.row) + "\n")
+        return self._update(*arguments)
 
 
 def prepare(kind: str, words: list[str], place: Path, world: World) -> tuple[Run, Control]:

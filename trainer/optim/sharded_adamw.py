@@ -101,16 +101,14 @@ class ShardedAdamW:
         """This rank's part of Adam's first and second moments, by the parameter's name."""
         return self._moments
 
-    @torch.no_grad()
-    def poison_gradient(self, value: float = float("nan")) -> None:
-        """Make one gradient element of this rank NaN, or infinite as an overflow is."""
-        local = next(p.grad.to_local() for p in self._sharded.values() if p.grad is not None and p.grad.to_local().numel())
-        local.view(-1)[0] = value
+    def gradients(self) -> dict[str, torch.Tensor]:
+        """This rank's part of each gradient, by name, after a backward pass; without those that have no element here."""
+        return {name: self._sharded[name].grad.to_local() for name in self._filled}
 
     @torch.no_grad()
     def update(self, seen: Seen, scale: torch.Tensor) -> UpdateStatistics:
         """Apply the gradients once. `seen` is of this rank's share of the batch, `scale` the fp16 loss scale or 1."""
-        gradients = {name: self._sharded[name].grad.to_local() for name in self._filled}
+        gradients = self.gradients()
         own = self.adamw.state_before()
         totals = gather_totals(seen, *self.adamw.measure(gradients, scale), own, self.replicas)
         scale = scale.double()

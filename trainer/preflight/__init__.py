@@ -12,6 +12,7 @@ from ..command_line import Launch, check_world
 from ..config import Config
 from ..exits import ConfigError
 from ..model.sizes import padded_vocabulary, sizes_of
+from ..schedule import Schedule
 from .amounts import Device, Plan, facts_of, host_memory_of_rank, memory_of_rank
 from .pitfalls import warnings_of
 
@@ -35,7 +36,7 @@ def examine(launch: Launch, ranks: int, device: Device | None, corpus_tokens: in
     check_world(launch, ranks)
     config = launch.config
     padded = padded_vocabulary(config.model.vocab_size, ranks)
-    schedule, steps = launch.schedule(), config.schedule.steps
+    schedule, steps = Schedule(config), config.schedule.steps
     ramped = config.schedule.seq_ramp[1] if config.schedule.seq_ramp is not None else 0
     cut = sum(
         schedule.batch_size(step) * (config.data.seq_len - schedule.seq_len(step)) for step in range(1, min(ramped, steps) + 1)

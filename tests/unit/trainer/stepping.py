@@ -3,6 +3,7 @@
 import torch
 
 from trainer.config.loading import changed
+from trainer.fault_injection.tensors import poison_gradient
 from trainer.loss import Seen
 from trainer.model.gpt import build_model
 from trainer.optim import Hyperparameters, ShardedAdamW
@@ -37,7 +38,7 @@ class Stepping:
         return train_step(self.model, self.optimizer, self.scaler, batch or batches(1)[0], hooks, self.config)
 
     def poisoned(self, value=float("nan")):
-        return self.step(after_backward=lambda: self.optimizer.poison_gradient(value))
+        return self.step(after_backward=lambda: poison_gradient(self.optimizer, value))
 
     def weights(self):
         """Copies of parameters, moments and Adam's count."""

@@ -19,7 +19,7 @@ from trainer.config.loading import changed
 from trainer.exits import ConfigError
 from trainer.fused import Kernels, choose, norm_of_sum
 from trainer.preflight import Examined, with_kernels
-from trainer.run import changed_since
+from trainer.start import changed_since
 
 SMALL = ("--preset", "micro", "--set", "data.batch_size=1", "data.seq_len=8", "evaluation.batches=1")
 

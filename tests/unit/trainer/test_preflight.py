@@ -8,6 +8,7 @@ from trainer.config.loading import preset_names
 from trainer.exits import ConfigError
 from trainer.preflight import examine
 from trainer.preflight.amounts import Device, memory_of_rank
+from trainer.schedule import Schedule
 
 H200 = Device("NVIDIA H200", 141 * 2**30, bf16=True)
 V100 = Device("Tesla V100", 16 * 2**30, bf16=False)
@@ -76,7 +77,7 @@ def test_the_facts_are_the_arithmetic_of_the_settings():
 def test_tokens_follow_both_ramps():
     sets = "schedule.steps=50", "schedule.seq_ramp=[16, 20]", "schedule.batch_ramp=[4, 4, 96]"
     launch = parse_arguments(["--preset", "tiny", "--set", *sets])
-    tokens = sum(launch.schedule().tokens(step) for step in range(1, 51))
+    tokens = sum(Schedule(launch.config).tokens(step) for step in range(1, 51))
     assert f" {tokens:,} tokens" in dict(examine(launch, 1, None).facts)["the run"]
 
 

@@ -3,9 +3,10 @@ from tests.unit.trainer.in_process import train_here
 from trainer import train as training
 from trainer.command_line import parse_arguments
 from trainer.control import Settings
+from trainer.schedule import Schedule
 
 LAUNCH = parse_arguments([])
-SCHEDULE = LAUNCH.schedule()
+SCHEDULE = Schedule(LAUNCH.config)
 CONFIGURED = Settings.configured(LAUNCH.config)
 
 

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.unit.trainer.stepping import HYPER, SCALE, Stepping, batches, same, seen
 from trainer.config.loading import changed
+from trainer.fault_injection.tensors import poison_gradient
 from trainer.loss import compute_loss
 from trainer.model.gpt import GPT
 from trainer.model.initial import fill_initial
@@ -94,7 +95,7 @@ def test_a_gradient_element_that_is_not_finite_changes_no_bit_and_no_count(world
     first, second, third = batches(3)
     stepping.step(first)
     before = stepping.weights()
-    statistics = stepping.step(second, after_backward=lambda: stepping.optimizer.poison_gradient(value))
+    statistics = stepping.step(second, after_backward=lambda: poison_gradient(stepping.optimizer, value))
     assert same(before, stepping.weights())
     assert stepping.optimizer.count().item() == 1
     assert [statistics[name].item() for name in ("skipped", "overflow", "nonfinite_count")] == [1, 1, 1]

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from .data_order import mix
-from .exits import ConfigError
-from .faults import Fault
-from .optim import ShardedAdamW
+from ..data_order import mix
+from ..exits import ConfigError
+from ..faults import Fault
+from ..optim import ShardedAdamW
 
 LASTING = ("sick_optimizer", "drift")
 SHOWS_AFTER = 8  # doublings past the usual size until the loss tells: a weight moves by the learning rate, a thousandth of it
@@ -60,12 +60,12 @@ class Damage:
         for text, first in self._stretches.items():
             fault = self._faults[text]
             if fault.rank == self._rank and first <= step < first + fault.number("length"):
-                optimizer.poison_gradient(STRETCHES[fault.kind])
+                poison_gradient(optimizer, STRETCHES[fault.kind])
 
     def after_update(self, step: int, optimizer: ShardedAdamW) -> None:
         if self._ruins:
             self._ruins = False
-            ruin(optimizer)
+            fill_with_nan(optimizer)
         for text, since in self.lasting.items():
             fault = self._faults[text]
             if fault.rank != self._rank:
@@ -78,6 +78,12 @@ class Damage:
 
 
 @torch.no_grad()
+def poison_gradient(optimizer: ShardedAdamW, value: float = float("nan")) -> None:
+    """Make one gradient element of this rank NaN, or infinite as an overflow is."""
+    next(iter(optimizer.gradients().values())).view(-1)[0] = value
+
+
+@torch.no_grad()
 def flip_bit(optimizer: ShardedAdamW) -> None:
     """Flip the highest exponent bit of one weight in this rank's own shard: what a particle does."""
     flat = optimizer.shards[_block_matrix(optimizer)].view(-1)
@@ -87,7 +93,7 @@ def flip_bit(optimizer: ShardedAdamW) -> None:
 
 
 @torch.no_grad()
-def ruin(optimizer: ShardedAdamW) -> None:
+def fill_with_nan(optimizer: ShardedAdamW) -> None:
     for local in optimizer.shards.values():
         local.fill_(float("nan"))
 
@@ -114,7 +120,7 @@ def add_noise(optimizer: ShardedAdamW, step: int, share: float) -> None:
             local.add_(noise * (local.square().mean().sqrt() * share))
 
 
-def rot(checkpoint: Path) -> None:
+def corrupt_byte(checkpoint: Path) -> None:
     """Change one byte in the middle of a committed checkpoint's largest file; its size stays."""
     largest = max((path for path in checkpoint.iterdir() if path.suffix == ".distcp"), key=lambda path: path.stat().st_size)
     with largest.open("r+b") as file:
