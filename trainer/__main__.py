@@ -16,7 +16,7 @@ from .exits import (
     FINISHED,
     INTERRUPTED,
     TrainerError,
-    account_of,
+    describe_error,
     is_peer_lost,
     leave_now,
 )
@@ -52,8 +52,8 @@ def main() -> None:
 def _record_failure(session: Session | None, error: BaseException) -> int:
     """Say what happened, on stderr and in the records; the code to leave with."""
     code = error.code if isinstance(error, TrainerError) else CODES.get(type(error), CRASHED)
-    told = f"trainer: {error}" if isinstance(error, SpecError) else account_of(error)
-    sys.stderr.write(f"{told}\n")  # at once: the ranks share a terminal
+    message = f"trainer: {error}" if isinstance(error, SpecError) else describe_error(error)
+    sys.stderr.write(f"{message}\n")  # at once: the ranks share a terminal
     if session is not None:
         try:
             session.record_exit(code, error, peer_lost=is_peer_lost(error))

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from .checkpoint.verifying import list_steps
 from .config import Config
-from .config.loading import DEFAULT_PRESET, changed, load_config, preset_names, settings_told
+from .config.loading import DEFAULT_PRESET, changed, describe_settings, load_config, preset_names
 from .exits import ConfigError
 from .faults import OPTIONS, Fault, parse_fault
 from .mesh import mesh_of
@@ -20,7 +20,7 @@ from .schedule import Schedule
 
 KERNELS = ("cuda", "cpu", "torch")
 PLACES = {kind: "sample=A-B" if kind == "bad_data" else "step=N" for kind in OPTIONS}
-FAULTS_TOLD = "  ".join(
+FAULTS_HELP = "  ".join(
     f"{kind}@{PLACES[kind]}" + (":" if names else "") + ",".join(f"{name}=…" for name in names) for kind, names in OPTIONS.items()
 )
 
@@ -45,24 +45,24 @@ class _Parser(argparse.ArgumentParser):
 
 class _Settings(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        print(settings_told())
+        print(describe_settings())
         parser.exit()
 
 
 def parse_arguments(arguments: Sequence[str]) -> Launch:
     """The checked settings of a command line. Raises ConfigError; --help and --settings print and leave with 0."""
-    given = _build_parser().parse_args(arguments)
-    sets = [words for several in given.set for words in several]
-    sets += [f"numerics.kernels={given.kernels}"] if given.kernels is not None else []
-    file = given.check if isinstance(given.check, Path) else given.config
-    if given.config is not None and isinstance(given.check, Path):
-        raise ConfigError(f"--check {given.check} and --config {given.config}: name the file once")
-    config = load_config(given.preset, file, sets)
-    recipe = file.name if file is not None else given.preset or DEFAULT_PRESET
-    faults = tuple(parse_fault(text) for text in given.fault)
-    if given.ranks is not None and given.ranks < 1:
-        raise ConfigError(f"--ranks {given.ranks}: must be 1 or above")
-    return Launch(config, recipe, given.out_dir, given.resume, faults, given.check is not None, given.ranks)
+    parsed = _build_parser().parse_args(arguments)
+    sets = [words for several in parsed.set for words in several]
+    sets += [f"numerics.kernels={parsed.kernels}"] if parsed.kernels is not None else []
+    file = parsed.check if isinstance(parsed.check, Path) else parsed.config
+    if parsed.config is not None and isinstance(parsed.check, Path):
+        raise ConfigError(f"--check {parsed.check} and --config {parsed.config}: name the file once")
+    config = load_config(parsed.preset, file, sets)
+    recipe = file.name if file is not None else parsed.preset or DEFAULT_PRESET
+    faults = tuple(parse_fault(text) for text in parsed.fault)
+    if parsed.ranks is not None and parsed.ranks < 1:
+        raise ConfigError(f"--ranks {parsed.ranks}: must be 1 or above")
+    return Launch(config, recipe, parsed.out_dir, parsed.resume, faults, parsed.check is not None, parsed.ranks)
 
 
 def with_precision(config: Config, precision: str | None) -> Config:
@@ -109,7 +109,7 @@ def _build_parser() -> argparse.ArgumentParser:
         description="Pretrain a GPT under FSDP2. Start one process per rank with torchrun, or a single process plainly. With "
         "SENTINEL_RUN_DIR and SENTINEL_ATTEMPT it obeys the run directory. Without settings it trains a byte-level model of "
         "about a million parameters on this machine's Python standard library.",
-        epilog=f"Faults: {FAULTS_TOLD}. A step fault strikes once per run; with :always from that step on, in every attempt. "
+        epilog=f"Faults: {FAULTS_HELP}. A step fault strikes once per run; with :always from that step on, in every attempt. "
         "Exit codes: 0 finished, 3 configuration, 4 data, 5 non-finite, 6 stopped on request, else a crash.",
         allow_abbrev=False,
     )

@@ -24,7 +24,7 @@ from .world import World
 
 
 @dataclass(frozen=True)
-class Settings:
+class LiveSettings:
     """The settings that can change live. `until`: key → first step at which it is the configured one again."""
 
     lr_scale: float
@@ -36,11 +36,11 @@ class Settings:
     until: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def configured(cls, config: Config) -> Settings:
+    def configured(cls, config: Config) -> LiveSettings:
         optim = config.optim
         return cls(1.0, optim.clip_norm, None, optim.betas, optim.eps, config.checkpoint.every)
 
-    def overridden(self, overrides: Overrides, configured: Settings) -> Settings:
+    def overridden(self, overrides: Overrides, configured: LiveSettings) -> LiveSettings:
         """After a statement of overrides: a missing key leaves its setting, null makes it the configured one."""
         named = [key for key in LAPSING if key in overrides.given]
         values = {key: getattr(overrides, key) for key in named}
@@ -48,12 +48,12 @@ class Settings:
         until = {key: step for key, step in self.until.items() if key not in named} | dict(overrides.until)
         return replace(self, **values, until=until)
 
-    def at(self, step: int, configured: Settings) -> Settings:
+    def at(self, step: int, configured: LiveSettings) -> LiveSettings:
         """Those in force at a step: lapsed ones replaced by the configured ones."""
         lapsed = {key: getattr(configured, key) for key, end in self.until.items() if step >= end}
         return replace(self, **lapsed, until={key: end for key, end in self.until.items() if step < end})
 
-    def differing(self, other: Settings) -> list[str]:
+    def differing(self, other: LiveSettings) -> list[str]:
         """Names of the settings that are not equal, `until` aside."""
         return [key for key in LAPSING if getattr(self, key) != getattr(other, key)]
 
@@ -80,9 +80,9 @@ class Control:
         self._save_failed = save_failed
         self._session = session
         self._signalled = False
-        self._found: list[Any] = [None, None]  # overrides.json as it was written, or the complaint about it
+        self._offered: list[Any] = [None, None]  # overrides.json as it was written, or the complaint about it
         self._flags = torch.zeros(3, dtype=torch.int64)
-        self._seen = self._flags.numpy()  # the same memory, the host's on every machine: read without a word to a device
+        self._flag_values = self._flags.numpy()  # the same memory, the host's on every machine: read without a word to a device
         self._pending: dist.Work | None = None
         signal.signal(signal.SIGTERM, self._on_sigterm)
 
@@ -92,13 +92,13 @@ class Control:
     def offer(self) -> None:
         """Look once (rank 0), and start telling the others in the background."""
         assert self._pending is None
-        if self._world.rank == 0 and self._session is not None and self._found == [None, None]:
+        if self._world.rank == 0 and self._session is not None and self._offered == [None, None]:
             try:
                 overrides = self._session.poll_overrides()
-                self._found = [None if overrides is None else dict(overrides.raw), None]
+                self._offered = [None if overrides is None else dict(overrides.raw), None]
             except OverridesError as error:
-                self._found = [None, str(error)]
-        self._flags[0] = self._found != [None, None]
+                self._offered = [None, str(error)]
+        self._flags[0] = self._offered != [None, None]
         self._flags[1] = self._signalled
         self._flags[2] = self._save_failed()
         self._pending = dist.all_reduce(self._flags, dist.ReduceOp.MAX, group=self._world.control, async_op=True)
@@ -108,11 +108,11 @@ class Control:
         assert self._pending is not None
         self._pending.wait()
         self._pending = None
-        changed, stop, failed = map(bool, self._seen.tolist())
+        changed, stop, failed = map(bool, self._flag_values.tolist())
         if not changed:
             return Decision(stop_signal=stop, save_failed=failed)
-        dist.broadcast_object_list(self._found, src=0, group=self._world.control)
-        raw, complaint = self._found
-        self._found = [None, None]
+        dist.broadcast_object_list(self._offered, src=0, group=self._world.control)
+        raw, complaint = self._offered
+        self._offered = [None, None]
         overrides = None if raw is None else Overrides.from_json(raw, "overrides.json")
         return Decision(overrides, complaint, stop, failed)

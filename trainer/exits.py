@@ -50,7 +50,7 @@ def is_peer_lost(error: BaseException) -> bool:
     return not isinstance(error, TrainerError) and any(sign in text for sign in signs)
 
 
-def account_of(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What a person reads about an end. An error with a meaning of its own is its sentence; a traceback, which would bury it, is
     for what nobody foresaw. A rank whose peer left has nothing to explain, and must not bury the sentence of the one that has."""
     if isinstance(error, TrainerError):

@@ -42,20 +42,20 @@ class Kernels:
 
 
 class Normed(NamedTuple):
-    """`told`: float64 [sum of squares, largest magnitude, how many are not finite] of `stream`."""
+    """`statistics`: float64 [sum of squares, largest magnitude, how many are not finite] of `stream`."""
 
     normed: torch.Tensor
     stream: torch.Tensor
-    told: torch.Tensor
+    statistics: torch.Tensor
 
 
-def choose(asked: str | None, world: World) -> Kernels:
+def choose(requested: str | None, world: World) -> Kernels:
     """The kernels of this run: those asked for (numerics.kernels), else the best there are on every rank. A collective, so that
     all come to the same: ranks that tell other numbers than their peers would end the run. Raises ConfigError, on every rank,
     where those asked for cannot run on one."""
     found: list[Kernels | ConfigError | None] = [None] * world.size
     try:
-        own: Kernels | ConfigError = _of_rank(asked, world.device)
+        own: Kernels | ConfigError = _of_rank(requested, world.device)
     except ConfigError as error:
         own = error
     dist.all_gather_object(found, own, group=world.control)
@@ -68,18 +68,18 @@ def choose(asked: str | None, world: World) -> Kernels:
     return own
 
 
-def foreseen(asked: str | None) -> Kernels:
+def foreseen(requested: str | None) -> Kernels:
     """What a run of one rank would choose on this machine; nothing is compiled for the answer. Raises ConfigError as `choose`."""
-    return _of_rank(asked, torch.device("cuda" if torch.cuda.is_available() else "cpu"), may_build=False)
+    return _of_rank(requested, torch.device("cuda" if torch.cuda.is_available() else "cpu"), may_build=False)
 
 
-def _of_rank(asked: str | None, device: torch.device, *, may_build: bool = True) -> Kernels:
+def _of_rank(requested: str | None, device: torch.device, *, may_build: bool = True) -> Kernels:
     """What somebody has named, here or in the environment, is had or refused; else a run can do without, whatever goes wrong."""
     try:
-        wanted = tiers.wish(asked)
+        wanted = tiers.wish(requested)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    words = f"--kernels {wanted}" if asked is not None else f"{tiers.ENVIRONMENT}={wanted}"
+    words = f"--kernels {wanted}" if requested is not None else f"{tiers.ENVIRONMENT}={wanted}"
     if wanted == TORCH:
         return Kernels(TORCH, f"asked for by {words}")
     if wanted is not None and wanted != device.type:
@@ -102,5 +102,5 @@ def norm_of_sum(norm: nn.Module, stream: torch.Tensor, branch: torch.Tensor | No
     """`norm` (nn.LayerNorm or nn.RMSNorm, over the last dimension) of stream + branch, that sum, and what is to tell of it. One
     pass; `branch` None: of the stream as it is."""
     bias = norm.bias if isinstance(norm, nn.LayerNorm) else None
-    normed, whole, told = add_norm(stream, branch, norm.weight, bias, eps=norm.eps, rms=isinstance(norm, nn.RMSNorm))
-    return Normed(normed, whole, told.detach())
+    normed, whole, statistics = add_norm(stream, branch, norm.weight, bias, eps=norm.eps, rms=isinstance(norm, nn.RMSNorm))
+    return Normed(normed, whole, statistics.detach())

@@ -21,7 +21,7 @@ class Losses(NamedTuple):
     nonfinite: torch.Tensor | None = None  # float64 (2,): elements of these streams, and of the logits; None: not counted
 
 
-class Seen(NamedTuple):
+class ForwardStatistics(NamedTuple):
     """What a rank saw in its whole share of a batch. The same shapes as in Losses."""
 
     loss: torch.Tensor
@@ -30,7 +30,7 @@ class Seen(NamedTuple):
     nonfinite: torch.Tensor | None = None
 
     @classmethod
-    def of(cls, losses: Losses, share: float) -> Seen:
+    def of(cls, losses: Losses, share: float) -> ForwardStatistics:
         """A part of the batch: means count by its share of the sequences, maxima as they are."""
         if share == 1.0:
             return cls(losses.cross_entropy, losses.logit_max, losses.layers, losses.nonfinite)
@@ -38,13 +38,13 @@ class Seen(NamedTuple):
         layers = torch.stack([squares * share, largest], dim=1)
         return cls(losses.cross_entropy * share, losses.logit_max, layers, losses.nonfinite)
 
-    def with_part(self, other: Seen) -> Seen:
+    def with_part(self, other: ForwardStatistics) -> ForwardStatistics:
         squares = self.layers[:, 0] + other.layers[:, 0]
         largest = torch.maximum(self.layers[:, 1], other.layers[:, 1])
         logit_max = torch.maximum(self.logit_max, other.logit_max)
         both = self.nonfinite is not None and other.nonfinite is not None
         nonfinite = self.nonfinite + other.nonfinite if both else None
-        return Seen(self.loss + other.loss, logit_max, torch.stack([squares, largest], dim=1), nonfinite)
+        return ForwardStatistics(self.loss + other.loss, logit_max, torch.stack([squares, largest], dim=1), nonfinite)
 
 
 def compute_loss(
@@ -59,16 +59,18 @@ def compute_loss(
     in the pass that makes the loss, and a 16-bit one would underflow before a loss scale that came later.
     """
     output = model(inputs)
-    wanted = targets.flatten()
+    flat_targets = targets.flatten()
     if model.fused:
-        total, cross_entropy, told = softmax_xent(output.logits.flatten(0, 1), wanted, z_loss=z_loss, expected=expected)
-        nonfinite = None if output.nonfinite is None else torch.stack((output.nonfinite, told[1]))
-        return Losses(total, cross_entropy, told[0].float(), output.layers, nonfinite)
+        total, cross_entropy, statistics = softmax_xent(
+            output.logits.flatten(0, 1), flat_targets, z_loss=z_loss, expected=expected
+        )
+        nonfinite = None if output.nonfinite is None else torch.stack((output.nonfinite, statistics[1]))
+        return Losses(total, cross_entropy, statistics[0].float(), output.layers, nonfinite)
     logits = output.logits.float().flatten(0, 1)
     if z_loss == 0.0:
-        cross_entropy = total = F.cross_entropy(logits, wanted)
+        cross_entropy = total = F.cross_entropy(logits, flat_targets)
     else:
         partition = torch.logsumexp(logits, dim=1)
-        cross_entropy = (partition - logits.gather(1, wanted[:, None])[:, 0]).mean()
+        cross_entropy = (partition - logits.gather(1, flat_targets[:, None])[:, 0]).mean()
         total = cross_entropy + z_loss * partition.square().mean()
     return Losses(total, cross_entropy.detach(), logits.detach().amax(), output.layers)

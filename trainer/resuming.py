@@ -17,14 +17,14 @@ from .exits import DataError
 from .run import Run
 
 
-def resume(run: Run, asked: Resume | None) -> tuple[checkpoint.Verified | None, list[dict[str, Any]]]:
+def resume(run: Run, requested: Resume | None) -> tuple[checkpoint.Verified | None, list[dict[str, Any]]]:
     """Restore what was asked for, or the newest older one that holds; what was passed over, and why. Raises DataError where none
     does or the data is other data, ConfigError where a fixed setting differs. What a refused one left behind is overwritten by
     the next: a checkpoint brings back everything that `Run` lists."""
     refused: list[dict[str, Any]] = []
     while True:
         below = refused[-1]["step"] if refused else None
-        found, passed_over = _agree_on_resume(run, asked, below)
+        found, passed_over = _agree_on_resume(run, requested, below)
         refused += passed_over
         if found is None:
             return None, refused
@@ -87,16 +87,16 @@ def _adopt(run: Run, found: checkpoint.Verified) -> None:
 
 
 def _agree_on_resume(
-    run: Run, asked: Resume | None, below: int | None
+    run: Run, requested: Resume | None, below: int | None
 ) -> tuple[checkpoint.Verified | None, list[dict[str, Any]]]:
     """Rank 0 verifies, all ranks get the same answer or the same DataError. `below`: older than this step."""
-    answer: list[Any] = [None]
+    outcome: list[Any] = [None]
     if run.world.rank == 0:
         try:
-            answer[0] = checkpoint.choose_resume(run.root, asked, below)
+            outcome[0] = checkpoint.choose_resume(run.root, requested, below)
         except DataError as error:
-            answer[0] = str(error)
-    dist.broadcast_object_list(answer, src=0, group=run.world.storage)
-    if isinstance(answer[0], str):
-        raise DataError(answer[0])
-    return answer[0]
+            outcome[0] = str(error)
+    dist.broadcast_object_list(outcome, src=0, group=run.world.storage)
+    if isinstance(outcome[0], str):
+        raise DataError(outcome[0])
+    return outcome[0]

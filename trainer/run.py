@@ -17,7 +17,7 @@ from . import checkpoint
 from .checkpoint.saving import Saver
 from .command_line import Launch
 from .config import Config
-from .control import Settings
+from .control import LiveSettings
 from .data import Loader, open_corpus, same_on_all_ranks
 from .data_order import Position, Span
 from .exits import NonFiniteError
@@ -48,8 +48,8 @@ class Run:
     optimizer: ShardedAdamW
     scaler: LossScaler
     loader: Loader
-    configured: Settings
-    settings: Settings
+    configured: LiveSettings
+    settings: LiveSettings
     position: Position
     params: int
     saver: Saver
@@ -73,7 +73,7 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     # Where a supervisor names a checkpoint, it is one that fills every weight, or an error.
     sharded = shard(model, world, config, initial=session is None or session.spec.resume is None)
     scaler = LossScaler(config.numerics, world.device)
-    settings = Settings.configured(config)
+    settings = LiveSettings.configured(config)
     mfu = mfu_of(config, padded, world.device, world.size)
     return Run(
         launch=launch,
@@ -99,12 +99,12 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
 def agree_on_padding(launch: Launch, session: Session | None, root: Path, world: World) -> int:
     """Rows of the embedding: as many as the run has had since its first launch, or what suits this number of ranks where it
     begins now. Rank 0 looks, all ranks get the same."""
-    asked = session.spec.resume if session is not None else None
-    told: list[int | None] = [None]
-    if world.rank == 0 and (asked is not None or (session is None and launch.resume)):
-        told[0] = checkpoint.stored_padding(root, asked)
-    dist.broadcast_object_list(told, src=0, group=world.storage)
-    return told[0] or padded_vocabulary(launch.config.model.vocab_size, world.size)
+    requested = session.spec.resume if session is not None else None
+    found: list[int | None] = [None]
+    if world.rank == 0 and (requested is not None or (session is None and launch.resume)):
+        found[0] = checkpoint.stored_padding(root, requested)
+    dist.broadcast_object_list(found, src=0, group=world.storage)
+    return found[0] or padded_vocabulary(launch.config.model.vocab_size, world.size)
 
 
 def choose_kernels(config: Config, session: Session | None, world: World) -> Kernels:
@@ -117,7 +117,7 @@ def choose_kernels(config: Config, session: Session | None, world: World) -> Ker
     return kernels
 
 
-def obey(run: Run, overrides: Overrides) -> list[Span]:
+def apply_overrides(run: Run, overrides: Overrides) -> list[Span]:
     """Put overrides in force; what of their skip list comes too late. The caller has refused what cannot be obeyed."""
     run.settings = run.settings.overridden(overrides, run.configured)
     if overrides.data_seed is not None:

@@ -27,38 +27,38 @@ PROMPT = "\n"  # what stands between two parts of most texts, and is known to ev
 def main(arguments: Sequence[str]) -> int:
     """The exit code: 0, 3 for a wrong command, 4 for what cannot be read."""
     try:
-        given = _parser().parse_args(arguments)
-        print(sample(given), flush=True)
+        args = _parser().parse_args(arguments)
+        print(sample(args), flush=True)
     except TrainerError as error:
         print(f"trainer.sample: {error}", file=sys.stderr)
         return error.code
     return 0
 
 
-def sample(given: argparse.Namespace) -> str:
+def sample(args: argparse.Namespace) -> str:
     """What is printed. Raises TrainerError."""
-    found = newest(given.place) if given.step is None else verify(place_of(folder_of(given.place), given.step))
+    found = newest(args.place) if args.step is None else verify(place_of(folder_of(args.place), args.step))
     config = settings_of(found)
-    if given.data is not None:
-        config = changed(config, data={"path": given.data})
+    if args.data is not None:
+        config = changed(config, data={"path": args.data})
     import torch
 
     from .data import open_corpus
     from .model.generation import generate
 
     text = open_corpus(config).text
-    begin = text.encode([given.prompt.encode()])[0]
+    begin = text.encode([args.prompt.encode()])[0]
     if not len(begin):
         raise ConfigError("--prompt '': one token at least is needed to begin with; write some text")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = model_of(found, config, device)
-    generator = torch.Generator().manual_seed(given.seed)
+    generator = torch.Generator().manual_seed(args.seed)
     prompt = torch.tensor(begin.astype("int64"), device=device)
-    tokens = generate(model, prompt, given.tokens, generator, given.temperature, given.top_k)
+    tokens = generate(model, prompt, args.tokens, generator, args.temperature, args.top_k)
     written = printable(text.decode(tokens.cpu().numpy()))
     loss = (found.manifest.get("metrics") or {}).get("loss")
-    told = f"step {found.step}" + (f", training loss {loss:.3f}" if isinstance(loss, float) else "")
-    return f"{told}, temperature {given.temperature:g}, seed {given.seed}\n{written}"
+    header = f"step {found.step}" + (f", training loss {loss:.3f}" if isinstance(loss, float) else "")
+    return f"{header}, temperature {args.temperature:g}, seed {args.seed}\n{written}"
 
 
 def newest(place: Path) -> Verified:

@@ -17,7 +17,7 @@ def save(run: Run) -> None:
         return
     began_s = run.telemetry.clock()
     run.telemetry.phase("checkpoint")
-    told = run.telemetry.state()
+    telemetry_state = run.telemetry.state()
     count_skipped(run)
     details = {
         "time_s": time.time(),
@@ -31,8 +31,8 @@ def save(run: Run) -> None:
         "skip": [list(entry[:2] if entry[2] == run.position.data_seed else entry) for entry in run.position.skip],
         "skipped_in_row": run.skipped_in_row,
         "history": run.optimizer.history(),
-        "metrics": run.optimizer.numbers() | _last_told(told["recent"]),
-        **told,
+        "metrics": run.optimizer.numbers() | _last_metrics(telemetry_state["recent"]),
+        **telemetry_state,
         "torch": torch.__version__,
         "kernels": run.kernels.name,
         "config": run.config.model_dump(mode="json"),
@@ -40,17 +40,17 @@ def save(run: Run) -> None:
         "corpus": run.loader.corpus.digest,
     }
     run.saver.save(run.step, run.optimizer.state(), details, began_s)
-    tell_commits(run)
+    report_commits(run)
 
 
-def tell_commits(run: Run) -> None:
+def report_commits(run: Run) -> None:
     """Say which saves have been committed since this was last asked."""
     for saved in run.saver.committed():
         cost = {"seconds": round(saved.seconds, 4), "blocked_s": round(saved.blocked_s, 4)}
         run.telemetry.event("checkpoint_committed", saved.step, path=saved.path, digest=saved.digest, **cost)
         if saved.pruned:
             steps = ", ".join(map(str, saved.pruned))
-            run.telemetry.say(f"deleted the checkpoints of steps {steps} (checkpoint.keep_last, checkpoint.keep_every)")
+            run.telemetry.log(f"deleted the checkpoints of steps {steps} (checkpoint.keep_last, checkpoint.keep_every)")
 
 
 def await_saves(run: Run) -> None:
@@ -60,20 +60,20 @@ def await_saves(run: Run) -> None:
         try:
             run.saver.wait()
         finally:
-            tell_commits(run)
+            report_commits(run)
 
 
-def answer_with_checkpoint(run: Run) -> None:
+def checkpoint_now(run: Run) -> None:
     """A checkpoint of the step just done, committed and told; told again if it was there already."""
-    told_s = run.saver.newest == run.step and not run.saver.in_flight
+    was_saved = run.saver.newest == run.step and not run.saver.in_flight
     save(run)
     await_saves(run)
-    if told_s and run.saver.parent is not None:
+    if was_saved and run.saver.parent is not None:
         place = {"path": run.saver.parent["path"], "digest": run.saver.parent["digest"]}
         run.telemetry.event("checkpoint_committed", run.step, seconds=0.0, blocked_s=0.0, **place)
 
 
-def _last_told(recent: list[dict[str, Any]]) -> dict[str, Any]:
+def _last_metrics(recent: list[dict[str, Any]]) -> dict[str, Any]:
     """What the last step's line told of the training itself."""
     last = recent[-1] if recent else {}
     return {name: last[name] for name in ("loss", "grad_norm") if name in last}

@@ -71,12 +71,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("run_dir", type=Path, help="the directory of a supervised run")
     parser.add_argument("--sample", type=int, required=True, metavar="N", help="its index in the data order")
     parser.add_argument("--attempt", type=int, metavar="K", help="in the data order of this attempt; default the newest")
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     try:
-        if given.sample < 0:
-            raise ConfigError(f"--sample {given.sample}: samples are counted from 0")
+        if args.sample < 0:
+            raise ConfigError(f"--sample {args.sample}: samples are counted from 0")
         print(
-            show(given.run_dir, newest_attempt(given.run_dir) if given.attempt is None else given.attempt, given.sample),
+            show(args.run_dir, newest_attempt(args.run_dir) if args.attempt is None else args.attempt, args.sample),
             flush=True,
         )
     except (TrainerError, SpecError) as error:

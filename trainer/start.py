@@ -22,7 +22,7 @@ from .config.loading import written_out
 from .data_order import Span
 from .exits import ConfigError
 from .resuming import resume
-from .run import Run, effective, obey, settings_at
+from .run import Run, apply_overrides, effective, settings_at
 
 BEFORE_KERNELS = "torch"  # what ran where a receipt or a manifest names none
 RECEIPT_BYTES = 1 << 22
@@ -30,23 +30,23 @@ RECEIPT_BYTES = 1 << 22
 
 def begin(run: Run) -> None:
     """Continue from the checkpoint asked for, put the launch's overrides in force, and write the receipt of what then holds."""
-    asked = run.session.spec.resume if run.session is not None else None
+    requested = run.session.spec.resume if run.session is not None else None
     found, passed_over = None, []
     if run.session is None and run.world.rank == 0:
         checkpoint.discard_unfinished(run.root)  # a supervisor does it itself, when it knows the old attempt to be dead
-    if asked is not None or (run.session is None and run.launch.resume):
-        found, passed_over = resume(run, asked)
+    if requested is not None or (run.session is None and run.launch.resume):
+        found, passed_over = resume(run, requested)
     late: list[Span] = []
     if run.session is not None:
         overrides = run.session.spec.overrides
         if overrides.loss_scale is not None and not run.scaler.active:
-            own = run.config.numerics.precision
-            raise ConfigError(f"spec.json: overrides.loss_scale: {own} has none; write null, or precision fp16")
-        late = obey(run, overrides)
+            precision = run.config.numerics.precision
+            raise ConfigError(f"spec.json: overrides.loss_scale: {precision} has none; write null, or precision fp16")
+        late = apply_overrides(run, overrides)
     settings_at(run, run.step + 1)
     config_changed = changed_since(run, found) if found is not None else {}
     run.repeats = repeats_others(run, found)
-    run.telemetry.say(f"{written_out(run.config)}# kernels: {run.kernels.name}: {run.kernels.why}")
+    run.telemetry.log(f"{written_out(run.config)}# kernels: {run.kernels.name}: {run.kernels.why}")
     run.telemetry.start(
         resume_step=run.step,
         resume_digest=found.digest if found is not None else None,
@@ -54,7 +54,7 @@ def begin(run: Run) -> None:
         params=run.params,
         tokens_per_step=run.schedule.tokens_per_step,
         effective=effective(run),
-        resume_asked=asdict(asked) if asked is not None else None,
+        resume_asked=asdict(requested) if requested is not None else None,
         passed_over=passed_over,
         skip_clamped=late,
         preset=run.launch.recipe,
@@ -64,10 +64,10 @@ def begin(run: Run) -> None:
         config_changed=config_changed,
     )
     if config_changed:
-        told = ", ".join(f"{name} {was} → {own}" for name, (was, own) in config_changed.items())
-        run.telemetry.say(f"other settings than those of the checkpoint: {told}")
+        changes = ", ".join(f"{name} {was} → {now}" for name, (was, now) in config_changed.items())
+        run.telemetry.log(f"other settings than those of the checkpoint: {changes}")
     if passed_over:
-        run.telemetry.event("resumed_older", run.step, asked_step=asked.step if asked else None, passed_over=passed_over)
+        run.telemetry.event("resumed_older", run.step, asked_step=requested.step if requested else None, passed_over=passed_over)
 
 
 def changed_since(run: Run, found: checkpoint.Verified) -> dict[str, list[Any]]:
@@ -87,8 +87,8 @@ def repeats_others(run: Run, found: checkpoint.Verified | None) -> bool:
 
 def repeats(run_dir: Path, attempts: Iterable[int], world_size: int, kernels: str) -> bool:
     """Did all of these attempts that trained at all train on so many ranks, with kernels of this name?"""
-    receipts = (_receipt(stream_path(run_dir, attempt)) for attempt in attempts)
-    return all((told.get("world_size"), _kernels(told)) == (world_size, kernels) for told in receipts if told is not None)
+    receipts = [receipt for attempt in attempts if (receipt := _receipt(stream_path(run_dir, attempt))) is not None]
+    return all((receipt.get("world_size"), _kernels(receipt)) == (world_size, kernels) for receipt in receipts)
 
 
 def _receipt(stream: Path) -> dict[str, Any] | None:
@@ -102,5 +102,5 @@ def _receipt(stream: Path) -> dict[str, Any] | None:
 
 
 def _kernels(receipt: dict[str, Any]) -> Any:
-    told = receipt.get("kernels")
-    return told.get("name") if isinstance(told, dict) else BEFORE_KERNELS
+    kernels = receipt.get("kernels")
+    return kernels.get("name") if isinstance(kernels, dict) else BEFORE_KERNELS

@@ -16,8 +16,8 @@ from .data_order import ranges_of
 from .exits import FINISHED, STOPPED
 from .fault_injection.wrappers import install_faults
 from .inspection import inspect_samples
-from .run import Run, build_run, count_skipped, effective, obey, settings_at
-from .saves import answer_with_checkpoint, await_saves, save, tell_commits
+from .run import Run, apply_overrides, build_run, count_skipped, effective, settings_at
+from .saves import await_saves, checkpoint_now, report_commits, save
 from .start import begin
 from .step import Hooks, evaluate, seed_dropout, train_step
 from .world import join_world
@@ -48,11 +48,11 @@ def _train(run: Run, control: Control) -> int:
     session = run.session
     begin(run)
     control.offer()
-    request = _obey_request(run, session.spec.overrides.request if session is not None else None)
+    request = _handle_request(run, session.spec.overrides.request if session is not None else None)
     while request is None and run.step < run.config.schedule.steps:
         decision = control.decide()
-        _heed_saves(run, decision)
-        request = _obey_decision(run, decision)
+        _check_saves(run, decision)
+        request = _apply_decision(run, decision)
         if request is None:
             _train_one(run, control)
             if run.step % run.settings.checkpoint_interval == 0:
@@ -69,17 +69,17 @@ def _train(run: Run, control: Control) -> int:
 def _train_one(run: Run, control: Control) -> None:
     step, telemetry = run.step + 1, run.telemetry
     telemetry.begin(step)
-    _tell_lapsed(run, step, settings_at(run, step))
-    indices, behind = run.position.take(run.schedule.batch_size(step))
+    _report_lapsed(run, step, settings_at(run, step))
+    indices, next_position = run.position.take(run.schedule.batch_size(step))
     batch = run.loader.batch(indices, run.position, run.world.rank, run.world.size, run.schedule.seq_len(step))
     telemetry.loaded()
     seed_dropout(run.config, step, run.world.rank)
     hooks = Hooks(phase=telemetry.phase, after_backward=control.offer)
     statistics = train_step(run.model, run.optimizer, run.scaler, batch, hooks, run.config)
-    run.loader.will_need(behind.take(run.schedule.batch_size(step + 1))[0], behind, run.world.rank, run.world.size)
+    run.loader.prefetch(next_position.take(run.schedule.batch_size(step + 1))[0], next_position, run.world.rank, run.world.size)
     telemetry.measured(statistics.names, statistics.values)
     known = run.optimizer.scheduled()
-    run.step, run.position = step, behind
+    run.step, run.position = step, next_position
     last, every = step == run.config.schedule.steps, run.config.evaluation.every
     if last or (every and step % every == 0):
         known["val_loss"] = _evaluate(run)
@@ -88,7 +88,7 @@ def _train_one(run: Run, control: Control) -> None:
     count_skipped(run)
 
 
-def _tell_lapsed(run: Run, step: int, keys: list[str]) -> None:
+def _report_lapsed(run: Run, step: int, keys: list[str]) -> None:
     if keys:
         run.telemetry.event("override_lapsed", step, keys=keys, effective=effective(run))
 
@@ -104,46 +104,46 @@ def _evaluate(run: Run) -> float:
     return loss.item() / world.size
 
 
-def _heed_saves(run: Run, decision: Decision) -> None:
+def _check_saves(run: Run, decision: Decision) -> None:
     """Tell what was committed meanwhile. Where a save failed on any rank, all leave together, each with its own account."""
-    tell_commits(run)
+    report_commits(run)
     if decision.save_failed:
         await_saves(run)
 
 
-def _obey_decision(run: Run, decision: Decision) -> str | None:
+def _apply_decision(run: Run, decision: Decision) -> str | None:
     """Act on what all ranks agreed upon, before the next step; the request to stop, if it is one."""
     step = run.step + 1
     if decision.unreadable is not None:
         run.telemetry.event("override_refused", step, id=None, reason=decision.unreadable)
     request = "stop_after_checkpoint" if decision.stop_signal else None
     if decision.overrides is not None:
-        asked = _obey_live(run, decision.overrides, step)
-        request = asked if asked is not None else request
+        stop_request = _apply_live(run, decision.overrides, step)
+        request = stop_request if stop_request is not None else request
     return request
 
 
-def _obey_live(run: Run, overrides: Overrides, step: int) -> str | None:
+def _apply_live(run: Run, overrides: Overrides, step: int) -> str | None:
     """Put a live change in force from `step` on, answer it, and act on its request."""
     refused = {}
     if overrides.precision not in (None, run.config.numerics.precision):
         refused["precision"] = f"the model is sharded for {run.config.numerics.precision}; it takes a relaunch"
     if overrides.loss_scale is not None and not run.scaler.active:
         refused["loss_scale"] = f"{run.config.numerics.precision} has no loss scale"
-    late = obey(run, overrides)
-    _tell_lapsed(run, step, [key for key in settings_at(run, step) if key not in overrides.given])
+    late = apply_overrides(run, overrides)
+    _report_lapsed(run, step, [key for key in settings_at(run, step) if key not in overrides.given])
     if refused:
         reason = "; ".join(f"{key}: {why}" for key, why in refused.items())
         run.telemetry.event("override_refused", step, id=overrides.id, reason=reason, keys=sorted(refused))
     live = effective(run)
     run.telemetry.event("override_applied", step, id=overrides.id, effective=live, request=overrides.request, skip_clamped=late)
-    return _obey_request(run, overrides.request)
+    return _handle_request(run, overrides.request)
 
 
-def _obey_request(run: Run, request: str | None) -> str | None:
+def _handle_request(run: Run, request: str | None) -> str | None:
     """A request to stop is handed on; a checkpoint is written now."""
     if request == "checkpoint_now" and run.step > 0:
-        answer_with_checkpoint(run)
+        checkpoint_now(run)
     return request if request in ("stop_now", "stop_after_checkpoint") else None
 
 

@@ -43,7 +43,7 @@ class Saved:
     pruned: tuple[int, ...] = ()
 
 
-class Slot:
+class HostCopy:
     """Room for one state in the host's memory, kept from save to save: pages are mapped, and pinned, once. (Measured on a CPU: a
     copy into mapped pages takes a third to a tenth of a fresh clone.)
 
@@ -78,7 +78,7 @@ class _Save:
     step: int
     began_s: float
     blocked_s: float = 0.0
-    slot: Slot | None = None
+    host_copy: HostCopy | None = None
     future: Future[Saved] | None = None
 
 
@@ -98,7 +98,7 @@ class Saver:
         self.newest: int | None = None  # step of the newest checkpoint of this lineage, in flight or committed
         self._root, self._world, self._may_commit, self._retention = root, world, may_commit, retention
         self._parent: dict[str, Any] | None = None  # the newest committed one; the writing thread's own once there are saves
-        self._free = [Slot(world.device) for _ in range(IN_FLIGHT_MAX)] if asynchronous else []
+        self._free = [HostCopy(world.device) for _ in range(IN_FLIGHT_MAX)] if asynchronous else []
         self._pending: deque[_Save] = deque()
         self._ended: list[Saved] = []
         self._broken: BaseException | None = None
@@ -137,8 +137,8 @@ class Saver:
         while len(self._pending) >= IN_FLIGHT_MAX:
             self._end_oldest()
         if self._asynchronous:
-            this.slot = self._free.pop()
-            this.slot.fill(state)
+            this.host_copy = self._free.pop()
+            this.host_copy.fill(state)
         self.newest = step
         self._pending.append(this)
         this.future = self._thread.submit(self._write, this, state, details, streams)
@@ -175,8 +175,8 @@ class Saver:
         assert oldest.future is not None
         saved = oldest.future.result()
         self._pending.popleft()
-        if oldest.slot is not None:
-            self._free.append(oldest.slot)
+        if oldest.host_copy is not None:
+            self._free.append(oldest.host_copy)
         # A small save may be committed before the loop has looked at its clock.
         self._ended.append(replace(saved, blocked_s=oldest.blocked_s, seconds=max(saved.seconds, oldest.blocked_s)))
 
@@ -186,7 +186,7 @@ class Saver:
             raise self._broken
         try:
             whole = details | {"parent": self._parent}
-            held = state if save.slot is None else save.slot.state()
+            held = state if save.host_copy is None else save.host_copy.state()
             digest = write(self._root, save.step, self._world, held, streams, whole, self._may_commit)
             path = f"checkpoints/{name_of(save.step)}"
             self._parent = {"step": save.step, "path": path, "digest": digest}

@@ -73,11 +73,11 @@ def written_out(config: Config) -> str:
     return "\n".join(blocks) + "\n"
 
 
-def settings_told() -> str:
+def describe_settings() -> str:
     """Every setting with its default and what it is for, for people."""
     lines = []
-    for name, (kind, default, told, is_fixed) in _settings().items():
-        lines.append(f"{name}  ({kind}; {_inline(default)}{'; fixed for a run' if is_fixed else ''})\n    {told}")
+    for name, (kind, default, description, is_fixed) in _settings().items():
+        lines.append(f"{name}  ({kind}; {_inline(default)}{'; fixed for a run' if is_fixed else ''})\n    {description}")
     return "\n".join(lines)
 
 
@@ -183,8 +183,8 @@ def _sentence(problem: Any, places: Places) -> str:
         named = f"--set {name}.FIELD=VALUE, or {name}: {{FIELD: VALUE}} in a file"
         return f"{where} {problem['input']!r}: is a section, not a setting; write {named}"
     message = problem["msg"].removeprefix("Value error, ")
-    told = _settings().get(name)
-    about = f" ({told[2]})" if told is not None else ""
+    description = _settings().get(name)
+    about = f" ({description[2]})" if description is not None else ""
     shown = "" if isinstance(problem["input"], Mapping) else f" {problem['input']!r}"
     return f"{where}{shown}: {message[:1].lower() + message[1:]}{about}"
 

@@ -19,13 +19,13 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-def setting(default: Any, told: str, *, fixed: bool = False, **limits: Any) -> Any:
-    return Field(default, description=told, json_schema_extra={"fixed": fixed}, **limits)
+def setting(default: Any, description: str, *, fixed: bool = False, **limits: Any) -> Any:
+    return Field(default, description=description, json_schema_extra={"fixed": fixed}, **limits)
 
 
-def fixed(default: Any, told: str, **limits: Any) -> Any:
+def fixed(default: Any, description: str, **limits: Any) -> Any:
     """A setting that may not change between the attempts of one run."""
-    return setting(default, told, fixed=True, **limits)
+    return setting(default, description, fixed=True, **limits)
 
 
 class Model(Section):

@@ -17,7 +17,7 @@ import numpy as np
 from ..exits import DataError
 from .corpus import Corpus, Place
 from .text import Bytes
-from .tokens import Piece, Tokens
+from .tokens import Segment, Tokens
 
 CORPUS_BYTES_MAX = 4_000_000  # ~30k sequences of 128: three epochs of the demonstration's 600 steps fit in one
 HELD_OUT_EVERY = 20
@@ -71,7 +71,7 @@ def read_corpus(seq_len: int, root: Path | None = None) -> Corpus:
         file = bisect_right(starts, token) - 1
         return names[file], token - starts[file]
 
-    train, held_out = (Tokens([Piece(np.frombuffer(part, np.uint8))]) for part in parts)
+    train, held_out = (Tokens([Segment(np.frombuffer(part, np.uint8))]) for part in parts)
     return Corpus(train, held_out, seq_len, 256, digest.hexdigest(), Bytes(), place, f"the .py files under {root}")
 
 

@@ -35,15 +35,15 @@ class Loader:
         """
         return self._cut(self._numbers(_share(indices, rank, world_size), position), seq_len)
 
-    def will_need(self, indices: tuple[int, ...], position: Position, rank: int, world_size: int) -> None:
+    def prefetch(self, indices: tuple[int, ...], position: Position, rank: int, world_size: int) -> None:
         """Look a later batch up, and let the disk begin to read it. Only a hint: what is then asked for may be something else.
 
         The kernel reads ahead by itself, so no thread holds tokens that an override would have to take away again.
         """
-        mine = _share(indices, rank, world_size)
-        self._looked_up = mine, position.orders, self._numbers(mine, position)
+        share = _share(indices, rank, world_size)
+        self._looked_up = share, position.orders, self._numbers(share, position)
         for number in self._looked_up[2]:
-            self.corpus.train.will_need(*self.corpus.span(number))
+            self.corpus.train.prefetch(*self.corpus.span(number))
 
     def sample(self, index: int, position: Position) -> Batch:
         """One sample as it is trained on: a batch of one."""

@@ -22,7 +22,7 @@ import numpy as np
 from ..exits import DataError
 from .corpus import Corpus, Place
 from .text import Ids
-from .tokens import Piece, Tokens, mapped
+from .tokens import Segment, Tokens, mapped
 
 MAGIC, VERSION = b"MMIDIDX\x00\x00", 1
 HEADER = struct.Struct("<9sQBQQ")
@@ -115,6 +115,6 @@ def check_index(index: Index) -> None:
         raise DataError(f"{index.path}: lengths or documents run backwards; {ANEW}")
 
 
-def _array(whole: Piece, at: int, count: int, dtype: str) -> np.ndarray:
+def _array(whole: Segment, at: int, count: int, dtype: str) -> np.ndarray:
     """A view: the header's 34 bytes leave these unaligned, which numpy can read."""
     return whole.array[at : at + count * np.dtype(dtype).itemsize].view(dtype)

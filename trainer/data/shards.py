@@ -107,8 +107,8 @@ def open_shards(folder: Path, seq_len: int) -> Corpus:
         Tokens([mapped(folder / file.file, dtype) for file in files]) for files in (manifest.train, manifest.held_out)
     )
     text = Bytes() if manifest.tokenizer is None else JsonTokenizer(folder / manifest.tokenizer.file)
-    places = Places(folder, manifest)
-    return Corpus(train, held_out, seq_len, manifest.vocab_size, digest, text, places.of, str(folder))
+    sources_of_tokens = SourceIndex(folder, manifest)
+    return Corpus(train, held_out, seq_len, manifest.vocab_size, digest, text, sources_of_tokens.of, str(folder))
 
 
 def check_sizes(folder: Path, manifest: Manifest) -> None:
@@ -132,7 +132,7 @@ def check_sizes(folder: Path, manifest: Manifest) -> None:
             raise DataError(f"{path}: has {found} bytes, {MANIFEST} says {file.bytes}; copy it again, or prepare the data anew")
 
 
-class Places:
+class SourceIndex:
     """Where training tokens come from; the index is read at the first question."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:

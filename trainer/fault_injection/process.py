@@ -28,7 +28,7 @@ def due_faults(
 ) -> list[Fault]:
     """This rank's faults of these kinds that strike now. Each is on record, fsynced, before it is returned."""
     wanted = [fault for fault in faults if fault.kind in kinds and (fault.rank == rank or fault.kind in EVERY_RANK)]
-    due = [fault for fault in wanted if fault.is_due(step, attempt) and not _has_struck(fault, run_dir, step, attempt)]
+    due = [fault for fault in wanted if fault.is_due(step, attempt) and not _was_injected(fault, run_dir, step, attempt)]
     for fault in due:
         if not fault.always:
             record = {"fault": fault.text, "step": step, "rank": rank, "pid": os.getpid(), "attempt": attempt}
@@ -72,7 +72,7 @@ def _record_path(fault: Fault, run_dir: Path) -> Path:
     return run_dir / "faults" / f"{fault.slug}.json"
 
 
-def _has_struck(fault: Fault, run_dir: Path, step: int, attempt: int) -> bool:
+def _was_injected(fault: Fault, run_dir: Path, step: int, attempt: int) -> bool:
     """Where every rank must know, whoever comes second to the same step of the same attempt strikes, too."""
     if fault.always:
         return False

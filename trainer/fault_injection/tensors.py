@@ -73,8 +73,8 @@ class Damage:
             if fault.kind == "drift":
                 add_noise(optimizer, step, fault.number("size"))
             else:
-                run_away(optimizer, step - since - int(fault.number("later")) + SHOWS_AFTER)
-            optimizer.touched()  # a checkpoint carries it on, and the first line of a resume is to tell what this run's next does
+                amplify_moments(optimizer, step - since - int(fault.number("later")) + SHOWS_AFTER)
+            optimizer.state_changed()  # the first line after a resume must report what this run's next line does
 
 
 @torch.no_grad()
@@ -99,7 +99,7 @@ def fill_with_nan(optimizer: ShardedAdamW) -> None:
 
 
 @torch.no_grad()
-def run_away(optimizer: ShardedAdamW, doublings: int) -> None:
+def amplify_moments(optimizer: ShardedAdamW, doublings: int) -> None:
     """The first moments of this rank's shard gain 2^doublings times the usual size of their gradients, each with a sign of its
     own. While that is far below 1 nobody sees it; past it the weights are driven away, twice as fast with every update. All
     matrices: the layer norms take out what a single one does, and the others learn to live with it."""

@@ -18,7 +18,7 @@ from ..config import Config
 from ..data import Batch
 from ..data_order import Position
 from ..faults import STEP_KINDS, Fault
-from ..loss import Seen
+from ..loss import ForwardStatistics
 from ..optim import ShardedAdamW
 from ..optim.statistics import UpdateStatistics
 from ..run import Run
@@ -103,10 +103,10 @@ class FaultyOptimizer:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._optimizer, name)
 
-    def update(self, seen: Seen, scale: torch.Tensor) -> UpdateStatistics:
+    def update(self, forward: ForwardStatistics, scale: torch.Tensor) -> UpdateStatistics:
         step = self._run.step + 1
         self._damage.after_backward(step, self._optimizer)
-        statistics = self._optimizer.update(seen, scale)
+        statistics = self._optimizer.update(forward, scale)
         self._damage.after_update(step, self._optimizer)
         return statistics
 

@@ -54,10 +54,10 @@ class FusedBlock(Block):
     def forward(
         self, x: torch.Tensor, branch: torch.Tensor | None, turn: Turn | None = None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        normed, x, told = fused.norm_of_sum(self.norm_attention, x, branch)
+        normed, x, statistics = fused.norm_of_sum(self.norm_attention, x, branch)
         branch = F.dropout(self.attention(normed, turn), self.dropout, self.training)
         normed, x, _ = fused.norm_of_sum(self.norm_mlp, x, branch)
-        return x, F.dropout(self.mlp(normed), self.dropout, self.training), told
+        return x, F.dropout(self.mlp(normed), self.dropout, self.training), statistics
 
 
 class GPT(nn.Module):
@@ -110,8 +110,8 @@ class GPT(nn.Module):
             x, branch, row = block(x, branch, turn)
             rows.append(row)
         normed, x, row = fused.norm_of_sum(self.norm, x, branch)
-        told = torch.stack([*rows[1:], row] if self.watched else [row])
-        squares, largest, nonfinite = told.unbind(1)
+        statistics = torch.stack([*rows[1:], row] if self.watched else [row])
+        squares, largest, nonfinite = statistics.unbind(1)
         return normed, torch.stack((squares / x.numel(), largest), dim=1).float(), nonfinite.sum()
 
 

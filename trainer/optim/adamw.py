@@ -73,7 +73,7 @@ class TorchAdamW:
         for count in (*self._steps.values(), self.count):
             count.copy_(steps)
 
-    def touched(self) -> None:
+    def state_changed(self) -> None:
         """Parameters or moments were changed otherwise than by an update. They are read before each: nothing is to be done."""
 
     def measure(self, gradients: dict[str, torch.Tensor], _scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -23,19 +23,20 @@ LARGEST = torch.finfo(torch.float32).max
 
 
 class FusedAdamW:
-    """`looks`: read the parameters themselves before each update. `guarded`: nobody asks for an update that is not finite."""
+    """`reads_parameters`: measure the parameters themselves before each update. `guarded`: a gate leaves out every update that is
+    not finite."""
 
-    def __init__(self, shards: Shards, *, looks: bool, guarded: bool) -> None:
-        self._shards, self._looks, self._guarded = shards, looks, guarded
+    def __init__(self, shards: Shards, *, reads_parameters: bool, guarded: bool) -> None:
+        self._shards, self._reads_parameters, self._guarded = shards, reads_parameters, guarded
         self._parameters = [local.detach() for local in shards.filled.values()]
         moments = [shards.moments[name] for name in shards.filled]
         self._firsts, self._seconds = [first for first, _ in moments], [second for _, second in moments]
         self._decays = [1.0 if name in shards.matrices else 0.0 for name in shards.filled]
         self._control = torch.zeros(7, dtype=torch.float64, device=shards.device)
-        self._held: tuple[float, ...] = (0.0,) * FACTOR  # what of it the host has put there
+        self._sent: tuple[float, ...] = (0.0,) * FACTOR  # what of it the host has put there
         self.count = torch.zeros((), device=shards.device)
         self.update_squares = torch.zeros((), dtype=torch.float64, device=shards.device)
-        self._told: torch.Tensor | None = None  # (parameters, 4) of the state as it is; None: nobody knows
+        self._table: torch.Tensor | None = None  # (parameters, 4) of the state as it is; None: nobody knows
         self._places = self._places_of_groups()
 
     def _places_of_groups(self) -> torch.Tensor:
@@ -49,10 +50,10 @@ class FusedAdamW:
     def set(self, hyper: Hyperparameters) -> None:
         """Only what has changed goes to the device, as arguments of a launch: the host does not wait."""
         wanted = (hyper.lr, *hyper.betas, hyper.eps, hyper.weight_decay)
-        for place, (was, now) in enumerate(zip(self._held, wanted, strict=True)):
+        for place, (was, now) in enumerate(zip(self._sent, wanted, strict=True)):
             if was != now:
                 self._control[place].fill_(now)
-        self._held = wanted
+        self._sent = wanted
 
     def read_back(self) -> dict[str, Any]:
         """What the next update will use, from the device itself."""
@@ -62,25 +63,25 @@ class FusedAdamW:
     def set_count(self, steps: torch.Tensor) -> None:
         """Of updates made; parameters or moments may have changed, too."""
         self.count.copy_(steps)
-        self._told = None
+        self._table = None
 
-    def touched(self) -> None:
+    def state_changed(self) -> None:
         """Parameters or moments were changed otherwise than by an update: what the last one told of them is out of date."""
-        self._told = None
+        self._table = None
 
     def measure(self, gradients: dict[str, torch.Tensor], scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Before the update: sums of squares of each group, still times the loss scale, and how many elements are not finite.
         They are measured unscaled: squares of scaled ones would leave float32 more often."""
-        told = grad_stats(list(gradients.values()), (1.0 / scale).float())
-        squares = torch.cat((told[:, 0], told.new_zeros(1)))[self._places].sum(dim=1)
-        return squares * scale.double().square(), told[:, 2].sum()
+        table = grad_stats(list(gradients.values()), (1.0 / scale).float())
+        squares = torch.cat((table[:, 0], table.new_zeros(1)))[self._places].sum(dim=1)
+        return squares * scale.double().square(), table[:, 2].sum()
 
     def state_before(self) -> LocalState:
         """Of the state that the update will begin with."""
-        if self._told is None:
-            self._told = self._look()
-        _, parameters, second, largest = self._told.unbind(1)
-        if self._looks:
+        if self._table is None:
+            self._table = self._measure_state()
+        _, parameters, second, largest = self._table.unbind(1)
+        if self._reads_parameters:
             # In float64, exact but for its rounding: a bit that flipped low in one weight is to be told apart, too.
             parameters = squares_of(self._parameters, self._shards.device)
         none = self.update_squares.new_zeros(1)  # where this rank holds nothing
@@ -91,21 +92,21 @@ class FusedAdamW:
         self, gradients: dict[str, torch.Tensor], clip_coef: torch.Tensor, scale: torch.Tensor, skipped: torch.Tensor
     ) -> None:
         """Update once, unless `skipped`."""
-        factor, given = clip_coef / scale, list(gradients.values())
-        if not self._guarded and given:
+        factor, gradient_list = clip_coef / scale, list(gradients.values())
+        if not self._guarded and gradient_list:
             # The kernel refuses a factor that is not finite. Without a gate it is to go in, so it goes in with the gradients.
             finite = torch.isfinite(factor)
-            torch._foreach_mul_(given, torch.where(finite, 1.0, factor).float())
+            torch._foreach_mul_(gradient_list, torch.where(finite, 1.0, factor).float())
             factor = torch.where(finite, factor, 1.0 / scale)
         self._control[FACTOR].copy_(factor)
         self._control[GATE].copy_(skipped)
         if self._parameters:
-            self._told = self._update(given)
-            self.update_squares = out_of_range(self._told[:, 0].sum())
+            self._table = self._update(gradient_list)
+            self.update_squares = out_of_range(self._table[:, 0].sum())
         else:
             self.count += (~skipped).float()  # as the kernel does
 
-    def _look(self) -> torch.Tensor:
+    def _measure_state(self) -> torch.Tensor:
         """What there is now; nothing changes. The moments stand in for gradients that nobody uses."""
         if not self._parameters:
             return self._control.new_zeros(0, 4)

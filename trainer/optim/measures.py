@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
-from ..loss import Seen
+from ..loss import ForwardStatistics
 
 ALIGNED = 32  # elements: fused kernels read four at a time, and only from addresses that are a multiple of 16 bytes
 ROW = 4096  # elements summed in float32
@@ -114,15 +114,25 @@ def rows_of_all(own: torch.Tensor) -> torch.Tensor:
     return gathered.view(ranks, len(own))
 
 
-def gather_totals(seen: Seen, grad_squares: torch.Tensor, nonfinite: torch.Tensor, own: LocalState, replicas: int) -> Totals:
+def gather_totals(
+    forward: ForwardStatistics, grad_squares: torch.Tensor, nonfinite: torch.Tensor, own: LocalState, replicas: int
+) -> Totals:
     """The one collective of a step: every rank's numbers to every rank, added up alike on each.
 
     With `replicas` (HSDP: rank = replica · shards + shard) each copy of the model holds the same shards, so each copy's sum is a
     whole one. They are equal unless a copy has gone wrong by itself; the largest counts, and NaN is larger than anything.
     """
-    squares, largest = seen.layers.double().unbind(1)
-    counts = squares[:0] if seen.nonfinite is None else seen.nonfinite
-    scalars = [seen.loss, nonfinite, own.param_squares, own.update_squares, own.second_squares, seen.logit_max, own.second_max]
+    squares, largest = forward.layers.double().unbind(1)
+    counts = squares[:0] if forward.nonfinite is None else forward.nonfinite
+    scalars = [
+        forward.loss,
+        nonfinite,
+        own.param_squares,
+        own.update_squares,
+        own.second_squares,
+        forward.logit_max,
+        own.second_max,
+    ]
     loss, *sums, logit_max, second_max = (scalar.double().reshape(1) for scalar in scalars)
     blocks = [loss, squares, grad_squares, *sums, largest, logit_max, second_max, counts]
     sizes = [1 + len(squares), len(grad_squares) + len(sums), len(largest) + 2, len(counts)]

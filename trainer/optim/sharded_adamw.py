@@ -15,13 +15,13 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 
 from ..config import Config
-from ..loss import Seen
+from ..loss import ForwardStatistics
 from .adamw import Hyperparameters, Shards, TorchAdamW
 from .clipping import ZClip, coefficient
 from .fused_adamw import FusedAdamW
 from .gate import Gate
 from .measures import flat_views, gather_totals, rows_of_all, squares_of
-from .statistics import UpdateStatistics, Wanted, block_name, group_of
+from .statistics import StatisticsLayout, UpdateStatistics, block_name, group_of
 
 
 class ShardedAdamW:
@@ -46,20 +46,22 @@ class ShardedAdamW:
         second, seconds = flat_views(shapes, like)  # all second moments at once, to measure them in one pass
         self._moments = dict(zip(self._local, zip(firsts, seconds, strict=True), strict=True))
         matrices = frozenset(name for name, p in self._sharded.items() if p.dim() > 1)
-        told = config.telemetry
+        telemetry = config.telemetry
         layers = config.model.layers
-        groups = ("embed", *(block_name(block, layers) for block in range(layers)), "head") if told.layers else ("all",)
-        member = {name: group_of(name, layers) if told.layers else "all" for name in self._filled}
+        groups = ("embed", *(block_name(block, layers) for block in range(layers)), "head") if telemetry.layers else ("all",)
+        member = {name: group_of(name, layers) if telemetry.layers else "all" for name in self._filled}
         grouped = [[name for name in self._filled if member[name] == group] for group in groups]
-        self._wanted = Wanted(groups, layers, dist.get_world_size(), told.layers, told.updates, counts=fused)
-        self._names = self._wanted.names()
+        self._layout = StatisticsLayout(groups, layers, dist.get_world_size(), telemetry.layers, telemetry.updates, counts=fused)
+        self._names = self._layout.names()
         shards = Shards(self._filled, matrices, self._moments, second, grouped, self.device)
         stability = config.stability
         self.gate = Gate(stability, config.numerics.precision == "fp16", self.device)
         if fused:
-            self.adamw: TorchAdamW | FusedAdamW = FusedAdamW(shards, looks=self._wanted.tells_ranks, guarded=self.gate.closes)
+            self.adamw: TorchAdamW | FusedAdamW = FusedAdamW(
+                shards, reads_parameters=self._layout.per_rank, guarded=self.gate.skips_nonfinite
+            )
         else:
-            self.adamw = TorchAdamW(shards, told.updates)
+            self.adamw = TorchAdamW(shards, telemetry.updates)
         self.zclip = None if stability.zclip is None else ZClip(stability.zclip, stability.zclip_decay, self.device)
         self._hyper: Hyperparameters | None = None
 
@@ -87,9 +89,9 @@ class ShardedAdamW:
             tensor.zero_()
         self.adamw.set_count(torch.zeros(()))
 
-    def touched(self) -> None:
+    def state_changed(self) -> None:
         """To be said by whoever changes parameters or moments on purpose, so that the next line tells of what is there then."""
-        self.adamw.touched()
+        self.adamw.state_changed()
 
     @property
     def shards(self) -> dict[str, nn.Parameter]:
@@ -106,11 +108,11 @@ class ShardedAdamW:
         return {name: self._sharded[name].grad.to_local() for name in self._filled}
 
     @torch.no_grad()
-    def update(self, seen: Seen, scale: torch.Tensor) -> UpdateStatistics:
-        """Apply the gradients once. `seen` is of this rank's share of the batch, `scale` the fp16 loss scale or 1."""
+    def update(self, forward: ForwardStatistics, scale: torch.Tensor) -> UpdateStatistics:
+        """Apply the gradients once. `forward` is of this rank's share of the batch, `scale` the fp16 loss scale or 1."""
         gradients = self.gradients()
         own = self.adamw.state_before()
-        totals = gather_totals(seen, *self.adamw.measure(gradients, scale), own, self.replicas)
+        totals = gather_totals(forward, *self.adamw.measure(gradients, scale), own, self.replicas)
         scale = scale.double()
         grad_norm = totals.grad_squares.sum().sqrt() / scale
         clip_coef = coefficient(grad_norm, self.clip_norm, self.zclip)
@@ -120,7 +122,7 @@ class ShardedAdamW:
         for sharded in self._sharded.values():
             sharded.grad = None
         decided = [unusable.double(), skipped.double(), scale]
-        return UpdateStatistics(self._names, self._wanted.values(totals, grad_norm, clip_coef, decided))
+        return UpdateStatistics(self._names, self._layout.values(totals, grad_norm, clip_coef, decided))
 
     @torch.no_grad()
     def numbers(self) -> dict[str, float]:

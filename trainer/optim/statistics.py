@@ -9,7 +9,7 @@ import torch
 
 from .measures import Totals
 
-RANKS_TOLD = 64  # beyond so many ranks a step line does not carry a number for each
+RANKS_LISTED_MAX = 64  # beyond so many ranks a step line does not carry a number for each
 BLOCK = re.compile(r"(?:^|\.)blocks\.(\d+)\.")
 
 
@@ -51,7 +51,7 @@ def block_name(block: int, layers: int) -> str:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class StatisticsLayout:
     """Which statistics are told: `layers` of each layer, `updates` of the update and Adam's second moments."""
 
     groups: tuple[str, ...]  # of gradients, as Totals.grad_squares has them; one alone if layers is off
@@ -73,7 +73,7 @@ class Wanted:
             blocks = [block_name(block, self.blocks) for block in range(self.blocks)]
             names += [f"grad_norm/{group}" for group in self.groups]
             names += [f"{kind}/{block}" for kind in ("activation_norm", "activation_max") for block in blocks]
-        if self.tells_ranks:
+        if self.per_rank:
             names += [f"param_norm/rank-{rank}" for rank in range(self.ranks)]
         return tuple(names)
 
@@ -82,18 +82,18 @@ class Wanted:
     ) -> torch.Tensor:
         """float64 (len(names),). `decided` are overflow, skipped and loss scale, float64 scalars."""
         activations = totals.activation_squares.sqrt()
-        told = [totals.loss, grad_norm, totals.nonfinite, activations[-1], totals.logit_max, totals.param_squares.sqrt()]
-        told += [clip_coef, *decided]
+        scalars = [totals.loss, grad_norm, totals.nonfinite, activations[-1], totals.logit_max, totals.param_squares.sqrt()]
+        scalars += [clip_coef, *decided]
         if self.updates:
-            told += [totals.update_squares.sqrt(), totals.second_squares.sqrt(), totals.second_max]
-        parts = [torch.stack(told), totals.not_finite]
+            scalars += [totals.update_squares.sqrt(), totals.second_squares.sqrt(), totals.second_max]
+        parts = [torch.stack(scalars), totals.not_finite]
         if self.layers:
             parts += [totals.grad_squares.sqrt() / decided[-1], activations, totals.activation_max]
-        if self.tells_ranks:
+        if self.per_rank:
             parts.append(totals.rank_param_squares.sqrt())
         return torch.cat(parts)
 
     @property
-    def tells_ranks(self) -> bool:
+    def per_rank(self) -> bool:
         """Whether each rank's own shard has a number."""
-        return 1 < self.ranks <= RANKS_TOLD
+        return 1 < self.ranks <= RANKS_LISTED_MAX

@@ -24,11 +24,11 @@ class Examined:
     facts: tuple[tuple[str, str], ...]
     warnings: tuple[str, ...]
 
-    def told(self) -> str:
+    def as_text(self) -> str:
         width = max(len(what) for what, _ in self.facts)
         lines = [f"{what:<{width}}  {value}" for what, value in self.facts]
-        warned = [f"warning: {warning}" for warning in self.warnings] or ["nothing in it is known to have sunk a run"]
-        return "\n".join([*lines, "", *warned])
+        warnings = [f"warning: {warning}" for warning in self.warnings] or ["nothing in it is known to have sunk a run"]
+        return "\n".join([*lines, "", *warnings])
 
 
 def examine(launch: Launch, ranks: int, device: Device | None, corpus_tokens: int | None = None) -> Examined:
@@ -61,7 +61,7 @@ def report(launch: Launch) -> str:
     """What `--check` prints: of so many ranks as were named, or as torchrun gives, on the device that is here. Raises
     TrainerError."""
     ranks = launch.ranks or int(os.environ.get("WORLD_SIZE", "1"))
-    return with_kernels(examine(launch, ranks, this_device(), corpus_tokens(launch.config)), launch.config).told()
+    return with_kernels(examine(launch, ranks, this_device(), corpus_tokens(launch.config)), launch.config).as_text()
 
 
 def with_kernels(found: Examined, config: Config) -> Examined:

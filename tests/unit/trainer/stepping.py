@@ -4,7 +4,7 @@ import torch
 
 from trainer.config.loading import changed
 from trainer.fault_injection.tensors import poison_gradient
-from trainer.loss import Seen
+from trainer.loss import ForwardStatistics
 from trainer.model.gpt import build_model
 from trainer.optim import Hyperparameters, ShardedAdamW
 from trainer.optim.scaler import LossScaler
@@ -59,4 +59,4 @@ def same(one, other):
 def seen(loss, layers=1, counted=False):
     """A forward pass that showed nothing but its loss; `counted`: by our own kernels, which count what is not finite."""
     counts = torch.zeros(2, dtype=torch.float64) if counted else None
-    return Seen(torch.tensor(loss), torch.zeros(()), torch.zeros(layers, 2), counts)
+    return ForwardStatistics(torch.tensor(loss), torch.zeros(()), torch.zeros(layers, 2), counts)

@@ -8,7 +8,7 @@ import yaml
 import trainer
 from trainer.command_line import check_world, parse_arguments, with_precision
 from trainer.config import Config
-from trainer.config.loading import fixed_settings, load_config, preset_names, settings_told, written_out
+from trainer.config.loading import describe_settings, fixed_settings, load_config, preset_names, written_out
 from trainer.exits import ConfigError
 
 ROOT = Path(trainer.__file__).parents[1]
@@ -107,7 +107,7 @@ def test_two_presets_are_refused(tmp_path):
 
 
 def test_every_setting_says_what_it_is_for():
-    told = settings_told()
+    told = describe_settings()
     assert all(f"{name}  (" in told for name in fixed_settings())
     assert not [line for line in told.splitlines() if not line.strip()]
     assert "model.width" in fixed_settings()

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trainer.data import Loader, read_corpus
-from trainer.data.tokens import Piece, Tokens
+from trainer.data.tokens import Segment, Tokens
 from trainer.data_order import Position
 from trainer.exits import DataError
 from trainer.fault_injection.data import PoisonedLoader
@@ -154,7 +154,7 @@ def test_no_random_number_is_drawn_from_a_generator_that_training_uses(corpus):
         return torch.get_rng_state().tolist(), random.getstate(), np.random.get_state()[1].tolist()
 
     before = states()
-    loader.will_need(tuple(range(8)), position, 0, 2)
+    loader.prefetch(tuple(range(8)), position, 0, 2)
     first = loader.batch(tuple(range(8)), position, 0, 2)[0]
     loader.evaluation_batch(3, 4, 0, 1)
     loader.sample(2, position)
@@ -178,7 +178,7 @@ def test_a_batch_looked_up_ahead_is_forgotten_when_something_else_is_asked_for(c
     after = replace(before, cursor=4).reordered(9)
     for asked, position in (((4, 5, 6, 7), after), ((5, 6, 8, 9), before), ((4, 5, 6, 7), before)):
         ahead, fresh = Loader(corpus, CPU), Loader(corpus, CPU)
-        ahead.will_need((4, 5, 6, 7), before, 0, 1)
+        ahead.prefetch((4, 5, 6, 7), before, 0, 1)
         assert torch.equal(ahead.batch(asked, position, 0, 1)[0], fresh.batch(asked, position, 0, 1)[0])
 
 
@@ -191,9 +191,9 @@ def test_the_kernel_is_told_of_whole_pages_that_hold_the_tokens():
 
     page = 4096
     array = np.zeros(3 * page, np.uint16)
-    Tokens([Piece(array, Recorder()), Piece(array)]).will_need(2100, 2110)
-    Tokens([Piece(array, Recorder(), 2 * page)]).will_need(10, 20)
-    Tokens([Piece(array, Recorder()), Piece(array, Recorder())]).will_need(3 * page - 1, 3 * page + 1)
+    Tokens([Segment(array, Recorder()), Segment(array)]).prefetch(2100, 2110)
+    Tokens([Segment(array, Recorder(), 2 * page)]).prefetch(10, 20)
+    Tokens([Segment(array, Recorder()), Segment(array, Recorder())]).prefetch(3 * page - 1, 3 * page + 1)
     ends = [(4200, 4220), (2 * page + 20, 2 * page + 40), (6 * page - 2, 6 * page), (0, 2)]
     assert len(told) == len(ends)
     for (start, stop), (first, behind) in zip(told, ends, strict=True):
@@ -207,7 +207,7 @@ def test_the_kernel_is_told_of_whole_pages_that_hold_the_tokens():
 def test_pieces_read_like_one_array(sizes, data):
     whole = np.arange(sum(sizes), dtype=np.uint16)
     ends = np.cumsum(sizes)
-    tokens = Tokens([Piece(whole[end - size : end]) for size, end in zip(sizes, ends, strict=True)])
+    tokens = Tokens([Segment(whole[end - size : end]) for size, end in zip(sizes, ends, strict=True)])
     assert len(tokens) == len(whole)
     if len(whole):
         start = data.draw(st.integers(0, len(whole) - 1))
@@ -219,7 +219,7 @@ def test_pieces_read_like_one_array(sizes, data):
 def test_a_token_outside_the_vocabulary_is_named_before_it_reaches_the_device(corpus, bad):
     tokens = np.full(200, 5, np.int32)
     tokens[150] = bad
-    parts = Tokens([Piece(tokens)]), Tokens([Piece(tokens[100:])])
+    parts = Tokens([Segment(tokens)]), Tokens([Segment(tokens[100:])])
     hurt = replace(corpus, train=parts[0], held_out=parts[1], place=lambda token: ("shard", token))
     position = Position.first(1)
     loader = Loader(hurt, CPU)

@@ -6,7 +6,7 @@ import threading
 import pytest
 import torch
 
-from trainer.metrics_ring import Egress
+from trainer.metrics_ring import MetricsRing
 
 CPU = torch.device("cpu")
 DEADLINE_S = 20.0
@@ -51,10 +51,10 @@ def device():
 
 @pytest.fixture
 def egress(device):
-    ring = Egress(CPU, DEPTH, device.mark)
+    ring = MetricsRing(CPU, DEPTH, device.mark)
     yield ring
     device.passed.release(100)
-    ring.give_up()
+    ring.abandon()
 
 
 def train(egress, step, told):
@@ -132,20 +132,20 @@ def test_a_full_ring_whose_thread_has_failed_does_not_wait_for_ever(egress, devi
 
 
 def test_whoever_leaves_in_an_error_waits_for_a_device_that_hangs_only_a_moment(device, monkeypatch):
-    monkeypatch.setattr("trainer.metrics_ring.FAREWELL_S", 0.01)
-    egress, told = Egress(CPU, DEPTH, device.mark), []
+    monkeypatch.setattr("trainer.metrics_ring.CLOSE_TIMEOUT_S", 0.01)
+    egress, told = MetricsRing(CPU, DEPTH, device.mark), []
     device.passed.release(1)
     train(egress, 0, told)
     egress.drain()
     train(egress, 1, told)
-    egress.give_up()
-    egress.give_up()
+    egress.abandon()
+    egress.abandon()
     assert told == [(0.0, 1.0)]
     device.passed.release(1)
 
 
 def test_on_a_cpu_everything_is_told_at_once_and_by_the_loop_itself():
-    egress, told = Egress(CPU), []
+    egress, told = MetricsRing(CPU), []
     before = set(threading.enumerate())
     for step in range(3):
         train(egress, step, told)
@@ -159,7 +159,7 @@ def test_on_a_cpu_everything_is_told_at_once_and_by_the_loop_itself():
 
 
 def test_on_a_cpu_an_error_of_telling_is_raised_where_it_was_told():
-    egress = Egress(CPU)
+    egress = MetricsRing(CPU)
 
     def full():
         raise OSError(28, "No space left on device")
@@ -172,7 +172,7 @@ def test_on_a_cpu_an_error_of_telling_is_raised_where_it_was_told():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_on_a_gpu_nothing_of_it_waits_for_the_device():
-    egress, told = Egress(torch.device("cuda", 0)), []
+    egress, told = MetricsRing(torch.device("cuda", 0)), []
     work = torch.randn(2048, 2048, device="cuda")
     (work @ work).sum()
     torch.cuda.synchronize()

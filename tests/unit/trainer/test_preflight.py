@@ -23,7 +23,7 @@ def examined(*sets, preset="gpt2-124m", ranks=1, device=H200, corpus_tokens=None
 def test_the_shipped_recipes_carry_no_warning(preset, ranks):
     found = examined(preset=preset, ranks=ranks)
     assert found.warnings == ()
-    assert "nothing in it is known" in found.told()
+    assert "nothing in it is known" in found.as_text()
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,12 @@ from sentinel.client import Overrides
 from tests.unit.trainer.in_process import train_here
 from trainer import train as training
 from trainer.command_line import parse_arguments
-from trainer.control import Settings
+from trainer.control import LiveSettings
 from trainer.schedule import Schedule
 
 LAUNCH = parse_arguments([])
 SCHEDULE = Schedule(LAUNCH.config)
-CONFIGURED = Settings.configured(LAUNCH.config)
+CONFIGURED = LiveSettings.configured(LAUNCH.config)
 
 
 def after(settings, **keys):
@@ -48,6 +48,6 @@ def test_a_setting_that_lapses_at_the_step_of_a_live_change_is_told_by_itself(wo
     monkeypatch.setattr(run.telemetry, "event", lambda event, step, **fields: told.append((event, step, fields.get("keys"))))
     lapsing = {"lr_scale": 0.5, "eps": 1e-6, "until": {"lr_scale": 2, "eps": 2}}
     run.settings = run.settings.overridden(Overrides.from_json(lapsing, ""), run.configured)
-    training._obey_live(run, Overrides.from_json({"clip_norm": 0.3, "eps": 1e-7}, ""), 2)
+    training._apply_live(run, Overrides.from_json({"clip_norm": 0.3, "eps": 1e-7}, ""), 2)
     assert told == [("override_lapsed", 2, ["lr_scale"]), ("override_applied", 2, None)]
     assert run.optimizer.read_back()["eps"] == 1e-7

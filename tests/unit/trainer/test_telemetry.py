@@ -12,7 +12,7 @@ from trainer import train as train_module
 from trainer.command_line import parse_arguments
 from trainer.config import Config
 from trainer.exits import NonFiniteError
-from trainer.metrics_ring import Egress
+from trainer.metrics_ring import MetricsRing
 from trainer.model.sizes import flops_per_token
 from trainer.rates import CLIP_WINDOW, ClipShare, known_peak_tflops, mfu_of, model_flops_share, peak_tflops
 from trainer.telemetry import Telemetry
@@ -197,7 +197,7 @@ def behind(tmp_path):
     """Telemetry over a device that is behind until `opened` is set, its lag 4."""
     opened = threading.Event()
     telemetry = Telemetry(
-        None, 0, tmp_path, CPU, fp16=True, mfu=lambda rate, length: rate / length, egress=Egress(CPU, 4, lambda: Gate(opened))
+        None, 0, tmp_path, CPU, fp16=True, mfu=lambda rate, length: rate / length, ring=MetricsRing(CPU, 4, lambda: Gate(opened))
     )
     yield telemetry, opened
     opened.set()
