@@ -42,8 +42,8 @@ class ForwardStatistics(NamedTuple):
         squares = self.layers[:, 0] + other.layers[:, 0]
         largest = torch.maximum(self.layers[:, 1], other.layers[:, 1])
         logit_max = torch.maximum(self.logit_max, other.logit_max)
-        both = self.nonfinite is not None and other.nonfinite is not None
-        nonfinite = self.nonfinite + other.nonfinite if both else None
+        counted = self.nonfinite is not None and other.nonfinite is not None
+        nonfinite = torch.add(self.nonfinite, other.nonfinite) if counted else None
         return ForwardStatistics(self.loss + other.loss, logit_max, torch.stack([squares, largest], dim=1), nonfinite)
 
 

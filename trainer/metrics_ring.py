@@ -50,7 +50,8 @@ class WallClockEvent:
 
 def device_event() -> TimingEvent:
     """Blocking: the thread that waits for it sleeps, and leaves the processor to the loop."""
-    return torch.cuda.Event(enable_timing=True, blocking=True)
+    event: TimingEvent = torch.cuda.Event(enable_timing=True, blocking=True)
+    return event
 
 
 class Slot:

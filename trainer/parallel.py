@@ -7,6 +7,7 @@ block at a time: equal blocks share one compilation, and FSDP's hooks stay outsi
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import torch
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -74,7 +75,7 @@ def recompute_blocks(model: GPT, config: Config) -> None:
     if config.parallel.recompute == "none":
         return
     # Keeping the random state costs a little, and only dropout draws from it.
-    options = {"use_reentrant": False, "preserve_rng_state": config.model.dropout > 0}
+    options: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": config.model.dropout > 0}
     if config.parallel.recompute == "selective":
         options["context_fn"] = partial(create_selective_checkpoint_contexts, KEPT)
     for block in model.blocks:

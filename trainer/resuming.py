@@ -99,4 +99,5 @@ def _agree_on_resume(
     dist.broadcast_object_list(outcome, src=0, group=run.world.storage)
     if isinstance(outcome[0], str):
         raise DataError(outcome[0])
-    return outcome[0]
+    found, passed_over = outcome[0]
+    return found, passed_over

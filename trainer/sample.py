@@ -6,8 +6,9 @@ The settings come from the checkpoint itself. Reads, and changes nothing.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -87,14 +88,15 @@ def model_of(found: Verified, config: Config, device: object) -> GPT:
     from .checkpoint.contents import Contents
     from .model.gpt import build_model
 
-    model = build_model(config, found.manifest["padded_vocab"]).to_empty(device=torch.device(str(device)))
+    model: GPT = build_model(config, found.manifest["padded_vocab"]).to_empty(device=torch.device(str(device)))
     contents = Contents(found.path)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name not in contents:
                 raise DataError(f"{found.path}: has no parameter {name}, which its settings ask for")
             parameter.copy_(contents.parameter(name))
-    return model.eval()
+    model.eval()
+    return model
 
 
 class _Parser(argparse.ArgumentParser):
@@ -116,13 +118,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _number(kind: type[int] | type[float], least: float, most: float):
+def _number(kind: type[int] | type[float], least: float, most: float) -> Callable[[str], float]:
     def parse(text: str) -> float:
         try:
-            value = kind(text)
+            value: float = kind(text)
         except ValueError:
-            value = None
-        if value is None or not least <= value <= most:
+            value = math.nan
+        if not least <= value <= most:
             raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least:g} to {most:g}")
         return value
 

@@ -31,7 +31,8 @@ RECEIPT_BYTES = 1 << 22
 def begin(run: Run) -> None:
     """Continue from the checkpoint asked for, put the launch's overrides in force, and write the receipt of what then holds."""
     requested = run.session.spec.resume if run.session is not None else None
-    found, passed_over = None, []
+    found: checkpoint.Verified | None = None
+    passed_over: list[dict[str, Any]] = []
     if run.session is None and run.world.rank == 0:
         checkpoint.discard_unfinished(run.root)  # a supervisor does it itself, when it knows the old attempt to be dead
     if requested is not None or (run.session is None and run.launch.resume):

@@ -32,7 +32,7 @@ def train_step(
     forward = accumulate(model, scaler, batch, hooks.phase, config)
     hooks.after_backward()
     hooks.phase("optimizer")
-    statistics = optimizer.update(forward, scaler.scale)
+    statistics: UpdateStatistics = optimizer.update(forward, scaler.scale)
     scaler.update(statistics.overflow)
     return statistics
 

@@ -101,7 +101,8 @@ def _evaluate(run: Run) -> float:
     ]
     loss = evaluate(run.model, batches, lambda: run.telemetry.phase("eval"), config.parallel.micro_batch)
     dist.all_reduce(loss)
-    return loss.item() / world.size
+    mean: float = loss.item() / world.size
+    return mean
 
 
 def _check_saves(run: Run, decision: Decision) -> None:

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +75,12 @@ class HostCopy:
 
 
 @dataclass
-class _Save:
-    step: int
-    began_s: float
+class _Pending:
+    """A save under way. `blocked_s`: how long the training loop stood still for it."""
+
+    future: Future[Saved]
+    host_copy: HostCopy | None
     blocked_s: float = 0.0
-    host_copy: HostCopy | None = None
-    future: Future[Saved] | None = None
 
 
 class Saver:
@@ -99,11 +100,12 @@ class Saver:
         self._root, self._world, self._may_commit, self._retention = root, world, may_commit, retention
         self._parent: dict[str, Any] | None = None  # the newest committed one; the writing thread's own once there are saves
         self._free = [HostCopy(world.device) for _ in range(IN_FLIGHT_MAX)] if asynchronous else []
-        self._pending: deque[_Save] = deque()
+        self._pending: deque[_Pending] = deque()
         self._ended: list[Saved] = []
         self._broken: BaseException | None = None
-        cuda = (torch.cuda.set_device, (world.device,)) if world.device.type == "cuda" else (None, ())
-        self._thread = ThreadPoolExecutor(1, "checkpoint", *cuda)  # a new thread would use the first GPU otherwise
+        use_device = partial(torch.cuda.set_device, world.device) if world.device.type == "cuda" else None
+        # A new thread would use the first GPU otherwise.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint", initializer=use_device)
         self._asynchronous = asynchronous
 
     @classmethod
@@ -132,19 +134,21 @@ class Saver:
         on time.perf_counter, when the loop began to stand still. Raises what ended an earlier save; without `asynchronous`, what
         ends this one.
         """
-        this = _Save(step, time.perf_counter() if began_s is None else began_s)
+        began_s = time.perf_counter() if began_s is None else began_s
         details, streams = copy.deepcopy(details), rng_streams(self._world)
         while len(self._pending) >= IN_FLIGHT_MAX:
             self._end_oldest()
+        host_copy = None
         if self._asynchronous:
-            this.host_copy = self._free.pop()
-            this.host_copy.fill(state)
+            host_copy = self._free.pop()
+            host_copy.fill(state)
         self.newest = step
-        self._pending.append(this)
-        this.future = self._thread.submit(self._write, this, state, details, streams)
+        future = self._thread.submit(self._write, step, began_s, host_copy, state, details, streams)
+        pending = _Pending(future, host_copy)
+        self._pending.append(pending)
         if not self._asynchronous:
-            this.future.exception()  # waits
-        this.blocked_s = time.perf_counter() - this.began_s
+            future.exception()  # waits
+        pending.blocked_s = time.perf_counter() - began_s
         if not self._asynchronous:
             self._end_oldest()
 
@@ -172,7 +176,6 @@ class Saver:
 
     def _end_oldest(self) -> None:
         oldest = self._pending[0]
-        assert oldest.future is not None
         saved = oldest.future.result()
         self._pending.popleft()
         if oldest.host_copy is not None:
@@ -180,22 +183,30 @@ class Saver:
         # A small save may be committed before the loop has looked at its clock.
         self._ended.append(replace(saved, blocked_s=oldest.blocked_s, seconds=max(saved.seconds, oldest.blocked_s)))
 
-    def _write(self, save: _Save, state: dict[str, Any], details: dict[str, Any], streams: dict[str, torch.Tensor]) -> Saved:
+    def _write(
+        self,
+        step: int,
+        began_s: float,
+        host_copy: HostCopy | None,
+        state: dict[str, Any],
+        details: dict[str, Any],
+        streams: dict[str, torch.Tensor],
+    ) -> Saved:
         """In the thread. After a failure nothing more is written: the lineage would have a gap, and on all ranks alike."""
         if self._broken is not None:
             raise self._broken
         try:
             whole = details | {"parent": self._parent}
-            held = state if save.host_copy is None else save.host_copy.state()
-            digest = write(self._root, save.step, self._world, held, streams, whole, self._may_commit)
-            path = f"checkpoints/{name_of(save.step)}"
-            self._parent = {"step": save.step, "path": path, "digest": digest}
-            seconds = time.perf_counter() - save.began_s
-            pruned = self._prune(save.step)
+            held = state if host_copy is None else host_copy.state()
+            digest = write(self._root, step, self._world, held, streams, whole, self._may_commit)
+            path = f"checkpoints/{name_of(step)}"
+            self._parent = {"step": step, "path": path, "digest": digest}
+            seconds = time.perf_counter() - began_s
+            pruned = self._prune(step)
         except BaseException as error:
             self._broken = error
             raise
-        return Saved(save.step, path, digest, seconds, pruned=pruned)
+        return Saved(step, path, digest, seconds, pruned=pruned)
 
     def _prune(self, step: int) -> tuple[int, ...]:
         if self._retention is None or self._world.rank != 0:

@@ -99,7 +99,9 @@ def compare_numbers(found: Verified, loaded: dict[str, float]) -> None:
     if loaded["nonfinite"]:
         raise DataError(f"{found.path}: {loaded['nonfinite']:.0f} elements of what was loaded are not finite")
     saved = found.manifest.get("metrics")
-    for name, actual in loaded.items() if isinstance(saved, dict) else ():
+    if not isinstance(saved, dict):
+        return
+    for name, actual in loaded.items():
         try:
             expected = as_float(saved.get(name, actual))
         except ValueError as error:

@@ -98,7 +98,7 @@ def _on_all_ranks(world: World, act: Callable[[], T]) -> list[T]:
         if isinstance(failure, LeaseLostError):
             raise failure
     if failures:
-        raise CheckpointException("", {rank: (failure, None) for rank, failure in failures.items()})  # type: ignore[misc]
+        raise CheckpointException("", {rank: (failure, None) for rank, failure in failures.items()})
     return outcomes
 
 

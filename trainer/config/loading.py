@@ -91,10 +91,11 @@ def _settings() -> dict[str, tuple[str, Any, str, bool]]:
     found = {}
     for section_name, section in Config.model_fields.items():
         kind = section.annotation
-        is_section = isinstance(kind, type) and issubclass(kind, BaseModel)
-        for name, info in kind.model_fields.items() if is_section else [("", section)]:  # type: ignore[union-attr]
+        fields = kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {"": section}
+        for name, info in fields.items():
             dotted = f"{section_name}.{name}" if name else section_name
-            extra = info.json_schema_extra or {}
+            extra = info.json_schema_extra
+            assert isinstance(extra, dict), f"{dotted}: declare it with setting() or fixed()"
             found[dotted] = (_kind_in_words(info.annotation), info.default, info.description or "", bool(extra["fixed"]))
     return found
 
@@ -152,13 +153,14 @@ def _read_set(words: str, places: Places) -> dict[str, Any]:
     if not equals or not all(name.split(".")):
         raise ConfigError(f"--set {words!r}: write SECTION.FIELD=VALUE, for example --set optim.lr=3e-4")
     try:
-        value = yaml.load(text, Loader=CoreLoader)
+        value: Any = yaml.load(text, Loader=CoreLoader)
     except (yaml.YAMLError, RecursionError):
         raise ConfigError(f"--set {words!r}: {text!r} is not a YAML value; quote it, or write a list as [1, 2]") from None
     places[name] = "--set"
-    for part in reversed(name.split(".")):
+    first, *rest = name.split(".")
+    for part in reversed(rest):
         value = {part: value}
-    return value
+    return {first: value}
 
 
 def _lay_over(below: dict[str, Any], above: Mapping[str, Any]) -> None:

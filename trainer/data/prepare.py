@@ -111,8 +111,10 @@ def _write(inputs: Inputs, folder: Path, options: PrepareOptions, train_advance:
     text, tokenizer = _text(inputs, folder, options, train_advance)
     end, vocab_size = text.end_of_document, text.vocab_size
     kind = next(name for name, dtype in DTYPES.items() if vocab_size - 1 <= np.iinfo(dtype).max)
-    splits = [Split(folder, name, DTYPES[kind], options.shard_tokens) for name in ("train", "held_out")]
-    index, sources = Writer(folder / "documents.bin"), {}
+    names: tuple[Literal["train"], Literal["held_out"]] = ("train", "held_out")
+    splits = [Split(folder, name, DTYPES[kind], options.shard_tokens) for name in names]
+    index = Writer(folder / "documents.bin")
+    sources: dict[str, int] = {}  # name → number
     for batch in _batches(inputs.pieces(advance)):
         for piece, tokens in zip(batch, text.encode([piece.text for piece in batch]), strict=True):
             split = splits[piece.held_out]
@@ -131,8 +133,8 @@ def _write(inputs: Inputs, folder: Path, options: PrepareOptions, train_advance:
         split.close()
         if not split.tokens:
             raise DataError(f"{folder}: no text is {name}; give it more documents, or --held-out-every {max(2, total)}")
-    names = Writer(folder / "sources.json")
-    names.write(json.dumps(list(sources), indent=0).encode())
+    source_names = Writer(folder / "sources.json")
+    source_names.write(json.dumps(list(sources), indent=0).encode())
     manifest = Manifest(
         dtype=kind,
         vocab_size=vocab_size,
@@ -143,7 +145,7 @@ def _write(inputs: Inputs, folder: Path, options: PrepareOptions, train_advance:
         train=splits[0].files,
         held_out=splits[1].files,
         index=index.close(),
-        sources=names.close(),
+        sources=source_names.close(),
     )
     _commit(folder, manifest)
     return manifest
@@ -151,24 +153,25 @@ def _write(inputs: Inputs, folder: Path, options: PrepareOptions, train_advance:
 
 def _text(inputs: Inputs, folder: Path, options: PrepareOptions, advance: Advance) -> tuple[Bytes | JsonTokenizer, File | None]:
     """What encodes, and its file in the folder."""
-    if options.tokenizer == "bytes":
+    wanted = options.tokenizer
+    if wanted == "bytes":
         if options.end is not None:
             raise ConfigError(f"--end-of-document {options.end!r}: --tokenizer bytes has no token left for it; leave it out")
         return Bytes(), None
     path = folder / TOKENIZER
-    kind, _, size = options.tokenizer.partition(":")
+    kind, _, size = wanted.partition(":")
     if kind == "train":
         if not size.isdecimal():
-            raise ConfigError(f"--tokenizer {options.tokenizer}: write train:VOCAB with a number of tokens, as train:8192")
+            raise ConfigError(f"--tokenizer {wanted}: write train:VOCAB with a number of tokens, as train:8192")
         train_tokenizer(_training_texts(inputs, advance), int(size), path)
         content = path.read_bytes()
         path.unlink()
     else:
         try:
-            content = Path(options.tokenizer).read_bytes()
+            content = Path(wanted).read_bytes()
         except OSError as error:
             raise ConfigError(
-                f"--tokenizer {options.tokenizer}: cannot be read ({error.strerror}); write bytes, a tokenizer.json, or train:VOCAB"
+                f"--tokenizer {wanted}: cannot be read ({error.strerror}); it is bytes, a tokenizer.json, or train:VOCAB"
             ) from None
     writer = Writer(path)
     writer.write(content)

@@ -10,7 +10,7 @@ import json
 from bisect import bisect_right
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -21,8 +21,9 @@ from .text import Bytes, JsonTokenizer
 from .tokens import Tokens, mapped
 
 MANIFEST = "manifest.json"
-VERSION = 1
-DTYPES = {"uint8": np.dtype("u1"), "uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
+VERSION: Literal[1] = 1
+DtypeName = Literal["uint8", "uint16", "uint32"]
+DTYPES: dict[DtypeName, np.dtype[Any]] = {"uint8": np.dtype("u1"), "uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
 ROW = np.dtype("<i8")  # of the document index: first token, number of the source, line in it (0: the source is one document)
 ROW_WIDTH = 3
 
@@ -53,7 +54,7 @@ class Manifest(Record):
     """`tokenizer`: its file in the folder; null means bytes. `end_of_document`: the token after each document, if any."""
 
     v: Literal[1] = VERSION
-    dtype: Literal["uint8", "uint16", "uint32"]
+    dtype: DtypeName
     vocab_size: int = Field(ge=2)
     tokenizer: File | None
     end_of_document: Count | None
@@ -151,4 +152,5 @@ class SourceIndex:
 
     @cached_property
     def _sources(self) -> list[str]:
-        return json.loads((self._folder / self._manifest.sources.file).read_bytes())
+        names: list[str] = json.loads((self._folder / self._manifest.sources.file).read_bytes())
+        return names

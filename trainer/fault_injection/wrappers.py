@@ -106,7 +106,7 @@ class FaultyOptimizer:
     def update(self, forward: ForwardStatistics, scale: torch.Tensor) -> UpdateStatistics:
         step = self._run.step + 1
         self._damage.after_backward(step, self._optimizer)
-        statistics = self._optimizer.update(forward, scale)
+        statistics: UpdateStatistics = self._optimizer.update(forward, scale)
         self._damage.after_update(step, self._optimizer)
         return statistics
 

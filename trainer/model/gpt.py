@@ -27,8 +27,8 @@ class Output(NamedTuple):
     nonfinite: torch.Tensor | None = None
 
 
-class Block(nn.Module):
-    """(batch, time, width) → the same shape, and its row of `Output.layers` if it is watched."""
+class BlockLayers(nn.Module):
+    """What both kinds of block are made of, under the same parameter names."""
 
     def __init__(self, model: Model, watched: bool) -> None:
         super().__init__()
@@ -38,13 +38,17 @@ class Block(nn.Module):
         self.norm_mlp = norm(model)
         self.mlp = FeedForward(model)
 
+
+class Block(BlockLayers):
+    """(batch, time, width) → the same shape, and its row of `Output.layers` if it is watched."""
+
     def forward(self, x: torch.Tensor, turn: Turn | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
         x = x + F.dropout(self.attention(self.norm_attention(x), turn), self.dropout, self.training)
         x = x + F.dropout(self.mlp(self.norm_mlp(x)), self.dropout, self.training)
         return x, magnitudes(x.detach()) if self.watched else None
 
 
-class FusedBlock(Block):
+class FusedBlock(BlockLayers):
     """The same on our own kernels: each norm adds the branch before it to the stream, and tells of the sum, in one pass.
 
     (stream, branch not added yet, or None) → the same two behind this block, and what there is to tell of the stream that came

@@ -56,7 +56,8 @@ class TorchAdamW:
             self.adamw.state[local] = {"step": self._steps[name], "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
         self._zero = torch.zeros((), dtype=torch.float64, device=shards.device)
         self.update_squares = self._zero.clone()  # of the last update, this rank's shards
-        self._before, self._views = None, []
+        self._before: torch.Tensor | None = None
+        self._views: list[torch.Tensor] = []
         if updates:
             self._before, self._views = flat_views([local.shape for local in filled.values()], shards.second)
 

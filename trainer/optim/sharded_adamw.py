@@ -112,7 +112,8 @@ class ShardedAdamW:
         """Apply the gradients once. `forward` is of this rank's share of the batch, `scale` the fp16 loss scale or 1."""
         gradients = self.gradients()
         own = self.adamw.state_before()
-        totals = gather_totals(forward, *self.adamw.measure(gradients, scale), own, self.replicas)
+        grad_squares, nonfinite = self.adamw.measure(gradients, scale)
+        totals = gather_totals(forward, grad_squares, nonfinite, own, self.replicas)
         scale = scale.double()
         grad_norm = totals.grad_squares.sum().sqrt() / scale
         clip_coef = coefficient(grad_norm, self.clip_norm, self.zclip)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.unit.trainer.stepping import Stepping, batches
-from trainer.optim import measures
 from trainer.loss import ForwardStatistics
+from trainer.optim import measures
 from trainer.optim.measures import LocalState, flat_views, gather_totals, measure_gradients, pieces_of
 from trainer.optim.statistics import RANKS_LISTED_MAX, StatisticsLayout, block_name, group_of
 
