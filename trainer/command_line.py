@@ -62,7 +62,15 @@ def parse_arguments(arguments: Sequence[str]) -> Launch:
     faults = tuple(parse_fault(text) for text in parsed.fault)
     if parsed.ranks is not None and parsed.ranks < 1:
         raise ConfigError(f"--ranks {parsed.ranks}: must be 1 or above")
-    return Launch(config, recipe, parsed.out_dir, parsed.resume, faults, parsed.check is not None, parsed.ranks)
+    return Launch(
+        config=config,
+        recipe=recipe,
+        out_dir=parsed.out_dir,
+        resume=parsed.resume,
+        faults=faults,
+        check=parsed.check is not None,
+        ranks=parsed.ranks,
+    )
 
 
 def with_precision(config: Config, precision: str | None) -> Config:

@@ -38,7 +38,14 @@ class LiveSettings:
     @classmethod
     def configured(cls, config: Config) -> LiveSettings:
         optim = config.optim
-        return cls(1.0, optim.clip_norm, None, optim.betas, optim.eps, config.checkpoint.every)
+        return cls(
+            lr_scale=1.0,
+            clip_norm=optim.clip_norm,
+            weight_decay=None,
+            betas=optim.betas,
+            eps=optim.eps,
+            checkpoint_interval=config.checkpoint.every,
+        )
 
     def overridden(self, overrides: Overrides, configured: LiveSettings) -> LiveSettings:
         """After a statement of overrides: a missing key leaves its setting, null makes it the configured one."""
@@ -59,7 +66,9 @@ class LiveSettings:
 
     def hyperparameters(self, schedule: Schedule, step: int) -> Hyperparameters:
         decay = schedule.weight_decay(step) if self.weight_decay is None else self.weight_decay
-        return Hyperparameters(schedule.lr(step) * self.lr_scale, self.clip_norm, decay, self.betas, self.eps)
+        return Hyperparameters(
+            lr=schedule.lr(step) * self.lr_scale, clip_norm=self.clip_norm, weight_decay=decay, betas=self.betas, eps=self.eps
+        )
 
 
 @dataclass(frozen=True)

@@ -33,10 +33,10 @@ class ForwardStatistics(NamedTuple):
     def of(cls, losses: Losses, share: float) -> ForwardStatistics:
         """A part of the batch: means count by its share of the sequences, maxima as they are."""
         if share == 1.0:
-            return cls(losses.cross_entropy, losses.logit_max, losses.layers, losses.nonfinite)
+            return cls(loss=losses.cross_entropy, logit_max=losses.logit_max, layers=losses.layers, nonfinite=losses.nonfinite)
         squares, largest = losses.layers.unbind(1)
         layers = torch.stack([squares * share, largest], dim=1)
-        return cls(losses.cross_entropy * share, losses.logit_max, layers, losses.nonfinite)
+        return cls(loss=losses.cross_entropy * share, logit_max=losses.logit_max, layers=layers, nonfinite=losses.nonfinite)
 
     def with_part(self, other: ForwardStatistics) -> ForwardStatistics:
         squares = self.layers[:, 0] + other.layers[:, 0]
@@ -44,7 +44,9 @@ class ForwardStatistics(NamedTuple):
         logit_max = torch.maximum(self.logit_max, other.logit_max)
         counted = self.nonfinite is not None and other.nonfinite is not None
         nonfinite = torch.add(self.nonfinite, other.nonfinite) if counted else None
-        return ForwardStatistics(self.loss + other.loss, logit_max, torch.stack([squares, largest], dim=1), nonfinite)
+        return ForwardStatistics(
+            loss=self.loss + other.loss, logit_max=logit_max, layers=torch.stack([squares, largest], dim=1), nonfinite=nonfinite
+        )
 
 
 def compute_loss(
@@ -65,7 +67,9 @@ def compute_loss(
             output.logits.flatten(0, 1), flat_targets, z_loss=z_loss, expected=expected
         )
         nonfinite = None if output.nonfinite is None else torch.stack((output.nonfinite, statistics[1]))
-        return Losses(total, cross_entropy, statistics[0].float(), output.layers, nonfinite)
+        return Losses(
+            total=total, cross_entropy=cross_entropy, logit_max=statistics[0].float(), layers=output.layers, nonfinite=nonfinite
+        )
     logits = output.logits.float().flatten(0, 1)
     if z_loss == 0.0:
         cross_entropy = total = F.cross_entropy(logits, flat_targets)
@@ -73,4 +77,4 @@ def compute_loss(
         partition = torch.logsumexp(logits, dim=1)
         cross_entropy = (partition - logits.gather(1, flat_targets[:, None])[:, 0]).mean()
         total = cross_entropy + z_loss * partition.square().mean()
-    return Losses(total, cross_entropy.detach(), logits.detach().amax(), output.layers)
+    return Losses(total=total, cross_entropy=cross_entropy.detach(), logit_max=logits.detach().amax(), layers=output.layers)

@@ -51,4 +51,12 @@ def join_world(replicas: int = 1) -> World:
     else:
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
     mesh = init_device_mesh(device.type, shape, mesh_dim_names=names)
-    return World(rank, size, device, mesh, dist.new_group(backend="gloo"), dist.new_group(backend="gloo"), replicas)
+    return World(
+        rank=rank,
+        size=size,
+        device=device,
+        mesh=mesh,
+        control=dist.new_group(backend="gloo"),
+        storage=dist.new_group(backend="gloo"),
+        replicas=replicas,
+    )

@@ -68,7 +68,7 @@ class Inputs:
         """Every document in order, the same each time. Raises DataError."""
         library = list(library_files(self.library, self.held_out_every)) if self.library is not None else []
         for name, text, apart in library:
-            yield Piece(name, 0, apart, True, True, text)
+            yield Piece(source=name, line=0, held_out=apart, first=True, last=True, text=text)
         number = len(library)
         if number + len(self.sources) < self.held_out_every and not any(source.is_jsonl for source in self.sources):
             for source in self.sources:
@@ -116,10 +116,10 @@ def _marked(source: str, line: int, held_out: bool, texts: Iterable[bytes]) -> I
     before, first = None, True
     for text in texts:
         if before is not None:
-            yield Piece(source, line, held_out, first, False, before)
+            yield Piece(source=source, line=line, held_out=held_out, first=first, last=False, text=before)
             first = False
         before = text
-    yield Piece(source, line, held_out, first, True, before or b"")
+    yield Piece(source=source, line=line, held_out=held_out, first=first, last=True, text=before or b"")
 
 
 def _whole(source: Source, advance: Advance) -> Iterator[bytes]:

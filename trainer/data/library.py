@@ -72,7 +72,16 @@ def read_corpus(seq_len: int, root: Path | None = None) -> Corpus:
         return names[file], token - starts[file]
 
     train, held_out = (Tokens([Segment(np.frombuffer(part, np.uint8))]) for part in parts)
-    return Corpus(train, held_out, seq_len, 256, digest.hexdigest(), Bytes(), place, f"the .py files under {root}")
+    return Corpus(
+        train=train,
+        held_out=held_out,
+        seq_len=seq_len,
+        vocab_size=256,
+        digest=digest.hexdigest(),
+        text=Bytes(),
+        place=place,
+        origin=f"the .py files under {root}",
+    )
 
 
 def _source_files(root: Path) -> list[Path]:

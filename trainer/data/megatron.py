@@ -75,7 +75,16 @@ def open_megatron(prefix: Path, seq_len: int, vocab_size: int) -> Corpus:
     train, held_out = (Tokens([part]) for part in parts)
     with index.path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")
-    return Corpus(train, held_out, seq_len, vocab_size, digest.hexdigest(), Ids(), index.place_of, str(prefix))
+    return Corpus(
+        train=train,
+        held_out=held_out,
+        seq_len=seq_len,
+        vocab_size=vocab_size,
+        digest=digest.hexdigest(),
+        text=Ids(),
+        place=index.place_of,
+        origin=str(prefix),
+    )
 
 
 def read_index(path: Path) -> Index:
@@ -102,7 +111,7 @@ def read_index(path: Path) -> Index:
         raise DataError(f"{path}: holds no documents; {ANEW}")
     if pointers[0] != 0 or bounds < 1 or documents[0] != 0 or documents[-1] != sequences:
         raise DataError(f"{path}: its documents do not cover its {sequences} sequences; {ANEW}")
-    return Index(path, np.dtype(DTYPES[code]), lengths, pointers, documents)
+    return Index(path=path, dtype=np.dtype(DTYPES[code]), lengths=lengths, pointers=pointers, documents=documents)
 
 
 def check_index(index: Index) -> None:

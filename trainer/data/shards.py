@@ -109,7 +109,16 @@ def open_shards(folder: Path, seq_len: int) -> Corpus:
     )
     text = Bytes() if manifest.tokenizer is None else JsonTokenizer(folder / manifest.tokenizer.file)
     sources_of_tokens = SourceIndex(folder, manifest)
-    return Corpus(train, held_out, seq_len, manifest.vocab_size, digest, text, sources_of_tokens.of, str(folder))
+    return Corpus(
+        train=train,
+        held_out=held_out,
+        seq_len=seq_len,
+        vocab_size=manifest.vocab_size,
+        digest=digest,
+        text=text,
+        place=sources_of_tokens.of,
+        origin=str(folder),
+    )
 
 
 def check_sizes(folder: Path, manifest: Manifest) -> None:

@@ -60,7 +60,9 @@ class Injector:
 
     def due(self, step: int, kinds: tuple[str, ...] = STEP_KINDS) -> list[Fault]:
         """Those that strike now; each is on record."""
-        return due_faults(self.faults, step, self.run.world.rank, self.run.root, self.attempt, kinds)
+        return due_faults(
+            faults=self.faults, step=step, rank=self.run.world.rank, run_dir=self.run.root, attempt=self.attempt, kinds=kinds
+        )
 
 
 class UnstableSchedule(Schedule):

@@ -85,12 +85,22 @@ class TorchAdamW:
         """Of the state that the update will begin with."""
         filled = list(self._shards.filled.values())
         if self._before is None:
-            return LocalState(squares_of(filled, self._shards.device), self._zero, self._zero, self._zero)
+            return LocalState(
+                param_squares=squares_of(filled, self._shards.device),
+                update_squares=self._zero,
+                second_squares=self._zero,
+                second_max=self._zero,
+            )
         if self._views:
             torch._foreach_copy_(self._views, filled)
         second = self._shards.second
         parameters = squares_of([self._before], self._shards.device)
-        return LocalState(parameters, self.update_squares, squares_by_rows(second), second.amax())
+        return LocalState(
+            param_squares=parameters,
+            update_squares=self.update_squares,
+            second_squares=squares_by_rows(second),
+            second_max=second.amax(),
+        )
 
     def apply(
         self, gradients: dict[str, torch.Tensor], clip_coef: torch.Tensor, scale: torch.Tensor, skipped: torch.Tensor

@@ -86,7 +86,12 @@ class FusedAdamW:
             parameters = squares_of(self._parameters, self._shards.device)
         none = self.update_squares.new_zeros(1)  # where this rank holds nothing
         second = out_of_range(second.sum())
-        return LocalState(parameters.sum(), self.update_squares, second, torch.cat((largest, none)).amax())
+        return LocalState(
+            param_squares=parameters.sum(),
+            update_squares=self.update_squares,
+            second_squares=second,
+            second_max=torch.cat((largest, none)).amax(),
+        )
 
     def apply(
         self, gradients: dict[str, torch.Tensor], clip_coef: torch.Tensor, scale: torch.Tensor, skipped: torch.Tensor

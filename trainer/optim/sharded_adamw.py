@@ -51,9 +51,18 @@ class ShardedAdamW:
         groups = ("embed", *(block_name(block, layers) for block in range(layers)), "head") if telemetry.layers else ("all",)
         member = {name: group_of(name, layers) if telemetry.layers else "all" for name in self._filled}
         grouped = [[name for name in self._filled if member[name] == group] for group in groups]
-        self._layout = StatisticsLayout(groups, layers, dist.get_world_size(), telemetry.layers, telemetry.updates, counts=fused)
+        self._layout = StatisticsLayout(
+            groups=groups,
+            blocks=layers,
+            ranks=dist.get_world_size(),
+            layers=telemetry.layers,
+            updates=telemetry.updates,
+            counts=fused,
+        )
         self._names = self._layout.names()
-        shards = Shards(self._filled, matrices, self._moments, second, grouped, self.device)
+        shards = Shards(
+            filled=self._filled, matrices=matrices, moments=self._moments, second=second, groups=grouped, device=self.device
+        )
         stability = config.stability
         self.gate = Gate(stability, config.numerics.precision == "fp16", self.device)
         if fused:
