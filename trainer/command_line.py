@@ -27,7 +27,7 @@ FAULTS_HELP = "  ".join(
 
 @dataclass(frozen=True)
 class Launch:
-    """What one start of the trainer was asked for: the settings of the run, and what belongs to this start alone."""
+    """The command line of one start: the settings of the run, and the options of this start alone."""
 
     config: Config
     recipe: str  # the preset or file, for people
@@ -94,8 +94,8 @@ def check_world(launch: Launch, world_size: int) -> None:
 
 
 def check_out_dir(launch: Launch) -> None:
-    """Look at the place of a run without a supervisor before anything is computed; nothing is made there yet. Raises ConfigError
-    where it cannot be written, or holds another run's checkpoints: beginning there anew would move them aside one by one, and a
+    """Check --out-dir before anything is computed; nothing is created yet. Raises ConfigError where it cannot be written, or
+    holds another run's checkpoints: a new run there would move them aside one by one, and a
     later --resume would continue the old run, not this one."""
     place = launch.out_dir.absolute()
     there = next(above for above in (place, *place.parents) if os.path.lexists(above))

@@ -1,8 +1,8 @@
-"""What may change while training: settings in force, and how all ranks come to the same decision at the same step.
+"""Live changes: the settings in force, and how all ranks make the same decision at the same step.
 
-Rank 0 looks for a change at most once a step. Whether there is one, and whether any rank was told to stop, is reduced over a gloo
-group of its own: started behind the backward pass, collected at the next step's start, so it overlaps the update and costs
-the step nothing. Only when there is a change does rank 0 broadcast it.
+Rank 0 polls overrides.json at most once a step. Flags (a change was found, a rank got SIGTERM, a save failed) are reduced over a
+gloo group of their own. The reduction starts behind the backward pass and is collected at the start of the next step, so it
+overlaps the update. Rank 0 broadcasts the change itself only where there is one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LiveSettings:
 
     lr_scale: float
     clip_norm: float
-    weight_decay: float | None  # None: what the schedule says
+    weight_decay: float | None  # None: the schedule's
     betas: tuple[float, float]
     eps: float
     checkpoint_interval: int
@@ -76,7 +76,7 @@ class Decision:
     """What all ranks do before the next step."""
 
     overrides: Overrides | None = None
-    unreadable: str | None = None  # why a changed overrides.json cannot be obeyed
+    unreadable: str | None = None  # why a changed overrides.json cannot be applied
     stop_signal: bool = False
     save_failed: bool = False  # a save behind training has failed on one rank at least
 
@@ -91,7 +91,7 @@ class Control:
         self._signalled = False
         self._offered: list[Any] = [None, None]  # overrides.json as it was written, or the complaint about it
         self._flags = torch.zeros(3, dtype=torch.int64)
-        self._flag_values = self._flags.numpy()  # the same memory, the host's on every machine: read without a word to a device
+        self._flag_values = self._flags.numpy()  # the same host memory: reading it waits for no device
         self._pending: dist.Work | None = None
         signal.signal(signal.SIGTERM, self._on_sigterm)
 
@@ -99,7 +99,7 @@ class Control:
         self._signalled = True
 
     def offer(self) -> None:
-        """Look once (rank 0), and start telling the others in the background."""
+        """Poll for a change (rank 0), and start the reduction of the flags in the background."""
         assert self._pending is None
         if self._world.rank == 0 and self._session is not None and self._offered == [None, None]:
             try:

@@ -14,11 +14,11 @@
     scale_collapse@step=90:length=4  fp16: so many updates in a row overflow
     bit_rot@step=100              a byte of that checkpoint changes after it was committed
     log_flood@step=60:rank=1,lines=100000   so many lines of 200 bytes to stderr, as fast as they go
-    edit@step=60                  a line is added to RUN_DIR/edited.txt, as if somebody edited what the run is made of
+    edit@step=60                  a line is added to RUN_DIR/edited.txt, as if the run's sources were edited
     …:always                      from that step on, in every attempt           …:attempt=2    only in that attempt
 
-A step fault strikes before the step's forward and after it has been recorded durably in RUN_DIR/faults, so it strikes once per
-run however often the run comes past that step. Sample ranges are half-open and mean the original data order. The simulator of
+A step fault is injected before the step's forward, after it has been recorded durably in RUN_DIR/faults: once per run, however
+often the run passes that step. Sample ranges are half-open and mean the original data order. The simulator of
 sentinel has the same kinds (sentinel/sim/faults.py).
 """
 
@@ -90,7 +90,7 @@ class Fault:
         return self.options.get(option, NUMBERS[option][0])
 
     def is_due(self, step: int, attempt: int = 1) -> bool:
-        """Whether it wants to strike at this step of this attempt, records of earlier strikes aside."""
+        """Whether it is due at this step of this attempt, disregarding records of earlier injections."""
         if self.step is None or self.attempt not in (0, attempt):
             return False
         return step >= self.step if self.always else step == self.step

@@ -1,8 +1,8 @@
 """Whether our own kernels run, and which: the one door to `cuda_ext`. The model, the loss and the optimizer call them from here.
 
-A kernel tells what it saw of the numbers that pass through it anyway: nothing is read twice to be measured. Where there are none
-for the training device everything runs on plain PyTorch, which is also the reference: the two come to the same losses within
-rounding (tests/unit/trainer/test_same_curve.py).
+A kernel returns statistics of the numbers that pass through it, so nothing is read twice to be measured. Without kernels for the
+training device everything runs on plain PyTorch, which is also the reference: both give the same losses within rounding
+(tests/unit/trainer/test_same_curve.py).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TORCH = "torch"
 
 @dataclass(frozen=True)
 class Kernels:
-    """`name`: cuda, cpu, or torch for none of our own. `why`: in words, for the receipt."""
+    """`name`: cuda, cpu, or torch (plain PyTorch). `why`: the reason, for the receipt."""
 
     name: str
     why: str
@@ -51,7 +51,7 @@ class Normed(NamedTuple):
 
 def choose(requested: str | None, world: World) -> Kernels:
     """The kernels of this run: those asked for (numerics.kernels), else the best there are on every rank. A collective, so that
-    all come to the same: ranks that tell other numbers than their peers would end the run. Raises ConfigError, on every rank,
+    all make the same choice: ranks that report different statistics would end the run. Raises ConfigError, on every rank,
     where those asked for cannot run on one."""
     found: list[Kernels | ConfigError | None] = [None] * world.size
     try:
@@ -74,7 +74,7 @@ def foreseen(requested: str | None) -> Kernels:
 
 
 def _of_rank(requested: str | None, device: torch.device, *, may_build: bool = True) -> Kernels:
-    """What somebody has named, here or in the environment, is had or refused; else a run can do without, whatever goes wrong."""
+    """Kernels named in the settings or the environment are used or refused. Unnamed, they fall back to torch on any failure."""
     try:
         wanted = tiers.wish(requested)
     except ValueError as error:
@@ -99,7 +99,7 @@ def _of_rank(requested: str | None, device: torch.device, *, may_build: bool = T
 
 
 def norm_of_sum(norm: nn.Module, stream: torch.Tensor, branch: torch.Tensor | None) -> Normed:
-    """`norm` (nn.LayerNorm or nn.RMSNorm, over the last dimension) of stream + branch, that sum, and what is to tell of it. One
+    """`norm` (nn.LayerNorm or nn.RMSNorm, over the last dimension) of stream + branch, that sum, and its statistics. One
     pass; `branch` None: of the stream as it is."""
     bias = norm.bias if isinstance(norm, nn.LayerNorm) else None
     normed, whole, statistics = add_norm(stream, branch, norm.weight, bias, eps=norm.eps, rms=isinstance(norm, nn.RMSNorm))

@@ -1,8 +1,8 @@
 """An inspection: loss and gradient norm of single samples, with the weights of a checkpoint, and nothing is updated.
 
-Every rank takes every n-th sample. Gradients are never reduced: FSDP2 is told to keep them where they were computed, whole, so a
+Every rank takes every n-th sample. Gradients are never reduced: FSDP2 keeps them whole where they were computed, so a
 rank's gradient is that of its own one sample. A big model would run out of memory so; it would do forward passes alone, or let
-all ranks share one sample. The arithmetic is fp32 whatever the run's is: samples are compared with each other.
+all ranks share one sample. The arithmetic is always fp32: samples are compared with each other.
 """
 
 from __future__ import annotations

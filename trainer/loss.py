@@ -15,7 +15,7 @@ class Losses(NamedTuple):
     """Of one forward pass of one rank; nothing but `total` carries a gradient."""
 
     total: torch.Tensor  # what is differentiated: cross entropy and the z-loss
-    cross_entropy: torch.Tensor  # float32 scalar, nats a token: what is reported, whatever else is trained on
+    cross_entropy: torch.Tensor  # float32 scalar, nats a token: the reported loss
     logit_max: torch.Tensor  # float32 scalar
     layers: torch.Tensor  # float32 (layers or 1, 2): mean square and largest magnitude of the residual stream behind each block
     nonfinite: torch.Tensor | None = None  # float64 (2,): elements of these streams, and of the logits; None: not counted
@@ -52,7 +52,7 @@ class ForwardStatistics(NamedTuple):
 def compute_loss(
     model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, z_loss: float = 0.0, expected: torch.Tensor | None = None
 ) -> Losses:
-    """Means over all tokens of inputs and targets, int64 (batch, time), in float32 whatever the model computes in.
+    """Means over all tokens of inputs and targets, int64 (batch, time), in float32 whatever the model's precision.
 
     `z_loss` weighs the mean of the squared log-partition, which keeps logits from drifting away from 0 where softmax does not see
     it (PaLM, Chowdhery et al. 2022, section 5: 1e-4). It is trained on and never reported, so that curves stay comparable.

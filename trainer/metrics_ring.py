@@ -1,9 +1,9 @@
-"""The way of the numbers from the device to whoever tells them, in the order of the steps, without the loop ever waiting.
+"""A ring of buffers that carries each step's numbers from the device to the writer, in order, without blocking the loop.
 
 On a GPU: a ring of pinned host buffers. The loop enqueues a copy and an event and goes on; a thread waits for the events one
-after another and tells what has arrived. The loop waits only when the ring is full, that is when the device (or the disk behind
-the thread) is DEPTH steps behind; that also bounds how far the host runs ahead. On a CPU the numbers are there once they are
-computed, and a thread would only take a core from the training: everything is told at once, by the thread that trains.
+after another and hands over what has arrived. The loop waits only when the ring is full, that is when the device (or the disk
+behind the thread) is DEPTH steps behind; that also bounds how far the host runs ahead. On a CPU the numbers are there once they
+are computed, and a thread would only take a core from the training: everything is handed over at once, by the training thread.
 
 What has no numbers (an event, the end) goes the same way, so that the order is that of the calls.
 """
@@ -34,7 +34,7 @@ class TimingEvent(Protocol):
 
 
 class WallClockEvent:
-    """On a CPU: whatever was asked for is done. Milliseconds, as torch.cuda.Event has them."""
+    """On a CPU: work is done when the call returns. Milliseconds, as torch.cuda.Event has them."""
 
     def __init__(self) -> None:
         self.at_s = 0.0
@@ -79,15 +79,15 @@ class Slot:
 class MetricsRing:
     """One of each rank; every rank's has the same lag, so that what is decided from its numbers is decided alike everywhere.
 
-    `begin`, `fill`, `send` once a step from the loop's thread; `post` from any. An error of telling (OSError of a full disk) is
-    raised by the next call after it, and nothing is told any more.
+    `begin`, `fill`, `send` once a step from the loop's thread; `post` from any. An error of a callback (OSError of a full disk)
+    is raised by the next call, and no callback runs after it.
     """
 
     def __init__(self, device: torch.device, depth: int = DEPTH, event: Callable[[], TimingEvent] | None = None) -> None:
-        """`event`: for tests, of a device that is not there; a thread then tells as on a GPU."""
+        """`event`: for tests, of a simulated device; a thread then runs the callbacks as on a GPU."""
         on_gpu = device.type == "cuda"
         threaded = on_gpu or event is not None
-        self.lag = depth if threaded else 0  # at the end of step N everything up to step N - lag has been told
+        self.lag = depth if threaded else 0  # at the end of step N everything up to step N - lag has been handed over
         new_event = event or (device_event if on_gpu else WallClockEvent)
         self._device = device
         self._slots = [Slot(new_event, is_pinned=on_gpu) for _ in range(max(1, self.lag))]
@@ -113,7 +113,7 @@ class MetricsRing:
         self._slot.fill(values)
 
     def send(self, on_arrival: OnArrival) -> None:
-        """Tell of the step when its numbers are there."""
+        """Call `on_arrival` with the step's numbers once they have arrived."""
         slot = self._slot
         self._sent += 1
         self._hand_over(slot, on_arrival)
@@ -123,18 +123,19 @@ class MetricsRing:
         self._hand_over(None, action)
 
     def drain(self) -> None:
-        """Wait until everything is told: for the device, too."""
+        """Wait for the device and until every callback has run."""
         with self._changed:
             self._changed.wait_for(lambda: self._error is not None or self._done == self._posted)
             self._check()
 
     def close(self) -> None:
-        """Tell the rest, and end."""
+        """Run the remaining callbacks, and end."""
         self.drain()
         self.abandon()
 
     def abandon(self) -> None:
-        """End without an error, whatever state the device is in: what arrives within FAREWELL_S is told, the rest is not."""
+        """End without an error, even where the device hangs: what arrives within CLOSE_TIMEOUT_S is handed over, the rest is
+        lost."""
         if self._thread is None or self._is_closing:
             return
         with self._changed:

@@ -42,7 +42,7 @@ def shard(model: GPT, world: World, config: Config, *, initial: bool = True) -> 
     """A model of the meta device over the ranks by FSDP2, each block a unit, with its initial weights. Every rank calls it.
 
     Parameters stay float32; numerics.precision is that of the arithmetic, gradients are reduced in float32. Blocks are
-    compiled and recomputed inside their FSDP hooks, so parameter names are those of the plain model whatever is chosen.
+    compiled and recomputed inside their FSDP hooks, so parameter names are always those of the plain model.
     The root (embeddings, last norm, head) stays gathered between forward and backward: it is needed again at once.
 
     `initial` False leaves NaN instead of initial weights, for a checkpoint that will fill every one: drawing a billion of them
@@ -71,7 +71,7 @@ def shard(model: GPT, world: World, config: Config, *, initial: bool = True) -> 
 
 
 def recompute_blocks(model: GPT, config: Config) -> None:
-    """Make each block recompute as parallel.recompute says; in place, names and results stay. Before compiling and sharding."""
+    """Make each block recompute as parallel.recompute sets; in place, names and results stay. Before compiling and sharding."""
     if config.parallel.recompute == "none":
         return
     # Keeping the random state costs a little, and only dropout draws from it.
@@ -90,7 +90,7 @@ def compile_blocks(model: GPT, backend: str = "inductor") -> None:
 
 
 def check_compiler(device: torch.device) -> None:
-    """Compile something small, so that a machine that cannot (no C++ compiler, no Triton) says so before training. Raises
+    """Compile something small, so that a machine that cannot (no C++ compiler, no Triton) fails before training. Raises
     ConfigError."""
     probe = torch.compile(lambda x: (x * x + 1).sum(), fullgraph=True)
     try:

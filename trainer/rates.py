@@ -53,7 +53,7 @@ Mfu = Callable[[float, int], float]
 
 
 def mfu_of(config: Config, padded: int, device: torch.device, devices: int) -> Mfu | None:
-    """None where nobody says what the device could do. `padded`: the padded vocabulary."""
+    """None where the device's peak is unknown. `padded`: the padded vocabulary."""
     peak = peak_tflops(device, config.numerics.precision, config.telemetry.peak_tflops)
     if peak is None:
         return None

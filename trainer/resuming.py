@@ -42,7 +42,7 @@ def resume(run: Run, requested: Resume | None) -> tuple[checkpoint.Verified | No
 
 
 def check_settings(found: checkpoint.Verified) -> None:
-    """Raises DataError for a manifest without the settings it was written with: which run it is of cannot be told."""
+    """Raises DataError for a manifest without settings: it cannot be matched with a run."""
     if not isinstance(found.manifest.get("config"), Mapping):
         raise DataError(f"{found.path}: manifest.json: config is {found.manifest.get('config')!r}, not the settings of a run")
 
@@ -60,8 +60,8 @@ def refuse_another_run(run: Run, found: checkpoint.Verified) -> None:
 
 
 def restore(run: Run, found: checkpoint.Verified) -> None:
-    """Stand where a verified checkpoint stood. Raises DataError (on every rank) if what was loaded is not what its manifest
-    says, or the manifest does not say what a run needs: its own digest is known to a supervisor alone."""
+    """Continue from a verified checkpoint. Raises DataError (on every rank) if what was loaded does not match its manifest, or
+    the manifest lacks what a run needs: only a supervisor knows the manifest's own digest."""
     state = run.optimizer.state()
     load(found, run.world, state)
     checkpoint.compare_numbers(found, run.optimizer.numbers())
@@ -73,7 +73,7 @@ def restore(run: Run, found: checkpoint.Verified) -> None:
 
 
 def _adopt(run: Run, found: checkpoint.Verified) -> None:
-    """What the manifest says of a run, the same on every rank."""
+    """Restore what the manifest records of a run, the same on every rank."""
     manifest = found.manifest
     run.optimizer.adopt_history(manifest.get("history", {}))
     run.scaler.restore(manifest["loss_scaler"])

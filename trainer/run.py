@@ -1,4 +1,4 @@
-"""A run in progress: its parts, where it stands, and how that is saved, restored and proved."""
+"""A run in progress: its parts, its position, and the settings in force."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
 
 def agree_on_padding(launch: Launch, session: Session | None, root: Path, world: World) -> int:
     """Rows of the embedding: as many as the run has had since its first launch, or what suits this number of ranks where it
-    begins now. Rank 0 looks, all ranks get the same."""
+    begins now. Rank 0 reads the manifests and broadcasts the result."""
     requested = session.spec.resume if session is not None else None
     found: list[int | None] = [None]
     if world.rank == 0 and (requested is not None or (session is None and launch.resume)):
@@ -118,7 +118,8 @@ def choose_kernels(config: Config, session: Session | None, world: World) -> Ker
 
 
 def apply_overrides(run: Run, overrides: Overrides) -> list[Span]:
-    """Put overrides in force; what of their skip list comes too late. The caller has refused what cannot be obeyed."""
+    """Put overrides in force. Returns the parts of their skip list that come too late. The caller has refused what cannot be
+    applied."""
     run.settings = run.settings.overridden(overrides, run.configured)
     if overrides.data_seed is not None:
         run.position = run.position.reordered(overrides.data_seed)

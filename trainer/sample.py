@@ -22,7 +22,7 @@ from .printable import printable
 if TYPE_CHECKING:
     from .model.gpt import GPT
 
-PROMPT = "\n"  # what stands between two parts of most texts, and is known to every tokenizer
+PROMPT = "\n"  # separates the parts of most texts, and every tokenizer has it
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""A run's saves: what goes into a manifest, and how the loop hears and tells of what was committed behind it."""
+"""A run's saves: what goes into a manifest, and how the loop reports asynchronous commits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def save(run: Run) -> None:
 
 
 def report_commits(run: Run) -> None:
-    """Say which saves have been committed since this was last asked."""
+    """Report the saves that were committed since the last call."""
     for saved in run.saver.committed():
         cost = {"seconds": round(saved.seconds, 4), "blocked_s": round(saved.blocked_s, 4)}
         run.telemetry.event("checkpoint_committed", saved.step, path=saved.path, digest=saved.digest, **cost)
@@ -54,7 +54,7 @@ def report_commits(run: Run) -> None:
 
 
 def await_saves(run: Run) -> None:
-    """Until nothing is in flight, and it is told. Raises as `save` does."""
+    """Wait until no save is in flight, and report the commits. Raises as `save` does."""
     if run.saver.in_flight:
         run.telemetry.phase("checkpoint")
         try:
@@ -64,7 +64,7 @@ def await_saves(run: Run) -> None:
 
 
 def checkpoint_now(run: Run) -> None:
-    """A checkpoint of the step just done, committed and told; told again if it was there already."""
+    """Save the step just done, wait for its commit and report it; report it again if it was saved already."""
     was_saved = run.saver.newest == run.step and not run.saver.in_flight
     save(run)
     await_saves(run)
@@ -74,6 +74,6 @@ def checkpoint_now(run: Run) -> None:
 
 
 def _last_metrics(recent: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the last step's line told of the training itself."""
+    """Loss and gradient norm of the last step's line."""
     last = recent[-1] if recent else {}
     return {name: last[name] for name in ("loss", "grad_norm") if name in last}

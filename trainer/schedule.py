@@ -1,6 +1,6 @@
 """What each step is trained with, as pure functions of its number: learning rate, weight decay, batch and sequence length.
 
-A function of the step, and of nothing that happened, so that a rollback, a resume and a relaunch come to the same numbers.
+All are functions of the step alone, so a rollback, a resume and a relaunch compute the same numbers.
 """
 
 from __future__ import annotations

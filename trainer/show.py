@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (TrainerError, SpecError) as error:
         print(f"trainer.show: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # whoever reads it has seen enough
+    except BrokenPipeError:  # the reader (`| head`) has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return 0

@@ -27,16 +27,16 @@ from .rates import ClipShare, Mfu, peak_memory_bytes
 LINE_EVERY = 10  # steps between the lines for people
 MANIFEST_METRICS = 20  # how many step lines a checkpoint's manifest repeats
 STREAM_NAME = "metrics.jsonl"
-UNSUPERVISED = 0  # the attempt of a run that nobody launched
+UNSUPERVISED = 0  # the attempt number of a run without a supervisor
 COUNTS = ("skipped", "overflow", "nonfinite_count", "nonfinite_activations", "nonfinite_logits")  # numbers that are counts
 OF_FP16 = ("overflow", "loss_scale")
 SHOWN = ("loss", "val_loss", "grad_norm", "lr", "step_time_s", "skipped")
 
 
 class Telemetry:
-    """Of one rank. Only rank 0 prints and writes the stream; every rank beats and gets the numbers.
+    """Of one rank. Only rank 0 prints and writes the stream; every rank writes heartbeats and gets the numbers.
 
-    A context: whatever ends the run, the lines that have arrived are written.
+    A context manager: however the run ends, the lines that have arrived are written.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Telemetry:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._ring.abandon()
         if kind is not None and self._own_stream is not None and self._own_stream.is_begun:
-            with contextlib.suppress(OSError):  # the error that ends the run is the one to be told
+            with contextlib.suppress(OSError):  # the error that ends the run is the one to report
                 self._own_stream.end(self._step, "failed")
 
     @staticmethod
@@ -82,7 +82,7 @@ class Telemetry:
         return time.perf_counter()
 
     def phase(self, phase: str, step: int | None = None) -> None:
-        """Beat. `step` is the one being worked on from here on."""
+        """Write a heartbeat. `step`: the step being worked on from here on."""
         self._step = self._step if step is None else step
         if self.session is not None:
             self.session.heartbeat(self._step, phase)
@@ -133,7 +133,7 @@ class Telemetry:
     # -- what a checkpoint keeps ---------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """For a manifest: the last step lines, without what they say of single layers, and the window of clip_fraction."""
+        """For a manifest: the last step lines without per-layer metrics, and the window of clip_fraction."""
         self.drain()
         recent = [{name: value for name, value in line.items() if "/" not in name} for line in self.recent]
         return {"recent": recent, "clipped": self.clipped.state()}

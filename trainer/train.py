@@ -1,4 +1,4 @@
-"""The training loop: decide together, train a step, say so, save."""
+"""The training loop: agree on live changes, train a step, report it, save."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .world import join_world
 
 
 def train(launch: Launch, session: Session | None) -> int:
-    """Train to the end or to a request to stop; the exit code. Raises the errors of trainer.exits, or whatever went wrong."""
+    """Train to the end or to a request to stop; the exit code. Raises the errors of `exits`, or any unexpected one."""
     torch.set_num_threads(launch.config.parallel.threads)
     if launch.config.numerics.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # torch asks for it, before the first use of a GPU
@@ -106,7 +106,7 @@ def _evaluate(run: Run) -> float:
 
 
 def _check_saves(run: Run, decision: Decision) -> None:
-    """Tell what was committed meanwhile. Where a save failed on any rank, all leave together, each with its own account."""
+    """Report what was committed meanwhile. Where a save failed on any rank, all raise together, each its own error."""
     report_commits(run)
     if decision.save_failed:
         await_saves(run)

@@ -1,6 +1,6 @@
 """Checkpoints that are either whole and provably unchanged, or not there.
 
-torch.distributed.checkpoint writes the shards; around it stands the commit order of PROTOCOL.md: unique temporary directory →
+torch.distributed.checkpoint writes the shards. Around it is the commit order of PROTOCOL.md: unique temporary directory →
 write → sync files and directory → manifest with size and sha256 of every file → rename → sync parent. A directory without a
 valid manifest is not a checkpoint. Reading verifies first and falls back to older ones, never to newer.
 

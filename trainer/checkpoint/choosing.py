@@ -13,8 +13,8 @@ from .verifying import Verified, list_steps, name_of, read_manifest, verify
 
 
 def discard_unfinished(root: Path) -> None:
-    """Remove what saves left behind that never committed, and what was being pruned. Only for a run that nobody else can be
-    writing to."""
+    """Remove the directories of saves that never committed and of checkpoints that were being pruned. Call it only where no
+    other process can be writing to this run."""
     for leftover in (root / "checkpoints").glob(".step-*.tmp"):
         shutil.rmtree(leftover, ignore_errors=True)
 
@@ -45,10 +45,10 @@ def choose_resume(root: Path, requested: Resume | None, below: int | None = None
 
 def stored_padding(root: Path, requested: Resume | None) -> int | None:
     """The padded vocabulary of the run that a resume continues, before any model is built: a resume on another number of ranks
-    keeps the first launch's. None where there is nothing to continue, or no manifest says.
+    keeps the first launch's. None where there is nothing to continue, or no manifest records it.
 
     Every checkpoint of a run has the same one, so the first readable manifest serves; which checkpoint can be trusted is found
-    out later. For one rank to call and to tell the others: they must not read two different answers.
+    out later. One rank calls it and broadcasts the result: two ranks might read two different answers.
     """
     for path, _, _ in _candidates(root, requested):
         try:

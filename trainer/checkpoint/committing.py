@@ -43,7 +43,7 @@ def commit(here: Path, target: Path, manifest: dict[str, Any], may_commit: Calla
 
 
 def _move_aside(target: Path) -> None:
-    """Make room for a checkpoint of this lineage where one of an abandoned lineage stands: into quarantine, never deleted."""
+    """Make room for a checkpoint of this lineage: move one of an abandoned lineage into quarantine. Nothing is deleted."""
     try:
         attempt = int(loads((target / "manifest.json").read_bytes())["attempt"])
     except (OSError, ValueError, KeyError, TypeError):

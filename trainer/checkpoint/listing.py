@@ -21,7 +21,7 @@ def folder_of(place: Path) -> Path:
 
 
 def place_of(folder: Path, step: int) -> Path:
-    """Where the checkpoint of a step lies. Raises DataError, telling which there are, where there is none of it."""
+    """The directory of a step's checkpoint. Raises DataError, listing the steps there are, where it does not exist."""
     there = list_steps(folder)
     if step not in there:
         known = f"there are {', '.join(map(str, there))}" if there else "there is none at all"

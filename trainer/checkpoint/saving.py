@@ -1,4 +1,4 @@
-"""Saving behind training: the loop stands still for a copy, and a thread of its own writes, checks and commits.
+"""Asynchronous saves: the training loop waits for a copy, and a thread writes, checks and commits it.
 
 One thread a rank does the saves in the order in which they were asked for, over a gloo group that nothing else uses meanwhile
 (torch's async_save on the group of training crashes there). So each knows what was committed before it, and what is in the
@@ -58,7 +58,7 @@ class HostCopy:
 
     @torch.no_grad()
     def fill(self, state: dict[str, Any]) -> None:
-        """Copy, in the order of the device's stream: what is queued afterwards may change `state` in place, and nobody waits."""
+        """Copy in the order of the device's stream. Work queued later may change `state` in place; the host does not wait."""
         for name, value in state.items():
             if name not in self._held:
                 self._held[name] = torch.empty_like(value, device="cpu", pin_memory=self._pinned)
@@ -117,7 +117,7 @@ class Saver:
         return cls(root, world, lambda: True, asynchronous=settings.asynchronous, retention=retention)
 
     def continue_from(self, found: Verified) -> None:
-        """The run stands where this checkpoint stood: it is the parent of the next one."""
+        """The run continues from this checkpoint: it is the parent of the next one."""
         self.newest = found.step
         self._parent = {"step": found.step, "path": f"checkpoints/{found.path.name}", "digest": found.digest}
 
@@ -131,7 +131,7 @@ class Saver:
         """Save `state` and this rank's random streams as they are now, with `details` in the manifest.
 
         Returns when training may go on: at once after a copy, or where two saves are in flight after the older one. `began_s`:
-        on time.perf_counter, when the loop began to stand still. Raises what ended an earlier save; without `asynchronous`, what
+        on time.perf_counter, when the loop began to wait. Raises the error of an earlier save; without `asynchronous`, what
         ends this one.
         """
         began_s = time.perf_counter() if began_s is None else began_s
@@ -170,7 +170,7 @@ class Saver:
         return ended
 
     def wait(self) -> None:
-        """Until nothing is in flight. Raises SaveError, LeaseLostError, or whatever ended the oldest one that failed."""
+        """Wait until no save is in flight. Raises SaveError, LeaseLostError, or the error of the oldest save that failed."""
         while self._pending:
             self._end_oldest()
 
@@ -180,7 +180,7 @@ class Saver:
         self._pending.popleft()
         if oldest.host_copy is not None:
             self._free.append(oldest.host_copy)
-        # A small save may be committed before the loop has looked at its clock.
+        # A small save may be committed before the loop has read its clock.
         self._ended.append(replace(saved, blocked_s=oldest.blocked_s, seconds=max(saved.seconds, oldest.blocked_s)))
 
     def _write(

@@ -32,7 +32,7 @@ def name_of(step: int) -> str:
 
 
 def list_steps(folder: Path) -> list[int]:
-    """Steps that have a directory of a checkpoint's name, rising; nothing is said about what is in it."""
+    """Steps that have a directory with a checkpoint's name, ascending. The contents are not checked."""
     if not folder.is_dir():
         return []
     return sorted(int(match[1]) for entry in folder.iterdir() if (match := NAME.fullmatch(entry.name)))
@@ -45,7 +45,7 @@ def digest_of(path: Path) -> str:
 
 
 def read_manifest(path: Path) -> Verified:
-    """A checkpoint as its manifest describes it, no file looked at. Raises DataError."""
+    """A checkpoint as its manifest describes it. No other file is read. Raises DataError."""
     try:
         text = (path / "manifest.json").read_bytes()
     except OSError as error:
@@ -61,7 +61,7 @@ def read_manifest(path: Path) -> Verified:
 
 
 def check_sizes(found: Verified) -> None:
-    """Every file is there with its size: what a look in passing can afford. Raises DataError naming the first that is not."""
+    """Check that every file exists with its size, which costs little. Raises DataError naming the first that does not."""
     for name, entry in found.manifest["files"].items():
         try:
             actual = (found.path / name).stat().st_size
@@ -72,7 +72,7 @@ def check_sizes(found: Verified) -> None:
 
 
 def verify(path: Path, digest: str | None = None) -> Verified:
-    """Check a checkpoint's every byte. Raises DataError that says what does not match."""
+    """Check every byte of a checkpoint. Raises DataError naming what does not match."""
     found = read_manifest(path)
     if digest is not None and found.digest != digest:
         raise DataError(f"{path}: manifest.json has sha256 {found.digest[:12]}…, expected {digest[:12]}…")

@@ -1,7 +1,7 @@
 """The bytes of a checkpoint: every rank writes its shards and random streams, rank 0 commits. And reads them back.
 
 What fails on one rank fails on all, with the same error: each stage ends in an exchange of what came of it. (torch's own stages
-do so too.) Everything here is collective over `world.storage`, in whatever one thread of each rank does the saving.
+do so too.) Everything here is collective over `world.storage`; one thread of each rank calls it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def write(
 ) -> str:
     """Write and commit `checkpoints/step-N` under `root`; every rank calls it, every rank gets the digest of its manifest.
 
-    `details` goes into the manifest. Raises SaveError, or LeaseLostError instead of committing when `may_commit` says no on
+    `details` goes into the manifest. Raises SaveError, or LeaseLostError instead of committing when `may_commit` is false on
     rank 0; older checkpoints are then as they were.
     """
     target = root / "checkpoints" / name_of(step)
@@ -61,7 +61,7 @@ def write(
 
 
 def load(found: Verified, world: World, state: dict[str, Any]) -> None:
-    """Fill `state` in place, each rank its shards whatever their number was, and restore this rank's random streams. Raises
+    """Fill `state` in place, each rank its shards, and restore this rank's random streams. The number of ranks may differ. Raises
     DataError, on every rank, for files that are there and still cannot be loaded: a manifest that does not list them all."""
     try:
         dcp.load(state, storage_reader=FileSystemReader(found.path), process_group=world.storage)

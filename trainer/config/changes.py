@@ -1,7 +1,7 @@
 """What a resume may change of the settings a checkpoint was written with, and what it may not.
 
 A setting marked `fixed` belongs to the run: the model, its initial weights, the data and how it is cut into steps. Every other
-may change between two attempts, and the receipt of the later one says so.
+may change between two attempts, and the receipt of the later one lists the change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From words to a Config: a preset, a YAML file over it, and `--set SECTION.FIELD=VALUE` over both. What is wrong is named with
+"""Read a Config: a preset, a YAML file over it, and `--set SECTION.FIELD=VALUE` over both. A mistake is named with
 its place, its value and a remedy."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def preset_names() -> list[str]:
 def load_config(preset: str | None = None, file: Path | None = None, sets: Sequence[str] = ()) -> Config:
     """Defaults, under the preset, under the file (which may name its own preset with `preset: NAME`), under the sets.
 
-    Raises ConfigError for whatever cannot be read, is not a setting, or is not a value of it.
+    Raises ConfigError for a file that cannot be read, an unknown setting, or a wrong value.
     """
     places: Places = {}
     written = _read_file(file, places) if file is not None else {}
@@ -114,7 +114,7 @@ def _kind_in_words(annotation: Any) -> str:
 
 
 def _read_file(path: Path, places: Places) -> dict[str, Any]:
-    """A mapping of settings; where each stands goes into `places`."""
+    """A mapping of settings. Records the file and line of each in `places`."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -137,7 +137,7 @@ def _read_file(path: Path, places: Places) -> dict[str, Any]:
 
 
 def _note_places(node: yaml.Node, prefix: str, path: Path, places: Places) -> None:
-    """Where each key stands; PyYAML alone would keep the last of two equal keys and say nothing."""
+    """Record the line of each key. PyYAML alone would silently keep the last of two equal keys."""
     if not isinstance(node, yaml.MappingNode):
         return
     for key, value in node.value:

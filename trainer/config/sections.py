@@ -1,6 +1,6 @@
 """Every setting of a training run, in sections: its type, its limits, its default, what it is for and where it comes from.
 
-`--set SECTION.FIELD=VALUE` and the keys of a YAML file name them as they stand here. A field marked `fixed` belongs to the run
+`--set SECTION.FIELD=VALUE` and the keys of a YAML file use these names. A field marked `fixed` belongs to the run
 and not to the attempt: a resume that changes it is refused. Imports no torch, so that --help and a wrong value answer at once.
 """
 
@@ -210,7 +210,7 @@ class Telemetry(Section):
 
 
 class Config(Section):
-    """One run. Sizes are global (over all ranks) unless they say otherwise."""
+    """One run. Sizes are global (over all ranks) unless noted."""
 
     model: Model = Model()
     init: Init = Init()

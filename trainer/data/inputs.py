@@ -17,13 +17,13 @@ from .library import is_held_out, library_files
 PIECE_BYTES = 1 << 20  # a longer text is encoded in pieces, cut behind a line break where there is one
 JSONL = (".jsonl", ".jsonl.gz")
 PACKED = (".gz", ".zst", ".xz", ".bz2", ".zip")  # their bytes would be trained on as if they were text
-# What is taken from a folder. A file that is named itself is taken whatever it is called.
+# What is taken from a folder. A file that is named itself is always taken.
 TEXT = (
     ".txt", ".text", ".md", ".rst", ".tex", ".html", ".csv",
     ".py", ".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".rs", ".go", ".java", ".js", ".ts", ".sh", ".lua", ".jl", ".sql", ".yaml",
 )  # fmt: skip
 
-Advance = Callable[[int], None]  # told of bytes read
+Advance = Callable[[int], None]  # called with the number of bytes read
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ Batch = tuple[torch.Tensor, torch.Tensor]  # inputs and targets, int64, (sequenc
 class Loader:
     """Cuts this rank's share of a step's sequences.
 
-    Every batch is looked at on the host, where it is in the cache anyway: a token the model has no embedding for is a DataError
-    there, and would be an assertion without a name on a GPU.
+    Every batch is checked on the host, where it is in the cache anyway: a token without an embedding is a DataError here, and
+    would be an assertion without a name on a GPU.
     """
 
     def __init__(self, corpus: Corpus, device: torch.device | None) -> None:
@@ -36,7 +36,7 @@ class Loader:
         return self._cut(self._numbers(_share(indices, rank, world_size), position), seq_len)
 
     def prefetch(self, indices: tuple[int, ...], position: Position, rank: int, world_size: int) -> None:
-        """Look a later batch up, and let the disk begin to read it. Only a hint: what is then asked for may be something else.
+        """Look up a later batch, and let the disk begin to read it. Only a hint: the next batch may be another one.
 
         The kernel reads ahead by itself, so no thread holds tokens that an override would have to take away again.
         """

@@ -61,7 +61,7 @@ def prefix_of(path: str) -> Path:
 
 
 def open_megatron(prefix: Path, seq_len: int, vocab_size: int) -> Corpus:
-    """`vocab_size` is the model's: the files do not tell theirs. Raises DataError."""
+    """`vocab_size` is the model's: the files do not record theirs. Raises DataError."""
     index = read_index(Path(f"{prefix}.idx"))
     path = Path(f"{prefix}.bin")
     whole = mapped(path, index.dtype)
@@ -88,7 +88,7 @@ def open_megatron(prefix: Path, seq_len: int, vocab_size: int) -> Corpus:
 
 
 def read_index(path: Path) -> Index:
-    """Mapped, and looked at only where that is cheap. Raises DataError."""
+    """Mapped, and checked only where that is cheap. Raises DataError."""
     whole = mapped(path, np.dtype("u1"))
     size = len(whole.array)
     if size < HEADER.size:

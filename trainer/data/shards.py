@@ -1,6 +1,6 @@
 """Our own format: a folder of raw token files and a manifest that names them. README.md describes it.
 
-Opening looks at sizes alone, which costs nothing; `verify` reads every byte.
+Opening checks sizes alone, which costs little; `verify` reads every byte.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def open_shards(folder: Path, seq_len: int) -> Corpus:
 
 
 def check_sizes(folder: Path, manifest: Manifest) -> None:
-    """Every file is there and as long as the manifest says. Raises DataError."""
+    """Check that every file exists with the manifest's size. Raises DataError."""
     size = DTYPES[manifest.dtype].itemsize
     for file in manifest.train + manifest.held_out:
         if file.bytes != (file.tokens or 0) * size:

@@ -32,7 +32,7 @@ class Bytes:
 
 
 class Ids:
-    """Tokens whose tokenizer nobody told us (Megatron's files do not name it)."""
+    """Tokens of an unknown tokenizer (Megatron's files do not name it)."""
 
     name = "unknown"
     unit = "token"

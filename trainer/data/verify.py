@@ -16,7 +16,8 @@ BLOCK_BYTES = 1 << 22  # divides by every dtype's size
 
 
 def verify_shards(folder: Path, advance: Advance) -> Manifest:
-    """Sizes, digests, each token below the vocabulary; `advance` is told of bytes. Raises DataError at the first wrong."""
+    """Sizes, digests, each token below the vocabulary; `advance` is called with bytes read. Raises DataError at the first
+    mismatch."""
     manifest, _ = read_manifest(folder)
     check_sizes(folder, manifest)
     for file in manifest.files:

@@ -16,8 +16,8 @@ from ..faults import Fault
 class PoisonedLoader(Loader):
     """A loader that gives seeded random tokens in place of the samples that `faults` name.
 
-    A fault names sample indices of the `original` data order. It spoils the sequences behind them, in whatever order they come
-    later, so a reordered run meets the same bad text.
+    A fault names sample indices of the `original` data order. It spoils the sequences behind them, so a reordered run
+    meets the same bad text.
     """
 
     def __init__(self, corpus: Corpus, original: Position, faults: Iterable[Fault], device: torch.device | None) -> None:

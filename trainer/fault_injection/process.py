@@ -26,7 +26,7 @@ class InjectedCrash(RuntimeError):
 def due_faults(
     faults: tuple[Fault, ...], step: int, rank: int, run_dir: Path, attempt: int = 1, kinds: tuple[str, ...] = STEP_KINDS
 ) -> list[Fault]:
-    """This rank's faults of these kinds that strike now. Each is on record, fsynced, before it is returned."""
+    """This rank's faults of these kinds that are due now. Each is recorded, fsynced, before it is returned."""
     wanted = [fault for fault in faults if fault.kind in kinds and (fault.rank == rank or fault.kind in EVERY_RANK)]
     due = [fault for fault in wanted if fault.is_due(step, attempt) and not _was_injected(fault, run_dir, step, attempt)]
     for fault in due:
@@ -73,7 +73,8 @@ def _record_path(fault: Fault, run_dir: Path) -> Path:
 
 
 def _was_injected(fault: Fault, run_dir: Path, step: int, attempt: int) -> bool:
-    """Where every rank must know, whoever comes second to the same step of the same attempt strikes, too."""
+    """Whether it is on record. A fault that every rank must know stays due for the ranks that reach the same step of the same
+    attempt later."""
     if fault.always:
         return False
     try:

@@ -1,8 +1,8 @@
 """What faults do to tensors and checkpoints: a flipped bit, NaNs, an overflow, a moment that runs away, noise, a rotten byte.
 
-`lasting` are the faults that go on once they have struck, and the step of that: the optimizer's and the drift's. It is in the
-manifest of every checkpoint made since, so that whoever resumes from one carries the damage on, and whoever goes back
-behind it is rid of it. Everything here is a function of the step, so that a resume is bitwise.
+`lasting` maps the faults that continue (a sick optimizer, drift) to the step at which they began. It is in the manifest of
+every later checkpoint, so a run that resumes from one continues the damage, and a run that goes back further does not.
+Everything here is a function of the step, so that a resume is bitwise.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..faults import Fault
 from ..optim import ShardedAdamW
 
 LASTING = ("sick_optimizer", "drift")
-SHOWS_AFTER = 8  # doublings past the usual size until the loss tells: a weight moves by the learning rate, a thousandth of it
+SHOWS_AFTER = 8  # doublings past the usual size until the loss shows it: a weight moves by the learning rate, a thousandth of it
 STRETCHES = {"nan_grad": float("nan"), "scale_collapse": float("inf")}  # what a gradient element becomes
 
 
@@ -101,7 +101,7 @@ def fill_with_nan(optimizer: ShardedAdamW) -> None:
 @torch.no_grad()
 def amplify_moments(optimizer: ShardedAdamW, doublings: int) -> None:
     """The first moments of this rank's shard gain 2^doublings times the usual size of their gradients, each with a sign of its
-    own. While that is far below 1 nobody sees it; past it the weights are driven away, twice as fast with every update. All
+    own. Far below 1 it has no visible effect; above it the weights are driven away, twice as fast with every update. All
     matrices: the layer norms take out what a single one does, and the others learn to live with it."""
     for number, (first, second) in enumerate(optimizer.moments.values()):
         if first.dim() > 1 and first.numel():

@@ -1,7 +1,7 @@
 """Faults around the parts of a run: loader, optimizer, saver and schedule are wrapped, and the loop calls them as before.
 
-The loader asks for a step's batch, so what is due at a step strikes there, before its forward. The optimizer's update stands
-between the gradients and the next step. The saver writes manifests and tells what was committed.
+The loop asks the loader for each step's batch, so faults of a step are injected there, before its forward pass. The optimizer's
+update comes after backward, the saver writes manifests and reports commits.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from .tensors import Damage, corrupt_byte
 
 
 def install_faults(run: Run, faults: tuple[Fault, ...]) -> None:
-    """Wrap the parts of a run that has not begun; without faults it stays as it is. Faults of step 0 strike here, before anything
-    is restored. An inspection trains no step and is struck by none. Raises ConfigError for a fault that this run cannot have, and
-    whatever an injected fault raises."""
+    """Wrap the parts of a run that has not begun; without faults nothing is wrapped. Faults of step 0 are injected here, before
+    anything is restored. An inspection trains no step and gets none. Raises ConfigError for a fault that this run cannot have,
+    and the errors of injected faults."""
     if not faults:
         return
     damage = Damage(faults, run.world.rank, run.config.numerics.precision)
@@ -59,7 +59,7 @@ class Injector:
         return self.run.session.attempt if self.run.session is not None else 1
 
     def due(self, step: int, kinds: tuple[str, ...] = STEP_KINDS) -> list[Fault]:
-        """Those that strike now; each is on record."""
+        """Those due now; each is recorded."""
         return due_faults(
             faults=self.faults, step=step, rank=self.run.world.rank, run_dir=self.run.root, attempt=self.attempt, kinds=kinds
         )
@@ -114,7 +114,7 @@ class FaultyOptimizer:
 
 
 class FaultySaver:
-    """The saver, whose manifests carry lasting damage on, and whose checkpoints may rot once they are committed."""
+    """The saver. Its manifests record lasting damage, and its checkpoints may rot once they are committed."""
 
     def __init__(self, saver: Saver, injector: Injector, damage: Damage) -> None:
         self._saver, self._injector, self._damage = saver, injector, damage

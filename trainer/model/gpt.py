@@ -1,4 +1,4 @@
-"""The decoder: embedding, pre-norm blocks, a norm and a head. What it can be is said in trainer.config.sections.Model."""
+"""The decoder: embedding, pre-norm blocks, a norm and a head. Its options are in trainer.config.sections.Model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .rotary import Turn, turn_of
 class Output(NamedTuple):
     """`logits`: (batch, time, padded vocabulary). `layers`: float32 (layers, 2), without a gradient: mean square and largest
     magnitude of the residual stream behind each block; what is not finite there shows. One row, the last block's, where layers
-    are not watched. `nonfinite`: float64, how many elements of these streams are not finite; None where nobody counts."""
+    are not watched. `nonfinite`: float64, how many elements of these streams are not finite; None where they are not counted."""
 
     logits: torch.Tensor
     layers: torch.Tensor
@@ -49,10 +49,10 @@ class Block(BlockLayers):
 
 
 class FusedBlock(BlockLayers):
-    """The same on our own kernels: each norm adds the branch before it to the stream, and tells of the sum, in one pass.
+    """The same on our own kernels: each norm adds the branch before it to the stream, and measures the sum, in one pass.
 
-    (stream, branch not added yet, or None) → the same two behind this block, and what there is to tell of the stream that came
-    in, with its branch.
+    (stream, branch not added yet, or None) → the same two behind this block, and the statistics of the incoming stream with its
+    branch.
     """
 
     def forward(
@@ -108,7 +108,7 @@ class GPT(nn.Module):
         return self.norm(x), torch.stack(rows), None
 
     def _through_fused(self, x: torch.Tensor, turn: Turn | None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The same. A block tells of the stream it is given, so each row comes from the next one, and the last from the norm."""
+        """The same. A block measures its input, so each row comes from the next block, and the last from the final norm."""
         rows, branch = [], None
         for block in self.blocks:
             x, branch, row = block(x, branch, turn)
@@ -128,7 +128,7 @@ def build_model(config: Config, padded: int, fused: bool = False) -> GPT:
 def magnitudes(x: torch.Tensor) -> torch.Tensor:
     """float32 [mean square, largest magnitude]. Two passes, and nothing of x's size is written; NaN and infinity come through.
 
-    Of the ways to say it, the quickest on a CPU too: 45 µs for 131 thousand float32, an infinity norm alone takes 380.
+    The fastest of the forms tried, on a CPU too: 45 µs for 131 thousand float32, an infinity norm alone takes 380.
     """
     root = torch.linalg.vector_norm(x, 2, dtype=torch.float32)
     low, high = x.aminmax()

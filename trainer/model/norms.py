@@ -1,4 +1,4 @@
-"""Norms. torch computes both in float32 inside whatever the precision of their input."""
+"""Norms. torch computes both in float32, whatever the precision of their input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large a model is and how much it computes, from its settings alone: what --check tells before anything is built.
+"""How large a model is and how much it computes, from its settings alone, for --check before anything is built.
 
 Imports no torch. A test compares the counts with the real model's for many mixes of options.
 """

@@ -1,7 +1,7 @@
 """AdamW in plain PyTorch over this rank's shards, measured beside the update: the reference of trainer.optim.fused_adamw.
 
 Clipping and fp16 unscaling ride on the fused kernel's `grad_scale`, the gate on its `found_inf`: a gated update changes no
-parameter, no moment and no Adam count. What is told of the update takes a copy of the parameters as they were.
+parameter, no moment and no Adam count. Measuring the update takes a copy of the parameters before it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .measures import LocalState, flat_views, measure_gradients, squares_by_rows
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """What the optimizer is told before an update."""
+    """The settings of one update."""
 
     lr: float
     clip_norm: float
@@ -75,7 +75,8 @@ class TorchAdamW:
             count.copy_(steps)
 
     def state_changed(self) -> None:
-        """Parameters or moments were changed otherwise than by an update. They are read before each: nothing is to be done."""
+        """Parameters or moments were changed other than by an update. They are measured before each update, so nothing is
+        cached."""
 
     def measure(self, gradients: dict[str, torch.Tensor], _scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Before the update: sums of squares of each group, still times the loss scale, and how many elements are not finite."""

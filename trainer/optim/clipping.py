@@ -26,7 +26,7 @@ class ZClip:
         self.variance = torch.zeros((), dtype=torch.float64, device=device)
 
     def bound(self, norm: torch.Tensor) -> torch.Tensor:
-        """What this norm (float64 scalar, unscaled) is to be brought to: itself where nothing is to be done. Counts it."""
+        """What this norm (float64 scalar, unscaled) is clipped to: itself where it is not clipped. Updates the averages."""
         deviation = self.variance.sqrt()
         z = (norm - self.mean) / (deviation + GUARD)
         warm, finite = self.count >= WARM_UP, torch.isfinite(norm)

@@ -1,11 +1,11 @@
-"""AdamW on our own kernels over this rank's shards: gradients are read once to be measured and once to be applied, and what there
-is to tell of parameters, moments and the update comes of the pass that changes them. 32 bytes a parameter in all.
+"""AdamW on our own kernels over this rank's shards: gradients are read once to be measured and once to be applied, and the
+statistics of parameters, moments and the update come from the pass that changes them. 32 bytes a parameter in all.
 
-So what an update tells of the state behind it is what the next line tells of the state that its step began with: the same
-numbers, about the same state, as the plain path measures. Only a change from outside between two updates (a checkpoint, a reset,
-a bit that flips) would go unseen until the next one. After those that the trainer makes itself the state is looked at anew, by an
-update that is gated: it changes nothing and tells what is there, to the bit what the update before it told. And where each rank's
-own shard has a number (2 to 64 ranks), by which a rank gone wrong by itself is found, parameters are read once more: 4 bytes.
+The statistics that an update returns are of the state after it, which is the state the next step begins with: the same numbers
+as the plain path measures. A change from outside between two updates (a checkpoint, a reset, a flipped bit) would go unseen
+until the next one. After changes that the trainer makes itself, a gated update measures the state: it changes nothing and
+returns the same bits. On 2 to 64 ranks, where each rank's shard is reported so that a single faulty rank is found, parameters
+are read once more: 4 bytes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class FusedAdamW:
         self._sent: tuple[float, ...] = (0.0,) * FACTOR  # what of it the host has put there
         self.count = torch.zeros((), device=shards.device)
         self.update_squares = torch.zeros((), dtype=torch.float64, device=shards.device)
-        self._table: torch.Tensor | None = None  # (parameters, 4) of the state as it is; None: nobody knows
+        self._table: torch.Tensor | None = None  # (parameters, 4) statistics of the present state; None: not measured yet
         self._places = self._places_of_groups()
 
     def _places_of_groups(self) -> torch.Tensor:
@@ -66,7 +66,7 @@ class FusedAdamW:
         self._table = None
 
     def state_changed(self) -> None:
-        """Parameters or moments were changed otherwise than by an update: what the last one told of them is out of date."""
+        """Parameters or moments were changed other than by an update: the last statistics are out of date."""
         self._table = None
 
     def measure(self, gradients: dict[str, torch.Tensor], scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -82,7 +82,7 @@ class FusedAdamW:
             self._table = self._measure_state()
         _, parameters, second, largest = self._table.unbind(1)
         if self._reads_parameters:
-            # In float64, exact but for its rounding: a bit that flipped low in one weight is to be told apart, too.
+            # In float64, exact but for its rounding: a flipped low bit of one weight must show, too.
             parameters = squares_of(self._parameters, self._shards.device)
         none = self.update_squares.new_zeros(1)  # where this rank holds nothing
         second = out_of_range(second.sum())
@@ -99,7 +99,7 @@ class FusedAdamW:
         """Update once, unless `skipped`."""
         factor, gradient_list = clip_coef / scale, list(gradients.values())
         if not self._guarded and gradient_list:
-            # The kernel refuses a factor that is not finite. Without a gate it is to go in, so it goes in with the gradients.
+            # The kernel refuses a factor that is not finite. Without a gate it must be applied, so the gradients take it.
             finite = torch.isfinite(factor)
             torch._foreach_mul_(gradient_list, torch.where(finite, 1.0, factor).float())
             factor = torch.where(finite, factor, 1.0 / scale)
@@ -112,7 +112,7 @@ class FusedAdamW:
             self.count += (~skipped).float()  # as the kernel does
 
     def _measure_state(self) -> torch.Tensor:
-        """What there is now; nothing changes. The moments stand in for gradients that nobody uses."""
+        """Measure the present state; nothing changes. The moments are passed as gradients, which a gated update does not use."""
         if not self._parameters:
             return self._control.new_zeros(0, 4)
         self._control[GATE].fill_(1.0)
@@ -123,6 +123,6 @@ class FusedAdamW:
 
 
 def out_of_range(squares: torch.Tensor) -> torch.Tensor:
-    """Infinite where float32 could not hold it, as in measures.squares_by_rows: an update by 10^19 is what a flipped bit leaves
-    behind, and whoever watches for numbers that are not finite is to see it, whatever kernels run."""
+    """Infinite where float32 could not hold it, as in measures.squares_by_rows: a flipped bit causes an update of 10^19,
+    and a check for numbers that are not finite must see it on all kernels."""
     return torch.where(squares > LARGEST, torch.inf, squares)

@@ -21,7 +21,7 @@ NORMAL = 1.4826  # times the median absolute deviation is the standard deviation
 # the median is an outlier by the usual 6 sigmas.
 FLOOR = 0.005
 # The median deviation of 16 normal values is off by a quarter, so that 6 sigmas are more than 4. A quarter of the window keeps
-# the steep first steps of a run from being all there is to compare with.
+# the steep first steps of a run from being the whole window.
 ENOUGH, ENOUGH_SHARE = 16, 4
 
 
@@ -43,12 +43,12 @@ class Gate:
 
     def judge(self, loss: torch.Tensor, grad_norm: torch.Tensor, nonfinite: torch.Tensor) -> torch.Tensor:
         """Whether to leave this update out: a bool scalar on the device. Loss and norm are float64 scalars of all ranks, the norm
-        unscaled and before clipping; `nonfinite` says that the loss or a gradient element is not finite."""
+        unscaled and before clipping; `nonfinite`: the loss or a gradient element is not finite."""
         skip = nonfinite if self.skips_nonfinite else torch.zeros_like(nonfinite)
         if self._judges:
             values = torch.stack([loss, grad_norm])
             outlier = self._is_outlier(values)
-            # What is not finite says nothing about the level: it neither breaks a row of outliers nor lengthens it.
+            # A value that is not finite neither breaks a row of outliers nor lengthens it.
             in_row = torch.where(nonfinite, self._outliers_in_row, torch.where(outlier, self._outliers_in_row + 1, 0))
             new_level = in_row >= self._settings.gate_patience
             self._outliers_in_row = torch.where(new_level, 0, in_row)

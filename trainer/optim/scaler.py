@@ -57,7 +57,7 @@ class LossScaler:
             self._overflows.fill_(int(state.get("forgiven", 0)))
 
     def set_scale(self, scale: float) -> None:
-        """From the next step on; it begins to count anew."""
+        """From the next step on. Both counts start from 0."""
         self.scale.fill_(scale)
         self._clean.zero_()
         self._overflows.zero_()

@@ -99,7 +99,7 @@ class ShardedAdamW:
         self.adamw.set_count(torch.zeros(()))
 
     def state_changed(self) -> None:
-        """To be said by whoever changes parameters or moments on purpose, so that the next line tells of what is there then."""
+        """Call it after changing parameters or moments, so that the next line measures them again."""
         self.adamw.state_changed()
 
     @property
@@ -136,8 +136,9 @@ class ShardedAdamW:
 
     @torch.no_grad()
     def numbers(self) -> dict[str, float]:
-        """What the parameters and both moments amount to over all ranks, whatever their number: L2 norms, and how many elements
-        are not finite. A collective: every rank calls it, every rank gets the same. The norms of gradients to come are not in it.
+        """Norms of the parameters and both moments over all ranks (L2, independent of the number of ranks), and how many
+        elements are not finite. A collective: every rank calls it, every rank gets the same. The norms of gradients to come are
+        not in it.
 
         A norm in float64 is finite exactly where every element is (squares of float32 do not overflow it), so the elements are
         only counted where a norm is not.
@@ -173,13 +174,13 @@ class ShardedAdamW:
         self.adamw.set_count(steps)
 
     def history(self) -> dict[str, Any]:
-        """What the next updates depend on, or tell, besides the tensors: for a manifest. A collective, and the host waits."""
+        """The optimizer's state besides the tensors, for a manifest. A collective, and the host waits."""
         squares = rows_of_all(self.adamw.update_squares.reshape(1))[:, 0].tolist()
         shards = squares[: len(squares) // self.replicas]
         return {"gate": self.gate.state(), "zclip": self.zclip.state() if self.zclip else None, "update_squares": shards}
 
     def adopt_history(self, history: dict[str, Any]) -> None:
-        """Continue where a checkpoint stood; what its history does not tell begins anew. Over another number of shards the last
+        """Continue from a checkpoint's history; what it lacks starts empty. Over another number of shards the last
         update's norm is the same up to rounding."""
         self.gate.restore(history.get("gate"))
         if self.zclip is not None:

@@ -19,7 +19,7 @@ from .pitfalls import warnings_of
 
 @dataclass(frozen=True)
 class Examined:
-    """What a person reads. `facts`: (what, value in words)."""
+    """The report. `facts`: (name, value as text)."""
 
     facts: tuple[tuple[str, str], ...]
     warnings: tuple[str, ...]

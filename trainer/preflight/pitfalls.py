@@ -1,5 +1,5 @@
-"""What sank other people's runs, looked for in a configuration: each warning says the value, the reason, where that was learned,
-and what to write instead. Pure; imports no torch."""
+"""Known causes of failed runs, checked in a configuration: each warning names the value, the reason, its source, and what to
+write instead. Pure; imports no torch."""
 
 from __future__ import annotations
 
