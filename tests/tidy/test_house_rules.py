@@ -43,7 +43,7 @@ ONE_PLACE = {
 # Rooms of the trainer that must answer at once, and so load no torch (ARCHITECTURE "Doors").
 TORCHLESS = (
     "exits", "mesh", "config", "config.sections", "config.loading", "config.changes", "faults", "schedule", "data_order",
-    "model.sizes", "preflight", "preflight.amounts", "preflight.pitfalls", "command_line",
+    "model.sizes", "printable", "preflight", "preflight.amounts", "preflight.pitfalls", "command_line",
     "checkpoint.verifying", "checkpoint.listing", "checkpoint.committing", "checkpoint.retention", "checkpoint.choosing",
     "checkpoint.__main__", "sample", "show", "__main__",
 )  # fmt: skip
