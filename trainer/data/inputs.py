@@ -84,18 +84,18 @@ def find_sources(inputs: Iterable[Path]) -> tuple[Source, ...]:
     """Files as they are named; of folders all below it with a known ending, sorted, nothing hidden. Raises DataError, and
     ConfigError for one that is packed."""
     found: list[Source] = []
-    for given in inputs:
-        if given.is_dir():
-            inside = _below(given)
+    for path in inputs:
+        if path.is_dir():
+            inside = _below(path)
             if not inside:
-                raise DataError(f"{given}: holds no file that ends in {' '.join((*TEXT, *JSONL))}; name files themselves")
+                raise DataError(f"{path}: holds no file that ends in {' '.join((*TEXT, *JSONL))}; name files themselves")
             found += inside
-        elif given.is_file():
-            if given.name.endswith(PACKED) and not given.name.endswith(JSONL):
-                raise ConfigError(f"{given}: is packed, and only .jsonl.gz is unpacked here; unpack it, and name what was in it")
-            found.append(Source(given, given.name))
+        elif path.is_file():
+            if path.name.endswith(PACKED) and not path.name.endswith(JSONL):
+                raise ConfigError(f"{path}: is packed, and only .jsonl.gz is unpacked here; unpack it, and name what was in it")
+            found.append(Source(path, path.name))
         else:
-            raise DataError(f"{given}: does not exist; name text files, .jsonl files or folders of them")
+            raise DataError(f"{path}: does not exist; name text files, .jsonl files or folders of them")
     return tuple(found)
 
 

@@ -183,11 +183,11 @@ def test_a_batch_looked_up_ahead_is_forgotten_when_something_else_is_asked_for(c
 
 
 def test_the_kernel_is_told_of_whole_pages_that_hold_the_tokens():
-    told = []
+    advised = []
 
     class Recorder:
         def madvise(self, option, start, length):
-            told.append((start, start + length))
+            advised.append((start, start + length))
 
     page = 4096
     array = np.zeros(3 * page, np.uint16)
@@ -195,8 +195,8 @@ def test_the_kernel_is_told_of_whole_pages_that_hold_the_tokens():
     Tokens([Segment(array, Recorder(), 2 * page)]).prefetch(10, 20)
     Tokens([Segment(array, Recorder()), Segment(array, Recorder())]).prefetch(3 * page - 1, 3 * page + 1)
     ends = [(4200, 4220), (2 * page + 20, 2 * page + 40), (6 * page - 2, 6 * page), (0, 2)]
-    assert len(told) == len(ends)
-    for (start, stop), (first, behind) in zip(told, ends, strict=True):
+    assert len(advised) == len(ends)
+    for (start, stop), (first, behind) in zip(advised, ends, strict=True):
         assert start % page == 0
         assert first - page < start <= first
         assert stop == behind

@@ -112,9 +112,9 @@ def test_inputs_that_cannot_be_read_are_one_sentence_and_leave_nothing(tmp_path,
             str(tmp_path / word) if word in ("bad.jsonl.gz", "deep.jsonl", "text.txt.gz", "text.txt") else word for word in words
         ]
         assert data_main(words) == code, words
-        told = capsys.readouterr().err
-        assert says in told, words
-        assert len(told.splitlines()) == 1, words
+        output = capsys.readouterr().err
+        assert says in output, words
+        assert len(output.splitlines()) == 1, words
     assert not os.path.exists(out) or not os.listdir(out)
 
 
@@ -147,10 +147,10 @@ def test_a_folder_that_cannot_be_listed_is_not_left_out_in_silence(tmp_path, cap
 
 
 def test_settings_read_well_and_what_is_no_value_is_told_plainly(tmp_path):
-    told = describe_settings()
-    assert "init.std  (float | small | wang; 0.02; fixed for a run)" in told
-    assert "optim.betas  ([float, float]; [0.9, 0.95])" in told
-    assert "model.kv_heads  (int | null; null; fixed for a run)" in told
+    output = describe_settings()
+    assert "init.std  (float | small | wang; 0.02; fixed for a run)" in output
+    assert "optim.betas  ([float, float]; [0.9, 0.95])" in output
+    assert "model.kv_heads  (int | null; null; fixed for a run)" in output
     for words in (".=3", "optim..lr=3"):
         with pytest.raises(ConfigError, match=r"write SECTION.FIELD=VALUE"):
             load_config("micro", None, [words])

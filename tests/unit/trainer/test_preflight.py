@@ -101,8 +101,8 @@ def test_memory_counts_what_measuring_summing_and_saving_keep():
     assert two - one == 4 * params, "gradients are whole on every rank while micro-batches are summed"
     fp32 = "numerics.precision=fp32", "data.batch_size=1", "parallel.micro_batch=null"
     assert memory(*fp32, ranks=1) >= 24 * params, "one rank gathers a copy, too"
-    told = dict(examined(ranks=8).facts)["host memory a rank"]
-    assert told.startswith(f"{IN_FLIGHT_MAX * 12 * params / 8 / 2**30:.2f} GiB")
+    shown = dict(examined(ranks=8).facts)["host memory a rank"]
+    assert shown.startswith(f"{IN_FLIGHT_MAX * 12 * params / 8 / 2**30:.2f} GiB")
     assert "host memory a rank" not in dict(examined("checkpoint.asynchronous=false").facts)
 
 

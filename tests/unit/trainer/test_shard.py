@@ -50,9 +50,9 @@ def test_recomputing_changes_no_bit_and_keeps_less(world, mix, fused):
 
     loss, gradients, layers = counted("none")
     for how in ("selective", "full"):
-        again, others, told = counted(how)
+        again, others, observed = counted(how)
         assert again == loss
-        assert torch.equal(told, layers)
+        assert torch.equal(observed, layers)
         assert list(others) == list(gradients)
         assert all(torch.equal(others[name], gradients[name]) for name in gradients)
     assert kept["full"] < kept["none"]

@@ -126,9 +126,9 @@ def test_a_run_on_damaged_data_ends_with_4_and_one_sentence_and_writes_nothing(f
         with pytest.raises(SystemExit) as ended:
             program.main()
         assert ended.value.code == code
-        said = capsys.readouterr().err
-        assert said.startswith("trainer: ")
-        assert said.count("\n") == 1
+        output = capsys.readouterr().err
+        assert output.startswith("trainer: ")
+        assert output.count("\n") == 1
         assert not out.exists()
 
 

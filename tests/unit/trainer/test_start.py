@@ -12,8 +12,8 @@ from trainer.start import repeats
 def receipts(tmp_path):
     """Writes the stream of each attempt: a receipt, a line that is none, or nothing."""
 
-    def write(*told):
-        for number, receipt in enumerate(told, start=1):
+    def write(*written):
+        for number, receipt in enumerate(written, start=1):
             path = stream_path(tmp_path, number)
             path.parent.mkdir(parents=True)
             if receipt is not None:

@@ -61,10 +61,12 @@ def test_our_own_update_is_plain_pytorchs_from_the_same_gradients(world, config,
             for name, parameter in stepping.model.named_parameters():
                 parameter.grad.to_local().copy_(drawn[name])
 
-        told, other = (stepping.step(after_backward=lambda stepping=stepping: put(stepping)) for stepping in (plain, own))
-        assert told["skipped"].item() == (number == 3)
+        expected_stats, other = (
+            stepping.step(after_backward=lambda stepping=stepping: put(stepping)) for stepping in (plain, own)
+        )
+        assert expected_stats["skipped"].item() == (number == 3)
         for name in ("grad_norm", "grad_norm/head", "clip_coef", "param_norm", "update_norm", "adam_v_norm", "adam_v_max"):
-            assert other[name].item() == pytest.approx(told[name].item(), rel=1e-6, nan_ok=True), (number, name)
+            assert other[name].item() == pytest.approx(expected_stats[name].item(), rel=1e-6, nan_ok=True), (number, name)
         reference = plain.weights()
         for name, value in own.weights().items():
             assert (value - reference[name]).abs().max() <= 2e-6 * reference[name].abs().max(), (number, name)
@@ -144,13 +146,13 @@ def test_on_our_kernels_fp16_overflows_scales_and_learns_as_on_plain_pytorch(wor
     plain, own = (Stepping(world, config, "fp16", fused=fused, **copy.deepcopy(sections)) for fused in (False, True))
     skipped = 0
     for batch in batches(20, size=3):
-        told, other = plain.step(batch), own.step(batch)
-        skipped += told["skipped"].item()
+        expected_stats, other = plain.step(batch), own.step(batch)
+        skipped += expected_stats["skipped"].item()
         for name in ("skipped", "overflow", "loss_scale"):
-            assert other[name].item() == told[name].item(), name
-        assert other["loss"].item() == pytest.approx(told["loss"].item(), rel=2e-3)
-        if not told["skipped"]:
-            assert other["grad_norm"].item() == pytest.approx(told["grad_norm"].item(), rel=2e-2)
+            assert other[name].item() == expected_stats[name].item(), name
+        assert other["loss"].item() == pytest.approx(expected_stats["loss"].item(), rel=2e-3)
+        if not expected_stats["skipped"]:
+            assert other["grad_norm"].item() == pytest.approx(expected_stats["grad_norm"].item(), rel=2e-2)
     assert 4 <= skipped <= 16
     assert own.scaler.scale.item() == plain.scaler.scale.item()
 
