@@ -76,7 +76,7 @@ def foreseen(requested: str | None) -> Kernels:
 def _of_rank(requested: str | None, device: torch.device, *, may_build: bool = True) -> Kernels:
     """Kernels named in the settings or the environment are used or refused. Unnamed, they fall back to torch on any failure."""
     try:
-        wanted = tiers.wish(requested)
+        wanted = tiers.requested(requested)
     except ValueError as error:
         raise ConfigError(str(error)) from None
     words = f"--kernels {wanted}" if requested is not None else f"{tiers.ENVIRONMENT}={wanted}"
