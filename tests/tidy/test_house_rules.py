@@ -26,7 +26,7 @@ LONG = {
 }
 BANNED = {"utils", "util", "helpers", "common", "misc", "base", "manager", "watchdog"}
 
-# One place per dependency (ARCHITECTURE "Doors"). A package counts as one place.
+# One place per dependency (ARCHITECTURE "Who may import what"). A package counts as one place.
 ONE_PLACE = {
     "typer": ("sentinel/cli/",),
     "rich": ("sentinel/terminal/",),
@@ -41,7 +41,7 @@ ONE_PLACE = {
     "markupsafe": ("sentinel/report/html/page.py",),
     "prometheus_client": ("sentinel/metrics/",),
 }
-# Rooms of the trainer that must answer at once, and so load no torch (ARCHITECTURE "Doors").
+# Rooms of the trainer that must answer at once, and so load no torch (ARCHITECTURE "Who may import what").
 TORCHLESS = (
     "exits", "mesh", "config", "config.sections", "config.loading", "config.changes", "faults", "schedule", "data_order",
     "model.sizes", "printable", "preflight", "preflight.amounts", "preflight.pitfalls", "command_line",
