@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from sentinel.detectors.contract import Detector, Start
 from sentinel.detectors.hold import Change, Hold, Holding, State
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.model.readings import Receipt, StepReading
@@ -85,7 +86,7 @@ class _Watch:
         return any(metrics[name] - metrics[name] != 0.0 for name in self.metrics if name in metrics)
 
 
-class Expressions:
+class Expressions(Detector):
     """All rules on expressions of a policy."""
 
     kind = Kind.EXPRESSION
@@ -96,17 +97,17 @@ class Expressions:
         self._memory = memory
         self._facts = facts
         self._warmup = self._tokens_per_step = math.nan
-        self.begin(0)
+        self.begin(Start(0))
 
-    def begin(self, attempt: int, *, quiet_until: int = 0) -> None:
-        self._attempt = attempt
-        self._quiet_until = quiet_until
+    def begin(self, start: Start) -> None:
+        self._attempt = start.attempt
+        self._quiet_until = start.quiet_until
         self._memory.clear()
         self._believe({}, None)
         for watch in self._watches:
             watch.begin()
 
-    def seed(self, receipt: Receipt, history: tuple[StepReading, ...]) -> None:
+    def resume(self, receipt: Receipt, history: tuple[StepReading, ...], now_s: float) -> None:
         """The surviving past fills the windows, without findings; the receipt says what the run is like."""
         self._believe(receipt.effective, receipt.tokens_per_step)
         for reading in history:

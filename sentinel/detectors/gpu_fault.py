@@ -15,14 +15,14 @@ GPUs that this run does not use give info only.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from sentinel.detectors.contract import GpuFaultSettings
+from sentinel.detectors.contract import Detector, WatchedRun
 from sentinel.detectors.hardware_part import TEXT_CHARS, Part
+from sentinel.detectors.settings import setting
 from sentinel.detectors.xids import NEED_WORDS, UNKNOWN_XID, XIDS, Need, need_of_recovery
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
-from sentinel.model.readings import HardwareReading
+from sentinel.model.readings import HardwareReading, Receipt, SourceReading, StepReading
 
 SETTLE_S = 2.0
 RECENT_S = 120.0  # how long before a crash or a hang a fault may be its cause
@@ -30,20 +30,36 @@ RECENT_KEPT = 8
 PARTS_MAX = 256
 SAID_MAX = 512
 SOURCES_MAX = 8
+SOURCES = ("nvml", "kernel_log")
 
 _RISING: dict[str, Severity] = {
     "ecc_uncorrected": "warning", "row_remap_pending": "warning", "row_remap_failure": "warning", "nvlink_errors": "info",
 }  # fmt: skip
 
 
-class GpuFault:
-    """Told what the hardware's sources say; answers `tick`. Memory is bounded whatever they say."""
+@dataclass(frozen=True, slots=True)
+class GpuFaultSettings:
+    """What the GPUs and the kernel say of sick hardware: gpu_fault, and hardware_warning for what only needs a person."""
+
+    enabled: bool = setting(True, "flag", "Whether this detector runs.")
+    nvml: bool = setting(True, "on or off", "Ask the NVIDIA driver, in a process of its own.")
+    kernel_log: str = setting(
+        "/dev/kmsg", "kernel log", "Where the kernel log is read: /dev/kmsg, a text file that grows, or off."
+    )
+    throttle_s: float = setting(
+        300.0, "seconds", "Clocks held down by heat or a power brake for so long are a warning.", alias="throttle"
+    )
+
+
+class GpuFault(Detector):
+    """What the hardware's sources say, judged at each `hardware_tick`. Memory is bounded whatever they say."""
 
     kind = Kind.GPU_FAULT
 
-    def __init__(self, settings: GpuFaultSettings, severity: Callable[[Kind], Severity]) -> None:
+    def __init__(self, settings: GpuFaultSettings, run: WatchedRun) -> None:
         self._settings = settings
-        self._severity = severity
+        self._severity = run.severity
+        self._run = run
         self._attempt = 0
         self._parts: dict[str, Part] = {}
         self._blind: dict[str, str] = {}
@@ -53,7 +69,7 @@ class GpuFault:
         self._worst = ""
         self._world_size: int | None = None
 
-    def begin(self, attempt: int, now_s: float) -> None:
+    def launch(self, attempt: int, now_s: float) -> None:
         """Another attempt: what was said is said again if it happens again. What is known of the parts stays, and a fault that
         only a reset or a reboot ends is a fault of this attempt, too."""
         self._attempt = attempt
@@ -63,21 +79,25 @@ class GpuFault:
             if part.owed is not Need.NOTHING:
                 part.sign(f"not mended since: {part.owed_for}", part.owed, now_s)
 
-    def ranks(self, world_size: int) -> None:
-        """As the trainer's receipt says: a local rank is the rank only where every rank has a visible GPU here."""
-        self._world_size = world_size
+    def resume(self, receipt: Receipt, history: tuple[StepReading, ...], now_s: float) -> None:
+        """A local rank is the rank only where every rank has a visible GPU here."""
+        self._world_size = receipt.world_size
 
-    def source(self, name: str, ok: bool, reason: str) -> None:
+    def source(self, reading: SourceReading) -> None:
+        if reading.source in SOURCES:
+            self._see(reading.source, reading.ok, reading.reason)
+
+    def _see(self, name: str, ok: bool, reason: str) -> None:
         """A source of this detector went blind or sees again."""
         if ok:
             self._blind.pop(name, None)
         elif name in self._blind or len(self._blind) < SOURCES_MAX:
             self._blind[name] = reason[:TEXT_CHARS]
 
-    def hear(self, reading: HardwareReading, now_s: float) -> None:
+    def hardware(self, reading: HardwareReading, now_s: float) -> None:
         """One reading; what it leads to comes with the next tick."""
         if reading.what == "absent":
-            self.source(reading.source, False, reading.text)
+            self._see(reading.source, False, reading.text)
             return
         name = reading.device or reading.host or "machine"
         part = self._parts.get(name)
@@ -107,9 +127,9 @@ class GpuFault:
                 self._note(reading.text, part, now_s)
                 self._say(Kind.HARDWARE_WARNING, severity, name, part, reading.what, reading.text, reading.value, now_s)
 
-    def tick(self, now_s: float, newest_step: int) -> tuple[Finding, ...]:
+    def hardware_tick(self, now_s: float) -> tuple[Finding, ...]:
         """What has settled or lasted long enough by now."""
-        if not self._settings.enabled or not self._attempt:
+        if not self._attempt:
             return ()
         limit_s = self._settings.throttle_s
         for name, part in self._parts.items():
@@ -120,7 +140,7 @@ class GpuFault:
                 self._say(Kind.HARDWARE_WARNING, "warning", name, part, "throttle", text, 1.0, since_s)
         if not self._due:
             return ()
-        found = tuple(replace(finding, attempt=self._attempt, detected_step=newest_step) for finding in self._due)
+        found = tuple(replace(finding, attempt=self._attempt, detected_step=self._run.newest_step) for finding in self._due)
         self._due.clear()
         return found
 
@@ -131,8 +151,6 @@ class GpuFault:
         return "; ".join([*recent][-3:]), ranks.pop() if len(ranks) == 1 else None
 
     def verdict(self) -> tuple[Verdict, str]:
-        if not self._settings.enabled:
-            return Verdict.UNKNOWN, "switched off by policy"
         if self._worst:
             return Verdict.BREACHED, self._worst
         gpus = sum(part.is_gpu for part in self._parts.values())

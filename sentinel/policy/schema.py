@@ -11,13 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from sentinel.policy.quantities import Malformed
-from sentinel.policy.schema_detectors import (
-    CrashSettings,
-    Detectors,
-    HangSettings,
-    NonFiniteSettings,
-    SpikeSettings,
-)
+from sentinel.policy.schema_detectors import Detectors
 from sentinel.policy.schema_fields import (
     Condition,
     Count,
@@ -40,9 +34,9 @@ from sentinel.policy.schema_paging import Paging, Route, TerminalRoute
 from sentinel.policy.schema_rungs import Exclude, Page, Resume, Rollback, Rung, Skip, Wait
 
 __all__ = [
-    "Annotations", "Budget", "Checkpoints", "CrashSettings", "Detectors", "Exclude", "FindingKind", "HangSettings", "Labels",
-    "Metadata", "NonFiniteSettings", "Page", "Paging", "Phase", "Policy", "Precision", "Probation", "Resume", "Retain",
-    "Rollback", "Route", "Rule", "RunFacts", "Rung", "Severity", "Skip", "Spec", "SpikeSettings", "TerminalRoute", "Then", "Wait",
+    "Annotations", "Budget", "Checkpoints", "Detectors", "Exclude", "FindingKind", "Labels", "Metadata", "Page", "Paging",
+    "Phase", "Policy", "Precision", "Probation", "Resume", "Retain", "Rollback", "Route", "Rule", "RunFacts", "Rung", "Severity",
+    "Skip", "Spec", "TerminalRoute", "Then", "Wait",
 ]  # fmt: skip
 
 
