@@ -200,8 +200,8 @@ class DetectorBank:
             run.pace.interrupt()
         run.has_beats = True
         run.furthest_step = max(run.furthest_step, beat.step)
-        for hear in self._on_beat:
-            hear(beat, now_s)
+        for read in self._on_beat:
+            read(beat, now_s)
 
     def note(self, note: TrainerNote, now_s: float) -> None:
         """Overrides applied live cut the level, as a receipt with overrides does."""

@@ -84,7 +84,7 @@ class BehindReference(Detector):
         self._since: tuple[int, float] = (0, 0.0)
         self._axis: Axis | None = None
         self._firing = False
-        self._stands = ""
+        self._summary = ""
         self._unknown = "too little history to judge by"
 
     def resume(self, receipt: Receipt, history: tuple[StepReading, ...], now_s: float) -> None:
@@ -100,7 +100,7 @@ class BehindReference(Detector):
         if value is None or value - value != 0.0 or not self._blocks.push(reading.step, value):
             return []
         axis, place = self._place_of(reading, reference)
-        if axis != self._axis:  # the run began to tell its tokens, or ceased to
+        if axis != self._axis:  # the run began to log its tokens, or ceased to
             self._axis = axis
             self._places.clear()
             self._gaps.clear()
@@ -119,10 +119,10 @@ class BehindReference(Detector):
             self._gaps.clear()
             ends = reference.places(axis)
             self._unknown = f"{_shown(place)} {axis} are outside of {reference.name}, which has {_span(ends)} {axis}"
-            self._stands = ""
+            self._summary = ""
             return []
         gap, limit = level - there, max(self._settings.ratio * abs(there), self._settings.absolute)
-        self._stands = f"{METRIC} level {level:.4g}; {reference.name} had {there:.4g} at {_shown(place)} {axis}"
+        self._summary = f"{METRIC} level {level:.4g}; {reference.name} had {there:.4g} at {_shown(place)} {axis}"
         if gap <= limit:
             self._gaps.clear()
             self._firing = self._firing and gap > CALM * limit
@@ -163,9 +163,9 @@ class BehindReference(Detector):
     def verdict(self) -> tuple[Verdict, str]:
         if self._reference is None:
             return Verdict.UNKNOWN, "no reference given"
-        if not self._stands:
+        if not self._summary:
             return Verdict.UNKNOWN, self._unknown
-        return (Verdict.BREACHED if self._firing else Verdict.HEALTHY), self._stands
+        return (Verdict.BREACHED if self._firing else Verdict.HEALTHY), self._summary
 
 
 def samples_of(reading: StepReading) -> float | None:

@@ -170,8 +170,8 @@ def choose_first(report: ExitReport) -> RankExit | None:
             return rank
 
     def weight(rank: RankExit) -> tuple[bool, bool, bool, int]:
-        told = rank.code in (EXIT_BAD_CONFIG, EXIT_BAD_DATA, EXIT_NON_FINITE)
-        return not told, rank.source == "unknown", rank.signal == 15, rank.rank
+        is_own_code = rank.code in (EXIT_BAD_CONFIG, EXIT_BAD_DATA, EXIT_NON_FINITE)
+        return not is_own_code, rank.source == "unknown", rank.signal == 15, rank.rank
 
     return min(failed, key=weight)
 

@@ -100,8 +100,8 @@ class Divergence(Detector):
         if self._best is None:
             return Verdict.UNKNOWN, "too little history to judge by"
         level = self._blocks.middle(LEVEL_BLOCKS)
-        stands = f"{METRIC} level {level:.4g}, best {self._best:.4g}"
-        return (Verdict.BREACHED if self._firing else Verdict.HEALTHY), stands
+        summary = f"{METRIC} level {level:.4g}, best {self._best:.4g}"
+        return (Verdict.BREACHED if self._firing else Verdict.HEALTHY), summary
 
 
 def _rise(level: float, best: float) -> float:

@@ -97,8 +97,8 @@ class Slope:
     def _measure(self) -> None:
         newest = sorted(list(self._blocks.medians)[-LEVEL_BLOCKS:])[1:-1]
         level, sigma = sum(newest) / len(newest), self._blocks.sigma
-        at, lowest, heard_s = self._lowest[0]
-        self.level, self.lowest, self.onset = level, lowest, (at, heard_s)
+        at, lowest, seen_s = self._lowest[0]
+        self.level, self.lowest, self.onset = level, lowest, (at, seen_s)
         self.z = (level - lowest) / max(sigma, NORM_SIGMA_MIN if self.is_norm else 1e-12)
 
     def _is_drifting(self) -> bool:
@@ -175,6 +175,6 @@ class Drift(Detector):
         judged = [slope for slope in self._slopes.values() if slope.z is not None]
         if not judged:
             return Verdict.UNKNOWN, "too little history, or logged too coarsely, to judge by"
-        stands = "; ".join(f"{slope.metric} {slope.z or 0.0:+.1f} of {self._limit:g}" for slope in judged)
+        summary = "; ".join(f"{slope.metric} {slope.z or 0.0:+.1f} of {self._limit:g}" for slope in judged)
         breached = any(slope.firing and not slope.is_norm for slope in judged)
-        return (Verdict.BREACHED if breached else Verdict.HEALTHY), stands
+        return (Verdict.BREACHED if breached else Verdict.HEALTHY), summary

@@ -126,10 +126,10 @@ def _all_silent(now_s: float, progress: Progress, limit_s: float, why: str) -> H
 
 def _some_silent(now_s: float, progress: Progress, silent: tuple[int, ...], limit_s: float, why: str) -> HangVerdict:
     beats = progress.beats
-    mine = {rank: beats[rank] for rank in silent}
-    blamed = silent[0] if len(silent) == 1 else choose_blamed(mine, 0)
+    silent_beats = {rank: beats[rank] for rank in silent}
+    blamed = silent[0] if len(silent) == 1 else choose_blamed(silent_beats, 0)
     total = max(len(beats), progress.ranks_expected)
-    since_s = max(beat.heard_s for beat in mine.values())
+    since_s = max(beat.seen_s for beat in silent_beats.values())
     reason = f"{len(silent)}/{total} ranks silent for over {limit_s:g} s ({why}) while the others live and wait"
     if blamed is not None:
         reason += f": {describe_places(beats, now_s, blamed)}"

@@ -125,7 +125,7 @@ class LossScale(Detector):
         return ""
 
     def _onset(self, step: int, now_s: float) -> tuple[int, float]:
-        seen = [(at, heard_s) for at, _, heard_s in self._falls] or list(self._overflows)
+        seen = [(at, seen_s) for at, _, seen_s in self._falls] or list(self._overflows)
         return seen[0] if seen else (step, now_s)
 
     def still_true(self, alert: str) -> str:

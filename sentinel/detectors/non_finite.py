@@ -179,10 +179,10 @@ class Presence:
             return None
         for name in [name for name in self._gone if name in names]:
             del self._gone[name]
-        for name, (row, step, heard_s) in self._gone.items():
+        for name, (row, step, seen_s) in self._gone.items():
             if self._row - row + 1 >= MISSING_ROWS:
                 del self._gone[name]
-                return name, step, heard_s
+                return name, step, seen_s
         return None
 
     def _note_change(self, reading: StepReading, now_s: float) -> None:

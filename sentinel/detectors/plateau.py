@@ -44,7 +44,7 @@ class Plateau(Detector):
         self._attempt = start.attempt
         self._best: float | None = None
         self._since: tuple[int, int, float] = (0, 0, 0.0)  # step, block and arrival of the last improvement
-        self._stands = False
+        self._is_flat = False
 
     def block(self, metric: str, block: Block, now_s: float) -> list[Finding]:
         if self._blocks.count < LEVEL_BLOCKS:
@@ -52,13 +52,13 @@ class Plateau(Detector):
         step = block.last_step
         level, best = self._blocks.middle(LEVEL_BLOCKS), self._best
         if best is None or level < best - self._settings.improvement * abs(best):
-            self._best, self._since, self._stands = level, (step, self._blocks.count, now_s), False
+            self._best, self._since, self._is_flat = level, (step, self._blocks.count, now_s), False
             return []
         since, count, visible_s = self._since
         long = step - since >= self._settings.window_steps and self._blocks.count - count >= BLOCKS_MIN
-        if self._stands or not long:
+        if self._is_flat or not long:
             return []
-        self._stands = True
+        self._is_flat = True
         share = self._settings.improvement
         reason = f"{METRIC} has not fallen by {share:.1%} since step {since}: {best:.4g} then, {level:.4g} now"
         found = Finding(
@@ -69,6 +69,6 @@ class Plateau(Detector):
     def verdict(self) -> tuple[Verdict, str]:
         if self._best is None:
             return Verdict.UNKNOWN, "too little history to judge by"
-        if self._stands:
+        if self._is_flat:
             return Verdict.BREACHED, f"{METRIC} stands since step {self._since[0]}"
         return Verdict.HEALTHY, f"{METRIC} last improved at step {self._since[0]}"

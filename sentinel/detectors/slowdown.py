@@ -162,15 +162,15 @@ class Slowdown(Detector):
     def _keeps_source(self, source: str) -> bool:
         """False for a row without the source in use. A better one is taken at once, a worse one when the one in use stays away;
         what has stayed away is not taken up again."""
-        mine = self._source
+        current = self._source
         self._odd_sources += 1
-        if not mine or SOURCES.index(source) < SOURCES.index(mine):
+        if not current or SOURCES.index(source) < SOURCES.index(current):
             if source in self._left:
                 return False
         elif self._odd_sources < ABSENT_ROWS:
             return False
         else:
-            self._left.add(mine)
+            self._left.add(current)
         self._source, self._odd_sources = source, 0
         self._forget()
         return True
@@ -236,8 +236,8 @@ class Slowdown(Detector):
         if self._best is None:
             return Verdict.UNKNOWN, f"pace not learned yet ({len(self._levels) * BLOCK} of {REFERENCE_BLOCKS * BLOCK} rows)"
         now = self._levels[-1] if self._levels else self._best
-        stands = f"{now / self._best:.2f} times its best pace by {self._source} (limit {self._settings.factor:g})"
-        return (Verdict.HEALTHY if self._reported is None else Verdict.BREACHED), stands
+        summary = f"{now / self._best:.2f} times its best pace by {self._source} (limit {self._settings.factor:g})"
+        return (Verdict.HEALTHY if self._reported is None else Verdict.BREACHED), summary
 
 
 def _logged_cost(metrics: Mapping[str, float]) -> tuple[str, float]:

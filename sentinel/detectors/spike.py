@@ -147,9 +147,9 @@ class Spike(Detector):
         unjudged = [f"{watch.metric} unknown: {watch.unknown}" for watch in self._all if watch.score is None]
         if not judged:
             return Verdict.UNKNOWN, "; ".join(unjudged)
-        stands = unjudged + [f"{watch.metric} at z {watch.score.z:.1f}" for watch in judged if watch.score is not None]
-        stands += [f"{watch.metric} was {watch.baseline.rebase_reason}" for watch in self._all if watch.baseline.rebase_reason]
-        return Verdict.HEALTHY, "; ".join(stands)
+        summary = unjudged + [f"{watch.metric} at z {watch.score.z:.1f}" for watch in judged if watch.score is not None]
+        summary += [f"{watch.metric} was {watch.baseline.rebase_reason}" for watch in self._all if watch.baseline.rebase_reason]
+        return Verdict.HEALTHY, "; ".join(summary)
 
 
 def is_norm(metric: str) -> bool:

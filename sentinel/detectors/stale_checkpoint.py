@@ -97,7 +97,7 @@ class StaleCheckpoint(Detector):
         if step <= self._base:
             return
         gap = step - self._base
-        if 2 * abs(self._step - step) <= gap:  # heard in time: else its seconds would say when somebody looked
+        if 2 * abs(self._step - step) <= gap:  # seen in time: else its seconds would say when somebody looked
             self._gaps.append((gap, self._age_s))
             self._learned = self._learn()
         self._base, self._age_s, self._began_s = step, 0.0, now_s
@@ -179,6 +179,6 @@ class StaleCheckpoint(Detector):
         if self._why:
             return Verdict.BREACHED, self._why
         if self.rhythm is None and self._settings.max_age_s is None:
-            heard = f"{len(self._gaps)} of {GAPS_MIN} commits"
-            return Verdict.UNKNOWN, f"the rhythm is not known yet ({heard}), and the policy has no max_age"
+            commits = f"{len(self._gaps)} of {GAPS_MIN} commits"
+            return Verdict.UNKNOWN, f"the rhythm is not known yet ({commits}), and the policy has no max_age"
         return Verdict.HEALTHY, f"newest checkpoint: step {self._base}, {self._step - self._base} steps ago"

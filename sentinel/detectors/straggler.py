@@ -80,12 +80,12 @@ class Straggler(Detector):
         self._attempt = start.attempt
         self._samples: dict[int, deque[float]] = {}
         self._newest: dict[int, int] = {}
-        self._heard_s: dict[int, float] = {}
+        self._seen_s: dict[int, float] = {}
         self._since: dict[int, tuple[int, float]] = {}  # slow now, and since which step and second at every look
         self._reported: dict[int, int] = {}  # found, and the step at which it was last slow
         self._step = 0
         self._judged_s = float("-inf")
-        self._stands = (Verdict.UNKNOWN, "no heartbeat says how long its rank was busy (busy_s)")
+        self._standing = (Verdict.UNKNOWN, "no heartbeat says how long its rank was busy (busy_s)")
 
     def heartbeat(self, beat: Heartbeat, now_s: float) -> None:
         """In `busy_step` this rank was busy for so long by its own clock. The same step again changes nothing."""
@@ -99,7 +99,7 @@ class Straggler(Detector):
             if len(self._samples) >= RANKS_MAX:
                 return
             self._samples[rank] = deque(maxlen=SAMPLES_KEPT)
-        self._newest[rank], self._heard_s[rank] = step, now_s
+        self._newest[rank], self._seen_s[rank] = step, now_s
         self._samples[rank].append(beat.busy_s)
 
     def tick(self, now_s: float) -> Sequence[Finding]:
@@ -113,15 +113,15 @@ class Straggler(Detector):
         medians, step_time_s = self._medians(reached, now_s), self._run.step_time_s
         unknown = self._why_unknown(len(medians), self._run.ranks_expected, step_time_s)
         if unknown:
-            self._stands = (Verdict.UNKNOWN, unknown)
+            self._standing = (Verdict.UNKNOWN, unknown)
             self._since.clear()
             return NOTHING
         assert step_time_s is not None
         slow = choose_slow(medians, step_time_s, self._settings.factor, self._settings.share)
         self._since = {rank: self._since.get(rank, (reached, now_s)) for rank in slow}
-        self._forgive(slow, reached)
+        self._drop_recovered(slow, reached)
         lasted = {rank: found for rank, found in slow.items() if self._has_lasted(rank, reached, now_s)}
-        self._stands = _describe(lasted, slow, len(medians))
+        self._standing = _describe(lasted, slow, len(medians))
         fresh = {rank: found for rank, found in lasted.items() if rank not in self._reported}
         self._reported |= dict.fromkeys(fresh, reached)
         return (self._finding(fresh, self._run.newest_step, step_time_s),) if fresh else NOTHING
@@ -131,8 +131,8 @@ class Straggler(Detector):
         oldest_step, oldest_s = reached - self._settings.lasting_steps / 2, now_s - self._settings.lasting_s / 2
         found = {}
         for rank, samples in self._samples.items():
-            is_heard = self._newest[rank] >= oldest_step or self._heard_s[rank] >= oldest_s
-            if is_heard and len(samples) >= SAMPLES_MIN:
+            is_recent = self._newest[rank] >= oldest_step or self._seen_s[rank] >= oldest_s
+            if is_recent and len(samples) >= SAMPLES_MIN:
                 found[rank] = sorted(samples)[len(samples) // 2]
         return found
 
@@ -147,7 +147,7 @@ class Straggler(Detector):
         since_step, since_s = self._since[rank]
         return step - since_step >= self._settings.lasting_steps and now_s - since_s >= self._settings.lasting_s
 
-    def _forgive(self, slow: Mapping[int, Slow], step: int) -> None:
+    def _drop_recovered(self, slow: Mapping[int, Slow], step: int) -> None:
         """A rank that was found is news again only after it kept up for as long as it takes to be called slow."""
         self._reported |= {rank: step for rank in self._reported if rank in slow}
         self._reported = {rank: last for rank, last in self._reported.items() if step - last <= self._settings.lasting_steps}
@@ -169,7 +169,7 @@ class Straggler(Detector):
         )  # fmt: skip
 
     def verdict(self) -> tuple[Verdict, str]:
-        return self._stands
+        return self._standing
 
 
 def _named(ranks: list[int]) -> str:
