@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Literal
 
 from sentinel.model.attempts import SampleRange
-from sentinel.model.findings import NUMERIC_KINDS, Kind, Severity
+from sentinel.model.findings import Kind, Severity
 from sentinel.model.paging import Page
 from sentinel.model.records import Attribution, Diagnosis
 
@@ -160,7 +160,7 @@ class Incident:
 
     @property
     def is_numeric(self) -> bool:
-        return self.kind in NUMERIC_KINDS
+        return self.kind.is_numeric
 
     @property
     def limit_step(self) -> int | None:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
+from sentinel.detectors.registry import RULED_KINDS
 from sentinel.policy import quantities as q
 from sentinel.policy.expr import parse_expression
 from sentinel.policy.expr_tree import LENGTH_MAX, Expression
 
-# What a detector can find: every kind of the model but `expression`, whose rules say `expr` instead of `on`.
-FindingKind = Literal[
-    "non_finite", "spike", "divergence", "drift", "loss_scale_collapse", "plateau", "too_good", "behind_reference",
-    "generalisation", "precursor", "hang", "straggler", "slowdown", "crash", "broken_job", "gpu_fault", "stale_checkpoint",
-    "override_mismatch", "hardware_warning", "environment_changed",
-]  # fmt: skip
+if TYPE_CHECKING:
+    FindingKind = str
+else:
+    FindingKind = Literal[tuple(str(kind) for kind in RULED_KINDS)]  # what a rule may be `on`
 Severity = Literal["info", "warning", "critical"]
 Precision = Literal["fp32", "bf16", "fp16"]
 Phase = Literal["init", "compile", "data", "forward", "backward", "optimizer", "eval", "checkpoint", "idle"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sentinel.model.findings import Kind
+from sentinel.detectors.registry import KINDS
 from sentinel.model.incidents import IncidentState
 from sentinel.policy.quantities import parse_steps
 from sentinel.sim.drill_fields import Fields
@@ -33,7 +33,7 @@ class Expectations(Fields):
 
     def _incident(self, raw: object, path: str) -> ExpectedIncident:
         fields = self._mapping(raw, path, INCIDENT_KEYS)
-        kind = self._word(fields, path, "kind", tuple(map(str, Kind)))
+        kind = self._word(fields, path, "kind", tuple(map(str, KINDS)))
         if "kind" not in fields:
             self._add(path, "which kind of incident is expected?", "write kind: crash, for example")
         remedies = None
