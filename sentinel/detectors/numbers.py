@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sentinel.client.settings import SETTINGS
 from sentinel.detectors.behind_reference import BehindReference, Reference
 from sentinel.detectors.contract import Detector, DetectorSettings
 from sentinel.detectors.expression import Expressions
@@ -75,8 +76,8 @@ class Numbers:
         return quiet_until
 
     def seed(self, receipt: Receipt, history: tuple[StepReading, ...]) -> None:
-        """Learn the surviving past, without findings. Where `lr_scale` or `clip_norm` is overridden, the past's level counts
-        less and only its newest samples are kept."""
+        """Learn the surviving past, without findings. Under settings that shift the level (the table says which), the past's
+        level counts less and only its newest samples are kept."""
         if self._world_size not in (None, receipt.world_size):
             self.pace.forget()
         self._world_size = receipt.world_size
@@ -85,8 +86,7 @@ class Numbers:
             self.pace.add(reading.step, reading.time_s)
             self._rate.take(reading.step, reading.metrics.get("lr", 0.0))
         self.pace.begin()
-        overrides = receipt.overrides
-        changed = overrides.get("lr_scale") not in (None, 1, 1.0) or overrides.get("clip_norm") is not None
+        changed = any(row.shifts(receipt.overrides.get(key)) for key, row in SETTINGS.items())
         self.spike.seed(history, settings_changed=changed)
         self._slow.seed(history, receipt.resume_step)
         self._behind.begin(receipt.attempt, receipt.tokens_per_step)

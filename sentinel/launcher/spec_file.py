@@ -9,6 +9,7 @@ import os
 from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.settings import settings_to_json
 from sentinel.client.strict_json import dumps
 from sentinel.launcher.environment import environment_to_json
 from sentinel.model.attempts import AttemptSpec, Overrides, ResumePoint, SampleRange
@@ -45,17 +46,7 @@ def overrides_to_json(overrides: Overrides, attempt: int) -> dict[str, Any]:
         "id": overrides.id,
         "attempt": attempt,
         "incident": overrides.incident,
-        "lr_scale": overrides.lr_scale,
-        "clip_norm": overrides.clip_norm,
-        "weight_decay": overrides.weight_decay,
-        "betas": None if overrides.betas is None else list(overrides.betas),
-        "eps": overrides.eps,
-        "skip": [_skip_to_json(skipped, overrides.data_seed) for skipped in overrides.skip],
-        "loss_scale": overrides.loss_scale,
-        "data_seed": overrides.data_seed,
-        "reset_optimizer": overrides.reset_optimizer,
-        "precision": overrides.precision,
-        "checkpoint_interval": overrides.checkpoint_interval,
+        **settings_to_json(overrides, skip=[_skip_to_json(skipped, overrides.data_seed) for skipped in overrides.skip]),
         "until": dict(overrides.until),
         "request": None,
     }

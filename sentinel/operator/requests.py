@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from sentinel.client.settings import BY_WORD
 from sentinel.clock import SystemClock
 from sentinel.errors import AlreadySupervised, RetryLater, UsageError
 from sentinel.journal.answering import is_being_answered
@@ -24,12 +25,6 @@ from sentinel.telemetry.inbox import withdraw
 
 PAGE_SEND_S = 5.0  # somebody holds a phone and waits; the rest is sent by whoever starts the run again
 ANSWER_S = 30.0  # a supervisor looks at least once a second; on a busy shared filesystem it may take longer
-SETTINGS = {
-    "lr": "lr_scale", "clip_norm": "clip_norm", "weight_decay": "weight_decay", "betas": "betas", "eps": "eps",
-    "loss_scale": "loss_scale", "checkpoint_every": "checkpoint_interval", "reset_optimizer": "reset_optimizer",
-    "precision": "precision",
-}  # fmt: skip
-LIVE = ("lr", "clip_norm", "weight_decay", "betas", "eps", "loss_scale", "checkpoint_every")
 AS_CONFIGURED = "configured"
 
 
@@ -89,11 +84,11 @@ def read_settings(words: Sequence[str], live: bool) -> tuple[Overrides, tuple[st
     back: list[str] = []
     for word in words:
         key, sign, value = word.partition("=")
-        if not sign or key not in (*SETTINGS, "until"):
-            raise UsageError(f"{word}: is no setting; write KEY=VALUE with one of: {', '.join((*SETTINGS, 'until'))}")
+        if not sign or key not in (*BY_WORD, "until"):
+            raise UsageError(f"{word}: is no setting; write KEY=VALUE with one of: {', '.join((*BY_WORD, 'until'))}")
         if key in given or key in back:
             raise UsageError(f"{word}: {key} is given twice; give it once")
-        if live and key not in (*LIVE, "until"):
+        if live and key != "until" and BY_WORD[key].changes != "live":
             raise UsageError(f"{word}: takes effect only at a relaunch; use `sentinel rollback --to STEP --set {word}`")
         if value == AS_CONFIGURED and key != "until":
             back.append(key)
@@ -105,7 +100,7 @@ def read_settings(words: Sequence[str], live: bool) -> tuple[Overrides, tuple[st
     if given.keys() - {"until"}:
         rung = _checked(given)
         overrides, until = with_rung(overrides, rung, 0, None, ()), rung.until_steps
-    return overrides, tuple(SETTINGS[key] for key in (*(k for k in given if k != "until"), *back)), until
+    return overrides, tuple(BY_WORD[key].key for key in (*(k for k in given if k != "until"), *back)), until
 
 
 def _checked(given: dict[str, object]) -> Rung:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from sentinel.client.settings import BY_WORD, SETTINGS
 from sentinel.model.attempts import Overrides, ResumePoint, SampleRange
 from sentinel.model.incidents import Incident, Remedy
 from sentinel.model.state import Checkpoint
-from sentinel.plan import overrides as settings
+from sentinel.plan.overrides import for_relaunch, reseeded, with_rung
 from sentinel.plan.rollback import Choice, choose_before, choose_newest
 from sentinel.plan.sample_attribution import CONTROLS, SAMPLES_MAX
 from sentinel.plan.skip import merge, window
@@ -111,35 +112,36 @@ def build_treatment(
     by itself.
     """
     rung = rungs[index]
-    at_launch = rung.reset_optimizer or rung.precision is not None or rung.reseed_data
+    at_launch = rung.reseed_data or any(SETTINGS[key].changes == "at launch" for key in rung.settings)
     relaunch = rung.rollback is not None or rung.resume is not None or at_launch or not is_alive
     choice = choose_checkpoint(rungs, index, incident, checkpoints, open_incidents) if relaunch else None
     found = skip_window(rungs, index, incident, in_force.data_seed)
     skip = merge([found]) if found else ()
     until = incident.break_step + rung.until_steps if rung.until_steps is not None else None
     resume = None
-    base = settings.for_relaunch(in_force, choice.step if choice else incident.break_step, incident.id)
+    base = for_relaunch(in_force, choice.step if choice else incident.break_step, incident.id)
     if choice is not None and choice.checkpoint is not None:
         resume = ResumePoint(choice.checkpoint.step, choice.checkpoint.path, choice.checkpoint.digest)
     if rung.reseed_data:
-        base = settings.reseeded(base, new_seed)
-    unskipped = settings.with_rung(base, rung, incident.id, until, (), spare)
+        base = reseeded(base, new_seed)
+    unskipped = with_rung(base, rung, incident.id, until, (), spare)
     look = _look(rung, index, incident, found, unskipped) if resume is not None else None
     if found and rung.skip and rung.skip.only and incident.attributed_rung == index and incident.attribution is not None:
         skip = incident.attribution.ranges or skip  # looked at before a stop broke the launch off
-    overrides = settings.with_rung(base, rung, incident.id, until, skip, spare)
+    overrides = with_rung(base, rung, incident.id, until, skip, spare)
     reason = _reason(rung, choice, skip, until, incident.blamed_node, look)
+    changed = dict(rung.settings)
     if rung.reseed_data:
-        reason += f"; a new data order, seed {overrides.data_seed}"
+        changed["data_seed"] = overrides.data_seed
+        reason += f"; {SETTINGS['data_seed'].remedy(overrides.data_seed)}"
     remedy = Remedy(
         rung=index,
         words=rung.keys,
         reason=reason,
         rollback_to_step=choice.step if choice else None,
         skip=skip,
-        lr_scale=rung.lr,
-        clip_norm=rung.clip_norm,
         live=not relaunch,
+        **changed,
     )
     return Treatment(remedy, relaunch, resume, overrides, look)
 
@@ -173,11 +175,8 @@ def _reason(
         parts.append(f"all of them, for more than {SAMPLES_MAX} samples are not looked at one by one")
     if rung.exclude is not None:
         parts.insert(0, f"leave out node {node}" if node else "leave out the blamed node")
-    if rung.lr is not None:
-        parts.append(f"learning rate {rung.lr:g}x")
-    if rung.clip_norm is not None:
-        parts.append(f"clip at {rung.clip_norm:g}")
-    named = {"rollback", "resume", "exclude", "skip", "lr", "clip_norm", "until", "then", "reseed_data"}
+    parts += [SETTINGS[key].remedy(value) for key, value in rung.settings.items()]
+    named = {*BY_WORD, "rollback", "resume", "exclude", "skip", "until", "then", "reseed_data"}
     parts += [word for word in rung.keys if word not in named]
     if until is not None:
         parts.append(f"until step {until}")

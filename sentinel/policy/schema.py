@@ -26,7 +26,6 @@ from sentinel.policy.schema_fields import (
     Model,
     Name,
     Phase,
-    Precision,
     Range,
     RateOf,
     Recovery,
@@ -41,7 +40,7 @@ from sentinel.policy.schema_rungs import Exclude, Page, Resume, Rollback, Rung, 
 
 __all__ = [
     "Annotations", "Budget", "Checkpoints", "CrashSettings", "Detectors", "Exclude", "FindingKind", "HangSettings", "Labels",
-    "Metadata", "NonFiniteSettings", "Page", "Paging", "Phase", "Policy", "Precision", "Probation", "Resume", "Retain",
+    "Metadata", "NonFiniteSettings", "Page", "Paging", "Phase", "Policy", "Probation", "Resume", "Retain",
     "Rollback", "Route", "Rule", "RunFacts", "Rung", "Severity", "Skip", "Spec", "SpikeSettings", "TerminalRoute", "Then", "Wait",
 ]  # fmt: skip
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
+from sentinel.client import settings as s
 from sentinel.policy import quantities as q
 from sentinel.policy.expr import parse_expression
 from sentinel.policy.expr_tree import LENGTH_MAX, Expression
@@ -17,7 +18,6 @@ FindingKind = Literal[
     "override_mismatch", "hardware_warning", "environment_changed",
 ]  # fmt: skip
 Severity = Literal["info", "warning", "critical"]
-Precision = Literal["fp32", "bf16", "fp16"]
 Phase = Literal["init", "compile", "data", "forward", "backward", "optimizer", "eval", "checkpoint", "idle"]
 Then = Literal["stop_now", "hold", "keep_training"]
 
@@ -77,10 +77,38 @@ Condition = Annotated[
 
 Count = Annotated[int, Field(strict=True, ge=1, le=10**9)]
 Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
-LossScale = Annotated[float, Field(strict=True, gt=0, le=2.0**127, allow_inf_nan=False)]  # float32 has no room above
 NotNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False)]
 Flag = Annotated[bool, Field(strict=True)]
 Text = Annotated[str, Field(max_length=2000)]
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
 MetricName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z][A-Za-z0-9_/.]*$")]
+
+
+def setting_field(row: s.Setting) -> tuple[Any, Any]:
+    """The field of a rung that gives this setting: its type and its default."""
+    hint = _hint(row.type)
+    return (
+        (hint, Field(default=False, description=row.help))
+        if row.nothing is False
+        else (hint | None, Field(default=None, description=row.help))
+    )
+
+
+def _hint(kind: s.ValueType) -> Any:
+    match kind:
+        case s.Factor():
+            return Factor
+        case s.Steps():
+            return Steps
+        case s.Number():
+            bounds = Field(strict=True, gt=kind.above, ge=kind.at_least, lt=kind.below, le=kind.at_most, allow_inf_nan=False)
+            return Annotated[float, bounds]
+        case s.Whole():
+            return Annotated[int, Field(strict=True, ge=kind.at_least)]
+        case s.Pair():
+            return tuple[_hint(kind.part), _hint(kind.part)]  # type: ignore[misc]
+        case s.Choice():
+            return Literal[kind.words]
+        case s.Flag():
+            return Flag

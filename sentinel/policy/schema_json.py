@@ -9,8 +9,8 @@ from sentinel.policy.schema import Policy
 
 
 def policy_json_schema() -> dict[str, Any]:
-    """JSON Schema (decision 2020-12) of a policy file, in the words of the file."""
-    return {"$schema": "https://json-schema.org/@decision@/2020-12/schema"} | Policy.model_json_schema(by_alias=True)
+    """JSON Schema (draft 2020-12) of a policy file, in the words of the file."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | Policy.model_json_schema(by_alias=True)
 
 
 def policy_json_schema_text() -> str:

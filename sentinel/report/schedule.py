@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from sentinel.client.settings import BY_WORD
 from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model.attempts import Overrides
 from sentinel.model.facts import Fact
-from sentinel.plan.overrides import SETTINGS, without
+from sentinel.plan.overrides import without
 from sentinel.report.lineage import Branch, trace
 from sentinel.run_files.stream_file import read_newest_step, read_tokens_per_sample
 
@@ -57,7 +58,7 @@ def schedule_document(facts: Iterable[Fact], newest_step: int | None, tokens_per
     facts = list(facts)
     branches = trace(facts, newest_step)
     timelines = _timelines(facts)
-    under = dict.fromkeys(SETTINGS, 0)
+    under = {row.key: 0 for row in BY_WORD.values()}
     lost = 0.0
     for branch in branches:
         for first, last, settings in _surviving(branch, timelines[branch.attempt]):
@@ -138,7 +139,7 @@ def _surviving(branch: Branch, timeline: Timeline) -> Iterable[tuple[int, int, O
 def _held(settings: Overrides, first: int, last: int) -> dict[str, int]:
     """Steps each setting was in force, of these: the trainer's own `until` ends it."""
     until = dict(settings.until)
-    keys = [key for key in SETTINGS if getattr(settings, key) not in (None, False)]
+    keys = [row.key for row in BY_WORD.values() if row.is_asked(getattr(settings, row.key))]
     return {key: max(0, min(last, until.get(key, last + 1) - 1) - first + 1) for key in keys}
 
 

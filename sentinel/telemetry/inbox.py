@@ -18,6 +18,7 @@ from typing import Any
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.overrides import Overrides as Checked
 from sentinel.client.overrides import OverridesError
+from sentinel.client.settings import SETTINGS, to_json
 from sentinel.client.strict_json import dumps, loads
 from sentinel.model import operator_requests as w
 from sentinel.model.attempts import Overrides, SampleRange
@@ -33,10 +34,6 @@ _WORDS: dict[type[w.OperatorRequest], str] = {
     w.Approve: "approve", w.Deny: "deny", w.Acknowledge: "ack",
     w.Readmit: "readmit", w.Resolve: "resolve", w.Remark: "note",
 }  # fmt: skip
-SETTABLE = (
-    "lr_scale", "clip_norm", "weight_decay", "betas", "eps", "loss_scale", "data_seed", "reset_optimizer", "precision",
-    "checkpoint_interval",
-)  # fmt: skip
 
 
 class Unreadable(ValueError):
@@ -172,13 +169,13 @@ def _from_json(raw: Mapping[str, Any]) -> w.OperatorRequest:
 
 
 def _settings(overrides: Overrides, keys: tuple[str, ...]) -> dict[str, Any]:
-    return {key: getattr(overrides, key) for key in keys}
+    return {key: to_json(getattr(overrides, key)) for key in keys}
 
 
 def _read_settings(raw: object) -> tuple[Overrides, tuple[str, ...]]:
     """Checked by the same rules as the trainer's own file, so that nothing is granted that a trainer could not read."""
-    if not isinstance(raw, dict) or not set(raw) <= set(SETTABLE):
-        raise Unreadable(f"settings: is not an object of {', '.join(SETTABLE)}")
+    if not isinstance(raw, dict) or not set(raw) <= set(SETTINGS):
+        raise Unreadable(f"settings: is not an object of {', '.join(SETTINGS)}")
     try:
         checked = Checked.from_json(raw, "settings")
     except OverridesError as error:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sentinel.client.settings import SETTINGS
 from sentinel.model.attempts import Overrides, SampleRange
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, SampleAnchor
@@ -139,3 +140,23 @@ def test_an_incident_placed_in_another_data_order_skips_nothing() -> None:
     assert "the place in the data is unknown" in treatment.remedy.reason
     anchored = replace(spike(), samples=SampleAnchor(800, 830, 10, 77))
     assert build_treatment(LADDER, 1, anchored, KEPT, [anchored], Overrides(data_seed=77), True).overrides.skip
+
+
+def test_a_remedy_says_and_keeps_every_setting_of_its_rung() -> None:
+    settings = {
+        "lr": "0.5x", "clip_norm": 0.3, "weight_decay": 0.0, "betas": [0.9, 0.98], "eps": 1e-6, "loss_scale": 1024.0,
+        "reset_optimizer": True, "precision": "fp16", "checkpoint_every": "50 steps",
+    }  # fmt: skip
+    rung = {"rollback": {"before_onset": "100 steps"}, **settings, "reseed_data": True, "until": "200 steps"}
+    treatment = build_treatment(rungs(rung), 0, spike(), KEPT, (), Overrides(), True, new_seed=7)
+    remedy = treatment.remedy
+    assert [getattr(remedy, key) for key in SETTINGS] == [
+        0.5, 0.3, 0.0, (0.9, 0.98), 1e-6, 1024.0, 7, True, "fp16", 50,
+    ]  # fmt: skip
+    assert [getattr(treatment.overrides, key) for key in SETTINGS] == [getattr(remedy, key) for key in SETTINGS]
+    words = (
+        "learning rate 0.5x; clip at 0.3; weight decay 0; betas 0.9 0.98; eps 1e-06; loss scale 1024; reset the optimizer; "
+        "precision fp16; a checkpoint every 50 steps"
+    )
+    assert words in remedy.reason
+    assert remedy.reason.endswith("a new data order, seed 7")

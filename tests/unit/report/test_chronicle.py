@@ -299,7 +299,7 @@ def test_what_changed_between_two_settings_in_words() -> None:
     new = Overrides(clip_norm=0.3, betas=(0.9, 0.98), reset_optimizer=True, data_seed=7)
     assert changes_between(old, new) == [
         "learning rate 0.5x → as configured", "clip norm as configured → 0.3", "betas 0.9 0.95 → 0.9 0.98",
-        "reset optimizer as configured → True", "data seed the configured order → 7",
+        "data seed the configured order → 7", "reset optimizer as configured → yes",
     ]  # fmt: skip
     assert changes_between(old, old) == []
 
