@@ -27,7 +27,7 @@ from sentinel.errors import (
 )
 from sentinel.journal.run_file import CAPABILITIES, RunFile, write_run_file
 from sentinel.journal.session import refuse_lost_journal
-from sentinel.journal.trouble import told
+from sentinel.journal.trouble import explained_errors
 from sentinel.model.actions import KillAttempt
 from sentinel.supervisor import app
 from sentinel.supervisor.journal_outage import JournalOutage, StopSignals, last_act
@@ -114,7 +114,7 @@ def test_the_act_under_way_is_seen_to_its_end_and_the_next_is_not_begun() -> Non
     ids=str,
 )
 def test_only_what_may_pass_is_waited_for(error: Exception, kind: type[Exception]) -> None:
-    with pytest.raises(JournalError) as caught, told(Path("run/sentinel.db"), "append"):
+    with pytest.raises(JournalError) as caught, explained_errors(Path("run/sentinel.db"), "append"):
         raise error
     assert type(caught.value) is kind
 
