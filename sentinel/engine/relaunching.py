@@ -10,7 +10,7 @@ from sentinel.model.actions import InspectSamples, StartAttempt
 from sentinel.model.attempts import Overrides, ResumePoint
 from sentinel.plan.build import build_relaunch
 from sentinel.plan.overrides import done_once_at
-from sentinel.plan.remedy import Look
+from sentinel.plan.remedy import InspectionPlan
 
 
 def relaunch(
@@ -20,7 +20,7 @@ def relaunch(
     overrides: Overrides,
     wait_s: float,
     reason: str,
-    look: Look | None = None,
+    look: InspectionPlan | None = None,
 ) -> None:
     """Adopt the plan that ends in a new attempt, and decide its first action. `look`: at samples, before the launch."""
     attempt, number = decision.attempt, decision.state.next_attempt

@@ -29,7 +29,7 @@ def write_spec(files: AttemptFiles, spec: AttemptSpec) -> None:
         "env": files.environment | ({EXCLUDE_VARIABLE: ",".join(spec.exclude_nodes)} if spec.exclude_nodes else {}),
         "resume": None if spec.resume is None else resume_to_json(spec.resume),
         "overrides": overrides_to_json(spec.overrides, spec.attempt),
-        "inspect": None if spec.inspect is None else {"samples": [[looked.start, looked.end] for looked in spec.inspect]},
+        "inspect": None if spec.inspect is None else {"samples": [[span.start, span.end] for span in spec.inspect]},
         "exclude_nodes": list(spec.exclude_nodes),
         "environment": None if spec.environment is None else environment_to_json(spec.environment),
     }

@@ -16,7 +16,7 @@ from sentinel.errors import AlreadySupervised, RetryLater, UsageError
 from sentinel.journal.answering import is_being_answered
 from sentinel.model.attempts import Overrides, SampleRange
 from sentinel.model.operator_requests import OperatorRequest
-from sentinel.operator.answers import LOOK_S, Answered, await_answer, check_supervised, is_supervised, look_for_answer, post_wish
+from sentinel.operator.answers import POLL_S, Answered, await_answer, check_supervised, find_answer, is_supervised, post_request
 from sentinel.operator.unattended import ANSWERS, SEND_S, answer_unattended
 from sentinel.plan.overrides import with_rung
 from sentinel.policy.schema import Rung
@@ -28,27 +28,27 @@ ANSWER_S = 30.0  # a supervisor looks at least once a second; on a busy shared f
 AS_CONFIGURED = "configured"
 
 
-def ask(run_dir: Path, wish: OperatorRequest, timeout_s: float = ANSWER_S) -> Answered:
-    """Post the wish and wait for the supervisor's answer. What answers a page is answered without a supervisor, too.
+def ask(run_dir: Path, request: OperatorRequest, timeout_s: float = ANSWER_S) -> Answered:
+    """Post the request and wait for the supervisor's answer. What answers a page is answered without a supervisor, too.
 
     Raises:
         UsageError: not the directory of a run, or nobody supervises it and could do this.
-        RetryLater: no answer within `timeout_s`; the wish was taken back.
+        RetryLater: no answer within `timeout_s`; the request was taken back.
     """
     by = f"{getpass.getuser()}@{socket.gethostname()}"
-    if isinstance(wish, ANSWERS):
+    if isinstance(request, ANSWERS):
         _let_answer(run_dir)
         if not is_supervised(run_dir):
             with suppress(AlreadySupervised):  # somebody has come between two looks: asked as usual
-                return ask_unattended(run_dir, by, wish, SEND_S)
+                return ask_unattended(run_dir, by, request, SEND_S)
     check_supervised(run_dir)
-    number = post_wish(run_dir, by, wish)
+    number = post_request(run_dir, by, request)
     answer = await_answer(run_dir, number, timeout_s)
     if answer is None and not withdraw(run_dir, number):
-        _, answer = look_for_answer(run_dir, number)
+        _, answer = find_answer(run_dir, number)
     if answer is not None:
         return answer
-    raise RetryLater(f"{run_dir}: the supervisor has not answered within {timeout_s:g} s; the wish was taken back", timeout_s)
+    raise RetryLater(f"{run_dir}: the supervisor has not answered within {timeout_s:g} s; the request was taken back", timeout_s)
 
 
 def _let_answer(run_dir: Path) -> None:
@@ -56,15 +56,15 @@ def _let_answer(run_dir: Path) -> None:
     clock, never = SystemClock(), threading.Event()
     end_s = clock.now_s() + ANSWER_S
     while is_being_answered(run_dir) and clock.now_s() < end_s:
-        clock.wait(never, LOOK_S)
+        clock.wait(never, POLL_S)
 
 
-def ask_unattended(run_dir: Path, by: str, wish: OperatorRequest, within_s: float = PAGE_SEND_S) -> Answered:
+def ask_unattended(run_dir: Path, by: str, request: OperatorRequest, within_s: float = PAGE_SEND_S) -> Answered:
     """Of a run that nobody supervises. Raises UsageError for what only a supervisor can do, and as `answer_unattended` does."""
-    if not isinstance(wish, ANSWERS):
+    if not isinstance(request, ANSWERS):
         check_supervised(run_dir)
-    said = answer_unattended(run_dir, by, wish, within_s)
-    return Answered(said.granted, said.answer)
+    answer = answer_unattended(run_dir, by, request, within_s)
+    return Answered(answer.granted, answer.answer)
 
 
 def read_range(text: str) -> SampleRange:

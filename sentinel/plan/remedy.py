@@ -20,12 +20,12 @@ from sentinel.plan.skip import merge, window
 from sentinel.policy.schema import Rung
 
 GUILTY_WITHIN_S = 1800.0  # an inspection without `within` of its own
-RANGES_TOLD = 6
+RANGES_LISTED = 6
 DEFAULT_MARGIN_STEPS = 1  # `further` with no rollback above it to extend
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class InspectionPlan:
     """Samples to be looked at before the launch: `suspect`, and in `samples` some before it to compare with. `overrides`: what
     is in force without the rung's own skip."""
 
@@ -38,13 +38,13 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """A remedy with everything a launch (or a live change) needs. Until `look` has its answer, the whole window is skipped."""
+    """A remedy with everything a launch (or a live change) needs. Until `inspection` is answered, the whole window is skipped."""
 
     remedy: Remedy
     relaunch: bool
     resume: ResumePoint | None
     overrides: Overrides
-    look: Look | None = None
+    inspection: InspectionPlan | None = None
 
 
 def margin_steps(rungs: Sequence[Rung], index: int) -> int:
@@ -125,11 +125,11 @@ def build_treatment(
     if rung.reseed_data:
         base = reseeded(base, new_seed)
     unskipped = with_rung(base, rung, incident.id, until, (), spare)
-    look = _look(rung, index, incident, found, unskipped) if resume is not None else None
+    inspection = _inspection(rung, index, incident, found, unskipped) if resume is not None else None
     if found and rung.skip and rung.skip.only and incident.attributed_rung == index and incident.attribution is not None:
         skip = incident.attribution.ranges or skip  # looked at before a stop broke the launch off
     overrides = with_rung(base, rung, incident.id, until, skip, spare)
-    reason = _reason(rung, choice, skip, until, incident.blamed_node, look)
+    reason = _reason(rung, choice, skip, until, incident.blamed_node, inspection)
     changed = dict(rung.settings)
     if rung.reseed_data:
         changed["data_seed"] = overrides.data_seed
@@ -143,35 +143,40 @@ def build_treatment(
         live=not relaunch,
         **changed,
     )
-    return Treatment(remedy, relaunch, resume, overrides, look)
+    return Treatment(remedy, relaunch, resume, overrides, inspection)
 
 
-def _look(rung: Rung, index: int, incident: Incident, window: SampleRange | None, base: Overrides) -> Look | None:
+def _inspection(rung: Rung, index: int, incident: Incident, window: SampleRange | None, base: Overrides) -> InspectionPlan | None:
     """The inspection that `only: guilty` needs; None where there is none to make, or it was made for this very rung."""
     if window is None or rung.skip is None or rung.skip.only is None or incident.attributed_rung == index:
         return None
     if window.end - window.start > SAMPLES_MAX:
         return None
     samples = SampleRange(max(0, window.start - CONTROLS), window.end)
-    return Look(index, (samples,), window, base, rung.skip.within_s or GUILTY_WITHIN_S)
+    return InspectionPlan(index, (samples,), window, base, rung.skip.within_s or GUILTY_WITHIN_S)
 
 
 def _reason(
-    rung: Rung, choice: Choice | None, skip: tuple[SampleRange, ...], until: int | None, node: str, look: Look | None = None
+    rung: Rung,
+    choice: Choice | None,
+    skip: tuple[SampleRange, ...],
+    until: int | None,
+    node: str,
+    inspection: InspectionPlan | None = None,
 ) -> str:
     parts = [f"{'roll back to' if rung.rollback else 'resume from'} the {choice.reason}" if choice and choice.checkpoint else ""]
     if choice and not choice.checkpoint:
         parts = [choice.reason]
-    if look is not None:
-        parts.append(f"skip the guilty of samples {look.suspect.start}..{look.suspect.end}")
+    if inspection is not None:
+        parts.append(f"skip the guilty of samples {inspection.suspect.start}..{inspection.suspect.end}")
     else:
-        parts += [f"skip samples {r.start}..{r.end}" for r in skip[:RANGES_TOLD]]
-        parts += [f"and {len(skip) - RANGES_TOLD} more ranges"] if len(skip) > RANGES_TOLD else []
+        parts += [f"skip samples {r.start}..{r.end}" for r in skip[:RANGES_LISTED]]
+        parts += [f"and {len(skip) - RANGES_LISTED} more ranges"] if len(skip) > RANGES_LISTED else []
     if rung.skip and not skip:
         parts.append("skip nothing (the place in the data is unknown)")
     elif rung.skip and rung.skip.only and choice is not None and choice.checkpoint is None:
         parts.append("all of them, for untrained weights tell nothing of a sample")
-    elif rung.skip and rung.skip.only and look is None and skip[0].end - skip[0].start > SAMPLES_MAX:
+    elif rung.skip and rung.skip.only and inspection is None and skip[0].end - skip[0].start > SAMPLES_MAX:
         parts.append(f"all of them, for more than {SAMPLES_MAX} samples are not looked at one by one")
     if rung.exclude is not None:
         parts.insert(0, f"leave out node {node}" if node else "leave out the blamed node")

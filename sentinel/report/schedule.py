@@ -77,18 +77,18 @@ def schedule_document(facts: Iterable[Fact], newest_step: int | None, tokens_per
     }
 
 
-def schedule_rows(said: Mapping[str, Any]) -> list[tuple[str, str]]:
+def schedule_rows(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """For a terminal; nothing where nothing was lost."""
-    words = [f"{steps} steps under another {key}" for key, steps in said["steps_under"].items()]
-    if said["full_rate_steps_lost"]:
-        words.insert(0, f"{said['full_rate_steps_lost']:g} full-rate steps lost")
-    if said["skipped_samples"]:
-        tokens = f" ({said['skipped_tokens']} tokens)" if said["skipped_tokens"] is not None else ""
-        words.append(f"{said['skipped_samples']} samples left out{tokens}")
-    if said["steps_thrown_away"]:
-        words.append(f"{said['steps_thrown_away']} steps thrown away")
+    words = [f"{steps} steps under another {key}" for key, steps in document["steps_under"].items()]
+    if document["full_rate_steps_lost"]:
+        words.insert(0, f"{document['full_rate_steps_lost']:g} full-rate steps lost")
+    if document["skipped_samples"]:
+        tokens = f" ({document['skipped_tokens']} tokens)" if document["skipped_tokens"] is not None else ""
+        words.append(f"{document['skipped_samples']} samples left out{tokens}")
+    if document["steps_thrown_away"]:
+        words.append(f"{document['steps_thrown_away']} steps thrown away")
     rows = [("schedule", ", ".join(words))] if words else []
-    for lapse in said["lapses"]:
+    for lapse in document["lapses"]:
         outcome = f"{lapse['outcome']}: {lapse['verdict']}" if lapse["outcome"] else "being watched"
         rows.append(("lapse", f"{' and '.join(lapse['keys'])} at step {lapse['step']}, {outcome}"))
     return rows
@@ -160,8 +160,8 @@ def _lapses(facts: Iterable[Fact]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for fact in facts:
         if isinstance(fact, f.SettingLapsed):
-            said = {"attempt": fact.attempt, "keys": list(fact.keys), "step": fact.step, "by_trainer": fact.by_trainer}
-            found.append({**said, "reason": fact.reason, "outcome": "", "verdict": ""})
+            document = {"attempt": fact.attempt, "keys": list(fact.keys), "step": fact.step, "by_trainer": fact.by_trainer}
+            found.append({**document, "reason": fact.reason, "outcome": "", "verdict": ""})
         elif isinstance(fact, f.LapseJudged) and found and not found[-1]["outcome"]:
             found[-1] |= {"outcome": fact.outcome, "verdict": fact.reason}
     return found

@@ -107,21 +107,21 @@ GUILTY = rungs(
 
 def test_a_skip_of_the_guilty_is_of_the_whole_window_until_it_was_looked_at() -> None:
     treatment = build_treatment(GUILTY, 0, spike(), KEPT, [spike()], Overrides(skip=(SampleRange(0, 5),)), True)
-    assert treatment.look is not None
-    assert (treatment.look.suspect, treatment.look.samples) == (SampleRange(780, 870), (SampleRange(524, 870),))
-    assert (treatment.look.overrides.skip, treatment.look.within_s) == ((SampleRange(0, 5),), 1800.0)
+    assert treatment.inspection is not None
+    assert (treatment.inspection.suspect, treatment.inspection.samples) == (SampleRange(780, 870), (SampleRange(524, 870),))
+    assert (treatment.inspection.overrides.skip, treatment.inspection.within_s) == ((SampleRange(0, 5),), 1800.0)
     assert treatment.overrides.skip == (SampleRange(0, 5), SampleRange(780, 870))
     assert "skip the guilty of samples 780..870" in treatment.remedy.reason
-    assert build_treatment(GUILTY, 1, spike(), KEPT, [spike()], Overrides(), True).look is None
+    assert build_treatment(GUILTY, 1, spike(), KEPT, [spike()], Overrides(), True).inspection is None
 
 
 def test_a_window_too_wide_to_look_at_is_skipped_whole_and_the_reason_says_so() -> None:
     huge = replace(spike(), samples=SampleAnchor(800_000, 830_000, 10_000))
     treatment = build_treatment(GUILTY, 0, huge, KEPT, [huge], Overrides(), True)
-    assert treatment.look is not None, "90000 samples are not too many"
+    assert treatment.inspection is not None, "90000 samples are not too many"
     huge = replace(spike(), samples=SampleAnchor(800_000, 950_000, 10_000))
     treatment = build_treatment(GUILTY, 0, huge, KEPT, [huge], Overrides(), True)
-    assert treatment.look is None
+    assert treatment.inspection is None
     assert "more than 100000 samples are not looked at one by one" in treatment.remedy.reason
 
 

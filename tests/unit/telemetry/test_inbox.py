@@ -83,7 +83,7 @@ def test_what_is_no_wish_is_said_and_removed(tmp_path: Path, text: str) -> None:
     inbox = Inbox(tmp_path)
     (*_, said) = inbox.poll(0.0)
     assert isinstance(said, SourceReading)
-    assert "is no wish" in said.reason
+    assert "is no request" in said.reason
     assert inbox.poll(0.0) == []
     assert list((tmp_path / "inbox").iterdir()) == []
 
