@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from sentinel.client.settings import LAPSING, SETTINGS, Settings, Whole
+from sentinel.client.setting_types import Whole
+from sentinel.client.settings import LAPSING, SETTINGS, Settings
 
 REQUESTS = ("checkpoint_now", "stop_after_checkpoint", "stop_now")
 

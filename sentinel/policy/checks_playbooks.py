@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
-from sentinel.client.settings import BY_WORD, Flag
+from sentinel.client.setting_types import Flag
+from sentinel.client.settings import BY_WORD
 from sentinel.errors import Problem
 from sentinel.policy.schema import Rung
 

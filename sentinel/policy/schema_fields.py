@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
-from sentinel.client import settings as s
+from sentinel.client import setting_types as t
+from sentinel.client.settings import Setting
 from sentinel.policy import quantities as q
 from sentinel.policy.expr import parse_expression
 from sentinel.policy.expr_tree import LENGTH_MAX, Expression
@@ -85,30 +86,26 @@ Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z][A-
 MetricName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z][A-Za-z0-9_/.]*$")]
 
 
-def setting_field(row: s.Setting) -> tuple[Any, Any]:
+def setting_field(row: Setting) -> tuple[Any, Any]:
     """The field of a rung that gives this setting: its type and its default."""
     hint = _hint(row.type)
-    return (
-        (hint, Field(default=False, description=row.help))
-        if row.nothing is False
-        else (hint | None, Field(default=None, description=row.help))
-    )
+    return (hint if row.nothing is False else hint | None), Field(default=row.nothing, description=row.help)
 
 
-def _hint(kind: s.ValueType) -> Any:
+def _hint(kind: t.ValueType) -> Any:
     match kind:
-        case s.Factor():
+        case t.Factor():
             return Factor
-        case s.Steps():
+        case t.Steps():
             return Steps
-        case s.Number():
+        case t.Number():
             bounds = Field(strict=True, gt=kind.above, ge=kind.at_least, lt=kind.below, le=kind.at_most, allow_inf_nan=False)
             return Annotated[float, bounds]
-        case s.Whole():
+        case t.Whole():
             return Annotated[int, Field(strict=True, ge=kind.at_least)]
-        case s.Pair():
+        case t.Pair():
             return tuple[_hint(kind.part), _hint(kind.part)]  # type: ignore[misc]
-        case s.Choice():
+        case t.Choice():
             return Literal[kind.words]
-        case s.Flag():
+        case t.Flag():
             return Flag
