@@ -98,11 +98,11 @@ def rollback(
     from dataclasses import replace
 
     from sentinel.errors import UsageError
-    from sentinel.model.attempts import Overrides
+    from sentinel.model.attempts import SettingsInForce
     from sentinel.model.operator_requests import RollBack
     from sentinel.operator.requests import read_range, read_settings
 
-    settings, keys, until = read_settings(set_, live=False) if set_ else (Overrides(), (), None)
+    settings, keys, until = read_settings(set_, live=False) if set_ else (SettingsInForce(), (), None)
     if until is not None:
         raise UsageError("until: counts from a live change; after a rollback use `sentinel set lr=configured RUN_DIR`")
     settings = replace(settings, skip=tuple(read_range(text) for text in skip or ()))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
 from sentinel.model.actions import InspectSamples, StartAttempt
-from sentinel.model.attempts import Overrides, ResumePoint
+from sentinel.model.attempts import ResumePoint, SettingsInForce
 from sentinel.plan.build import build_relaunch
 from sentinel.plan.overrides import done_once_at
 from sentinel.plan.remedy import InspectionPlan
@@ -17,7 +17,7 @@ def relaunch(
     decision: Decision,
     incident_id: int | None,
     resume: ResumePoint | None,
-    overrides: Overrides,
+    overrides: SettingsInForce,
     wait_s: float,
     reason: str,
     look: InspectionPlan | None = None,

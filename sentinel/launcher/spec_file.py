@@ -12,7 +12,7 @@ from sentinel.client.atomic_file import write_atomically
 from sentinel.client.settings import settings_to_json
 from sentinel.client.strict_json import dumps
 from sentinel.launcher.environment import environment_to_json
-from sentinel.model.attempts import AttemptSpec, Overrides, ResumePoint, SampleRange
+from sentinel.model.attempts import AttemptSpec, ResumePoint, SampleRange, SettingsInForce
 from sentinel.run_files.attempt_files import EXCLUDE_VARIABLE, AttemptFiles
 
 
@@ -40,7 +40,7 @@ def resume_to_json(resume: ResumePoint) -> dict[str, Any]:
     return {"step": resume.step, "path": resume.path, "digest": resume.digest}
 
 
-def overrides_to_json(overrides: Overrides, attempt: int) -> dict[str, Any]:
+def overrides_to_json(overrides: SettingsInForce, attempt: int) -> dict[str, Any]:
     """The object of spec.json and overrides.json (PROTOCOL.md 'overrides.json'), every key there: null means 'as configured'."""
     return {
         "id": overrides.id,

@@ -58,7 +58,7 @@ class _Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Overrides(Settings, _Origin):
+class SettingsInForce(Settings, _Origin):
     """Settings in force over the trainer's own: those of the table in `sentinel.client.settings`, whose they are, and how long.
 
     None means 'the schedule decides'. `lr_scale` multiplies the schedule, `clip_norm` replaces it; both are absolute. `until`
@@ -99,7 +99,7 @@ class AttemptSpec:
     argv: tuple[str, ...]
     cwd: str
     resume: ResumePoint | None
-    overrides: Overrides
+    overrides: SettingsInForce
     inspect: tuple[SampleRange, ...] | None = None  # samples to look at; None: it trains
     environment: Environment | None = None
     exclude_nodes: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from sentinel.client.settings import BY_WORD
 from sentinel.clock import SystemClock
 from sentinel.errors import AlreadySupervised, RetryLater, UsageError
 from sentinel.journal.answering import is_being_answered
-from sentinel.model.attempts import Overrides, SampleRange
+from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.operator_requests import OperatorRequest
 from sentinel.operator.answers import POLL_S, Answered, await_answer, check_supervised, find_answer, is_supervised, post_request
 from sentinel.operator.unattended import ANSWERS, SEND_S, answer_unattended
@@ -75,7 +75,7 @@ def read_range(text: str) -> SampleRange:
     return SampleRange(int(match[1]), int(match[2]))
 
 
-def read_settings(words: Sequence[str], live: bool) -> tuple[Overrides, tuple[str, ...], int | None]:
+def read_settings(words: Sequence[str], live: bool) -> tuple[SettingsInForce, tuple[str, ...], int | None]:
     """`lr=0.5x clip_norm=0.3 until='2000 steps'` in the policy's own words; `lr=configured` gives the schedule back.
 
     Returns the settings, their keys, and `until` in steps. Raises UsageError with the word, what is wrong, and what to write.
@@ -96,7 +96,7 @@ def read_settings(words: Sequence[str], live: bool) -> tuple[Overrides, tuple[st
             given[key] = _plain(value)
     if not back and not set(given) - {"until"}:
         raise UsageError("no setting is named; write KEY=VALUE, as in lr=0.5x")
-    overrides, until = Overrides(), None
+    overrides, until = SettingsInForce(), None
     if given.keys() - {"until"}:
         rung = _checked(given)
         overrides, until = with_rung(overrides, rung, 0, None, ()), rung.until_steps

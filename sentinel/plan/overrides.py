@@ -10,14 +10,14 @@ from dataclasses import replace
 from typing import Any
 
 from sentinel.client.settings import LAPSING, ONCE, SETTINGS
-from sentinel.model.attempts import PERSON, Decay, Overrides, ResumePoint, SampleRange
+from sentinel.model.attempts import PERSON, Decay, ResumePoint, SampleRange, SettingsInForce
 from sentinel.model.drawn import draw
 from sentinel.model.readings import Receipt
 from sentinel.plan.skip import bounded, covers, merge
 from sentinel.policy.schema import Rung
 
 
-def for_relaunch(now: Overrides, resume_step: int, incident: int | None) -> Overrides:
+def for_relaunch(now: SettingsInForce, resume_step: int, incident: int | None) -> SettingsInForce:
     """What stays in force across a relaunch at `resume_step`: every skip, and settings that have not lapsed.
 
     What this same incident's earlier rungs set is dropped: each rung is absolute, counted from the schedule. What another
@@ -30,7 +30,7 @@ def for_relaunch(now: Overrides, resume_step: int, incident: int | None) -> Over
     return without(now, gone)
 
 
-def without(now: Overrides, gone: Collection[str]) -> Overrides:
+def without(now: SettingsInForce, gone: Collection[str]) -> SettingsInForce:
     """`now` less some settings: as the trainer's own configuration has them."""
     left: dict[str, Any] = {key: SETTINGS[key].nothing if key in SETTINGS else None for key in sorted(gone)}
     owners = tuple(o for o in now.owners if o[0] not in gone)
@@ -45,36 +45,36 @@ def draw_data_seed(run_id: str, incident: int, attempt: int) -> int:
     return draw(run_id, incident, attempt) >> 1
 
 
-def reseeded(now: Overrides, data_seed: int | None) -> Overrides:
+def reseeded(now: SettingsInForce, data_seed: int | None) -> SettingsInForce:
     """`now` with a new data order from the resume point on. It stays for good. What was to be skipped counted in the order
     before it, which is in force at no sample that is still to come, so it is taken out: in the new order it means others.
     """
     return replace(now, data_seed=data_seed, skip=())
 
 
-def done_once_at(wanted: Overrides, step: int) -> Overrides:
+def done_once_at(wanted: SettingsInForce, step: int) -> SettingsInForce:
     """Settings as they are launched, or written, at `step`: what is done once is known to be done there."""
     once = any(SETTINGS[key].is_asked(getattr(wanted, key)) for key in ONCE)
     return replace(wanted, once_step=step) if once and wanted.once_step is None else wanted
 
 
 def with_rung(
-    now: Overrides, rung: Rung, incident: int, until_step: int | None, skip: tuple[SampleRange, ...], spare: int = 0
-) -> Overrides:
+    now: SettingsInForce, rung: Rung, incident: int, until_step: int | None, skip: tuple[SampleRange, ...], spare: int = 0
+) -> SettingsInForce:
     """`now` with the rung's own settings laid over it; `spare` as in `laid_over`."""
-    wanted = Overrides(skip=skip, **rung.settings)
+    wanted = SettingsInForce(skip=skip, **rung.settings)
     return laid_over(now, wanted, rung.settings, incident, until_step, rung.until_steps or 0, spare)
 
 
 def laid_over(
-    now: Overrides,
-    wanted: Overrides,
+    now: SettingsInForce,
+    wanted: SettingsInForce,
     keys: Collection[str],
     owner: int,
     until_step: int | None,
     wait: int = 0,
     spare: int = 0,
-) -> Overrides:
+) -> SettingsInForce:
     """`now` with `keys` of `wanted` (None: as configured) and its skip list laid over it, for an incident or a PERSON.
 
     `wait`: steps they are to hold, for sentinel to take them back itself from `until_step` on; the trainer's own lapse is `spare`
@@ -99,7 +99,7 @@ def laid_over(
     )
 
 
-def judge_receipt(asked: Overrides, resume: ResumePoint | None, receipt: Receipt) -> tuple[str, ...]:
+def judge_receipt(asked: SettingsInForce, resume: ResumePoint | None, receipt: Receipt) -> tuple[str, ...]:
     """Every difference between what was asked and what the trainer says is in force, as sentences; empty is good.
 
     Resuming older than asked is allowed (a damaged checkpoint is passed over) and is not reported here.
@@ -119,7 +119,7 @@ def judge_receipt(asked: Overrides, resume: ResumePoint | None, receipt: Receipt
     return (*filter(None, wrong), *_judge_skip(asked, repeated, receipt.cursor or 0))
 
 
-def judge_effective(asked: Overrides, effective: Mapping[str, Any]) -> tuple[str, ...]:
+def judge_effective(asked: SettingsInForce, effective: Mapping[str, Any]) -> tuple[str, ...]:
     """The same for the answer to a live change. A key the trainer does not read back is not held against it here."""
     wrong: list[str] = []
     for key, row in SETTINGS.items():
@@ -129,7 +129,7 @@ def judge_effective(asked: Overrides, effective: Mapping[str, Any]) -> tuple[str
     return tuple(filter(None, wrong))
 
 
-def _judge_skip(asked: Overrides, repeated: Mapping[str, Any], floor: int) -> tuple[str, ...]:
+def _judge_skip(asked: SettingsInForce, repeated: Mapping[str, Any], floor: int) -> tuple[str, ...]:
     """A receipt may clamp what lies below its cursor, so only the end of each range is held against it."""
     raw = repeated.get("skip")
     pairs = raw if isinstance(raw, list) else []

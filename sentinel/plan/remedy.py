@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sentinel.client.settings import BY_WORD, SETTINGS
-from sentinel.model.attempts import Overrides, ResumePoint, SampleRange
+from sentinel.model.attempts import ResumePoint, SampleRange, SettingsInForce
 from sentinel.model.incidents import Incident, Remedy
 from sentinel.model.state import Checkpoint
 from sentinel.plan.overrides import for_relaunch, reseeded, with_rung
@@ -32,7 +32,7 @@ class InspectionPlan:
     rung: int
     samples: tuple[SampleRange, ...]
     suspect: SampleRange
-    overrides: Overrides
+    overrides: SettingsInForce
     within_s: float
 
 
@@ -43,7 +43,7 @@ class Treatment:
     remedy: Remedy
     relaunch: bool
     resume: ResumePoint | None
-    overrides: Overrides
+    overrides: SettingsInForce
     inspection: InspectionPlan | None = None
 
 
@@ -102,7 +102,7 @@ def build_treatment(
     incident: Incident,
     checkpoints: Iterable[Checkpoint],
     open_incidents: Iterable[Incident],
-    in_force: Overrides,
+    in_force: SettingsInForce,
     is_alive: bool,
     new_seed: int | None = None,
     spare: int = 0,
@@ -146,7 +146,9 @@ def build_treatment(
     return Treatment(remedy, relaunch, resume, overrides, inspection)
 
 
-def _inspection(rung: Rung, index: int, incident: Incident, window: SampleRange | None, base: Overrides) -> InspectionPlan | None:
+def _inspection(
+    rung: Rung, index: int, incident: Incident, window: SampleRange | None, base: SettingsInForce
+) -> InspectionPlan | None:
     """The inspection that `only: guilty` needs; None where there is none to make, or it was made for this very rung."""
     if window is None or rung.skip is None or rung.skip.only is None or incident.attributed_rung == index:
         return None

@@ -15,7 +15,7 @@ from sentinel.client.settings import BY_WORD
 from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.model import actions as a
 from sentinel.model import facts as f
-from sentinel.model.attempts import Overrides
+from sentinel.model.attempts import SettingsInForce
 from sentinel.model.facts import Fact
 from sentinel.plan.overrides import without
 from sentinel.report.lineage import Branch, trace
@@ -27,7 +27,7 @@ class Segment:
     """From `first` on the attempt trained under `settings`, until the next segment; `name` is that of the request."""
 
     first: int
-    settings: Overrides
+    settings: SettingsInForce
     name: str = ""
 
 
@@ -38,7 +38,7 @@ class Timeline:
 
     segments: list[Segment] = field(default_factory=list)
 
-    def begin(self, first: int, settings: Overrides, name: str = "") -> None:
+    def begin(self, first: int, settings: SettingsInForce, name: str = "") -> None:
         kept = [known for known in self.segments[1:] if known.first < first or known.name == name == ""]
         self.segments = [*self.segments[:1], *kept, Segment(first, settings, name)]
 
@@ -125,7 +125,7 @@ def _answered(timeline: Timeline, fact: f.OverridesAnswered, name: str, step: in
         timeline.begin(step, without(asked.settings, fact.not_in_force), name)
 
 
-def _surviving(branch: Branch, timeline: Timeline) -> Iterable[tuple[int, int, Overrides]]:
+def _surviving(branch: Branch, timeline: Timeline) -> Iterable[tuple[int, int, SettingsInForce]]:
     """First and last surviving step of each segment."""
     if branch.survives_to is None:
         return
@@ -136,7 +136,7 @@ def _surviving(branch: Branch, timeline: Timeline) -> Iterable[tuple[int, int, O
             yield first, last, segment.settings
 
 
-def _held(settings: Overrides, first: int, last: int) -> dict[str, int]:
+def _held(settings: SettingsInForce, first: int, last: int) -> dict[str, int]:
     """Steps each setting was in force, of these: the trainer's own `until` ends it."""
     until = dict(settings.until)
     keys = [row.key for row in BY_WORD.values() if row.is_asked(getattr(settings, row.key))]

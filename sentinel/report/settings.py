@@ -6,12 +6,12 @@ from typing import Any
 
 from sentinel.client.settings import SETTINGS
 from sentinel.launcher.spec_file import overrides_to_json
-from sentinel.model.attempts import Overrides
+from sentinel.model.attempts import SettingsInForce
 
 RANGES_SHOWN = 20
 
 
-def settings_asked(overrides: Overrides) -> dict[str, Any]:
+def settings_asked(overrides: SettingsInForce) -> dict[str, Any]:
     """Every setting that asks for something, and the skipped ranges, as in spec.json."""
     values = overrides_to_json(overrides, 0)
     asked = {key: value for key, value in values.items() if key in SETTINGS or key == "skip"}

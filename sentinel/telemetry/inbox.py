@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
-from sentinel.client.overrides import Overrides as Checked
-from sentinel.client.overrides import OverridesError
+from sentinel.client.overrides import Overrides, OverridesError
 from sentinel.client.settings import SETTINGS, to_json
 from sentinel.client.strict_json import dumps, loads
 from sentinel.model import operator_requests as w
-from sentinel.model.attempts import Overrides, SampleRange
+from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.readings import Reading, WishReading
 from sentinel.telemetry.source import SourceHealth, describe_os_error
 
@@ -172,20 +171,20 @@ def _from_json(raw: Mapping[str, Any]) -> w.OperatorRequest:
             raise Unreadable(f"ask: {word!r} is not one of {', '.join(_WORDS.values())}")
 
 
-def _settings(overrides: Overrides, keys: tuple[str, ...]) -> dict[str, Any]:
+def _settings(overrides: SettingsInForce, keys: tuple[str, ...]) -> dict[str, Any]:
     return {key: to_json(getattr(overrides, key)) for key in keys}
 
 
-def _read_settings(raw: object) -> tuple[Overrides, tuple[str, ...]]:
+def _read_settings(raw: object) -> tuple[SettingsInForce, tuple[str, ...]]:
     """Checked by the same rules as the trainer's own file, so that nothing is granted that a trainer could not read."""
     if not isinstance(raw, dict) or not set(raw) <= set(SETTINGS):
         raise Unreadable(f"settings: is not an object of {', '.join(SETTINGS)}")
     try:
-        checked = Checked.from_json(raw, "settings")
+        checked = Overrides.from_json(raw, "settings")
     except OverridesError as error:
         raise Unreadable(str(error)) from None
     changes: dict[str, Any] = {key: getattr(checked, key) for key in raw}
-    return replace(Overrides(), **changes), tuple(raw)
+    return replace(SettingsInForce(), **changes), tuple(raw)
 
 
 def _pairs(ranges: tuple[SampleRange, ...]) -> list[list[int]]:

@@ -22,7 +22,7 @@ from sentinel.launcher.exit_report import write_report
 from sentinel.launcher.spec_file import overrides_to_json, write_spec
 from sentinel.model import attempts
 from sentinel.model.actions import Request
-from sentinel.model.attempts import AttemptSpec, ExitReport, ExitSource, Overrides, RankExit
+from sentinel.model.attempts import AttemptSpec, ExitReport, ExitSource, RankExit, SettingsInForce
 from sentinel.model.readings import Phase
 from sentinel.plan import checkpoint_validation as vetting
 from sentinel.plan.sample_attribution import SAMPLES_MAX
@@ -52,7 +52,7 @@ def test_the_closed_lists_are_the_codes() -> None:
 
 def test_override_keys_are_those_written_and_those_read() -> None:
     keys = listed("override keys")
-    assert keys == list(overrides_to_json(Overrides(), 1))
+    assert keys == list(overrides_to_json(SettingsInForce(), 1))
     readable = {field.name for field in dataclasses.fields(client.Overrides)} - {"given", "raw"}
     assert set(keys) - {"incident"} == readable, "incident is for people, a trainer has no use for it"
 
@@ -85,7 +85,7 @@ def run_dir(tmp_path: Path) -> Path:
     with RunLock.acquire(tmp_path) as lock:
         Lease.publish(lock, 1)
     StandingsFile(tmp_path).write(0.0, Engine(load_policy(shipped_policy_path("default"))))
-    write_spec(files, AttemptSpec(3, ("train",), "/", None, Overrides(id="ov-3")))
+    write_spec(files, AttemptSpec(3, ("train",), "/", None, SettingsInForce(id="ov-3")))
     write_report(files, ExitReport(0, (RankExit(0, 0, None, "record", None),), None, "the command ended with code 0"))
     session = client.Session.from_environment(environ=files.environment)
     assert session is not None

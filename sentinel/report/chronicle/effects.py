@@ -8,14 +8,14 @@ from pathlib import Path
 from statistics import median
 
 from sentinel.client.settings import SETTINGS
-from sentinel.model.attempts import Overrides
+from sentinel.model.attempts import SettingsInForce
 from sentinel.run_files.stream_window import Row, read_steps
 
 STEPS = 50  # on either side
 METRICS = ("loss", "grad_norm")
 
 
-def changes_between(before: Overrides, after: Overrides) -> list[str]:
+def changes_between(before: SettingsInForce, after: SettingsInForce) -> list[str]:
     """In words; empty where only bookkeeping differs."""
     words: list[str] = []
     for key, row in SETTINGS.items():

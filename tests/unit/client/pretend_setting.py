@@ -21,7 +21,7 @@ from sentinel.journal.codec import decode_fact, encode_fact
 from sentinel.launcher.spec_file import write_spec
 from sentinel.model import facts as f
 from sentinel.model.actions import WriteOverrides
-from sentinel.model.attempts import AttemptSpec, Overrides
+from sentinel.model.attempts import AttemptSpec, SettingsInForce
 from sentinel.model.operator_requests import Change
 from sentinel.model.readings import Receipt
 from sentinel.operator.requests import read_settings
@@ -40,7 +40,7 @@ from sentinel.sim.scenarios import Scenario
 from sentinel.sim.shape import Shape
 from sentinel.telemetry.inbox import Inbox, post
 
-ASKED: Any = replace(Overrides("ov-1.change"), dropout=0.3)
+ASKED: Any = replace(SettingsInForce("ov-1.change"), dropout=0.3)
 
 
 def policy_and_command(folder: Path) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def policy_and_command(folder: Path) -> dict[str, Any]:
 
 def files_and_receipts(folder: Path) -> dict[str, Any]:
     files = AttemptFiles.of(folder, 1)
-    write_spec(files, AttemptSpec(1, ("true",), str(folder), None, Overrides()))
+    write_spec(files, AttemptSpec(1, ("true",), str(folder), None, SettingsInForce()))
     session = Session(folder, read_spec(files.spec))
     write_overrides(folder, WriteOverrides("key", 1, ASKED))
     heard = session.poll_overrides()
@@ -104,7 +104,7 @@ def main(folder: Path, policy: Path) -> None:
     cost = schedule_document([f.AttemptLaunched(1, None, ASKED, "why"), f.ReceiptSeen(1, 0, 2)], 100, None)
     shown = {
         "schedule": [cost["steps_under"], schedule_rows(cost)[0][1]],
-        "chronicle": changes_between(Overrides(), ASKED),
+        "chronicle": changes_between(SettingsInForce(), ASKED),
         "report": [settings_asked(ASKED), setting_text("dropout", 0.3)],
     }
     print(dumps(policy_and_command(folder) | files_and_receipts(folder) | simulated(policy) | shown))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sentinel.client.settings import BY_WORD, SETTINGS
-from sentinel.model.attempts import Overrides
+from sentinel.model.attempts import SettingsInForce
 from sentinel.model.incidents import Remedy
 
 ROOT = Path(__file__).parents[3]
@@ -82,7 +82,7 @@ def test_reports_show_it(known: dict[str, Any]) -> None:
 
 
 def test_whoever_holds_settings_inherits_the_table() -> None:
-    for holder in (Overrides, Remedy):
+    for holder in (SettingsInForce, Remedy):
         assert set(SETTINGS) <= set(holder.__dataclass_fields__)
     assert set(BY_WORD) == {row.word for row in SETTINGS.values()} - {None}
     for row in SETTINGS.values():
