@@ -86,10 +86,16 @@ Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z][A-
 MetricName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z][A-Za-z0-9_/.]*$")]
 
 
+def setting_name(row: Setting) -> str:
+    """The name of the field of a rung that gives this setting: its word, and the unit where it has one."""
+    return f"{row.word}_steps" if isinstance(row.type, t.Steps) else str(row.word)
+
+
 def setting_field(row: Setting) -> tuple[Any, Any]:
-    """The field of a rung that gives this setting: its type and its default."""
+    """That field: its type, and its default with the word that policies write."""
     hint = _hint(row.type)
-    return (hint if row.nothing is False else hint | None), Field(default=row.nothing, description=row.help)
+    default = Field(default=row.nothing, description=row.help, alias=row.word if row.word != setting_name(row) else None)
+    return (hint if row.nothing is False else hint | None), default
 
 
 def _hint(kind: t.ValueType) -> Any:

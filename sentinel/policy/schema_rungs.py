@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, model_validator
 
-from sentinel.client.settings import BY_WORD
+from sentinel.client.settings import BY_WORD, SETTINGS
 from sentinel.policy.quantities import Malformed
 from sentinel.policy.schema_fields import (
     AboveBand,
@@ -23,6 +23,7 @@ from sentinel.policy.schema_fields import (
     Then,
     Widening,
     setting_field,
+    setting_name,
     written,
 )
 
@@ -153,7 +154,7 @@ if TYPE_CHECKING:
     _WithSettings = _Restart
 else:
     _WithSettings = create_model(
-        "_WithSettings", __base__=_Restart, **{word: setting_field(row) for word, row in BY_WORD.items()}
+        "_WithSettings", __base__=_Restart, **{setting_name(row): setting_field(row) for row in BY_WORD.values()}
     )
 
 
@@ -188,8 +189,8 @@ class Rung(_WithSettings):
     @property
     def settings(self) -> dict[str, Any]:
         """The settings it changes, by their keys in the table."""
-        values = {row.key: getattr(self, word) for word, row in BY_WORD.items()}
-        return {row.key: values[row.key] for row in BY_WORD.values() if row.is_asked(values[row.key])}
+        values = {key: getattr(self, setting_name(row)) for key, row in SETTINGS.items() if row.word is not None}
+        return {key: value for key, value in values.items() if SETTINGS[key].is_asked(value)}
 
     @property
     def keys(self) -> tuple[str, ...]:
