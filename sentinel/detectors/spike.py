@@ -31,6 +31,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sentinel.client.settings import SETTINGS
 from sentinel.detectors.contract import CALM_ROWS, Detector, Start, WatchedRun
 from sentinel.detectors.hold import Change, Hold, Holding, State
 from sentinel.detectors.settings import Misfit, setting
@@ -97,11 +98,12 @@ class Spike(Detector):
             watch.begin(start.attempt, start.quiet_until)
 
     def resume(self, receipt: Receipt, history: tuple[StepReading, ...], now_s: float) -> None:
-        """Where `lr_scale` or `clip_norm` is overridden, the past's level counts less: only its newest samples are kept."""
+        """Under settings that shift the level (`sentinel.client.settings`), the past's level counts less: only its newest samples
+        are kept."""
         for watch in self._all:
             watch.seed(history)
         overrides = receipt.overrides
-        if overrides.get("lr_scale") not in (None, 1, 1.0) or overrides.get("clip_norm") is not None:
+        if any(row.shifts(overrides.get(key)) for key, row in SETTINGS.items()):
             self.change_settings(None)
 
     def change_settings(self, quiet_until: int | None) -> None:

@@ -191,7 +191,7 @@ def take_rung(decision: Decision, incident_id: int, index: int) -> None:
         page(decision, incident.id, told.severity, treatment.remedy.reason, follows)
     exclude(decision, incident, rungs[index])
     if treatment.relaunch:
-        launch = (treatment.resume, treatment.overrides, verdict.wait_s, treatment.remedy.reason, treatment.look)
+        launch = (treatment.resume, treatment.overrides, verdict.wait_s, treatment.remedy.reason, treatment.inspection)
         return relaunch(decision, incident.id, *launch)
     number = sum(len(i.tries) for i in decision.state.incidents)
     return write_live(decision, incident.id, str(number), treatment.overrides)
@@ -214,7 +214,7 @@ def take_up_again(decision: Decision, incident: Incident) -> bool:
     if not broken_off or incident.is_waiting or decision.observes_only or incident.rung >= len(rungs):
         return False
     treatment = _treatment(decision, incident, incident.rung, decision.is_alive)
-    relaunch(decision, incident.id, treatment.resume, treatment.overrides, 0.0, treatment.remedy.reason, treatment.look)
+    relaunch(decision, incident.id, treatment.resume, treatment.overrides, 0.0, treatment.remedy.reason, treatment.inspection)
     return True
 
 

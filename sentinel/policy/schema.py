@@ -21,7 +21,6 @@ from sentinel.policy.schema_fields import (
     Model,
     Name,
     Phase,
-    Precision,
     Range,
     RateOf,
     Recovery,
@@ -36,8 +35,8 @@ from sentinel.policy.schema_rungs import Exclude, Page, Resume, Rollback, Rung, 
 
 __all__ = [
     "Annotations", "Budget", "Checkpoints", "Detectors", "Exclude", "FindingKind", "Labels", "Metadata", "Page", "Paging",
-    "Phase", "Policy", "Precision", "Probation", "Resume", "Retain", "Rollback", "Route", "Rule", "RunFacts", "Rung", "Severity",
-    "Skip", "Spec", "Then", "Wait", "with_channels",
+    "Phase", "Policy", "Probation", "Resume", "Retain", "Rollback", "Route", "Rule", "RunFacts", "Rung", "Severity", "Skip",
+    "Spec", "Then", "Wait", "with_channels",
 ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from sentinel.detectors.registry import RULED_KINDS
 from sentinel.errors import UsageError
-from sentinel.model.attempts import Overrides
+from sentinel.model.attempts import SettingsInForce
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, SampleAnchor
 from sentinel.model.state import Checkpoint
@@ -186,7 +186,7 @@ def _climb(policy: Policy, rungs: tuple[Rung, ...], incident: Incident, every: i
     per_step = incident.samples.per_step if incident.samples else 1
     every_one = [Checkpoint(step, f"checkpoints/step-{step:08d}", 1, step * per_step) for step in marks]
     checkpoints = _kept(policy, every_one)
-    in_force, alive = Overrides(), incident.kind not in _DEAD
+    in_force, alive = SettingsInForce(), incident.kind not in _DEAD
     for index, rung in enumerate(rungs):
         if rung.wait is not None:
             heals = rung.wait.unless_above_band_steps

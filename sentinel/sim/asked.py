@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sentinel.model import operator_requests as w
-from sentinel.model.attempts import Overrides, SampleRange
+from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.readings import WishReading
 from sentinel.sim.faults import Fault
 
@@ -15,8 +15,8 @@ def wish_of(fault: Fault) -> WishReading:
         "resume": w.Resume(),
         "hold": w.Hold(),
         "rollback": w.RollBack(to),
-        "set": w.Change(Overrides(lr_scale=0.5), ("lr_scale",), until),
-        "clip": w.Change(Overrides(clip_norm=0.5), ("clip_norm",), until),
+        "set": w.Change(SettingsInForce(lr_scale=0.5), ("lr_scale",), until),
+        "clip": w.Change(SettingsInForce(clip_norm=0.5), ("clip_norm",), until),
         "ack": w.Acknowledge(to),
         "resolve": w.Resolve(to),
         "note": w.Remark("a word for the record"),
