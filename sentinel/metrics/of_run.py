@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import get_args
 
 from sentinel import __version__
+from sentinel.curves.registry import CURVES
 from sentinel.engine.goodput import account
 from sentinel.model.findings import Severity, Verdict
 from sentinel.report.detectors import OLD_AFTER_S
@@ -21,24 +22,8 @@ STATES = (
 SEVERITIES = get_args(Severity)
 LAYERS_MAX = 256
 DETECTORS_MAX = 64
-FINAL = "final"
-ACTIVATION = "activation_norm"
-
-# The metric of a step line, by the family that shows it.
-SHOWN = {
-    "sentinel_loss": "loss",
-    "sentinel_val_loss": "val_loss",
-    "sentinel_grad_norm": "grad_norm",
-    "sentinel_param_norm": "param_norm",
-    "sentinel_update_norm": "update_norm",
-    "sentinel_loss_scale": "loss_scale",
-    "sentinel_learning_rate": "lr",
-    "sentinel_tokens_per_second": "tokens_per_s",
-    "sentinel_step_seconds": "step_time_s",
-    "sentinel_mfu_ratio": "mfu",
-    "sentinel_memory_bytes": "peak_memory_bytes",
-}
-
+WITH_LAYERS = {curve.gauge for curve in CURVES if curve.gauge and curve.is_family}
+FINAL = "final"  # the value of the label `layer` for the metric that stands for all layers
 
 def rows(sight: Sight) -> Iterator[Row]:
     """All of them; each part stands for itself."""
@@ -95,14 +80,13 @@ def _training(sight: Sight) -> Iterator[Row]:
         yield "sentinel_step", (), float(sight.step)
     if sight.total_steps is not None:
         yield "sentinel_total_steps", (), float(sight.total_steps)
-    for family, metric in SHOWN.items():
-        if metric in told:
-            yield family, (), told[metric]
-    if ACTIVATION in told:
-        yield "sentinel_activation_norm", (FINAL,), told[ACTIVATION]
-    layers = [name for name in told if name.startswith(f"{ACTIVATION}/")]
-    for name in layers[:LAYERS_MAX]:
-        yield "sentinel_activation_norm", (name.partition("/")[2],), told[name]
+    for curve in CURVES:
+        if curve.gauge and curve.is_family:
+            layers = [name for name in told if name.startswith(curve.metric)]
+            for name in layers[:LAYERS_MAX]:
+                yield curve.gauge, (name.removeprefix(curve.metric),), told[name]
+        elif curve.gauge and curve.metric in told:
+            yield curve.gauge, (FINAL,) if curve.gauge in WITH_LAYERS else (), told[curve.metric]
 
 
 def _incidents(sight: Sight) -> Iterator[Row]:

@@ -16,7 +16,7 @@ from sentinel.model.incidents import Incident
 from sentinel.report.documents import incident_document
 from sentinel.report.tables import markdown_table
 from sentinel.report.text import rung_words
-from sentinel.tensorboard.charts import LAYOUT, MARKER, STORY
+from sentinel.tensorboard.charts import MARKER, STORY, layout
 from sentinel.tensorboard.event_bytes import RowEncoder, layout_record, text_record, version_record
 from sentinel.tensorboard.event_file import SHEET
 
@@ -54,7 +54,7 @@ class IncidentSheet:
 
 def sheet(incidents: Sequence[Incident], created_s: float) -> bytes:
     """The file's bytes: the layout of the charts, the texts, the markers by rising step (of several at one step the newest)."""
-    out = [version_record(created_s), layout_record(created_s, LAYOUT)]
+    out = [version_record(created_s), layout_record(created_s, layout())]
     markers: dict[int, Incident] = {}
     for incident in incidents:
         markers[step_of(incident)] = incident

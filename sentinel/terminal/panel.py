@@ -15,6 +15,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from sentinel.curves.registry import CURVES, SHORT_CHARS_MAX
 from sentinel.engine.goodput import account
 from sentinel.model.actions import StartAttempt
 from sentinel.terminal.clean import clean
@@ -30,10 +31,8 @@ STATE_STYLES = {
     "training": "green", "probation": "yellow", "recovering": "bold yellow", "finished": "bold green", "observing": "cyan",
     "failed": "bold red", "held": "bold red", "stopped": "yellow",
 }  # fmt: skip
-LABELS = {
-    "grad_norm": "grad norm", "activation_norm": "act. norm", "loss_scale": "scale", "val_loss": "val loss",
-}  # fmt: skip
-LABEL_WIDTH = 10
+LABELS = {curve.metric: curve.short for curve in CURVES if curve.short}
+LABEL_WIDTH = SHORT_CHARS_MAX
 VALUE_WIDTH = 10
 FRAME_ROWS = 2
 SPARE_ROWS = 2  # of the terminal, for the cursor and what is printed above

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 from sentinel.client.run_layout import incident_report_path
+from sentinel.curves.registry import metrics_shown_on
 from sentinel.web.acting import OF_INCIDENT, OF_RUN, Unattended, ask_of
 from sentinel.web.answers import REPORT_POLICY, TEXT, Refused, Request, Response, encode
 from sentinel.web.curves import METRICS_ASKED_MAX, Asked, curves_document, metric_names, read_cursor
@@ -129,6 +130,12 @@ def _metric_names(served: Served, request: Request, words: Words) -> Response:
         return Response(encode({"metrics": metric_names(drawn.values())}))
 
 
+def _shown_curves(served: Served, request: Request, words: Words) -> Response:
+    """Which curves a page shows until somebody chooses others; in order, families with a slash at their end."""
+    del served, request, words
+    return Response(encode({"shown": metrics_shown_on("page")}))
+
+
 def _lineage(served: Served, request: Request, words: Words) -> Response:
     del request
     run = served.runs.find(words["NAME"])
@@ -173,6 +180,7 @@ ROUTES = (
     Route("GET", "/static/FILE", "nothing", _file),
     Route("GET", "/healthz", "nothing", _health),
     Route("GET", "/metrics", "reading", _metrics_of_runs),
+    Route("GET", "/api/curves", "reading", _shown_curves),
     Route("GET", "/api/runs", "reading", _runs),
     Route("GET", "/api/runs/NAME", "reading", _run),
     Route("GET", "/api/runs/NAME/incidents", "reading", _incidents),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from sentinel.curves.registry import metrics_shown_on
 from sentinel.model.incidents import Incident
 from sentinel.paging.case import judged_metric
 from sentinel.report.html.collected import Collected
@@ -11,7 +12,7 @@ from sentinel.report.html.drawing import Line, Mark, Panel, draw
 from sentinel.report.lineage import Branch
 from sentinel.run_files.stream_window import Row, read_steps, read_thinned
 
-METRICS = ("loss", "grad_norm", "loss_scale", "activation_norm", "lr")
+METRICS = metrics_shown_on("report")
 ATTEMPTS_MAX = 8  # of one incident: the first that broke, and the newest
 BEFORE_MIN, BEFORE_MAX = 60, 2000  # steps
 BEHIND_MAX = 4000

@@ -16,11 +16,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sentinel import __version__
+from sentinel.curves.registry import CURVES
 from sentinel.engine import evolve
 from sentinel.journal.session import take_run
 from sentinel.metrics.exposition import CONTENT_TYPE, LABEL_CHARS_MAX, exposition
 from sentinel.metrics.families import FAMILIES
-from sentinel.metrics.of_run import LAYERS_MAX, SHOWN, STATES
+from sentinel.metrics.of_run import LAYERS_MAX, STATES
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model.state import Mark, RunState
@@ -54,7 +55,7 @@ def everything() -> Sight:
     blind = f.SourceChanged("nvml", False, "the driver is gone")
     raised = f.PageRaised(1, page.severity, page.title, page.text)
     more: list[tuple[float, f.Fact]] = [(151, raised), (151, f.ActionDecided(page)), (152, f.ActionConfirmed(page.key))]
-    last = dict.fromkeys(SHOWN.values(), 0.5) | {"activation_norm": 1.0, "activation_norm/block-00": 0.9}
+    last = {curve.metric: 0.5 for curve in CURVES if curve.gauge and not curve.is_family} | {"activation_norm/block-00": 0.9}
     return fold(entries_of([*told(), *more, (153, blind)]), step=600, total_steps=600, last=last)
 
 

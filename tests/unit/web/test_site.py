@@ -104,6 +104,10 @@ def test_curves_come_by_attempt_and_then_only_what_is_new(told_site: Served) -> 
     assert told_site.get("/api/runs/half/metrics").json == {"metrics": ["loss"]}
 
 
+def test_the_page_is_told_which_curves_to_show(told_site: Served) -> None:
+    assert told_site.get("/api/curves").json == {"shown": ["loss", "grad_norm", "activation_norm/", "loss_scale", "lr"]}
+
+
 def test_lineage_and_ledger(told_site: Served) -> None:
     branches = told_site.get("/api/runs/demo/lineage").json
     assert [(b["attempt"], b["parent"], b["survives_to"]) for b in branches] == [(1, None, 100), (2, 1, 350), (3, 2, 600)]
