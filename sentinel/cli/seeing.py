@@ -60,7 +60,7 @@ def events(
 ) -> None:
     """What happened and what was decided, from the journal, in words: time of the run, UTC, sentence."""
     from sentinel.client.strict_json import dumps
-    from sentinel.report.journal_tail import event_document, event_line, read_events
+    from sentinel.report.events import event_document, event_line, read_events
 
     def show() -> None:
         for entry, state in read_events(run_dir, since, incident, follow, _pause()):

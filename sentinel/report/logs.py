@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sentinel.client.run_layout import attempts_folder
 from sentinel.errors import UsageError
-from sentinel.report.journal_tail import JournalTail
+from sentinel.report.journal_fold import JournalFold
 from sentinel.report.log_files import Log, LogReader, find_logs, read_tail, silent_ranks
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.run_files.attempt_files import AttemptFiles
@@ -53,9 +53,9 @@ def read_logs(asked: Asked, pause: Callable[[], None]) -> Iterator[Said]:
     yield from said
     if not asked.follow:
         return
-    run = JournalTail(asked.run_dir)
+    run = JournalFold(asked.run_dir)
     while True:
-        run.read()
+        run.catch_up()
         is_run_over, newest = bool(run.state.ended), _newest(asked.run_dir)
         is_over = AttemptFiles(asked.run_dir, attempt).exit.exists() or newest != attempt
         yield from _drain(asked, attempt, readers, is_over or is_run_over)

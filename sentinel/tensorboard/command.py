@@ -10,8 +10,7 @@ from pathlib import Path
 
 from sentinel.errors import AlreadySupervised, UsageError
 from sentinel.journal.lease import RunLock
-from sentinel.journal.store import JOURNAL_NAME, Journal
-from sentinel.report.lineage import trace
+from sentinel.journal.store import JOURNAL_NAME
 from sentinel.report.reading import read_run
 from sentinel.telemetry.tensorboard import event_files
 from sentinel.tensorboard.board import EFFECTIVE, FOLDER, PLACE, Board
@@ -62,7 +61,8 @@ def make_tensorboard(run_dir: Path) -> str:
         why = f"it has no {FOLDER}/, because of {FLAG} or not yet"
         raise UsageError(f"{run_dir}: is supervised, and {why}; ask again in a moment, or when it has ended") from error
     try:
-        attempts = read_attempts(run_dir)
+        run.catch_up()  # what its supervisor wrote until it let go of the run
+        attempts = [Begun(one.attempt, one.resumed_step, is_over=bool(one.outcome)) for one in run.lineage.branches()]
         _draw_attempts(run_dir, attempts)
         with closing(Board(run_dir)) as board:
             while board.advance(attempts, run.state.incidents, run.state.created_s):
@@ -83,13 +83,6 @@ def last_surviving(attempts: list[Begun], board: Board) -> int:
     kept = bounds(attempts)
     steps = [(board.reached_step(number), bound) for number, bound in kept.items()]
     return max([0, *(step if bound is None else min(step, bound) for step, bound in steps)])
-
-
-def read_attempts(run_dir: Path) -> list[Begun]:
-    """Every attempt of the journal, also those that its state no longer knows one by one. The newest may go on unwatched."""
-    with Journal.open(run_dir / JOURNAL_NAME, read_only=True) as journal:
-        branches = trace(entry.fact for entry in journal.read_entries())
-    return [Begun(branch.attempt, branch.resumed_step, is_over=bool(branch.outcome)) for branch in branches]
 
 
 def _draw_attempts(run_dir: Path, attempts: list[Begun]) -> None:

@@ -10,8 +10,8 @@ from sentinel.engine.goodput import account
 from sentinel.model import facts as f
 from sentinel.model.state import RunState
 from sentinel.report.documents import Outside, incident_document, status_document
+from sentinel.report.events import incident_of
 from sentinel.report.following import Sight
-from sentinel.report.journal_tail import incident_of
 from sentinel.terminal.words import describe
 
 EVENTS_MAX = 500

@@ -90,8 +90,9 @@ def _runs(served: Served, request: Request, words: Words) -> Response:
 def _run(served: Served, request: Request, words: Words) -> Response:
     del request
     run = served.runs.find(words["NAME"])
-    is_stale, past = served.runs.is_stale(run), run.past()
-    return Response(run.document(("run", is_stale), lambda: run_document(run.seen(), past.schedule, trouble_of(run, is_stale))))
+    is_stale, history = served.runs.is_stale(run), run.history()
+    key = ("run", is_stale, history.sight.now_s)
+    return Response(run.document(key, lambda: run_document(run.seen(), history.schedule, trouble_of(run, is_stale))))
 
 
 def _incidents(served: Served, request: Request, words: Words) -> Response:
@@ -139,8 +140,8 @@ def _shown_curves(served: Served, request: Request, words: Words) -> Response:
 def _lineage(served: Served, request: Request, words: Words) -> Response:
     del request
     run = served.runs.find(words["NAME"])
-    past = run.past()
-    return Response(run.document(("lineage", past.read_s), lambda: past.lineage))
+    history = run.history()
+    return Response(run.document(("lineage", history.sight.now_s), lambda: history.lineage))
 
 
 def _ledger(served: Served, request: Request, words: Words) -> Response:

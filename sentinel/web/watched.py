@@ -9,19 +9,18 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sentinel.clock import SystemClock
-from sentinel.errors import JournalError, UsageError
+from sentinel.errors import UsageError
 from sentinel.journal.lease import LEASE_NAME
-from sentinel.journal.store import JOURNAL_NAME, Journal
+from sentinel.journal.store import JOURNAL_NAME
 from sentinel.model.facts import Entry
 from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.following import FollowedRun, Sight
-from sentinel.report.lineage import branch_document, trace
-from sentinel.report.schedule import schedule_document
+from sentinel.report.lineage import branch_document
 from sentinel.run_files.stream_file import read_tokens_per_sample
 from sentinel.streams.curve import Curve
 from sentinel.web.answers import Refused, encode
@@ -29,22 +28,17 @@ from sentinel.web.answers import Refused, encode
 LOCK_S = 1.0  # a look takes milliseconds, but for one at a disk that hangs
 DOCUMENTS_KEPT = 64  # of one look
 DOCUMENT_BYTES_KEPT = 16 << 20  # of these together: whoever makes up cursors must not fill the memory
-PAST_SHARE = 20.0  # of the time, one part at most goes into reading the whole journal again
-PAST_OLD_S = 10.0
 _server = f"{round(SystemClock().wall_s() * 1e3):x}"  # a cursor of another process is none of this one's
 _serial = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """What only the whole journal tells. `seq`: its newest entry; `read_s`, `took_s`: when it was read, and for how long."""
+class History:
+    """What the whole journal amounts to, as documents. `sight`: that of the look they were made after."""
 
-    seq: int = -1
-    read_s: float = 0.0
-    took_s: float = 0.0
-    lineage: list[dict[str, Any]] = field(default_factory=list)
-    schedule: dict[str, Any] | None = None
-    trouble: str = ""
+    sight: Sight
+    lineage: list[dict[str, Any]]
+    schedule: dict[str, Any]
 
 
 class WatchedRun:
@@ -65,10 +59,8 @@ class WatchedRun:
         self._documents: dict[object, bytes] = {}
         self._curves: dict[int, dict[str, Curve]] = {}  # whose identity tells that a stream was drawn anew
         self._drawing = 0
-        self._past = Past()
-        self._past_lock = threading.Lock()
+        self._history: History | None = None
         self._seen: object = None
-        self._clock = SystemClock()
 
     # -- the watching thread -------------------------------------------------------------------------------------------
 
@@ -174,32 +166,24 @@ class WatchedRun:
         with self._followed_run() as followed:
             return followed.entries(after)
 
-    def past(self) -> Past:
-        """Read again when the journal has grown, by one of those who ask, while the others get what was read before."""
-        sight, known, now_s = self.seen(), self._past, self._clock.now_s()
-        age_s = now_s - known.read_s
-        is_old = known.seq != sight.seq or age_s > PAST_OLD_S
-        is_first = known.seq < 0
-        is_wanted = is_first or (is_old and age_s > PAST_SHARE * known.took_s)
-        if is_wanted and self._past_lock.acquire(blocking=is_first):
-            try:
-                if self._past is known:  # nobody has read it while this one waited
-                    self._past = self._read_past(sight, now_s)
-            finally:
-                self._past_lock.release()
-        return self._past
-
-    def _read_past(self, sight: Sight, now_s: float) -> Past:
+    def history(self) -> History:
+        """Made for the first who asks after a look. Who cannot have the run within LOCK_S gets what was made before. Raises
+        Refused where there is nothing yet."""
+        sight, known = self.seen(), self._history
+        if known is not None and known.sight is sight:
+            return known
         attempt = sight.state.attempt
+        tokens = read_tokens_per_sample(self.run_dir, attempt.attempt) if attempt is not None else None
         try:
-            with Journal.open(self.run_dir / JOURNAL_NAME, read_only=True) as journal:
-                facts = [entry.fact for entry in journal.read_entries()]
-            tokens = read_tokens_per_sample(self.run_dir, attempt.attempt) if attempt is not None else None
-            schedule = schedule_document(facts, sight.step, tokens)
-        except (JournalError, OSError) as error:
-            return replace(self._past, read_s=now_s, took_s=0.1, seq=max(0, self._past.seq), trouble=str(error))
-        branches = [branch_document(branch) for branch in trace(facts, sight.step)]
-        return Past(sight.seq, now_s, self._clock.now_s() - now_s, branches, schedule)
+            with self._followed_run() as followed:
+                branches = followed.journal.lineage.branches(sight.step)
+                schedule = followed.journal.schedule.document(branches, tokens)
+        except Refused:
+            if known is None:
+                raise
+            return known
+        self._history = History(sight, [branch_document(branch) for branch in branches], schedule)
+        return self._history
 
     @contextmanager
     def _followed_run(self) -> Iterator[FollowedRun]:

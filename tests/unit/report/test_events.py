@@ -18,7 +18,7 @@ from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.incidents import Outcome
-from sentinel.report.journal_tail import event_line, incident_of, read_events
+from sentinel.report.events import event_line, incident_of, read_events
 from tests.unit.told_run import at, state_of, told, write_run
 
 
