@@ -31,7 +31,7 @@ from sentinel.paging.notice import TEXT_CHARS_MAX, TITLE_CHARS_MAX, Notice, dedu
 from sentinel.paging.reach import where_it_leads
 from sentinel.policy.expr_tree import METRICS
 from sentinel.policy.schema_paging import Paging
-from sentinel.run_files.stream_window import read_steps, read_world_size
+from sentinel.run_files.stream import read_steps, read_world_size
 
 ENGINE_CHARS_MAX = 4000
 SECTION_CHARS_MAX = 6000

@@ -27,7 +27,7 @@ from sentinel.report.reading import Supervisor, is_attempt_alive, read_heartbeat
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.report.tally import Tally
 from sentinel.run_files.detector_standings import NOTHING_TOLD, Told, read_standings
-from sentinel.run_files.stream_file import read_newest_metrics, read_total_steps
+from sentinel.run_files.stream import read_newest_metrics, read_total_steps
 
 ENTRIES_KEPT = 4096
 ATTEMPTS_DRAWN = 64  # of a run relaunched more often the oldest are shown no more

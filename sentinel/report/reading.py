@@ -21,7 +21,7 @@ from sentinel.report.lineage import branch_document, lineage_text
 from sentinel.report.schedule import schedule_rows
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.run_files.detector_standings import read_standings
-from sentinel.run_files.stream_file import read_newest_step, read_tokens_per_sample, read_total_steps
+from sentinel.run_files.stream import read_newest_step, read_tokens_per_sample, read_total_steps
 
 
 class NothingRecorded(UsageError):

@@ -17,7 +17,7 @@ from sentinel.model.state import Attempt, RunState
 from sentinel.report.documents import incident_document
 from sentinel.report.tables import markdown_table, rounded_parts
 from sentinel.report.text import INCIDENT_HEADER, incident_row, incident_story
-from sentinel.run_files.stream_file import read_last_metric
+from sentinel.run_files.stream import read_last_metric
 
 REPORT_NAME = "report.md"
 ACCOUNT_WORDS = {

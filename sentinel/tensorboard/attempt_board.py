@@ -6,18 +6,15 @@ where it ends. Without it both are read from their beginnings, and steps that ar
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.model.readings import Receipt, StepReading
-from sentinel.telemetry.stream_lines import parse_line
+from sentinel.run_files.stream import StreamPieces
+from sentinel.run_files.stream_lines import parse_line
 from sentinel.tensorboard.charts import chart_name
 from sentinel.tensorboard.event_bytes import RowEncoder
 from sentinel.tensorboard.event_file import EventFile, Place
-
-STREAM_BYTES = 256 << 10  # of the stream at one go: some hundred rows
-LINE_BYTES_MAX = 1 << 20  # a longer line is no row
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,48 +31,25 @@ class AttemptBoard:
 
     def __init__(self, stream: Path, path: Path, reached: Reached, encoder: RowEncoder) -> None:
         self.path = path
-        self._stream = stream
         self._encoder = encoder
         self._file = EventFile(path, Place(reached.size, reached.step))
         place = self._file.place
         is_known = place.size >= reached.size > 0
-        self._taken = reached.stream if is_known else 0
+        self._stream = StreamPieces(stream, reached.stream if is_known else 0)
         self._step = max(place.step, reached.step if is_known else -1)
 
     @property
     def reached(self) -> Reached:
-        return Reached(self._taken, self._file.place.size, self._step)
+        return Reached(self._stream.taken, self._file.place.size, self._step)
 
     def advance(self, is_over: bool) -> bool:
         """Take the next block of the stream; whether there is more to take at once. `is_over`: an unfinished last line counts."""
-        block, size = self._read(STREAM_BYTES)
-        end = block.rfind(b"\n") + 1
-        if end == 0 and len(block) == STREAM_BYTES:
-            block, size = self._read(LINE_BYTES_MAX)
-            end = block.rfind(b"\n") + 1
-            if end == 0 and len(block) == LINE_BYTES_MAX:
-                self._taken += len(block)  # its end is then a damaged line
-                return True
-        if is_over and self._taken + len(block) >= size:
-            end = len(block)
-        self._take(block[:end].split(b"\n"))
-        self._taken += end
-        return end > 0 and self._taken < size
+        piece = self._stream.read(is_over)
+        self._take(piece.lines)
+        return piece.has_more
 
     def close(self) -> None:
         self._file.close()
-
-    def _read(self, bytes_max: int) -> tuple[bytes, int]:
-        """The stream's next bytes, and its size. A stream that was cut or written anew is read from its start."""
-        try:
-            with self._stream.open("rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                if size < self._taken:
-                    self._taken = 0
-                file.seek(self._taken)
-                return file.read(bytes_max), size
-        except FileNotFoundError:
-            return b"", 0
 
     def _take(self, lines: list[bytes]) -> None:
         out: list[bytes] = []

@@ -24,7 +24,7 @@ from sentinel.model.facts import Entry, ReceiptSeen
 from sentinel.model.readings import StepReading
 from sentinel.model.state import RunState
 from sentinel.run_files.heartbeats import RankBeats
-from sentinel.run_files.stream_file import read_total_steps
+from sentinel.run_files.stream import read_total_steps
 from sentinel.terminal.panel import Picture, draw
 from sentinel.terminal.picture import METRICS, GpuSeen
 from sentinel.terminal.spark import Point

@@ -21,7 +21,7 @@ from sentinel.model.facts import Entry
 from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.following import FollowedRun, Sight
 from sentinel.report.lineage import branch_document
-from sentinel.run_files.stream_file import read_tokens_per_sample
+from sentinel.run_files.stream import read_tokens_per_sample
 from sentinel.streams.curve import Curve
 from sentinel.web.answers import Refused, encode
 

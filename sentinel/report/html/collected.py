@@ -19,7 +19,7 @@ from sentinel.report.events import incident_of
 from sentinel.report.journal_fold import JournalFold
 from sentinel.report.lineage import Branch
 from sentinel.report.reading import refuse_empty
-from sentinel.run_files.stream_file import read_newest_step
+from sentinel.run_files.stream import read_newest_step
 
 ATTEMPTS_BACK = 32  # a rollback behind so many attempts is not counted as the incident's
 FIRST_KEPT, NEWEST_KEPT = 200, 400  # entries of one incident

@@ -10,7 +10,7 @@ from sentinel.paging.case import judged_metric
 from sentinel.report.html.collected import Collected
 from sentinel.report.html.drawing import Line, Mark, Panel, draw
 from sentinel.report.lineage import Branch
-from sentinel.run_files.stream_window import Row, read_steps, read_thinned
+from sentinel.run_files.stream import Row, read_steps, read_thinned
 
 METRICS = metrics_shown_on("report")
 ATTEMPTS_MAX = 8  # of one incident: the first that broke, and the newest

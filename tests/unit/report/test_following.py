@@ -9,8 +9,9 @@ import pytest
 from sentinel.errors import UsageError
 from sentinel.journal.session import take_run
 from sentinel.journal.store import JOURNAL_NAME
-from sentinel.report.drawn import METRICS_MAX, PIECE_BYTES, DrawnAttempt
+from sentinel.report.drawn import METRICS_MAX, DrawnAttempt
 from sentinel.report.following import FollowedRun
+from sentinel.run_files.stream import PIECE_BYTES
 from sentinel.streams.curve import Curve
 from tests.unit.told_run import at, told, write_run, write_stream
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from sentinel.report.drawn import PIECE_BYTES, DrawnAttempt
+from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.following import FollowedRun, Sight
+from sentinel.run_files.stream import PIECE_BYTES
 from sentinel.web import runs as runs_module
 from sentinel.web.answers import Refused
 from sentinel.web.runs import ASKED_S, FORGET_S, IDLE_S, LIST_S, LOOK_S, RUNS_MAX, Runs, find_runs
