@@ -26,7 +26,8 @@ from sentinel.report.summary import REPORT_NAME, final_evaluation, goodput_line,
 from sentinel.report.tables import text_table
 from sentinel.report.text import INCIDENT_HEADER, incident_row
 from sentinel.sim.real_faults import parse_real_fault
-from sentinel.supervisor.app import RunRequest, supervise
+from sentinel.supervisor.app import supervise
+from sentinel.supervisor.run_request import RunRequest
 from sentinel.terminal.choose import choose_narrator
 from sentinel.web.opening import Listen
 

@@ -36,7 +36,8 @@ from sentinel.sim.drill import NotShown, find_drill, policy_beside, told
 from sentinel.sim.drill_file import RealDrill, read_drill
 from sentinel.sim.expected import differences, rungs_of
 from sentinel.sim.scenarios import Scenario
-from sentinel.supervisor.app import RunRequest, supervise
+from sentinel.supervisor.app import supervise
+from sentinel.supervisor.run_request import RunRequest
 from sentinel.terminal.words import clock_words
 
 EDITED = "edited.txt"  # of the fault `edit`: the file of a run that its drill watches as its source

@@ -15,7 +15,7 @@ from sentinel.cli.checkpoints import checkpoints_app
 from sentinel.cli.drill import drill
 from sentinel.cli.operator import Commands
 from sentinel.cli.operator import register as register_operator
-from sentinel.cli.options import Json, Listening, Pages, RunDir, TokenFile
+from sentinel.cli.options import ANSWER, LOOK, POLICIES, REHEARSE, RUN, Json, Listening, Pages, RunDir, RunDirAnywhere, TokenFile
 from sentinel.cli.page import page_app
 from sentinel.cli.policy import policy_app
 from sentinel.cli.replay import replay, watch
@@ -34,12 +34,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Watches a long pretraining run from outside, repairs it, proves the repair, and pages a person last.",
 )
-app.add_typer(policy_app, name="policy")
-app.add_typer(checkpoints_app, name="checkpoints")
-app.add_typer(page_app, name="page")
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def run(
     command: Annotated[list[str] | None, typer.Argument(help="The training command, after --.", metavar="-- CMD...")] = None,
     policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
@@ -51,6 +48,12 @@ def run(
         list[str] | None, typer.Option(help="Source to watch for changes, instead of what the command leads to.", metavar="PATH")
     ] = None,
     tensorboard: Annotated[bool, typer.Option(help="Keep RUN_DIR/tensorboard: each attempt, and the run that survives.")] = True,
+    launcher: Annotated[
+        str | None, typer.Option(help="What starts and stops the training; a new run's default is local.", metavar="KIND")
+    ] = None,
+    launcher_option: Annotated[
+        list[str] | None, typer.Option(help="A setting of the launcher; may be repeated.", metavar="NAME=VALUE")
+    ] = None,
     page: Pages = None,
     listen: Listening = None,
     token_file: TokenFile = None,
@@ -60,7 +63,9 @@ def run(
     Exit codes: 0 the run finished, 1 it failed and recovery is exhausted (or sentinel can do no more, and says why), 2 usage or
     policy error, 130 stopped, 70 a bug in sentinel (training goes on).
     """
-    from sentinel.supervisor.app import RunRequest, supervise
+    from sentinel.launcher.registry import parse_options
+    from sentinel.supervisor.app import supervise
+    from sentinel.supervisor.run_request import RunRequest
     from sentinel.terminal.choose import choose_narrator
     from sentinel.web.opening import Listen
 
@@ -68,16 +73,26 @@ def run(
     place = run_dir or Path("runs") / (Path(words[0]).stem if words else "run")
     with closing(choose_narrator(place)) as narrator:
         lacks, more = (tuple(word.strip() for word in said.split(",") if word.strip()) for said in (without, with_))
-        said_of_run = (place, policy, words, os.getcwd(), observe_only)
-        source, routes, shown = tuple(code or ()), tuple(page or ()), Listen(listen, token_file)
         asked = RunRequest(
-            *said_of_run, without=lacks, more=more, code=source, tensorboard=tensorboard, pages=routes, listen=shown
+            run_dir=place,
+            policy=policy,
+            command=words,
+            cwd=os.getcwd(),
+            observe_only=observe_only,
+            without=lacks,
+            more=more,
+            code=tuple(code or ()),
+            tensorboard=tensorboard,
+            pages=tuple(page or ()),
+            listen=Listen(listen, token_file),
+            launcher=launcher,
+            launcher_options=parse_options(launcher_option or ()),
         )
         outcome = supervise(asked, narrator)
     raise typer.Exit(outcome)
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def demo(
     run_dir: Annotated[Path, typer.Option(help="Where the run lives.")] = Path("runs/demo"),
     steps: Annotated[int, typer.Option(help="Optimizer steps; the default faults scale with it.")] = 600,
@@ -106,7 +121,7 @@ def demo(
     raise typer.Exit(run_demo(DemoOptions(run_dir, steps, seed, precision, policy, faults, preset, routes, shown)))
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def status(run_dir: RunDir, as_json: Json = False) -> None:
     """What the run is doing now."""
     from sentinel.report.reading import read_status
@@ -116,7 +131,7 @@ def status(run_dir: RunDir, as_json: Json = False) -> None:
     print(_dump(document) if as_json else status_text(document))
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def incidents(run_dir: RunDir, as_json: Json = False) -> None:
     """Every incident of the run: what broke, what was tried, how it ended."""
     from sentinel.report.reading import read_incidents
@@ -126,7 +141,7 @@ def incidents(run_dir: RunDir, as_json: Json = False) -> None:
     print(_dump(documents) if as_json else incidents_text(documents))
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def lineage(run_dir: RunDir, as_json: Json = False) -> None:
     """Every attempt: from which step of which other, with which settings, why, how it ended, what of it survives; and what the
     interventions cost the schedule (with --json: `schedule` of `sentinel status --json`)."""
@@ -135,7 +150,7 @@ def lineage(run_dir: RunDir, as_json: Json = False) -> None:
     print(_dump(read_lineage(run_dir)) if as_json else lineage_page(run_dir))
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def tensorboard(
     run_dir: Annotated[Path, typer.Argument(help="A run directory, or a log.", metavar="RUN_DIR|LOG")],
     out: Annotated[Path | None, typer.Option(help="Of a log: where to draw; default LOG.tensorboard.", metavar="DIR")] = None,
@@ -150,7 +165,7 @@ def tensorboard(
     print(draw(run_dir, out, format))
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def stop(
     run_dir: RunDir,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the run to stop.", min=0.0)] = 900.0,
@@ -161,14 +176,9 @@ def stop(
     print(stop_run(run_dir, timeout))
 
 
-app.command()(drill)
-app.command()(replay)
-app.command()(watch)
-app.command()(report)
-app.command()(web)
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def hardware(
     policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
     as_json: Json = False,
@@ -186,7 +196,14 @@ def hardware(
 
 
 register_seeing(app)
+app.command(rich_help_panel=LOOK)(web)
+app.command(cls=RunDirAnywhere, rich_help_panel=LOOK)(report)
+app.add_typer(checkpoints_app, name="checkpoints", rich_help_panel=LOOK)
 register_operator(app)
+app.add_typer(page_app, name="page", rich_help_panel=ANSWER)
+app.add_typer(policy_app, name="policy", rich_help_panel=POLICIES)
+for command in (replay, watch, drill):
+    app.command(rich_help_panel=REHEARSE)(command)
 
 
 def _dump(document: object) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ class PolicyReference:
 class RunFile:
     """`created` is wall time in ISO 8601, for people; `capabilities` is what the trainer supports (`CAPABILITIES`), None where
     the file does not say. `code`: files and directories that are the program's source, in the place of what is found.
-    `pages`: routes asked for on the command line beside the policy's, as they were written there."""
+    `pages`: routes asked for on the command line beside the policy's, as they were written there. `launcher_options`: settings of
+    the launcher by name, as text."""
 
     id: str
     command: tuple[str, ...]
@@ -40,6 +42,7 @@ class RunFile:
     capabilities: tuple[str, ...] | None = None
     code: tuple[str, ...] = ()
     pages: tuple[str, ...] = ()
+    launcher_options: Mapping[str, str] = field(default_factory=dict)
 
 
 def ensure_run_dir(run_dir: Path) -> Path:
@@ -95,6 +98,7 @@ def find_run_file(run_dir: Path) -> RunFile | None:
         capabilities=_words(path, plain, "capabilities") if plain.get("capabilities") is not None else None,
         code=_words(path, plain, "code") if "code" in plain else (),
         pages=_words(path, plain, "pages") if "pages" in plain else (),
+        launcher_options=_texts(path, plain, "launcher_options") if "launcher_options" in plain else {},
     )
 
 
@@ -151,3 +155,10 @@ def _words(path: Path, plain: dict[str, Any], key: str) -> tuple[str, ...]:
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise UsageError(f"{path}: {key}: {words!r} must be a list of texts")
     return tuple(words)
+
+
+def _texts(path: Path, plain: dict[str, Any], key: str) -> dict[str, str]:
+    texts = plain.get(key)
+    if not isinstance(texts, dict) or not all(isinstance(value, str) for value in texts.values()):
+        raise UsageError(f"{path}: {key}: {texts!r} must be an object of texts")
+    return dict(texts)

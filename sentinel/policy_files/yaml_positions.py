@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 from yaml.reader import ReaderError
-from yamlcore import CoreLoader
+from yamlcore import CoreDumper, CoreLoader
 
 from sentinel.errors import Problem
 from sentinel.policy.problems import LINE_ENDS, location_of
@@ -106,6 +106,12 @@ def read_yaml(text: str) -> YamlText:
         if loader is not None:
             loader.dispose()
     return read
+
+
+def write_yaml(value: object) -> str:
+    """The value as YAML 1.2, in the order it has, which `read_yaml` reads as the same value."""
+    text: str = yaml.dump(value, Dumper=CoreDumper, sort_keys=False, allow_unicode=True, width=120, default_flow_style=None)
+    return text
 
 
 def _place(mark: Any) -> Place:

@@ -12,14 +12,14 @@ from sentinel.clock import SystemClock
 from sentinel.errors import UsageError
 from sentinel.journal.identity import is_alive, is_here
 from sentinel.journal.lease import LEASE_NAME, STALE_AFTER_S, LeaseRecord, read_lease
-from sentinel.launcher.attempt_view import read_view
+from sentinel.journal.run_file import find_run_file
+from sentinel.launcher.registry import DEFAULT, Place, open_launcher
 from sentinel.model.attempts import Alive, AttemptView, Orphaned, Unseen
 from sentinel.model.state import RunState
 from sentinel.report.documents import Outside, incident_document, status_document
 from sentinel.report.journal_fold import JournalFold
 from sentinel.report.lineage import branch_document, lineage_text
 from sentinel.report.schedule import schedule_rows
-from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.run_files.detector_standings import read_standings
 from sentinel.run_files.stream import read_newest_step, read_tokens_per_sample, read_total_steps
 
@@ -124,6 +124,14 @@ def is_attempt_alive(run_dir: Path, state: RunState) -> bool | None:
 
 
 def view_attempt(run_dir: Path, state: RunState) -> AttemptView | None:
-    """What the launcher's files and /proc show of the newest attempt; None when none was launched."""
+    """What the run's launcher sees of the newest attempt; None when none was launched. `Unseen` where run.json names no launcher
+    that this version has."""
     attempt = state.attempt
-    return read_view(AttemptFiles.of(run_dir, attempt.attempt)) if attempt is not None else None
+    if attempt is None:
+        return None
+    try:
+        run = find_run_file(run_dir)
+        kind, options = (run.launcher, run.launcher_options) if run is not None else (DEFAULT, {})
+        return open_launcher(kind, options, Place(run_dir)).observe(attempt.attempt)
+    except UsageError as error:
+        return Unseen(attempt.attempt, str(error))

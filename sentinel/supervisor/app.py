@@ -9,8 +9,7 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
 
 from sentinel.actions.runner import ThreadRunner
@@ -20,7 +19,6 @@ from sentinel.errors import AlreadySupervised, Fenced, JournalBlocked, JournalEr
 from sentinel.journal.answering import is_being_answered
 from sentinel.journal.lease import Lease
 from sentinel.journal.run_file import (
-    PolicyReference,
     RunFile,
     declared_capabilities,
     ensure_run_dir,
@@ -28,8 +26,8 @@ from sentinel.journal.run_file import (
     write_run_file,
 )
 from sentinel.journal.session import RunSession, refuse_lost_journal, take_run
-from sentinel.launcher.command import check_code, check_command
-from sentinel.launcher.local import LocalLauncher
+from sentinel.launcher import registry as launchers
+from sentinel.launcher.command import check_code
 from sentinel.metrics.exposition import exposition
 from sentinel.model.events import SupervisorStarted
 from sentinel.model.operator_requests import Acknowledge
@@ -38,14 +36,15 @@ from sentinel.paging.asked import lay_routes, lay_run_url, with_checked_routes
 from sentinel.paging.channels import secret_variables
 from sentinel.paging.desk import Desk, Ways
 from sentinel.policy.schema import Policy
-from sentinel.policy_files.loading import load_policy, policy_digest, shipped_policy_path
+from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.report.chronicle.write import leave_chronicle
 from sentinel.report.html.keeper import ReportKeeper
 from sentinel.report.summary import leave_report
 from sentinel.run_files.detector_standings import StandingsFile
 from sentinel.supervisor.daemon import Daemon, Narrator, run_until_over
 from sentinel.supervisor.handlers import build_handlers
-from sentinel.supervisor.journal_outage import Outage, StopSignals, last_act
+from sentinel.supervisor.journal_outage import JournalOutage, StopSignals, last_act
+from sentinel.supervisor.run_request import RunRequest, describe_run
 from sentinel.supervisor.systemd import Notifier
 from sentinel.telemetry.hardware import open_hardware
 from sentinel.telemetry.inbox import post
@@ -54,28 +53,10 @@ from sentinel.telemetry.run_telemetry import RunTelemetry
 from sentinel.telemetry.wake import Wake
 from sentinel.tensorboard.keeper import open_boards
 from sentinel.terminal.choose import show_gpus
-from sentinel.web.opening import Listen, open_for_run
+from sentinel.web.opening import open_for_run
 from sentinel.web.site import Given
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_STOPPED = 0, 1, 2, 130
-
-
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """What `sentinel run` was asked for. `command` empty: go on with the run directory's own command."""
-
-    run_dir: Path
-    policy: str
-    command: tuple[str, ...]
-    cwd: str
-    observe_only: bool = False
-    stop_at_once: bool = False  # take the run over only to stop it
-    without: tuple[str, ...] = ()  # capabilities this trainer does not have
-    tensorboard: bool = True
-    more: tuple[str, ...] = ()  # and those that are there only where somebody says so
-    code: tuple[str, ...] = ()  # what the program's source is, in the place of what its command leads to
-    listen: Listen | None = None  # where the page in the browser is; None: there is none
-    pages: tuple[str, ...] = ()  # routes beside the policy's; none: those the run already has
 
 
 def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
@@ -91,15 +72,17 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
     asked = request.pages or (known.pages if known is not None else ())
     policy = lay_routes(policy, asked) if request.stop_at_once else with_checked_routes(policy, asked)
     reference = load_reference(policy, policy_path)
-    run_file = replace(_describe(run_dir, known, request, policy, policy_path), capabilities=capabilities, pages=asked)
+    run_file = replace(describe_run(run_dir, known, request, policy, policy_path), capabilities=capabilities, pages=asked)
+    launcher_row = launchers.find_row(run_file.launcher)
+    launchers.settings_of(launcher_row, run_file.launcher_options)
     if not request.stop_at_once:
-        check_command(run_file.command, run_file.cwd)
+        launcher_row.check(run_file.command, run_file.cwd)
         check_code(request.code, run_file.cwd)
     site = open_for_run(request.listen, run_dir, Given(exposition))
     policy = lay_run_url(policy, site.link)
     ensure_run_dir(run_dir)
-    with closing(site), StopSignals() as wishes, Notifier.from_environment() as systemd:
-        outage = Outage(run_dir, wishes, systemd)
+    with closing(site), StopSignals() as stops, Notifier.from_environment() as systemd:
+        outage = JournalOutage(run_dir, stops, systemd)
         while True:
             try:
                 return _watch(request, run_dir, run_file, Engine(policy, reference), narrator, site.start, outage)
@@ -118,11 +101,11 @@ def _watch(
     engine: Engine,
     narrator: Narrator | None,
     show: Callable[[], None],
-    outage: Outage,
+    outage: JournalOutage,
 ) -> int:
     """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more. `show`: called
     when the run is ours and there is something to show."""
-    wishes = outage.wishes
+    stops = outage.stops
     refuse_lost_journal(run_dir)
     with take_run(run_dir) as session:
         clock = SystemClock(session.journal.last_at_s())
@@ -133,9 +116,10 @@ def _watch(
         if not outage.has_begun:
             write_run_file(run_dir, run_file)
         wake = Wake(run_dir)
-        wishes.wake(wake.event)
+        stops.wake(wake.event)
         withheld = secret_variables(engine.policy.spec.paging)
-        launcher = LocalLauncher(run_dir, withheld=withheld)
+        place = launchers.Place(run_dir, withheld)
+        launcher = launchers.open_launcher(run_file.launcher, run_file.launcher_options, place)
         hardware = open_hardware(engine.policy.spec.detectors.gpu_fault, run_dir)
         show_gpus(narrator, hardware.gpus)
         boards = open_boards(run_dir, lambda: engine.state, request.tensorboard)
@@ -152,10 +136,10 @@ def _watch(
             outage.systemd.ready()
             if request.stop_at_once:
                 daemon.want_stop("sentinel stop")
-            said = StandingsFile(run_dir)
-            each_turn = _each_turn(session, wake, daemon, wishes, said, desk)
+            standings = StandingsFile(run_dir)
+            each_turn = _each_turn(session, wake, daemon, stops, standings, desk)
             run_until_over(daemon, clock, wake.event, outage.systemd.after_turns(each_turn, lambda: _in_words(engine)))
-            said.write(clock.now_s(), engine)
+            standings.write(clock.now_s(), engine)
         leave_report(run_dir, engine.state, clock.now_s())
         leave_chronicle(run_dir)
         return exit_code(engine.state)
@@ -163,21 +147,6 @@ def _watch(
 
 def exit_code(state: RunState) -> int:
     return {"finished": EXIT_OK, "stopped": EXIT_STOPPED}.get(state.ended, EXIT_FAILED)
-
-
-def _describe(run_dir: Path, known: RunFile | None, request: RunRequest, policy: Policy, policy_path: Path) -> RunFile:
-    """run.json: as it is for a run that exists, from the request for a new one. A changed command is refused."""
-    reference = PolicyReference(str(policy_path), policy_digest(policy_path), policy.metadata.name)
-    if known is None:
-        created = datetime.fromtimestamp(SystemClock().wall_s(), UTC).isoformat(timespec="seconds")
-        run_id = run_dir.name
-        return RunFile(run_id, request.command, request.cwd, reference, "local", created, code=request.code)
-    if request.command and request.command != known.command:
-        raise UsageError(
-            f"{run_dir}: is the directory of another command ({' '.join(known.command)}); "
-            "choose another --run-dir, or repeat that command to go on with this run"
-        )
-    return RunFile(known.id, known.command, known.cwd, reference, known.launcher, known.created, code=request.code or known.code)
 
 
 def _started(session: RunSession, run: RunFile, policy: Policy, request: RunRequest) -> SupervisorStarted:
@@ -213,12 +182,12 @@ def _open_desk(run_dir: Path, engine: Engine, clock: SystemClock, lease: Lease) 
 
 
 def _each_turn(
-    session: RunSession, wake: Wake, daemon: Daemon, wishes: StopSignals, said: StandingsFile, desk: Desk
+    session: RunSession, wake: Wake, daemon: Daemon, stops: StopSignals, standings: StandingsFile, desk: Desk
 ) -> Callable[[float], None]:
-    engine, heard = daemon.engine, 0
+    engine, stops_handled = daemon.engine, 0
 
     def keep(now_s: float) -> None:
-        nonlocal heard
+        nonlocal stops_handled
         if engine.watched:
             wake.follow(engine.watched)
         wake.rearm()
@@ -226,10 +195,10 @@ def _each_turn(
             session.lease.renew(now_s)
         if session.lease.is_lost():
             raise Fenced(f"another supervisor took this run over (epoch above {session.epoch}); this one leaves it alone")
-        while heard < len(wishes.names):
-            heard += 1
-            daemon.want_stop(wishes.names[heard - 1])
-        said.keep(now_s, engine)
+        while stops_handled < len(stops.names):
+            stops_handled += 1
+            daemon.want_stop(stops.names[stops_handled - 1])
+        standings.keep(now_s, engine)
         desk.turned()
 
     return keep

@@ -22,6 +22,7 @@ PAGES = (
     "sentinel/web/README.md",
 )  # fmt: skip
 PAGES += ("deploy/README.md", "deploy/prometheus/METRICS.md", "cuda_ext/README.md", "cuda_ext/LOG.md")
+PAGES += tuple(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md")))
 
 
 @pytest.mark.parametrize("page", PAGES)

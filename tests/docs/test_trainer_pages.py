@@ -23,7 +23,7 @@ from trainer.preflight import examine
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "trainer/README.md"
 PAGES = [PAGE, ROOT / "trainer/data/README.md"]
-OTHERS = [ROOT / "README.md", ROOT / "CHANGELOG.md"]  # they name some of the settings and commands, too
+OTHERS = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "docs/commands.md"]  # they name settings and commands
 SETTINGS = set(re.findall(r"^(\S+)  \(", settings_told(), re.MULTILINE))
 SECTIONS = {name.split(".")[0] for name in SETTINGS if "." in name}
 PYTHON_M = r"^    (?:torchrun .*?-m|python -m) (trainer(?:\.\w+)?)( [^\n#]*)?"

@@ -36,8 +36,8 @@ def trained(world: Any, precision: str, *, fused: bool, compiled: bool) -> tuple
     batch = tuple(part.to(world.device) for part in batches(1, size=4)[0])
     lines = []
     for _ in range(STEPS):
-        told = stepping.step(batch)
-        lines.append([told[name].item() for name in NAMES])
+        telemetry = stepping.step(batch)
+        lines.append([telemetry[name].item() for name in NAMES])
     return lines, {name: value for name, value in stepping.weights().items() if name.startswith("model.")}
 
 

@@ -1,0 +1,108 @@
+"""Every launcher that Sentinel has, one row each. run.json names one of them; `sentinel run --launcher` chooses it for a new run.
+
+To add one: write its module (a frozen dataclass of settings, a class that fulfils `contract.Launcher`) and add its row here.
+
+    launcher = open_launcher("local", {}, Place(run_dir))
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields
+from typing import Any
+
+from sentinel.errors import UsageError
+from sentinel.launcher.command import check_command
+from sentinel.launcher.contract import Launcher
+from sentinel.launcher.local import LocalLauncher
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a launcher works. `withheld`: environment variables of Sentinel's own that nothing it starts inherits."""
+
+    run_dir: str | os.PathLike[str]
+    withheld: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class NoSettings:
+    """For launchers that need none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One launcher.
+
+    kind: its name in run.json and on the command line. settings: a frozen dataclass whose fields are all `str`; a field without
+    a default must be given. check: refuses a training command that could never start, before there is a run (UsageError).
+    """
+
+    kind: str
+    summary: str
+    settings: type
+    build: Callable[[Place, Any], Launcher]
+    check: Callable[[tuple[str, ...], str], None]
+
+
+LAUNCHERS = (
+    Row(
+        kind="local",
+        summary="processes of this machine, kept by a small program that outlives sentinel",
+        settings=NoSettings,
+        build=lambda place, _: LocalLauncher(place.run_dir, withheld=place.withheld),
+        check=check_command,
+    ),
+)
+DEFAULT = "local"
+
+
+def open_launcher(kind: str, options: Mapping[str, str], place: Place) -> Launcher:
+    """The launcher of a run. Raises UsageError for an unknown kind or option."""
+    row = find_row(kind)
+    return row.build(place, settings_of(row, options))
+
+
+def find_row(kind: str) -> Row:
+    """Raises UsageError that names the nearest launcher."""
+    for row in LAUNCHERS:
+        if row.kind == kind:
+            return row
+    raise UsageError(f"--launcher {kind}: no such launcher; {_remedy(kind, [row.kind for row in LAUNCHERS])}")
+
+
+def settings_of(row: Row, options: Mapping[str, str]) -> Any:
+    """The launcher's settings from NAME → text. Raises UsageError for an unknown or a missing name."""
+    known: dict[str, Field[Any]] = {field.name: field for field in fields(row.settings)}
+    for name in options:
+        if name not in known:
+            remedy = _remedy(name, list(known)) if known else "it has none"
+            raise UsageError(f"--launcher-option {name}: the launcher {row.kind!r} has no such option; {remedy}")
+    for name, field in known.items():
+        if name not in options and field.default is MISSING and field.default_factory is MISSING:
+            raise UsageError(f"--launcher {row.kind}: needs --launcher-option {name}=…")
+    try:
+        return row.settings(**options)
+    except ValueError as error:
+        raise UsageError(f"--launcher {row.kind}: {error}") from None
+
+
+def parse_options(words: Sequence[str]) -> dict[str, str]:
+    """`NAME=VALUE` words as a mapping. Raises UsageError for a word of another form, or a name that comes twice."""
+    options: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--launcher-option {word}: write it NAME=VALUE")
+        if name in options:
+            raise UsageError(f"--launcher-option {name}: is given twice; give it once")
+        options[name] = value
+    return options
+
+
+def _remedy(word: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(word, known, 1)
+    listed = f"use one of {', '.join(known)}"
+    return f"did you mean {near[0]}? ({listed})" if near else listed
