@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sentinel.cli.hardware import wait_for_gpus
 from sentinel.clock import Clock, SystemClock
+from sentinel.curves.blocks import Point
 from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.following import FollowedRun, Sight
 from sentinel.run_files.heartbeats import RANKS_MAX, RANKS_READ_MAX, RankBeats
@@ -20,7 +21,6 @@ from sentinel.telemetry.nvml import DRIVER_SIGNS, HELPER, NO_DRIVER, NvmlSource
 from sentinel.terminal.live import FRAMES_PER_S, LINES_KEPT, POINTS_KEPT, step_time
 from sentinel.terminal.picture import METRICS, Picture
 from sentinel.terminal.screen import Screen, open_console, print_plain, shows_blocks
-from sentinel.terminal.spark import Point
 from sentinel.terminal.words import Line, clock_words, describe
 
 LOOK_S = 1.0  # a look opens the journal and asks for the attempt's processes; curves are read on at every frame

@@ -19,13 +19,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 from sentinel.client.run_layout import incident_report_path
+from sentinel.curves.blocks import draw_plot
 from sentinel.model.actions import SendPage
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.state import RunState
 from sentinel.paging import case_words
 from sentinel.paging.case_answers import Answer, answers
-from sentinel.paging.case_plot import draw_plot
 from sentinel.paging.masking import mask, one_line, plain, secret_values
 from sentinel.paging.notice import TEXT_CHARS_MAX, TITLE_CHARS_MAX, Notice, dedup_key
 from sentinel.paging.reach import where_it_leads

@@ -19,6 +19,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from sentinel.clock import SystemClock
+from sentinel.curves.blocks import Point
 from sentinel.engine import Engine
 from sentinel.model.facts import Entry, ReceiptSeen
 from sentinel.model.readings import StepReading
@@ -27,7 +28,6 @@ from sentinel.run_files.heartbeats import RankBeats
 from sentinel.run_files.stream import read_total_steps
 from sentinel.terminal.panel import Picture, draw
 from sentinel.terminal.picture import METRICS, GpuSeen
-from sentinel.terminal.spark import Point
 from sentinel.terminal.words import Line, clock_words, describe
 
 FRAMES_PER_S = 4

@@ -15,13 +15,13 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from sentinel.curves.blocks import ASCII_BLOCKS, BLOCKS, Point, columns, find_column, sparkline
 from sentinel.curves.registry import CURVES, SHORT_CHARS_MAX
 from sentinel.engine.goodput import account
 from sentinel.model.actions import StartAttempt
 from sentinel.terminal.clean import clean
 from sentinel.terminal.picture import METRICS, Picture, newest_step, shown_incident
 from sentinel.terminal.side_rows import checkpoint_row, gpu_rows, page_row, rank_rows
-from sentinel.terminal.spark import ASCII_BLOCKS, BLOCKS, Point, columns, find_column, sparkline
 from sentinel.terminal.words import Tone, action_words, clock_words
 
 __all__ = ["Picture", "draw", "draw_plain"]

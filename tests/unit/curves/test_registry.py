@@ -34,7 +34,7 @@ from sentinel.report.lineage import Branch
 from sentinel.tensorboard.incident_sheet import sheet
 from sentinel.terminal.panel import draw_plain
 from sentinel.terminal.picture import Picture
-from sentinel.terminal.spark import Point
+from sentinel.curves.blocks import Point
 from sentinel.web.routes import find_route
 
 route, words = find_route("GET", ("api", "curves"))
