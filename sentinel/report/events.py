@@ -68,23 +68,23 @@ def incident_of(fact: Fact) -> int | None:
 
 def event_line(entry: Entry, state: RunState) -> str | None:
     """`  1:03:07  2026-11-20 15:54:00Z  INCIDENT 2 spike …`; None for what only the journal needs."""
-    said = describe(entry.fact, entry.at_s, state)
-    if said is None:
+    line = describe(entry.fact, entry.at_s, state)
+    if line is None:
         return None
-    return f"{clock_words(entry.at_s - state.created_s):>8}  {utc_words(entry.at_s)}  {clean(said.text)}"
+    return f"{clock_words(entry.at_s - state.created_s):>8}  {utc_words(entry.at_s)}  {clean(line.text)}"
 
 
 def event_document(entry: Entry, state: RunState) -> dict[str, Any]:
     """The entry as one object: `fact` holds every field as the journal has it; `text` is null for what has no words."""
     kind, body = encode_fact(entry.fact)
-    said = describe(entry.fact, entry.at_s, state)
+    line = describe(entry.fact, entry.at_s, state)
     return {
         "seq": entry.seq,
         "at_s": entry.at_s,
         "elapsed_s": round(max(0.0, entry.at_s - state.created_s), 3),
         "kind": kind,
         "incident": incident_of(entry.fact),
-        "text": said.text.strip() if said is not None else None,
+        "text": line.text.strip() if line is not None else None,
         "fact": json.loads(body),
     }
 

@@ -1,11 +1,11 @@
-"""A run looked at again and again from outside: how it stands, what has happened, its curves. A look reads what is new.
+"""A run looked at again and again from outside: how it stands, what has happened, its curves. A refresh reads what is new.
 
 For whatever shows a run while it goes on (the metrics, the page in the browser, `sentinel top`), in the supervisor's own process
 or in any other on a machine that sees the run directory. Nothing is written and nobody is blocked.
 
     run = FollowedRun(Path("runs/demo"))
-    sight = run.look()
-    run.entries(after=sight.seq)       # what has been written down since
+    snapshot = run.refresh()
+    run.entries(after=snapshot.seq)       # what has been written down since
     while run.draw(): ...              # the curves, piece by piece
 
 One thread at a time.
@@ -26,7 +26,7 @@ from sentinel.report.journal_fold import JournalFold
 from sentinel.report.reading import Supervisor, is_attempt_alive, read_heartbeat, read_supervisor
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.report.tally import Tally
-from sentinel.run_files.detector_standings import NOTHING_TOLD, Told, read_standings
+from sentinel.run_files.detector_standings import NO_STANDINGS, DetectorStandings, read_standings
 from sentinel.run_files.stream import read_newest_metrics, read_total_steps
 
 ENTRIES_KEPT = 4096
@@ -38,11 +38,11 @@ NO_LINE: NewestLine = (None, {})
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class RunSnapshot:
     """How a run stands. `now_s` is session time. `seq`: of the newest entry. `newest`: the metrics of the newest step line of the
     newest attempt, also while its curves are still being drawn; `step` its step, None before there is one. `last`: the last value
-    drawn of every metric of that attempt, for those that do not stand in every line. `trouble`: why this is an older sight than
-    it should be; empty otherwise. `heartbeat_s`: when the supervisor's loop last turned, wall clock; None where none ever was."""
+    drawn of every metric of that attempt, for those that do not stand in every line. `trouble`: why this is older than it
+    should be; empty otherwise. `heartbeat_s`: when the supervisor's loop last turned, wall clock; None where none ever was."""
 
     run_dir: Path
     state: RunState = field(default_factory=RunState)
@@ -54,15 +54,15 @@ class Sight:
     last: Mapping[str, float] = field(default_factory=dict)
     supervisor: Supervisor = "gone"
     attempt_alive: bool | None = None
-    senses: Told = NOTHING_TOLD
+    senses: DetectorStandings = NO_STANDINGS
     trouble: str = ""
     heartbeat_s: float | None = None
     tally: Tally = field(default_factory=Tally)
 
 
 class FollowedRun:
-    """Made of what is not the directory of a run it raises UsageError. Afterwards it never raises, and `Sight.trouble` says what
-    could not be read."""
+    """Made of what is not the directory of a run it raises UsageError. Afterwards it never raises, and `RunSnapshot.trouble` says
+    what could not be read."""
 
     def __init__(self, run_dir: Path) -> None:
         check_run_dir(run_dir)
@@ -72,8 +72,8 @@ class FollowedRun:
         self._entries: deque[Entry] = deque(maxlen=ENTRIES_KEPT)
         self._total: tuple[int, int | None] = (0, None)
 
-    def look(self) -> Sight:
-        """What is new since the last look, and how everything stands now. Draws one piece of the newest attempt's curves."""
+    def refresh(self) -> RunSnapshot:
+        """What is new since the last refresh, and how everything stands now. Draws one piece of the newest attempt's curves."""
         trouble = self._read_journal()
         state = self.journal.state
         newest = state.attempt
@@ -83,7 +83,7 @@ class FollowedRun:
             self._know_attempts()
             drawn = self.attempts[newest.attempt]
             step, metrics = self._newest_line(drawn, has_more=drawn.advance(newest.is_over))
-        return Sight(
+        return RunSnapshot(
             run_dir=self.run_dir,
             state=state,
             now_s=self.journal.now_s,

@@ -145,8 +145,8 @@ def _progress(picture: Picture, width: int) -> RenderableType:
 
 def _metrics(picture: Picture) -> list[str]:
     """Loss and gradient norm always, the others where the trainer tells them."""
-    told = {name for point in picture.points for name in point.values}
-    return [name for name in METRICS if name in told or name in METRICS[:2]]
+    reported = {name for point in picture.points for name in point.values}
+    return [name for name in METRICS if name in reported or name in METRICS[:2]]
 
 
 def _sparks(picture: Picture, width: int, rows: int) -> list[RenderableType]:
@@ -229,10 +229,10 @@ def _now(picture: Picture) -> Text:
 
 def _events(picture: Picture, rows: int) -> list[RenderableType]:
     lines: list[RenderableType] = []
-    for when, told in picture.lines[-rows:] if rows else ():
+    for when, event in picture.lines[-rows:] if rows else ():
         line = Text(no_wrap=True, overflow="ellipsis")
         line.append(f"{when:>7}  ", "dim")
-        line.append(clean(told.text.strip()), STYLES[told.tone])
+        line.append(clean(event.text.strip()), STYLES[event.tone])
         lines.append(line)
     return lines
 

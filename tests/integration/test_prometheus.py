@@ -37,7 +37,7 @@ def test_prometheus_hears_the_heartbeat_and_tells_when_it_stops_and_when_nobody_
 
     def scraped() -> bytes:
         loop.turn()
-        return exposition([run.look() for run in runs])
+        return exposition([run.refresh() for run in runs])
 
     exporter = Exporter(scraped)
     prometheus = Prometheus(tmp_path / "prometheus", exporter.port)

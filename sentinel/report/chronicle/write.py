@@ -101,9 +101,9 @@ def _head(found: Gathered) -> str:
 
 
 def _day_text(run_dir: Path, found: Gathered, branches: dict[int, Branch], day: Day) -> str:
-    told = [moment for moment in day.moments if moment.story is not None]
-    is_busy = len(told) > INCIDENTS_TOLD_MAX
-    folded = [moment for moment in told if is_busy and moment.story is not None and not moment.story.needed_a_person]
+    incidents = [moment for moment in day.moments if moment.story is not None]
+    is_busy = len(incidents) > INCIDENTS_TOLD_MAX
+    folded = [moment for moment in incidents if is_busy and moment.story is not None and not moment.story.needed_a_person]
     lines: list[str] = []
     for moment in day.moments:
         if moment in folded or (is_busy and isinstance(moment.fact, f.AttemptLaunched)):
@@ -180,9 +180,9 @@ def _counts(day: Day, is_busy: bool) -> str:
     words += [f"{counts['pruned']} deleted as the policy asks"] if counts["pruned"] else []
     words += [f"checkpoints moved to quarantine {many(counts['quarantines'], 'time')}"] if counts["quarantines"] else []
     if counts["condemned"]:
-        told = "; ".join(plain(words) for words in day.condemned[:CONDEMNED_TOLD])
-        told += "; …" if counts["condemned"] > CONDEMNED_TOLD else ""
-        words.append(f"{counts['condemned']} not to be used any more ({told})")
+        reasons = "; ".join(plain(words) for words in day.condemned[:CONDEMNED_TOLD])
+        reasons += "; …" if counts["condemned"] > CONDEMNED_TOLD else ""
+        words.append(f"{counts['condemned']} not to be used any more ({reasons})")
     words += [f"{many(counts['findings'], 'finding')} that opened nothing"] if counts["findings"] else []
     words += [f"a source went blind {many(counts['blind'], 'time')}"] if counts["blind"] else []
     return f"Besides: {', '.join(words)}." if words else ""

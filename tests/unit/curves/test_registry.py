@@ -27,7 +27,7 @@ from pathlib import Path
 from rich.console import Console
 from sentinel.metrics.exposition import exposition
 from sentinel.model.state import RunState
-from sentinel.report.following import Sight
+from sentinel.report.following import RunSnapshot
 from sentinel.report.html import curves as report
 from sentinel.report.html.collected import Collected
 from sentinel.report.lineage import Branch
@@ -54,7 +54,7 @@ print("terminal", "quarks" in console.file.getvalue())
 told = sheet((), 0.0)
 print("tensorboard", b"quarks of all" in told and b"^quark_ratio$" in told)
 
-text = exposition([Sight(Path("run"), newest={"quark_ratio": 0.5})]).decode()
+text = exposition([RunSnapshot(Path("run"), newest={"quark_ratio": 0.5})]).decode()
 print("metrics", "# HELP sentinel_quark_ratio Share of quarks" in text and 'sentinel_quark_ratio{run="run"} 0.5' in text)
 """
 
