@@ -19,6 +19,7 @@ KERNEL_LINES_MAX = 300  # a kernel stands beside its launch
 PURE_FUNCTION_LINES_MAX = 50
 # A file is as long as its subject. Longer than the tripwire are:
 LONG = {
+    "sentinel/policy_files/explain.py": "one verb, in the order in which it prints",
     "sentinel/model/facts.py": "one list of everything that is journaled, read as one",
     "sentinel/policy/inheritance.py": "what one policy keeps of another, read as one",
     "sentinel/journal/dataclass_codec.py": "one codec, one function a kind of type hint",
@@ -44,10 +45,10 @@ ONE_PLACE = {
 }
 # Rooms of the trainer that must answer at once, and so load no torch (ARCHITECTURE "Doors").
 TORCHLESS = (
-    "exits", "mesh", "config", "config.sections", "config.loading", "config.changes", "faults", "schedule", "order",
-    "model.sizes", "model.padding", "preflight", "preflight.amounts", "preflight.pitfalls", "command_line",
+    "exits", "mesh", "config", "config.sections", "config.loading", "config.changes", "faults", "schedule", "data_order",
+    "model.sizes", "printable", "preflight", "preflight.amounts", "preflight.pitfalls", "command_line",
     "checkpoint.verifying", "checkpoint.listing", "checkpoint.committing", "checkpoint.retention", "checkpoint.choosing",
-    "checkpoint.comparing", "checkpoint.__main__", "sample", "show", "__main__",
+    "checkpoint.__main__", "sample", "show", "__main__",
 )  # fmt: skip
 # Only these may read a clock: the clock itself, processes with lives of their own, and the trainer's side.
 MAY_IMPORT_TIME = ("sentinel/clock.py", "sentinel/launcher/", "sentinel/client/")
