@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from sentinel.client.run_layout import RUN_FILE_NAME
+
 RUN, LOOK, STEER, ANSWER = "Run", "Look at a run", "Steer a run", "Answer a page"
 POLICIES, REHEARSE = "Policies", "Read logs, rehearse disasters"
 
@@ -80,4 +82,8 @@ class _Rearranged:
 
 
 def _is_run_dir(word: object) -> bool:
-    return isinstance(word, str) and Path(word, "run.json").is_file()
+    """False for what is too long to be a path, such as a note."""
+    try:
+        return isinstance(word, str) and Path(word, RUN_FILE_NAME).is_file()
+    except OSError:
+        return False

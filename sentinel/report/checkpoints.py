@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sentinel.checkpoints.files import CHECKPOINTS, list_entries, read_size, step_of_name
+from sentinel.checkpoints.files import list_entries, read_size, step_of_name
+from sentinel.client.run_layout import CHECKPOINTS
 from sentinel.errors import GiveUp, SentinelError, UsageError
 from sentinel.journal.run_file import find_run_file
 from sentinel.model.state import RunState

@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.clock import SystemClock
 from sentinel.engine import evolve
 from sentinel.journal.codec import UNKNOWN_FACT
-from sentinel.journal.store import JOURNAL_NAME, Journal
+from sentinel.journal.store import Journal
 from sentinel.model.facts import Entry, Noted
 from sentinel.model.state import RunState
 from sentinel.report.lineage import Lineage

@@ -8,10 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
+from sentinel.client.run_layout import LEASE_NAME
 from sentinel.clock import SystemClock
 from sentinel.errors import UsageError
 from sentinel.journal.identity import is_alive, is_here
-from sentinel.journal.lease import LEASE_NAME, STALE_AFTER_S, LeaseRecord, read_lease
+from sentinel.journal.lease import STALE_AFTER_S, LeaseRecord, read_lease
 from sentinel.journal.run_file import find_run_file
 from sentinel.launcher.registry import DEFAULT, Place, open_launcher
 from sentinel.model.attempts import Alive, AttemptView, Orphaned, Unseen

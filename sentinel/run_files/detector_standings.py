@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.run_layout import STANDINGS_NAME
 from sentinel.client.strict_json import as_float, dumps, loads, printable
 from sentinel.engine import Engine
 from sentinel.model.findings import Kind, Verdict
 
-STANDINGS_NAME = "senses.json"
 VERSION = 1
 JUDGE_S = 1.0  # asking every detector at each of a hundred turns a second would be waste
 WRITE_S = 5.0

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from sentinel.client.run_layout import spec_path, stream_path
+from sentinel.client.run_layout import CHECKPOINTS, spec_path, stream_path
 from sentinel.model.readings import StepReading
 from sentinel.run_files.stream import lines_backwards, read_receipt
 from sentinel.run_files.stream_lines import parse_line, parse_object, whole_number
@@ -86,7 +86,7 @@ def _find_parent(run_dir: Path, child: int, bound: int) -> int | None:
 
 
 def _attempt_of_checkpoint(run_dir: Path, step: int) -> int | None:
-    fields = _read_object(run_dir / "checkpoints" / f"step-{step:08d}" / "manifest.json")
+    fields = _read_object(run_dir / CHECKPOINTS / f"step-{step:08d}" / "manifest.json")
     attempt = whole_number(fields.get("attempt"), -1)
     return attempt if attempt >= 0 else None
 

@@ -16,10 +16,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from sentinel.client.run_layout import JOURNAL_NAME, LEASE_NAME
 from sentinel.client.strict_json import printable
 from sentinel.clock import Clock, SystemClock
-from sentinel.journal.lease import LEASE_NAME
-from sentinel.journal.store import JOURNAL_NAME
 from sentinel.web.answers import Refused
 from sentinel.web.watched import WatchedRun
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sentinel.client.run_layout import JOURNAL_NAME, LEASE_NAME
 from sentinel.clock import SystemClock
 from sentinel.errors import UsageError
-from sentinel.journal.lease import LEASE_NAME
-from sentinel.journal.store import JOURNAL_NAME
 from sentinel.model.facts import Entry
 from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.following import FollowedRun, RunSnapshot

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from sentinel.journal.lease import LEASE_NAME
+from sentinel.client.run_layout import LEASE_NAME
 from sentinel.metrics.exposition import exposition
 from sentinel.report.following import FollowedRun
 from tests.integration.prometheus_kit import Exporter, Prometheus, needs_prometheus

@@ -14,6 +14,7 @@ from itertools import groupby
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.run_layout import CHRONICLE_NAME
 from sentinel.engine.goodput import account
 from sentinel.errors import SentinelError, UsageError
 from sentinel.model import facts as f
@@ -27,7 +28,6 @@ from sentinel.report.lineage import Branch
 from sentinel.report.schedule import schedule_rows
 from sentinel.report.tables import markdown_table, rounded_parts
 
-CHRONICLE_NAME = "chronicle.md"
 INCIDENTS_TOLD_MAX = 8  # of one day one by one; of more the repaired ones are a table
 CONDEMNED_TOLD = 3
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sentinel.client.run_layout import incident_folder
+from sentinel.client.run_layout import HTML_REPORT_NAME, incident_folder
 from sentinel.launcher.sample_text import show_sample
 from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
@@ -21,7 +21,7 @@ TAIL_BYTES = 6000
 TAIL_LINES = 40
 SAMPLES_MAX = 20
 TEXTS_MAX = 3  # each takes the trainer some seconds
-OURS = ("report.html", "page.json")
+OURS = (HTML_REPORT_NAME, "page.json")
 
 
 @dataclass(frozen=True, slots=True)

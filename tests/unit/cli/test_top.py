@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 
 from sentinel.cli.root import app
 from sentinel.cli.top import Watched, points_of
+from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.clock import SystemClock
-from sentinel.journal.store import JOURNAL_NAME
 from sentinel.report.drawn import DrawnAttempt
 from tests.unit.run_files.test_heartbeats import beat
 from tests.unit.told_run import state_of, told, write_run, write_stream

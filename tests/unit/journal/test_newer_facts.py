@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.client.run_layout import LEASE_NAME
 from sentinel.errors import UsageError
-from sentinel.journal.lease import LEASE_NAME
 from sentinel.journal.session import take_run
 from sentinel.journal.store import Journal
 from sentinel.model.facts import Held

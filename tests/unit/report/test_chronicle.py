@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from typer.testing import CliRunner
 
 from sentinel.cli.root import app
-from sentinel.client.run_layout import stream_path
+from sentinel.client.run_layout import CHRONICLE_NAME, stream_path
 from sentinel.errors import UsageError
 from sentinel.journal.session import take_run
 from sentinel.model import actions as a
@@ -28,7 +28,7 @@ from sentinel.report.chronicle.effects import changes_between, effect_words
 from sentinel.report.chronicle.gathering import gather
 from sentinel.report.chronicle.plain import code, plain
 from sentinel.report.chronicle.stories import Story, page_words
-from sentinel.report.chronicle.write import CHRONICLE_NAME, chronicle_text, leave_chronicle, write_chronicle
+from sentinel.report.chronicle.write import chronicle_text, leave_chronicle, write_chronicle
 from sentinel.report.journal_fold import JournalFold
 from tests.unit.told_run import COMMAND, at, entries_of, told, write_run
 

@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from sentinel.cli.root import app
+from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.errors import JournalError
 from sentinel.journal.codec import decode_fact
 from sentinel.journal.session import take_run
-from sentinel.journal.store import JOURNAL_NAME
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w

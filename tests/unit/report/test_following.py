@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.errors import UsageError
 from sentinel.journal.session import take_run
-from sentinel.journal.store import JOURNAL_NAME
 from sentinel.report.drawn import METRICS_MAX, DrawnAttempt
 from sentinel.report.following import FollowedRun
 from sentinel.run_files.stream import PIECE_BYTES

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.engine import evolve
 from sentinel.errors import JournalError, UsageError
 from sentinel.journal.session import take_run
-from sentinel.journal.store import JOURNAL_NAME, Journal
+from sentinel.journal.store import Journal
 from sentinel.model.facts import Held, Noted
 from sentinel.model.state import RunState
 from sentinel.report.journal_fold import JournalFold
