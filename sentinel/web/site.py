@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from sentinel.report.following import Sight
+from sentinel.report.following import RunSnapshot
 from sentinel.web.access import Access
 from sentinel.web.acting import Unattended
 from sentinel.web.answers import TEXT, Refused, Request, Response, read_request, refusal_of
@@ -17,7 +17,7 @@ from sentinel.web.static_files import StaticFiles
 from sentinel.web.watched import WatchedRun
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-Exposed = Callable[[Sequence[Sight]], bytes]
+Exposed = Callable[[Sequence[RunSnapshot]], bytes]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from wsgiref.validate import validator
 
 import pytest
 
-from sentinel.report.following import Sight
+from sentinel.report.following import RunSnapshot
 from sentinel.web.access import Access
 from sentinel.web.answers import REPORT_POLICY
 from sentinel.web.routes import ROUTES
@@ -102,6 +102,10 @@ def test_curves_come_by_attempt_and_then_only_what_is_new(told_site: Served) -> 
     again = told_site.get(f"{path}&since={said['cursor']}").json
     assert (again["whole"], again["curves"], again["cursor"]) == (False, {}, said["cursor"])
     assert told_site.get("/api/runs/half/metrics").json == {"metrics": ["loss"]}
+
+
+def test_the_page_is_told_which_curves_to_show(told_site: Served) -> None:
+    assert told_site.get("/api/curves").json == {"shown": ["loss", "grad_norm", "activation_norm/", "loss_scale", "lr"]}
 
 
 def test_lineage_and_ledger(told_site: Served) -> None:
@@ -282,8 +286,8 @@ def test_metrics_are_those_of_the_own_run_else_of_all(tmp_path: Path) -> None:
     write_told(tmp_path, until=42, name="one")
     write_told(tmp_path, until=100, name="two")
 
-    def exposition(sights: list[Sight]) -> bytes:
-        return "".join(f"{sight.run_dir.name} {sight.step}\n" for sight in sights).encode()
+    def exposition(snapshots: list[RunSnapshot]) -> bytes:
+        return "".join(f"{snapshot.run_dir.name} {snapshot.step}\n" for snapshot in snapshots).encode()
 
     with served(tmp_path, given=Given(exposition)) as site:
         answer = site.get("/metrics")
@@ -296,7 +300,7 @@ def test_metrics_are_those_of_the_own_run_else_of_all(tmp_path: Path) -> None:
 
 def test_away_from_loopback_everything_about_a_run_takes_the_token(tmp_path: Path) -> None:
     write_told(tmp_path)
-    with served(tmp_path, token=TOKEN, host="0.0.0.0", given=Given(lambda sights: b"")) as site:
+    with served(tmp_path, token=TOKEN, host="0.0.0.0", given=Given(lambda snapshots: b"")) as site:
         readable = [route.path for route in ROUTES if route.needs == "reading"]
         assert len(readable) > 8
         for path in readable:
@@ -333,11 +337,11 @@ def test_a_directory_that_holds_no_run_yet_shows_its_first_run_when_it_begins(tm
 def until_said(site: Served, path: str, is_wanted: Callable[[Any], object]) -> Any:
     found: list[Any] = []
 
-    def look() -> bool:
+    def answers() -> bool:
         found[:] = [site.get(path).json]
         return bool(is_wanted(found[0]))
 
-    wait_for(path, look, 20.0)
+    wait_for(path, answers, 20.0)
     return found[0]
 
 
