@@ -69,8 +69,8 @@ class Response:
         return f"{self.status} {HTTPStatus(self.status).phrase}"
 
     def all_headers(self) -> list[tuple[str, str]]:
-        said = [("Content-Type", self.content_type), ("Cache-Control", self.cache), ("Content-Security-Policy", self.policy)]
-        return [*said, *GUARD, *self.headers]
+        of_body = [("Content-Type", self.content_type), ("Content-Length", str(len(self.body))), ("Cache-Control", self.cache)]
+        return [*of_body, ("Content-Security-Policy", self.policy), *GUARD, *self.headers]
 
 
 def encode(document: object) -> bytes:

@@ -16,8 +16,8 @@ from sentinel.clock import SystemClock
 from sentinel.errors import UsageError
 from sentinel.web.access import TOKEN_VARIABLE, Access, read_token
 from sentinel.web.address import Address, bind, is_loopback, read_address
-from sentinel.web.connections import Server
 from sentinel.web.runs import Runs
+from sentinel.web.server import Server
 from sentinel.web.site import NOTHING_GIVEN, Given, Site
 
 
@@ -40,7 +40,7 @@ class OpenSite:
         self.link = f"http://{Address(_name_for_others(host), int(bound[1]))}/"  # as whoever is paged is told it
         self.can_act = access.can_act
         self._runs = runs
-        self._server = Server(listener, Site(runs, access, given), clock)
+        self._server = Server(listener, Site(runs, access, given))
         self._is_started = False
 
     def start(self) -> None:

@@ -47,7 +47,7 @@ class Site:
         except Exception as bug:  # noqa: BLE001 - a bug costs this answer; what it was is said, where is not
             response = refusal_of(Refused(500, f"an error of the page itself: {type(bug).__name__}"))
         start_response(response.status_line, response.all_headers())
-        return [response.body]
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [response.body]
 
     def answer(self, request: Request) -> Response:
         """Raises Refused."""
