@@ -60,8 +60,8 @@ class BuildWithKernels(build_py):
             print(f"cuda_ext: no {kind} kernels in this installation: {error}", file=sys.stderr)
             (folder / sources.LIBRARY[kind]).unlink(missing_ok=True)
             return
-        told = {"digest": made.digest, "torch": sources.torch_version(), "compiler": compiler.path}
-        (folder / made.library).with_suffix(".json").write_text(json.dumps(told) + "\n", encoding="utf-8")
+        metadata = {"digest": made.digest, "torch": sources.torch_version(), "compiler": compiler.path}
+        (folder / made.library).with_suffix(".json").write_text(json.dumps(metadata) + "\n", encoding="utf-8")
 
 
 class MaybeBinary(Distribution):

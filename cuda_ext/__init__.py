@@ -1,9 +1,9 @@
-"""Ops that measure in the pass that does the work: activation norms, gradient norms, update norms and what is not finite, free.
+"""Ops that take statistics in the pass that does the work: norms of activations, gradients and updates, and non-finite counts.
 
     from cuda_ext import add_norm, softmax_xent, grad_stats, adamw_step
 
 Each is an op `torch.ops.sentinel.*` with a plain-torch reference (cuda_ext.reference, its specification), a C++ version for
-the CPU and a CUDA version. Which one runs is found once (cuda_ext.tiers); `python -m cuda_ext` says it in a line, and why.
+the CPU and a CUDA version. Which one runs is chosen once (cuda_ext.tiers); `python -m cuda_ext` prints it and why.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`python -m cuda_ext`: which kernels run here, and why, in one line.
 
-Ends with 0; with 1 where what was asked for cannot be had, or a check fails; with 2 for a word it does not know.
+Exit code 0; 1 if the requested tier is not available or a check fails; 2 for an unknown option.
 """
 
 from __future__ import annotations
@@ -11,36 +11,36 @@ from collections.abc import Sequence
 
 from cuda_ext.build import build
 from cuda_ext.compilers import find_compiler
-from cuda_ext.registered import register, without_kernel
 from cuda_ext.registers import read_kernels, summary, table
+from cuda_ext.registry import register, without_kernel
 from cuda_ext.sources import KINDS, BuildError
 from cuda_ext.tiers import KernelsUnavailable, first_line, load
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m cuda_ext", description="Which kernels run here, and why, in one line.")
     parser.add_argument("--kernels", metavar="cuda|cpu|torch", help="ask for these, as SENTINEL_KERNELS does")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--build", action="store_true", help="compile now what would be compiled at first use")
-    what.add_argument("--build-all", action="store_true", help="compile for every compiler that is here, for GPUs elsewhere too")
-    what.add_argument("--check", action="store_true", help="compile the CUDA kernels, without a GPU too, and say what they use")
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--build", action="store_true", help="compile now what would be compiled at first use")
+    action.add_argument("--build-all", action="store_true", help="compile with every compiler that is here, for other GPUs too")
+    action.add_argument("--check", action="store_true", help="compile the CUDA kernels, without a GPU too, and say what they use")
     parser.add_argument("--verbose", action="store_true", help="all that compilers say; with --check each kernel")
-    given = parser.parse_args(words)
-    if given.kernels and (given.check or given.build_all):
-        about = "--check is about the CUDA kernels" if given.check else "--build-all is about all kernels"
+    args = parser.parse_args(argv)
+    if args.kernels and (args.check or args.build_all):
+        about = "--check is about the CUDA kernels" if args.check else "--build-all is about all kernels"
         parser.error(f"{about}: --kernels says nothing to it")
     try:
-        if given.check:
-            return check(given.verbose)
-        if given.build_all:
-            return build_all(given.verbose)
-        tier = load(given.kernels, may_build=False)
-        if given.build:
+        if args.check:
+            return check(args.verbose)
+        if args.build_all:
+            return build_all(args.verbose)
+        tier = load(args.kernels, may_build=False)
+        if args.build:
             if tier.name == "torch":
                 raise BuildError(f"nothing can be built: {tier.why}")
             if not tier.libraries:
-                build(tier.name, verbose=given.verbose, again=True)
-                tier = load(given.kernels)
+                build(tier.name, verbose=args.verbose, again=True)
+                tier = load(args.kernels)
         print(tier)
     except ValueError as error:
         parser.error(str(error))
@@ -51,7 +51,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def build_all(verbose: bool) -> int:
-    """A line for each kind. A compiler that is not here is no failure; what does not compile is one."""
+    """Prints a line for each kind. A compiler that is not installed is no failure; a failed compile is one."""
     failed = 0
     for kind in KINDS:
         try:
@@ -68,7 +68,7 @@ def build_all(verbose: bool) -> int:
 
 
 def check(verbose: bool) -> int:
-    """Compiled, linked, loaded, registered; no kernel spills. None of it needs a GPU."""
+    """Compiles, links, loads and registers the CUDA kernels; fails if one spills. Needs no GPU."""
     built = build("cuda", verbose=verbose, again=True)
     kernels = read_kernels(built.log)
     print(table(kernels) if verbose else summary(kernels))

@@ -1,6 +1,6 @@
-"""What arguments an op takes, said with the op's and the argument's name. csrc/tensors.h says the same sentences.
+"""Checks of an op's arguments. Errors name the op and the argument, in the same words as csrc/tensors.h.
 
-A sentence is made where it is raised and nowhere else: an optimizer's step looks at hundreds of tensors.
+A message is formatted only when it is raised: an optimizer's step checks hundreds of tensors.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def check_tensors(
     elements: Sequence[int] | None = None,
     device: torch.device | None = None,
 ) -> None:
-    """The same of each in a list, whose number is named. `elements`: of each."""
+    """check_tensor for each tensor of a list; the error names its index. `elements`: of each."""
     for number, tensor in enumerate(tensors):
         reason = unfit(tensor, dtypes, None, None if elements is None else elements[number], device)
         if reason is not None:
@@ -57,7 +57,7 @@ def unfit(
     elements: int | None,
     device: torch.device | None,
 ) -> str | None:
-    """Why it is not what is asked for."""
+    """Why a tensor is not accepted; None if it is."""
     if tensor.layout != torch.strided:
         return f"layout {tensor.layout}, must be strided"
     if tensor.dtype not in dtypes:

@@ -1,4 +1,4 @@
-"""The compilers: where they are found, and the exact commands that are given to them."""
+"""The compilers: where they are found, and the exact commands they run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Compiler:
         return [self.path, *recipe.flags, f"-I{torch_folder / 'include'}", "-c", str(source), "-o", str(target)]
 
     def linking(self, objects: list[Path], target: Path, torch_folder: Path) -> list[str]:
-        """The libraries come after what needs them. Some linkers drop a library that nothing needs for sure: the stream's
+        """Libraries come after the objects that need them. Some linkers drop a library without a strong reference: the stream's
         function is a weak symbol (csrc/cuda/stream.h), and would be null in a library that no longer names libtorch."""
         place = torch_folder / "lib"
         names = ("torch", "torch_cpu", "c10") if self.kind == "cpu" else ("torch", "torch_cpu", "torch_cuda", "c10")
@@ -36,11 +36,11 @@ class Compiler:
 
     def version(self) -> str:
         try:
-            said = Programs().run([self.path, "--version"], VERSION_S).said
+            output = Programs().run([self.path, "--version"], VERSION_S).output
         except OSError as error:
-            said = f"{Path(self.path).name} ({error})"
-        release = re.search(r"release [\d.]+", said)  # nvcc's stands in a line of its own
-        return f"{Path(self.path).name} {release[0]}" if release else said.split("\n", 1)[0]
+            output = f"{Path(self.path).name} ({error})"
+        release = re.search(r"release [\d.]+", output)  # nvcc's stands in a line of its own
+        return f"{Path(self.path).name} {release[0]}" if release else output.split("\n", 1)[0]
 
 
 def find_compiler(kind: Kind) -> Compiler:
@@ -63,13 +63,13 @@ def find_compiler(kind: Kind) -> Compiler:
 
 
 def has_host_compiler() -> bool:
-    """What nvcc gives all code to that is not the GPU's. It can be told of another in more ways than can be looked for."""
-    told = any(os.environ.get(name) for name in ("NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"))
-    return told or shutil.which("g++") is not None
+    """Whether nvcc has a compiler for host code: g++, or another that one of these variables may name."""
+    is_configured = any(os.environ.get(name) for name in ("NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"))
+    return is_configured or shutil.which("g++") is not None
 
 
 def compile_library(recipe: Recipe, compiler: Compiler, target: Path, place: Path) -> str:
-    """Every source to an object in `place`, as many at once as there are processors; then the library. Returns all that was said.
+    """Every source to an object in `place`, as many at once as there are processors; then the library. Returns all output.
 
     Raises BuildError with the last lines of the compiler that failed.
     """
@@ -80,16 +80,16 @@ def compile_library(recipe: Recipe, compiler: Compiler, target: Path, place: Pat
     commands = [compiler.compiling(recipe, source, target, torch_folder) for source, target in objects.items()]
     programs = Programs()
     with ThreadPoolExecutor(max_workers=processors()) as pool:
-        asked = [pool.submit(run, command, programs) for command in commands]
+        futures = [pool.submit(run, command, programs) for command in commands]
         try:
-            done, _ = wait(asked, return_when=FIRST_EXCEPTION)
-            said = [one.result() for one in asked if one in done]
-        except BaseException:  # one has failed, or a person has had enough: nobody waits for the others
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            outputs = [one.result() for one in futures if one in done]
+        except BaseException:  # one has failed, or Ctrl-C: end the others
             pool.shutdown(wait=False, cancel_futures=True)
             programs.end_all()
             raise
-    said.append(run(compiler.linking(list(objects.values()), target, torch_folder), programs))
-    return "".join(said)
+    outputs.append(run(compiler.linking(list(objects.values()), target, torch_folder), programs))
+    return "".join(outputs)
 
 
 def processors() -> int:
@@ -99,16 +99,16 @@ def processors() -> int:
 
 def run(command: list[str], programs: Programs) -> str:
     """Raises BuildError unless it succeeds, with its last lines; returns the command and what it printed."""
-    what = f"{Path(command[0]).name} of {Path(command[-3]).name}" if "-c" in command else f"{Path(command[0]).name}, linking,"
+    label = f"{Path(command[0]).name} of {Path(command[-3]).name}" if "-c" in command else f"{Path(command[0]).name}, linking,"
     try:
         done = programs.run(command, COMPILE_S)
     except OSError as error:
-        raise BuildError(f"{what} could not be started: {error}") from error
+        raise BuildError(f"{label} could not be started: {error}") from error
     if done.code == 0:
-        return " ".join(command) + "\n" + done.said
+        return " ".join(command) + "\n" + done.output
     if done.code is None:
         ended = f"took longer than {COMPILE_S:.0f} s and was ended; is the machine overloaded?"
     else:
         ended = f"was killed by signal {-done.code} (out of memory?)" if done.code < 0 else f"failed with {done.code}"
-    lines = [line for line in done.said.splitlines() if line.strip() and not line.startswith("ptxas info")]
-    raise BuildError("\n".join((f"{what} {ended}", *lines[-LAST_LINES:])))
+    lines = [line for line in done.output.splitlines() if line.strip() and not line.startswith("ptxas info")]
+    raise BuildError("\n".join((f"{label} {ended}", *lines[-LAST_LINES:])))

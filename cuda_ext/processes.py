@@ -1,6 +1,6 @@
-"""Starts programs and ends them: to their end or their deadline, with everything that they start.
+"""Runs programs to their end or their deadline, and ends them with everything that they started.
 
-A compiler is a tree of programs. Whoever ended the first of them alone would leave the others working, and its output open.
+A compiler is a tree of processes. Killing only the first would leave the others running, and its output open.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ LEFT_OPEN_S = 10.0
 
 
 @dataclass(frozen=True)
-class Ended:
+class Completed:
     code: int | None
     """None: it met its deadline."""
-    said: str
+    output: str
 
 
 class Programs:
@@ -32,23 +32,23 @@ class Programs:
         self._over = False
 
     def run(
-        self, words: Sequence[str], limit_s: float, environ: Mapping[str, str] | None = None, folder: Path | None = None
-    ) -> Ended:
+        self, command: Sequence[str], limit_s: float, environ: Mapping[str, str] | None = None, folder: Path | None = None
+    ) -> Completed:
         """Waits for it. Raises OSError where it cannot be started."""
         with self._lock:
             if self._over:
-                return Ended(-signal.SIGKILL, "")
+                return Completed(-signal.SIGKILL, "")
             process = subprocess.Popen(
-                words, env=environ, cwd=folder, process_group=0, text=True, errors="replace",
+                command, env=environ, cwd=folder, process_group=0, text=True, errors="replace",
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )  # fmt: skip
             self._running.add(process)
         try:
-            said, _ = process.communicate(timeout=limit_s)
-            return Ended(process.returncode, said)
+            output, _ = process.communicate(timeout=limit_s)
+            return Completed(process.returncode, output)
         except subprocess.TimeoutExpired:
             end(process)
-            return Ended(None, last_words(process))
+            return Completed(None, remaining_output(process))
         except BaseException:  # Ctrl-C does not reach a group of its own
             end(process)
             raise
@@ -57,7 +57,7 @@ class Programs:
                 self._running.discard(process)
 
     def end_all(self) -> None:
-        """Those that run are ended, and none is started any more."""
+        """Ends those that run, and starts no more."""
         with self._lock:
             self._over = True
             for process in self._running:
@@ -71,10 +71,10 @@ def end(process: subprocess.Popen[str]) -> None:
         process.kill()
 
 
-def last_words(process: subprocess.Popen[str]) -> str:
-    """What it had said. What has left its group may hold its output open: that is not waited for without an end."""
+def remaining_output(process: subprocess.Popen[str]) -> str:
+    """Its output so far. A process that left its group may hold the pipe open: wait LEFT_OPEN_S at most."""
     try:
         return process.communicate(timeout=LEFT_OPEN_S)[0]
     except subprocess.TimeoutExpired as error:
-        said = error.output or ""
-        return said if isinstance(said, str) else said.decode(errors="replace")
+        output = error.output or ""
+        return output if isinstance(output, str) else output.decode(errors="replace")

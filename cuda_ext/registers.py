@@ -1,4 +1,4 @@
-"""What ptxas told of each kernel (`-Xptxas -v`): registers, spills, stack and shared memory, for each architecture."""
+"""What ptxas reports of each kernel (`-Xptxas -v`): registers, spills, stack and shared memory, for each architecture."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Kernel:
     registers: int
     stack_bytes: int
     spilled_bytes: int
-    """Stored and loaded again because the registers did not suffice."""
+    """Stores and loads for want of registers."""
     shared_bytes: int
 
 
@@ -46,13 +46,13 @@ def read_kernels(log: str) -> list[Kernel]:
 
 
 def names_of(kernels: list[Kernel]) -> dict[str, str]:
-    """What a person calls each symbol: without namespace, result and arguments. The symbol itself where there is no c++filt."""
+    """A readable name of each symbol: without namespace, result and arguments. The symbol itself where there is no c++filt."""
     symbols = sorted({kernel.symbol for kernel in kernels})
     demangle = shutil.which("c++filt")
     if demangle is None or not symbols:
         return {symbol: symbol for symbol in symbols}
-    told = Programs().run([demangle, *symbols], 60.0).said.splitlines()
-    return dict(zip(symbols, map(shortened, told), strict=False))
+    names = Programs().run([demangle, *symbols], 60.0).output.splitlines()
+    return dict(zip(symbols, map(shortened, names), strict=False))
 
 
 def shortened(name: str) -> str:
@@ -68,7 +68,7 @@ def shortened(name: str) -> str:
 
 
 def summary(kernels: list[Kernel]) -> str:
-    """A row for all the variants of a kernel (dtypes, widths), from the least to the most; those that spill once more by name."""
+    """A row for all variants of a kernel (dtypes, widths), as ranges; variants that spill follow by name."""
     names = names_of(kernels)
     rows: dict[str, dict[str, list[Kernel]]] = {}
     for kernel in kernels:
@@ -96,16 +96,16 @@ def used(kernels: list[Kernel]) -> str:
         low, *_, high = sorted(getattr(kernel, name) for kernel in kernels * 2)
         return f"{low}" if low == high else f"{low} to {high}"
 
-    told = f"{span('registers')} registers, {span('spilled_bytes')} spilled"
+    cell = f"{span('registers')} registers, {span('spilled_bytes')} spilled"
     for name, word in (("stack_bytes", "stack"), ("shared_bytes", "shared")):
-        told += f", {span(name)} {word}" if span(name) != "0" else ""
-    return told
+        cell += f", {span(name)} {word}" if span(name) != "0" else ""
+    return cell
 
 
 def columns(rows: dict[str, dict[str, str]]) -> str:
     architectures = sorted({one for row in rows.values() for one in row})
     wide = max(map(len, rows), default=0)
-    column = max((len(told) for row in rows.values() for told in row.values()), default=0)
+    column = max((len(cell) for row in rows.values() for cell in row.values()), default=0)
     lines = [f"{'kernel':{wide}}  " + "  ".join(f"{one:{column}}" for one in architectures)]
     for name, row in rows.items():
         lines.append(f"{name:{wide}}  " + "  ".join(f"{row.get(one, '-'):{column}}" for one in architectures))

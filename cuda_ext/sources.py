@@ -1,8 +1,8 @@
 """What a library is made of: its sources, its exact flags, and the digest of both under which a built one is found again.
 
 The flags fix what the numbers are: no contraction into fused multiply-adds on the CPU, so that its results are the same bits
-on every machine, and no flag that lets a compiler reorder sums. The two that are there beside it only drop what nobody looks
-at (errno of sqrt, floating-point traps), and let plain loops become vectors.
+on every machine, and no flag that lets a compiler reorder sums. -fno-math-errno and -fno-trapping-math drop only
+errno and floating-point traps, so that plain loops become vectors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Kind = Literal["cpu", "cuda"]
 KINDS: tuple[Kind, ...] = ("cuda", "cpu")
 PACKAGE = Path(__file__).resolve().parent
 LIBRARY = {"cpu": "_C.so", "cuda": "_C_cuda.so"}
-SUFFIX = {"cpu": (".cpp",), "cuda": (".cu", ".cpp")}  # nvcc gives a .cpp to its host compiler, once and not for each target
+SUFFIX = {"cpu": (".cpp",), "cuda": (".cu", ".cpp")}  # nvcc passes a .cpp to the host compiler once, not for each target
 ARCHITECTURES = ("sm_80", "sm_90")
 TORCH_MIN = (2, 11)
 
@@ -39,7 +39,7 @@ V4 = V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 
 
 class BuildError(RuntimeError):
-    """A library cannot be built. The first line says why and what to do; a compiler's last lines follow."""
+    """A library cannot be built. The first line is the reason and the remedy; a compiler's last lines follow."""
 
     @property
     def sentence(self) -> str:
@@ -67,7 +67,7 @@ class Recipe:
         return LIBRARY[self.kind]
 
     def key(self, torch_version: str) -> str:
-        """Its place in the cache. Machines that share a home may be of several kinds: none finds what it could not load."""
+        """Its folder in the cache. Machines that share a home may differ: none finds a library that it could not load."""
         machine = (platform.machine(), *platform.libc_ver())
         return hashlib.sha256(" ".join((self.digest, torch_version, *machine)).encode()).hexdigest()[:20]
 
@@ -82,11 +82,11 @@ def recipe(kind: Kind, folder: Path | None = None, *, bare: bool = False) -> Rec
     flags = (*COMMON, *(CUDA if kind == "cuda" else (*CPU, *processor_flags())), *(BARE if bare else ()))
     if not any(path.suffix in SUFFIX[kind] for path in files):
         raise BuildError(f"no *{SUFFIX[kind][0]} file in {folder / kind}: the package lacks its sources; install it again")
-    told = hashlib.sha256("\0".join(flags).encode())
+    digest = hashlib.sha256("\0".join(flags).encode())
     for path in files:
         content = path.read_bytes()
-        told.update(f"\0{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode() + content)
-    return Recipe(kind, folder, files, flags, told.hexdigest())
+        digest.update(f"\0{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode() + content)
+    return Recipe(kind, folder, files, flags, digest.hexdigest())
 
 
 def is_source(path: Path) -> bool:
@@ -95,7 +95,7 @@ def is_source(path: Path) -> bool:
 
 @cache
 def processor_flags() -> tuple[str, ...]:
-    """The widest vectors that this processor has. They are in the digest: no other machine of a shared home is given them."""
+    """The widest vectors of this processor. In the digest: machines that share a home may have different processors."""
     if platform.machine() != "x86_64":
         return ()
     try:
@@ -118,7 +118,7 @@ def torch_version() -> str:
     """Raises BuildError where there is no torch, or one that is too old."""
     try:
         import torch
-    except (ImportError, OSError) as error:  # OSError: it is there, and a library that it loads is not
+    except (ImportError, OSError) as error:  # OSError: torch is there, a library that it loads is not
         why = str(error).partition("\n")[0]
         raise BuildError(f"torch cannot be imported ({why}); install torch >= 2.11") from error
     version = str(torch.__version__)

@@ -1,9 +1,9 @@
-"""Which kernels run: CUDA's, the CPU's, or plain torch; found once in a process, with the reason in a sentence.
+"""Which kernels run: CUDA's, the CPU's or plain torch. Chosen once in a process, with the reason.
 
 A library is looked for inside the package (made by `pip install` where a compiler was there), then in the cache, and is compiled
-into the cache at first use where there is a compiler. Where none can be had the next tier is taken: cuda, cpu, torch. A tier that
-was asked for by name is had or refused, never replaced. A library brings kernels for its own device only: the tensors of another
-device are computed by the references, in plain torch.
+into the cache at first use where there is a compiler. If that fails the next tier is taken: cuda, cpu, torch. A tier requested by
+name is loaded or refused, never replaced. A library has kernels for its own device only: tensors of another device are computed
+by the references, in plain torch.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cuda_ext.build import build, cached, say
+from cuda_ext.build import build, cached, notice
 from cuda_ext.compilers import find_compiler
-from cuda_ext.registered import register
+from cuda_ext.registry import register
 from cuda_ext.sources import KINDS, PACKAGE, BuildError, Kind, recipe, torch_version
 
 __all__ = ["ENVIRONMENT", "KernelsUnavailable", "Tier", "load"]
@@ -32,7 +32,7 @@ STREAM = "aoti_torch_get_current_cuda_stream"  # weak in the library (csrc/cuda/
 
 
 class KernelsUnavailable(RuntimeError):
-    """A tier cannot be had. The sentence says why, and what would help."""
+    """A tier is not available. The message gives the reason and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -53,41 +53,41 @@ _loaded: dict[Kind, Path] = {}
 
 
 def load(kernels: str | None = None, *, may_build: bool = True) -> Tier:
-    """Loads what there is into torch.ops, once in a process, and says what that is.
+    """Loads the kernels into torch.ops, once in a process, and returns their tier.
 
-    `kernels` is cuda, cpu, torch, or None for SENTINEL_KERNELS and, where that is not set, for the best there is. Raises
-    ValueError for another word, KernelsUnavailable where the tier that was named cannot be had. Without `may_build` nothing is
-    compiled: a tier that would be is told of, with no libraries.
+    `kernels` is cuda, cpu, torch, or None for SENTINEL_KERNELS and, where that is not set, for the best available. Raises
+    ValueError for another word, KernelsUnavailable where the requested tier is not available. Without `may_build` nothing is
+    compiled: a tier that would have to be is returned without libraries.
     """
-    wanted = wish(kernels)
+    name = requested(kernels)
     if importlib.util.find_spec("torch") is None:
         raise KernelsUnavailable("there is no torch here, which every kernel and every reference needs; install torch >= 2.11")
     with _lock:
-        if wanted not in _chosen:
-            tier = best(may_build) if wanted is None else exactly(wanted, may_build)
+        if name not in _chosen:
+            tier = best_available(may_build) if name is None else exactly(name, may_build)
             if not may_build and not tier.libraries:
                 return tier
-            _chosen[wanted] = tier
-        return _chosen[wanted]
+            _chosen[name] = tier
+        return _chosen[name]
 
 
-def wish(kernels: str | None) -> Name | None:
-    """What was asked for, by the argument or else by the environment."""
-    words = (("kernels", kernels), (ENVIRONMENT, os.environ.get(ENVIRONMENT) or None))
-    for place, word in words:
-        if word is not None:
+def requested(kernels: str | None) -> Name | None:
+    """The tier that the argument names, or else the environment. Raises ValueError for an unknown name."""
+    sources = (("kernels", kernels), (ENVIRONMENT, os.environ.get(ENVIRONMENT) or None))
+    for place, value in sources:
+        if value is not None:
             for name in NAMES:
-                if word == name:
+                if value == name:
                     return name
-            raise ValueError(f"{place}={word!r}: must be one of {', '.join(NAMES)}")
+            raise ValueError(f"{place}={value!r}: must be one of {', '.join(NAMES)}")
     return None
 
 
-def best(may_build: bool) -> Tier:
+def best_available(may_build: bool) -> Tier:
     reasons = []
     for kind in KINDS:
         try:
-            tier = have(kind, may_build)
+            tier = available(kind, may_build)
         except KernelsUnavailable as error:
             reasons.append(str(error))
         else:
@@ -101,12 +101,12 @@ def exactly(name: Name, may_build: bool) -> Tier:
             raise KernelsUnavailable(f"plain torch was asked for, but this process has loaded kernels ({', '.join(_loaded)})")
         return Tier("torch", "it was asked for")
     try:
-        return have(name, may_build)
+        return available(name, may_build)
     except KernelsUnavailable as error:
         raise KernelsUnavailable(f"the {name} kernels were asked for and cannot be had: {error}") from error
 
 
-def have(kind: Kind, may_build: bool) -> Tier:
+def available(kind: Kind, may_build: bool) -> Tier:
     """The tier of one library, loaded. Raises KernelsUnavailable with the reason."""
     try:
         version = torch_version()
@@ -114,21 +114,21 @@ def have(kind: Kind, may_build: bool) -> Tier:
         packaged = in_package(kind)
         if packaged is not None:
             try:
-                return loaded(kind, packaged, f"{device}, built when the package was installed")
+                return load_once(kind, packaged, f"{device}, built when the package was installed")
             except KernelsUnavailable as error:
-                say(f"{error}; looking for another")
+                notice(f"{error}; looking for another")
         found = in_cache(kind, version, may_build)
     except BuildError as error:
         if "\n" in str(error):
-            say(str(error))
+            notice(str(error))
         raise KernelsUnavailable(error.sentence) from error
     if found is None:
         return Tier(kind, f"{device}; not built yet: it is compiled at first use, or now by `python -m cuda_ext --build`")
-    return loaded(kind, found[0], f"{device}, {found[1]}")
+    return load_once(kind, found[0], f"{device}, {found[1]}")
 
 
-def loaded(kind: Kind, path: Path, why: str) -> Tier:
-    """Once in a process, from whatever path it was first."""
+def load_once(kind: Kind, path: Path, why: str) -> Tier:
+    """Loads a library once in a process; a later call for its kind changes nothing."""
     if kind not in _loaded:
         load_library(kind, path)
         _loaded[kind] = path
@@ -143,7 +143,7 @@ def gpu(version: str) -> str:
         raise KernelsUnavailable(f"no GPU is visible to torch {version}")
     try:
         name, capability = torch.cuda.get_device_name(), torch.cuda.get_device_capability()
-    except RuntimeError as error:  # one that is lost, or another process's alone
+    except RuntimeError as error:  # a lost GPU, or one reserved by another process
         raise KernelsUnavailable(f"the GPU does not answer torch {version}: {first_line(error)}") from error
     if torch.version.hip is not None:
         raise KernelsUnavailable(f"{name} is not a CUDA device")
@@ -154,20 +154,20 @@ def gpu(version: str) -> str:
 
 def in_package(kind: Kind) -> Path | None:
     """The library that came with the package, if it is of these sources and for this processor."""
-    made = recipe(kind)
-    path = PACKAGE / "built" / made.library
-    return path if path.is_file() and digest_beside(path) == made.digest else None
+    spec = recipe(kind)
+    path = PACKAGE / "built" / spec.library
+    return path if path.is_file() and digest_beside(path) == spec.digest else None
 
 
 def in_cache(kind: Kind, version: str, may_build: bool) -> tuple[Path, str] | None:
     """The library and where it comes from; None where it would have to be compiled and may not be."""
-    made = recipe(kind)
-    if found := cached(made, version):
+    spec = recipe(kind)
+    if found := cached(spec, version):
         return found.path, f"built before in {found.path.parent}"
     try:
         find_compiler(kind)
     except BuildError as error:
-        if (PACKAGE / "built" / made.library).is_file():
+        if (PACKAGE / "built" / spec.library).is_file():
             raise BuildError(f"the package's library does not serve here, and {error}") from error
         raise
     if not may_build:
@@ -177,10 +177,10 @@ def in_cache(kind: Kind, version: str, may_build: bool) -> tuple[Path, str] | No
 
 
 def digest_beside(library: Path) -> str:
-    """Of which sources and flags a library of the package is: another processor's, or those of former sources, do not serve."""
+    """The digest of the sources and flags that a library of the package was built from; "" if unknown."""
     try:
-        told = json.loads(library.with_suffix(".json").read_text(encoding="utf-8"))
-        return str(told["digest"])
+        contents = json.loads(library.with_suffix(".json").read_text(encoding="utf-8"))
+        return str(contents["digest"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 
@@ -197,23 +197,23 @@ def load_library(kind: Kind, path: Path) -> None:
     except OSError as error:
         raise KernelsUnavailable(f"{path} cannot be loaded: {first_line(error)}; delete it to have it built again") from error
     if kind == "cuda":
-        launch(path)
+        check_on_gpu(path)
 
 
-def launch(path: Path) -> None:
-    """One small op, waited for. A driver older than the nvcc that compiled it, or a GPU that it has no code for, is met here with
-    a reason, and not at the first step of a run. Raises KernelsUnavailable."""
+def check_on_gpu(path: Path) -> None:
+    """Runs one small op and waits for it: a driver older than the nvcc that compiled the library, or a GPU without code in it, is
+    found here with a reason, not at the first step of a run. Raises KernelsUnavailable."""
     import torch
 
     from cuda_ext.ops.grad_stats import grad_stats
 
     try:
-        told = grad_stats([torch.full((3,), 2.0, device="cuda")], torch.ones((), device="cuda")).tolist()
+        stats = grad_stats([torch.full((3,), 2.0, device="cuda")], torch.ones((), device="cuda")).tolist()
     except RuntimeError as error:
         remedy = f"compile it with a nvcc of torch's own CUDA, {torch.version.cuda}, after deleting it"
         raise KernelsUnavailable(f"{path} does not run on this GPU: {first_line(error)}; {remedy}") from error
-    if told != [[12.0, 2.0, 0.0]]:
-        raise KernelsUnavailable(f"{path} computes {told} on this GPU where [[12.0, 2.0, 0.0]] is right; delete it")
+    if stats != [[12.0, 2.0, 0.0]]:
+        raise KernelsUnavailable(f"{path} computes {stats} on this GPU where [[12.0, 2.0, 0.0]] is right; delete it")
 
 
 def first_line(error: BaseException) -> str:

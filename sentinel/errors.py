@@ -12,7 +12,8 @@ class Problem:
 
     `path` is the place inside the document (`spec.rules[2].for`); `line` and `column` count from 1 and are 0 where no
     text stands behind the value. `at` is a place inside the value (a character, from 0), where the value is a text with a
-    grammar of its own: an expression.
+    grammar of its own: an expression. `file` is the file it stands in, where that is not the one that was asked for but one
+    which that one extends.
     """
 
     path: str
@@ -22,6 +23,7 @@ class Problem:
     line: int = 0
     column: int = 0
     at: int | None = None
+    file: str = ""
 
 
 class SentinelError(Exception):

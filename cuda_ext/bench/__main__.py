@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,14 @@ from cuda_ext import bench
 from cuda_ext.bench import record, table
 from cuda_ext.bench.harness import OURS, keep_memory, measure
 from cuda_ext.build import BuildError, build
-from cuda_ext.registered import declared, register
+from cuda_ext.registry import declared, register
 from cuda_ext.sources import Kind
 from cuda_ext.tiers import KernelsUnavailable, load
 
 _without = torch.library.Library("sentinel_bare", "DEF")
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     ops = benched()
     parser = argparse.ArgumentParser(prog="python -m cuda_ext.bench", description="Every op beside what it replaces.")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="the GPU where there is one")
@@ -34,10 +35,10 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--record", nargs="?", const="", metavar="FILE", type=lambda word: Path(word) if word else "", help=record_help
     )
-    given = parser.parse_args(words)
-    if given.rounds < 4:
-        parser.error(f"--rounds {given.rounds}: quartiles need 4")
-    kind: Kind = given.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    args = parser.parse_args(argv)
+    if args.rounds < 4:
+        parser.error(f"--rounds {args.rounds}: quartiles need 4")
+    kind: Kind = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         tier = load(kind)
     except KernelsUnavailable as error:
@@ -46,14 +47,14 @@ def main(words: Sequence[str] | None = None) -> int:
     print(tier, flush=True)
     device = torch.device(kind)
     keep_memory()
-    machine = record.machine(device) if given.record is not None else {}
-    bare, well = without_statistics(kind), True
-    for op in given.op or ops:
-        for told in run(op, device, bare, given.rounds):
-            if given.record is not None:
-                keep(op, told, machine, given.record)
-        well = well and not told["failed"] and not any(OURS in case["failed"] for case in told["cases"])
-    return 0 if well else 1
+    machine = record.describe_machine(device) if args.record is not None else {}
+    bare, ok = without_statistics(kind), True
+    for op in args.op or ops:
+        for results in run(op, device, bare, args.rounds):
+            if args.record is not None:
+                save(op, results, machine, args.record)
+        ok = ok and not results["failed"] and not any(OURS in case["failed"] for case in results["cases"])
+    return 0 if ok else 1
 
 
 def benched() -> list[str]:
@@ -62,31 +63,31 @@ def benched() -> list[str]:
 
 
 def run(op: str, device: torch.device, bare: Any, rounds: int) -> Iterator[dict[str, Any]]:
-    """What was measured so far, after every case and at the end, and why its cases ended early if they did: one op's failure
-    hides no other's figures."""
-    told: dict[str, Any] = {"cases": [], "failed": "it was ended"}
+    """Yields what was measured so far, after every case and at the end, with the reason if the cases ended early. The failure of
+    one op hides no other's figures."""
+    results: dict[str, Any] = {"cases": [], "failed": "it was ended"}
     try:
         for case in importlib.import_module(f"cuda_ext.bench.{op}").cases(device):
-            told["cases"].append(table.as_record(measure(case, device, bare=bare, rounds=rounds)))
-            print(table.lines(told["cases"][-1]), flush=True)
-            yield told
-        told["failed"] = None
+            results["cases"].append(asdict(measure(case, device, bare=bare, rounds=rounds)))
+            print(table.lines(results["cases"][-1]), flush=True)
+            yield results
+        results["failed"] = None
     except Exception as error:  # noqa: BLE001
-        told["failed"] = f"{type(error).__name__}: {error}"
-        print(f"{op}: {told['failed']}", flush=True)
-    yield told
+        results["failed"] = f"{type(error).__name__}: {error}"
+        print(f"{op}: {results['failed']}", flush=True)
+    yield results
 
 
-def keep(op: str, told: dict[str, Any], machine: dict[str, Any], file: Path | str) -> None:
-    """As soon as a case is measured: whatever ends the bench, what it had stays. Without a file: today's record and the page."""
+def save(op: str, results: dict[str, Any], machine: dict[str, Any], file: Path | str) -> None:
+    """Called after each case, so that an interrupted bench keeps its results. Without a file: today's record and the README."""
     place = Path(file) if file else record.place_of(machine)
-    record.write(place, machine, {"kernels": {op: told}})
+    record.write(place, machine, {"kernels": {op: results}})
     if not file:
         table.write_readme()
 
 
 def without_statistics(kind: Kind) -> Any:
-    """The namespace of the same ops, their statistics compiled away; None where it cannot be had, which is said."""
+    """The namespace of the same ops, their statistics compiled out; None, with a message, if they cannot be built."""
     schemas = declared().values()
     try:
         built = build(kind, bare=True)

@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 
-from cuda_ext.bench.grad_stats import norm_and_count
+from cuda_ext.bench.grad_stats import cases_of, goal_of, norm_and_count
 from cuda_ext.bench.harness import Case, Way
-from cuda_ext.bench.parameters import cases_of, goal_of
 
 CONTROL = [1e-4, 0.9, 0.95, 1e-8, 0.1, 1.0, 0.0]
 ALONE, PAIR = 28, 32  # bytes a parameter
@@ -18,7 +17,7 @@ ALONE, PAIR = 28, 32  # bytes a parameter
 
 @dataclass(frozen=True)
 class State:
-    """What an optimizer holds; every way of a case works on the same, whose values no time depends on."""
+    """An optimizer's tensors. Every way of a case works on the same ones: no time depends on their values."""
 
     params: list[torch.Tensor]
     grads: list[torch.Tensor]
@@ -36,10 +35,10 @@ class State:
         return cls(params, grads, firsts, [root.square_() for root in roots], step, control, one)
 
     def step_with(self, ops: Any) -> torch.Tensor:
-        told: torch.Tensor = ops.adamw_step(
+        stats: torch.Tensor = ops.adamw_step(
             self.params, self.grads, self.firsts, self.seconds, self.step, self.control, [1.0] * len(self.params)
         )
-        return told
+        return stats
 
 
 def cases(device: torch.device) -> Iterable[Case]:
@@ -68,8 +67,8 @@ def cases(device: torch.device) -> Iterable[Case]:
 
 
 def fused(state: State, is_measured: bool) -> Way:
-    """torch's fused AdamW with its scale and gate, on the same memory. Measured: by a copy of the parameters as they were, as
-    there is no other way to an update's norm."""
+    """torch's fused AdamW with its scale and gate, on the same memory. Measured: with a copy of the parameters before, the only
+    way to the update's norm."""
     parameters = [torch.nn.Parameter(param) for param in state.params]
     lr, beta1, beta2, eps, weight_decay, _, _ = CONTROL
     optimizer = torch.optim.AdamW(parameters, lr, (beta1, beta2), eps, weight_decay, fused=True)

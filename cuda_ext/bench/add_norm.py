@@ -34,13 +34,13 @@ def forward(device: torch.device, dtype: torch.dtype, width: int, rms: bool) -> 
         h = x + residual
         return torch_norm(h, weight, bias, rms), h
 
-    def told() -> tuple[Tensor, ...]:
+    def with_statistics() -> tuple[Tensor, ...]:
         """The same, and three statistics as a monitor takes them."""
         y, h = plain()
         return y, h, torch.linalg.vector_norm(h, dtype=torch.float32), h.abs().amax(), torch.isfinite(h).logical_not().sum()
 
-    peers: dict[str, Way] = {"torch": plain, "torch with statistics": told, "torch.compile": compiled(plain)}
-    peers["torch.compile with statistics"] = compiled(told)
+    peers: dict[str, Way] = {"torch": plain, "torch with statistics": with_statistics, "torch.compile": compiled(plain)}
+    peers["torch.compile with statistics"] = compiled(with_statistics)
     if rms and device.type == "cuda" and installed("liger_kernel"):
         peers["Liger"] = lambda: liger()(x, residual, weight, EPS)
     return Case(

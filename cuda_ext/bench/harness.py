@@ -11,10 +11,9 @@ A file `cuda_ext/bench/<op>.py` gives the cases of its op:
             goal=0.9,
         )
 
-`ours` is called with `torch.ops.sentinel`, and again with a namespace of the same ops from which the statistics were compiled
-away. A generator frees one case's tensors before the next. On a GPU a case should move several times the second-level cache
-(1 GB is right); on a CPU a few hundred megabytes at most. A peer that is not installed is left out (`installed`); one that
-fails is told of.
+`ours` is called with `torch.ops.sentinel`, and again with a namespace of the same ops whose statistics were compiled out. A
+generator frees one case's tensors before the next. On a GPU a case should move several times the L2 cache (1 GB is right); on a
+CPU a few hundred megabytes at most. A peer that is not installed is left out (`installed`); one that fails is recorded.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import importlib.util
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -47,7 +46,7 @@ class Case:
     shape: str
     dtype: str
     moved_bytes: int
-    """What cannot be avoided: each tensor that is read or written, once."""
+    """The unavoidable traffic: each tensor that is read or written, once."""
     ours: Callable[[Any], object]
     peers: Mapping[str, Way] = field(default_factory=dict)
     goal: float | None = None
@@ -75,9 +74,9 @@ class Measured:
 
 
 def keep_memory() -> None:
-    """On a CPU, as torch does on a GPU: what a call gives back stays with the process. Else large results come from the system
-    anew now and then, and its zeroing of pages, the dearest pass of all, is timed with one way and not with the next. Of glibc
-    (mallopt(3): M_MMAP_MAX 0, M_TRIM_THRESHOLD); elsewhere nothing happens."""
+    """Keeps freed memory in the process on a CPU, as torch does on a GPU. Otherwise large results sometimes come anew from the
+    system, and its zeroing of pages is timed with one way and not with the next. By glibc's mallopt(3) (M_MMAP_MAX 0,
+    M_TRIM_THRESHOLD); elsewhere it does nothing."""
     with suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(-4, 0)
@@ -106,16 +105,16 @@ class Timer:
             for _ in range(calls):
                 way()
             return (time.perf_counter() - began_s) / calls
-        before, behind = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        before, after = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         torch.cuda.synchronize(self.device)
-        # Behind an idle device the first call's way through Python would be counted too: of lists of tensors that is a long one.
+        # With an idle device the Python time of the first call would be counted too, which is long for lists of tensors.
         torch.cuda._sleep(AHEAD_CYCLES)
         before.record()
         for _ in range(calls):
             way()
-        behind.record()
-        behind.synchronize()
-        return float(before.elapsed_time(behind)) / 1e3 / calls
+        after.record()
+        after.synchronize()
+        return float(before.elapsed_time(after)) / 1e3 / calls
 
     def calls_for(self, way: Way) -> int:
         """How many calls make a block; the way is warm afterwards."""
@@ -136,7 +135,7 @@ def measure(case: Case, device: torch.device, *, bare: Any = None, rounds: int =
     for name, way in ways.items():
         try:
             calls[name] = timer.calls_for(way)
-        except Exception as error:  # noqa: BLE001  a peer of another version must not end the bench; what failed is told
+        except Exception as error:  # noqa: BLE001  a peer of another version must not end the bench; it is recorded
             failed[name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
     if COPY in failed:
         raise RuntimeError(f"a copy of {COPY_BYTES[device.type] >> 20} MiB, the ceiling of all, could not run: {failed[COPY]}")
@@ -176,8 +175,3 @@ def copying(device: torch.device) -> Way:
     source = torch.randint(0, 256, (COPY_BYTES[device.type],), dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     return lambda: target.copy_(source)
-
-
-def measure_all(cases: Iterable[Case], device: torch.device, *, bare: Any = None, rounds: int = 30) -> Iterable[Measured]:
-    for case in cases:
-        yield measure(case, device, bare=bare, rounds=rounds)

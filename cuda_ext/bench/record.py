@@ -1,4 +1,4 @@
-"""The record of a measurement: bench/results/DATE-DEVICE.json. What is measured again replaces what it says; the rest stays."""
+"""The record of a measurement: bench/results/DATE-DEVICE.json. New measurements replace those they repeat; the rest stays."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from cuda_ext.sources import PACKAGE, BuildError, Kind, recipe
 RESULTS = PACKAGE / "bench" / "results"
 
 
-def machine(device: torch.device) -> dict[str, Any]:
-    """On what it is measured, and of which sources."""
+def describe_machine(device: torch.device) -> dict[str, Any]:
+    """The machine, its software and the digest of the sources."""
     kind: Kind = "cuda" if device.type == "cuda" else "cpu"
     if kind == "cuda":
         name = torch.cuda.get_device_name(device)
     else:
         name = f"{processor()}, {torch.get_num_threads()} threads"
-    told = {
+    machine = {
         "device": name,
         "kind": kind,
         "torch": torch.__version__,
@@ -33,11 +33,11 @@ def machine(device: torch.device) -> dict[str, Any]:
         "python": platform.python_version(),
     }
     try:
-        told["compiler"] = find_compiler(kind).version()
-        told["sources"] = recipe(kind).digest[:12]
+        machine["compiler"] = find_compiler(kind).version()
+        machine["sources"] = recipe(kind).digest[:12]
     except BuildError as error:
-        told["compiler"] = error.sentence
-    return told
+        machine["compiler"] = error.sentence
+    return machine
 
 
 def processor() -> str:
@@ -49,9 +49,9 @@ def processor() -> str:
     return next(named, platform.machine())
 
 
-def place_of(told: dict[str, Any], folder: Path = RESULTS, date: str | None = None) -> Path:
+def place_of(machine: dict[str, Any], folder: Path = RESULTS, date: str | None = None) -> Path:
     """`date` is today's where it is not given."""
-    name = told["device"] if told["kind"] == "cuda" else "cpu"
+    name = machine["device"] if machine["kind"] == "cuda" else "cpu"
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     return folder / f"{date or datetime.now(UTC).date().isoformat()}-{slug}.json"
 
@@ -59,17 +59,17 @@ def place_of(told: dict[str, Any], folder: Path = RESULTS, date: str | None = No
 def read(path: Path) -> dict[str, Any]:
     """Raises ValueError for a file that is no record, naming it."""
     try:
-        told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        contents: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except ValueError as error:
         raise ValueError(f"{path} is no record of measurements ({error}); mend it or remove it") from error
-    return told
+    return contents
 
 
-def write(path: Path, told: dict[str, Any], part: dict[str, Any]) -> None:
-    """Lays `part` over what the record says; dictionaries within it key by key. Renamed into place, so it is always whole."""
-    whole = read(path) | told | {"date": path.name[:10]}
+def write(path: Path, machine: dict[str, Any], part: dict[str, Any]) -> None:
+    """Merges `part` into the record, dictionaries within it key by key. Renamed into place, so the file is always complete."""
+    whole = read(path) | machine | {"date": path.name[:10]}
     for key, value in part.items():
         whole[key] = whole.get(key, {}) | value if isinstance(value, dict) else value
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def write(path: Path, told: dict[str, Any], part: dict[str, Any]) -> None:
 def newest(kind: str, folder: Path = RESULTS) -> dict[str, Any] | None:
     """The newest record of a kind of device, cuda or cpu, in which kernels were measured."""
     for path in sorted(folder.glob("*.json"), reverse=True):
-        told = read(path)
-        if told.get("kind") == kind and any(one["cases"] for one in told.get("kernels", {}).values()):
-            return told
+        contents = read(path)
+        if contents.get("kind") == kind and any(one["cases"] for one in contents.get("kernels", {}).values()):
+            return contents
     return None

@@ -35,7 +35,7 @@ def case(device: torch.device, dtype: torch.dtype, rows: int, columns: int) -> C
         peers["torch.compile"] = trained(torch.compile(F.cross_entropy, dynamic=False), logits, targets)
         if installed("liger_kernel"):
             peers["Liger"] = liger(logits, targets)
-    peers["ours by autograd"] = trained(lambda *given: softmax_xent(*given)[0], logits, targets)
+    peers["ours by autograd"] = trained(lambda *arguments: softmax_xent(*arguments)[0], logits, targets)
     bare_logits, one = logits.detach(), torch.ones((), device=device)
     return Case(
         op="softmax_xent, gradient included",

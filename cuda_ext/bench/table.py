@@ -1,11 +1,11 @@
-"""The tables: on the terminal while it is measured, and in cuda_ext/README.md, between two marks, from the newest records."""
+"""The tables: on the terminal during a bench, and in cuda_ext/README.md, between two marks, from the newest records."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from cuda_ext.bench.harness import BARE, OURS, Measured
+from cuda_ext.bench.harness import BARE, OURS
 from cuda_ext.bench.record import RESULTS, newest
 from cuda_ext.sources import PACKAGE
 
@@ -14,27 +14,27 @@ BEGIN, END = "<!-- measured: written by cuda_ext.bench.table -->", "<!-- /measur
 NOT_MEASURED = "Nobody has measured these kernels on a GPU yet."
 
 
-def lines(told: dict[str, Any]) -> str:
+def lines(case: dict[str, Any]) -> str:
     """One case on the terminal, a line for each way."""
-    wide = max((len(name) for name in told["ms"]), default=0)
-    rows = [f"{name:{wide}} {ms:12.3f} ms {told['share'][name]:5.0%} of copy" for name, ms in told["ms"].items()]
-    rows += [f"{name} could not run: {why}" for name, why in told["failed"].items()]
-    if cost := told["statistics_cost"]:
+    wide = max((len(name) for name in case["ms"]), default=0)
+    rows = [f"{name:{wide}} {ms:12.3f} ms {case['share'][name]:5.0%} of copy" for name, ms in case["ms"].items()]
+    rows += [f"{name} could not run: {why}" for name, why in case["failed"].items()]
+    if cost := case["statistics_cost"]:
         rows.append(f"statistics cost {cost[1]:+.1%} ({cost[0]:+.1%} to {cost[2]:+.1%})")
-    head = f"{told['op']}, {told['shape']} {told['dtype']}; a copy moves {told['copy_gb_s']:.0f} GB/s"
+    head = f"{case['op']}, {case['shape']} {case['dtype']}; a copy moves {case['copy_gb_s']:.0f} GB/s"
     return "\n    ".join([head, *rows])
 
 
-def markdown(told: dict[str, Any]) -> str:
+def markdown(record: dict[str, Any]) -> str:
     """The kernels of one record."""
-    kernels: list[dict[str, Any]] = [case for op in told["kernels"].values() for case in op["cases"]]
+    kernels: list[dict[str, Any]] = [case for op in record["kernels"].values() for case in op["cases"]]
     rates = [one["copy_gb_s"] for one in kernels]
     head = ["op", "shape", "dtype", "ms", "GB/s", "of copy", "goal", "statistics cost", "what it replaces, of copy"]
-    rows = [head, ["---"] * len(head), *(row(one, told["kind"]) for one in kernels)]
-    said = f"{told['device']}, torch {told['torch']}, {told['compiler']}, {told['date']}; "
-    said += f"a copy moves {span(rates)} GB/s, measured in turns with each."
-    failed = [f"{op}: not measured to the end: {one['failed']}" for op, one in told["kernels"].items() if one["failed"]]
-    return "\n\n".join([said, "\n".join("| " + " | ".join(cells) + " |" for cells in rows), *failed])
+    rows = [head, ["---"] * len(head), *(row(one, record["kind"]) for one in kernels)]
+    header = f"{record['device']}, torch {record['torch']}, {record['compiler']}, {record['date']}; "
+    header += f"a copy moves {span(rates)} GB/s, measured in turns with each."
+    failed = [f"{op}: not measured to the end: {one['failed']}" for op, one in record["kernels"].items() if one["failed"]]
+    return "\n\n".join([header, "\n".join("| " + " | ".join(cells) + " |" for cells in rows), *failed])
 
 
 def row(one: dict[str, Any], kind: str) -> list[str]:
@@ -72,9 +72,5 @@ def section(folder: Path = RESULTS) -> str:
 
 def write_readme(folder: Path = RESULTS, readme: Path = README) -> None:
     text = readme.read_text(encoding="utf-8")
-    before, behind = text.index(BEGIN) + len(BEGIN), text.index(END)
-    readme.write_text(f"{text[:before]}\n{section(folder)}\n{text[behind:]}", encoding="utf-8")
-
-
-def as_record(measured: Measured) -> dict[str, Any]:
-    return {name: getattr(measured, name) for name in Measured.__dataclass_fields__}
+    before, after = text.index(BEGIN) + len(BEGIN), text.index(END)
+    readme.write_text(f"{text[:before]}\n{section(folder)}\n{text[after:]}", encoding="utf-8")

@@ -1,44 +1,45 @@
-// AdamW's arithmetic for one element, and what of it is the same for all: as torch's fused kernel, decoupled decay first.
+// AdamW's arithmetic for one element, and the scalars of a step that all elements share. As torch's fused kernel: decoupled
+// weight decay first.
 #pragma once
 
-#include "grad_stats.h"
+#include "host_device.h"
 
 namespace sentinel {
 
-// What an update needs beside the tensors. Computed in double once per block, used in float32.
-struct Rates {
-  bool applies;  // false: nothing is to be changed, not one bit
-  float factor;  // on gradients
-  float towards;  // how far the first moment goes to the gradient, from whichever of the two is nearer to where it arrives
+// The scalars of one update. Computed in double once per block, used in float32.
+struct StepScalars {
+  bool applies;  // false: the update changes not one bit
+  float grad_factor;  // gradients are multiplied by it
+  float lerp_weight;  // of the step from the first moment towards the gradient, or back from the gradient if that is nearer
   bool from_moment;
-  float keep_second, square;
-  float step_size, unbias_root, eps;
+  float beta2, one_minus_beta2;
+  float step_size, root_correction, eps;
   double lr_decay;
 
-  SENTINEL_HD float keep(float decay) const { return float(1.0 - lr_decay * double(decay)); }
+  SENTINEL_HD float decay_factor(float decay) const { return float(1.0 - lr_decay * double(decay)); }
 };
 
 // `control`: lr, beta1, beta2, eps, weight_decay, grad_factor, gate. `count`: updates applied before this one.
-SENTINEL_HD Rates rates_of(const double* control, float count) {
-  const double lr = control[0], beta1 = control[1], beta2 = control[2], number = double(count) + 1.0;
-  const float factor = float(control[5]), weight = float(1.0 - beta1);
-  Rates rates;
-  rates.applies = control[6] == 0.0 && is_finite(factor);
-  rates.factor = factor;
-  rates.from_moment = weight < 0.5f;
-  rates.towards = rates.from_moment ? weight : weight - 1.0f;
-  rates.keep_second = float(beta2);
-  rates.square = float(1.0 - beta2);
-  rates.step_size = float(lr / (1.0 - pow(beta1, number)));
-  rates.unbias_root = float(1.0 / sqrt(1.0 - pow(beta2, number)));
-  rates.eps = float(control[3]);
-  rates.lr_decay = lr * control[4];
-  return rates;
+SENTINEL_HD StepScalars scalars_of(const double* control, float count) {
+  const double lr = control[0], beta1 = control[1], beta2 = control[2], steps = double(count) + 1.0;
+  const float grad_factor = float(control[5]), one_minus_beta1 = float(1.0 - beta1);
+  StepScalars scalars;
+  scalars.applies = control[6] == 0.0 && is_finite(grad_factor);
+  scalars.grad_factor = grad_factor;
+  scalars.from_moment = one_minus_beta1 < 0.5f;
+  scalars.lerp_weight = scalars.from_moment ? one_minus_beta1 : one_minus_beta1 - 1.0f;
+  scalars.beta2 = float(beta2);
+  scalars.one_minus_beta2 = float(1.0 - beta2);
+  scalars.step_size = float(lr / (1.0 - pow(beta1, steps)));
+  scalars.root_correction = float(1.0 / sqrt(1.0 - pow(beta2, steps)));
+  scalars.eps = float(control[3]);
+  scalars.lr_decay = lr * control[4];
+  return scalars;
 }
 
-// Rounded one by one: nvcc joins a product and a sum into one rounding where it likes, and elsewhere in the same kernel not. So
-// an update is the same bits on every device, and wherever in memory a tensor begins.
-SENTINEL_HD float times(float one, float other) {
+// Every product and sum is rounded by itself: nvcc fuses some of them and others not, even within a kernel. So an update gives the
+// same bits on every device and at every memory alignment.
+SENTINEL_HD float mul_rn(float one, float other) {
 #if defined(__CUDA_ARCH__)
   return __fmul_rn(one, other);
 #else
@@ -46,7 +47,7 @@ SENTINEL_HD float times(float one, float other) {
 #endif
 }
 
-SENTINEL_HD float plus(float one, float other) {
+SENTINEL_HD float add_rn(float one, float other) {
 #if defined(__CUDA_ARCH__)
   return __fadd_rn(one, other);
 #else
@@ -54,37 +55,36 @@ SENTINEL_HD float plus(float one, float other) {
 #endif
 }
 
-// Of one element.
-struct State {
-  float param, first, second;
+struct ElementState {
+  float param, first, second;  // the parameter and its two moments
 };
 
-// `keep`: what decay leaves of a parameter.
-SENTINEL_HD State advanced(const Rates& rates, float keep, const State& now, float gradient) {
-  const float scaled = times(gradient, rates.factor);
-  const float from = rates.from_moment ? now.first : scaled;
-  State next;
-  next.first = plus(from, times(rates.towards, plus(scaled, -now.first)));
-  next.second = plus(times(now.second, rates.keep_second), times(times(rates.square, scaled), scaled));
-  const float root = plus(times(sqrtf(next.second), rates.unbias_root), rates.eps);
-  next.param = plus(times(now.param, keep), -(times(rates.step_size, next.first) / root));
+// `decay_factor`: what a parameter is multiplied by for weight decay.
+SENTINEL_HD ElementState updated(const StepScalars& scalars, float decay_factor, const ElementState& state, float gradient) {
+  const float scaled = mul_rn(gradient, scalars.grad_factor);
+  const float from = scalars.from_moment ? state.first : scaled;
+  ElementState next;
+  next.first = add_rn(from, mul_rn(scalars.lerp_weight, add_rn(scaled, -state.first)));
+  next.second = add_rn(mul_rn(state.second, scalars.beta2), mul_rn(mul_rn(scalars.one_minus_beta2, scaled), scaled));
+  const float root = add_rn(mul_rn(sqrtf(next.second), scalars.root_correction), scalars.eps);
+  next.param = add_rn(mul_rn(state.param, decay_factor), -(mul_rn(scalars.step_size, next.first) / root));
   return next;
 }
 
-// What is told of a part of a tensor: squares in double, because Adam's second moments are squares already.
-struct Advance {
+// Statistics of a part of a tensor. Sums are in double: Adam's second moments are squares already, and they are squared again.
+struct StepStats {
   double updates, params, seconds;
-  uint32_t largest;  // magnitude_of of the second moments, which are never negative
+  uint32_t largest;  // magnitude_of the largest second moment; they are never negative
 
   SENTINEL_HD void add(float update, float param, float second) {
-    if constexpr (!TELLS) return;
+    if constexpr (!STATISTICS) return;
     updates += double(update) * double(update);
     params += double(param) * double(param);
     seconds += double(second) * double(second);
     largest = larger(largest, magnitude_of(second));
   }
 
-  SENTINEL_HD void add(const Advance& other) {
+  SENTINEL_HD void add(const StepStats& other) {
     updates += other.updates;
     params += other.params;
     seconds += other.seconds;

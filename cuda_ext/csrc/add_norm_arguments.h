@@ -1,4 +1,4 @@
-// What add_norm takes and gives, whatever the device: checked, named, allocated.
+// Arguments of add_norm checked and its results allocated, for both devices.
 #pragma once
 
 #include "tensors.h"
@@ -26,7 +26,7 @@ inline int64_t width_of(const Tensor& x, const char* op, const char* argument) {
   return x.size(x.dim() - 1);
 }
 
-// What is summed over rows is zero where there are none, and no kernel writes it.
+// Sums over rows: zero where there are no rows, since then no kernel writes them.
 inline Tensor empty_or_zeros(const Tensor& like, int64_t count, int64_t rows, ScalarType type) {
   return rows == 0 ? torch::stable::new_zeros(like, {count}, type) : torch::stable::new_empty(like, {count}, type);
 }
@@ -35,7 +35,7 @@ struct __attribute__((visibility("hidden"))) Forward {
   int64_t width, rows;
   Tensor y, h, mean, rstd, stats;
 
-  std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> results() const { return {y, h, mean, rstd, stats}; }
+  std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> as_tuple() const { return {y, h, mean, rstd, stats}; }
 };
 
 inline Forward forward_of(const Tensor& x, const Optional& residual, const Tensor& weight, const Optional& bias, bool rms) {
@@ -61,7 +61,7 @@ struct __attribute__((visibility("hidden"))) Backward {
   int64_t width, rows;
   Tensor dx, dweight, dbias;
 
-  std::tuple<Tensor, Tensor, Tensor> results() const { return {dx, dweight, dbias}; }
+  std::tuple<Tensor, Tensor, Tensor> as_tuple() const { return {dx, dweight, dbias}; }
 };
 
 inline Backward backward_of(const Tensor& dy, const Optional& dh, const Tensor& h, const Tensor& weight, const Tensor& mean,

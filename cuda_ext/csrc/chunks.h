@@ -1,4 +1,4 @@
-// How many tensors are cut into chunks, for both libraries and without torch.
+// Lists of tensors cut into chunks, for both libraries; does not include torch.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace sentinel {
 
-// Elements of a chunk. Each has a slot of its own for what is told of it, and the slots of a tensor are added up in their order:
-// so sums are the same bits whoever works on which chunk, and when. 8192 elements are 229 KB of traffic for 32 bytes of a slot.
+// Elements of a chunk. Each has a slot for its statistics, and the slots of a tensor are added in their order, so sums have the
+// same bits whichever thread works on which chunk. 8192 elements are 229 KB of traffic for a slot of 32 bytes.
 inline constexpr int64_t CHUNK = 8192;
 
 // The chunks of several tensors, numbered through: tensor t has those from before[t] up to before[t + 1].

@@ -1,5 +1,5 @@
-// One arithmetic for both libraries: what stands here is compiled by g++ for the CPU and by nvcc for both, so that the parity tests
-// of a machine without a GPU cover what a GPU computes. Only the plumbing of warps and blocks is left to cuda/.
+// Arithmetic that both libraries share: g++ compiles it for the CPU, nvcc for the GPU, so that tests on a machine without a GPU
+// cover what a GPU computes. cuda/ adds only how warps and blocks share the work.
 #pragma once
 
 #include <cmath>
@@ -10,15 +10,18 @@
 #else
 #define SENTINEL_HD inline
 #endif
+#define SENTINEL_INLINE inline __attribute__((always_inline))  // where g++ would not inline
 
 namespace sentinel {
 
-// False in the library that the bench compares with: the same kernels, their statistics compiled away. A kernel that gathers
-// statistics otherwise than by Seen asks it with `if constexpr (TELLS)`.
+// The dtypes that the ops accept, for code that does not include torch's headers.
+enum class Element : uint8_t { FLOAT, BFLOAT16, HALF };
+
+// False in the library that the benchmark compares with: the same kernels, their statistics compiled out by `if constexpr`.
 #if defined(SENTINEL_BARE)
-inline constexpr bool TELLS = false;
+inline constexpr bool STATISTICS = false;
 #else
-inline constexpr bool TELLS = true;
+inline constexpr bool STATISTICS = true;
 #endif
 
 SENTINEL_HD uint32_t bits_of(float value) {
@@ -40,48 +43,33 @@ SENTINEL_HD float of_bits(uint32_t bits) {
 }
 
 // The bits of magnitudes order as the magnitudes do, infinity above every number and NaN above infinity: an integer maximum finds
-// the largest, lets NaN through, and tells whether anything was not finite at all. Only then is it worth counting.
-inline constexpr uint32_t INFINITE = 0x7f800000u;
+// the largest, lets NaN through, and shows whether anything was not finite. Only then are such elements counted.
+inline constexpr uint32_t INFINITY_BITS = 0x7f800000u;
 SENTINEL_HD uint32_t magnitude_of(float value) { return bits_of(value) & 0x7fffffffu; }
 SENTINEL_HD uint32_t larger(uint32_t one, uint32_t other) { return one > other ? one : other; }
 
 // Not std::isfinite: no flag and no compiler may reason it away.
-SENTINEL_HD bool is_finite(float value) { return magnitude_of(value) < INFINITE; }
+SENTINEL_HD bool is_finite(float value) { return magnitude_of(value) < INFINITY_BITS; }
 
 // The larger of two, and NaN where either is: as torch's amax.
 SENTINEL_HD float max_or_nan(float one, float other) { return (one != one || one > other) ? one : other; }
 
-// What is told of a tensor's elements. Sums of squares are of float32 over a few thousand elements at most and of double beyond:
-// the square of a large float32 overflows while every element is finite. NaN and infinity come through in both first numbers.
-struct Seen {
+// Statistics of up to a few thousand elements: longer sums of squares are in double (Stats). NaN and infinity show in the first two.
+struct RowStats {
   float squares = 0.0f;
   float largest = 0.0f;  // of the magnitudes; NaN where one was
   uint32_t nonfinite = 0;
-
-  SENTINEL_HD void add(float value) {
-    if constexpr (!TELLS) return;
-    squares += value * value;
-    largest = max_or_nan(fabsf(value), largest);
-    nonfinite += is_finite(value) ? 0u : 1u;
-  }
-
-  SENTINEL_HD void add(const Seen& other) {
-    if constexpr (!TELLS) return;
-    squares += other.squares;
-    largest = max_or_nan(other.largest, largest);
-    nonfinite += other.nonfinite;
-  }
 };
 
-// Of many Seen, in a fixed order: [sum of squares, largest magnitude, how many are not finite], as an op returns them.
-struct Told {
+// [sum of squares, largest magnitude, count of non-finite elements], as an op returns them; parts are added in a fixed order.
+struct Stats {
   double squares = 0.0;
   double largest = 0.0;
   double nonfinite = 0.0;
 
-  SENTINEL_HD void add(const Seen& seen) { add(Told{double(seen.squares), double(seen.largest), double(seen.nonfinite)}); }
+  SENTINEL_HD void add(const RowStats& row) { add(Stats{double(row.squares), double(row.largest), double(row.nonfinite)}); }
 
-  SENTINEL_HD void add(const Told& other) {
+  SENTINEL_HD void add(const Stats& other) {
     squares += other.squares;
     largest = (other.largest != other.largest || other.largest > largest) ? other.largest : largest;
     nonfinite += other.nonfinite;

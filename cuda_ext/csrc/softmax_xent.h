@@ -1,4 +1,4 @@
-// The arithmetic of softmax_xent: cross-entropy, its gradient and what is told of them, for one row of logits and over rows.
+// The arithmetic of softmax_xent: cross-entropy, its gradient and their statistics, for one row of logits and over rows.
 #pragma once
 
 #include "host_device.h"
@@ -9,8 +9,8 @@ namespace sentinel {
 
 inline constexpr float LOWEST_EXPONENT = -87.33654f;  // ln 2^-126: below it e^x is no normal float32
 
-// e^x for x ≤ 0, which is all a softmax asks for; 0 below LOWEST_EXPONENT, NaN for NaN. On the CPU within 2 ulp, without a branch or
-// a call, so that a loop over it is vectorised: x = n·ln 2 + r, |r| ≤ ln 2 / 2, e^r by a polynomial fitted at Chebyshev nodes. On
+// e^x for x ≤ 0, all that a softmax needs; 0 below LOWEST_EXPONENT, NaN for NaN. On the CPU within 2 ulp, without a branch or a
+// call, so that a loop over it is vectorised: x = n·ln 2 + r, |r| ≤ ln 2 / 2, e^r by a polynomial fitted at Chebyshev nodes. On
 // the GPU the special function unit: |x| / 2 + 2 ulp, of a number that is then summed or rounded to the logits' dtype.
 SENTINEL_HD float exp_below(float x) {
 #if defined(__CUDA_ARCH__)
@@ -63,22 +63,19 @@ struct Softmax {
   float largest = negative_infinity();
   float sum = 0.0f;
 
-  // What sums relative to `largest` are multiplied by to become relative to `now` (≥ largest). Nothing but −∞ so far: 0, not NaN.
-  static SENTINEL_HD float rescaled(float largest, float now) { return largest == now ? 1.0f : exp_below(largest - now); }
-
   // What to subtract before exp: −∞ − −∞ would be NaN while a later part of the row may still be finite.
   SENTINEL_HD float shift() const { return largest == negative_infinity() ? 0.0f : largest; }
 
-  SENTINEL_HD void raise_to(float now) {
-    if (now == largest) return;
-    sum = largest == negative_infinity() ? 0.0f : sum * exp_below(largest - now);
-    largest = now;
+  SENTINEL_HD void raise_to(float larger_logit) {
+    if (larger_logit == largest) return;
+    sum = largest == negative_infinity() ? 0.0f : sum * exp_below(largest - larger_logit);
+    largest = larger_logit;
   }
 };
 
-// How the total is made of rows: what the caller gave.
-struct Rule {
-  float weight;    // what each token counts for in the total
+// The caller's settings: how rows make the total.
+struct LossSettings {
+  float weight;    // of each token in the total
   float expected;  // the upstream gradient of the total, so that a gradient in float16 is scaled before it is rounded
   double z_loss;
   int64_t ignore_index;
@@ -93,16 +90,16 @@ struct Row {
 
 SENTINEL_HD bool is_column(int64_t target, int64_t columns) { return target >= 0 && target < columns; }
 
-SENTINEL_HD Row finish(Softmax seen, float at_target, int64_t target, int64_t columns, const Rule& rule) {
+SENTINEL_HD Row finish_row(Softmax softmax, float at_target, int64_t target, int64_t columns, const LossSettings& settings) {
   Row row;
-  row.counted = target != rule.ignore_index;
+  row.counted = target != settings.ignore_index;
   row.outside = row.counted && !is_column(target, columns);
-  const float sum = is_finite(seen.largest) ? seen.sum : not_a_number();  // NaN, +∞, or nothing but −∞: no softmax
+  const float sum = is_finite(softmax.largest) ? softmax.sum : not_a_number();  // NaN, +∞, or nothing but −∞: no softmax
   const float log_sum = logf(sum);
-  row.lse = seen.largest + log_sum;
-  row.loss = !row.counted ? 0.0f : row.outside ? not_a_number() : log_sum - (at_target - seen.largest);
-  row.pull = row.outside ? not_a_number() : rule.weight * rule.expected;
-  row.slope = row.pull * float(1.0 + 2.0 * rule.z_loss * double(row.lse)) / sum;
+  row.lse = softmax.largest + log_sum;
+  row.loss = !row.counted ? 0.0f : row.outside ? not_a_number() : log_sum - (at_target - softmax.largest);
+  row.pull = row.outside ? not_a_number() : settings.weight * settings.expected;
+  row.slope = row.pull * float(1.0 + 2.0 * settings.z_loss * double(row.lse)) / sum;
   return row;
 }
 
@@ -114,14 +111,14 @@ struct Totals {
   double losses = 0.0;                   // the last two over the rows counted
   double squares = 0.0;                  // of the log-sum-exp
 
-  SENTINEL_HD void add(const Row& row, const Rule& rule, float largest_logit, double nonfinite_logits) {
+  SENTINEL_HD void add(const Row& row, const LossSettings& settings, float largest_logit, double nonfinite_logits) {
     Totals one;
     one.largest = double(largest_logit);
     one.nonfinite = nonfinite_logits + (row.outside ? 1.0 : 0.0);
     if (row.counted) {
       one.losses = double(row.loss);
       one.squares = double(row.lse) * double(row.lse);
-      one.total = double(rule.weight) * (one.losses + rule.z_loss * one.squares);
+      one.total = double(settings.weight) * (one.losses + settings.z_loss * one.squares);
     }
     add(one);
   }

@@ -1,4 +1,4 @@
-// What softmax_xent takes and gives, checked and made the same way for the CPU and for CUDA.
+// Arguments of softmax_xent and scale_ checked and results allocated, for both devices.
 #pragma once
 
 #include "tensors.h"
@@ -39,8 +39,8 @@ inline XentResults empty_results(const Tensor& logits) {
   };
 }
 
-// No rows: zeros, not −∞, which nobody could put on a chart.
-inline std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> of_no_rows(XentResults results) {
+// No rows: zeros rather than −∞, which cannot be plotted.
+inline std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> zero_results(XentResults results) {
   torch::stable::zero_(results.total);
   torch::stable::zero_(results.stats);
   return {results.total, results.losses, results.lse, results.dlogits, results.stats};

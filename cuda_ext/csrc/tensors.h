@@ -17,7 +17,7 @@
 #include <tuple>
 #include <vector>
 
-#include "element.h"
+#include "host_device.h"
 
 namespace sentinel {
 
@@ -28,10 +28,10 @@ using Half = c10::Half;
 
 template <typename... Parts>
 [[noreturn]] void refuse(const char* op, const char* argument, const Parts&... parts) {
-  std::ostringstream said;
-  said << op << ": " << argument << ": ";
-  ((said << parts), ...);
-  throw std::invalid_argument(said.str());
+  std::ostringstream message;
+  message << op << ": " << argument << ": ";
+  ((message << parts), ...);
+  throw std::invalid_argument(message.str());
 }
 
 inline const char* name_of(ScalarType type) {
@@ -55,7 +55,7 @@ inline Element element_of(ScalarType type) {
     case ScalarType::Float: return Element::FLOAT;
     case ScalarType::BFloat16: return Element::BFLOAT16;
     case ScalarType::Half: return Element::HALF;
-    default: throw std::invalid_argument("sentinel: a dtype nobody checked");
+    default: throw std::invalid_argument("sentinel: an unchecked dtype");
   }
 }
 
@@ -65,14 +65,14 @@ inline void check_floating(const Tensor& tensor, const char* op, const char* arg
   if (!tensor.is_contiguous()) refuse(op, argument, "not contiguous; call .contiguous() on it");
 }
 
-inline void check_dtype(const Tensor& tensor, ScalarType wanted, const char* op, const char* argument) {
-  if (tensor.scalar_type() != wanted)
-    refuse(op, argument, "dtype ", name_of(tensor.scalar_type()), ", must be one of ", name_of(wanted));
+inline void check_dtype(const Tensor& tensor, ScalarType expected, const char* op, const char* argument) {
+  if (tensor.scalar_type() != expected)
+    refuse(op, argument, "dtype ", name_of(tensor.scalar_type()), ", must be one of ", name_of(expected));
   if (!tensor.is_contiguous()) refuse(op, argument, "not contiguous; call .contiguous() on it");
 }
 
-inline void check_size(const Tensor& tensor, int64_t wanted, const char* op, const char* argument) {
-  if (tensor.numel() != wanted) refuse(op, argument, tensor.numel(), " elements, must be ", wanted);
+inline void check_size(const Tensor& tensor, int64_t expected, const char* op, const char* argument) {
+  if (tensor.numel() != expected) refuse(op, argument, tensor.numel(), " elements, must be ", expected);
 }
 
 inline void check_device(const Tensor& tensor, const Tensor& like, const char* op, const char* argument) {
@@ -80,17 +80,17 @@ inline void check_device(const Tensor& tensor, const Tensor& like, const char* o
     refuse(op, argument, "on another device than the other arguments");
 }
 
-template <typename T> const T* read(const Tensor& tensor) { return static_cast<const T*>(tensor.const_data_ptr()); }
-template <typename T> T* write(const Tensor& tensor) { return static_cast<T*>(tensor.mutable_data_ptr()); }
+template <typename T> const T* const_ptr(const Tensor& tensor) { return static_cast<const T*>(tensor.const_data_ptr()); }
+template <typename T> T* mutable_ptr(const Tensor& tensor) { return static_cast<T*>(tensor.mutable_data_ptr()); }
 
-// Calls `body` with a value of the C++ type of a checked floating dtype: by_dtype(type, [&](auto zero) { using T = decltype(zero); …}).
+// Calls `body` with a value of the C++ type of a checked dtype: by_dtype(type, [&](auto zero) { using T = decltype(zero); …}).
 template <typename Body>
 void by_dtype(ScalarType type, const Body& body) {
   switch (type) {
     case ScalarType::Float: body(float{}); break;
     case ScalarType::BFloat16: body(BFloat16{}); break;
     case ScalarType::Half: body(Half{}); break;
-    default: throw std::invalid_argument("sentinel: a dtype nobody checked");
+    default: throw std::invalid_argument("sentinel: an unchecked dtype");
   }
 }
 

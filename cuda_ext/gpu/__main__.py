@@ -1,8 +1,8 @@
-"""`python -m cuda_ext.gpu` (`make gpu`): builds, tests, sanitizes and measures on this machine's GPU, and keeps what it was told.
+"""`python -m cuda_ext.gpu` (`make gpu`): builds, tests, sanitizes and measures on this machine's GPU, and records the results.
 
-Needs nothing but Python, torch and nvcc; for the tests pytest, for the trainer what it imports: without these the other stages
-are done. Every stage is written to cuda_ext/bench/results/DATE-GPU.json when it ends, and the table of cuda_ext/README.md after
-it, so that a machine taken away in the middle has told what it had.
+Needs Python, torch and nvcc; the tests need pytest, the trainer's stage what the trainer imports. Without these the other stages
+run. Each stage is recorded in cuda_ext/bench/results/DATE-GPU.json and in the table of cuda_ext/README.md when it ends, so that
+a machine that is taken away has left what it measured.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from cuda_ext.bench import record, table
 from cuda_ext.gpu.stages import STAGES, run_stage
 
 TESTS = table.README.parents[1] / "tests" / "gpu"
-WORDS = {True: "ok", False: "FAILED", None: "not run"}
+OUTCOME_NAMES = {True: "ok", False: "FAILED", None: "not run"}
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m cuda_ext.gpu", description="All that a machine with a GPU can tell, and kept."
     )
@@ -38,15 +38,15 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--wheels", type=Path, metavar="DIR", help="take what this Python lacks from the wheels in DIR")
     minutes_help = "end within so many, with what there is by then"
     parser.add_argument("--minutes", type=float, default=math.inf, metavar="N", help=minutes_help)
-    given = parser.parse_args(words)
-    until_s = time.monotonic() + 60.0 * given.minutes
-    unknown = [stage for stage in given.stages if stage not in STAGES]
+    args = parser.parse_args(argv)
+    until_s = time.monotonic() + 60.0 * args.minutes
+    unknown = [stage for stage in args.stages if stage not in STAGES]
     if unknown:
         parser.error(f"{unknown[0]!r} is no stage; there are {', '.join(STAGES)}")
-    if not given.minutes > 0.0:
-        parser.error(f"--minutes {given.minutes:g}: must be above 0")
-    if given.wheels and not list(given.wheels.glob("*.whl")):
-        parser.error(f"--wheels {given.wheels}: no *.whl file is there")
+    if not args.minutes > 0.0:
+        parser.error(f"--minutes {args.minutes:g}: must be above 0")
+    if args.wheels and not list(args.wheels.glob("*.whl")):
+        parser.error(f"--wheels {args.wheels}: no *.whl file is there")
     if not TESTS.is_dir():
         print(f"cuda_ext.gpu: {TESTS} is not there; run it in a checkout of the repository", file=sys.stderr)
         return 1
@@ -57,17 +57,17 @@ def main(words: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 1
-    told = record.machine(torch.device("cuda"))
-    place = record.place_of(told)
-    print(f"{told['device']}, torch {told['torch']}, Python {told['python']}; into {place}", flush=True)
+    machine = record.describe_machine(torch.device("cuda"))
+    place = record.place_of(machine)
+    print(f"{machine['device']}, torch {machine['torch']}, Python {machine['python']}; into {place}", flush=True)
     with tempfile.TemporaryDirectory() as unpacked:
-        if given.wheels:
-            unpack(given.wheels, Path(unpacked))
-        return run_all(given.stages or list(STAGES), told, place, given.copy_to, until_s)
+        if args.wheels:
+            unpack(args.wheels, Path(unpacked))
+        return run_all(args.stages or list(STAGES), machine, place, args.copy_to, until_s)
 
 
 def unpack(wheels: Path, folder: Path) -> None:
-    """Puts them where this process and every stage find them; nothing is installed, and what is there already stays in use."""
+    """Puts the wheels on the path of this process and of every stage. Nothing is installed; installed packages stay in use."""
     for wheel in sorted(wheels.glob("*.whl")):
         if is_installed(wheel.name.split("-")[0]):
             continue
@@ -85,23 +85,21 @@ def is_installed(distribution: str) -> bool:
     return True
 
 
-def run_all(
-    stages: Sequence[str], told: dict[str, Any], place: Path, copy_to: Path | None, until_s: float = math.inf
-) -> int:
+def run_all(stages: Sequence[str], machine: dict[str, Any], place: Path, copy_to: Path | None, until_s: float = math.inf) -> int:
     outcomes, kept = {}, True
     for stage in stages:
         print(f"== {stage}", flush=True)
         outcomes[stage] = run_stage(stage, place, until_s)
         print(outcomes[stage]["said"], flush=True)
         try:
-            record.write(place, told, {"stages": {stage: outcomes[stage]}})
+            record.write(place, machine, {"stages": {stage: outcomes[stage]}})
             table.write_readme()
             keep_copy(place, copy_to)
         except (OSError, ValueError) as error:
             kept = False
             print(f"cuda_ext.gpu: not kept: {error}", file=sys.stderr)
     for stage, outcome in outcomes.items():
-        print(f"{stage:10} {WORDS[outcome['ok']]:7} {outcome['seconds']:8.1f} s")
+        print(f"{stage:10} {OUTCOME_NAMES[outcome['ok']]:7} {outcome['seconds']:8.1f} s")
     return 1 if not kept or any(outcome["ok"] is False for outcome in outcomes.values()) else 0
 
 

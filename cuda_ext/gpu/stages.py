@@ -1,4 +1,4 @@
-"""The stages of `make gpu`: which commands, with which deadlines, and what became of them."""
+"""The stages of `make gpu`: their commands, deadlines and outcomes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ NO_TESTS_RAN = 5
 PYTHON = (sys.executable, "-m")
 RECORD = "RECORD"  # stands in a command for the record's place
 PYTEST = (*PYTHON, "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--continue-on-collection-errors")
-# One GPU's share of the recipe, as tests/bench has it: what a step tells costs the same as in the whole of it.
+# One GPU's share of the recipe, as tests/bench has it: a step's telemetry costs the same as in the whole recipe.
 RECIPE = ("--preset", "gpt2-124m", "--set", "data.batch_size=64", "evaluation.every=0")
-# Each tensor is an allocation of its own, so that a step beyond its end is seen. Without its cache torch can capture no graph.
+# Each tensor is an allocation of its own: an access beyond its end is detected. Without its cache torch cannot capture graphs.
 SANITIZED = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-# Our kernels alone: thousands of torch's launches would be watched too, for hours. Nor what its libraries ask the driver in vain.
+# Our kernels alone: checking torch's thousands of launches takes hours. Nor failed driver calls of torch's libraries.
 SANITIZER = (
     "compute-sanitizer", "--error-exitcode", "9", "--target-processes", "application-only",
     "--kernel-name", "kns=sentinel", "--report-api-errors", "no",
@@ -37,7 +37,7 @@ SANITIZED_TESTS = (*PYTEST, "tests/gpu", "-k", " and ".join(f"not {word}" for wo
 
 @dataclass(frozen=True)
 class Command:
-    words: tuple[str, ...]
+    argv: tuple[str, ...]
     limit_s: float
     environ: Mapping[str, str] = field(default_factory=dict)
 
@@ -81,11 +81,11 @@ def missing_for(name: str) -> list[str]:
 
 
 def run_stage(name: str, place: Path, until_s: float = math.inf) -> dict[str, Any]:
-    """What became of it: well (True), not (False) or not there to be run (None), how long it took, what it said. At `until_s`, by
-    time.monotonic(), it is ended."""
+    """The outcome: passed (True), failed (False) or nothing to run (None), its seconds and its output. A stage still running at
+    `until_s` (time.monotonic()) is ended."""
     if absent := missing_for(name):
-        said = f"not run: this Python has no {' and no '.join(absent)}; wheels of them can be given with --wheels\n"
-        return {"ok": False, "seconds": 0.0, "said": said}
+        message = f"not run: this Python has no {' and no '.join(absent)}; wheels of them can be given with --wheels\n"
+        return {"ok": False, "seconds": 0.0, "said": message}
     if name == "sanitizer" and tool(SANITIZER[0]) is None:
         return {"ok": None, "seconds": 0.0, "said": f"not run: {SANITIZER[0]} is neither on PATH nor beside nvcc\n"}
     return run_commands(STAGES[name], place, until_s)
@@ -101,49 +101,49 @@ def tool(name: str) -> str | None:
 
 
 def run_commands(commands: Sequence[Command], place: Path | None = None, until_s: float = math.inf) -> dict[str, Any]:
-    """Every command, each to its end or its deadline, whatever became of the one before."""
-    said, ok, began_s = [], True, time.monotonic()
-    for given in commands:
-        command = replace(given, limit_s=max(0.0, min(given.limit_s, until_s - time.monotonic())))
+    """Runs every command to its end or its deadline, also after one has failed."""
+    outputs, ok, began_s = [], True, time.monotonic()
+    for stage_command in commands:
+        command = replace(stage_command, limit_s=max(0.0, min(stage_command.limit_s, until_s - time.monotonic())))
         code, output = run(command, place) if command.limit_s > 0.0 else (None, "")
         ok = ok and code == 0
-        shown = " ".join([*(f"{key}={value}" for key, value in command.environ.items()), *shortened(command.words)])
+        shown = " ".join([*(f"{key}={value}" for key, value in command.environ.items()), *shortened(command.argv)])
         ended = "" if code == 0 else f"\n[{reason(code, command)}]"
-        said.append(f"$ {shown}\n{without_places(output)[-KEPT_CHARACTERS:].strip()}{ended}")
-    return {"ok": ok, "seconds": round(time.monotonic() - began_s, 1), "said": "\n".join(said) + "\n"}
+        outputs.append(f"$ {shown}\n{without_places(output)[-KEPT_CHARACTERS:].strip()}{ended}")
+    return {"ok": ok, "seconds": round(time.monotonic() - began_s, 1), "said": "\n".join(outputs) + "\n"}
 
 
-def without_places(said: str) -> str:
-    """The record is published: where a machine keeps its things is nobody's business, and no two agree on it."""
+def without_places(output: str) -> str:
+    """The record is published: it names no paths of the machine."""
     places = ((str(PACKAGE.parent), "."), (os.path.expanduser("~"), "~"))
     for place, name in places:
         if len(place) > 1:
-            said = said.replace(f"{place}/", f"{name}/")
-    return said
+            output = output.replace(f"{place}/", f"{name}/")
+    return output
 
 
-def shortened(words: Sequence[str]) -> list[str]:
-    """Without the place where this machine keeps its Python."""
-    return ["python" if word == sys.executable else word for word in words]
+def shortened(argv: Sequence[str]) -> list[str]:
+    """Without the path of this machine's Python."""
+    return ["python" if word == sys.executable else word for word in argv]
 
 
 def run(command: Command, place: Path | None = None) -> tuple[int | None, str]:
-    """Its exit code, None where it met its deadline, and what it said."""
-    program = tool(command.words[0])
+    """Its exit code, None where it met its deadline, and its output."""
+    program = tool(command.argv[0])
     if program is None:
-        return 127, f"{command.words[0]} is not on PATH"
-    words = [program, *(str(place) if word == RECORD else word for word in command.words[1:])]
+        return 127, f"{command.argv[0]} is not on PATH"
+    argv = [program, *(str(place) if word == RECORD else word for word in command.argv[1:])]
     try:
         environ = os.environ | {"PYTHONUNBUFFERED": "1"} | dict(command.environ)
-        ended = Programs().run(words, command.limit_s, environ, PACKAGE.parent)
+        completed = Programs().run(argv, command.limit_s, environ, PACKAGE.parent)
     except OSError as error:
-        return 126, f"{command.words[0]} cannot be started: {error}"
-    return ended.code, ended.said
+        return 126, f"{command.argv[0]} cannot be started: {error}"
+    return completed.code, completed.output
 
 
 def reason(code: int | None, command: Command) -> str:
     if code is None:
         return f"ended at its deadline of {command.limit_s:.0f} s" if command.limit_s > 0.0 else "not begun: no time is left"
-    if code == NO_TESTS_RAN and "pytest" in command.words:
+    if code == NO_TESTS_RAN and "pytest" in command.argv:
         return "no test ran"
     return f"killed by signal {-code}" if code < 0 else f"exit code {code}"

@@ -1,4 +1,4 @@
-"""adamw_step: AdamW over many tensors, measured while it is applied."""
+"""adamw_step: AdamW over many tensors, with statistics of the update."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
-from cuda_ext.declaring import declare
 from cuda_ext.reference.adamw_step import adamw_step as _reference
+from cuda_ext.registry import declare
 
 __all__ = ["CONTROLS", "adamw_step"]
 
@@ -47,7 +47,7 @@ def adamw_step(
     control: torch.Tensor,
     decays: Sequence[float],
 ) -> torch.Tensor:
-    """One update of AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101) in place, and what it amounted to. Float64 (T, 4).
+    """One update of AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101) in place, and its statistics. Float64 (T, 4).
 
     params, exp_avgs, exp_avg_sqs: T contiguous float32 tensors each; grads: of the same sizes, float32 or bfloat16. They may be
     empty, and begin anywhere. step: float32 scalar, the updates applied so far. control: float64 (7,), see CONTROLS, on the
@@ -63,8 +63,8 @@ def adamw_step(
     Raises ValueError, or RuntimeError under some versions of torch, for a tensor of another dtype, layout, size or device, and
     names it. Shapes may differ where the elements are as many.
     """
-    told: torch.Tensor = _op(list(params), list(grads), list(exp_avgs), list(exp_avg_sqs), step, control, list(decays))
+    stats: torch.Tensor = _op(list(params), list(grads), list(exp_avgs), list(exp_avg_sqs), step, control, list(decays))
     if not torch.compiler.is_compiling():
         # Autograd must see that they changed: a backward pass that still needs the old ones is refused, not wrong.
         torch.autograd.graph.increment_version([*params, *exp_avgs, *exp_avg_sqs, step])
-    return told
+    return stats

@@ -1,4 +1,4 @@
-"""add_norm: the residual add and the norm after it in one pass over the rows, and what that pass sees of the residual stream.
+"""add_norm: the residual add and the norm after it in one pass over the rows, with statistics of the residual stream.
 
 Formulas: Ba et al. 2016 (LayerNorm), Zhang and Sennrich 2019 (RMSNorm). The gradient, with n = (h - mean) rstd and
 g = dy weight: dx = rstd (g - average(g) - n average(g n)), for RMSNorm without average(g).
@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from cuda_ext.checks import check, check_tensor
-from cuda_ext.declaring import declare
 from cuda_ext.reference import add_norm as reference
+from cuda_ext.registry import declare
 
 
 def add_norm(

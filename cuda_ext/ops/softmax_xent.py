@@ -1,7 +1,7 @@
 """Cross-entropy and its gradient in one read and one write of the logits, with the loss's own telemetry: sentinel::softmax_xent.
 
-A loss is followed by its backward and the logits are the largest activation there is, so the gradient is made where the logits
-are at hand: for the upstream gradient the caller expects. Backward then has nothing to do, unless another one comes.
+The logits are the largest activation, so the forward pass computes their gradient while it holds them, for the upstream gradient
+that the caller expects. Backward then has nothing to do, unless the upstream gradient is another.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from cuda_ext.checks import check, check_tensor
-from cuda_ext.declaring import declare
 from cuda_ext.reference import softmax_xent as reference
+from cuda_ext.registry import declare
 
 
 def softmax_xent(

@@ -15,11 +15,11 @@ OP = "grad_stats"
 def grad_stats(grads: Sequence[torch.Tensor], inv_scale: torch.Tensor) -> torch.Tensor:
     check_tensor(inv_scale, OP, "inv_scale", dtypes=(torch.float32,), elements=1)
     check_tensors(grads, OP, "grads", device=inv_scale.device)
-    rows = [_told(grad.float() * inv_scale) for grad in grads]
+    rows = [_stats(grad.float() * inv_scale) for grad in grads]
     return torch.stack(rows) if rows else inv_scale.new_empty((0, 3), dtype=torch.float64)
 
 
-def _told(values: torch.Tensor) -> torch.Tensor:
+def _stats(values: torch.Tensor) -> torch.Tensor:
     """Of float32 values: [sum of squares, largest magnitude, how many are not finite]."""
     if not values.numel():
         return values.new_zeros(3, dtype=torch.float64)

@@ -19,7 +19,7 @@ LOOK_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class SampleSource:
     """How to see what an inspection did. `trains`: whether it wrote a stream of steps, which an inspection never does.
     `samples`: what samples.jsonl holds; raises GiveUp, with the reason, where it is not whole."""
 
@@ -27,19 +27,28 @@ class Look:
     samples: Callable[[int], Sequence[SampleSeen]]
 
 
-def inspect_samples(launcher: Launcher, look: Look, action: InspectSamples, command: tuple[str, ...], cwd: str) -> Attribution:
+def inspect_samples(
+    launcher: Launcher, source: SampleSource, action: InspectSamples, command: tuple[str, ...], cwd: str
+) -> Attribution:
     """The judgement. Raises GoesOn while it runs; GiveUp when no answer will come; RetryLater when nothing can be seen now."""
-    place = (action.attempt, command, cwd, action.resume, action.overrides, action.samples)
-    spec = AttemptSpec(*place, exclude_nodes=action.exclude_nodes)
+    spec = AttemptSpec(
+        attempt=action.attempt,
+        argv=command,
+        cwd=cwd,
+        resume=action.resume,
+        overrides=action.overrides,
+        inspect=action.samples,
+        exclude_nodes=action.exclude_nodes,
+    )
     view = launcher.ensure_started(spec)
-    if look.trains(action.attempt):
+    if source.trains(action.attempt):
         raise GiveUp(
             "the trainer trains where it was asked to inspect samples: it does not know spec.json's `inspect` "
             "(start the run with --without attribution)"
         )
     match view:
         case Exited(report=report) if _is_done(report):
-            return judge_guilt(look.samples(action.attempt), action.suspect, action.attempt)
+            return judge_guilt(source.samples(action.attempt), action.suspect, action.attempt)
         case Exited(report=report):
             raise GiveUp(f"the inspection (attempt {action.attempt}) failed: {_how(report)}")
         case Orphaned(reason=reason):

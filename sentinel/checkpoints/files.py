@@ -157,31 +157,31 @@ def _listed_files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, int, str]]
 def _check_file(path: Path, name: str, size: int, sha256: str) -> str:
     """What is wrong with one file, empty when nothing is. Its name is a trainer's, or what a sick disk made of it: no
     terminal takes a command from it."""
-    told = str(path / name) if name.isprintable() else f"{path}/{name!r}"
+    place = str(path / name) if name.isprintable() else f"{path}/{name!r}"
     try:
         with open(path / name, "rb") as file:
             actual = os.fstat(file.fileno()).st_size
             if actual != size:
-                return f"{told}: {actual} bytes, the manifest says {size}"
+                return f"{place}: {actual} bytes, the manifest says {size}"
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except UnicodeEncodeError:
-        return f"{told}: is no name of a file"
+        return f"{place}: is no name of a file"
     except OSError as error:
         if error.errno not in _ABSENT:
             raise
-        return f"{told}: cannot be read ({error.strerror})"
-    return "" if digest == sha256.lower() else f"{told}: sha256 is {digest[:12]}…, the manifest says {sha256[:12]}…"
+        return f"{place}: cannot be read ({error.strerror})"
+    return "" if digest == sha256.lower() else f"{place}: sha256 is {digest[:12]}…, the manifest says {sha256[:12]}…"
 
 
 def read_numbers(path: Path) -> dict[str, float]:
     """What the manifest of a checkpoint tells under `metrics`, by name: an object of numbers, and anything else in it is the
     trainer's own. Empty where it tells nothing, or cannot be read."""
     try:
-        told = _read_manifest(path)[0].get("metrics")
+        metrics = _read_manifest(path)[0].get("metrics")
     except (OSError, ValueError):
         return {}
     found: dict[str, float] = {}
-    for name, value in list(told.items())[:NUMBERS_MAX] if isinstance(told, dict) else ():
+    for name, value in list(metrics.items())[:NUMBERS_MAX] if isinstance(metrics, dict) else ():
         with suppress(ValueError):
             found[str(name)] = as_float(value)
     return found

@@ -26,34 +26,36 @@ def fix_pointers(run_dir: Path, step: int, attempt: int) -> list[str]:
     """Make the pointers that name a checkpoint above `step` name that of `step`; one sentence for each. Done twice, it changes
     nothing. Call it when the checkpoints are moved. One that cannot be written is told, and holds no relaunch up: the attempt
     resumes by its spec.json."""
-    told = []
+    messages = []
     for name in POINTERS:
         try:
-            told.append(_fix(run_dir, name, step, attempt))
+            messages.append(_fix(run_dir, name, step, attempt))
         except OSError as error:
-            told.append(f"{name} names a step above {step} and cannot be set right: {error.strerror}")
-    return [words for words in told if words]
+            messages.append(f"{name} names a step above {step} and cannot be set right: {error.strerror}")
+    return [words for words in messages if words]
 
 
 def _fix(run_dir: Path, name: str, step: int, attempt: int) -> str:
     pointer = run_dir / CHECKPOINTS / name
-    told = _read(pointer)
-    match = _NAMED.fullmatch(told.strip()) if told is not None else None
-    if told is None or match is None or int(match["step"]) <= step or (pointer.parent / told.strip()).exists():
+    content = _read(pointer)
+    match = _NAMED.fullmatch(content.strip()) if content is not None else None
+    if content is None or match is None or int(match["step"]) <= step or (pointer.parent / content.strip()).exists():
         return ""
-    if not told.strip().isprintable() or os.path.realpath(pointer.parent / match["folder"]) != os.path.realpath(pointer.parent):
+    if not content.strip().isprintable() or os.path.realpath(pointer.parent / match["folder"]) != os.path.realpath(
+        pointer.parent
+    ):
         return ""  # it names something elsewhere, or no place at all
     prefix, digits = match["folder"] + match["prefix"], match["step"]
     target = prefix + str(step).rjust(len(digits) if digits.startswith("0") else 1, "0")
-    _keep(quarantine_folder(run_dir, attempt), name, told)
+    _keep(quarantine_folder(run_dir, attempt), name, content)
     if step == 0 or (prefix and not (pointer.parent / target).is_dir()):
         pointer.unlink(missing_ok=True)
-        done = f"{name} named {told.strip()} and was taken away"
+        done = f"{name} named {content.strip()} and was taken away"
     elif pointer.is_symlink():
         _link(pointer, target)
         done = f"{name} now leads to {target}"
     else:
-        write_atomically(pointer, told.replace(match[0], target).encode())
+        write_atomically(pointer, content.replace(match[0], target).encode())
         done = f"{name} now names {target}"
     fsync_directory(pointer.parent)
     return done
@@ -71,15 +73,15 @@ def _read(pointer: Path) -> str | None:
         return None
 
 
-def _keep(folder: Path, name: str, told: str) -> None:
+def _keep(folder: Path, name: str, content: str) -> None:
     """The old text in quarantine, once: another text under the same name gets a number."""
     for number in range(1, 1000):
         place = folder / (name if number == 1 else f"{name}.{number}")
         try:
-            if place.read_bytes() == told.encode():
+            if place.read_bytes() == content.encode():
                 return
         except FileNotFoundError:
-            write_atomically(place, told.encode())
+            write_atomically(place, content.encode())
             return
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sentinel.cli.options import Json, RunDir
+from sentinel.cli.options import Json, RunDir, RunDirAnywhere
 
 checkpoints_app = typer.Typer(no_args_is_help=True, help="The run's checkpoints: how far each is trusted, and why.")
 
@@ -26,7 +26,7 @@ def list_(run_dir: RunDir, as_json: Json = False) -> None:
     print(dumps(document) if as_json else trust_text(document))
 
 
-@checkpoints_app.command()
+@checkpoints_app.command(cls=RunDirAnywhere)
 def verify(
     run_dir: RunDir,
     steps: Annotated[list[int] | None, typer.Argument(help="Of these steps; without any, of all.", metavar="[STEP...]")] = None,

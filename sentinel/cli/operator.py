@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sentinel.cli.options import RunDir
+from sentinel.cli.options import ANSWER, LOOK, STEER, RunDir, RunDirAnywhere
 from sentinel.model import operator_requests as w
 
 Timeout = Annotated[float, typer.Option(help="Seconds to wait for the supervisor's answer.", min=0.0)]
@@ -30,10 +30,12 @@ class Commands(TyperGroup):
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
-    app.command(SHOW)(incidents_show)
-    for command in (pause, resume, hold, rollback, skip, set_, approve, deny, ack, resolve, note, readmit):
-        name = command.__name__.rstrip("_")
-        app.command(name, epilog=EXITS, rich_help_panel="While a run is live")(command)
+    app.command(SHOW, cls=RunDirAnywhere, rich_help_panel=LOOK)(incidents_show)
+    steering = (pause, resume, hold, rollback, skip, set_, uncordon, readmit)
+    for panel, commands in ((STEER, steering), (ANSWER, (ack, resolve, approve, deny, note))):
+        for command in commands:
+            name = command.__name__.rstrip("_")
+            app.command(name, cls=RunDirAnywhere, epilog=EXITS, rich_help_panel=panel)(command)
 
 
 def incidents_show(
@@ -133,8 +135,8 @@ def resolve(number: Number, run_dir: RunDir, timeout: Timeout = 30.0) -> None:
 
 
 def note(
-    run_dir: RunDir,
     text: Annotated[str, typer.Argument(help="One line, up to 2000 characters.", metavar="TEXT")],
+    run_dir: RunDir,
     timeout: Timeout = 30.0,
 ) -> None:
     """Write an entry of your own into the record of the run, under your name. Works also when nobody supervises the run."""
@@ -150,7 +152,16 @@ def readmit(
     run_dir: RunDir,
     timeout: Timeout = 30.0,
 ) -> None:
-    """A node that a remedy has left out may be used again, from the next launch on."""
+    """Use a node again that a remedy has left out, from the next launch on. The same as `uncordon`."""
+    _ask(run_dir, w.Readmit(node), timeout)
+
+
+def uncordon(
+    node: Annotated[str, typer.Argument(help="Its name, as `sentinel status` shows it.", metavar="NODE")],
+    run_dir: RunDir,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Use a node again that a remedy has left out, from the next launch on."""
     _ask(run_dir, w.Readmit(node), timeout)
 
 

@@ -1,11 +1,16 @@
-"""Arguments and options that mean the same in every command."""
+"""Arguments and options that mean the same in every command, and the panels in which `sentinel --help` groups the commands."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
+
+RUN, LOOK, STEER, ANSWER = "Run", "Look at a run", "Steer a run", "Answer a page"
+POLICIES, REHEARSE = "Policies", "Read logs, rehearse disasters"
 
 RunDir = Annotated[Path, typer.Argument(help="The run's directory.", metavar="RUN_DIR")]
 Pages = Annotated[
@@ -24,3 +29,55 @@ TokenFile = Annotated[
     Path | None,
     typer.Option(help="The token that lets the page act, and be seen from other machines; or SENTINEL_TOKEN.", metavar="FILE"),
 ]
+
+
+class RunDirAnywhere(TyperCommand):
+    """A command with a RUN_DIR and other arguments, in either order. The documents put RUN_DIR last."""
+
+    def make_parser(self, ctx: Any) -> Any:
+        return _Rearranged(super().make_parser(ctx), self._with_run_dir_found)
+
+    def _with_run_dir_found(self, values: dict[str, Any]) -> dict[str, Any]:
+        """The words of the arguments, dealt out anew where a run's directory stands in another's place."""
+        arguments = [parameter for parameter in self.params if parameter.param_type_name == "argument"]
+        words: list[str] = []
+        for argument in arguments:
+            value = values.get(str(argument.name))
+            words += value if isinstance(value, (tuple, list)) else [value] if isinstance(value, str) else []
+        if _is_run_dir(values.get("run_dir")):
+            return values
+        found = next((word for word in words if _is_run_dir(word)), None)
+        if found is None:
+            return values
+        words.remove(found)
+        dealt = dict(values)
+        for argument in arguments:
+            name = str(argument.name)
+            if name == "run_dir":
+                dealt[name] = found
+            elif argument.nargs == -1:
+                dealt[name], words = tuple(words), []
+            elif words:
+                dealt[name] = words.pop(0)
+            else:
+                dealt.pop(name, None)
+        return dealt
+
+
+class _Rearranged:
+    """click's parser of one command line, with the words of the arguments rearranged before they are checked."""
+
+    def __init__(self, parser: Any, rearrange: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        self._parser = parser
+        self._rearrange = rearrange
+
+    def parse_args(self, args: list[str]) -> tuple[dict[str, Any], list[str], list[Any]]:
+        values, rest, order = self._parser.parse_args(args)
+        return self._rearrange(values), rest, order
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._parser, name)
+
+
+def _is_run_dir(word: object) -> bool:
+    return isinstance(word, str) and Path(word, "run.json").is_file()

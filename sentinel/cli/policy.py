@@ -57,6 +57,16 @@ def policy_explain(
     print(dumps(told.document) if as_json else explain_text(told))
 
 
+@policy_app.command("show")
+def policy_show(
+    file: Annotated[str, typer.Argument(help="A policy file, or the name of a shipped one.", metavar="FILE")],
+) -> None:
+    """Print the policy as it is in force: one YAML document, with what it extends merged in. It can be used in its place."""
+    from sentinel.policy_files.loading import read_policy_file, shipped_policy_path
+
+    print(read_policy_file(shipped_policy_path(file)).print_document(), end="")
+
+
 @policy_app.command("test")
 def policy_test(
     files: Annotated[list[Path], typer.Argument(help="Case files: input series or drills.", metavar="CASES...")],

@@ -15,7 +15,7 @@ from sentinel.cli.checkpoints import checkpoints_app
 from sentinel.cli.drill import drill
 from sentinel.cli.operator import Commands
 from sentinel.cli.operator import register as register_operator
-from sentinel.cli.options import Json, Listening, Pages, RunDir, TokenFile
+from sentinel.cli.options import ANSWER, LOOK, POLICIES, REHEARSE, RUN, Json, Listening, Pages, RunDir, RunDirAnywhere, TokenFile
 from sentinel.cli.page import page_app
 from sentinel.cli.policy import policy_app
 from sentinel.cli.replay import replay, watch
@@ -34,12 +34,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Watches a long pretraining run from outside, repairs it, proves the repair, and pages a person last.",
 )
-app.add_typer(policy_app, name="policy")
-app.add_typer(checkpoints_app, name="checkpoints")
-app.add_typer(page_app, name="page")
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def run(
     command: Annotated[list[str] | None, typer.Argument(help="The training command, after --.", metavar="-- CMD...")] = None,
     policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
@@ -95,7 +92,7 @@ def run(
     raise typer.Exit(outcome)
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def demo(
     run_dir: Annotated[Path, typer.Option(help="Where the run lives.")] = Path("runs/demo"),
     steps: Annotated[int, typer.Option(help="Optimizer steps; the default faults scale with it.")] = 600,
@@ -124,7 +121,7 @@ def demo(
     raise typer.Exit(run_demo(DemoOptions(run_dir, steps, seed, precision, policy, faults, preset, routes, shown)))
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def status(run_dir: RunDir, as_json: Json = False) -> None:
     """What the run is doing now."""
     from sentinel.report.reading import read_status
@@ -134,7 +131,7 @@ def status(run_dir: RunDir, as_json: Json = False) -> None:
     print(_dump(document) if as_json else status_text(document))
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def incidents(run_dir: RunDir, as_json: Json = False) -> None:
     """Every incident of the run: what broke, what was tried, how it ended."""
     from sentinel.report.reading import read_incidents
@@ -144,7 +141,7 @@ def incidents(run_dir: RunDir, as_json: Json = False) -> None:
     print(_dump(documents) if as_json else incidents_text(documents))
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def lineage(run_dir: RunDir, as_json: Json = False) -> None:
     """Every attempt: from which step of which other, with which settings, why, how it ended, what of it survives; and what the
     interventions cost the schedule (with --json: `schedule` of `sentinel status --json`)."""
@@ -164,7 +161,7 @@ def lineage(run_dir: RunDir, as_json: Json = False) -> None:
         )
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def tensorboard(
     run_dir: Annotated[Path, typer.Argument(help="A run directory, or a log.", metavar="RUN_DIR|LOG")],
     out: Annotated[Path | None, typer.Option(help="Of a log: where to draw; default LOG.tensorboard.", metavar="DIR")] = None,
@@ -179,7 +176,7 @@ def tensorboard(
     print(draw(run_dir, out, format))
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def stop(
     run_dir: RunDir,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the run to stop.", min=0.0)] = 900.0,
@@ -190,14 +187,9 @@ def stop(
     print(stop_run(run_dir, timeout))
 
 
-app.command()(drill)
-app.command()(replay)
-app.command()(watch)
-app.command()(report)
-app.command()(web)
 
 
-@app.command()
+@app.command(rich_help_panel=LOOK)
 def hardware(
     policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
     as_json: Json = False,
@@ -215,7 +207,14 @@ def hardware(
 
 
 register_seeing(app)
+app.command(rich_help_panel=LOOK)(web)
+app.command(cls=RunDirAnywhere, rich_help_panel=LOOK)(report)
+app.add_typer(checkpoints_app, name="checkpoints", rich_help_panel=LOOK)
 register_operator(app)
+app.add_typer(page_app, name="page", rich_help_panel=ANSWER)
+app.add_typer(policy_app, name="policy", rich_help_panel=POLICIES)
+for command in (replay, watch, drill):
+    app.command(rich_help_panel=REHEARSE)(command)
 
 
 def _dump(document: object) -> str:

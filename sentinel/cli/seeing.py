@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from sentinel.cli.options import RunDir
+from sentinel.cli.options import LOOK, RunDir
 
 LOOK_S = 0.25
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until the run ends or Ctrl-C.")]
@@ -18,7 +18,7 @@ Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what co
 def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
     for command in (top, logs, events, chronicle):
-        app.command(command.__name__, rich_help_panel="To look at a run")(command)
+        app.command(command.__name__, rich_help_panel=LOOK)(command)
 
 
 def top(run_dir: RunDir, once: Annotated[bool, typer.Option("--once", help="Print it once, as lines.")] = False) -> None:

@@ -24,7 +24,7 @@ from sentinel.errors import Fenced, JournalError
 from sentinel.filesystem import is_local
 from sentinel.journal.codec import decode_fact, encode_fact
 from sentinel.journal.schema import MIGRATIONS, Migration, check_version, migrate
-from sentinel.journal.trouble import damaged, told
+from sentinel.journal.trouble import damaged, explained_errors
 from sentinel.model.facts import Entry, Fact
 
 JOURNAL_NAME = "sentinel.db"
@@ -64,7 +64,7 @@ class Journal:
         if read_only:
             return cls(_connect_reader(path, busy_s, migrations), path, True)
         mode = mode or ("wal" if is_local(path.parent) else "delete")
-        with told(path, "open the journal"):
+        with explained_errors(path, "open the journal"):
             connection = sqlite3.connect(_uri(path, "rwc"), uri=True, timeout=busy_s, isolation_level=None)
             try:
                 verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
@@ -121,7 +121,7 @@ class Journal:
         """
         sql = "SELECT seq, at_s, epoch, kind, body FROM facts WHERE seq > ? ORDER BY seq LIMIT ?"
         while True:
-            with told(self.path, "read the journal", read_only=self._read_only):
+            with explained_errors(self.path, "read the journal", read_only=self._read_only):
                 rows = self._connection.execute(sql, (after_seq, _PAGE_ROWS)).fetchall()
             for row in rows:
                 yield self._entry(*row)
@@ -131,13 +131,13 @@ class Journal:
 
     def last_at_s(self) -> float:
         """Session time of the last entry, the floor of the next session's clock; 0.0 for an empty journal."""
-        with told(self.path, "read the journal", read_only=self._read_only):
+        with explained_errors(self.path, "read the journal", read_only=self._read_only):
             row = self._connection.execute("SELECT at_s FROM facts ORDER BY seq DESC LIMIT 1").fetchone()
         return float(row[0]) if row else 0.0
 
     def epoch(self) -> int:
         """The highest epoch claimed so far, 0 when none was."""
-        with told(self.path, "read the journal", read_only=self._read_only):
+        with explained_errors(self.path, "read the journal", read_only=self._read_only):
             return self._epoch()
 
     def close(self) -> None:
@@ -158,7 +158,7 @@ class Journal:
     @contextmanager
     def _transaction(self, doing: str) -> Iterator[sqlite3.Connection]:
         assert not self._read_only, f"the journal was opened read-only, cannot {doing}"
-        with told(self.path, doing):
+        with explained_errors(self.path, doing):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 if not os.path.samestat(self._file, self.path.stat()):  # SQLite would go on writing to the deleted file
@@ -183,7 +183,7 @@ def _connect_reader(path: Path, busy_s: float, migrations: tuple[Migration, ...]
     if not path.exists():
         raise JournalError(f"{path}: there is no journal; is {path.parent} the directory of a run?")
     file = str(path)
-    with told(path, "open the journal", read_only=True):
+    with explained_errors(path, "open the journal", read_only=True):
         connection = sqlite3.connect(_uri(path, "ro"), uri=True, timeout=busy_s, isolation_level=None)
         try:
             try:

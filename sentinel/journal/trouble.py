@@ -34,7 +34,7 @@ _CUT_SHORT = "the last supervisor was killed while writing; the next `sentinel r
 
 
 @contextmanager
-def told(path: Path, doing: str, *, read_only: bool = False) -> Iterator[None]:
+def explained_errors(path: Path, doing: str, *, read_only: bool = False) -> Iterator[None]:
     """Turn what SQLite or the system raises inside into a JournalError, JournalBlocked when it may pass.
 
     A ProgrammingError is our bug and stays one.

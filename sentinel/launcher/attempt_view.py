@@ -75,12 +75,12 @@ def is_lock_held(files: AttemptFiles) -> bool:
 def read_view(files: AttemptFiles) -> AttemptView:
     """The attempt now. Never raises; costs one look through /proc while the keeper lives (a few ms)."""
     try:
-        return _look(files)
+        return _observe(files)
     except (OSError, ValueError) as error:
         return Unseen(files.attempt, f"attempt {files.attempt} cannot be looked at: {error}")
 
 
-def _look(files: AttemptFiles) -> AttemptView:
+def _observe(files: AttemptFiles) -> AttemptView:
     view = _exited(files)
     if view is not None:
         return view

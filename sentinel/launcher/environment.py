@@ -101,10 +101,10 @@ def _value(text: str) -> str:
 
 def environment_to_json(environment: Environment) -> dict[str, Any]:
     """The object of spec.json (PROTOCOL.md 'spec.json'). `digests`: one for each part, to compare at a glance."""
-    said: dict[str, Any] = {part: None if (v := getattr(environment, part)) is None else dict(v) for part in PARTS}
-    digests = {part: None if said[part] is None else digest_of(getattr(environment, part)) for part in PARTS}
+    parts: dict[str, Any] = {part: None if (v := getattr(environment, part)) is None else dict(v) for part in PARTS}
+    digests = {part: None if parts[part] is None else digest_of(getattr(environment, part)) for part in PARTS}
     rest = {"interpreter": environment.interpreter, "unknown": list(environment.unknown), "capped": list(environment.capped)}
-    return {**said, **rest, "digests": digests}
+    return {**parts, **rest, "digests": digests}
 
 
 def digest_of(named: Named) -> str:
@@ -116,21 +116,21 @@ def read_recorded(files: AttemptFiles) -> Environment | None:
     """What stands in the attempt's spec.json; None when it was not written, or says nothing of it."""
     try:
         raw = loads(files.spec.read_bytes())
-        said = raw["environment"]
-        parts = {name: None if said[name] is None else _pairs(said[name]) for name in PARTS}
-        named = said["interpreter"]
+        recorded = raw["environment"]
+        parts = {name: None if recorded[name] is None else _pairs(recorded[name]) for name in PARTS}
+        named = recorded["interpreter"]
         return Environment(
             code=parts["code"],
             configs=parts["configs"],
             interpreter=None if named is None else str(named),
             distributions=parts["distributions"],
             variables=parts["variables"],
-            unknown=tuple(str(text) for text in said["unknown"]),
-            capped=tuple(str(text) for text in said["capped"]),
+            unknown=tuple(str(text) for text in recorded["unknown"]),
+            capped=tuple(str(text) for text in recorded["capped"]),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _pairs(said: Mapping[str, object]) -> Named:
-    return tuple(sorted((str(name), str(value)) for name, value in said.items()))
+def _pairs(mapping: Mapping[str, object]) -> Named:
+    return tuple(sorted((str(name), str(value)) for name, value in mapping.items()))

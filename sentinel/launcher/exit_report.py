@@ -166,16 +166,16 @@ def read_report(files: AttemptFiles) -> ExitReport | None:
 
 def read_start_failure(files: AttemptFiles) -> StartFailure | None:
     """Why the command of an ended attempt never ran: 'certain' if it never can; None when it did run. OSError as read_report."""
-    said = (read_object(files.exit) or {}).get("start_failure")
-    return "certain" if said == "certain" else "passing" if said == "passing" else None
+    kind = (read_object(files.exit) or {}).get("start_failure")
+    return "certain" if kind == "certain" else "passing" if kind == "passing" else None
 
 
 def _read_rank(value: Mapping[str, Any]) -> RankExit:
     rank, error = _number(value["rank"]), value.get("error")
     if rank is None or value["source"] not in get_args(ExitSource):
         raise ValueError(f"rank {rank!r}, source {value['source']!r}")
-    said = None if error is None else printable(str(error))
-    return RankExit(rank, _number(value["code"]), _number(value["signal"]), value["source"], said)
+    message = None if error is None else printable(str(error))
+    return RankExit(rank, _number(value["code"]), _number(value["signal"]), value["source"], message)
 
 
 def _number(value: object) -> int | None:

@@ -89,13 +89,13 @@ def ask_interpreter(path: str, cwd: str, environment: Mapping[str, str], deadlin
         )  # fmt: skip
     except (OSError, ValueError) as error:
         return f"{path} cannot be asked what is installed: {error}"
-    said = answer_of(asked, time.monotonic() + deadline_s)
-    if said is None:
+    answer = answer_of(asked, time.monotonic() + deadline_s)
+    if answer is None:
         return f"{path} did not say within {deadline_s:g} s what is installed"
-    if asked.returncode != 0 or len(said) > ANSWER_BYTES_MAX:
+    if asked.returncode != 0 or len(answer) > ANSWER_BYTES_MAX:
         return f"{path} could not say what is installed (it left with {asked.returncode})"
     try:
-        implementation, version, found, entries, own = json.loads(said)
+        implementation, version, found, entries, own = json.loads(answer)
         named = tuple(sorted((str(name), str(value)) for name, value in found.items()))
         roots = tuple(str(entry) for entry in entries if not _is_installed(str(entry), own))
     except (ValueError, TypeError, AttributeError):
@@ -107,21 +107,21 @@ def answer_of(asked: subprocess.Popen[bytes], end_s: float) -> bytes | None:
     """What it says until it leaves, never more than a little above ANSWER_BYTES_MAX; None when that is late. What does not leave
     by itself is killed with all it started: a `python` may be a script that starts another."""
     assert asked.stdout is not None
-    said = bytearray()
+    answer = bytearray()
     with asked.stdout as pipe, suppress(subprocess.TimeoutExpired):
         looking = select.poll()
         looking.register(pipe, select.POLLIN)
-        while len(said) <= ANSWER_BYTES_MAX and looking.poll(max(0.0, end_s - time.monotonic()) * 1e3):
+        while len(answer) <= ANSWER_BYTES_MAX and looking.poll(max(0.0, end_s - time.monotonic()) * 1e3):
             data = os.read(pipe.fileno(), 1 << 16)
             if not data:
                 asked.wait(max(0.0, end_s - time.monotonic()))
-                return bytes(said)
-            said += data
+                return bytes(answer)
+            answer += data
     with suppress(OSError):
         os.killpg(asked.pid, signal.SIGKILL)
     with suppress(subprocess.TimeoutExpired):  # one that hangs in the kernel is left to it
         asked.wait(KILLED_S)
-    return bytes(said) if len(said) > ANSWER_BYTES_MAX else None
+    return bytes(answer) if len(answer) > ANSWER_BYTES_MAX else None
 
 
 def _is_installed(entry: str, own: Sequence[str]) -> bool:

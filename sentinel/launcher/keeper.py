@@ -98,8 +98,8 @@ def _detach() -> Callable[[int], None]:
     reader, writer = os.pipe()
     if os.fork() != 0:
         os.close(writer)
-        said = os.read(reader, 1)
-        os._exit(said[0] if said else 1)
+        status = os.read(reader, 1)
+        os._exit(status[0] if status else 1)
     os.close(reader)
     os.setsid()
 

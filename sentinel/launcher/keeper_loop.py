@@ -53,22 +53,22 @@ class Keeper:
 
     def run(self) -> ExitReport:
         """Until no process of the attempt lives. Unbounded on purpose: that is what a keeper is for."""
-        said = ""
+        complaint = ""
         while True:
             try:
                 if self._is_over():
                     return self._report()
             except OSError as error:  # out of files or memory: what was not seen now is seen the next time
-                if str(error) != said:
-                    said = str(error)
-                    complain(f"the keeper of {self._files.folder} goes on after: {said}")
+                if str(error) != complaint:
+                    complaint = str(error)
+                    complain(f"the keeper of {self._files.folder} goes on after: {complaint}")
                 time.sleep(ENDING_LOOK_EVERY_S)
 
     def _is_over(self) -> bool:
         """One turn of the loop; True when nothing of the attempt lives any more."""
         self._wait()
         self._reap()
-        self._ranks.look()
+        self._ranks.poll()
         now = time.monotonic()
         self._log_cap.keep(now)
         self._decide(now)
@@ -76,7 +76,7 @@ class Keeper:
             self._kill(now)
         if self._has_children or find_living(marks=self._files.environment):
             return False
-        self._ranks.look()
+        self._ranks.poll()
         return True
 
     def _wait(self) -> None:
@@ -89,7 +89,7 @@ class Keeper:
                 os.read(self._wake, 4096)
         gone = [handle for handle in ready if self._ranks.is_handle(handle)]
         if gone:
-            self._ranks.look()  # a rank's record is older than its death
+            self._ranks.poll()  # a rank's record is older than its death
         for handle in gone:
             self._poll.unregister(handle)
             self._ranks.note_gone(handle)

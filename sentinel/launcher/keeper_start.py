@@ -108,8 +108,8 @@ def _not_startable(program: str, cwd: str, error: OSError) -> NotStartable:
         errno.EACCES: "not executable; chmod +x it, or put its interpreter in front",
         errno.ENOEXEC: "not a program; put its interpreter in front",
     }
-    said = remedy.get(error.errno or 0, error.strerror or str(error))
-    return NotStartable(f"the command {program!r} cannot be started in {cwd}: {said}", kind)
+    reason = remedy.get(error.errno or 0, error.strerror or str(error))
+    return NotStartable(f"the command {program!r} cannot be started in {cwd}: {reason}", kind)
 
 
 def complain(words: str) -> None:

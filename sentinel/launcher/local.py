@@ -38,7 +38,7 @@ KEEPER_STOP_S = 3.0  # it kills in well under a second; longer means that it or 
 KILL_S = 10.0
 KEEPER_LAST_S = 1.0  # from the last process of the attempt to its report
 RETRY_IN_S = 5.0
-_LOOK_EVERY_S = 0.02
+_POLL_EVERY_S = 0.02
 _ERROR_TAIL_CHARS = 500
 
 
@@ -90,13 +90,13 @@ class LocalLauncher:
             starter = subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True
             )
-        said = "no word from it yet"
+        outcome = "no word from it yet"
         with suppress(subprocess.TimeoutExpired):
-            said = f"it left with {starter.wait(START_WAIT_S)}"
+            outcome = f"it left with {starter.wait(START_WAIT_S)}"
         view = read_view(files)
         if isinstance(view, NotStarted):
             tail = log.read_text("utf-8", "replace")[-_ERROR_TAIL_CHARS:].strip() or "empty"
-            raise RetryLater(f"the keeper of attempt {files.attempt} did not come up: {said}; {log}: {tail}", RETRY_IN_S)
+            raise RetryLater(f"the keeper of attempt {files.attempt} did not come up: {outcome}; {log}: {tail}", RETRY_IN_S)
         return view
 
     def ensure_stopped(self, attempt: int) -> AttemptView:
@@ -153,7 +153,7 @@ class LocalLauncher:
         """keeper.json of a keeper that holds the lock and is about to write it."""
         deadline = time.monotonic() + START_WAIT_S
         while (keeper := read_keeper(files)) is None and isinstance(read_view(files), Alive) and time.monotonic() < deadline:
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_POLL_EVERY_S)
         return keeper
 
     def _kill_all(self, files: AttemptFiles, keeper: KeeperRecord) -> None:
@@ -215,7 +215,7 @@ def _starting(files: AttemptFiles) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     raise RetryLater(f"attempt {files.attempt}: another process has long been starting it", RETRY_IN_S) from None
-                time.sleep(_LOOK_EVERY_S)
+                time.sleep(_POLL_EVERY_S)
         yield
     finally:
         os.close(lock)

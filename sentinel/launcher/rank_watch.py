@@ -47,7 +47,7 @@ class RankWatch:
         self.reaped: dict[int, int] = {}  # rank → exit value
         self._waited: dict[int, int] = {}  # pid → exit value of the keeper's own last children
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Read heartbeats of ranks not known yet, and exit records not read yet. OSError is swallowed: next time."""
         try:
             beats, exits = rank_files(self._files.heartbeats), rank_files(self._files.exits)

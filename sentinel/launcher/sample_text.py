@@ -37,8 +37,8 @@ def show_sample(run_dir: Path, argv: Sequence[str], cwd: str, attempt: int, samp
         )  # fmt: skip
     except (OSError, ValueError):
         return ""
-    said = answer_of(asked, time.monotonic() + deadline_s)
-    if said is None or asked.returncode != 0:
+    answer = answer_of(asked, time.monotonic() + deadline_s)
+    if answer is None or asked.returncode != 0:
         return ""
-    text = said.decode(errors="replace").rstrip()
+    text = answer.decode(errors="replace").rstrip()
     return text if len(text) <= CHARS_MAX else f"{text[:CHARS_MAX]} …"

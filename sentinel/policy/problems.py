@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sentinel.errors import Problem
 
@@ -48,10 +48,15 @@ def did_you_mean(word: str, known: tuple[str, ...], noun: str) -> str:
     return f"did you mean '{near}'? {listed}" if near else listed
 
 
-def print_problems(file: str, text: str, problems: Sequence[Problem]) -> str:
-    """All problems, in the order given; after the first twenty only their number."""
-    lines = LINE_ENDS.split(text)
-    shown = [_print_one(file, lines, problem) for problem in problems[:SHOWN_MAX]]
+def print_problems(file: str, text: str, problems: Sequence[Problem], others: Mapping[str, str] | None = None) -> str:
+    """All problems, in the order given; after the first twenty only their number. `others`: texts of other files, by the
+    name that a problem gives its file."""
+    texts = {**(others or {}), "": text}
+    lines = {name: LINE_ENDS.split(texts[name]) for name in {problem.file for problem in problems}}
+    shown = []
+    for problem in problems[:SHOWN_MAX]:
+        shown.append(_print_one(problem.file or file, lines[problem.file], problem))
+        shown += [f"  extended by: {file}"] if problem.file else []
     if len(problems) > SHOWN_MAX:
         shown.append(f"{file}: and {len(problems) - SHOWN_MAX} more")
     return "\n".join(shown)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from sentinel.policy.quantities import Malformed
+from sentinel.policy.quantities import Malformed, show
 from sentinel.policy.schema_detectors import (
     CrashSettings,
     Detectors,
@@ -195,6 +195,13 @@ class Spec(Model):
     """How a person is reached."""
 
 
+def _one_base(value: Any) -> Any:
+    if value is not None and not isinstance(value, str):
+        remedy = "write the name of one shipped policy, or the path of one file; that one may extend another"
+        raise Malformed(f"{show(value)} is not a policy", remedy)
+    return value
+
+
 class Policy(Model):
     """A remediation policy file."""
 
@@ -204,5 +211,9 @@ class Policy(Model):
     """The kind of document."""
     metadata: Metadata
     """Name and description."""
+    extends: Annotated[Text | None, BeforeValidator(_one_base)] = None
+    """The policy this one starts from: the name of a shipped one, or a path from this file. `spec` says what differs."""
+    remove: tuple[Text, ...] = ()
+    """What `spec` of the extended policy has and this one does not want, by name: `rules.Spike`, `playbooks.numeric`."""
     spec: Spec
     """The policy itself."""

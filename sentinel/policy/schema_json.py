@@ -3,14 +3,73 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from sentinel.policy.schema import Policy
 
+WHOLE = {"Rung", "Secret"}  # a playbook and a secret are replaced as a whole, so what stands in them must be complete
+NAMES = {"alert"}  # what an entry is recognised by, and so must be written
+
 
 def policy_json_schema() -> dict[str, Any]:
-    """JSON Schema (decision 2020-12) of a policy file, in the words of the file."""
-    return {"$schema": "https://json-schema.org/@decision@/2020-12/schema"} | Policy.model_json_schema(by_alias=True)
+    """JSON Schema (draft 2020-12) of a policy file, in the words of the file. With `extends`, `spec` holds only what differs."""
+    schema = Policy.model_json_schema(by_alias=True)
+    definitions = schema["$defs"]
+    partial = {name for name in _reached("Spec", definitions, set()) if _asks(name, definitions)}
+    changes = {f"{name}Changes": _partial(definitions[name], partial) for name in sorted(partial)}
+    schema["$defs"] = definitions | changes
+    schema["properties"]["spec"] = {"description": schema["properties"]["spec"].get("description", "The policy itself.")}
+    schema["if"] = {"required": ["extends"]}
+    schema["then"] = {"properties": {"spec": {"$ref": "#/$defs/SpecChanges"}}}
+    schema["else"] = {"properties": {"spec": {"$ref": "#/$defs/Spec"}, "remove": False}, "required": ["spec"]}
+    schema["required"].remove("spec")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema
+
+
+def _reached(name: str, definitions: dict[str, Any], seen: set[str]) -> set[str]:
+    """The names of this definition and of all that it refers to, without what is replaced as a whole."""
+    if name not in seen and name not in WHOLE:
+        seen.add(name)
+        for other in _references(definitions[name]):
+            _reached(other, definitions, seen)
+    return seen
+
+
+def _asks(name: str, definitions: dict[str, Any]) -> bool:
+    """Whether this definition asks for keys, or refers to one that does."""
+    nodes = (definitions[other] for other in _reached(name, definitions, set()))
+    return any("required" in node or "oneOf" in node for node in nodes)
+
+
+def _references(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if "$ref" in node:
+            yield _name(node["$ref"])
+        for child in node.values():
+            yield from _references(child)
+    elif isinstance(node, list):
+        for child in node:
+            yield from _references(child)
+
+
+def _partial(node: Any, partial: set[str], is_definition: bool = True) -> Any:
+    """The definition with nothing asked for but names: what is not written comes from the base."""
+    if isinstance(node, list):
+        return [_partial(child, partial, False) for child in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        name = _name(node["$ref"])
+        return node | {"$ref": f"#/$defs/{name}Changes"} if name in partial else node
+    kept = {key: child for key, child in node.items() if not (is_definition and key in ("oneOf", "required"))}
+    asked = [key for key in node.get("required", ()) if key in NAMES] if is_definition else []
+    changed = {key: _partial(child, partial, False) for key, child in kept.items()}
+    return changed | ({"required": asked} if asked else {})
+
+
+def _name(reference: str) -> str:
+    return reference.rsplit("/", 1)[-1]
 
 
 def policy_json_schema_text() -> str:

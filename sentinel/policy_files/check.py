@@ -80,11 +80,14 @@ def _holds(policy: Policy) -> str:
     playbooks = ", ".join(f"{name} ({len(rungs)} rungs)" for name, rungs in spec.playbooks.items())
     written = sum(rule.expr is not None for rule in spec.rules)
     on_expressions = f", {written} on expressions" if written else ""
-    return f"{len(spec.rules)} rules{on_expressions}; playbooks {playbooks or 'none'}; mode {spec.mode}"
+    extends = f"; extends {policy.extends}" if policy.extends is not None else ""
+    return f"{len(spec.rules)} rules{on_expressions}; playbooks {playbooks or 'none'}; mode {spec.mode}{extends}"
 
 
 def _plain(problem: Problem) -> dict[str, Any]:
-    return {
+    """`file` stands beside the others where the problem is in a file that this policy extends."""
+    file = {"file": problem.file} if problem.file else {}
+    return file | {
         "severity": problem.severity, "line": problem.line, "column": problem.column, "path": problem.path,
         "message": problem.message, "remedy": problem.remedy,
     }  # fmt: skip

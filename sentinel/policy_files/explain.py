@@ -55,11 +55,14 @@ class Explained:
     rungs: tuple[tuple[str, str], ...] = ()
     after: tuple[str, ...] = ()
     assumed: dict[str, int] = field(default_factory=dict)
+    extends: str | None = None
 
     @property
     def document(self) -> dict[str, Any]:
+        extends = {"extends": self.extends} if self.extends is not None else {}
         return {
             "policy": self.policy,
+            **extends,
             "finding": self.finding,
             "assumed": self.assumed,
             "before": list(self.before),
@@ -70,6 +73,10 @@ class Explained:
 
 def explain(policy: Policy, finding: str, assumed: Assumed) -> Explained:
     """`finding`: a kind of finding, or the name of an alert. Raises UsageError for a word that is neither."""
+    return replace(_explained(policy, finding, assumed), extends=policy.extends)
+
+
+def _explained(policy: Policy, finding: str, assumed: Assumed) -> Explained:
     kind, match = _matched(policy, finding)
     name = policy.metadata.name
     if match is None:
@@ -97,7 +104,8 @@ def explain(policy: Policy, finding: str, assumed: Assumed) -> Explained:
 
 def explain_rules(policy: Policy) -> str:
     """One line a rule: what it is on, and the titles of its rungs."""
-    lines = [f"policy {policy.metadata.name}: {policy.metadata.description or 'no description'}; mode {policy.spec.mode}"]
+    name = _with_base(policy.metadata.name, policy.extends)
+    lines = [f"policy {name}: {policy.metadata.description or 'no description'}; mode {policy.spec.mode}"]
     for rule in policy.spec.rules:
         rungs = policy.spec.playbooks.get(rule.playbook or "", ())
         does = " → ".join(rung.title for rung in rungs) or "recorded only"
@@ -108,7 +116,8 @@ def explain_rules(policy: Policy) -> str:
 
 def explain_text(told: Explained) -> str:
     """As a person reads it."""
-    lines = [f"policy {told.policy}, finding {told.finding}", *(f"  {sentence}" for sentence in told.before)]
+    name = _with_base(told.policy, told.extends)
+    lines = [f"policy {name}, finding {told.finding}", *(f"  {sentence}" for sentence in told.before)]
     if told.rungs:
         assumed = told.assumed
         lines.append(
@@ -118,6 +127,10 @@ def explain_text(told: Explained) -> str:
         width = max(len(title) for title, _ in told.rungs)
         lines += [f"  {number}. {title:<{width}}  {what}" for number, (title, what) in enumerate(told.rungs, start=1)]
     return "\n".join([*lines, *told.after])
+
+
+def _with_base(name: str, extends: str | None) -> str:
+    return name if extends is None else f"{name} (extends {extends})"
 
 
 def _matched(policy: Policy, finding: str) -> tuple[Kind, Match | None]:
@@ -150,8 +163,21 @@ def _incident(kind: Kind, rule: Rule, assumed: Assumed, detected: int) -> Incide
     numeric, per_step = kind in NUMERIC_KINDS, assumed.samples_per_step
     anchor = SampleAnchor((assumed.onset_step - 1) * per_step, detected * per_step, per_step) if numeric else None
     onset = assumed.onset_step if numeric else None
-    who = (1, kind, rule.labels.severity, rule.alert, rule.playbook or "", 1)
-    return Incident(*who, onset, detected, detected, 0.0, 0.0, "assumed", samples=anchor)
+    return Incident(
+        id=1,
+        kind=kind,
+        severity=rule.labels.severity,
+        alert=rule.alert,
+        playbook=rule.playbook or "",
+        attempt=1,
+        onset_step=onset,
+        detected_step=detected,
+        break_step=detected,
+        visible_s=0.0,
+        detected_s=0.0,
+        reason="assumed",
+        samples=anchor,
+    )
 
 
 def _climb(policy: Policy, rungs: tuple[Rung, ...], incident: Incident, every: int) -> Iterator[tuple[str, str]]:

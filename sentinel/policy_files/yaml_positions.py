@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 from yaml.reader import ReaderError
-from yamlcore import CoreLoader
+from yamlcore import CoreDumper, CoreLoader
 
 from sentinel.errors import Problem
 from sentinel.policy.problems import LINE_ENDS, location_of
@@ -48,7 +48,8 @@ class YamlText:
 
     def add(self, place: Place, path: str, message: str, remedy: str) -> None:
         """Record a problem."""
-        self.problems.append(Problem(path, message, remedy, "error", *place))
+        line, column = place
+        self.problems.append(Problem(path, message, remedy, "error", line, column))
 
     def locate(self, problem: Problem) -> Problem:
         """The problem with the line of its path, or of the nearest path around it that stands in the text; with the very
@@ -106,6 +107,12 @@ def read_yaml(text: str) -> YamlText:
         if loader is not None:
             loader.dispose()
     return read
+
+
+def write_yaml(value: object) -> str:
+    """The value as YAML 1.2, in the order it has, which `read_yaml` reads as the same value."""
+    text: str = yaml.dump(value, Dumper=CoreDumper, sort_keys=False, allow_unicode=True, width=120, default_flow_style=None)
+    return text
 
 
 def _place(mark: Any) -> Place:

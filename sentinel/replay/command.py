@@ -57,7 +57,7 @@ def replay_command(request: Request) -> int:
 def _replay(request: Request, policy: Policy, reference: Reference | None) -> int:
     logs = find_logs(request.paths)
     code, read = EXIT_OK, 0
-    told: list[dict[str, object]] = []
+    summaries: list[dict[str, object]] = []
     drawn: set[str] = set()
     with Progress(len(logs)) as progress:
         draw = request.plot is not None
@@ -73,11 +73,11 @@ def _replay(request: Request, policy: Policy, reference: Reference | None) -> in
             if request.as_json:
                 _print_json(result, result.found)
             else:
-                told.append(_summary(result))
+                summaries.append(_summary(result))
             if request.plot is not None and not result.error:
                 _draw(request.plot, log, result, drawn)
     if not request.as_json:
-        print_table(told)
+        print_table(summaries)
     return code if read else EXIT_UNREADABLE
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from signal import SIGKILL, SIGSTOP
 
-from sentinel.actions.inspection import Look
+from sentinel.actions.inspection import SampleSource
 from sentinel.errors import GiveUp
 from sentinel.launcher.spec_file import overrides_to_json
 from sentinel.model.attempts import AttemptSpec
@@ -113,7 +113,7 @@ def with_inspections(make_job: MakeJob, world: World, shape: Shape, trouble: Tro
     return make
 
 
-def look_into(world: World) -> Look:
+def look_into(world: World) -> SampleSource:
     """How a simulated supervisor sees what an inspection did."""
 
     def trains(attempt: int) -> bool:
@@ -125,4 +125,4 @@ def look_into(world: World) -> Look:
             raise GiveUp(f"attempts/{attempt:04d}/samples.jsonl: cannot be read: the trainer wrote nothing about the samples")
         return world.samples[attempt]
 
-    return Look(trains, samples)
+    return SampleSource(trains, samples)

@@ -14,7 +14,7 @@ from sentinel.model.attempts import AttemptView, Exited, Unseen
 from sentinel.model.readings import Heartbeat, LauncherReading, Reading, Receipt, StepReading
 from sentinel.sim.trainer import SimTrainer
 from sentinel.sim.world import World
-from sentinel.telemetry.source import Sight
+from sentinel.telemetry.source import SourceHealth
 
 LOOK_EVERY_S = 0.5
 HISTORY_LIMIT = 500
@@ -31,7 +31,7 @@ class SimTelemetry:
         self._trainer_of = trainer_of
         self._lines_per_poll = lines_per_poll
         self._attempt = 0
-        self._sights = {name: Sight(name) for name in ("launcher", "metrics", "heartbeats", "checkpoints")}
+        self._health_of = {name: SourceHealth(name) for name in ("launcher", "metrics", "heartbeats", "checkpoints")}
         self._known: dict[int, str] = {}
         self._store_version = -1
         self._told: set[str] = set()
@@ -84,12 +84,12 @@ class SimTelemetry:
         return list(inbox)
 
     def _sees(self, source: str, out: list[Reading]) -> bool:
-        sight = self._sights[source]
+        health = self._health_of[source]
         if source in self._world.blind:
-            out += sight.lost("Stale file handle")
+            out += health.lost("Stale file handle")
             return False
-        if not sight.sees:
-            out += sight.regained()
+        if not health.sees:
+            out += health.regained()
         return True
 
     def _look(self, now_s: float, out: list[Reading]) -> None:
@@ -107,9 +107,9 @@ class SimTelemetry:
         view = self._launcher.observe(self._attempt)
         if isinstance(view, Unseen):
             self._view = None
-            out += self._sights["launcher"].lost(view.reason)
+            out += self._health_of["launcher"].lost(view.reason)
             return
-        out += self._sights["launcher"].regained()
+        out += self._health_of["launcher"].regained()
         if view != self._view:
             self._view = view
             if isinstance(view, Exited):
@@ -125,7 +125,7 @@ class SimTelemetry:
             if line is None:
                 self._damaged += 1
                 if str(self._damaged).rstrip("0") == "1":
-                    out += self._sights["metrics"].remark(f"{self._damaged} damaged line(s) left out")
+                    out += self._health_of["metrics"].remark(f"{self._damaged} damaged line(s) left out")
             elif isinstance(line, Receipt):
                 history = self._history(trainer)
                 ranks = trainer.shape.ranks if history else None

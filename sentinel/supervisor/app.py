@@ -27,7 +27,7 @@ from sentinel.journal.run_file import (
 )
 from sentinel.journal.session import RunSession, refuse_lost_journal, take_run
 from sentinel.launcher import registry as launchers
-from sentinel.launcher.command import check_code
+from sentinel.launcher.checks import check_code
 from sentinel.metrics.exposition import exposition
 from sentinel.model.events import SupervisorStarted
 from sentinel.model.operator_requests import Acknowledge
@@ -43,7 +43,7 @@ from sentinel.report.summary import leave_report
 from sentinel.run_files.detector_standings import StandingsFile
 from sentinel.supervisor.daemon import Daemon, Narrator, run_until_over
 from sentinel.supervisor.handlers import build_handlers
-from sentinel.supervisor.journal_outage import Outage, StopSignals, last_act
+from sentinel.supervisor.journal_outage import JournalOutage, StopSignals, last_act
 from sentinel.supervisor.run_request import RunRequest, describe_run
 from sentinel.supervisor.systemd import Notifier
 from sentinel.telemetry.hardware import open_hardware
@@ -81,8 +81,8 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
     site = open_for_run(request.listen, run_dir, Given(exposition))
     policy = lay_run_url(policy, site.link)
     ensure_run_dir(run_dir)
-    with closing(site), StopSignals() as wishes, Notifier.from_environment() as systemd:
-        outage = Outage(run_dir, wishes, systemd)
+    with closing(site), StopSignals() as stops, Notifier.from_environment() as systemd:
+        outage = JournalOutage(run_dir, stops, systemd)
         while True:
             try:
                 return _watch(request, run_dir, run_file, Engine(policy, reference), narrator, site.start, outage)
@@ -101,11 +101,11 @@ def _watch(
     engine: Engine,
     narrator: Narrator | None,
     show: Callable[[], None],
-    outage: Outage,
+    outage: JournalOutage,
 ) -> int:
     """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more. `show`: called
     when the run is ours and there is something to show."""
-    wishes = outage.wishes
+    stops = outage.stops
     refuse_lost_journal(run_dir)
     with take_run(run_dir) as session:
         clock = SystemClock(session.journal.last_at_s())
@@ -116,9 +116,9 @@ def _watch(
         if not outage.has_begun:
             write_run_file(run_dir, run_file)
         wake = Wake(run_dir)
-        wishes.wake(wake.event)
+        stops.wake(wake.event)
         withheld = secret_variables(engine.policy.spec.paging)
-        place = launchers.Place(run_dir, withheld)
+        place = launchers.Place(run_dir, withheld, supervises=True)
         launcher = launchers.open_launcher(run_file.launcher, run_file.launcher_options, place)
         hardware = open_hardware(engine.policy.spec.detectors.gpu_fault, run_dir)
         show_gpus(narrator, hardware.gpus)
@@ -136,10 +136,10 @@ def _watch(
             outage.systemd.ready()
             if request.stop_at_once:
                 daemon.want_stop("sentinel stop")
-            said = StandingsFile(run_dir)
-            each_turn = _each_turn(session, wake, daemon, wishes, said, desk)
+            standings = StandingsFile(run_dir)
+            each_turn = _each_turn(session, wake, daemon, stops, standings, desk)
             run_until_over(daemon, clock, wake.event, outage.systemd.after_turns(each_turn, lambda: _in_words(engine)))
-            said.write(clock.now_s(), engine)
+            standings.write(clock.now_s(), engine)
         leave_report(run_dir, engine.state, clock.now_s())
         leave_chronicle(run_dir)
         return exit_code(engine.state)
@@ -182,12 +182,12 @@ def _open_desk(run_dir: Path, engine: Engine, clock: SystemClock, lease: Lease) 
 
 
 def _each_turn(
-    session: RunSession, wake: Wake, daemon: Daemon, wishes: StopSignals, said: StandingsFile, desk: Desk
+    session: RunSession, wake: Wake, daemon: Daemon, stops: StopSignals, standings: StandingsFile, desk: Desk
 ) -> Callable[[float], None]:
-    engine, heard = daemon.engine, 0
+    engine, stops_handled = daemon.engine, 0
 
     def keep(now_s: float) -> None:
-        nonlocal heard
+        nonlocal stops_handled
         if engine.watched:
             wake.follow(engine.watched)
         wake.rearm()
@@ -195,10 +195,10 @@ def _each_turn(
             session.lease.renew(now_s)
         if session.lease.is_lost():
             raise Fenced(f"another supervisor took this run over (epoch above {session.epoch}); this one leaves it alone")
-        while heard < len(wishes.names):
-            heard += 1
-            daemon.want_stop(wishes.names[heard - 1])
-        said.keep(now_s, engine)
+        while stops_handled < len(stops.names):
+            stops_handled += 1
+            daemon.want_stop(stops.names[stops_handled - 1])
+        standings.keep(now_s, engine)
         desk.turned()
 
     return keep

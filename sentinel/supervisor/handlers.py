@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from sentinel.actions.capture import capture
 from sentinel.actions.control_file import write_overrides, write_request
-from sentinel.actions.inspection import Look, inspect_samples
+from sentinel.actions.inspection import SampleSource, inspect_samples
 from sentinel.actions.runner import Found, Handler
 from sentinel.checkpoints.pointers import fix_pointers
 from sentinel.checkpoints.pruning import prune_checkpoint
@@ -41,14 +41,21 @@ def build_handlers(
 
     def start(action: a.StartAttempt) -> tuple[str, Environment]:
         lease.set_attempt(action.attempt)
-        place = (action.attempt, run.command, run.cwd, action.resume, action.overrides)
-        return start_recorded(launcher, run_dir, AttemptSpec(*place, exclude_nodes=action.exclude_nodes), run.code, withheld)
+        spec = AttemptSpec(
+            attempt=action.attempt,
+            argv=run.command,
+            cwd=run.cwd,
+            resume=action.resume,
+            overrides=action.overrides,
+            exclude_nodes=action.exclude_nodes,
+        )
+        return start_recorded(launcher, run_dir, spec, run.code, withheld)
 
-    look = Look(partial(has_stream, run_dir), partial(read_samples, run_dir))
+    source = SampleSource(partial(has_stream, run_dir), partial(read_samples, run_dir))
 
     def inspect(action: a.InspectSamples) -> Attribution:
         lease.set_attempt(action.attempt)
-        return inspect_samples(launcher, look, action, run.command, run.cwd)
+        return inspect_samples(launcher, source, action, run.command, run.cwd)
 
     def kill(action: a.KillAttempt) -> str:
         return recorded_name(type(launcher.ensure_stopped(action.attempt))).lower()

@@ -65,12 +65,12 @@ class StopSignals:
         self._bell.ring()
 
 
-class Outage:
+class JournalOutage:
     """Whether supervision had begun, and the waiting while it is interrupted."""
 
-    def __init__(self, run_dir: Path, wishes: StopSignals, systemd: Notifier | None = None) -> None:
+    def __init__(self, run_dir: Path, stops: StopSignals, systemd: Notifier | None = None) -> None:
         self._run_dir = run_dir
-        self.wishes = wishes
+        self.stops = stops
         self.systemd = systemd or Notifier()
         self.has_begun = False
         self._is_on = False
@@ -87,13 +87,13 @@ class Outage:
         """Returns when it is time to try again. Raises `error` when nothing was started yet, WatchLost when a stop is wanted."""
         if not self.has_begun:
             raise error
-        if self.wishes.names:
+        if self.stops.names:
             raise self.lost(error) from error
         if not self._is_on:
             self._say(f"{error}\n{self._run_dir}: training is left as it is, and sentinel tries again every {RETRY_S:g} s")
         self._is_on = True
         self.systemd.waiting(f"waiting: {error}")  # else its watchdog would end what waits for the disk
-        if self.wishes.event.wait(RETRY_S):
+        if self.stops.event.wait(RETRY_S):
             raise self.lost(error) from error
 
     def lost(self, error: SentinelError) -> SentinelError:
@@ -116,7 +116,7 @@ class Outage:
         gone, self._has_gone = self._has_gone, not is_being_answered
         if self._has_gone and not gone:
             return  # who answered may have left between the two looks: the run is tried once more
-        if self._has_gone or self._let_s > ANSWER_MAX_S or self.wishes.event.wait(ANSWER_LOOK_S):
+        if self._has_gone or self._let_s > ANSWER_MAX_S or self.stops.event.wait(ANSWER_LOOK_S):
             raise self.fenced(error) from None
         self.systemd.waiting("waiting: somebody answers a page of this run")
 

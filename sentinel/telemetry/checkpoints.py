@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sentinel.checkpoints.files import CHECKPOINTS, MANIFEST, list_entries, read_checkpoint, step_of_name
 from sentinel.model.readings import CheckpointReading, Reading
-from sentinel.telemetry.source import Sight, describe_os_error
+from sentinel.telemetry.source import SourceHealth, describe_os_error
 
 READINGS_PER_POLL = 256
 RELIST_S = 30.0
@@ -25,9 +25,9 @@ Signature = tuple[int, int, int]
 class Checkpoints:
     """The checkpoints of the run, over all attempts."""
 
-    def __init__(self, run_dir: Path, sight: Sight | None = None) -> None:
+    def __init__(self, run_dir: Path, health: SourceHealth | None = None) -> None:
         self._run_dir = run_dir
-        self._sight = sight if sight is not None else Sight("checkpoints")
+        self._health = health if health is not None else SourceHealth("checkpoints")
         self._known: dict[str, Signature] = {}
         self._unfinished: list[str] = []
         self._mtime_ns: int | None = None
@@ -50,8 +50,8 @@ class Checkpoints:
             names = list_entries(self._run_dir) if self._is_list_due(now_s) else self._unfinished
         except OSError as error:
             self._mtime_ns, self._has_more = None, False
-            return [*self._sight.lost(describe_os_error(error))]
-        out += self._sight.regained()
+            return [*self._health.lost(describe_os_error(error))]
+        out += self._health.regained()
         if names is not self._unfinished:
             present = set(names)
             self._known = {name: known for name, known in self._known.items() if name in present}

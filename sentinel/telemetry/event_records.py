@@ -64,7 +64,7 @@ class FastScalars:
         known = self._tails.get(data[end:-4])
         return None if known is None else (step, known)
 
-    def learn(self, data: bytes, tag: str, told: str) -> None:
+    def learn(self, data: bytes, tag: str, name: str) -> None:
         """This whole and sound record held one scalar of that tag: remember the bytes that will come again, and what `read`
         is to tell as the tag's name."""
         end = 10
@@ -77,7 +77,7 @@ class FastScalars:
             return
         if len(self._tails) >= FAST_TAILS_MAX:
             self._tails.clear()
-        self._tails[tail] = told
+        self._tails[tail] = name
 
 
 # The slow way.

@@ -74,17 +74,17 @@ def recovery_words(code: int) -> str:
     return RECOVERY_WORDS.get(code, f"recovery action {code}")
 
 
-def read_sample(told: Any) -> GpuSample | None:
+def read_sample(raw: Any) -> GpuSample | None:
     """One object of the helper's `gpus`; None for anything else. Wrong types count as unknown."""
-    if not isinstance(told, dict) or not isinstance(told.get("index"), int):
+    if not isinstance(raw, dict) or not isinstance(raw.get("index"), int):
         return None
-    texts = {name: _text(told.get(name)) for name in ("name", "uuid", "serial", "bus")}
-    counts = {name: _count(told.get(name)) for name in _COUNTS}
-    throttle, pids = told.get("throttle"), told.get("pids")
+    texts = {name: _text(raw.get(name)) for name in ("name", "uuid", "serial", "bus")}
+    counts = {name: _count(raw.get(name)) for name in _COUNTS}
+    throttle, pids = raw.get("throttle"), raw.get("pids")
     return GpuSample(
-        index=told["index"],
-        device=normalise_pci(texts["bus"] or f"gpu {told['index']}"),
-        lost=told.get("lost") is True,
+        index=raw["index"],
+        device=normalise_pci(texts["bus"] or f"gpu {raw['index']}"),
+        lost=raw.get("lost") is True,
         name=texts["name"] or "GPU",
         uuid=texts["uuid"],
         serial=texts["serial"],

@@ -14,7 +14,7 @@ from typing import get_args
 from sentinel.client.run_layout import attempt_folder
 from sentinel.model.readings import Heartbeat, Phase, Reading
 from sentinel.run_files.attempt_files import rank_files
-from sentinel.telemetry.source import Sight, describe_os_error
+from sentinel.telemetry.source import SourceHealth, describe_os_error
 from sentinel.telemetry.stream_lines import parse_object, real_number, whole_number
 
 RANKS_MAX = 1 << 16
@@ -30,10 +30,10 @@ Signature = tuple[int, int, int]
 class Heartbeats:
     """The heartbeats of one attempt."""
 
-    def __init__(self, run_dir: Path, attempt: int, sight: Sight | None = None) -> None:
+    def __init__(self, run_dir: Path, attempt: int, health: SourceHealth | None = None) -> None:
         self.folder = attempt_folder(run_dir, attempt) / "heartbeats"
         self.attempt = attempt
-        self._sight = sight if sight is not None else Sight("heartbeats")
+        self._health = health if health is not None else SourceHealth("heartbeats")
         self._signatures: dict[int, tuple[Signature, float]] = {}  # and when, by our clock, it was first seen
         self._contents: dict[int, bytes] = {}
 
@@ -46,8 +46,8 @@ class Heartbeats:
         try:
             entries = rank_files(self.folder)
         except OSError as error:
-            return [*self._sight.lost(describe_os_error(error))]
-        out: list[Reading] = [*self._sight.regained()]
+            return [*self._health.lost(describe_os_error(error))]
+        out: list[Reading] = [*self._health.regained()]
         for rank in sorted(entries)[:RANKS_MAX]:
             try:
                 status = entries[rank].stat()
@@ -85,8 +85,8 @@ def _parse_beat(content: bytes, attempt: int, rank: int) -> Heartbeat:
     busy_s = real_number(fields.get("busy_s"), -1.0)
     busy_step = whole_number(fields.get("busy_step"), -1)
     busy, at = (busy_s, busy_step) if busy_s >= 0.0 and busy_step >= 0 else (None, 0)
-    told = _name(fields.get("host"))
-    return Heartbeat(attempt, rank, step, PHASES.get(phase, UNKNOWN_PHASE), real_number(fields.get("time_s")), busy, at, told)
+    host = _name(fields.get("host"))
+    return Heartbeat(attempt, rank, step, PHASES.get(phase, UNKNOWN_PHASE), real_number(fields.get("time_s")), busy, at, host)
 
 
 def _name(host: object) -> str:

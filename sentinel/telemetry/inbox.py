@@ -22,7 +22,7 @@ from sentinel.client.strict_json import dumps, loads
 from sentinel.model import operator_requests as w
 from sentinel.model.attempts import Overrides, SampleRange
 from sentinel.model.readings import Reading, WishReading
-from sentinel.telemetry.source import Sight, describe_os_error
+from sentinel.telemetry.source import SourceHealth, describe_os_error
 
 INBOX = "inbox"
 FILES_PER_POLL = 32
@@ -63,9 +63,9 @@ class Inbox:
     """A `Source` of wishes. A file that is no wish is said once and removed: it would never become one. One that cannot be read
     now (a stale handle, an I/O error) stays, and is read at a later look."""
 
-    def __init__(self, run_dir: Path, sight: Sight | None = None) -> None:
+    def __init__(self, run_dir: Path, health: SourceHealth | None = None) -> None:
         self._folder = run_dir / INBOX
-        self._sight = sight if sight is not None else Sight("inbox")
+        self._health = health if health is not None else SourceHealth("inbox")
         self._told: list[str] = []
         self._is_blind = False
 
@@ -85,7 +85,7 @@ class Inbox:
         except FileNotFoundError:
             return []  # nobody has ever asked
         except OSError as error:
-            return [*self._sight.lost(describe_os_error(error, self._folder))]
+            return [*self._health.lost(describe_os_error(error, self._folder))]
         for name in names[:FILES_PER_POLL]:
             path = self._folder / name
             try:
@@ -94,13 +94,13 @@ class Inbox:
                 continue  # withdrawn
             except OSError as error:
                 self._is_blind = True
-                return [*out, *self._sight.lost(describe_os_error(error, path))]
+                return [*out, *self._health.lost(describe_os_error(error, path))]
             except ValueError as error:
-                out += [*self._sight.regained(), *self._sight.remark(f"{path}: is no wish: {error}")]
+                out += [*self._health.regained(), *self._health.remark(f"{path}: is no wish: {error}")]
             self._told.append(name)
         if self._is_blind:
             self._is_blind = False
-            out += self._sight.regained()
+            out += self._health.regained()
         return out
 
     def _read(self, path: Path) -> WishReading:

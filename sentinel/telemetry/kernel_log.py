@@ -15,7 +15,7 @@ from pathlib import Path
 from sentinel.model.readings import HardwareReading, Reading
 from sentinel.telemetry.gpu_ranks import rank_of_process
 from sentinel.telemetry.kernel_lines import KernelWord, read_kernel_line
-from sentinel.telemetry.source import Sight, describe_os_error
+from sentinel.telemetry.source import SourceHealth, describe_os_error
 from sentinel.telemetry.tailed_file import TailedFile
 
 KMSG = "/dev/kmsg"
@@ -32,11 +32,11 @@ class KernelLog:
         self.path = path
         self.overruns = 0
         self.why_not = "not looked at yet"  # why nothing is seen; empty while it is read
-        self._sight = Sight("kernel_log")
+        self._health = SourceHealth("kernel_log")
         self._host = socket.gethostname()
         self._run_dir = None if run_dir is None else os.path.realpath(run_dir)
         self._is_kmsg = path == KMSG if kmsg is None else kmsg
-        self._file = None if self._is_kmsg else TailedFile(Path(path), self._sight, from_end=True)
+        self._file = None if self._is_kmsg else TailedFile(Path(path), self._health, from_end=True)
         self._handle: int | None = None
         self._is_absent = self._has_more = False
 
@@ -71,14 +71,14 @@ class KernelLog:
         self._has_more = file.has_more
         if file.trouble is not None:
             self.why_not = f"{describe_os_error(file.trouble, file.path)}: the kernel log cannot be read"
-            out += self._sight.lost(self.why_not)
+            out += self._health.lost(self.why_not)
             return []
         if file.is_open:
             self.why_not = ""
-            out += [*self._sight.regained(), *file.remarks]
+            out += [*self._health.regained(), *file.remarks]
         else:
             self.why_not = f"{self.path}: there is no such file; name another in detectors.gpu_fault.kernel_log, or off"
-            out += self._sight.lost(self.why_not)
+            out += self._health.lost(self.why_not)
         return [line.decode("utf-8", "replace") for line in lines]
 
     def _read_kmsg(self, out: list[Reading]) -> list[str]:
@@ -88,14 +88,14 @@ class KernelLog:
                 os.lseek(self._handle, 0, os.SEEK_END)
             records = self._records(self._handle)
             self.why_not = ""
-            out += self._sight.regained()
+            out += self._health.regained()
             return records
         except OSError as error:
             seen_before = self.why_not == ""
             self.close()
             self.why_not = f"{describe_os_error(error, Path(self.path))}: the kernel log cannot be read ({REMEDY})"
             if seen_before:
-                out += self._sight.lost(self.why_not)
+                out += self._health.lost(self.why_not)
             else:  # as on most machines of people who are not root: no blindness, there was nothing to see with
                 self._is_absent = True
                 out.append(HardwareReading("kernel_log", "absent", self.why_not, self._host))

@@ -13,7 +13,7 @@ from sentinel.client.run_layout import attempt_folder
 from sentinel.launcher.contract import Launcher
 from sentinel.model.attempts import AttemptView, Exited, Unseen
 from sentinel.model.readings import LauncherReading, Reading
-from sentinel.telemetry.source import Sight
+from sentinel.telemetry.source import SourceHealth
 
 LOOK_EVERY_S = 0.5
 _TOLD_BY = ("exit.json", "keeper.json")
@@ -24,11 +24,11 @@ Signature = tuple[int, int] | None
 class LauncherWatch:
     """The launcher's view of one attempt."""
 
-    def __init__(self, launcher: Launcher, run_dir: Path, attempt: int, sight: Sight | None = None) -> None:
+    def __init__(self, launcher: Launcher, run_dir: Path, attempt: int, health: SourceHealth | None = None) -> None:
         self.attempt = attempt
         self._launcher = launcher
         self._folder = attempt_folder(run_dir, attempt)
-        self._sight = sight if sight is not None else Sight("launcher")
+        self._health = health if health is not None else SourceHealth("launcher")
         self._view: AttemptView | None = None
         self._looked_s: float | None = None
         self._signatures: tuple[Signature, ...] = ()
@@ -47,8 +47,8 @@ class LauncherWatch:
         view = self._launcher.observe(self.attempt)
         if isinstance(view, Unseen):
             self._view = None  # whatever is seen next is news
-            return [*self._sight.lost(view.reason)]
-        out: list[Reading] = [*self._sight.regained()]
+            return [*self._health.lost(view.reason)]
+        out: list[Reading] = [*self._health.regained()]
         if view != self._view:
             self._view = view
             out.append(LauncherReading(view))

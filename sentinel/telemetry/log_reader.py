@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sentinel.model.readings import SourceReading, StepReading
-from sentinel.telemetry.source import Sight
+from sentinel.telemetry.source import SourceHealth
 from sentinel.telemetry.tailed_file import TailedFile
 
 ATTEMPT = 1
@@ -147,8 +147,8 @@ def _completes(more: Mapping[str, float], known: Mapping[str, float]) -> bool:
     return ("loss" in more) != ("loss" in known) or ("val_loss" in more) != ("val_loss" in known)
 
 
-def _seeing() -> Sight:
+def _seeing() -> SourceHealth:
     """Sight that was never lost: remarks about the file are always heard."""
-    sight = Sight("log")
-    sight.regained()
-    return sight
+    health = SourceHealth("log")
+    health.regained()
+    return health

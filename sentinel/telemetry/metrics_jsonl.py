@@ -16,7 +16,7 @@ from pathlib import Path
 from sentinel.client.run_layout import stream_path
 from sentinel.model.readings import EndReading, Reading, Receipt, StepReading, TrainerNote
 from sentinel.telemetry.lineage import HISTORY_LIMIT, read_history, read_world_size
-from sentinel.telemetry.source import Sight, describe_os_error
+from sentinel.telemetry.source import SourceHealth, describe_os_error
 from sentinel.telemetry.stream_lines import StreamReading, parse_line
 from sentinel.telemetry.tailed_file import TailedFile
 
@@ -28,13 +28,13 @@ EXCERPT_BYTES = 60
 class MetricsStream:
     """The stream of one attempt. `damaged` counts the lines that could not be read."""
 
-    def __init__(self, run_dir: Path, attempt: int, sight: Sight | None = None) -> None:
+    def __init__(self, run_dir: Path, attempt: int, health: SourceHealth | None = None) -> None:
         self.path = stream_path(run_dir, attempt)
         self.attempt = attempt
         self.damaged = 0
         self._run_dir = run_dir
-        self._sight = sight if sight is not None else Sight("metrics")
-        self._file = TailedFile(self.path, self._sight)
+        self._health = health if health is not None else SourceHealth("metrics")
+        self._file = TailedFile(self.path, self._health)
         self._damaged_in_row = 0
         self._last_step = 0
 
@@ -47,10 +47,10 @@ class MetricsStream:
         lines = self._file.read_lines(now_s, LINES_PER_POLL)
         out: list[Reading] = []
         if self._file.trouble is None and self._file.is_there and self._damaged_in_row < GARBLED_LINES:
-            out += self._sight.regained()
+            out += self._health.regained()
         self._take(lines, out)
         if not self._file.is_there:
-            out += self._sight.lost(f"{self.path}: the file is gone")
+            out += self._health.lost(f"{self.path}: the file is gone")
         return out
 
     def finish(self) -> list[Reading]:
@@ -70,7 +70,7 @@ class MetricsStream:
         out += self._file.remarks
         self._take_lines(lines, out)
         if self._file.trouble is not None:
-            out += self._sight.lost(describe_os_error(self._file.trouble, self.path))
+            out += self._health.lost(describe_os_error(self._file.trouble, self.path))
 
     def _take_lines(self, lines: list[bytes], out: list[Reading]) -> None:
         attempt = self.attempt
@@ -106,12 +106,12 @@ class MetricsStream:
         self._damaged_in_row += 1
         last = f"the last after step {self._last_step}: {reason}: {line[:EXCERPT_BYTES]!r}"
         if self._damaged_in_row == GARBLED_LINES:
-            out += self._sight.lost(f"{self.path}: {GARBLED_LINES} lines in a row cannot be read, {last}")
+            out += self._health.lost(f"{self.path}: {GARBLED_LINES} lines in a row cannot be read, {last}")
         elif str(self.damaged).rstrip("0") == "1":
-            out += self._sight.remark(f"{self.path}: {self.damaged} damaged line(s) left out, {last}")
+            out += self._health.remark(f"{self.path}: {self.damaged} damaged line(s) left out, {last}")
 
     def _end_damage(self) -> list[Reading]:
         """A good line again; that also ends a blindness which damaged lines began."""
         was_garbled = self._damaged_in_row >= GARBLED_LINES
         self._damaged_in_row = 0
-        return [*self._sight.regained()] if was_garbled else []
+        return [*self._health.regained()] if was_garbled else []

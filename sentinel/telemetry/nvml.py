@@ -24,7 +24,7 @@ from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE
 from sentinel.telemetry.gpu_ranks import rank_of_process, visible_devices, visible_setting
 from sentinel.telemetry.gpu_sample import GpuSample, normalise_pci, read_sample, tell_values
 from sentinel.telemetry.helper_process import HelperProcess
-from sentinel.telemetry.source import Sight, describe_os_error
+from sentinel.telemetry.source import SourceHealth, describe_os_error
 
 SILENT_S = 30.0
 RETRY_S, RETRY_MAX_S = 5.0, 300.0
@@ -52,9 +52,9 @@ class NvmlSource:
         self._run_dir = None if run_dir is None else os.path.realpath(run_dir)
         self._argv = argv
         self._signs = signs
-        told = os.environ if environment is None else environment
-        self._environment = {name: told[name] for name in told if name not in (RUN_DIR_VARIABLE, ATTEMPT_VARIABLE)}
-        self._sight = Sight("nvml")
+        variables = os.environ if environment is None else environment
+        self._environment = {name: variables[name] for name in variables if name not in (RUN_DIR_VARIABLE, ATTEMPT_VARIABLE)}
+        self._health = SourceHealth("nvml")
         self._host = socket.gethostname()
         self._helper: HelperProcess | None = None
         self._is_absent = self._is_dying = False
@@ -115,7 +115,7 @@ class NvmlSource:
         except OSError as error:
             self._wait(now_s)
             self.why_not = f"the NVML helper cannot be started: {describe_os_error(error)}"
-            return [*self._sight.lost(self.why_not)]
+            return [*self._health.lost(self.why_not)]
         self._heard_s, self._samples, self._last_words = now_s, 0, ""
         return []
 
@@ -123,7 +123,7 @@ class NvmlSource:
         assert self._helper is not None, "there is a helper to lose"
         self._helper.kill()
         self._is_dying, self.gpus, self.why_not = True, (), reason
-        return [*self._sight.lost(reason)]
+        return [*self._health.lost(reason)]
 
     def _let_go(self, now_s: float) -> None:
         assert self._helper is not None, "there is a helper to let go"
@@ -147,36 +147,36 @@ class NvmlSource:
 
     def _take(self, line: bytes) -> list[Reading]:
         try:
-            told = json.loads(line)
+            message = json.loads(line)
         except ValueError:
             return []
-        if not isinstance(told, dict):
+        if not isinstance(message, dict):
             return []
-        match told.get("kind"):
+        match message.get("kind"):
             case "sample":
-                return self._sample(told.get("gpus"))
+                return self._sample(message.get("gpus"))
             case "xid":
-                return self._xid(told)
+                return self._xid(message)
             case "absent":
-                return self._absent(str(told.get("reason", NO_DRIVER))[:REASON_CHARS])
+                return self._absent(str(message.get("reason", NO_DRIVER))[:REASON_CHARS])
             case "failed":
-                self._last_words = str(told.get("reason", "NVML failed"))[:REASON_CHARS]
+                self._last_words = str(message.get("reason", "NVML failed"))[:REASON_CHARS]
         return []
 
-    def _xid(self, told: dict[str, Any]) -> list[Reading]:
-        number = told.get("xid")
+    def _xid(self, message: dict[str, Any]) -> list[Reading]:
+        number = message.get("xid")
         if not isinstance(number, int):
             return []
-        device = normalise_pci(told["bus"]) if isinstance(told.get("bus"), str) else None
+        device = normalise_pci(message["bus"]) if isinstance(message.get("bus"), str) else None
         for known in self._told if device is None else (device,):
             self._told.get(known, {}).pop("recovery_action", None)  # what the driver asks for now is news, changed or not
         return [self._reading("xid", f"Xid {number}", device, float(number))]
 
-    def _sample(self, told: Any) -> list[Reading]:
-        gpus = [gpu for gpu in map(read_sample, told if isinstance(told, list) else ()) if gpu is not None][:GPUS_MAX]
+    def _sample(self, message: Any) -> list[Reading]:
+        gpus = [gpu for gpu in map(read_sample, message if isinstance(message, list) else ()) if gpu is not None][:GPUS_MAX]
         self._samples += 1
         self.gpus, self.why_not = tuple(gpus), "" if gpus else "the NVIDIA driver shows no GPU"
-        out: list[Reading] = [*self._sight.regained(f"{len(gpus)} GPUs")]
+        out: list[Reading] = [*self._health.regained(f"{len(gpus)} GPUs")]
         self._find_places(gpus)
         for gpu in gpus:
             known = self._told.setdefault(gpu.device, {})

@@ -20,7 +20,7 @@ from sentinel.telemetry.log_reader import ATTEMPT
 
 BELIEVED_ROWS = 3
 PAST_ROWS = 4096
-TOLD_ROWS = 500  # as many as telemetry tells of a live run's lineage
+HISTORY_ROWS = 500  # as many as telemetry tells of a live run's lineage
 UNIX_TIMES_S = 1e9  # smaller ones count from a launch and begin again with it
 FINGERPRINT = ("loss", "grad_norm")
 
@@ -84,7 +84,7 @@ class Rewind:
         past = self._past
         while past and past[-1].step >= first.step:
             past.pop()
-        return Receipt(ATTEMPT, first.time_s, max(0, first.step - 1), None, 1, {}, {}, tuple(past)[-TOLD_ROWS:])
+        return Receipt(ATTEMPT, first.time_s, max(0, first.step - 1), None, 1, {}, {}, tuple(past)[-HISTORY_ROWS:])
 
 
 def _says_the_same(one: StepReading, other: StepReading) -> bool:

@@ -27,7 +27,7 @@ from sentinel.telemetry.inbox import Inbox
 from sentinel.telemetry.launcher_watch import LauncherWatch
 from sentinel.telemetry.log_tail import read_log_tails, read_oom_kills
 from sentinel.telemetry.metrics_jsonl import MetricsStream
-from sentinel.telemetry.source import Sight, Source
+from sentinel.telemetry.source import Source, SourceHealth
 
 
 class RunTelemetry:
@@ -40,8 +40,8 @@ class RunTelemetry:
         self._launcher = launcher
         self._hardware = hardware
         self._others = others
-        self._sight_of_stream, self._sight_of_beats = Sight("metrics"), Sight("heartbeats")
-        self._sight_of_launcher = Sight("launcher")
+        self._stream_health, self._heartbeat_health = SourceHealth("metrics"), SourceHealth("heartbeats")
+        self._launcher_health = SourceHealth("launcher")
         self._checkpoints = Checkpoints(self.run_dir)
         self._inbox = Inbox(self.run_dir)
         self._stream: MetricsStream | None = None
@@ -61,9 +61,9 @@ class RunTelemetry:
             return
         self.close()
         self.attempt = attempt
-        self._stream = MetricsStream(self.run_dir, attempt, self._sight_of_stream)
-        self._beats = Heartbeats(self.run_dir, attempt, self._sight_of_beats)
-        self._watch = LauncherWatch(self._launcher, self.run_dir, attempt, self._sight_of_launcher)
+        self._stream = MetricsStream(self.run_dir, attempt, self._stream_health)
+        self._beats = Heartbeats(self.run_dir, attempt, self._heartbeat_health)
+        self._watch = LauncherWatch(self._launcher, self.run_dir, attempt, self._launcher_health)
         self._checkpoints.look_again()
         self._oom_kills = read_oom_kills()
 

@@ -26,7 +26,7 @@ class Source(Protocol):
         ...
 
 
-class Sight:
+class SourceHealth:
     """Whether a source can see. It outlives the attempts, so that a blindness that began in one can end in the next.
 
     >>> sight = Sight("metrics")

@@ -12,7 +12,7 @@ import stat
 from pathlib import Path
 
 from sentinel.model.readings import SourceReading
-from sentinel.telemetry.source import Sight
+from sentinel.telemetry.source import SourceHealth
 
 BLOCKS_PER_READ = 8
 BLOCK_BYTES = 1 << 20
@@ -27,14 +27,14 @@ class TailedFile:
     """What the last read left behind: `has_more` when it stopped at its bound, `remarks` about the file itself, and the
     `trouble` that ended it early. `is_there` turns False when a file that was there is gone for longer than a rotation takes."""
 
-    def __init__(self, path: Path, sight: Sight, *, from_end: bool = False) -> None:
+    def __init__(self, path: Path, health: SourceHealth, *, from_end: bool = False) -> None:
         """`from_end`: what stands there at the first look is passed over."""
         self.path = path
         self.has_more = False
         self.is_there = True
         self.remarks: list[SourceReading] = []
         self.trouble: OSError | None = None
-        self._sight = sight
+        self._health = health
         self._from_end = from_end
         self._handle: int | None = None
         self._identity: Identity | None = None
@@ -175,9 +175,9 @@ class TailedFile:
             block = os.pread(self._handle, BLOCK_BYTES + known, self._offset - known)
             if block.startswith(self._tail):
                 return block[known:]
-            self.remarks += self._sight.remark(f"{self.path}: rewritten in place; reading it again from its start")
+            self.remarks += self._health.remark(f"{self.path}: rewritten in place; reading it again from its start")
         else:
-            self.remarks += self._sight.remark(f"{self.path}: cut to {size} bytes; reading it again from its start")
+            self.remarks += self._health.remark(f"{self.path}: cut to {size} bytes; reading it again from its start")
         self._rewind()
         return os.pread(self._handle, BLOCK_BYTES, 0)
 

@@ -50,7 +50,7 @@ def registered() -> Ops:
 
 
 @dataclass(frozen=True)
-class Given:
+class Case:
     x: Tensor
     residual: Tensor | None
     weight: Tensor
@@ -68,7 +68,7 @@ class Given:
         return self.dy, self.dh, stored, self.weight, mean, rstd, self.rms, self.bias is not None
 
 
-def given(
+def make_case(
     dtype: torch.dtype,
     of_weight: torch.dtype,
     rows: int,
@@ -77,7 +77,7 @@ def given(
     has_bias: bool = True,
     rms: bool = False,
     device: str = "cpu",
-) -> Given:
+) -> Case:
     """Rows that are not centred, of which one is large and one constant."""
     random = torch.Generator().manual_seed(rows * 100_003 + width)
 
@@ -91,17 +91,17 @@ def given(
     weight, bias = 1 + drawn(width, like=of_weight) / 8, drawn(width, like=of_weight) if has_bias else None
     dy, dh = drawn(rows, width, like=dtype), drawn(rows, width, like=dtype) if has_residual else None
     put = [None if tensor is None else tensor.to(device) for tensor in (x, residual, weight, bias, dy, dh)]
-    return Given(put[0], put[1], put[2], put[3], rms, put[4], put[5])  # type: ignore[arg-type]
+    return Case(put[0], put[1], put[2], put[3], rms, put[4], put[5])  # type: ignore[arg-type]
 
 
-def askew(case: Given) -> Given:
+def askew(case: Case) -> Case:
     """The same, each tensor one element behind an address where a vector may begin."""
 
     def moved(tensor: Tensor) -> Tensor:
         place = tensor.new_empty(tensor.numel() + 1)[1:]
         return place.copy_(tensor.flatten()).view_as(tensor)
 
-    return Given(*(moved(one) if isinstance(one, Tensor) else one for one in vars(case).values()))
+    return Case(*(moved(one) if isinstance(one, Tensor) else one for one in vars(case).values()))
 
 
 def near(found: Tensor, wanted: Tensor, scale: Tensor | float, roundings: float) -> None:
@@ -111,7 +111,7 @@ def near(found: Tensor, wanted: Tensor, scale: Tensor | float, roundings: float)
     assert bool((away <= bound).all()), f"{(away - bound).max().item():.3g} beyond the bound, of {wanted.abs().max().item():.3g}"
 
 
-def check(forward: tuple[Tensor, ...], backward: tuple[Tensor, ...], case: Given) -> None:
+def check(forward: tuple[Tensor, ...], backward: tuple[Tensor, ...], case: Case) -> None:
     """Raises AssertionError unless results and gradients are those of float64, by autograd, of h as it is stored."""
     x, residual, weight, bias, dy, dh = (
         None if tensor is None else tensor.cpu() for tensor in (case.x, case.residual, case.weight, case.bias, case.dy, case.dh)
@@ -150,8 +150,8 @@ def check(forward: tuple[Tensor, ...], backward: tuple[Tensor, ...], case: Given
         near(dx, wanted[0] + (0 if dh is None else dh.double()), backward_size(dy, scale, normed, size, spread) + 1, 16)
         near(dweight, wanted[1], (dy.double().abs() * size).sum(0), 16)
         near(dbias, wanted[2] if shift is not None else torch.zeros(0).double(), dy.double().abs().sum(0)[: dbias.numel()], 16)
-        told = torch.stack([stored.double().square().sum(), stored.abs().amax().double(), torch.zeros(()).double()])
-        torch.testing.assert_close(stats.cpu(), told, rtol=1e-5, atol=0)  # squares of a row are summed in float32
+        expected_stats = torch.stack([stored.double().square().sum(), stored.abs().amax().double(), torch.zeros(()).double()])
+        torch.testing.assert_close(stats.cpu(), expected_stats, rtol=1e-5, atol=0)  # squares of a row are summed in float32
 
 
 def backward_size(dy: Tensor, scale: Tensor, normed: Tensor, size: Tensor, spread: Tensor) -> Tensor:
@@ -160,9 +160,9 @@ def backward_size(dy: Tensor, scale: Tensor, normed: Tensor, size: Tensor, sprea
     return (g + g.mean(1, keepdim=True) + size * (g * size).mean(1, keepdim=True) * (1 + normed.abs())) * spread
 
 
-def odd_values(device: str = "cpu", dtype: torch.dtype = torch.float32, width: int = 40) -> Given:
+def odd_values(device: str = "cpu", dtype: torch.dtype = torch.float32, width: int = 40) -> Case:
     """A NaN in row 1, infinity in row 3, both and minus infinity in row 5."""
-    case = given(dtype, dtype, 7, width, has_bias=False, device=device)
+    case = make_case(dtype, dtype, 7, width, has_bias=False, device=device)
     case.x[1, 2] = float("nan")
     case.x[3, width - 1] = float("inf")
     case.x[5, 0], case.x[5, 7], case.x[5, 8] = float("nan"), float("-inf"), float("inf")

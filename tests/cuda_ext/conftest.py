@@ -10,7 +10,7 @@ import torch
 
 from cuda_ext.build import BuildError, Built, build
 from cuda_ext.compilers import find_compiler
-from cuda_ext.registered import register
+from cuda_ext.registry import register
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-CHUNK = 8192  # csrc/many.h
+CHUNK = 8192  # csrc/chunks.h
 BLOCK = 1024  # csrc/cpu/lanes.h
 # Around every boundary there is: lanes, blocks, chunks, and the four that a GPU's thread loads at once.
 SIZES = (1, 3, 4, 5, 15, 16, 17, BLOCK - 1, BLOCK, BLOCK + 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 1029)
@@ -57,7 +57,7 @@ def control(device: torch.device, **changed: float) -> torch.Tensor:
 
 
 @dataclass
-class World:
+class OptimizerState:
     """Everything that a step reads or changes."""
 
     params: list[torch.Tensor]
@@ -74,14 +74,16 @@ class World:
     def arguments(self, settings: torch.Tensor) -> tuple[object, ...]:
         return self.params, self.grads, self.firsts, self.seconds, self.step, settings, self.decays
 
-    def copy(self) -> World:
+    def copy(self) -> OptimizerState:
         lists = [[tensor.clone() for tensor in tensors] for tensors in (self.params, self.grads, self.firsts, self.seconds)]
-        return World(*lists, self.step.clone(), list(self.decays))
+        return OptimizerState(*lists, self.step.clone(), list(self.decays))
 
 
-def world(device: torch.device, sizes: tuple[int, ...] = SIZES, grad_dtype: torch.dtype = torch.float32, step: int = 3) -> World:
+def optimizer_state(
+    device: torch.device, sizes: tuple[int, ...] = SIZES, grad_dtype: torch.dtype = torch.float32, step: int = 3
+) -> OptimizerState:
     """In the middle of a training: moments that some gradients have made, every other tensor without decay."""
-    return World(
+    return OptimizerState(
         params=drawn_each(sizes, 2, device),
         grads=drawn_each(sizes, 1, device, grad_dtype, 0.1),
         firsts=drawn_each(sizes, 3, device, scale=0.05),
@@ -96,28 +98,28 @@ def bytes_of(tensors: list[torch.Tensor]) -> list[bytes]:
     return [tensor.detach().reshape(-1).view(torch.uint8).cpu().numpy().tobytes() for tensor in tensors]
 
 
-def stepped_in_double(before: World, **changed: float) -> World:
+def stepped_in_double(before: OptimizerState, **changed: float) -> OptimizerState:
     """One update in float64 from the same numbers, by the formulas of the paper."""
-    told = DEFAULTS | changed
+    settings = DEFAULTS | changed
     number = float(before.step) + 1
-    unbias_first, unbias_second = 1 - told["beta1"] ** number, 1 - told["beta2"] ** number
+    unbias_first, unbias_second = 1 - settings["beta1"] ** number, 1 - settings["beta2"] ** number
     sizes = [param.numel() for param in before.params]
     param, grad, first, second = (joined(one) for one in (before.params, before.grads, before.firsts, before.seconds))
     decay = torch.tensor(before.decays, dtype=torch.float64).repeat_interleave(torch.tensor(sizes)).to(param.device)
-    gradient = grad * told["grad_factor"]
-    new_first = told["beta1"] * first + (1 - told["beta1"]) * gradient
-    new_second = told["beta2"] * second + (1 - told["beta2"]) * gradient**2
-    kept = param * (1 - told["lr"] * told["weight_decay"] * decay)
-    new_param = kept - told["lr"] * (new_first / unbias_first) / ((new_second / unbias_second).sqrt() + told["eps"])
+    gradient = grad * settings["grad_factor"]
+    new_first = settings["beta1"] * first + (1 - settings["beta1"]) * gradient
+    new_second = settings["beta2"] * second + (1 - settings["beta2"]) * gradient**2
+    kept = param * (1 - settings["lr"] * settings["weight_decay"] * decay)
+    new_param = kept - settings["lr"] * (new_first / unbias_first) / ((new_second / unbias_second).sqrt() + settings["eps"])
     params, firsts, seconds = (list(one.split(sizes)) for one in (new_param, new_first, new_second))
-    return World(params, before.grads, firsts, seconds, before.step + 1, before.decays)
+    return OptimizerState(params, before.grads, firsts, seconds, before.step + 1, before.decays)
 
 
 def joined(tensors: list[torch.Tensor]) -> torch.Tensor:
     return torch.cat([tensor.reshape(-1) for tensor in tensors]).double()
 
 
-def told_in_double(before: World, after: World) -> torch.Tensor:
+def step_stats_in_double(before: OptimizerState, after: OptimizerState) -> torch.Tensor:
     """What adamw_step returns, from what stood in memory before and stands there now."""
     rows = []
     for old, new, second in zip(before.params, after.params, after.seconds, strict=True):
@@ -127,7 +129,7 @@ def told_in_double(before: World, after: World) -> torch.Tensor:
     return torch.stack(rows)
 
 
-def seen_in_double(grads: list[torch.Tensor], inv_scale: float) -> torch.Tensor:
+def grad_stats_in_double(grads: list[torch.Tensor], inv_scale: float) -> torch.Tensor:
     """What grad_stats returns, of float32 products."""
     rows = []
     for grad in grads:

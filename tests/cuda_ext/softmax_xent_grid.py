@@ -39,7 +39,7 @@ def op(request: pytest.FixtureRequest) -> Op:
 
 
 @dataclass(frozen=True)
-class Given:
+class Case:
     logits: Tensor
     targets: Tensor
     weight: Tensor
@@ -50,7 +50,7 @@ class Given:
         return self.logits, self.targets, self.weight, self.expected, self.z_loss, IGNORED
 
 
-def given(dtype: torch.dtype, rows: int, columns: int, z_loss: float = 0.0, device: str = "cpu", seed: int = 7) -> Given:
+def make_case(dtype: torch.dtype, rows: int, columns: int, z_loss: float = 0.0, device: str = "cpu", seed: int = 7) -> Case:
     """Logits as a model has them, one row flat and one sharp; every third target ignored."""
     random = torch.Generator().manual_seed(seed)
     logits = torch.randn(rows, columns, generator=random) * 3
@@ -59,10 +59,10 @@ def given(dtype: torch.dtype, rows: int, columns: int, z_loss: float = 0.0, devi
     targets = torch.randint(columns, (rows,), generator=random)
     targets[1::3] = IGNORED
     weight, expected = torch.tensor(1 / rows), torch.tensor(2.0)
-    return Given(logits.to(dtype).to(device), targets.to(device), weight.to(device), expected.to(device), z_loss)
+    return Case(logits.to(dtype).to(device), targets.to(device), weight.to(device), expected.to(device), z_loss)
 
 
-def check(results: tuple[Tensor, ...], case: Given) -> None:
+def check(results: tuple[Tensor, ...], case: Case) -> None:
     """Raises AssertionError unless the op's results are those of float64."""
     total, losses, lse, dlogits, stats = (result.cpu() for result in results)
     logits, targets, weight, expected = (value.cpu() for value in case.arguments()[:4])
@@ -84,9 +84,9 @@ def near(got: Tensor, want: Tensor, relative: float, absolute: float) -> None:
     torch.testing.assert_close(got.double(), want, rtol=relative, atol=absolute, equal_nan=True)
 
 
-def with_odd_values(dtype: torch.dtype, columns: int, device: str = "cpu") -> Given:
+def with_odd_values(dtype: torch.dtype, columns: int, device: str = "cpu") -> Case:
     """A row each: sound, NaN, +inf, -inf among others, nothing but -inf, a target past the end, one below 0, an ignored NaN."""
-    case = given(dtype, 8, columns, 1e-3, device)
+    case = make_case(dtype, 8, columns, 1e-3, device)
     case.targets.copy_(torch.tensor([0, 1, 0, 1, 0, columns, -1, IGNORED]))
     case.logits[1, columns - 1] = torch.nan
     case.logits[2, columns // 2] = torch.inf

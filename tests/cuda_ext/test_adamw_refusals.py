@@ -10,7 +10,7 @@ import torch
 
 from cuda_ext.ops.adamw_step import adamw_step
 from cuda_ext.reference.adamw_step import adamw_step as reference
-from tests.cuda_ext.many_tensors import CHUNK, REFUSAL, bytes_of, control, shifted, told_in_double, world
+from tests.cuda_ext.many_tensors import CHUNK, REFUSAL, bytes_of, control, optimizer_state, shifted, step_stats_in_double
 
 NAN, INF = math.nan, math.inf
 REFUSED = [{"gate": 1.0}, {"gate": 2.0}, {"gate": -1.0}, {"gate": 1e-300}, {"gate": NAN}, {"gate": INF}]
@@ -25,16 +25,16 @@ def device(cpu_library: Any) -> torch.device:
 @pytest.mark.parametrize("tier", [adamw_step, reference], ids=["op", "reference"])
 @pytest.mark.parametrize("changed", REFUSED, ids=str)
 def test_an_update_that_does_not_apply_changes_not_one_bit(device: torch.device, tier: Any, changed: dict[str, float]) -> None:
-    now = world(device)
+    now = optimizer_state(device)
     now.grads[3][:] = NAN
     now.grads[-1][5] = INF
     now.params[4][0], now.params[5][1], now.firsts[6][2], now.seconds[7][3] = NAN, -0.0, -INF, NAN
     before, stood = bytes_of(now.changeable), now.copy()
-    told = tier(*now.arguments(control(device, **changed)))
+    stats = tier(*now.arguments(control(device, **changed)))
     assert bytes_of(now.changeable) == before
-    wanted = told_in_double(stood, now)
+    wanted = step_stats_in_double(stood, now)
     wanted[:, 0] = 0.0
-    torch.testing.assert_close(told, wanted, rtol=1e-12, atol=0.0, equal_nan=True)
+    torch.testing.assert_close(stats, wanted, rtol=1e-12, atol=0.0, equal_nan=True)
 
 
 @pytest.mark.parametrize("tier", [adamw_step, reference], ids=["op", "reference"])
@@ -43,19 +43,19 @@ def test_an_update_that_does_not_apply_tells_of_what_stands_there_as_the_update_
     device: torch.device, tier: Any, kind: str
 ) -> None:
     """To the bit: a series of norms does not jump where a step is left out. Wherever the tensors begin."""
-    now = world(device)
+    now = optimizer_state(device)
     setattr(now, kind, [shifted(tensor, 1) for tensor in getattr(now, kind)])
-    told = tier(*now.arguments(control(device)))
-    assert told[:, 0].all()
+    stats = tier(*now.arguments(control(device)))
+    assert stats[:, 0].all()
     for changed in ({"gate": 1.0}, {"grad_factor": NAN}):
         again = tier(*now.arguments(control(device, **changed)))
-        assert bytes_of([again[:, 1:]]) == bytes_of([told[:, 1:]])
+        assert bytes_of([again[:, 1:]]) == bytes_of([stats[:, 1:]])
         assert not again[:, 0].any()
 
 
 @pytest.mark.parametrize("tier", [adamw_step, reference], ids=["op", "reference"])
 def test_shapes_may_differ_where_the_elements_are_as_many(device: torch.device, tier: Any) -> None:
-    plain = world(device, sizes=(6, 1))
+    plain = optimizer_state(device, sizes=(6, 1))
     shaped = plain.copy()
     shapes = ((2, 3), (6,), (6, 1), (1, 6)), ((), (1,), (1, 1), ())
     for number, row in enumerate(shapes):
@@ -63,13 +63,13 @@ def test_shapes_may_differ_where_the_elements_are_as_many(device: torch.device, 
         for tensors, shape in zip(lists, row, strict=True):
             tensors[number] = tensors[number].view(shape)
     shaped.step = shaped.step.view(1, 1)
-    told = [tier(*plain.arguments(control(device))), tier(*shaped.arguments(control(device).view(1, -1)))]
-    assert bytes_of([told[0]]) == bytes_of([told[1]])
+    stats = [tier(*plain.arguments(control(device))), tier(*shaped.arguments(control(device).view(1, -1)))]
+    assert bytes_of([stats[0]]) == bytes_of([stats[1]])
     assert bytes_of(shaped.changeable) == bytes_of(plain.changeable)
 
 
 def test_the_update_after_one_that_did_not_apply_is_as_if_it_had_never_been(device: torch.device) -> None:
-    now = world(device)
+    now = optimizer_state(device)
     twin = now.copy()
     adamw_step(*now.arguments(control(device, gate=1.0)))
     adamw_step(*now.arguments(control(device)))
@@ -78,15 +78,15 @@ def test_the_update_after_one_that_did_not_apply_is_as_if_it_had_never_been(devi
 
 
 def test_a_gradient_that_is_not_finite_ends_in_its_own_element_alone(device: torch.device) -> None:
-    now = world(device)
+    now = optimizer_state(device)
     twin = now.copy()
     place = CHUNK + 700
     now.grads[-1][place] = NAN
-    told = adamw_step(*now.arguments(control(device)))
+    stats = adamw_step(*now.arguments(control(device)))
     healthy = adamw_step(*twin.arguments(control(device)))
     assert now.params[-1][place].isnan()
-    assert told[-1].isnan().all()
-    assert torch.equal(told[:-1], healthy[:-1])
+    assert stats[-1].isnan().all()
+    assert torch.equal(stats[:-1], healthy[:-1])
     now.params[-1][place], now.firsts[-1][place], now.seconds[-1][place] = (
         tensors[-1][place] for tensors in (twin.params, twin.firsts, twin.seconds)
     )
@@ -95,7 +95,7 @@ def test_a_gradient_that_is_not_finite_ends_in_its_own_element_alone(device: tor
 
 @pytest.mark.parametrize("tier", [adamw_step, reference], ids=["op", "reference"])
 @pytest.mark.parametrize(
-    ("kind", "made", "said"),
+    ("kind", "change", "message"),
     [
         ("params", torch.Tensor.double, r"params\[1\]: dtype float64, must be one of float32(?!,)"),
         ("params", torch.Tensor.bfloat16, r"params\[1\]: dtype bfloat16, must be one of float32(?!,)"),
@@ -104,12 +104,12 @@ def test_a_gradient_that_is_not_finite_ends_in_its_own_element_alone(device: tor
         ("seconds", lambda tensor: tensor.repeat(2)[::2], r"exp_avg_sqs\[1\]: not contiguous"),
     ],
 )
-def test_a_tensor_that_it_does_not_take_is_named(device: torch.device, tier: Any, kind: str, made: Any, said: str) -> None:
-    now = world(device, sizes=(4, 9))
+def test_a_tensor_that_it_does_not_take_is_named(device: torch.device, tier: Any, kind: str, change: Any, message: str) -> None:
+    now = optimizer_state(device, sizes=(4, 9))
     before = bytes_of(now.changeable)
     tensors = getattr(now, kind)
-    sound, tensors[1] = tensors[1], made(tensors[1])
-    with pytest.raises(REFUSAL, match="adamw_step: " + said):
+    sound, tensors[1] = tensors[1], change(tensors[1])
+    with pytest.raises(REFUSAL, match="adamw_step: " + message):
         tier(*now.arguments(control(device)))
     tensors[1] = sound
     assert bytes_of(now.changeable) == before
@@ -117,12 +117,12 @@ def test_a_tensor_that_it_does_not_take_is_named(device: torch.device, tier: Any
 
 @pytest.mark.parametrize("tier", [adamw_step, reference], ids=["op", "reference"])
 def test_lists_and_settings_that_it_does_not_take_are_named(device: torch.device, tier: Any) -> None:
-    now, settings = world(device, sizes=(4, 9)), control(device)
+    now, settings = optimizer_state(device, sizes=(4, 9)), control(device)
     for place, name in ((1, "grads"), (2, "exp_avgs"), (3, "exp_avg_sqs"), (6, "decays")):
-        given = list(now.arguments(settings))
-        given[place] = given[place][:1]
+        arguments = list(now.arguments(settings))
+        arguments[place] = arguments[place][:1]
         with pytest.raises(REFUSAL, match=f"adamw_step: {name}: 1 of them, must be as many as params, 2"):
-            tier(*given)
+            tier(*arguments)
     with pytest.raises(REFUSAL, match="adamw_step: control: 6 elements, must be 7"):
         tier(*now.arguments(settings[:6]))
     with pytest.raises(REFUSAL, match="adamw_step: control: dtype float32, must be one of float64"):

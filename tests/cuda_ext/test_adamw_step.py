@@ -15,16 +15,16 @@ from tests.cuda_ext.many_tensors import (
     CHUNK,
     DEFAULTS,
     SIZES,
-    World,
+    OptimizerState,
     bytes_of,
     control,
     drawn_each,
     joined,
+    optimizer_state,
     shifted,
+    step_stats_in_double,
     stepped_in_double,
     threads,
-    told_in_double,
-    world,
 )
 
 # One update from the same float32 numbers: a few roundings, each 2^-24 of a parameter of size up to 4, of a first moment of up to
@@ -37,7 +37,7 @@ def device(cpu_library: Any) -> torch.device:
     return torch.device("cpu")
 
 
-def assert_near(now: World, wanted: World) -> None:
+def assert_near(now: OptimizerState, wanted: OptimizerState) -> None:
     for kind, (relative, absolute) in NEAR.items():
         torch.testing.assert_close(joined(getattr(now, kind)), joined(getattr(wanted, kind)), rtol=relative, atol=absolute)
 
@@ -65,19 +65,19 @@ def test_the_controls_are_in_this_order() -> None:
 def test_an_update_is_as_in_float64(
     device: torch.device, tier: Any, changed: dict[str, float], grad_dtype: torch.dtype, step: int
 ) -> None:
-    now = world(device, grad_dtype=grad_dtype, step=step)
+    now = optimizer_state(device, grad_dtype=grad_dtype, step=step)
     if changed.get("grad_factor"):
         now.grads = [grad / changed["grad_factor"] for grad in now.grads]
     before = now.copy()
-    told = tier(*now.arguments(control(device, **changed)))
+    stats = tier(*now.arguments(control(device, **changed)))
     assert_near(now, stepped_in_double(before, **changed))
     assert now.step.item() == step + 1
-    torch.testing.assert_close(told, told_in_double(before, now), rtol=1e-12, atol=0.0)
+    torch.testing.assert_close(stats, step_stats_in_double(before, now), rtol=1e-12, atol=0.0)
 
 
 def test_an_update_is_the_same_bits_as_float32_rounded_at_every_operation(device: torch.device) -> None:
     """On every device. numpy joins no two operations, and rounds divisions and roots as IEEE 754 does."""
-    now = world(device, step=6)
+    now = optimizer_state(device, step=6)
     before = now.copy()
     adamw_step(*now.arguments(control(device, grad_factor=0.3)))
     single = np.float32
@@ -97,7 +97,7 @@ def test_an_update_is_the_same_bits_as_float32_rounded_at_every_operation(device
 
 
 def test_ten_updates_go_where_torchs_fused_adamw_goes(device: torch.device) -> None:
-    now = world(device, step=0)
+    now = optimizer_state(device, step=0)
     for moment in (*now.firsts, *now.seconds):
         moment.zero_()
     twins = [torch.nn.Parameter(param.clone()) for param in now.params]
@@ -127,17 +127,17 @@ def test_ten_updates_go_where_torchs_fused_adamw_goes(device: torch.device) -> N
 def test_tensors_that_begin_anywhere_give_the_same_bits(
     device: torch.device, kind: str, elements: int, grad_dtype: torch.dtype
 ) -> None:
-    aligned = world(device, grad_dtype=grad_dtype)
+    aligned = optimizer_state(device, grad_dtype=grad_dtype)
     moved = aligned.copy()
     setattr(moved, kind, [shifted(tensor, elements) for tensor in getattr(moved, kind)])
-    told = [bytes_of([adamw_step(*one.arguments(control(device)))]) for one in (aligned, moved)]
-    assert told[0] == told[1]
+    stats = [bytes_of([adamw_step(*one.arguments(control(device)))]) for one in (aligned, moved)]
+    assert stats[0] == stats[1]
     assert bytes_of(moved.changeable) == bytes_of(aligned.changeable)
 
 
 def test_a_view_within_a_buffer_leaves_its_neighbours_alone(device: torch.device) -> None:
     """Stores are of four elements where they can be: never of what belongs to another tensor."""
-    now = world(device, sizes=(CHUNK + 6,))
+    now = optimizer_state(device, sizes=(CHUNK + 6,))
     rooms = {}
     for kind in ("params", "firsts", "seconds"):
         room = torch.full((CHUNK + 6 + 2,), 7.0, device=device)
@@ -150,20 +150,21 @@ def test_a_view_within_a_buffer_leaves_its_neighbours_alone(device: torch.device
 
 
 def test_gradients_of_bfloat16_are_what_they_are_in_float32(device: torch.device) -> None:
-    narrow = world(device, grad_dtype=torch.bfloat16)
+    narrow = optimizer_state(device, grad_dtype=torch.bfloat16)
     mixed, wide = narrow.copy(), narrow.copy()
     mixed.grads[::2] = [grad.float() for grad in mixed.grads[::2]]
     wide.grads = [grad.float() for grad in wide.grads]
-    told = [bytes_of([adamw_step(*one.arguments(control(device)))]) for one in (narrow, mixed, wide)]
-    assert told[0] == told[1] == told[2]
+    stats = [bytes_of([adamw_step(*one.arguments(control(device)))]) for one in (narrow, mixed, wide)]
+    assert stats[0] == stats[1] == stats[2]
     assert bytes_of(narrow.changeable) == bytes_of(mixed.changeable) == bytes_of(wide.changeable)
 
 
 def test_empty_tensors_and_none_at_all_still_count_the_update(device: torch.device) -> None:
-    now = world(device, sizes=(0, 5, 0, CHUNK + 1, 0))
+    now = optimizer_state(device, sizes=(0, 5, 0, CHUNK + 1, 0))
     before = now.copy()
-    torch.testing.assert_close(adamw_step(*now.arguments(control(device))), told_in_double(before, now), rtol=1e-12, atol=0.0)
-    none = world(device, sizes=())
+    stats = adamw_step(*now.arguments(control(device)))
+    torch.testing.assert_close(stats, step_stats_in_double(before, now), rtol=1e-12, atol=0.0)
+    none = optimizer_state(device, sizes=())
     assert adamw_step(*none.arguments(control(device))).shape == (0, 4)
     assert none.step.item() == 4.0
     adamw_step(*none.arguments(control(device, gate=1.0)))
@@ -171,35 +172,35 @@ def test_empty_tensors_and_none_at_all_still_count_the_update(device: torch.devi
 
 
 def test_three_thousand_tensors_are_each_updated_by_their_own(device: torch.device) -> None:
-    now = world(device, sizes=tuple(1 + number % 9 for number in range(3000)))
+    now = optimizer_state(device, sizes=tuple(1 + number % 9 for number in range(3000)))
     before = now.copy()
-    told = adamw_step(*now.arguments(control(device)))
+    stats = adamw_step(*now.arguments(control(device)))
     assert_near(now, stepped_in_double(before))
     old, new, second = (pad_sequence(tensors, batch_first=True) for tensors in (before.params, now.params, now.seconds))
     sums = [values.double().square().sum(1) for values in (new - old, new, second)]
-    torch.testing.assert_close(told, torch.stack([*sums, second.amax(1).double()], dim=1), rtol=1e-12, atol=0.0)
+    torch.testing.assert_close(stats, torch.stack([*sums, second.amax(1).double()], dim=1), rtol=1e-12, atol=0.0)
 
 
 def test_the_same_inputs_give_the_same_bits(device: torch.device) -> None:
-    start = world(device, sizes=(20 * CHUNK + 11, 5))
+    start = optimizer_state(device, sizes=(20 * CHUNK + 11, 5))
     first = None
     for _ in range(5):
         now = start.copy()
-        told = [*bytes_of([adamw_step(*now.arguments(control(device)))]), *bytes_of(now.changeable)]
-        first = first or told
-        assert told == first
+        stats = [*bytes_of([adamw_step(*now.arguments(control(device)))]), *bytes_of(now.changeable)]
+        first = first or stats
+        assert stats == first
 
 
 def test_second_moments_too_small_to_square_in_float32_are_told(device: torch.device) -> None:
-    now = world(device, sizes=(CHUNK,))
+    now = optimizer_state(device, sizes=(CHUNK,))
     now.seconds[0][:], now.grads[0][:] = 1e-25, 0.0
-    told = adamw_step(*now.arguments(control(device)))
-    assert told[0, 2].item() == pytest.approx(CHUNK * (0.95e-25) ** 2, rel=1e-6)
-    assert told[0, 3].item() == pytest.approx(0.95e-25, rel=1e-6)
+    stats = adamw_step(*now.arguments(control(device)))
+    assert stats[0, 2].item() == pytest.approx(CHUNK * (0.95e-25) ** 2, rel=1e-6)
+    assert stats[0, 3].item() == pytest.approx(0.95e-25, rel=1e-6)
 
 
 def test_a_backward_pass_that_needs_the_old_parameters_is_refused(device: torch.device) -> None:
-    now = world(device, sizes=(4,))
+    now = optimizer_state(device, sizes=(4,))
     parameter = torch.nn.Parameter(now.params[0])
     now.params = [parameter]
     loss = parameter.square().sum()
@@ -209,23 +210,23 @@ def test_a_backward_pass_that_needs_the_old_parameters_is_refused(device: torch.
 
 
 def test_torch_checks_the_op(device: torch.device) -> None:
-    now = world(device, sizes=(100, 0, 9), grad_dtype=torch.bfloat16)
+    now = optimizer_state(device, sizes=(100, 0, 9), grad_dtype=torch.bfloat16)
     torch.library.opcheck(torch.ops.sentinel.adamw_step.default, now.arguments(control(device)))
 
 
 def test_it_compiles_without_a_break(device: torch.device) -> None:
-    plain = world(device, sizes=(100, 9))
+    plain = optimizer_state(device, sizes=(100, 9))
     traced = plain.copy()
-    compiled = torch.compile(lambda *given: adamw_step(*given).sum(0), fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(lambda *arguments: adamw_step(*arguments).sum(0), fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(*traced.arguments(control(device))), adamw_step(*plain.arguments(control(device))).sum(0))
     assert bytes_of(traced.changeable) == bytes_of(plain.changeable)
 
 
 def test_the_number_of_threads_changes_no_bit(cpu_library: Any) -> None:
-    start = world(torch.device("cpu"), sizes=(40 * CHUNK + 3, 7, 9 * CHUNK))
-    told = []
+    start = optimizer_state(torch.device("cpu"), sizes=(40 * CHUNK + 3, 7, 9 * CHUNK))
+    stats = []
     for number in (1, 2, 3):
         now = start.copy()
         with threads(number):
-            told.append([*bytes_of([adamw_step(*now.arguments(control(torch.device("cpu"))))]), *bytes_of(now.changeable)])
-    assert told[0] == told[1] == told[2]
+            stats.append([*bytes_of([adamw_step(*now.arguments(control(torch.device("cpu"))))]), *bytes_of(now.changeable)])
+    assert stats[0] == stats[1] == stats[2]

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from cuda_ext import add_norm
 from cuda_ext.bench import add_norm as bench
-from tests.cuda_ext.add_norm_grid import CASES, DTYPES, EPS, KINDS, Ops, askew, check, given, odd_values, ops, registered
+from tests.cuda_ext.add_norm_grid import CASES, DTYPES, EPS, KINDS, Ops, askew, check, make_case, odd_values, ops, registered
 
 __all__ = ["ops"]
 
@@ -18,7 +18,7 @@ def test_it_and_its_gradient_are_what_float64_says(ops: Ops, dtype: torch.dtype,
     forward, backward = ops
     for case in CASES:
         if case[:2] == (dtype, of_weight):
-            tried = given(*case)
+            tried = make_case(*case)
             results = forward(*tried.forward())
             check(results, backward(*tried.backward(results)), tried)
 
@@ -35,13 +35,13 @@ def test_what_is_not_finite_stays_in_its_row_and_is_counted(ops: Ops) -> None:
 
 
 def test_infinity_alone_is_told_as_infinity(ops: Ops) -> None:
-    case = given(torch.float32, torch.float32, 5, 48, has_residual=False)
+    case = make_case(torch.float32, torch.float32, 5, 48, has_residual=False)
     case.x[2, 3] = float("-inf")
     assert ops[0](*case.forward())[4].tolist() == [float("inf"), float("inf"), 1.0]
 
 
 def test_squares_that_overflow_are_not_counted_as_elements_that_are_not_finite(ops: Ops) -> None:
-    case = given(torch.float32, torch.float32, 5, 48, has_residual=False)
+    case = make_case(torch.float32, torch.float32, 5, 48, has_residual=False)
     case.x[2, 3] = 3e38
     stats = ops[0](*case.forward())[4]
     assert stats[1] == torch.tensor(3e38)
@@ -60,7 +60,7 @@ def test_a_sum_of_any_two_elements_is_rounded_as_torch_rounds_it() -> None:
 
 def test_tensors_that_begin_between_two_vectors(ops: Ops) -> None:
     for dtype in (torch.float32, torch.bfloat16):
-        case = askew(given(dtype, dtype, 9, 256))
+        case = askew(make_case(dtype, dtype, 9, 256))
         results = ops[0](*case.forward())
         check(results, ops[1](*case.backward(results)), case)
 
@@ -68,7 +68,7 @@ def test_tensors_that_begin_between_two_vectors(ops: Ops) -> None:
 @pytest.mark.usefixtures("cpu_library")
 @pytest.mark.parametrize("rms", [False, True])
 def test_it_is_the_norm_of_torch(rms: bool) -> None:
-    case = given(torch.float32, torch.float32, 12, 96)
+    case = make_case(torch.float32, torch.float32, 12, 96)
     leaves = [tensor.clone().requires_grad_() for tensor in (case.x.view(3, 4, 96), case.residual.view(3, 4, 96), case.weight)]
     x, residual, weight = leaves
     y, h, stats = add_norm(x, residual, weight, rms=rms)
@@ -86,7 +86,7 @@ def test_it_is_the_norm_of_torch(rms: bool) -> None:
 
 @pytest.mark.usefixtures("cpu_library")
 def test_who_uses_only_one_result_gets_its_gradient_alone() -> None:
-    case = given(torch.float32, torch.float32, 4, 32)
+    case = make_case(torch.float32, torch.float32, 4, 32)
     x, residual, weight = (tensor.requires_grad_() for tensor in (case.x, case.residual, case.weight))
     (h_only,) = torch.autograd.grad(add_norm(x, residual, weight)[1].sum(), [x])
     assert torch.equal(h_only, torch.ones_like(x))
@@ -111,8 +111,8 @@ def test_its_gradient_is_the_slope_of_its_results(kind: tuple[bool, bool, bool])
 
     def results(*leaves: torch.Tensor) -> tuple[torch.Tensor, ...]:
         rest = iter(leaves)
-        given = (next(rest), next(rest) if has_residual else None, next(rest), next(rest) if has_bias else None)
-        return add_norm(*given, rms=rms)[:2]
+        arguments = (next(rest), next(rest) if has_residual else None, next(rest), next(rest) if has_bias else None)
+        return add_norm(*arguments, rms=rms)[:2]
 
     leaves = [x, *([residual] if has_residual else []), weight, *([bias] if has_bias else [])]
     assert torch.autograd.gradcheck(results, leaves, eps=1e-2, atol=3e-3, rtol=1e-2)
@@ -120,12 +120,12 @@ def test_its_gradient_is_the_slope_of_its_results(kind: tuple[bool, bool, bool])
 
 @pytest.mark.parametrize("kind", [(True, True, False), (False, False, True)], ids=str)
 def test_torch_finds_nothing_wrong_with_its_registration(ops: Ops, kind: tuple[bool, bool, bool]) -> None:
-    case = given(torch.float32, torch.float32, 4, 24, *kind)
+    case = make_case(torch.float32, torch.float32, 4, 24, *kind)
     for leaf in (case.x, case.residual, case.weight, case.bias):
         if leaf is not None:
             leaf.requires_grad_()
     torch.library.opcheck(registered()[0], case.forward())
-    case = given(torch.bfloat16, torch.float32, 4, 24, *kind)
+    case = make_case(torch.bfloat16, torch.float32, 4, 24, *kind)
     torch.library.opcheck(registered()[1], case.backward(ops[0](*case.forward())))
 
 
@@ -138,7 +138,7 @@ def test_it_compiles_into_one_graph_with_its_gradient(dynamic: bool) -> None:
 
     fast = torch.compile(loss, fullgraph=True, dynamic=dynamic, backend="aot_eager")
     for rows in (6, 9):
-        case = given(torch.float32, torch.float32, rows, 32)
+        case = make_case(torch.float32, torch.float32, rows, 32)
         leaves = [tensor.requires_grad_() for tensor in (case.x, case.residual, case.weight, case.bias)]
         found = torch.autograd.grad(fast(*leaves), leaves)
         torch.testing.assert_close(found, torch.autograd.grad(loss(*leaves), leaves))
@@ -146,7 +146,7 @@ def test_it_compiles_into_one_graph_with_its_gradient(dynamic: bool) -> None:
 
 @pytest.mark.usefixtures("cpu_library")
 def test_the_number_of_threads_changes_not_one_bit() -> None:
-    case = given(torch.bfloat16, torch.float32, 300, 264)
+    case = make_case(torch.bfloat16, torch.float32, 300, 264)
 
     def bits(count: int) -> list[torch.Tensor]:
         torch.set_num_threads(count)
@@ -170,7 +170,7 @@ def test_every_case_of_the_bench_can_be_run(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_no_rows_give_empty_results_and_zeros(ops: Ops) -> None:
     for rms in (False, True):
-        case = given(torch.bfloat16, torch.bfloat16, 1, 24, rms=rms)
+        case = make_case(torch.bfloat16, torch.bfloat16, 1, 24, rms=rms)
         none = torch.empty(2, 0, 24, dtype=torch.bfloat16)
         results = ops[0](none, none, case.weight, case.bias, EPS, rms)
         assert [tuple(one.shape) for one in results] == [(2, 0, 24), (2, 0, 24), (0,), (0,), (3,)]

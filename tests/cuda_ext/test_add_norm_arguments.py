@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cuda_ext import add_norm
-from tests.cuda_ext.add_norm_grid import EPS, given, registered
+from tests.cuda_ext.add_norm_grid import EPS, make_case, registered
 
 
 def refused() -> list[tuple[str, tuple[object, ...]]]:
@@ -46,7 +46,7 @@ def test_a_negative_eps_is_refused() -> None:
 @pytest.mark.usefixtures("cpu_library")
 def test_the_library_names_a_wrong_argument_too() -> None:
     forward, backward = registered()
-    case = given(torch.float32, torch.float32, 4, 8)
+    case = make_case(torch.float32, torch.float32, 4, 8)
     x, weight = case.x, case.weight
     good = case.backward(forward(*case.forward()))
     wrong: list[tuple[str, Callable[[], object]]] = [

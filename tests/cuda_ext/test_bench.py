@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def a_case(**changes: Any) -> Case:
     x = torch.randn(64)
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "op": "double", "shape": "64", "dtype": "float32", "moved_bytes": 512,
         "ours": lambda _: x + x, "peers": {"torch": lambda: 2 * x},
     }  # fmt: skip
-    return Case(**(told | changes))
+    return Case(**(fields | changes))
 
 
 def test_every_way_takes_its_turn_and_each_round_begins_with_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,13 +51,13 @@ def test_every_way_takes_its_turn_and_each_round_begins_with_another(monkeypatch
     class Bare:
         name = "sentinel_bare"
 
-    told = measure(case, CPU, bare=Bare, rounds=4)
+    results = measure(case, CPU, bare=Bare, rounds=4)
     ways = [COPY, OURS, BARE, "torch"]
     assert turns[-16:] == [*ways, *ways[1:], COPY, *ways[2:], COPY, OURS, "torch", COPY, OURS, BARE]
-    assert told.ms == pytest.approx({OURS: 1.0, BARE: 1.0, "torch": 1.0})
-    assert told.copy_gb_s == pytest.approx(2 * (1 << 12) / 1e-3 / 1e9)
-    assert told.share[OURS] == pytest.approx(512 / (2 << 12))
-    assert told.statistics_cost == pytest.approx([0.0, 0.0, 0.0])
+    assert results.ms == pytest.approx({OURS: 1.0, BARE: 1.0, "torch": 1.0})
+    assert results.copy_gb_s == pytest.approx(2 * (1 << 12) / 1e-3 / 1e9)
+    assert results.share[OURS] == pytest.approx(512 / (2 << 12))
+    assert results.statistics_cost == pytest.approx([0.0, 0.0, 0.0])
 
 
 def test_each_case_compiles_its_peers_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,11 +74,11 @@ def test_a_way_that_fails_is_told_and_hides_no_other() -> None:
     def broken() -> None:
         raise TypeError("another version\nsecond line")
 
-    told = measure(a_case(peers={"Liger": broken, "torch": lambda: None}), CPU, rounds=4)
-    assert told.failed == {"Liger": "TypeError: another version"}
-    assert set(told.ms) == {OURS, "torch"}
-    assert told.statistics_cost is None
-    _, ours, torchs, liger = table.lines(table.as_record(told)).splitlines()
+    results = measure(a_case(peers={"Liger": broken, "torch": lambda: None}), CPU, rounds=4)
+    assert results.failed == {"Liger": "TypeError: another version"}
+    assert set(results.ms) == {OURS, "torch"}
+    assert results.statistics_cost is None
+    _, ours, torchs, liger = table.lines(asdict(results)).splitlines()
     assert (ours.split()[0], torchs.split()[0]) == (OURS, "torch")
     assert ours.endswith(" of copy")
     assert ours.index(" ms") == torchs.index(" ms")
@@ -108,28 +109,28 @@ def test_an_op_whose_cases_fail_hides_no_other_and_what_it_had_is_kept(
     monkeypatch.setattr(command, "without_statistics", lambda _: None)
     file = tmp_path / "2026-11-30-cpu.json"
     assert command.main(["--device", "cpu", "--rounds", "4", "--record", str(file)]) == 1
-    told = json.loads(file.read_text())["kernels"]
-    assert told["absent"]["failed"].startswith("KeyError")
-    assert [case["op"] for case in told["good"]["cases"]] == ["double"]
-    assert told["good"]["failed"] == "MemoryError: of the second"
+    results = json.loads(file.read_text())["kernels"]
+    assert results["absent"]["failed"].startswith("KeyError")
+    assert [case["op"] for case in results["good"]["cases"]] == ["double"]
+    assert results["good"]["failed"] == "MemoryError: of the second"
     assert "double, 64 float32" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("words", [["--op", "no-such-op"], ["--rounds", "3"], ["--device", "tpu"]], ids=" ".join)
-def test_a_wrong_word_ends_with_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("argv", [["--op", "no-such-op"], ["--rounds", "3"], ["--device", "tpu"]], ids=" ".join)
+def test_a_wrong_word_ends_with_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
-        command.main(words)
+        command.main(argv)
     assert left.value.code == 2
-    assert words[1] in capsys.readouterr().err
+    assert argv[1] in capsys.readouterr().err
 
 
 def a_record(place: Path, kind: str = "cuda", **part: Any) -> None:
-    told = {"device": "NVIDIA H200", "kind": kind, "torch": "2.11.0+cu130", "compiler": "nvcc release 13.0"}
-    record.write(place, told, part)
+    machine = {"device": "NVIDIA H200", "kind": kind, "torch": "2.11.0+cu130", "compiler": "nvcc release 13.0"}
+    record.write(place, machine, part)
 
 
 def one_measured() -> dict[str, Any]:
-    return table.as_record(
+    return asdict(
         harness.Measured(
             "add_norm forward", "65536 x 768", "bfloat16", 4_000_000_000, 0.9, 4200.0, {OURS: 1.0, "torch": 2.0, "quack": 1.25},
             {OURS: 0.952, "torch": 0.476, "quack": 0.76}, [0.001, 0.004, 0.01], {"Liger": "TypeError"},
@@ -151,9 +152,9 @@ def test_a_bench_that_is_ended_has_kept_every_case_before(monkeypatch: pytest.Mo
     file = tmp_path / "2026-11-30-cpu.json"
     with pytest.raises(KeyboardInterrupt):
         command.main(["--device", "cpu", "--rounds", "4", "--record", str(file)])
-    told = json.loads(file.read_text())["kernels"]["long"]
-    assert [case["op"] for case in told["cases"]] == ["double"]
-    assert told["failed"] == "it was ended"
+    results = json.loads(file.read_text())["kernels"]["long"]
+    assert [case["op"] for case in results["cases"]] == ["double"]
+    assert results["failed"] == "it was ended"
 
 
 def test_a_record_keeps_what_is_not_measured_again(tmp_path: Path) -> None:
@@ -161,9 +162,9 @@ def test_a_record_keeps_what_is_not_measured_again(tmp_path: Path) -> None:
     assert place.name == "2026-11-30-nvidia-h200.json"
     a_record(place, stages={"build": {"ok": False}, "tests": {"ok": True}})
     a_record(place, stages={"build": {"ok": True}}, kernels={"add_norm": {"cases": [one_measured()], "failed": None}})
-    told = json.loads(place.read_text())
-    assert told["stages"] == {"build": {"ok": True}, "tests": {"ok": True}}
-    assert (told["date"], told["device"]) == ("2026-11-30", "NVIDIA H200")
+    results = json.loads(place.read_text())
+    assert results["stages"] == {"build": {"ok": True}, "tests": {"ok": True}}
+    assert (results["date"], results["device"]) == ("2026-11-30", "NVIDIA H200")
     assert not list(tmp_path.glob("*.part"))
 
 

@@ -15,7 +15,7 @@ import torch
 
 from cuda_ext import build as building
 from cuda_ext.build import BuildError, Built, build
-from cuda_ext.registered import register
+from cuda_ext.registry import register
 from cuda_ext.sources import PACKAGE, recipe, torch_version
 from tests.cuda_ext.tiny import write_sources
 
@@ -40,7 +40,7 @@ def test_a_library_is_compiled_loaded_and_found_again(tmp_path: Path, own_cache:
     library = torch.library.Library("sentinel_bare", "FRAGMENT")
     library.define("doubled(Tensor x) -> Tensor")
     register(built.path)
-    assert torch.ops.sentinel_bare.doubled(torch.arange(3.0) + 1).tolist() == [0.0, 4.0, 6.0], "its Seen has seen nothing"
+    assert torch.ops.sentinel_bare.doubled(torch.arange(3.0) + 1).tolist() == [0.0, 4.0, 6.0], "its statistics are compiled out"
     with pytest.raises((ValueError, RuntimeError), match="doubled: x: dtype int64, must be one of float32"):
         torch.ops.sentinel_bare.doubled(torch.arange(3))
     if shutil.which("nm"):
@@ -64,8 +64,8 @@ def test_a_failed_compile_is_tried_again_when_a_person_says_so_or_later(
     tmp_path: Path, own_cache: Path, script_compiler: Path
 ) -> None:
     folder = write_sources(tmp_path)
-    made = recipe("cpu", folder)
-    failed = (own_cache / made.key(torch_version())).with_suffix(".failed")
+    spec = recipe("cpu", folder)
+    failed = (own_cache / spec.key(torch_version())).with_suffix(".failed")
     failed.parent.mkdir(parents=True)
     failed.write_text("it failed\nlast line", encoding="utf-8")
     with pytest.raises(BuildError, match="it failed"):
@@ -128,6 +128,6 @@ def test_a_torch_that_cannot_be_imported_is_said(monkeypatch: pytest.MonkeyPatch
 
 def test_the_package_own_library_is_compiled_with_every_file(cpu_library: Built) -> None:
     """Whichever copy of the same sources it was that compiled it into the cache, which the copies of a user share."""
-    made = recipe("cpu")
-    for source in made.units:
-        assert f"/{source.relative_to(made.folder.parent)} -o " in cpu_library.log
+    spec = recipe("cpu")
+    for source in spec.units:
+        assert f"/{source.relative_to(spec.folder.parent)} -o " in cpu_library.log

@@ -19,26 +19,26 @@ from tests.cuda_ext.tiny import write_sources
 
 
 def build_at_once(
-    folder: Path, go: Path, monkeypatch: pytest.MonkeyPatch, are_there: Callable[[list[str]], bool]
+    folder: Path, go: Path, monkeypatch: pytest.MonkeyPatch, all_started: Callable[[list[str]], bool]
 ) -> tuple[set[Built], list[str]]:
-    """Four ask; the compiler ends when what they have said shows that all are there."""
-    said: list[str] = []
+    """Four build at once; the compiler ends when their messages show that all have started."""
+    messages: list[str] = []
     all_there = threading.Event()
 
-    def hear(sentence: str) -> None:
-        said.append(sentence)
-        if are_there(said):
+    def record_message(sentence: str) -> None:
+        messages.append(sentence)
+        if all_started(messages):
             all_there.set()
 
-    monkeypatch.setattr(building, "say", hear)
+    monkeypatch.setattr(building, "notice", record_message)
     monkeypatch.setenv("WAIT_FOR", str(go))
     with ThreadPoolExecutor(4) as pool:
-        asked = [pool.submit(build, "cpu", folder) for _ in range(4)]
-        came = all_there.wait(30.0)
+        futures = [pool.submit(build, "cpu", folder) for _ in range(4)]
+        started = all_there.wait(30.0)
         go.touch()
-        built = {one.result(timeout=60) for one in asked}
-    assert came, said
-    return built, said
+        built = {one.result(timeout=60) for one in futures}
+    assert started, messages
+    return built, messages
 
 
 def test_ranks_that_start_together_compile_once(
@@ -46,10 +46,12 @@ def test_ranks_that_start_together_compile_once(
 ) -> None:
     """A lock excludes another opening of its file, in this process as in another."""
     folder = write_sources(tmp_path)
-    built, said = build_at_once(folder, tmp_path / "go", monkeypatch, lambda said: sum("waiting" in one for one in said) == 3)
+    built, messages = build_at_once(
+        folder, tmp_path / "go", monkeypatch, lambda lines: sum("waiting" in one for one in lines) == 3
+    )
     assert len(built) == 1
     assert script_compiler.read_text().count("call") == 2, "one object and one link"
-    assert sum("compiling" in one for one in said) == 1
+    assert sum("compiling" in one for one in messages) == 1
 
 
 def test_where_a_filesystem_has_no_locks_all_compile_and_one_library_is_left(
@@ -60,7 +62,7 @@ def test_where_a_filesystem_has_no_locks_all_compile_and_one_library_is_left(
 
     monkeypatch.setattr(building.fcntl, "flock", refuse)
     folder = write_sources(tmp_path)
-    built, _ = build_at_once(folder, tmp_path / "go", monkeypatch, lambda said: sum("compiling" in one for one in said) == 4)
+    built, _ = build_at_once(folder, tmp_path / "go", monkeypatch, lambda lines: sum("compiling" in one for one in lines) == 4)
     assert len({one.path for one in built}) == 1
     assert script_compiler.read_text().count("call") == 8
     assert [path.name for path in own_cache.iterdir() if path.is_dir()] == [built.pop().path.parent.name], "nothing else is left"
@@ -84,8 +86,8 @@ def test_what_is_half_there_is_no_library_and_is_replaced(
     tmp_path: Path, own_cache: Path, script_compiler: Path, what: str
 ) -> None:
     folder = write_sources(tmp_path)
-    made = recipe("cpu", folder)
-    place = own_cache / made.key(torch_version())
+    spec = recipe("cpu", folder)
+    place = own_cache / spec.key(torch_version())
     place.parent.mkdir(parents=True)
     if what == "a file":
         place.touch()
@@ -93,13 +95,13 @@ def test_what_is_half_there_is_no_library_and_is_replaced(
         place.mkdir()
     if what == "an empty library":
         (place / "build.log").touch()
-        (place / made.library).touch()
+        (place / spec.library).touch()
     elif what == "no log":
-        (place / made.library).write_text("library")
-    assert cached(made, torch_version()) is None
+        (place / spec.library).write_text("library")
+    assert cached(spec, torch_version()) is None
     built = build("cpu", folder)
     assert built.path.read_text() == "library\n"
-    assert cached(made, torch_version()) == built
+    assert cached(spec, torch_version()) == built
     assert [path.name for path in own_cache.iterdir() if path.is_dir()] == [place.name]
 
 

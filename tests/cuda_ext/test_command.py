@@ -32,26 +32,26 @@ ptxas info    : Used 255 registers, used 1 barriers
 """
 
 
-def ask(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+def run_command(*argv: str, **environ: str) -> subprocess.CompletedProcess[str]:
     outside = {key: value for key, value in os.environ.items() if key != ENVIRONMENT}
-    told = [sys.executable, "-m", "cuda_ext", *words]
-    return subprocess.run(told, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False, env=outside | environ)
+    command_line = [sys.executable, "-m", "cuda_ext", *argv]
+    return subprocess.run(command_line, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False, env=outside | environ)
 
 
 def test_one_line_says_which_kernels_run_and_why() -> None:
-    done = ask(**{ENVIRONMENT: "torch"})
+    done = run_command(**{ENVIRONMENT: "torch"})
     assert (done.returncode, done.stdout, done.stderr) == (0, "torch: it was asked for\n", "")
 
 
 def test_what_cannot_be_had_ends_with_1_and_a_sentence() -> None:
-    done = ask("--kernels", "cuda", CUDA_VISIBLE_DEVICES="")
+    done = run_command("--kernels", "cuda", CUDA_VISIBLE_DEVICES="")
     assert (done.returncode, done.stdout) == (1, "")
     last = done.stderr.splitlines()[-1]
     assert last.startswith("cuda_ext: the cuda kernels were asked for and cannot be had: no GPU is visible to torch")
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("argv", "output"),
     [
         (["--kernels", "gpu"], "kernels='gpu': must be one of cuda, cpu, torch"),
         (["--bild"], "unrecognized arguments: --bild"),
@@ -61,11 +61,11 @@ def test_what_cannot_be_had_ends_with_1_and_a_sentence() -> None:
     ],
     ids=" ".join,
 )
-def test_a_wrong_word_ends_with_2_and_a_sentence(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_word_ends_with_2_and_a_sentence(argv: list[str], output: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
-        command.main(words)
+        command.main(argv)
     assert left.value.code == 2
-    assert said in capsys.readouterr().err
+    assert output in capsys.readouterr().err
 
 
 def test_build_builds_what_is_missing_once_and_tells_the_tier(
@@ -104,9 +104,9 @@ def test_build_all_says_a_line_for_each_kind_and_an_absent_compiler_is_no_failur
     monkeypatch.setattr(command, "find_compiler", find)
     monkeypatch.setattr(command, "build", build)
     assert command.main(["--build-all"]) == (1 if fails else 0)
-    said = capsys.readouterr()
-    assert said.out == "cuda: not compiled: no nvcc on PATH\n" + ("" if fails else "cpu: /cache/cpu.so\n")
-    assert said.err == ("cuda_ext: cpu: c++ of op.cpp failed with 1\n" if fails else "")
+    output = capsys.readouterr()
+    assert output.out == "cuda: not compiled: no nvcc on PATH\n" + ("" if fails else "cpu: /cache/cpu.so\n")
+    assert output.err == ("cuda_ext: cpu: c++ of op.cpp failed with 1\n" if fails else "")
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_check_ends_with_1_for_a_spill_and_for_an_op_without_a_kernel(
     monkeypatch.setattr(command, "register", lambda _: None)
     monkeypatch.setattr(command, "without_kernel", lambda _: missing)
     assert command.main(["--check"]) == 1
-    said = capsys.readouterr().out
-    assert f"2 kernels, {0 if missing else 1} spill; ops without a CUDA kernel: {'op' if missing else 'none'}" in said
+    output = capsys.readouterr().out
+    assert f"2 kernels, {0 if missing else 1} spill; ops without a CUDA kernel: {'op' if missing else 'none'}" in output
 
 
 def test_check_of_a_file_that_is_no_library_ends_with_1_and_a_sentence(
@@ -159,8 +159,8 @@ def test_the_log_of_ptxas_is_read_kernel_by_kernel() -> None:
 def test_variants_of_a_kernel_are_told_in_a_row_and_what_spills_by_name() -> None:
     more = LOG.replace("normIfE", "normIdE").replace("Used 40", "Used 56").replace("layer_norm.cu", "wide_norm.cu")
     names = {"_ZN8sentinel4normIfEEvPKT_l": "norm<float>", "_ZN8sentinel4normIdEEvPKT_l": "norm<double>"}
-    told = [replace(kernel, source="norm", symbol=names[kernel.symbol]) for kernel in read_kernels(LOG + more)]
-    row, spilling = summary(told).split("\n\n")
+    kernels = [replace(kernel, source="norm", symbol=names[kernel.symbol]) for kernel in read_kernels(LOG + more)]
+    row, spilling = summary(kernels).split("\n\n")
     assert row.splitlines()[1].split("  ") == [
         "norm: norm (2)", "40 to 56 registers, 0 spilled, 128 shared", "255 registers, 56 spilled, 24 stack",
     ]  # fmt: skip

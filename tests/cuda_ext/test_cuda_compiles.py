@@ -9,8 +9,8 @@ import pytest
 
 from cuda_ext.build import BuildError, Built, build
 from cuda_ext.compilers import find_compiler
-from cuda_ext.registered import declared, register, without_kernel
 from cuda_ext.registers import read_kernels, table
+from cuda_ext.registry import declared, register, without_kernel
 from cuda_ext.sources import ARCHITECTURES, recipe
 
 pytestmark = pytest.mark.timeout(900)
@@ -55,8 +55,8 @@ def test_nothing_of_torch_but_its_stable_interface_is_asked_for(cuda_library: Bu
     if shutil.which("nm") is None:
         pytest.skip("no nm (binutils) on PATH")
     for built in (cuda_library, cpu_library):
-        words = ["nm", "-DC", "--undefined-only", str(built.path)]
-        said = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
-        names = [line.split(maxsplit=1)[-1] for line in said.splitlines()]
+        command = ["nm", "-DC", "--undefined-only", str(built.path)]
+        output = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+        names = [line.split(maxsplit=1)[-1] for line in output.splitlines()]
         assert [name for name in names if name.startswith(("aoti_torch", "torch_"))]
         assert not [name for name in names if name.startswith(("at::", "c10::", "torch::"))]

@@ -27,25 +27,25 @@ def python(code: str, limit_s: float = 60.0) -> Command:
 
 def test_every_command_of_a_stage_runs_whatever_became_of_the_one_before() -> None:
     failing = python("import sys; print('first'); sys.exit(3)")
-    told = run_commands([failing, Command(("no-such-tool",), 5.0), python("print('last')")])
-    assert not told["ok"]
-    assert [line for line in told["said"].splitlines() if not line.startswith("$")] == [
+    outcome = run_commands([failing, Command(("no-such-tool",), 5.0), python("print('last')")])
+    assert not outcome["ok"]
+    assert [line for line in outcome["said"].splitlines() if not line.startswith("$")] == [
         "first", "[exit code 3]", "no-such-tool is not on PATH", "[exit code 127]", "last",
     ]  # fmt: skip
     assert run_commands([python("print('well')")])["ok"]
 
 
 def test_a_command_that_meets_its_deadline_says_so_and_what_it_had_said() -> None:
-    told = run_commands([Command(("sh", "-c", "echo begun; sleep 60 & wait"), 1.0)])
-    assert not told["ok"]
-    assert told["said"].splitlines()[1:] == ["begun", "[ended at its deadline of 1 s]"]
+    outcome = run_commands([Command(("sh", "-c", "echo begun; sleep 60 & wait"), 1.0)])
+    assert not outcome["ok"]
+    assert outcome["said"].splitlines()[1:] == ["begun", "[ended at its deadline of 1 s]"]
 
 
 def test_where_time_is_short_a_command_has_what_is_left_and_the_next_is_not_begun() -> None:
     slow = Command(("sh", "-c", "echo begun; sleep 60"), 60.0)
-    told = run_commands([slow, python("print('never')")], until_s=time.monotonic() + 1.0)
-    assert not told["ok"]
-    kept = [line for line in told["said"].splitlines() if line and not line.startswith("$")]
+    outcome = run_commands([slow, python("print('never')")], until_s=time.monotonic() + 1.0)
+    assert not outcome["ok"]
+    kept = [line for line in outcome["said"].splitlines() if line and not line.startswith("$")]
     assert kept == ["begun", "[ended at its deadline of 1 s]", "[not begun: no time is left]"]
 
 
@@ -58,20 +58,20 @@ def test_a_time_that_is_none_ends_with_2(word: str, capsys: pytest.CaptureFixtur
 
 
 def test_what_a_record_says_names_no_place_of_the_machine() -> None:
-    told = run_commands([python("import os; print(os.getcwd() + '/x', os.path.expanduser('~/y'))")])
-    assert told["said"].splitlines()[1] == "./x ~/y"
+    outcome = run_commands([python("import os; print(os.getcwd() + '/x', os.path.expanduser('~/y'))")])
+    assert outcome["said"].splitlines()[1] == "./x ~/y"
 
 
 def test_a_command_that_keeps_figures_is_told_where(tmp_path: Path) -> None:
     printing = Command((sys.executable, "-c", "import sys; print(sys.argv[1])", stages.RECORD), 60.0)
-    told = run_commands([printing], tmp_path / "x.json")
-    assert told["said"].splitlines()[1] == str(tmp_path / "x.json")
+    outcome = run_commands([printing], tmp_path / "x.json")
+    assert outcome["said"].splitlines()[1] == str(tmp_path / "x.json")
     (kernels,) = STAGES["kernels"]
-    assert kernels.words[-2:] == ("--record", stages.RECORD), "the record of this run, and not of the day on which it ends"
+    assert kernels.argv[-2:] == ("--record", stages.RECORD), "the record of this run, and not of the day on which it ends"
 
 
 def test_what_the_stages_name_is_there() -> None:
-    words = [word for commands in STAGES.values() for command in commands for word in command.words]
+    words = [word for commands in STAGES.values() for command in commands for word in command.argv]
     assert {word for word in words if word.startswith("tests/")} == {"tests/gpu", "tests/cuda_ext"}
     for word in words:
         if word.startswith("tests"):
@@ -99,22 +99,22 @@ def test_each_stage_is_kept_when_it_ends(
     machine = {"device": "NVIDIA Test", "kind": "cuda", "torch": "2.11", "python": "3.12"}
     results, page, copies = tmp_path / "results", tmp_path / "README.md", tmp_path / "copies"
     page.write_text(f"{table.BEGIN}\n{table.END}")
-    seen: list[list[str]] = []
+    stages_before: list[list[str]] = []
 
     def run(stage: str, *_: object) -> dict[str, Any]:
         (place,) = list(results.glob("*.json")) or [None]
-        seen.append(sorted(json.loads(place.read_text())["stages"]) if place else [])
+        stages_before.append(sorted(json.loads(place.read_text())["stages"]) if place else [])
         return {"ok": stage != "tests", "seconds": 1.0, "said": "said\n"}
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(record, "machine", lambda _: machine)
+    monkeypatch.setattr(record, "describe_machine", lambda _: machine)
     place_of = record.place_of
-    monkeypatch.setattr(record, "place_of", lambda told: place_of(told, results))
+    monkeypatch.setattr(record, "place_of", lambda machine: place_of(machine, results))
     monkeypatch.setattr(command, "run_stage", run)
     monkeypatch.setattr(table, "README", page)
     monkeypatch.setattr(table, "write_readme", lambda: None)
     assert command.main(["build", "tests", "kernels", "--copy-to", str(copies)]) == 1
-    assert seen == [[], ["build"], ["build", "tests"]]
+    assert stages_before == [[], ["build"], ["build", "tests"]]
     assert "tests      FAILED" in capsys.readouterr().out
     assert sorted(path.suffix for path in copies.iterdir()) == [".json", ".md"]
 
@@ -128,24 +128,24 @@ def test_what_cannot_be_kept_is_said_and_the_next_stage_is_run(
     monkeypatch.setattr(record, "write", refuse)
     monkeypatch.setattr(command, "run_stage", lambda *_: {"ok": True, "seconds": 1.0, "said": "said\n"})
     assert command.run_all(["build", "tests"], {}, tmp_path / "x.json", None) == 1
-    told = capsys.readouterr()
-    assert told.err.count("cuda_ext.gpu: not kept: [Errno 30] Read-only file system: 'results'") == 2
-    assert [line.split()[:2] for line in told.out.splitlines()[-2:]] == [["build", "ok"], ["tests", "ok"]]
+    outcome = capsys.readouterr()
+    assert outcome.err.count("cuda_ext.gpu: not kept: [Errno 30] Read-only file system: 'results'") == 2
+    assert [line.split()[:2] for line in outcome.out.splitlines()[-2:]] == [["build", "ok"], ["tests", "ok"]]
 
 
 def test_a_stage_whose_modules_are_absent_is_not_run_and_says_what_helps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(stages.NEEDS, "trainer", ("sys", "no_such_module"))
-    told = run_stage("trainer", tmp_path)
-    assert told["ok"] is False
-    assert told["said"].startswith("not run: this Python has no no_such_module; wheels of them can be given with --wheels")
+    outcome = run_stage("trainer", tmp_path)
+    assert outcome["ok"] is False
+    assert outcome["said"].startswith("not run: this Python has no no_such_module; wheels of them can be given with --wheels")
 
 
 def test_a_machine_without_the_sanitizer_has_not_failed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(stages.shutil, "which", lambda *_, **__: None)
-    told = run_stage("sanitizer", tmp_path)
-    assert (told["ok"], told["said"]) == (None, "not run: compute-sanitizer is neither on PATH nor beside nvcc\n")
+    outcome = run_stage("sanitizer", tmp_path)
+    assert (outcome["ok"], outcome["said"]) == (None, "not run: compute-sanitizer is neither on PATH nor beside nvcc\n")
     monkeypatch.setattr(table, "write_readme", lambda: None)
     assert command.run_all(["sanitizer"], {}, tmp_path / "x.json", None) == 0
     assert "sanitizer  not run" in capsys.readouterr().out

@@ -19,7 +19,7 @@ from tests.cuda_ext.many_tensors import (
     bytes_of,
     drawn,
     drawn_each,
-    seen_in_double,
+    grad_stats_in_double,
     shifted,
     threads,
 )
@@ -41,19 +41,19 @@ def one(device: torch.device, value: float = 1.0) -> torch.Tensor:
 @pytest.mark.parametrize("inv_scale", [1.0, 0.37, 2.0**-16])
 def test_every_size_and_dtype_is_as_in_float64(device: torch.device, dtype: torch.dtype, inv_scale: float) -> None:
     grads = drawn_each(SIZES, 5, device, dtype)
-    told = grad_stats(grads, one(device, inv_scale))
-    wanted = seen_in_double(grads, inv_scale)
-    assert told.dtype == torch.float64
-    assert told.device.type == device.type
-    torch.testing.assert_close(told[:, 0], wanted[:, 0], **CLOSE)
-    assert torch.equal(told[:, 1:], wanted[:, 1:])
-    torch.testing.assert_close(told, reference(grads, one(device, inv_scale)), **CLOSE)
+    stats = grad_stats(grads, one(device, inv_scale))
+    wanted = grad_stats_in_double(grads, inv_scale)
+    assert stats.dtype == torch.float64
+    assert stats.device.type == device.type
+    torch.testing.assert_close(stats[:, 0], wanted[:, 0], **CLOSE)
+    assert torch.equal(stats[:, 1:], wanted[:, 1:])
+    torch.testing.assert_close(stats, reference(grads, one(device, inv_scale)), **CLOSE)
 
 
 def test_tensors_of_several_dtypes_and_empty_ones_go_together(device: torch.device) -> None:
     grads = [drawn(size, 6, device, DTYPES[number % 3]) for number, size in enumerate((0, 5, 0, 0, CHUNK + 3, 17, 0))]
     grads[1] = grads[1].reshape(1, 5, 1)
-    torch.testing.assert_close(grad_stats(grads, one(device)), seen_in_double(grads, 1.0), **CLOSE)
+    torch.testing.assert_close(grad_stats(grads, one(device)), grad_stats_in_double(grads, 1.0), **CLOSE)
 
 
 def test_nothing_and_only_empty_ones_give_zeros(device: torch.device) -> None:
@@ -64,10 +64,10 @@ def test_nothing_and_only_empty_ones_give_zeros(device: torch.device) -> None:
 
 def test_three_thousand_tensors_are_each_told_apart(device: torch.device) -> None:
     grads = [torch.full((1 + number % 7,), float(number), device=device) for number in range(3000)]
-    told = grad_stats(grads, one(device)).cpu()
+    stats = grad_stats(grads, one(device)).cpu()
     numbers = torch.arange(3000, dtype=torch.float64)
-    torch.testing.assert_close(told[:, 0], numbers.square() * (1 + numbers % 7), rtol=3e-7, atol=0.0)
-    assert torch.equal(told[:, 1], numbers)
+    torch.testing.assert_close(stats[:, 0], numbers.square() * (1 + numbers % 7), rtol=3e-7, atol=0.0)
+    assert torch.equal(stats[:, 1], numbers)
 
 
 @pytest.mark.parametrize("place", [0, 1023, 1024, CHUNK - 1, CHUNK, 2 * CHUNK + 6])
@@ -79,11 +79,11 @@ def test_what_is_not_finite_is_counted_wherever_it_stands_and_in_no_other_row(
     healthy = grad_stats(grads, one(device))
     for bad in (math.nan, math.inf, -math.inf):
         grads[1][place] = bad
-        told = grad_stats(grads, one(device))
-        assert told[1, 2] == 1
-        assert torch.equal(told[1, :2].isnan(), torch.tensor([math.isnan(bad)] * 2, device=device))
-        assert torch.equal(told[1, :2].isinf(), torch.tensor([math.isinf(bad)] * 2, device=device))
-        assert torch.equal(told[::2], healthy[::2])
+        stats = grad_stats(grads, one(device))
+        assert stats[1, 2] == 1
+        assert torch.equal(stats[1, :2].isnan(), torch.tensor([math.isnan(bad)] * 2, device=device))
+        assert torch.equal(stats[1, :2].isinf(), torch.tensor([math.isinf(bad)] * 2, device=device))
+        assert torch.equal(stats[::2], healthy[::2])
     grads[1][:] = math.nan
     assert grad_stats(grads, one(device))[1, 2] == 2 * CHUNK + 7
 
@@ -99,10 +99,10 @@ def test_infinity_beside_nan_leaves_nan_the_largest(device: torch.device) -> Non
 @pytest.mark.parametrize("size", [1e30, 1e19, 1e-19, 1e-30, 1e-40])
 def test_a_sum_of_squares_that_float32_cannot_hold_is_exact_all_the_same(device: torch.device, size: float) -> None:
     grad = drawn(CHUNK + 500, 8, device) * size
-    told = grad_stats([grad], one(device))
-    torch.testing.assert_close(told, seen_in_double([grad], 1.0), rtol=1e-6, atol=0.0)
-    assert told[0, 2] == 0
-    assert 0 < told[0, 0].item() < math.inf
+    stats = grad_stats([grad], one(device))
+    torch.testing.assert_close(stats, grad_stats_in_double([grad], 1.0), rtol=1e-6, atol=0.0)
+    assert stats[0, 2] == 0
+    assert 0 < stats[0, 0].item() < math.inf
 
 
 def test_a_single_large_number_among_small_ones_does_not_hide_in_its_own_square(device: torch.device) -> None:
@@ -151,7 +151,7 @@ def test_it_compiles_without_a_break(device: torch.device) -> None:
 
 @pytest.mark.parametrize("tier", ["op", "reference"])
 @pytest.mark.parametrize(
-    ("number", "said"),
+    ("number", "message"),
     [
         (0, r"grad_stats: grads\[1\]: dtype float64, must be one of float32, bfloat16, float16"),
         (1, r"grad_stats: grads\[1\]: not contiguous; call .contiguous\(\) on it"),
@@ -160,26 +160,26 @@ def test_it_compiles_without_a_break(device: torch.device) -> None:
         (4, r"grad_stats: inv_scale: 2 elements, must be 1"),
     ],
 )
-def test_what_it_does_not_take_is_named(device: torch.device, tier: str, number: int, said: str) -> None:
+def test_what_it_does_not_take_is_named(device: torch.device, tier: str, number: int, message: str) -> None:
     fine, scale = torch.ones(4, 4, device=device), one(device)
-    given = [
+    arguments = [
         ([fine, fine.double()], scale),
         ([fine, fine[:, :2]], scale),
         ([fine.long()], scale),
         ([fine], scale.double()),
         ([fine], torch.ones(2, device=device)),
     ][number]
-    with pytest.raises(REFUSAL, match=said):
-        (grad_stats if tier == "op" else reference)(*given)
+    with pytest.raises(REFUSAL, match=message):
+        (grad_stats if tier == "op" else reference)(*arguments)
 
 
 def test_the_number_of_threads_changes_no_bit(cpu_library: Any) -> None:
     grads = [drawn(size, 13, torch.device("cpu")) for size in (40 * CHUNK + 3, 7, 9 * CHUNK)]
-    told = []
+    stats = []
     for number in (1, 2, 3):
         with threads(number):
-            told += bytes_of([grad_stats(grads, one(torch.device("cpu")))])
-    assert told[0] == told[1] == told[2]
+            stats += bytes_of([grad_stats(grads, one(torch.device("cpu")))])
+    assert stats[0] == stats[1] == stats[2]
 
 
 def test_more_than_two_to_the_31_elements_are_counted_through(cpu_library: Any) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cuda_ext.processes import Ended, Programs
+from cuda_ext.processes import Completed, Programs
 
 # What it starts holds its output open: who waited for that would wait a minute.
 TREE = ("sh", "-c", "echo begun; sleep 60 & echo $! > child; touch started; wait")
@@ -40,12 +40,12 @@ def assert_child_is_gone(folder: Path) -> None:
 
 
 def test_a_program_ends_with_its_code_and_all_it_said() -> None:
-    assert Programs().run(["sh", "-c", "echo one; echo two >&2; cat; exit 3"], 20.0) == Ended(3, "one\ntwo\n")
+    assert Programs().run(["sh", "-c", "echo one; echo two >&2; cat; exit 3"], 20.0) == Completed(3, "one\ntwo\n")
 
 
 def test_at_its_deadline_it_is_ended_with_all_it_has_started(tmp_path: Path) -> None:
     began_s = time.monotonic()
-    assert Programs().run(TREE, 0.5, folder=tmp_path) == Ended(None, "begun\n")
+    assert Programs().run(TREE, 0.5, folder=tmp_path) == Completed(None, "begun\n")
     assert time.monotonic() - began_s < 20.0
     assert_child_is_gone(tmp_path)
 
@@ -53,10 +53,10 @@ def test_at_its_deadline_it_is_ended_with_all_it_has_started(tmp_path: Path) -> 
 def test_all_are_ended_together_and_none_is_started_afterwards(tmp_path: Path) -> None:
     programs = Programs()
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(programs.run, TREE, 60.0, None, tmp_path)
+        future = pool.submit(programs.run, TREE, 60.0, None, tmp_path)
         wait_until((tmp_path / "started").exists)
         programs.end_all()
-        assert asked.result(20.0) == Ended(-signal.SIGKILL, "begun\n")
+        assert future.result(20.0) == Completed(-signal.SIGKILL, "begun\n")
     assert_child_is_gone(tmp_path)
     assert programs.run(["sh", "-c", "exit 0"], 20.0).code == -signal.SIGKILL
 

@@ -34,8 +34,8 @@ def project(tmp_path: Path) -> Path:
 
 def build_in(project: Path, **environ: str) -> Path:
     """The package as a wheel would hold it."""
-    words = [sys.executable, "setup.py", "-q", "build", "--build-lib", "made"]
-    subprocess.run(words, cwd=project, env=os.environ | environ, capture_output=True, timeout=120, check=True)
+    command = [sys.executable, "setup.py", "-q", "build", "--build-lib", "made"]
+    subprocess.run(command, cwd=project, env=os.environ | environ, capture_output=True, timeout=120, check=True)
     return project / "made" / "cuda_ext"
 
 
@@ -64,8 +64,8 @@ def test_without_a_compiler_the_package_is_whole_and_has_its_sources(project: Pa
 def test_a_setuptools_that_is_too_old_is_said(project: Path) -> None:
     """As a new virtual environment of Python 3.11 has it, which an installation without isolation would use."""
     (project / "setuptools.py").write_text("__version__ = '65.5.0'\n")
-    words = [sys.executable, "setup.py", "-q", "build"]
-    done = subprocess.run(words, cwd=project, capture_output=True, text=True, timeout=60, check=False)
+    command = [sys.executable, "setup.py", "-q", "build"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("setuptools 65.5.0 is older than 77")
 

@@ -13,14 +13,14 @@ from torch.utils.checkpoint import checkpoint
 
 from cuda_ext import softmax_xent
 from cuda_ext.ops.softmax_xent import scale_op, softmax_xent_op
-from tests.cuda_ext.softmax_xent_grid import CASES, DTYPES, IGNORED, Op, check, given, op, with_odd_values
+from tests.cuda_ext.softmax_xent_grid import CASES, DTYPES, IGNORED, Op, check, make_case, op, with_odd_values
 
 __all__ = ["op"]
 
 
 @pytest.mark.parametrize(("dtype", "rows", "columns", "z_loss"), CASES)
 def test_it_is_what_float64_says(op: Op, dtype: torch.dtype, rows: int, columns: int, z_loss: float) -> None:
-    case = given(dtype, rows, columns, z_loss)
+    case = make_case(dtype, rows, columns, z_loss)
     check(op(*case.arguments()), case)
 
 
@@ -87,7 +87,7 @@ def test_its_gradient_is_the_slope_of_its_total(op: Op) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_torch_finds_the_ops_well_registered(dtype: torch.dtype) -> None:
     """With the gradient that is expected: another one would scale the dlogits that opcheck still looks at."""
-    case = given(dtype, 6, 33, 1e-3)
+    case = make_case(dtype, 6, 33, 1e-3)
     arguments = (case.logits.requires_grad_(), case.targets, case.weight, torch.ones(()), 1e-3, IGNORED)
     torch.library.opcheck(softmax_xent_op, arguments)
     torch.library.opcheck(scale_op, (torch.randn(7).to(dtype), torch.tensor(3.0)))
@@ -102,7 +102,7 @@ def test_it_compiles_into_one_graph_for_all_sizes_with_the_same_bits() -> None:
     counted = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(step, fullgraph=True, backend=counted, dynamic=True)
     for rows, columns in ((6, 40), (9, 33)):
-        case = given(torch.float32, rows, columns)
+        case = make_case(torch.float32, rows, columns)
         grads, totals = [], []
         for way in (step, compiled):
             logits = case.logits.clone().requires_grad_()
@@ -117,7 +117,7 @@ def test_it_compiles_into_one_graph_for_all_sizes_with_the_same_bits() -> None:
 
 @pytest.mark.usefixtures("cpu_library")
 def test_another_gradient_than_expected_is_right_as_well() -> None:
-    case = given(torch.float32, 5, 12)
+    case = make_case(torch.float32, 5, 12)
     grads = []
     for expected, given_it in ((1.0, 1.0), (8.0, 8.0), (8.0, -3.0), (1.0, 0.0), (0.0, 0.0)):
         logits = case.logits.clone().requires_grad_()
@@ -156,7 +156,7 @@ def test_a_second_backward_through_one_call_is_refused() -> None:
 @pytest.mark.usefixtures("cpu_library")
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_it_may_be_recomputed_in_the_backward(reentrant: bool) -> None:
-    case = given(torch.float32, 5, 12)
+    case = make_case(torch.float32, 5, 12)
 
     def loss(x: Tensor) -> Tensor:
         return softmax_xent(x * 2, case.targets, expected=torch.tensor(0.5))[0]
@@ -197,7 +197,7 @@ def test_the_mean_of_none_counted_is_nought() -> None:
 @pytest.mark.usefixtures("cpu_library")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_number_of_threads_changes_no_bit(dtype: torch.dtype) -> None:
-    case = given(dtype, 300, 700, 1e-3)
+    case = make_case(dtype, 300, 700, 1e-3)
     before = torch.get_num_threads()
     runs = []
     try:

@@ -14,9 +14,12 @@ namespace sentinel {
 Tensor doubled(const Tensor& x) {
   check_dtype(x, ScalarType::Float, "doubled", "x");
   Tensor y = torch::stable::empty_like(x);
-  Seen seen;
-  for (int64_t i = 0; i < x.numel(); ++i) seen.add(write<float>(y)[i] = 2.0f * read<float>(x)[i]);
-  if (x.numel() > 0 && !TELLS) write<float>(y)[0] = seen.squares;
+  float squares = 0.0f;
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const float value = mutable_ptr<float>(y)[i] = 2.0f * const_ptr<float>(x)[i];
+    if constexpr (STATISTICS) squares += value * value;
+  }
+  if (x.numel() > 0 && !STATISTICS) mutable_ptr<float>(y)[0] = squares;
   return y;
 }
 }  // namespace sentinel

@@ -50,7 +50,7 @@ COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ("stop",): (set(), ["run_dir"]),
     ("ack",): ({"--timeout"}, ["number", "run_dir"]),
     ("resolve",): ({"--timeout"}, ["number", "run_dir"]),
-    ("note",): ({"--timeout"}, ["run_dir", "text"]),
+    ("note",): ({"--timeout"}, ["text", "run_dir"]),
     ("tensorboard",): ({"--out", "--format"}, ["run_dir"]),
     ("replay",): ({"--policy", "--format", "--json", "--plot", "--follow"}, ["paths"]),
     ("watch",): ({"--policy", "--format", "--json"}, ["paths"]),

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cuda_ext.ops.adamw_step import adamw_step
-from tests.cuda_ext.many_tensors import CHUNK, REFUSAL, World, bytes_of, control, told_in_double, world
+from tests.cuda_ext.many_tensors import CHUNK, REFUSAL, OptimizerState, bytes_of, control, optimizer_state, step_stats_in_double
 from tests.cuda_ext.test_adamw_refusals import (  # noqa: F401
     test_a_gradient_that_is_not_finite_ends_in_its_own_element_alone,
     test_a_tensor_that_it_does_not_take_is_named,
@@ -43,7 +43,7 @@ def device(cuda: Any) -> torch.device:
 def test_the_host_never_waits_and_a_graph_follows_the_control(device: torch.device) -> None:
     """200 tensors are three tables: all of them see the count as it was, and it grows by one."""
     sizes = (3 * CHUNK, 5, 0, CHUNK + 1) * 50
-    now, settings = world(device, sizes=sizes), control(device)
+    now, settings = optimizer_state(device, sizes=sizes), control(device)
     adamw_step(*now.arguments(settings))
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
@@ -54,7 +54,7 @@ def test_the_host_never_waits_and_a_graph_follows_the_control(device: torch.devi
     twin = now.copy()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        told = adamw_step(*now.arguments(settings))
+        stats = adamw_step(*now.arguments(settings))
     assert now.step.item() == 5.0, "capturing runs nothing"
     for gate, lr in ((0.0, 1e-3), (1.0, 1e-3), (0.0, 5e-4)):
         settings.copy_(control(device, gate=gate, lr=lr))
@@ -62,7 +62,7 @@ def test_the_host_never_waits_and_a_graph_follows_the_control(device: torch.devi
         before = twin.copy()
         adamw_step(*twin.arguments(settings))
         assert bytes_of(now.changeable) == bytes_of(twin.changeable)
-        torch.testing.assert_close(told, told_in_double(before, twin), rtol=1e-12, atol=0.0)
+        torch.testing.assert_close(stats, step_stats_in_double(before, twin), rtol=1e-12, atol=0.0)
     assert now.step.item() == 7.0
 
 
@@ -73,15 +73,15 @@ def test_more_than_two_to_the_31_elements_are_updated_through(device: torch.devi
     flat = [torch.zeros(size, device=device) for _ in range(3)]
     grad = torch.zeros(size, dtype=torch.bfloat16, device=device)
     grad[-1], grad[2**31 + 1], grad[7] = 1.0, -1.0, 1.0
-    now = World([flat[0]], [grad], [flat[1]], [flat[2]], torch.zeros((), device=device), [1.0])
-    told = adamw_step(*now.arguments(control(device))).tolist()
+    now = OptimizerState([flat[0]], [grad], [flat[1]], [flat[2]], torch.zeros((), device=device), [1.0])
+    stats = adamw_step(*now.arguments(control(device))).tolist()
     changed = now.params[0][[7, 2**31 + 1, size - 1]].tolist()
     assert changed == pytest.approx([-1e-3, 1e-3, -1e-3], rel=1e-5)
-    assert told[0] == pytest.approx([3e-6, 3e-6, 3 * 0.05**2, 0.05], rel=1e-5)
+    assert stats[0] == pytest.approx([3e-6, 3e-6, 3 * 0.05**2, 0.05], rel=1e-5)
 
 
 def test_a_tensor_elsewhere_is_refused(device: torch.device) -> None:
-    now = world(device, sizes=(4, 9))
+    now = optimizer_state(device, sizes=(4, 9))
     now.grads[1] = now.grads[1].cpu()
     with pytest.raises(REFUSAL, match=r"adamw_step: grads\[1\]: on another device"):
         adamw_step(*now.arguments(control(device)))

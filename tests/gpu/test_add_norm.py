@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from cuda_ext import add_norm
-from tests.cuda_ext.add_norm_grid import CASES, DTYPES, EPS, Given, askew, check, given, odd_values, registered
+from tests.cuda_ext.add_norm_grid import CASES, DTYPES, EPS, Case, askew, check, make_case, odd_values, registered
 
 pytestmark = pytest.mark.usefixtures("cuda")
 
 
-def run(case: Given) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
+def run(case: Case) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
     forward, backward = registered()
     results = forward(*case.forward())
     return results, backward(*case.backward(results))
@@ -23,14 +23,14 @@ def run(case: Given) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]
 def test_it_and_its_gradient_are_what_float64_says(dtype: torch.dtype, of_weight: torch.dtype) -> None:
     for case in CASES:
         if case[:2] == (dtype, of_weight):
-            tried = given(*case, device="cuda")
+            tried = make_case(*case, device="cuda")
             check(*run(tried), tried)
 
 
 @pytest.mark.parametrize("width", [768, 2048, 12288, 20_000])
 def test_more_rows_than_run_at_once(width: int) -> None:
     for dtype in (torch.float32, torch.bfloat16):
-        tried = given(dtype, torch.float32, 5000 if width < 10_000 else 700, width, device="cuda")
+        tried = make_case(dtype, torch.float32, 5000 if width < 10_000 else 700, width, device="cuda")
         check(*run(tried), tried)
 
 
@@ -46,12 +46,12 @@ def test_what_is_not_finite_stays_in_its_row_and_is_counted() -> None:
 
 def test_tensors_that_begin_between_two_vectors() -> None:
     for width in (256, 1280):
-        case = askew(given(torch.bfloat16, torch.bfloat16, 9, width, device="cuda"))
+        case = askew(make_case(torch.bfloat16, torch.bfloat16, 9, width, device="cuda"))
         check(*run(case), case)
 
 
 def test_the_same_bits_every_time_on_any_stream() -> None:
-    case = given(torch.bfloat16, torch.float32, 3000, 1280, device="cuda")
+    case = make_case(torch.bfloat16, torch.float32, 3000, 1280, device="cuda")
     first = [one for results in run(case) for one in results]
     streams = [torch.cuda.Stream() for _ in range(4)]
     torch.cuda.synchronize()
@@ -67,7 +67,7 @@ def test_threads_with_rows_of_two_widths_do_not_disturb_each_other() -> None:
     """Rows so long need shared memory that a kernel must ask for, and both threads ask for the same kernel."""
 
     def same_bits(width: int) -> bool:
-        case = given(torch.float32, torch.float32, 40, width, device="cuda")
+        case = make_case(torch.float32, torch.float32, 40, width, device="cuda")
         first = [one for results in run(case) for one in results]
         return all(torch.equal(*pair) for _ in range(200) for pair in zip(first, (o for r in run(case) for o in r), strict=True))
 
@@ -76,7 +76,7 @@ def test_threads_with_rows_of_two_widths_do_not_disturb_each_other() -> None:
 
 
 def test_it_can_be_captured_and_replayed() -> None:
-    case = given(torch.bfloat16, torch.bfloat16, 500, 768, device="cuda")
+    case = make_case(torch.bfloat16, torch.bfloat16, 500, 768, device="cuda")
     run(case)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -90,7 +90,7 @@ def test_it_can_be_captured_and_replayed() -> None:
 
 
 def test_it_waits_for_no_result() -> None:
-    case = given(torch.bfloat16, torch.bfloat16, 50, 768, device="cuda")
+    case = make_case(torch.bfloat16, torch.bfloat16, 50, 768, device="cuda")
     run(case)
     torch.cuda.set_sync_debug_mode("error")
     try:
@@ -116,7 +116,7 @@ def test_more_elements_than_an_int_counts() -> None:
 
 
 def test_it_compiles_into_one_graph_with_its_gradient() -> None:
-    case = given(torch.float32, torch.float32, 60, 768, device="cuda")
+    case = make_case(torch.float32, torch.float32, 60, 768, device="cuda")
     x, residual, weight, bias = (tensor.requires_grad_() for tensor in (case.x, case.residual, case.weight, case.bias))
 
     def loss() -> torch.Tensor:

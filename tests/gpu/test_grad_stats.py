@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cuda_ext.ops.grad_stats import grad_stats
-from tests.cuda_ext.many_tensors import CHUNK, REFUSAL, bytes_of, drawn, seen_in_double
+from tests.cuda_ext.many_tensors import CHUNK, REFUSAL, bytes_of, drawn, grad_stats_in_double
 from tests.cuda_ext.test_grad_stats import (  # noqa: F401  collected here with this file's device
     one,
     test_a_gradient_of_autograd_gives_nothing_to_differentiate,
@@ -42,7 +42,7 @@ def test_the_host_never_waits_and_a_graph_holds_it(device: torch.device) -> None
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        told = grad_stats(grads, scale)
+        stats = grad_stats(grads, scale)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     graph = torch.cuda.CUDAGraph()
@@ -50,8 +50,8 @@ def test_the_host_never_waits_and_a_graph_holds_it(device: torch.device) -> None
         held = grad_stats(grads, scale)
     scale.fill_(0.5)
     graph.replay()
-    torch.testing.assert_close(held, seen_in_double(grads, 0.5), rtol=1e-6, atol=0.0)
-    torch.testing.assert_close(told, seen_in_double(grads, 1.0), rtol=1e-6, atol=0.0)
+    torch.testing.assert_close(held, grad_stats_in_double(grads, 0.5), rtol=1e-6, atol=0.0)
+    torch.testing.assert_close(stats, grad_stats_in_double(grads, 1.0), rtol=1e-6, atol=0.0)
 
 
 def test_it_runs_on_the_stream_that_torch_is_on(device: torch.device) -> None:
@@ -61,9 +61,9 @@ def test_it_runs_on_the_stream_that_torch_is_on(device: torch.device) -> None:
     with torch.cuda.stream(stream):
         for value in range(1, 30):
             grad.fill_(float(value))
-        told = grad_stats([grad], one(device))
+        stats = grad_stats([grad], one(device))
     stream.synchronize()
-    assert told[0].tolist() == [29.0**2 * grad.numel(), 29.0, 0.0]
+    assert stats[0].tolist() == [29.0**2 * grad.numel(), 29.0, 0.0]
 
 
 def test_a_gradient_elsewhere_is_refused(device: torch.device) -> None:

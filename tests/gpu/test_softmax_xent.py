@@ -15,9 +15,9 @@ from tests.cuda_ext.softmax_xent_grid import (
     IGNORED,
     RELATIVE,
     SMALLEST,
-    Given,
+    Case,
     check,
-    given,
+    make_case,
     near,
     with_odd_values,
 )
@@ -30,7 +30,7 @@ WIDE = (1024, 2048, 2049, 2056, 50_257, 50_304, 100_000, 128_256, 262_145, 1_000
 
 @pytest.mark.parametrize(("dtype", "rows", "columns", "z_loss"), CASES)
 def test_it_is_what_float64_says(dtype: torch.dtype, rows: int, columns: int, z_loss: float) -> None:
-    case = given(dtype, rows, columns, z_loss, "cuda")
+    case = make_case(dtype, rows, columns, z_loss, "cuda")
     check(softmax_xent_op(*case.arguments()), case)
 
 
@@ -38,13 +38,13 @@ def test_it_is_what_float64_says(dtype: torch.dtype, rows: int, columns: int, z_
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_row_of_any_length_is_what_float64_says(dtype: torch.dtype, columns: int) -> None:
     """More rows than a GPU holds at once where that is cheap: every block takes a second one and a third."""
-    case = given(dtype, 2500 if columns <= 2056 else 5, columns, 1e-3, "cuda")
+    case = make_case(dtype, 2500 if columns <= 2056 else 5, columns, 1e-3, "cuda")
     check(softmax_xent_op(*case.arguments()), case)
 
 
 @pytest.mark.parametrize("columns", [50_257, 50_304, 128_256])
 def test_blocks_that_take_many_rows_keep_them_apart(columns: int) -> None:
-    case = given(torch.bfloat16, 1200, columns, 0.0, "cuda")
+    case = make_case(torch.bfloat16, 1200, columns, 0.0, "cuda")
     got = softmax_xent_op(*case.arguments())
     rows = torch.arange(0, 1200, 97, device="cuda")
     alone = softmax_xent_op(case.logits[rows], case.targets[rows], *case.arguments()[2:])
@@ -73,7 +73,7 @@ def test_what_is_not_finite_stays_in_its_row_and_is_counted(dtype: torch.dtype, 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_target_may_lie_anywhere_in_its_row(dtype: torch.dtype, columns: int) -> None:
     """Before the first vector, in the last, behind it; and what is ignored may be a column as well."""
-    case = given(dtype, 64, columns, 0.0, "cuda")
+    case = make_case(dtype, 64, columns, 0.0, "cuda")
     case.targets[:32] = torch.arange(32, device="cuda") % columns
     case.targets[32:] = columns - 1 - torch.arange(32, device="cuda") % columns
     ignored = int(case.targets[40])
@@ -88,7 +88,7 @@ def test_a_target_may_lie_anywhere_in_its_row(dtype: torch.dtype, columns: int) 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_torch_finds_the_ops_well_registered(dtype: torch.dtype) -> None:
-    case = given(dtype, 6, 33, 1e-3, "cuda")
+    case = make_case(dtype, 6, 33, 1e-3, "cuda")
     one = torch.ones((), device="cuda")
     arguments = (case.logits.requires_grad_(), case.targets, case.weight, one, 1e-3, IGNORED)
     torch.library.opcheck(softmax_xent_op, arguments)
@@ -98,18 +98,18 @@ def test_torch_finds_the_ops_well_registered(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("offset", [1, 3, 8])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_view_may_begin_anywhere(dtype: torch.dtype, offset: int) -> None:
-    case = given(dtype, 5, 5001, 0.0, "cuda")
+    case = make_case(dtype, 5, 5001, 0.0, "cuda")
     room = torch.empty(5 * 5001 + offset, dtype=dtype, device="cuda")
     view = room[offset:].view(5, 5001)
     view.copy_(case.logits)
-    moved = Given(view, case.targets, case.weight, case.expected, case.z_loss)
+    moved = Case(view, case.targets, case.weight, case.expected, case.z_loss)
     for one, other in zip(softmax_xent_op(*moved.arguments()), softmax_xent_op(*case.arguments()), strict=True):
         assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(5000, 256), (700, 50_304), (300, 128_256)])
 def test_the_same_inputs_give_the_same_bits(rows: int, columns: int) -> None:
-    case = given(torch.bfloat16, rows, columns, 1e-3, "cuda")
+    case = make_case(torch.bfloat16, rows, columns, 1e-3, "cuda")
     first = softmax_xent_op(*case.arguments())
     for _ in range(5):
         again = softmax_xent_op(*case.arguments())
@@ -118,7 +118,7 @@ def test_the_same_inputs_give_the_same_bits(rows: int, columns: int) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_it_trains_without_a_word_to_the_host(dtype: torch.dtype) -> None:
-    case = given(dtype, 64, 50_304, 0.0, "cuda")
+    case = make_case(dtype, 64, 50_304, 0.0, "cuda")
     logits, expected = case.logits.requires_grad_(), torch.tensor(4.0, device="cuda")
     softmax_xent(logits, case.targets, expected=expected)[0].backward(expected)
     logits.grad = None
@@ -139,7 +139,7 @@ def test_it_trains_without_a_word_to_the_host(dtype: torch.dtype) -> None:
 
 
 def test_it_compiles_into_one_graph() -> None:
-    case = given(torch.bfloat16, 32, 1000, 0.0, "cuda")
+    case = make_case(torch.bfloat16, 32, 1000, 0.0, "cuda")
 
     def step(logits: Tensor) -> tuple[Tensor, Tensor]:
         total, _, stats = softmax_xent(logits * 2, case.targets, z_loss=1e-3)
@@ -158,7 +158,7 @@ def test_it_compiles_into_one_graph() -> None:
 
 
 def test_it_works_on_the_stream_that_is_current() -> None:
-    case = given(torch.float32, 2000, 5000, 0.0, "cuda")
+    case = make_case(torch.float32, 2000, 5000, 0.0, "cuda")
     want = softmax_xent_op(*case.arguments())
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -171,7 +171,7 @@ def test_it_works_on_the_stream_that_is_current() -> None:
 
 
 def test_it_is_captured_in_a_graph() -> None:
-    case = given(torch.bfloat16, 40, 50_304, 0.0, "cuda")
+    case = make_case(torch.bfloat16, 40, 50_304, 0.0, "cuda")
     want = softmax_xent_op(*case.arguments())
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):

@@ -19,7 +19,7 @@ def world(cuda: Any) -> Iterator[Any]:
     """Joined as the trainer joins it. What the trainer imports does not come with torch: without it there is nothing to try."""
     for module in ("pydantic", "yamlcore"):
         pytest.importorskip(module)
-    from trainer.parallel import join_world
+    from trainer.world import join_world
 
     yield join_world()
     dist.destroy_process_group()
@@ -36,8 +36,8 @@ def trained(world: Any, precision: str, *, fused: bool, compiled: bool) -> tuple
     batch = tuple(part.to(world.device) for part in batches(1, size=4)[0])
     lines = []
     for _ in range(STEPS):
-        told = stepping.step(batch)
-        lines.append([told[name].item() for name in NAMES])
+        telemetry = stepping.step(batch)
+        lines.append([telemetry[name].item() for name in NAMES])
     return lines, {name: value for name, value in stepping.weights().items() if name.startswith("model.")}
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from sentinel.policy_files.loading import shipped_policy_path
 from tests.integration.alertmanager_kit import RealAlertmanager, alertmanager, needs_alertmanager
 from tests.integration.forked_sentinel import run_sentinel
 from tests.integration.supervised import Supervised, wait_for
@@ -22,6 +21,17 @@ from tests.loopback import HttpServer, Reply
 
 pytestmark = needs_alertmanager
 DIES = [sys.executable, "-c", "pass"]
+POLICY = """\
+apiVersion: sentinel/v1
+kind: RemediationPolicy
+metadata: {{name: night}}
+extends: demo
+spec:
+  playbooks:
+    call:
+      - page: {{severity: critical}}
+        then: {then}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +48,7 @@ class Night:
         self.real, self.pagerduty, self.name = real, pagerduty, name
         self.events: list[dict[str, Any]] = []
         policy = folder / "policy.yaml"
-        text = shipped_policy_path("demo").read_text()
-        call = "    call:\n      - page: {severity: critical}\n        then: stop_now"
-        assert call in text
-        policy.write_text(text.replace(call, call.replace("stop_now", then)))
+        policy.write_text(POLICY.format(then=then))
         pages = ["--page", f"alertmanager={real.url}", "--page", f"pagerduty={pagerduty.url}/v2/enqueue"]
         pages += ["--listen", "127.0.0.1:0"]
         self.run = Supervised(folder / name, DIES, str(policy), pages).start()

@@ -6,12 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from sentinel.policy_files.loading import load_policy, shipped_policy_path
+from sentinel.policy_files.loading import load_policy
 from sentinel.sim.drill_file import read_drill
 from sentinel.sim.run import run_scenario
 
 # The demonstration's policy with its spike detector replaced by a condition of one's own.
-RULE = """\
+POLICY = """\
+apiVersion: sentinel/v1
+kind: RemediationPolicy
+metadata: {name: mine}
+extends: demo
+spec:
+  detectors:
+    spike: off
+  rules:
     - alert: Spike
       expr: loss > 1.25 * median(loss, 50 steps) && step > 30
       on_nonfinite: fire
@@ -27,11 +35,8 @@ faults:
 
 @pytest.fixture
 def policy(tmp_path: Path):
-    text = shipped_policy_path("demo").read_text(encoding="utf-8")
-    first, last = text.index("    - alert: Spike\n"), text.index("      labels: {severity: warning}\n")
-    text = (text[:first] + RULE + text[last:]).replace("    spike:\n", "    spike:\n      enabled: false\n", 1)
     path = tmp_path / "mine.yaml"
-    path.write_text(text, encoding="utf-8")
+    path.write_text(POLICY, encoding="utf-8")
     return load_policy(path)
 
 

@@ -19,7 +19,9 @@ KERNEL_LINES_MAX = 300  # a kernel stands beside its launch
 PURE_FUNCTION_LINES_MAX = 50
 # A file is as long as its subject. Longer than the tripwire are:
 LONG = {
+    "sentinel/policy_files/explain.py": "one verb, in the order in which it prints",
     "sentinel/model/facts.py": "one list of everything that is journaled, read as one",
+    "sentinel/policy/inheritance.py": "what one policy keeps of another, read as one",
     "sentinel/journal/dataclass_codec.py": "one codec, one function a kind of type hint",
 }
 BANNED = {"utils", "util", "helpers", "common", "misc", "base", "manager", "watchdog"}
@@ -42,10 +44,10 @@ ONE_PLACE = {
 }
 # Rooms of the trainer that must answer at once, and so load no torch (ARCHITECTURE "Doors").
 TORCHLESS = (
-    "exits", "mesh", "config", "config.sections", "config.loading", "config.changes", "faults", "schedule", "order",
-    "model.sizes", "model.padding", "preflight", "preflight.amounts", "preflight.pitfalls", "command_line",
+    "exits", "mesh", "config", "config.sections", "config.loading", "config.changes", "faults", "schedule", "data_order",
+    "model.sizes", "printable", "preflight", "preflight.amounts", "preflight.pitfalls", "command_line",
     "checkpoint.verifying", "checkpoint.listing", "checkpoint.committing", "checkpoint.retention", "checkpoint.choosing",
-    "checkpoint.comparing", "checkpoint.__main__", "sample", "show", "__main__",
+    "checkpoint.__main__", "sample", "show", "__main__",
 )  # fmt: skip
 # Only these may read a clock: the clock itself, processes with lives of their own, and the trainer's side.
 MAY_IMPORT_TIME = ("sentinel/clock.py", "sentinel/launcher/", "sentinel/client/")
@@ -119,7 +121,7 @@ def test_a_source_of_kernels_keeps_to_its_budget(path: Path) -> None:
 
 def test_asking_for_the_kernels_room_loads_no_torch() -> None:
     """Its command answers a wrong word at once, and an installation without torch can ask it what could be built."""
-    names = ("sources", "processes", "compilers", "build", "tiers", "registers", "registered", "__main__")
+    names = ("sources", "processes", "compilers", "build", "tiers", "registers", "registry", "__main__")
     code = "import sys, importlib\nfor name in sys.argv[1:]: importlib.import_module(name)\nprint('torch' in sys.modules)"
     words = [sys.executable, "-c", code, "cuda_ext", *(f"cuda_ext.{name}" for name in names)]
     assert subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=60, check=True).stdout == "False\n"

@@ -1,7 +1,7 @@
-// adamw_step on the CPU: a block of each tensor goes through the first-level cache once, is changed and measured there.
+// adamw_step on the CPU: each block of a tensor is updated and measured while it is in the L1 cache.
 #include "../adamw_step.h"
 
-#include "../many.h"
+#include "../tensor_lists.h"
 #include "lanes.h"
 
 namespace sentinel {
@@ -10,21 +10,22 @@ namespace {
 constexpr int64_t GRAIN = 2;  // chunks, below which a second thread costs more than it brings
 
 // One tensor's pointers, at an element.
-struct Place {
+struct StatePointers {
   float* param;
   float* first;
   float* second;
 };
 
-// Changes up to BLOCK elements; `updates` gets what each parameter was changed by.
-void advance(const Rates& rates, float keep, const Place& place, const float* gradients, int64_t count, float* updates) {
-  float* __restrict param = place.param;
-  float* __restrict first = place.first;
-  float* __restrict second = place.second;
-  const Rates same = rates;  // nothing that is written can be part of it
+// Updates up to BLOCK elements; `updates` receives the change of each parameter.
+void update_block(const StepScalars& scalars, float decay_factor, const StatePointers& state, const float* gradients, int64_t count,
+                  float* updates) {
+  float* __restrict param = state.param;
+  float* __restrict first = state.first;
+  float* __restrict second = state.second;
+  const StepScalars copied = scalars;  // a local copy cannot alias what is written
   for (int64_t at = 0; at < count; ++at) {
     const float before = param[at];
-    const State next = advanced(same, keep, State{before, first[at], second[at]}, gradients[at]);
+    const ElementState next = updated(copied, decay_factor, ElementState{before, first[at], second[at]}, gradients[at]);
     param[at] = next.param;
     first[at] = next.first;
     second[at] = next.second;
@@ -59,29 +60,30 @@ uint32_t largest_in(const float* from, int64_t count) {
 }
 
 template <typename Grad>
-Advance advance_chunk(const Rates& rates, float keep, const Place& start, const Grad* grads, int64_t elements) {
-  Advance told{};
+StepStats update_chunk(const StepScalars& scalars, float decay_factor, const StatePointers& start, const Grad* grads,
+                       int64_t elements) {
+  StepStats stats{};
   float updates[BLOCK], widened[BLOCK];
   for (int64_t at = 0; at < elements; at += BLOCK) {
     const int64_t count = std::min(BLOCK, elements - at);
-    const Place place{start.param + at, start.first + at, start.second + at};
-    if (rates.applies) {
+    const StatePointers state{start.param + at, start.first + at, start.second + at};
+    if (scalars.applies) {
       const float* gradients = widened;
       if constexpr (std::is_same_v<Grad, float>) {
         gradients = grads + at;
       } else {
         for (int64_t each = 0; each < count; ++each) widened[each] = float(grads[at + each]);
       }
-      advance(rates, keep, place, gradients, count, updates);
+      update_block(scalars, decay_factor, state, gradients, count, updates);
     }
-    if constexpr (TELLS) {
-      if (rates.applies) told.updates += squares_of(updates, count);
-      told.params += squares_of(place.param, count);
-      told.seconds += squares_of(place.second, count);
-      told.largest = larger(told.largest, largest_in(place.second, count));
+    if constexpr (STATISTICS) {
+      if (scalars.applies) stats.updates += squares_of(updates, count);
+      stats.params += squares_of(state.param, count);
+      stats.seconds += squares_of(state.second, count);
+      stats.largest = larger(stats.largest, largest_in(state.second, count));
     }
   }
-  return told;
+  return stats;
 }
 
 Tensor adamw_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::vector<Tensor> exp_avgs,
@@ -89,26 +91,26 @@ Tensor adamw_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::ve
   check_adamw(params, grads, exp_avgs, exp_avg_sqs, step, control, decays);
   const int64_t rows = static_cast<int64_t>(params.size());
   Tensor out = torch::stable::new_zeros(control, {rows, 4}, ScalarType::Double);
-  const Rates rates = rates_of(read<double>(control), *read<float>(step));
+  const StepScalars scalars = scalars_of(const_ptr<double>(control), *const_ptr<float>(step));
   const Chunks chunks = chunks_of(params);
-  std::vector<Advance> slots(chunks.count());
+  std::vector<StepStats> slots(chunks.count());
   torch::stable::parallel_for(0, chunks.count(), GRAIN, [&](int64_t begin, int64_t end) {
     chunks.each(begin, end, [&](int64_t chunk, size_t tensor, int64_t first, int64_t count) {
-      const Place place{write<float>(params[tensor]) + first, write<float>(exp_avgs[tensor]) + first,
-                        write<float>(exp_avg_sqs[tensor]) + first};
-      const float keep = rates.keep(float(decays[tensor]));
+      const StatePointers state{mutable_ptr<float>(params[tensor]) + first, mutable_ptr<float>(exp_avgs[tensor]) + first,
+                                mutable_ptr<float>(exp_avg_sqs[tensor]) + first};
+      const float decay_factor = scalars.decay_factor(float(decays[tensor]));
       const Tensor& grad = grads[tensor];
       slots[chunk] = grad.scalar_type() == ScalarType::Float
-                         ? advance_chunk(rates, keep, place, read<float>(grad) + first, count)
-                         : advance_chunk(rates, keep, place, read<BFloat16>(grad) + first, count);
+                         ? update_chunk(scalars, decay_factor, state, const_ptr<float>(grad) + first, count)
+                         : update_chunk(scalars, decay_factor, state, const_ptr<BFloat16>(grad) + first, count);
     });
   });
   for (int64_t row = 0; row < rows; ++row) {
-    Advance told{};
-    for (int64_t chunk = chunks.before[row]; chunk < chunks.before[row + 1]; ++chunk) told.add(slots[chunk]);
-    told.write(write<double>(out) + 4 * row);
+    StepStats stats{};
+    for (int64_t chunk = chunks.before[row]; chunk < chunks.before[row + 1]; ++chunk) stats.add(slots[chunk]);
+    stats.write(mutable_ptr<double>(out) + 4 * row);
   }
-  if (rates.applies) *write<float>(step) += 1.0f;
+  if (scalars.applies) *mutable_ptr<float>(step) += 1.0f;
   return out;
 }
 

@@ -1,5 +1,5 @@
 // softmax_xent and scale_ on the CPU: a row at a time, three loops over it while it is in the cache. A row's result depends on that
-// row alone and the sums over rows are taken by one thread in order, so the number of threads changes no bit.
+// row alone, and one thread adds up the rows in order: the number of threads changes no bit.
 #include "../softmax_xent.h"
 #include "../softmax_xent_arguments.h"
 #include "narrowing.h"
@@ -13,16 +13,16 @@ constexpr int64_t LANES = 64;    // sums kept side by side: a fixed order, whate
 constexpr int64_t CHUNK = 4096;  // summed in float32; chunks are summed in double
 constexpr int64_t GRAIN = 32768; // elements worth a thread
 
-struct RowSeen {
+struct RowScan {
   float largest;
   int64_t nonfinite;
 };
 
 // The largest by comparing bits as whole numbers, which order as finite floats do: a reduction that is vectorised without licence
-// to reorder floats. NaN orders anywhere, so a chunk that has something not finite is looked through again.
+// to reorder floats. NaN has no order, so a chunk with a non-finite element is scanned again.
 template <typename T>
-RowSeen look(const T* x, float* wide, int64_t count) {
-  RowSeen seen{negative_infinity(), 0};
+RowScan scan_row(const T* x, float* wide, int64_t count) {
+  RowScan scan{negative_infinity(), 0};
   for (int64_t begin = 0; begin < count; begin += CHUNK) {
     const int64_t end = std::min(begin + CHUNK, count);
     int32_t top = INT32_MIN;
@@ -38,10 +38,10 @@ RowSeen look(const T* x, float* wide, int64_t count) {
     float largest = of_bits(uint32_t(top ^ ((top >> 31) & 0x7fffffff)));
     if (nonfinite > 0)
       for (int64_t i = begin; i < end; ++i) largest = max_or_nan(widen(x[i]), i == begin ? negative_infinity() : largest);
-    seen.largest = max_or_nan(largest, seen.largest);
-    seen.nonfinite += nonfinite;
+    scan.largest = max_or_nan(largest, scan.largest);
+    scan.nonfinite += nonfinite;
   }
-  return seen;
+  return scan;
 }
 
 // e^(x − largest) into `power` (may be x), and their sum.
@@ -63,8 +63,8 @@ double exponentials(const float* x, float* power, int64_t count, float largest) 
 }
 
 template <typename T>
-Row make_row(const T* x, T* out, float* wide, int64_t count, int64_t target, const Rule& rule, RowSeen* seen) {
-  *seen = look(x, wide, count);
+Row row_gradient(const T* x, T* out, float* wide, int64_t count, int64_t target, const LossSettings& settings, RowScan* scan) {
+  *scan = scan_row(x, wide, count);
   float* power = wide;
   const float* from = wide;
   if constexpr (std::is_same_v<T, float>) {
@@ -72,16 +72,16 @@ Row make_row(const T* x, T* out, float* wide, int64_t count, int64_t target, con
     power = out;
   }
   const float at_target = is_column(target, count) ? widen(x[target]) : 0.0f;
-  const double sum = exponentials(from, power, count, seen->largest);
-  const Row row = finish(Softmax{seen->largest, float(sum)}, at_target, target, count, rule);
+  const double sum = exponentials(from, power, count, scan->largest);
+  const Row row = finish_row(Softmax{scan->largest, float(sum)}, at_target, target, count, settings);
   if (!row.counted) {
     std::memset(static_cast<void*>(out), 0, size_t(count) * sizeof(T));
     return row;
   }
-  const float there = row.outside ? 0.0f : row.slope * power[target] - row.pull;
+  const float at_column = row.outside ? 0.0f : row.slope * power[target] - row.pull;
   const float slope = row.slope;
   for (int64_t i = 0; i < count; ++i) out[i] = narrow<T>(slope * power[i]);
-  if (!row.outside) out[target] = narrow<T>(there);
+  if (!row.outside) out[target] = narrow<T>(at_column);
   return row;
 }
 
@@ -96,41 +96,43 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> softmax_xent(
   const int64_t rows = logits.size(0);
   const int64_t columns = logits.size(1);
   XentResults results = empty_results(logits);
-  if (rows == 0) return of_no_rows(results);
-  const Rule rule{*read<float>(weight), *read<float>(expected), z_loss, ignore_index};
-  std::vector<Row> made(rows);
-  std::vector<RowSeen> seen(rows);
-  const int64_t* target = read<int64_t>(targets);
+  if (rows == 0) return zero_results(results);
+  const LossSettings settings{*const_ptr<float>(weight), *const_ptr<float>(expected), z_loss, ignore_index};
+  std::vector<Row> results_of_rows(rows);
+  std::vector<RowScan> scans(rows);
+  const int64_t* target = const_ptr<int64_t>(targets);
   by_dtype(logits.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
-    const T* x = read<T>(logits);
-    T* out = write<T>(results.dlogits);
+    const T* x = const_ptr<T>(logits);
+    T* out = mutable_ptr<T>(results.dlogits);
     torch::stable::parallel_for(0, rows, std::max<int64_t>(1, GRAIN / columns), [&](int64_t begin, int64_t end) {
       std::vector<float> wide(std::is_same_v<T, float> ? 0 : columns);
       for (int64_t row = begin; row < end; ++row)
-        made[row] = make_row(x + row * columns, out + row * columns, wide.data(), columns, target[row], rule, &seen[row]);
+        results_of_rows[row] =
+            row_gradient(x + row * columns, out + row * columns, wide.data(), columns, target[row], settings, &scans[row]);
     });
   });
   Totals totals;
-  float* losses = write<float>(results.losses);
-  float* lse = write<float>(results.lse);
+  float* losses = mutable_ptr<float>(results.losses);
+  float* lse = mutable_ptr<float>(results.lse);
   for (int64_t row = 0; row < rows; ++row) {
-    losses[row] = made[row].loss;
-    lse[row] = made[row].lse;
-    totals.add(made[row], rule, seen[row].largest, double(seen[row].nonfinite));
+    losses[row] = results_of_rows[row].loss;
+    lse[row] = results_of_rows[row].lse;
+    totals.add(results_of_rows[row], settings, scans[row].largest, double(scans[row].nonfinite));
   }
-  totals.write(write<float>(results.total), write<double>(results.stats));
+  totals.write(mutable_ptr<float>(results.total), mutable_ptr<double>(results.stats));
   return {results.total, results.losses, results.lse, results.dlogits, results.stats};
 }
 
 void scale_(Tensor x, const Tensor& factor) {
   check_scale(x, factor);
-  const float by = *read<float>(factor);
-  if (by == 1.0f || x.numel() == 0) return;
+  const float value = *const_ptr<float>(factor);
+  if (value == 1.0f || x.numel() == 0) return;
   by_dtype(x.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
-    T* elements = write<T>(x);
-    torch::stable::parallel_for(0, x.numel(), GRAIN, [&](int64_t begin, int64_t end) { scale_all(elements + begin, end - begin, by); });
+    T* elements = mutable_ptr<T>(x);
+    torch::stable::parallel_for(0, x.numel(), GRAIN,
+                                [&](int64_t begin, int64_t end) { scale_all(elements + begin, end - begin, value); });
   });
 }
 

@@ -1,8 +1,8 @@
-// adamw_step on a GPU: gradients read once, parameters and moments read and written once, what they amount to kept in registers.
-#include "adamw_step.h"
+// adamw_step on a GPU: gradients read once, parameters and moments read and written once, their statistics kept in registers.
+#include "launches.h"
 
 #include "../adamw_step.h"
-#include "many.cuh"
+#include "tensor_lists.cuh"
 
 namespace sentinel {
 namespace {
@@ -10,90 +10,93 @@ namespace {
 constexpr const char* OP = "adamw_step";
 constexpr int BLOCKS = 4;  // on each multiprocessor: at most 64 registers a thread, 64 KB of loads under way
 
-constexpr int ROWS = 80;
+constexpr int TABLE_ROWS = 80;
 struct Table {
-  float* param[ROWS];
-  const void* grad[ROWS];
-  float* first[ROWS];
-  float* second[ROWS];
-  int64_t size[ROWS];
-  float decay[ROWS];
-  uint32_t before[ROWS + 1];  // chunks of this table before the tensor's own
-  bool is_bfloat16[ROWS];
+  float* param[TABLE_ROWS];
+  const void* grad[TABLE_ROWS];
+  float* first[TABLE_ROWS];
+  float* second[TABLE_ROWS];
+  int64_t size[TABLE_ROWS];
+  float decay[TABLE_ROWS];
+  uint32_t before[TABLE_ROWS + 1];  // chunks of this table before the tensor's
+  bool is_bfloat16[TABLE_ROWS];
   int rows;
 };
-static_assert(sizeof(Table) + 64 <= PARAMETERS);
+static_assert(sizeof(Table) + 64 <= PARAMETER_BYTES);
 
 // One tensor's pointers, at the first element of a chunk.
-struct Place {
+struct StatePointers {
   float* param;
   float* first;
   float* second;
 };
 
-__device__ __forceinline__ void advance_one(const Rates& rates, float keep, float& param, float grad, float& first,
-                                            float& second, Advance& told) {
-  const State now{param, first, second};
-  const State next = advanced(rates, keep, now, grad);
-  told.add(next.param - now.param, next.param, next.second);
+__device__ __forceinline__ void update_element(const StepScalars& scalars, float decay_factor, float& param, float grad,
+                                               float& first, float& second, StepStats& stats) {
+  const ElementState state{param, first, second};
+  const ElementState next = updated(scalars, decay_factor, state, grad);
+  stats.add(next.param - state.param, next.param, next.second);
   param = next.param;
   first = next.first;
   second = next.second;
 }
 
-// Four elements at a time where parameter and moments lie on 16 bytes, and one by one elsewhere. Gradients are asked by
-// themselves: those of a sharded model begin anywhere in the buffer of a collective.
+// Four elements at a time where parameter and moments are aligned to 16 bytes, else one by one. The gradient's alignment is
+// checked separately: gradients of a sharded model begin anywhere in a collective's buffer.
 template <typename Grad>
-__device__ __forceinline__ void advance(const Rates& rates, float keep, const Place& to, const Grad* grads, int elements,
-                                        Advance& told) {
-  const bool are_packed = is_packed(to.param) && is_packed(to.first) && is_packed(to.second), grad_packed = is_packed(grads);
+__device__ __forceinline__ void update_chunk(const StepScalars& scalars, float decay_factor, const StatePointers& pointers,
+                                             const Grad* grads, int elements, StepStats& stats) {
+  const bool are_packed = is_packed(pointers.param) && is_packed(pointers.first) && is_packed(pointers.second);
+  const bool grad_packed = is_packed(grads);
 #pragma unroll 1
   for (int at = threadIdx.x * 4; at < elements; at += THREADS * 4) {
     if (are_packed && at + 4 <= elements) {
-      Four param = load_four(to.param + at), first = load_four(to.first + at), second = load_four(to.second + at);
+      Four param = load_four(pointers.param + at), first = load_four(pointers.first + at), second = load_four(pointers.second + at);
       const Four grad = grad_packed ? load_four(grads + at) : load_each(grads + at);
 #pragma unroll
       for (int each = 0; each < 4; ++each)
-        advance_one(rates, keep, param.of[each], grad.of[each], first.of[each], second.of[each], told);
-      store_four(to.param + at, param);
-      store_four(to.first + at, first);
-      store_four(to.second + at, second);
+        update_element(scalars, decay_factor, param.value[each], grad.value[each], first.value[each], second.value[each], stats);
+      store_four(pointers.param + at, param);
+      store_four(pointers.first + at, first);
+      store_four(pointers.second + at, second);
     } else {
 #pragma unroll 1
       for (int each = at; each < min(at + 4, elements); ++each)
-        advance_one(rates, keep, to.param[each], to_float(grads[each]), to.first[each], to.second[each], told);
+        update_element(scalars, decay_factor, pointers.param[each], to_float(grads[each]), pointers.first[each],
+                       pointers.second[each], stats);
     }
   }
 }
 
-// What stands there, where nothing is to be changed.
-__device__ __forceinline__ void look(const Place& there, int elements, Advance& told) {
-  const bool are_packed = is_packed(there.param) && is_packed(there.second);
+// The statistics of a state that is not changed.
+__device__ __forceinline__ void measure_chunk(const StatePointers& pointers, int elements, StepStats& stats) {
+  const bool are_packed = is_packed(pointers.param) && is_packed(pointers.second);
 #pragma unroll 1
   for (int at = threadIdx.x * 4; at < elements; at += THREADS * 4) {
     if (are_packed && at + 4 <= elements) {
-      const Four param = load_four(there.param + at), second = load_four(there.second + at);
+      const Four param = load_four(pointers.param + at), second = load_four(pointers.second + at);
 #pragma unroll
-      for (int each = 0; each < 4; ++each) told.add(0.0f, param.of[each], second.of[each]);
+      for (int each = 0; each < 4; ++each) stats.add(0.0f, param.value[each], second.value[each]);
     } else {
 #pragma unroll 1
-      for (int each = at; each < min(at + 4, elements); ++each) told.add(0.0f, there.param[each], there.second[each]);
+      for (int each = at; each < min(at + 4, elements); ++each) stats.add(0.0f, pointers.param[each], pointers.second[each]);
     }
   }
 }
 
-__device__ __forceinline__ Advance warp_advance(const Advance& own) {
-  return Advance{warp_sum(own.updates), warp_sum(own.params), warp_sum(own.seconds), __reduce_max_sync(0xffffffffu, own.largest)};
+__device__ __forceinline__ StepStats warp_stats(const StepStats& thread) {
+  return StepStats{warp_sum(thread.updates), warp_sum(thread.params), warp_sum(thread.seconds),
+                   __reduce_max_sync(0xffffffffu, thread.largest)};
 }
 
-// From the last chunk to the first: the gradients that grad_stats read last are still in the second-level cache.
+// From the last chunk to the first: the gradients that grad_stats read last are still in the L2 cache.
 __global__ void __launch_bounds__(THREADS, BLOCKS)
     adamw_chunks(const __grid_constant__ Table table, const double* control, const float* step, double* slots) {
-  __shared__ Rates rates;
-  __shared__ Advance parts[2][WARPS];  // of this chunk and the one before: so one barrier a chunk is enough
-  if (threadIdx.x == 0) rates = rates_of(control, *step);
+  __shared__ StepScalars shared;
+  __shared__ StepStats parts[2][WARPS];  // of this chunk and the one before: so one barrier per chunk is enough
+  if (threadIdx.x == 0) shared = scalars_of(control, *step);
   __syncthreads();
-  const Rates& own = rates;  // left in shared memory: registers are for what is under way
+  const StepScalars& scalars = shared;  // left in shared memory, to save registers
   const uint32_t chunks = table.before[table.rows];
   int row = table.rows - 1, turn = 0;
   for (uint32_t done = blockIdx.x; done < chunks; done += gridDim.x, turn ^= 1) {
@@ -101,33 +104,33 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
     while (chunk < table.before[row]) --row;
     const int64_t begin = int64_t(chunk - table.before[row]) * CHUNK;
     const int elements = static_cast<int>(min(CHUNK, table.size[row] - begin));
-    const Place place{table.param[row] + begin, table.first[row] + begin, table.second[row] + begin};
-    const float keep = own.keep(table.decay[row]);
-    Advance told{};
-    if (!own.applies) {
-      look(place, elements, told);
+    const StatePointers pointers{table.param[row] + begin, table.first[row] + begin, table.second[row] + begin};
+    const float decay_factor = scalars.decay_factor(table.decay[row]);
+    StepStats stats{};
+    if (!scalars.applies) {
+      measure_chunk(pointers, elements, stats);
     } else if (table.is_bfloat16[row]) {
-      advance(own, keep, place, static_cast<const __nv_bfloat16*>(table.grad[row]) + begin, elements, told);
+      update_chunk(scalars, decay_factor, pointers, static_cast<const __nv_bfloat16*>(table.grad[row]) + begin, elements, stats);
     } else {
-      advance(own, keep, place, static_cast<const float*>(table.grad[row]) + begin, elements, told);
+      update_chunk(scalars, decay_factor, pointers, static_cast<const float*>(table.grad[row]) + begin, elements, stats);
     }
-    if constexpr (!TELLS) continue;
-    const Advance seen = warp_advance(told);
-    if (threadIdx.x % 32 == 0) parts[turn][threadIdx.x / 32] = seen;
+    if constexpr (!STATISTICS) continue;
+    const StepStats warp_total = warp_stats(stats);
+    if (threadIdx.x % 32 == 0) parts[turn][threadIdx.x / 32] = warp_total;
     __syncthreads();
     if (threadIdx.x == 0) {
-      Advance all = parts[turn][0];
-      for (int warp = 1; warp < WARPS; ++warp) all.add(parts[turn][warp]);
-      all.write(slots + int64_t(chunk) * 4);
+      StepStats block = parts[turn][0];
+      for (int warp = 1; warp < WARPS; ++warp) block.add(parts[turn][warp]);
+      block.write(slots + int64_t(chunk) * 4);
     }
   }
 }
 
 __global__ void __launch_bounds__(THREADS) adamw_sums(const __grid_constant__ Slots table, const double* slots, double* out) {
-  sum_slots<4, 3>(table, slots, out);
+  sum_tensor_slots<4, 3>(table, slots, out);
 }
 
-// Behind all that read it.
+// Launched after every kernel that reads the step.
 __global__ void adamw_count(const double* control, float* step) {
   const bool applies = control[6] == 0.0 && is_finite(float(control[5]));
   if (applies) *step += 1.0f;
@@ -135,13 +138,13 @@ __global__ void adamw_count(const double* control, float* step) {
 
 }  // namespace
 
-void launch_adamw_step(const Chunks& chunks, const std::vector<Trained>& tensors, const double* control, float* step,
+void launch_adamw_step(const Chunks& chunks, const std::vector<ParamState>& tensors, const double* control, float* step,
                        double* slots, double* out, int device, cudaStream_t stream) {
-  for_tables(chunks, ROWS, true, [&](int64_t begin, int64_t end) {
+  for_tables(chunks, TABLE_ROWS, true, [&](int64_t begin, int64_t end) {
     Table table;
     table.rows = static_cast<int>(end - begin);
     for (int row = 0; row < table.rows; ++row) {
-      const Trained& tensor = tensors[begin + row];
+      const ParamState& tensor = tensors[begin + row];
       table.param[row] = tensor.param;
       table.grad[row] = tensor.grad;
       table.first[row] = tensor.first;
@@ -157,8 +160,8 @@ void launch_adamw_step(const Chunks& chunks, const std::vector<Trained>& tensors
         table, control, step, slots + chunks.before[begin] * 4);
     check_launch(OP);
   });
-  for_tables(chunks, SUMMED, false, [&](int64_t begin, int64_t end) {
-    if constexpr (!TELLS) return;
+  for_tables(chunks, SLOT_ROWS, false, [&](int64_t begin, int64_t end) {
+    if constexpr (!STATISTICS) return;
     adamw_sums<<<static_cast<unsigned>(end - begin), THREADS, 0, stream>>>(
         slots_of(chunks, begin, end), slots + chunks.before[begin] * 4, out + begin * 4);
     check_launch(OP);

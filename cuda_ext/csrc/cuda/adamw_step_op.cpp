@@ -1,7 +1,6 @@
-// adamw_step for CUDA tensors: what is refused and what is allocated.
-#include "../host_device.h"
-#include "../many.h"
-#include "adamw_step.h"
+// adamw_step for CUDA tensors: checks, allocates, launches on torch's stream.
+#include "../tensor_lists.h"
+#include "launches.h"
 #include "stream.h"
 
 namespace sentinel {
@@ -14,17 +13,17 @@ Tensor adamw_step(std::vector<Tensor> params, std::vector<Tensor> grads, std::ve
   const Chunks chunks = chunks_of(params);
   const torch::stable::accelerator::DeviceGuard guard(control.get_device_index());
   const Tensor slots = torch::stable::new_empty(control, {chunks.count(), 4}, ScalarType::Double);
-  Tensor out = TELLS ? torch::stable::new_empty(control, {rows, 4}, ScalarType::Double)
-                     : torch::stable::new_zeros(control, {rows, 4}, ScalarType::Double);
-  std::vector<Trained> tensors;
+  Tensor out = STATISTICS ? torch::stable::new_empty(control, {rows, 4}, ScalarType::Double)
+                          : torch::stable::new_zeros(control, {rows, 4}, ScalarType::Double);
+  std::vector<ParamState> tensors;
   tensors.reserve(params.size());
   for (size_t row = 0; row < params.size(); ++row) {
     const Element element = element_of(grads[row].scalar_type());
-    tensors.push_back({write<float>(params[row]), grads[row].const_data_ptr(), write<float>(exp_avgs[row]),
-                       write<float>(exp_avg_sqs[row]), static_cast<float>(decays[row]), element});
+    tensors.push_back({mutable_ptr<float>(params[row]), grads[row].const_data_ptr(), mutable_ptr<float>(exp_avgs[row]),
+                       mutable_ptr<float>(exp_avg_sqs[row]), static_cast<float>(decays[row]), element});
   }
-  launch_adamw_step(chunks, tensors, read<double>(control), write<float>(step), write<double>(slots), write<double>(out),
-                    control.get_device_index(), stream_of(control));
+  launch_adamw_step(chunks, tensors, const_ptr<double>(control), mutable_ptr<float>(step), mutable_ptr<double>(slots),
+                    mutable_ptr<double>(out), control.get_device_index(), stream_of(control));
   return out;
 }
 

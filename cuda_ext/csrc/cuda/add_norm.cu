@@ -1,15 +1,15 @@
-// add_norm forward on CUDA: one read of x and residual, one write of h and y. While a group works on a row out of registers, the
-// next one is on its way into shared memory. What the rows hold costs a multiply-add and an integer maximum an element.
+// add_norm forward on CUDA: one read of x and residual, one write of h and y. While a group works on a row in registers, the next
+// row is copied into shared memory. Statistics cost a multiply-add and an integer maximum per element.
 #include <algorithm>
 
-#include "add_norm_rows.cuh"
+#include "add_norm.cuh"
 #include "last_block.cuh"
 
 namespace sentinel::norm {
 namespace {
 
-constexpr int WARP_BLOCK = 128;    // threads of a block of groups that are warps
-constexpr int HELD_WIDTH = 16384;  // the longest row that a block holds in registers
+constexpr int WARP_BLOCK = 128;        // threads of a block of groups that are warps
+constexpr int REGISTER_WIDTH = 16384;  // the longest row that a block holds in registers
 
 template <typename T>
 struct Rows {
@@ -19,74 +19,75 @@ struct Rows {
   Columns weight, bias;
   int64_t rows, width;
   float inverse_width, eps;
-  Share* shares;
+  PartialStats* partials;
   Counter counter;
   double* stats;
 };
 
-// What one thread saw: of all its rows, and of the present one.
-struct Looked {
+// Statistics of one thread: of all its rows, and of the current one.
+struct ThreadStats {
   double squares = 0.0;
   uint32_t nonfinite = 0, largest = 0, largest_of_row = 0;
 
-  __device__ __forceinline__ void see(float value) {
-    if constexpr (TELLS) largest_of_row = larger(magnitude_of(value), largest_of_row);
+  __device__ __forceinline__ void add(float value) {
+    if constexpr (STATISTICS) largest_of_row = larger(magnitude_of(value), largest_of_row);
   }
   template <typename Count>
   __device__ __forceinline__ void end_row(float squares_of_row, const Count& count_nonfinite) {
-    if constexpr (!TELLS) return;
+    if constexpr (!STATISTICS) return;
     squares += double(squares_of_row);
-    if (largest_of_row >= INFINITE) nonfinite += count_nonfinite();
+    if (largest_of_row >= INFINITY_BITS) nonfinite += count_nonfinite();
     largest = larger(largest_of_row, largest);
     largest_of_row = 0;
   }
-  __device__ __forceinline__ Share share() const { return {squares, nonfinite, largest}; }
+  __device__ __forceinline__ PartialStats partial() const { return {squares, nonfinite, largest}; }
 };
 
 template <typename T, int PACKS, bool WARP>
-__global__ void __launch_bounds__(WARP ? WARP_BLOCK : 1024) held_rows(const __grid_constant__ Rows<T> at) {
+__global__ void __launch_bounds__(WARP ? WARP_BLOCK : 1024) rows_in_registers(const __grid_constant__ Rows<T> args) {
   constexpr int E = PACKED<T>;
   extern __shared__ uint4 shared[];
   __shared__ float2 buffers[2][32];
   const Group<WARP> group;
   Sums<WARP> sums{buffers};
-  Looked looked;
-  const int width = static_cast<int>(at.width);
+  ThreadStats stats;
+  const int width = static_cast<int>(args.width);
   // Of each thread: PACKS packs of x, then PACKS of residual, strided by the block so that no two threads meet in a bank.
-  Pack<T>* coming = reinterpret_cast<Pack<T>*>(shared) + threadIdx.x;
+  Pack<T>* staged = reinterpret_cast<Pack<T>*>(shared) + threadIdx.x;
   const auto fetch = [&](int64_t row) {
-    if (row < at.rows) {
+    if (row < args.rows) {
 #pragma unroll
       for (int p = 0; p < PACKS; ++p) {
         const int column = group.template column<T>(p);
         if (column >= width) continue;
-        copy_async(coming + p * blockDim.x, at.x + row * width + column);
-        if (at.residual != nullptr) copy_async(coming + (PACKS + p) * blockDim.x, at.residual + row * width + column);
+        copy_async(staged + p * blockDim.x, args.x + row * width + column);
+        if (args.residual != nullptr) copy_async(staged + (PACKS + p) * blockDim.x, args.residual + row * width + column);
       }
     }
-    end_of_copies();
+    commit_copies();
   };
   fetch(group.number);
-  for (int64_t row = group.number; row < at.rows; row += group.groups) {
-    Pack<T> held[PACKS];
+  for (int64_t row = group.number; row < args.rows; row += group.groups) {
+    Pack<T> packs[PACKS];
     float sum = 0.0f, squares = 0.0f, mean = 0.0f;
     wait_for_copies<0>();
 #pragma unroll
     for (int p = 0; p < PACKS; ++p) {
       if (group.template column<T>(p) >= width) continue;
-      held[p] = coming[p * blockDim.x];
-      if (at.residual != nullptr) {
-        const Pack<T> other = coming[(PACKS + p) * blockDim.x];
+      packs[p] = staged[p * blockDim.x];
+      if (args.residual != nullptr) {
+        const Pack<T> other = staged[(PACKS + p) * blockDim.x];
 #pragma unroll
-        for (int i = 0; i < E; ++i) held[p].element[i] = from_float<T>(to_float(held[p].element[i]) + to_float(other.element[i]));
-        store(at.h + row * width + group.template column<T>(p), held[p]);
+        for (int i = 0; i < E; ++i)
+          packs[p].element[i] = from_float<T>(to_float(packs[p].element[i]) + to_float(other.element[i]));
+        store(args.h + row * width + group.template column<T>(p), packs[p]);
       }
 #pragma unroll
       for (int i = 0; i < E; ++i) {
-        const float value = to_float(held[p].element[i]);
+        const float value = to_float(packs[p].element[i]);
         sum += value;
-        if (TELLS || at.mean == nullptr) squares += value * value;
-        looked.see(value);
+        if (STATISTICS || args.mean == nullptr) squares += value * value;
+        stats.add(value);
       }
     }
     fetch(row + group.groups);
@@ -95,147 +96,148 @@ __global__ void __launch_bounds__(WARP ? WARP_BLOCK : 1024) held_rows(const __gr
       for (int p = 0; p < PACKS; ++p)
         if (group.template column<T>(p) < width)
 #pragma unroll
-          for (int i = 0; i < E; ++i) body(to_float(held[p].element[i]));
+          for (int i = 0; i < E; ++i) body(to_float(packs[p].element[i]));
     };
-    looked.end_row(squares, [&] {
+    stats.end_row(squares, [&] {
       uint32_t count = 0;
       each([&](float value) { count += is_finite(value) ? 0u : 1u; });
       return count;
     });
-    if (at.mean != nullptr) {
-      mean = sums(sum) * at.inverse_width;
+    if (args.mean != nullptr) {
+      mean = sums(sum) * args.inverse_width;
       squares = 0.0f;
       each([&](float value) { squares += (value - mean) * (value - mean); });
     }
-    const float rstd = rstd_of(sums(squares) * at.inverse_width, at.eps);
+    const float rstd = rstd_of(sums(squares) * args.inverse_width, args.eps);
     if (group.thread == 0) {
-      if (at.mean != nullptr) at.mean[row] = mean;
-      at.rstd[row] = rstd;
+      if (args.mean != nullptr) args.mean[row] = mean;
+      args.rstd[row] = rstd;
     }
 #pragma unroll
     for (int p = 0; p < PACKS; ++p) {
       const int column = group.template column<T>(p);
       if (column >= width) continue;
       float weight[E], bias[E];
-      at.weight.template pack_at<T>(column, 1.0f, weight);
-      at.bias.template pack_at<T>(column, 0.0f, bias);
+      args.weight.template pack_at<T>(column, 1.0f, weight);
+      args.bias.template pack_at<T>(column, 0.0f, bias);
       Pack<T> y;
 #pragma unroll
       for (int i = 0; i < E; ++i) {
-        const float value = normed(to_float(held[p].element[i]), mean, rstd);
+        const float value = normed(to_float(packs[p].element[i]), mean, rstd);
         y.element[i] = from_float<T>(scaled(value, weight[i], bias[i]));
       }
-      store(at.y + row * width + column, y);
+      store(args.y + row * width + column, y);
     }
   }
-  tell(looked.share(), at.shares, at.counter, at.stats);
+  store_stats(stats.partial(), args.partials, args.counter, args.stats);
 }
 
-// Rows of any width at any address: an element at a time, and again out of the cache where a row is needed again.
+// Rows of any width and alignment: one element at a time; a row is read again from the cache where it is needed again.
 template <typename T>
-__global__ void __launch_bounds__(512) any_rows(const __grid_constant__ Rows<T> at) {
+__global__ void __launch_bounds__(512) rows_of_any_width(const __grid_constant__ Rows<T> args) {
   __shared__ float2 buffers[2][32];
   Sums<false> sums{buffers};
-  Looked looked;
-  for (int64_t row = blockIdx.x; row < at.rows; row += gridDim.x) {
-    const T *x = at.x + row * at.width, *stored = at.h != nullptr ? at.h + row * at.width : x;
+  ThreadStats stats;
+  for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
+    const T *x = args.x + row * args.width, *stored = args.h != nullptr ? args.h + row * args.width : x;
     float sum = 0.0f, squares = 0.0f, mean = 0.0f;
-    for (int64_t j = threadIdx.x; j < at.width; j += blockDim.x) {
+    for (int64_t j = threadIdx.x; j < args.width; j += blockDim.x) {
       T element = x[j];
-      if (at.residual != nullptr) {
-        element = from_float<T>(to_float(element) + to_float(at.residual[row * at.width + j]));
-        at.h[row * at.width + j] = element;
+      if (args.residual != nullptr) {
+        element = from_float<T>(to_float(element) + to_float(args.residual[row * args.width + j]));
+        args.h[row * args.width + j] = element;
       }
       const float value = to_float(element);
       sum += value;
-      if (TELLS || at.mean == nullptr) squares += value * value;
-      looked.see(value);
+      if (STATISTICS || args.mean == nullptr) squares += value * value;
+      stats.add(value);
     }
-    looked.end_row(squares, [&] {
+    stats.end_row(squares, [&] {
       uint32_t count = 0;
-      for (int64_t j = threadIdx.x; j < at.width; j += blockDim.x) count += is_finite(to_float(stored[j])) ? 0u : 1u;
+      for (int64_t j = threadIdx.x; j < args.width; j += blockDim.x) count += is_finite(to_float(stored[j])) ? 0u : 1u;
       return count;
     });
-    if (at.mean != nullptr) {
-      mean = sums(sum) * at.inverse_width;
+    if (args.mean != nullptr) {
+      mean = sums(sum) * args.inverse_width;
       squares = 0.0f;
-      for (int64_t j = threadIdx.x; j < at.width; j += blockDim.x) {
-        const float away = to_float(stored[j]) - mean;
-        squares += away * away;
+      for (int64_t j = threadIdx.x; j < args.width; j += blockDim.x) {
+        const float deviation = to_float(stored[j]) - mean;
+        squares += deviation * deviation;
       }
     }
-    const float rstd = rstd_of(sums(squares) * at.inverse_width, at.eps);
+    const float rstd = rstd_of(sums(squares) * args.inverse_width, args.eps);
     if (threadIdx.x == 0) {
-      if (at.mean != nullptr) at.mean[row] = mean;
-      at.rstd[row] = rstd;
+      if (args.mean != nullptr) args.mean[row] = mean;
+      args.rstd[row] = rstd;
     }
-    for (int64_t j = threadIdx.x; j < at.width; j += blockDim.x) {
+    for (int64_t j = threadIdx.x; j < args.width; j += blockDim.x) {
       const float value = normed(to_float(stored[j]), mean, rstd);
-      at.y[row * at.width + j] = from_float<T>(scaled(value, at.weight.template at<T>(j, 1.0f), at.bias.template at<T>(j, 0.0f)));
+      const float weight = args.weight.template at<T>(j, 1.0f), bias = args.bias.template at<T>(j, 0.0f);
+      args.y[row * args.width + j] = from_float<T>(scaled(value, weight, bias));
     }
   }
-  tell(looked.share(), at.shares, at.counter, at.stats);
+  store_stats(stats.partial(), args.partials, args.counter, args.stats);
 }
 
 template <typename T>
-Plan plan_of(const ForwardPointers& given) {
-  constexpr int OF_8 = sizeof(T) == 4 ? 2 : 1;  // packs of eight elements
+Plan plan_of(const ForwardPointers& pointers) {
+  constexpr int PACKS_OF_8 = sizeof(T) == 4 ? 2 : 1;  // packs of eight elements
   using Kernel = void (*)(Rows<T>);
-  const Kernel by_warps[] = {held_rows<T, OF_8, true>, held_rows<T, 2 * OF_8, true>, held_rows<T, 3 * OF_8, true>,
-                             held_rows<T, 4 * OF_8, true>};
-  const int width = static_cast<int>(std::min<int64_t>(given.width, HELD_WIDTH + 1));
+  const Kernel by_warps[] = {rows_in_registers<T, PACKS_OF_8, true>, rows_in_registers<T, 2 * PACKS_OF_8, true>,
+                             rows_in_registers<T, 3 * PACKS_OF_8, true>, rows_in_registers<T, 4 * PACKS_OF_8, true>};
+  const int width = static_cast<int>(std::min<int64_t>(pointers.width, REGISTER_WIDTH + 1));
   const bool is_warp = width <= 1024;
-  const int of_8 = is_warp ? (width + 255) / 256 : 2;  // a thread's packs: a block's has sixteen elements
+  const int eights = is_warp ? (width + 255) / 256 : 2;  // groups of eight elements per thread
   int threads = is_warp ? WARP_BLOCK : (width + 16 * 32 - 1) / (16 * 32) * 32;
-  Kernel kernel = is_warp ? by_warps[of_8 - 1] : held_rows<T, 2 * OF_8, false>;
-  size_t shared = size_t(threads) * of_8 * OF_8 * (given.residual != nullptr ? 2 : 1) * 16;
-  bool aligned = given.width % PACKED<T> == 0;
-  for (const void* pointer : {given.x, given.residual, given.weight, given.bias, static_cast<const void*>(given.y),
-                              static_cast<const void*>(given.h)})
+  Kernel kernel = is_warp ? by_warps[eights - 1] : rows_in_registers<T, 2 * PACKS_OF_8, false>;
+  size_t shared = size_t(threads) * eights * PACKS_OF_8 * (pointers.residual != nullptr ? 2 : 1) * 16;
+  bool aligned = pointers.width % PACKED<T> == 0;
+  for (const void* pointer : {pointers.x, pointers.residual, pointers.weight, pointers.bias, static_cast<const void*>(pointers.y),
+                              static_cast<const void*>(pointers.h)})
     aligned = aligned && is_aligned(pointer);
-  const bool is_held = aligned && width <= HELD_WIDTH && shared <= size_t(room_of_block(given.device));
-  if (!is_held) kernel = any_rows<T>, threads = 512, shared = 0;
-  const int64_t rows_per_block = is_held && is_warp ? threads / 32 : 1;
-  const int64_t wanted = (given.rows + rows_per_block - 1) / rows_per_block;
-  const void* chosen = reinterpret_cast<const void*>(kernel);
-  const int64_t resident = resident_blocks(chosen, threads, shared, given.device, 32);
-  return {chosen, static_cast<int>(std::min(wanted, resident)), threads, shared, 1};
+  const bool in_registers = aligned && width <= REGISTER_WIDTH && shared <= size_t(max_dynamic_shared(pointers.device));
+  if (!in_registers) kernel = rows_of_any_width<T>, threads = 512, shared = 0;
+  const int64_t rows_per_block = in_registers && is_warp ? threads / 32 : 1;
+  const int64_t needed = (pointers.rows + rows_per_block - 1) / rows_per_block;
+  const void* function = reinterpret_cast<const void*>(kernel);
+  const int64_t resident = resident_blocks(function, threads, shared, pointers.device, 32);
+  return {function, static_cast<int>(std::min(needed, resident)), threads, shared, 1};
 }
 
 template <typename T>
-Rows<T> rows_of(const ForwardPointers& given) {
-  const bool wide = given.of_weight == Element::FLOAT;
-  return {static_cast<const T*>(given.x),
-          static_cast<const T*>(given.residual),
-          static_cast<T*>(given.y),
-          static_cast<T*>(given.h),
-          given.mean,
-          given.rstd,
-          {given.weight, wide},
-          {given.bias, wide},
-          given.rows,
-          given.width,
-          1.0f / float(given.width),
-          given.eps,
-          reinterpret_cast<Share*>(given.shares),
-          given.counter,
-          given.stats};
+Rows<T> rows_of(const ForwardPointers& pointers) {
+  const bool is_float32 = pointers.weight_element == Element::FLOAT;
+  return {static_cast<const T*>(pointers.x),
+          static_cast<const T*>(pointers.residual),
+          static_cast<T*>(pointers.y),
+          static_cast<T*>(pointers.h),
+          pointers.mean,
+          pointers.rstd,
+          {pointers.weight, is_float32},
+          {pointers.bias, is_float32},
+          pointers.rows,
+          pointers.width,
+          1.0f / float(pointers.width),
+          pointers.eps,
+          reinterpret_cast<PartialStats*>(pointers.partials),
+          pointers.counter,
+          pointers.stats};
 }
 
 }  // namespace
 
-static_assert(sizeof(Share) == SHARE_DOUBLES * sizeof(double));
+static_assert(sizeof(PartialStats) == PARTIAL_DOUBLES * sizeof(double));
 
-Plan plan(const ForwardPointers& given) {
+Plan plan(const ForwardPointers& pointers) {
   Plan plan{};
-  by_element(given.element, [&](auto zero) { plan = plan_of<decltype(zero)>(given); });
+  by_element(pointers.element, [&](auto zero) { plan = plan_of<decltype(zero)>(pointers); });
   return plan;
 }
 
-void launch(const ForwardPointers& given, const Plan& plan) {
-  by_element(given.element, [&](auto zero) {
-    Rows<decltype(zero)> rows = rows_of<decltype(zero)>(given);
-    launch_rows(plan, rows, given.stream, "add_norm");
+void launch(const ForwardPointers& pointers, const Plan& plan) {
+  by_element(pointers.element, [&](auto zero) {
+    Rows<decltype(zero)> rows = rows_of<decltype(zero)>(pointers);
+    launch_rows(plan, rows, pointers.stream, "add_norm");
   });
 }
 

@@ -1,17 +1,15 @@
-// add_norm backward on CUDA: dy, h and dh are read once, dx is written once. A group stays with its columns over all its rows, so
-// that their shares of dweight and dbias need no memory until the end; then each block writes one slot, and sum_slots adds the
-// slots in their order. A row waits in shared memory, is read from there twice, and makes room for a later one as it is read the
-// second time.
+// add_norm backward on CUDA: dy, h and dh are read once, dx is written once. A group keeps the same columns over all its rows,
+// so that their dweight and dbias stay in registers until the end; then each block writes one slot, and sum_weight_gradients adds
+// the slots in their order. A row is staged in shared memory and read there twice; the second read frees its place for a later row.
 #include <algorithm>
 
-#include "add_norm_rows.cuh"
-#include "add_norm_slots.cuh"
+#include "add_norm.cuh"
 
 namespace sentinel::norm {
 namespace {
 
-constexpr int WARP_BLOCK = 256;    // threads of a block of groups that are warps
-constexpr int HELD_WIDTH = 16384;  // the longest row whose weight gradients a block holds in registers
+constexpr int WARP_BLOCK = 256;        // threads of a block of groups that are warps
+constexpr int REGISTER_WIDTH = 16384;  // the longest row whose weight gradients a block holds in registers
 
 template <typename T>
 struct Rows {
@@ -25,7 +23,7 @@ struct Rows {
   int stages;  // rows of a group in shared memory: 1 or 2
 };
 
-// The sums of the block's warps, in their order, into the block's slot. `shared` takes width floats a warp.
+// Adds the block's warps in their order into the block's slot. `shared` holds `width` floats per warp.
 __device__ __forceinline__ void write_slot(const float* shared, int width, float* slot) {
   for (int column = threadIdx.x; column < width; column += blockDim.x) {
     float sum = 0.0f;
@@ -35,60 +33,60 @@ __device__ __forceinline__ void write_slot(const float* shared, int width, float
 }
 
 template <typename T, int PACKS, bool WARP>
-__global__ void __launch_bounds__(WARP ? WARP_BLOCK : 512) held_rows(const __grid_constant__ Rows<T> at) {
+__global__ void __launch_bounds__(WARP ? WARP_BLOCK : 512) rows_in_registers(const __grid_constant__ Rows<T> args) {
   constexpr int E = PACKED<T>;
   extern __shared__ uint4 shared[];
   __shared__ float2 buffers[2][32];
   const Group<WARP> group;
   Sums<WARP> sums{buffers};
-  const int width = static_cast<int>(at.width);
-  const int arrays = at.dh != nullptr ? 3 : 2;
+  const int width = static_cast<int>(args.width);
+  const int arrays = args.dh != nullptr ? 3 : 2;
   // Of each thread and stage: PACKS packs of dy, of h, of dh, strided by the block so that no two threads meet in a bank.
-  const auto place = [&](int stage, int array, int p) {
+  const auto staged = [&](int stage, int array, int p) {
     return reinterpret_cast<Pack<T>*>(shared) + ((stage * arrays + array) * PACKS + p) * blockDim.x + threadIdx.x;
   };
   const auto fetch = [&](int stage, int p, int64_t row) {
     const int column = group.template column<T>(p);
-    if (row >= at.rows || column >= width) return;
-    copy_async(place(stage, 0, p), at.dy + row * width + column);
-    copy_async(place(stage, 1, p), at.h + row * width + column);
-    if (at.dh != nullptr) copy_async(place(stage, 2, p), at.dh + row * width + column);
+    if (row >= args.rows || column >= width) return;
+    copy_async(staged(stage, 0, p), args.dy + row * width + column);
+    copy_async(staged(stage, 1, p), args.h + row * width + column);
+    if (args.dh != nullptr) copy_async(staged(stage, 2, p), args.dh + row * width + column);
   };
-  const auto mean_at = [&](int64_t row) { return at.mean != nullptr && row < at.rows ? at.mean[row] : 0.0f; };
-  const auto rstd_at = [&](int64_t row) { return row < at.rows ? at.rstd[row] : 0.0f; };
+  const auto mean_at = [&](int64_t row) { return args.mean != nullptr && row < args.rows ? args.mean[row] : 0.0f; };
+  const auto rstd_at = [&](int64_t row) { return row < args.rows ? args.rstd[row] : 0.0f; };
 
-  for (int stage = 0; stage < at.stages; ++stage) {
+  for (int stage = 0; stage < args.stages; ++stage) {
 #pragma unroll
     for (int p = 0; p < PACKS; ++p) fetch(stage, p, group.number + int64_t(stage) * group.groups);
-    end_of_copies();
+    commit_copies();
   }
-  // Thirty-two columns' gradients leave no registers for their weights: those come again and again, out of the first cache.
-  constexpr bool HOLDS_WEIGHT = PACKS * E < 32;
-  float held[HOLDS_WEIGHT ? PACKS : 1][E], dweight[PACKS][E] = {}, dbias[PACKS][E] = {};
-  if constexpr (HOLDS_WEIGHT)
+  // With 32 columns' gradients in registers there is no room for their weights: those are read again each time, from the L1 cache.
+  constexpr bool KEEPS_WEIGHT = PACKS * E < 32;
+  float kept_weight[KEEPS_WEIGHT ? PACKS : 1][E], dweight[PACKS][E] = {}, dbias[PACKS][E] = {};
+  if constexpr (KEEPS_WEIGHT)
 #pragma unroll
     for (int p = 0; p < PACKS; ++p)
-      if (group.template column<T>(p) < width) at.weight.template pack_at<T>(group.template column<T>(p), 1.0f, held[p]);
+      if (group.template column<T>(p) < width) args.weight.template pack_at<T>(group.template column<T>(p), 1.0f, kept_weight[p]);
   const auto weight_of = [&](int p, float (&weight)[E]) {
-    if constexpr (HOLDS_WEIGHT) {
+    if constexpr (KEEPS_WEIGHT) {
 #pragma unroll
-      for (int i = 0; i < E; ++i) weight[i] = held[p][i];
+      for (int i = 0; i < E; ++i) weight[i] = kept_weight[p][i];
     } else {
-      at.weight.template pack_at<T>(group.template column<T>(p), 1.0f, weight);
+      args.weight.template pack_at<T>(group.template column<T>(p), 1.0f, weight);
     }
   };
 
   int stage = 0;
   float mean = mean_at(group.number), rstd = rstd_at(group.number);
-  for (int64_t row = group.number; row < at.rows; row += group.groups) {
+  for (int64_t row = group.number; row < args.rows; row += group.groups) {
     const float next_mean = mean_at(row + group.groups), next_rstd = rstd_at(row + group.groups);
     float sum = 0.0f, sum_normed = 0.0f;
-    if (at.stages == 2) wait_for_copies<1>();
+    if (args.stages == 2) wait_for_copies<1>();
     else wait_for_copies<0>();
 #pragma unroll
     for (int p = 0; p < PACKS; ++p) {
       if (group.template column<T>(p) >= width) continue;
-      const Pack<T> dy = *place(stage, 0, p), h = *place(stage, 1, p);
+      const Pack<T> dy = *staged(stage, 0, p), h = *staged(stage, 1, p);
       float weight[E];
       weight_of(p, weight);
 #pragma unroll
@@ -102,17 +100,17 @@ __global__ void __launch_bounds__(WARP ? WARP_BLOCK : 512) held_rows(const __gri
       }
     }
     const float2 both = sums(sum, sum_normed);
-    const float average = at.mean != nullptr ? both.x * at.inverse_width : 0.0f, average_normed = both.y * at.inverse_width;
+    const float average = args.mean != nullptr ? both.x * args.inverse_width : 0.0f, average_normed = both.y * args.inverse_width;
 #pragma unroll
     for (int p = 0; p < PACKS; ++p) {
       const int column = group.template column<T>(p);
       if (column >= width) continue;
-      const Pack<T> dy = *place(stage, 0, p), h = *place(stage, 1, p);
+      const Pack<T> dy = *staged(stage, 0, p), h = *staged(stage, 1, p);
       Pack<T> dx;
       float weight[E], added[E] = {};
       weight_of(p, weight);
-      if (at.dh != nullptr) {
-        const Pack<T> dh = *place(stage, 2, p);
+      if (args.dh != nullptr) {
+        const Pack<T> dh = *staged(stage, 2, p);
 #pragma unroll
         for (int i = 0; i < E; ++i) added[i] = to_float(dh.element[i]);
       }
@@ -121,139 +119,161 @@ __global__ void __launch_bounds__(WARP ? WARP_BLOCK : 512) held_rows(const __gri
         const float norm = normed(to_float(h.element[i]), mean, rstd), g = to_float(dy.element[i]) * weight[i];
         dx.element[i] = from_float<T>(gradient(g, norm, average, average_normed, rstd) + added[i]);
       }
-      fetch(stage, p, row + int64_t(at.stages) * group.groups);
-      store(at.dx + row * width + column, dx);
+      fetch(stage, p, row + int64_t(args.stages) * group.groups);
+      store(args.dx + row * width + column, dx);
     }
-    end_of_copies();
-    stage = stage + 1 == at.stages ? 0 : stage + 1;
+    commit_copies();
+    stage = stage + 1 == args.stages ? 0 : stage + 1;
     mean = next_mean, rstd = next_rstd;
   }
 
   const int64_t slot = int64_t(blockIdx.x) * width;
-  float* slots[2] = {at.dweights + slot, at.dbiases != nullptr ? at.dbiases + slot : nullptr};
-  float* own = reinterpret_cast<float*>(shared) + threadIdx.x / 32 * width;
-  const auto put = [&](float (&held)[PACKS][E], float* to) {
+  float* slots[2] = {args.dweights + slot, args.dbiases != nullptr ? args.dbiases + slot : nullptr};
+  float* warp_slot = reinterpret_cast<float*>(shared) + threadIdx.x / 32 * width;
+  const auto store_columns = [&](float (&columns)[PACKS][E], float* to) {
 #pragma unroll
     for (int p = 0; p < PACKS; ++p)
       if (group.template column<T>(p) < width)
 #pragma unroll
         for (int i = 0; i < E; i += 4)
           reinterpret_cast<float4*>(to + group.template column<T>(p))[i / 4] =
-              float4{held[p][i], held[p][i + 1], held[p][i + 2], held[p][i + 3]};
+              float4{columns[p][i], columns[p][i + 1], columns[p][i + 2], columns[p][i + 3]};
   };
   if constexpr (WARP) {
     wait_for_copies<0>();
     __syncthreads();  // no other warp still reads its rows out of this memory
-    put(dweight, own);
+    store_columns(dweight, warp_slot);
     __syncthreads();
     write_slot(reinterpret_cast<float*>(shared), width, slots[0]);
     if (slots[1] == nullptr) return;
     __syncthreads();
-    put(dbias, own);
+    store_columns(dbias, warp_slot);
     __syncthreads();
     write_slot(reinterpret_cast<float*>(shared), width, slots[1]);
   } else {
-    put(dweight, slots[0]);
-    if (slots[1] != nullptr) put(dbias, slots[1]);
+    store_columns(dweight, slots[0]);
+    if (slots[1] != nullptr) store_columns(dbias, slots[1]);
   }
 }
 
-// Rows of any width at any address: an element at a time, the weight gradients in the slot itself. A column is one thread's.
+// Rows of any width and alignment: one element at a time, the weight gradients in the slot itself. One thread per column.
 template <typename T>
-__global__ void __launch_bounds__(512) any_rows(const __grid_constant__ Rows<T> at) {
+__global__ void __launch_bounds__(512) rows_of_any_width(const __grid_constant__ Rows<T> args) {
   __shared__ float2 buffers[2][32];
   Sums<false> sums{buffers};
-  float* dweight = at.dweights + int64_t(blockIdx.x) * at.width;
-  float* dbias = at.dbiases != nullptr ? at.dbiases + int64_t(blockIdx.x) * at.width : nullptr;
-  for (int64_t row = blockIdx.x; row < at.rows; row += gridDim.x) {
+  float* dweight = args.dweights + int64_t(blockIdx.x) * args.width;
+  float* dbias = args.dbiases != nullptr ? args.dbiases + int64_t(blockIdx.x) * args.width : nullptr;
+  for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
     const bool first = row == blockIdx.x;
-    const T *dy = at.dy + row * at.width, *h = at.h + row * at.width;
-    const float mean = at.mean != nullptr ? at.mean[row] : 0.0f, rstd = at.rstd[row];
+    const T *dy = args.dy + row * args.width, *h = args.h + row * args.width;
+    const float mean = args.mean != nullptr ? args.mean[row] : 0.0f, rstd = args.rstd[row];
     float sum = 0.0f, sum_normed = 0.0f;
-    for (int64_t j = threadIdx.x; j < at.width; j += blockDim.x) {
+    for (int64_t j = threadIdx.x; j < args.width; j += blockDim.x) {
       const float upstream = to_float(dy[j]), norm = normed(to_float(h[j]), mean, rstd);
-      const float g = upstream * at.weight.template at<T>(j, 1.0f);
+      const float g = upstream * args.weight.template at<T>(j, 1.0f);
       sum += g;
       sum_normed += g * norm;
       dweight[j] = (first ? 0.0f : dweight[j]) + upstream * norm;
       if (dbias != nullptr) dbias[j] = (first ? 0.0f : dbias[j]) + upstream;
     }
     const float2 both = sums(sum, sum_normed);
-    const float average = at.mean != nullptr ? both.x * at.inverse_width : 0.0f, average_normed = both.y * at.inverse_width;
-    for (int64_t j = threadIdx.x; j < at.width; j += blockDim.x) {
-      const float norm = normed(to_float(h[j]), mean, rstd), g = to_float(dy[j]) * at.weight.template at<T>(j, 1.0f);
-      const float added = at.dh != nullptr ? to_float(at.dh[row * at.width + j]) : 0.0f;
-      at.dx[row * at.width + j] = from_float<T>(gradient(g, norm, average, average_normed, rstd) + added);
+    const float average = args.mean != nullptr ? both.x * args.inverse_width : 0.0f, average_normed = both.y * args.inverse_width;
+    for (int64_t j = threadIdx.x; j < args.width; j += blockDim.x) {
+      const float norm = normed(to_float(h[j]), mean, rstd), g = to_float(dy[j]) * args.weight.template at<T>(j, 1.0f);
+      const float added = args.dh != nullptr ? to_float(args.dh[row * args.width + j]) : 0.0f;
+      args.dx[row * args.width + j] = from_float<T>(gradient(g, norm, average, average_normed, rstd) + added);
     }
   }
 }
 
-template <typename T>
-Plan plan_of(const BackwardPointers& given) {
-  constexpr int OF_8 = sizeof(T) == 4 ? 2 : 1;  // packs of eight elements
-  using Kernel = void (*)(Rows<T>);
-  const Kernel by_warps[] = {held_rows<T, OF_8, true>, held_rows<T, 2 * OF_8, true>, held_rows<T, 3 * OF_8, true>,
-                             held_rows<T, 4 * OF_8, true>};
-  const Kernel by_blocks[] = {held_rows<T, 2 * OF_8, false>, held_rows<T, 4 * OF_8, false>};
-  const int width = static_cast<int>(std::min<int64_t>(given.width, HELD_WIDTH + 1));
-  const bool is_warp = width <= 1024;
-  // A block a row: sixteen elements a thread, thirty-two where those were too many threads. Some 512 threads a processor.
-  const int of_8 = is_warp ? (width + 255) / 256 : width <= 8192 ? 2 : 4;
-  int threads = is_warp ? WARP_BLOCK : (width + of_8 * 256 - 1) / (of_8 * 256) * 32;
-  Kernel kernel = is_warp ? by_warps[of_8 - 1] : by_blocks[of_8 / 2 - 1];
-  size_t row = size_t(threads) * of_8 * OF_8 * (given.dh != nullptr ? 3 : 2) * 16;
-  int per_processor = is_warp ? 2 : std::max(1, 512 / threads);
-  bool aligned = given.width % PACKED<T> == 0;
-  for (const void* pointer : {given.dy, given.dh, given.h, given.weight, static_cast<const void*>(given.dx)})
-    aligned = aligned && is_aligned(pointer);
-  const size_t room = room_of_block(given.device);
-  const bool is_held = aligned && width <= HELD_WIDTH && row <= room;
-  if (!is_held) kernel = any_rows<T>, threads = 512, row = 0, per_processor = 2;
-  // Two rows in shared memory where that leaves room for a second block, or where there is only one anyway.
-  const int stages = 2 * row <= (per_processor > 1 ? room / 2 : room) ? 2 : 1;
-  const int64_t rows_per_block = is_held && is_warp ? threads / 32 : 1;
-  int64_t wanted = (given.rows + rows_per_block - 1) / rows_per_block;
-  if (!is_held) wanted = std::min(wanted, std::max<int64_t>(1, (int64_t(64) << 20) / (8 * given.width)));  // 64 MB of slots at most
-  const void* chosen = reinterpret_cast<const void*>(kernel);
-  const int64_t resident = resident_blocks(chosen, threads, row * stages, given.device, per_processor);
-  return {chosen, static_cast<int>(std::min(wanted, resident)), threads, row * stages, stages};
+// dweight and dbias from the blocks' slots (blocks, width). 32 columns per block; each of its warps sums every sixteenth slot,
+// then one warp sums the warps: always in the same order.
+template <typename W>
+__global__ void __launch_bounds__(512)
+    sum_weight_gradients(const float* dweights, const float* dbiases, W* dweight, W* dbias, int slots, int64_t width) {
+  __shared__ float warp_sums[16][32];
+  const float* from = blockIdx.y == 0 ? dweights : dbiases;
+  W* out = blockIdx.y == 0 ? dweight : dbias;
+  const int64_t column = int64_t(blockIdx.x) * 32 + threadIdx.x;
+  float sum = 0.0f;
+  if (column < width)
+    for (int slot = threadIdx.y; slot < slots; slot += 16) sum += from[slot * width + column];
+  warp_sums[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || column >= width) return;
+  double all = 0.0;
+  for (int warp = 0; warp < 16; ++warp) all += double(warp_sums[warp][threadIdx.x]);
+  out[column] = from_float<W>(float(all));
 }
 
 template <typename T>
-Rows<T> rows_of(const BackwardPointers& given, int stages) {
-  return {static_cast<const T*>(given.dy),
-          static_cast<const T*>(given.dh),
-          static_cast<const T*>(given.h),
-          given.mean,
-          given.rstd,
-          {given.weight, given.of_weight == Element::FLOAT},
-          static_cast<T*>(given.dx),
-          given.dweights,
-          given.dbiases,
-          given.rows,
-          given.width,
-          1.0f / float(given.width),
+Plan plan_of(const BackwardPointers& pointers) {
+  constexpr int PACKS_OF_8 = sizeof(T) == 4 ? 2 : 1;  // packs of eight elements
+  using Kernel = void (*)(Rows<T>);
+  const Kernel by_warps[] = {rows_in_registers<T, PACKS_OF_8, true>, rows_in_registers<T, 2 * PACKS_OF_8, true>,
+                             rows_in_registers<T, 3 * PACKS_OF_8, true>, rows_in_registers<T, 4 * PACKS_OF_8, true>};
+  const Kernel by_blocks[] = {rows_in_registers<T, 2 * PACKS_OF_8, false>, rows_in_registers<T, 4 * PACKS_OF_8, false>};
+  const int width = static_cast<int>(std::min<int64_t>(pointers.width, REGISTER_WIDTH + 1));
+  const bool is_warp = width <= 1024;
+  // A block per row: 16 elements per thread, or 32 where that takes too many threads. Some 512 threads per multiprocessor.
+  const int eights = is_warp ? (width + 255) / 256 : width <= 8192 ? 2 : 4;
+  int threads = is_warp ? WARP_BLOCK : (width + eights * 256 - 1) / (eights * 256) * 32;
+  Kernel kernel = is_warp ? by_warps[eights - 1] : by_blocks[eights / 2 - 1];
+  size_t row = size_t(threads) * eights * PACKS_OF_8 * (pointers.dh != nullptr ? 3 : 2) * 16;
+  int per_processor = is_warp ? 2 : std::max(1, 512 / threads);
+  bool aligned = pointers.width % PACKED<T> == 0;
+  for (const void* pointer : {pointers.dy, pointers.dh, pointers.h, pointers.weight, static_cast<const void*>(pointers.dx)})
+    aligned = aligned && is_aligned(pointer);
+  const size_t available = max_dynamic_shared(pointers.device);
+  const bool in_registers = aligned && width <= REGISTER_WIDTH && row <= available;
+  if (!in_registers) kernel = rows_of_any_width<T>, threads = 512, row = 0, per_processor = 2;
+  // Two rows in shared memory where that leaves space for a second block, or where there is only one anyway.
+  const int stages = 2 * row <= (per_processor > 1 ? available / 2 : available) ? 2 : 1;
+  const int64_t rows_per_block = in_registers && is_warp ? threads / 32 : 1;
+  int64_t needed = (pointers.rows + rows_per_block - 1) / rows_per_block;
+  if (!in_registers)  // 64 MB of slots at most
+    needed = std::min(needed, std::max<int64_t>(1, (int64_t(64) << 20) / (8 * pointers.width)));
+  const void* function = reinterpret_cast<const void*>(kernel);
+  const int64_t resident = resident_blocks(function, threads, row * stages, pointers.device, per_processor);
+  return {function, static_cast<int>(std::min(needed, resident)), threads, row * stages, stages};
+}
+
+template <typename T>
+Rows<T> rows_of(const BackwardPointers& pointers, int stages) {
+  return {static_cast<const T*>(pointers.dy),
+          static_cast<const T*>(pointers.dh),
+          static_cast<const T*>(pointers.h),
+          pointers.mean,
+          pointers.rstd,
+          {pointers.weight, pointers.weight_element == Element::FLOAT},
+          static_cast<T*>(pointers.dx),
+          pointers.dweights,
+          pointers.dbiases,
+          pointers.rows,
+          pointers.width,
+          1.0f / float(pointers.width),
           stages};
 }
 
 }  // namespace
 
-Plan plan(const BackwardPointers& given) {
+Plan plan(const BackwardPointers& pointers) {
   Plan plan{};
-  by_element(given.element, [&](auto zero) { plan = plan_of<decltype(zero)>(given); });
+  by_element(pointers.element, [&](auto zero) { plan = plan_of<decltype(zero)>(pointers); });
   return plan;
 }
 
-void launch(const BackwardPointers& given, const Plan& plan) {
-  by_element(given.element, [&](auto zero) {
-    Rows<decltype(zero)> rows = rows_of<decltype(zero)>(given, plan.stages);
-    launch_rows(plan, rows, given.stream, "add_norm_backward");
+void launch(const BackwardPointers& pointers, const Plan& plan) {
+  by_element(pointers.element, [&](auto zero) {
+    Rows<decltype(zero)> rows = rows_of<decltype(zero)>(pointers, plan.stages);
+    launch_rows(plan, rows, pointers.stream, "add_norm_backward");
   });
-  by_element(given.of_weight, [&](auto zero) {
+  by_element(pointers.weight_element, [&](auto zero) {
     using W = decltype(zero);
-    const dim3 grid(static_cast<unsigned>((given.width + 31) / 32), given.dbiases != nullptr ? 2 : 1);
-    W *dweight = static_cast<W*>(given.dweight), *dbias = static_cast<W*>(given.dbias);
-    sum_slots<W><<<grid, dim3(32, 16), 0, given.stream>>>(given.dweights, given.dbiases, dweight, dbias, plan.blocks, given.width);
+    const dim3 grid(static_cast<unsigned>((pointers.width + 31) / 32), pointers.dbiases != nullptr ? 2 : 1);
+    W *dweight = static_cast<W*>(pointers.dweight), *dbias = static_cast<W*>(pointers.dbias);
+    sum_weight_gradients<W><<<grid, dim3(32, 16), 0, pointers.stream>>>(pointers.dweights, pointers.dbiases, dweight, dbias,
+                                                                        plan.blocks, pointers.width);
   });
   check_launch("add_norm_backward");
 }

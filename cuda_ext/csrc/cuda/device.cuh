@@ -1,5 +1,5 @@
-// What every kernel needs of CUDA, and nothing of torch: a .cu file is compiled once for each architecture, and torch's headers would
-// be most of that. The .cpp beside it checks, allocates and calls the launch that the .cu file defines, by plain pointers.
+// What every kernel needs of CUDA: conversions, packs of 16 bytes, sums over a warp, asynchronous copies. No .cu file includes torch
+// (launches.h).
 #pragma once
 
 #include <cuda_bf16.h>
@@ -9,14 +9,14 @@
 #include <stdexcept>
 #include <string>
 
-#include "../element.h"
 #include "../host_device.h"
 
 namespace sentinel {
 
 inline void check_launch(const char* op) {
   const cudaError_t error = cudaGetLastError();
-  if (error != cudaSuccess) throw std::runtime_error(std::string(op) + ": the kernel could not be launched: " + cudaGetErrorString(error));
+  if (error != cudaSuccess)
+    throw std::runtime_error(std::string(op) + ": the kernel could not be launched: " + cudaGetErrorString(error));
 }
 
 // float of an element and back. In registers everything is float32.
@@ -55,21 +55,23 @@ __device__ __forceinline__ double warp_sum(double value) {
   return value;
 }
 
-__device__ __forceinline__ float warp_max(float value) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) value = max_or_nan(value, __shfl_xor_sync(0xffffffffu, value, offset));
-  return value;
-}
-
 __device__ __forceinline__ uint32_t warp_sum(uint32_t value) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);
   return value;
 }
 
-__device__ __forceinline__ Seen warp_seen(Seen seen) {
-  if constexpr (!TELLS) return seen;
-  return Seen{warp_sum(seen.squares), warp_max(seen.largest), warp_sum(seen.nonfinite)};
+// Copies 16 bytes that this thread alone will read, so it need only wait for its own copies. The clobbers keep the compiler from
+// moving reads of shared memory over a copy or a wait, which cuda_pipeline.h leaves to a barrier.
+__device__ __forceinline__ void copy_async(void* shared, const void* global) {
+  const uint32_t to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
+}
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits until all but the NEWEST groups of copies have arrived.
+template <int NEWEST>
+__device__ __forceinline__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(NEWEST) : "memory");
 }
 
 }  // namespace sentinel

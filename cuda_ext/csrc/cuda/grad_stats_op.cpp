@@ -1,6 +1,6 @@
-// grad_stats for CUDA tensors: what is refused and what is allocated.
-#include "../many.h"
-#include "grad_stats.h"
+// grad_stats for CUDA tensors: checks, allocates, launches on torch's stream.
+#include "../tensor_lists.h"
+#include "launches.h"
 #include "stream.h"
 
 namespace sentinel {
@@ -14,11 +14,11 @@ Tensor grad_stats(std::vector<Tensor> grads, Tensor inv_scale) {
   const torch::stable::accelerator::DeviceGuard guard(inv_scale.get_device_index());
   const Tensor slots = torch::stable::new_empty(inv_scale, {chunks.count(), 3}, ScalarType::Double);
   Tensor out = torch::stable::new_empty(inv_scale, {rows, 3}, ScalarType::Double);
-  std::vector<Gradient> given;
-  given.reserve(grads.size());
-  for (const Tensor& grad : grads) given.push_back({grad.const_data_ptr(), element_of(grad.scalar_type())});
-  launch_grad_stats(chunks, given, read<float>(inv_scale), write<double>(slots), write<double>(out), inv_scale.get_device_index(),
-                    stream_of(inv_scale));
+  std::vector<Gradient> gradients;
+  gradients.reserve(grads.size());
+  for (const Tensor& grad : grads) gradients.push_back({grad.const_data_ptr(), element_of(grad.scalar_type())});
+  launch_grad_stats(chunks, gradients, const_ptr<float>(inv_scale), mutable_ptr<double>(slots), mutable_ptr<double>(out),
+                    inv_scale.get_device_index(), stream_of(inv_scale));
   return out;
 }
 

@@ -6,7 +6,7 @@
 
 #include "../tensors.h"
 
-// Not there in a torch without CUDA: the library still loads, so that a machine without a GPU can check what it registers.
+// Absent from a torch without CUDA: weak, so that the library loads there too and its registrations can be checked.
 #pragma weak aoti_torch_get_current_cuda_stream
 
 namespace sentinel {

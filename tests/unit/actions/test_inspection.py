@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from sentinel.actions.inspection import Look, inspect_samples
+from sentinel.actions.inspection import SampleSource, inspect_samples
 from sentinel.actions.runner import carry_out
 from sentinel.errors import GiveUp, GoesOn
 from sentinel.model.actions import InspectSamples
@@ -53,12 +53,12 @@ class Launched:
         return self.view
 
 
-def look(trains: bool = False, seen: Sequence[SampleSeen] = SEEN) -> Look:
-    return Look(lambda _: trains, lambda _: seen)
+def source(trains: bool = False, seen: Sequence[SampleSeen] = SEEN) -> SampleSource:
+    return SampleSource(lambda _: trains, lambda _: seen)
 
 
-def ask(view: AttemptView, how: Look | None = None) -> Attribution:
-    return inspect_samples(Launched(view), how or look(), ACTION, ("train",), "/")
+def ask(view: AttemptView, how: SampleSource | None = None) -> Attribution:
+    return inspect_samples(Launched(view), how or source(), ACTION, ("train",), "/")
 
 
 def left(*codes: int, error: str | None = None) -> Exited:
@@ -69,14 +69,14 @@ def left(*codes: int, error: str | None = None) -> Exited:
 def test_it_is_launched_with_the_samples_and_without_the_rungs_own_skip() -> None:
     launcher = Launched(Alive(4, 1, (2,)))
     with pytest.raises(GoesOn):
-        inspect_samples(launcher, look(), ACTION, ("train",), "/")
+        inspect_samples(launcher, source(), ACTION, ("train",), "/")
     assert launcher.specs == [AttemptSpec(4, ("train",), "/", RESUME, ACTION.overrides, ACTION.samples)]
 
 
 def test_a_node_that_is_left_out_looks_at_no_samples_either() -> None:
     launcher = Launched(Alive(4, 1, (2,)))
     with pytest.raises(GoesOn):
-        inspect_samples(launcher, look(), replace(ACTION, exclude_nodes=("n7",)), ("train",), "/")
+        inspect_samples(launcher, source(), replace(ACTION, exclude_nodes=("n7",)), ("train",), "/")
     assert launcher.specs[0].exclude_nodes == ("n7",)
 
 
@@ -88,13 +88,13 @@ def test_when_it_has_ended_its_record_is_judged() -> None:
 @pytest.mark.parametrize(
     ("view", "how", "said"),
     [
-        (Alive(4, 1, ()), look(trains=True), "the trainer trains where it was asked to inspect"),
-        (left(0, 1, error="RuntimeError: out of memory"), look(), "failed: RuntimeError: out of memory"),
-        (Exited(4, ExitReport(None, (), None, "stopped before it was started")), look(), "stopped before it was started"),
-        (Orphaned(4, (), "its keeper died"), look(), "was lost: its keeper died"),
+        (Alive(4, 1, ()), source(trains=True), "the trainer trains where it was asked to inspect"),
+        (left(0, 1, error="RuntimeError: out of memory"), source(), "failed: RuntimeError: out of memory"),
+        (Exited(4, ExitReport(None, (), None, "stopped before it was started")), source(), "stopped before it was started"),
+        (Orphaned(4, (), "its keeper died"), source(), "was lost: its keeper died"),
     ],
 )
-def test_no_answer_will_come(view: AttemptView, how: Look, said: str) -> None:
+def test_no_answer_will_come(view: AttemptView, how: SampleSource, said: str) -> None:
     with pytest.raises(GiveUp, match=said):
         ask(view, how)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from yamlcore import CoreLoader
 
 from sentinel.policy_files import yaml_positions as policy_yaml
-from sentinel.policy_files.yaml_positions import read_yaml
+from sentinel.policy_files.yaml_positions import read_yaml, write_yaml
 from tests.unit.policy.policies_in_words import GOOD
 
 
@@ -30,3 +30,17 @@ def test_without_libyaml_the_same_is_read(monkeypatch):
 def test_any_text_is_read_or_refused(text):
     read = read_yaml(text)
     assert all(problem.line >= 1 and problem.column >= 1 and problem.remedy for problem in read.problems)
+
+
+WORDS = st.sampled_from(["on", "off", "yes", "null", "0o10", "1e-3", "12:30", "~", "*x", "{{ value }}", "a: b", "# no"])
+PLAIN = st.recursive(
+    st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | WORDS | st.text("ab:-#'\"é ", max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", min_size=1) | WORDS, inner, max_size=3),
+    max_leaves=9,
+)
+
+
+@given(PLAIN)
+def test_what_is_written_is_read_as_the_same_value(value):
+    read = read_yaml(write_yaml(value))
+    assert (read.problems, read.value) == ([], value)

@@ -27,10 +27,10 @@ from sentinel.errors import (
 )
 from sentinel.journal.run_file import CAPABILITIES, RunFile, write_run_file
 from sentinel.journal.session import refuse_lost_journal
-from sentinel.journal.trouble import told
+from sentinel.journal.trouble import explained_errors
 from sentinel.model.actions import KillAttempt
 from sentinel.supervisor import app
-from sentinel.supervisor.journal_outage import Outage, StopSignals, last_act
+from sentinel.supervisor.journal_outage import JournalOutage, StopSignals, last_act
 
 FULL = JournalBlocked("run/sentinel.db: the disk is full")
 
@@ -55,7 +55,7 @@ def test_a_signal_that_comes_while_leaving_kills_nobody() -> None:
 
 
 def test_before_anything_was_started_the_trouble_is_told_at_once() -> None:
-    outage = Outage(Path("run"), StopSignals())
+    outage = JournalOutage(Path("run"), StopSignals())
     with pytest.raises(JournalBlocked):
         outage.wait_out(FULL)
     assert outage.lost(FULL) is FULL
@@ -63,7 +63,7 @@ def test_before_anything_was_started_the_trouble_is_told_at_once() -> None:
 
 def test_afterwards_it_is_waited_out_and_said_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sentinel.supervisor.journal_outage.RETRY_S", 0.0)
-    outage = Outage(Path("run"), StopSignals())
+    outage = JournalOutage(Path("run"), StopSignals())
     outage.begin()
     outage.wait_out(FULL)
     outage.wait_out(FULL)
@@ -75,7 +75,7 @@ def test_afterwards_it_is_waited_out_and_said_once(monkeypatch: pytest.MonkeyPat
 
 def test_a_wish_to_stop_ends_the_waiting_and_says_that_training_goes_on() -> None:
     wishes = StopSignals()
-    outage = Outage(Path("run"), wishes)
+    outage = JournalOutage(Path("run"), wishes)
     outage.begin()
     wishes.names.append("SIGTERM")
     with pytest.raises(WatchLost, match="trains on unwatched"):
@@ -114,7 +114,7 @@ def test_the_act_under_way_is_seen_to_its_end_and_the_next_is_not_begun() -> Non
     ids=str,
 )
 def test_only_what_may_pass_is_waited_for(error: Exception, kind: type[Exception]) -> None:
-    with pytest.raises(JournalError) as caught, told(Path("run/sentinel.db"), "append"):
+    with pytest.raises(JournalError) as caught, explained_errors(Path("run/sentinel.db"), "append"):
         raise error
     assert type(caught.value) is kind
 
@@ -130,7 +130,7 @@ def test_a_run_that_lost_its_journal_is_not_begun_anew(tmp_path: Path) -> None:
 
 def test_who_answered_and_left_between_the_two_looks_is_taken_for_no_supervisor() -> None:
     held = AlreadySupervised("run: already supervised by pid 7")
-    outage = Outage(Path("run"), StopSignals())
+    outage = JournalOutage(Path("run"), StopSignals())
     outage.let_answer(held, is_being_answered=False)
     with pytest.raises(AlreadySupervised):
         outage.let_answer(held, is_being_answered=False)

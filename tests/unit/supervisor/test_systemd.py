@@ -13,7 +13,7 @@ import pytest
 from sentinel.cli import root as cli
 from sentinel.errors import JournalBlocked, WatchLost
 from sentinel.supervisor import systemd as notify
-from sentinel.supervisor.journal_outage import Outage, StopSignals
+from sentinel.supervisor.journal_outage import JournalOutage, StopSignals
 from sentinel.supervisor.systemd import EVERY_S, STATUS_CHARS_MAX, Notifier
 
 DEADLINE_S = 10.0
@@ -95,7 +95,7 @@ def test_a_status_is_one_short_line_and_never_another_word(systemd: Systemd) -> 
 
 def test_who_waits_for_the_disk_says_so_and_is_not_ended(systemd: Systemd) -> None:
     wishes = StopSignals()
-    outage = Outage(Path("run"), wishes, Notifier(systemd.address))
+    outage = JournalOutage(Path("run"), wishes, Notifier(systemd.address))
     outage.begin()
     wishes.event.set()
     with pytest.raises(WatchLost):

@@ -1,0 +1,116 @@
+// How rows are distributed over threads. A row belongs to a group: one warp, or for long rows one block. Thread t of
+// a group of G holds the packs t, t + G, t + 2 G … of every row that its group works on: the same columns in every row.
+#pragma once
+
+#include <algorithm>
+
+#include "../add_norm.h"
+#include "launches.h"
+#include "device.cuh"
+
+namespace sentinel::norm {
+
+template <bool WARP>
+struct Group {
+  int thread, threads, number, groups;  // in the group; of all groups of the grid
+
+  __device__ Group()
+      : thread(WARP ? threadIdx.x % 32 : threadIdx.x),
+        threads(WARP ? 32 : blockDim.x),
+        number(WARP ? blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32 : blockIdx.x),
+        groups(WARP ? gridDim.x * (blockDim.x / 32) : gridDim.x) {}
+
+  template <typename T> __device__ int column(int pack) const { return (pack * threads + thread) * PACKED<T>; }
+};
+
+// Sums over a group, the same bits in every thread. Two buffers alternate: between two writes to one lies a barrier that every
+// reader has passed.
+template <bool WARP>
+struct Sums {
+  float2 (*buffers)[32];
+  int turn = 0;
+
+  __device__ float operator()(float one) {
+    one = warp_sum(one);
+    return WARP ? one : warp_sum(exchange({one, 0.0f}).x);
+  }
+
+  __device__ float2 operator()(float one, float other) {
+    const float2 sum{warp_sum(one), warp_sum(other)};
+    if constexpr (WARP) return sum;
+    const float2 part = exchange(sum);
+    return {warp_sum(part.x), warp_sum(part.y)};
+  }
+
+  // The sum of warp number `lane`, 0 beyond the last.
+  __device__ float2 exchange(float2 sum) {
+    float2* buffer = buffers[turn];
+    turn ^= 1;
+    if (threadIdx.x % 32 == 0) buffer[threadIdx.x / 32] = sum;
+    __syncthreads();
+    return threadIdx.x % 32 < blockDim.x / 32 ? buffer[threadIdx.x % 32] : float2{0.0f, 0.0f};
+  }
+};
+
+// Weight or bias, float32 or of the rows' dtype. Where `data` is null every column is `fallback`.
+struct Columns {
+  const void* data;
+  bool is_float32;
+
+  template <typename T>
+  __device__ __forceinline__ float at(int64_t column, float fallback) const {
+    if (data == nullptr) return fallback;
+    return is_float32 ? static_cast<const float*>(data)[column] : to_float(static_cast<const T*>(data)[column]);
+  }
+
+  template <typename T>
+  __device__ __forceinline__ void pack_at(int column, float fallback, float (&out)[PACKED<T>]) const {
+    if (data == nullptr) {
+#pragma unroll
+      for (int i = 0; i < PACKED<T>; ++i) out[i] = fallback;
+    } else if (is_float32) {
+      const float4* from = reinterpret_cast<const float4*>(static_cast<const float*>(data) + column);
+#pragma unroll
+      for (int i = 0; i < PACKED<T>; i += 4) {
+        const float4 four = from[i / 4];
+        out[i] = four.x, out[i + 1] = four.y, out[i + 2] = four.z, out[i + 3] = four.w;
+      }
+    } else {
+      const Pack<T> pack = *reinterpret_cast<const Pack<T>*>(static_cast<const T*>(data) + column);
+#pragma unroll
+      for (int i = 0; i < PACKED<T>; ++i) out[i] = to_float(pack.element[i]);
+    }
+  }
+};
+
+template <typename T>
+__device__ __forceinline__ void store(T* address, const Pack<T>& pack) {
+  *reinterpret_cast<Pack<T>*>(address) = pack;
+}
+
+// Bytes of dynamic shared memory that a block may use beside its static.
+inline int max_dynamic_shared(int device) {
+  int bytes = 0;
+  cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  return std::max(0, bytes - 2048);
+}
+
+// As many blocks as run at once; each loops over rows. The same GPU gives the same blocks and so the same sums.
+inline int64_t resident_blocks(const void* kernel, int threads, size_t shared, int device, int max_per_processor) {
+  int processors = 0, each = 0;
+  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+  // More than 48 KB must be requested before the launch. Always the maximum: host threads with different rows would lower each
+  // other's.
+  if (shared > 48 * 1024) cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, max_dynamic_shared(device));
+  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, threads, shared);
+  return int64_t(processors) * std::max(1, std::min(each, max_per_processor));
+}
+
+template <typename Rows>
+void launch_rows(const Plan& plan, Rows& rows, cudaStream_t stream, const char* op) {
+  void* arguments[] = {&rows};
+  cudaLaunchKernel(plan.kernel, dim3(plan.blocks), dim3(plan.threads), arguments, plan.shared, stream);
+  check_launch(op);
+}
+
+}  // namespace sentinel::norm

@@ -1,0 +1,79 @@
+"""RUN_DIR comes last in the documents; the other order is accepted, too."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sentinel.cli import operator
+from sentinel.cli.root import app
+from sentinel.model import operator_requests as w
+from sentinel.operator import requests
+from sentinel.operator.answers import Answered
+from tests.unit.told_run import write_run
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, w.OperatorRequest]]:
+    found: list[tuple[Path, w.OperatorRequest]] = []
+
+    def ask(run_dir: Path, request: w.OperatorRequest, timeout: float) -> Answered:
+        found.append((run_dir, request))
+        return Answered(True, "yes")
+
+    monkeypatch.setattr(requests, "ask", ask)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("command", "word", "request_"),
+    [
+        ("ack", "2", w.Acknowledge(2)),
+        ("deny", "2", w.Deny(2)),
+        ("note", "a word", w.Remark("a word")),
+        ("readmit", "node-7", w.Readmit("node-7")),
+        ("uncordon", "node-7", w.Readmit("node-7")),
+    ],
+)
+def test_both_orders_ask_the_same(
+    tmp_path: Path, asked: list[tuple[Path, w.OperatorRequest]], command: str, word: str, request_: w.OperatorRequest
+) -> None:
+    run_dir = write_run(tmp_path / "run")
+    for words in itertools.permutations([word, str(run_dir)]):
+        assert CliRunner().invoke(app, [command, *words]).exit_code == 0
+    assert asked == [(run_dir, request_)] * 2
+
+
+def test_a_run_directory_among_many_words_is_found(tmp_path: Path, asked: list[tuple[Path, w.OperatorRequest]]) -> None:
+    run_dir = write_run(tmp_path / "run")
+    for words in (["lr=0.5x", "clip_norm=0.3", str(run_dir)], [str(run_dir), "lr=0.5x", "clip_norm=0.3"]):
+        assert CliRunner().invoke(app, ["set", *words, "--timeout", "1"]).exit_code == 0
+    assert asked[0] == asked[1]
+    assert asked[0][0] == run_dir
+
+
+def test_where_both_words_are_run_directories_the_documented_order_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: list[tuple[Path, w.OperatorRequest]]
+) -> None:
+    for name in ("2", "3"):
+        write_run(tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(app, ["ack", "2", "3"]).exit_code == 0
+    assert asked == [(Path("3"), w.Acknowledge(2))]
+
+
+def test_an_optional_number_may_stand_on_either_side(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "run")
+    first = CliRunner().invoke(app, ["report", str(run_dir), "1", "--out", str(tmp_path / "a.html")])
+    second = CliRunner().invoke(app, ["report", "1", str(run_dir), "--out", str(tmp_path / "b.html")])
+    assert (first.exit_code, second.exit_code) == (0, 0)
+    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+
+
+def test_every_command_stands_in_a_panel_by_subject() -> None:
+    panels = {command.rich_help_panel for command in app.registered_commands} | {g.rich_help_panel for g in app.registered_groups}
+    assert panels == {"Run", "Look at a run", "Steer a run", "Answer a page", "Policies", "Read logs, rehearse disasters"}
+    assert operator.uncordon.__doc__
