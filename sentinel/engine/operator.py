@@ -45,7 +45,7 @@ def on_tick(decision: Decision) -> None:
         if not incident.awaits_approval or waits is None or decision.now_s < waits.deadline_s:
             continue
         wish = w.Approve(incident.id) if waits.otherwise == "approve" else w.Deny(incident.id)
-        on_wish(decision, WishReading(f"{w.DEADLINE}{incident.id}/{waits.rung}", "the deadline (nobody answered)", wish))
+        on_wish(decision, WishReading(w.deadline_id(incident.id, waits.rung), "the deadline (nobody answered)", wish))
 
 
 def _answer(decision: Decision, asked: WishReading) -> Answer:
