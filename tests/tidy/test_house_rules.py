@@ -48,6 +48,7 @@ ONE_PLACE = {
     "jinja2": ("sentinel/report/html/page.py",),
     "markupsafe": ("sentinel/report/html/page.py",),
     "prometheus_client": ("sentinel/metrics/",),
+    "waitress": ("sentinel/web/server.py",),
 }
 # Rooms of the trainer that must answer at once, and so load no torch (ARCHITECTURE "Who may import what").
 TORCHLESS = (

@@ -18,7 +18,7 @@ from sentinel.web.access import Access
 from sentinel.web.answers import REPORT_POLICY
 from sentinel.web.routes import ROUTES
 from sentinel.web.runs import Runs
-from sentinel.web.site import Given, Site
+from sentinel.web.site import Site, SiteServices
 from sentinel.web.static_files import StaticFiles
 from tests.fakes import ManualClock
 from tests.integration.supervised import wait_for
@@ -117,7 +117,7 @@ def test_lineage_and_ledger(told_site: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/api/runs/none", "/api/runs/", "/api/runs/demo/none", "/api", "/x", "//", "/runs/demo/incidents/1/report"]
+    "path", ["/api/runs/none", "/api/runs/", "/api/runs/demo/none", "/api", "/x", "/runs/demo/incidents/1/report"]
 )
 def test_what_is_not_there_is_a_sentence(told_site: Served, path: str) -> None:
     answer = told_site.get(path)
@@ -289,18 +289,18 @@ def test_metrics_are_those_of_the_own_run_else_of_all(tmp_path: Path) -> None:
     def exposition(snapshots: list[RunSnapshot]) -> bytes:
         return "".join(f"{snapshot.run_dir.name} {snapshot.step}\n" for snapshot in snapshots).encode()
 
-    with served(tmp_path, given=Given(exposition)) as site:
+    with served(tmp_path, services=SiteServices(exposition)) as site:
         answer = site.get("/metrics")
         assert (answer.status, answer.body) == (200, b"one 384\ntwo 600\n")
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-    with served(tmp_path, own=tmp_path / "two", given=Given(exposition)) as site:
+    with served(tmp_path, own=tmp_path / "two", services=SiteServices(exposition)) as site:
         assert site.get("/metrics").body == b"two 600\n"
         assert [run["name"] for run in site.get("/api/runs").json["runs"]] == ["two", "one"]
 
 
 def test_away_from_loopback_everything_about_a_run_takes_the_token(tmp_path: Path) -> None:
     write_told(tmp_path)
-    with served(tmp_path, token=TOKEN, host="0.0.0.0", given=Given(lambda snapshots: b"")) as site:
+    with served(tmp_path, token=TOKEN, host="0.0.0.0", services=SiteServices(lambda snapshots: b"")) as site:
         readable = [route.path for route in ROUTES if route.needs == "reading"]
         assert len(readable) > 8
         for path in readable:
