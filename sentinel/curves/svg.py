@@ -264,7 +264,8 @@ def _legend(marks: Sequence[PlotMark]) -> list[str]:
 
 def _stripe(name: str, curve: Stripe, marks: Sequence[PlotMark], span: tuple[int, int], top: int) -> list[str]:
     low, high = min(point[1] for point in curve), max(point[2] for point in curve)
-    scale = Scale(low, high, *span, Box(LEFT, top, WIDTH - LEFT - RIGHT, HEIGHT))
+    first, last = span
+    scale = Scale(low, high, first, last, Box(LEFT, top, WIDTH - LEFT - RIGHT, HEIGHT))
     parts = [
         f'<rect x="{LEFT}" y="{top}" width="{WIDTH - LEFT - RIGHT}" height="{HEIGHT}" fill="none" stroke="#ccc"/>',
         f'<text x="{LEFT + 8}" y="{top + 16}" font-weight="600">{escape(name)}{" (log)" if scale.is_log else ""}</text>',

@@ -86,7 +86,8 @@ class Route(Model):
         if not cls.channels:
             raise RuntimeError("no channel is known; import sentinel.channels.registry before a policy is read")
         if isinstance(value, dict) and (problem := _unlike_a_route(value, tuple(cls.channels))):
-            raise Malformed(*problem)
+            message, remedy = problem
+            raise Malformed(message, remedy)
         return value
 
     @property

@@ -188,8 +188,11 @@ class Board:
                 noted = loads(file.read(PLACE_BYTES_MAX))
             if noted["v"] != VERSION:
                 return
-            self._reached = {int(number): Reached(*map(int, place)) for number, place in noted["attempts"].items()}
-            self._effective.cuts = {int(number): Cut(*map(int, cut)) for number, cut in noted["cuts"].items()}
+            attempts = noted["attempts"].items()
+            self._reached = {int(number): Reached(int(stream), int(size), int(step)) for number, (stream, size, step) in attempts}
+            self._effective.cuts = {
+                int(number): Cut(int(bound), int(whole), int(size)) for number, (bound, whole, size) in noted["cuts"].items()
+            }
             over = {int(number) for number in noted["over"]}
             self._done = {number for number in over if _is_as_noted(self.event_path(number), self._reached.get(number))}
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
