@@ -3,7 +3,7 @@
 What goes wrong becomes RetryLater or GiveUp, in words that hold neither the address behind the host nor a header. A proxy is
 used as the environment says (HTTPS_PROXY, HTTP_PROXY, NO_PROXY), as with other programs, but never for this machine itself.
 
-    send(Request("PagerDuty", "https://events.pagerduty.com/v2/enqueue", body=b"{}"))
+    send(HttpRequest("PagerDuty", "https://events.pagerduty.com/v2/enqueue", body=b"{}"))
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _CLEAN = re.compile(r"[^\x20-\x7e]+")
 @dataclass(frozen=True, slots=True, repr=False)
 class HttpRequest:
     """`what`: who is called, in words for a person. `url`, `headers` and `body` may hold secrets and are never printed; `scrub`
-    takes them out of what the server says, before that is cut: half a key would not be found any more."""
+    takes them out of what the server says, before that is cut: half a key would not be found any more. `remedies`: what a person
+    is to check when the call is refused for good, by status."""
 
     what: str
     url: str
@@ -47,6 +48,7 @@ class HttpRequest:
     method: str = "POST"
     within_s: float = CALL_S
     scrub: Callable[[str], str] = str
+    remedies: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +201,8 @@ def _refusal(request: HttpRequest, response: http.client.HTTPResponse, body: byt
         return RetryLater(words, AGAIN_S if asked_s is None else asked_s)
     if 300 <= status < 400:
         return GiveUp(f"{what} answered {status}: it sends elsewhere, and a page follows no one; write the address it leads to")
-    return GiveUp(words)
+    remedy = request.remedies.get(status)
+    return GiveUp(words if remedy is None else f"{words}; {remedy}")
 
 
 def retry_after_s(value: str | None, wall_s: float) -> float | None:

@@ -1,4 +1,7 @@
-"""A Slack incoming webhook. The text is plain: nothing that a run wrote can mention a channel or draw a link."""
+"""A Slack incoming webhook. The text is plain: nothing that a run wrote can mention a channel or draw a link.
+
+https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,11 @@ HEADER_CHARS_MAX = 150  # Slack's limits: of a header, and of a section with roo
 SECTION_CHARS_MAX = 2800
 SECTIONS_MAX = 4
 WEBHOOK_VARIABLE = "SENTINEL_SLACK_WEBHOOK"  # with --page
+REMEDIES = {
+    403: "the webhook was revoked, or the workspace forbids it to post; make a new one and put its address there",
+    404: "the webhook or its channel was deleted; make a new one and put its address there",
+    410: "its channel is archived; bring the channel back, or make a webhook for another",
+}
 
 
 class SlackRoute(RouteSettings):
@@ -33,7 +41,8 @@ class Slack:
 
     def deliver(self, notice: Notice) -> str:
         url = self._vault.read(self._settings.webhook)
-        answer = send(HttpRequest("Slack", url, dumps(build_message(notice)).encode(), scrub=self._vault.scrub))
+        body = dumps(build_message(notice)).encode()
+        answer = send(HttpRequest("Slack", url, body, scrub=self._vault.scrub, remedies=REMEDIES))
         return f"accepted ({answer.status})"
 
 

@@ -144,6 +144,14 @@ def test_slack_gets_plain_text_that_mentions_nobody() -> None:
     assert links["text"]["text"] == "<https://book.example/RUNBOOK.md#spike|runbook>"
 
 
+def test_a_webhook_that_slack_has_deleted_is_given_up_with_what_to_do() -> None:
+    with HttpServer() as server:
+        server.replies = [Reply(404, b"no_service")]
+        hook = open_channel(Route.model_validate({"slack": {"webhook": {"env": "URL"}}}), None, {"URL": server.url})
+        with pytest.raises(GiveUp, match="Slack answered 404: no_service; the webhook or its channel was deleted; make"):
+            hook.deliver(notice())
+
+
 @pytest.mark.parametrize("text", ["x" * 16_000, "\n".join("y" * 90 for _ in range(170)), "", "\n\n\n", "``` & " * 2000])
 def test_a_long_case_keeps_to_slacks_limits(text: str) -> None:
     blocks = build_message(notice(text=text, links={}, title="t" * 200))["blocks"]

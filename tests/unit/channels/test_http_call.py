@@ -44,6 +44,17 @@ def test_a_busy_server_is_asked_again_and_a_refusal_is_final(status: int, kind: 
     assert "key is" in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("status", "kind", "end"), [(404, GiveUp, "404: gone; look"), (400, GiveUp, "400: gone"), (503, RetryLater, "503: gone")]
+)
+def test_a_refusal_says_what_to_check_and_what_may_pass_does_not(status: int, kind: type[Exception], end: str) -> None:
+    with HttpServer() as server:
+        server.replies = [Reply(status, b"gone")]
+        with pytest.raises(kind) as raised:
+            http_call.send(http_call.HttpRequest("it", server.url, b"{}", remedies={404: "look", 503: "never said"}))
+    assert str(raised.value).endswith(end)
+
+
 def test_the_time_a_server_asks_for_is_given_to_it() -> None:
     with HttpServer() as server:
         server.replies = [Reply(429, b"", {"Retry-After": "7"})]
