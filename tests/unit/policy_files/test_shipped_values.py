@@ -37,11 +37,21 @@ def differences(before: Any, now: Any, path: str = "") -> list[str]:
         before, now = ({rule["alert"]: rule for rule in rules} for rules in (before, now))
     if isinstance(before, dict) and isinstance(now, dict):
         return [line for key in before for line in differences(before[key], now.get(key, "gone"), f"{path}.{key}")]
+    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        pairs = enumerate(zip(before, now, strict=True))
+        return [line for n, (old, new) in pairs for line in differences(old, new, f"{path}[{n}]")]
     return [] if before == now else [f"{path}: {before!r}, now {now!r}"]
 
 
 def test_the_comparison_sees_a_changed_and_a_missing_value():
     assert differences({"a": {"b": 1, "c": [1]}}, {"a": {"b": 2, "d": 3}}) == [".a.b: 1, now 2", ".a.c: [1], now 'gone'"]
+
+
+def test_the_comparison_looks_into_lists_and_passes_over_what_is_new_there():
+    before = {"routes": [{"terminal": {}, "slack": None}]}
+    assert differences(before, {"routes": [{"terminal": {}, "slack": None, "pigeon": None}]}) == []
+    assert differences(before, {"routes": [{"terminal": {}, "slack": {}}]}) == [".routes[0].slack: None, now {}"]
+    assert differences(before, {"routes": []}) == [".routes: [{'terminal': {}, 'slack': None}], now []"]
 
 
 @pytest.mark.parametrize("name", BEFORE)
