@@ -25,6 +25,7 @@ _SHAPES = re.compile(
     r"\b(?:hf_\w{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|sk-[\w-]{16,}|xox[abeprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}"
     r"|eyJ[\w-]{10,2000}\.[\w-]{1,4000}\.[\w-]{1,1000})"
 )
+_SIGNED = re.compile(r"([?&](?:amp;)?(?:sig|[\w-]{0,40}signature)=)[^\s&\"'<>]+", re.IGNORECASE)  # Azure's, Amazon's, Google's
 _SLACK = re.compile(r"(hooks\.slack\.com/services/)[\w/-]+")
 
 
@@ -43,6 +44,7 @@ def mask(text: str, secrets: Iterable[str] = ()) -> str:
     text = _OPTION.sub(_masked_option, text)
     text = _BEARER.sub(rf"\1 {MASK}", text)
     text = _IN_ADDRESS.sub(f"://{MASK}@", text)
+    text = _SIGNED.sub(rf"\1{MASK}", text)
     text = _SLACK.sub(rf"\1{MASK}", text)
     return _SHAPES.sub(MASK, text)
 

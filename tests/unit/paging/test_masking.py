@@ -19,6 +19,9 @@ from sentinel.paging.masking import mask, one_line, plain, secret_values
         ("Authorization: Bearer abc123def456", "abc123def456"),
         ("postgres://user:abc123@host/db", "abc123"),
         ("https://hooks.slack.com/services/T0/B0/abc123", "abc123"),
+        ("https://x.blob.core.windows.net/c/b?sv=2024&sr=b&sig=aB%2Fc123%3D&se=1", "aB%2Fc123"),
+        ("https://x.api.powerplatform.com:443/w/1/invoke?api-version=1&sp=%2Frun&sv=1.0&sig=aBc123-_x", "aBc123"),
+        ("https://b.s3.amazonaws.com/k?X-Amz-Date=1&X-Amz-Signature=abc123&x=1", "abc123"),
         ("pushed with ghp_abcdefghijklmnopqrstuvwxyz0123", "ghp_abcdef"),
         ("key AKIAABCDEFGHIJKLMNOP leaked", "AKIAABCD"),
         ("cookie: session=abc123", "abc123"),
@@ -36,6 +39,7 @@ def test_a_secret_is_masked(text: str, secret: str) -> None:
         "loss 8.6 over 2.2 at step 379", "tokens_per_step=1024 --tokens 5", "the token was not found", "author: anna",
         "key page/4/1 done",
         "http://127.0.0.1:9093/alerts", "tokenizer=bytes", "rank 3 (node-7): RuntimeError: NCCL error: unhandled", "a@b.c",
+        "sig=5 of 7", "http://x/?signal=9&design=3",
     ],
 )  # fmt: skip
 def test_what_is_none_stays(text: str) -> None:
