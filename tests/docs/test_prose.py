@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
+from sentinel.channels.registry import ROWS
+from sentinel.channels.row import ChannelRow
 from sentinel.cli.root import app
 from sentinel.detectors.registry import KINDS
 from sentinel.policy.expr import parse_expression
 from sentinel.policy.expr_tree import FUNCTIONS, METRICS, VARIABLES
+from sentinel.policy.schema_paging import RouteSettings
 from sentinel.policy_files.loading import load_policy, shipped_policies, shipped_policy_path
 from sentinel.sim.cases import run_case_files
 
@@ -98,6 +102,18 @@ def test_the_page_of_the_language_names_every_function_and_variable() -> None:
     text = (ROOT / "policies/README.md").read_text(encoding="utf-8")
     for word in (*FUNCTIONS, *VARIABLES):
         assert re.search(rf"`{word}[`(]", text), word
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.kind)
+def test_the_page_of_the_language_describes_every_channel(row: ChannelRow[Any]) -> None:
+    """Its line in the table names its own settings; its short form stands where `--page` is explained."""
+    text = (ROOT / "policies/README.md").read_text(encoding="utf-8")
+    (line,) = re.findall(rf"^\| `{row.kind}` \|.*$", text, re.MULTILINE)
+    for name, field in row.settings.model_fields.items():
+        assert name in RouteSettings.model_fields or re.search(rf"\b{field.alias or name}\b", line), f"{row.kind} has {name}"
+    explained = text[text.index("`--page` on the command line") :].partition("\n\n")[0]
+    if row.short_form is not None:
+        assert re.search(rf"`'?{row.kind}[`=]", explained), f"--page {row.short_form.usage} is not explained"
 
 
 def test_expressions_know_every_metric_that_the_detectors_read() -> None:
