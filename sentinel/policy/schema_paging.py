@@ -34,6 +34,13 @@ class Secret(Model):
     file: Text | None = None
     """Path of the file; white space at its end is left out."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _is_a_place(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            raise Malformed("a secret never stands in a policy itself", "write where it lies: {env: NAME} or {file: PATH}")
+        return value
+
     @model_validator(mode="after")
     def _is_one(self) -> Secret:
         if (self.env is None) == (self.file is None):

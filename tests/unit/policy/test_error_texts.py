@@ -183,6 +183,14 @@ x.yaml:5:21: spec.paging.routes[0]: pager is no channel
 such as 'terminal: {}'""",
         ),
         (
+            "spec:\n", "spec:\n  paging: {routes: [{slack: {webhook: 'https://hooks.example/x'}}]}\n",
+            """\
+x.yaml:5:30: spec.paging.routes[0].slack.webhook: a secret never stands in a policy itself
+    paging: {routes: [{slack: {webhook: 'https://hooks.example/x'}}]}
+                               ^
+  remedy: write where it lies: {env: NAME} or {file: PATH}""",
+        ),
+        (
             "    spike: {z: 8}", "    spike: {z: 8\n  rules: 3",
             """\
 x.yaml:7:8: document: not YAML: did not find expected ',' or '}'
