@@ -77,4 +77,4 @@ ROWS: tuple[ChannelRow[Any], ...] = (
     ),
 )
 CHANNELS: Mapping[str, ChannelRow[Any]] = {row.kind: row for row in ROWS}
-Route = with_channels(ROWS)
+Route = with_channels(ROWS, __name__)

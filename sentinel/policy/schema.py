@@ -213,10 +213,11 @@ class Policy(Model):
     """The policy itself."""
 
 
-def with_channels(channels: Sequence[ChannelKind[Any]]) -> type[Route]:
+def with_channels(channels: Sequence[ChannelKind[Any]], module: str) -> type[Route]:
     """Complete the language: these are the channels that a route may name. Before it no policy can be read, because the
-    channels' settings stand beside their code, and that is above the policy (`sentinel.channels.registry` calls this)."""
-    route = route_of(channels)
+    channels' settings stand beside their code, and that is above the policy (`sentinel.channels.registry` calls this). `module`:
+    as `route_of`."""
+    route = route_of(channels, module)
     Paging.model_fields["routes"].annotation = tuple[route, ...]  # type: ignore[valid-type]
     for model in (Paging, Spec, Policy):
         model.model_rebuild(force=True)

@@ -119,10 +119,11 @@ class Route(Model):
         return RANK[severity] >= RANK[self.settings.severity]
 
 
-def route_of(channels: Sequence[ChannelKind[Any]]) -> type[Route]:
-    """`Route` with a key for each of these channels, in their order."""
+def route_of(channels: Sequence[ChannelKind[Any]], module: str = __name__) -> type[Route]:
+    """`Route` with a key for each of these channels, in their order. `module`: where it is kept under that name; a policy is
+    pickled for the processes of `sentinel replay`, and pickle looks the class up there."""
     keys: dict[str, Any] = {one.kind: (one.settings | None, Field(default=None, description=one.about)) for one in channels}
-    route: type[Route] = create_model("Route", __base__=Route, __module__=__name__, __doc__=Route.__doc__, **keys)
+    route: type[Route] = create_model("Route", __base__=Route, __module__=module, __doc__=Route.__doc__, **keys)
     route.channels = {one.kind: one for one in channels}
     return route
 

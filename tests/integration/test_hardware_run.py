@@ -16,10 +16,11 @@ RECOVERY = "[77.5] NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed 
 def run(tmp_path: Path) -> Supervised:
     log = tmp_path / "kern.log"
     log.write_text(XID.format(79))  # of another time
-    text = (Path(__file__).parents[2] / "policies" / "demo.yaml").read_text()
-    assert "kernel_log: /dev/kmsg" in text
     policy = tmp_path / "mine.yaml"
-    policy.write_text(text.replace("kernel_log: /dev/kmsg", f"kernel_log: {log}"))
+    policy.write_text(
+        "apiVersion: sentinel/v1\nkind: RemediationPolicy\nmetadata: {name: mine}\nextends: demo\n"
+        f"spec: {{detectors: {{gpu_fault: {{kernel_log: {log}}}}}}}\n"
+    )
     return Supervised(tmp_path / "run", double(600, 0.02), policy=str(policy)).start()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 
 import pytest
@@ -51,12 +52,12 @@ ROW: ChannelRow[PigeonRoute] = ChannelRow(
 @pytest.fixture
 def pigeon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     rows = (*ROWS, ROW)
-    route = with_channels(rows)
+    route = with_channels(rows, __name__)
     for module in (registry, opening, asked):
         monkeypatch.setattr(module, "CHANNELS", {row.kind: row for row in rows})
     monkeypatch.setattr(asked, "Route", route)
     yield
-    with_channels(ROWS)
+    with_channels(ROWS, registry.__name__)
 
 
 @pytest.mark.usefixtures("pigeon")
@@ -100,3 +101,9 @@ def test_each_row_says_what_it_is() -> None:
         assert issubclass(row.settings, RouteSettings)
         assert row.about.endswith(".")
         assert row.short_form is None or row.kind in row.short_form.usage
+
+
+def test_a_policy_with_routes_goes_to_another_process_and_back() -> None:
+    """`sentinel replay` reads several logs in processes of its own."""
+    policy = load_policy(shipped_policy_path("default"))
+    assert pickle.loads(pickle.dumps(policy)) == policy
