@@ -114,6 +114,8 @@ def fail_rung(decision: Decision, incident_id: int, reason: str, struck_step: in
         decision.record(f.RungJudged(incident_id, Outcome.FAILED, reason, struck_step))
     if incident.state is IncidentState.PROBATION:
         decision.record(f.IncidentMoved(incident_id, IncidentState.OPEN, reason))
+    if incident.awaits_approval and incident.approval is not None:
+        return take_next_rung(decision, incident_id, incident.approval.rung)  # no other rung before a person has answered
     rungs = decision.rungs_of(incident)
     resumes = 0 <= incident.rung < len(rungs) and (rungs[incident.rung].resume or rungs[incident.rung].rollback) is not None
     if pass_over_failing(decision) and resumes:
