@@ -31,8 +31,15 @@ def inspect_samples(
     launcher: Launcher, source: SampleSource, action: InspectSamples, command: tuple[str, ...], cwd: str
 ) -> Attribution:
     """The judgement. Raises GoesOn while it runs; GiveUp when no answer will come; RetryLater when nothing can be seen now."""
-    place = (action.attempt, command, cwd, action.resume, action.overrides, action.samples)
-    spec = AttemptSpec(*place, exclude_nodes=action.exclude_nodes)
+    spec = AttemptSpec(
+        attempt=action.attempt,
+        argv=command,
+        cwd=cwd,
+        resume=action.resume,
+        overrides=action.overrides,
+        inspect=action.samples,
+        exclude_nodes=action.exclude_nodes,
+    )
     view = launcher.ensure_started(spec)
     if source.trains(action.attempt):
         raise GiveUp(

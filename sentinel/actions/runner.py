@@ -70,7 +70,8 @@ def carry_out(handlers: Mapping[type[Action], Handler], action: Action) -> Actio
     try:
         result = handlers[type(action)](action)
         if isinstance(result, tuple):
-            return ActionDone(action.key, *result)
+            detail, found = result
+            return ActionDone(action.key, detail, found)
         return ActionDone(action.key, result) if isinstance(result, str) else ActionDone(action.key, "", result)
     except GoesOn as later:
         return ActionFailed(action.key, str(later), later.retry_in_s, goes_on=True)

@@ -92,7 +92,11 @@ def find_run_file(run_dir: Path) -> RunFile | None:
         id=_field(path, plain, "id", str),
         command=_words(path, plain, "command"),
         cwd=_field(path, plain, "cwd", str),
-        policy=PolicyReference(*(_field(path, policy, key, str, "policy.") for key in ("path", "digest", "name"))),
+        policy=PolicyReference(
+            path=_field(path, policy, "path", str, "policy."),
+            digest=_field(path, policy, "digest", str, "policy."),
+            name=_field(path, policy, "name", str, "policy."),
+        ),
         launcher=_field(path, plain, "launcher", str),
         created=_field(path, plain, "created", str),
         capabilities=_words(path, plain, "capabilities") if plain.get("capabilities") is not None else None,

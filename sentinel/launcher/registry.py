@@ -14,17 +14,20 @@ from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any
 
 from sentinel.errors import UsageError
-from sentinel.launcher.command import check_command
+from sentinel.launcher.checks import check_command
 from sentinel.launcher.contract import Launcher
 from sentinel.launcher.local import LocalLauncher
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a launcher works. `withheld`: environment variables of Sentinel's own that nothing it starts inherits."""
+    """Where a launcher works, and for whom. `withheld`: environment variables of Sentinel's own that nothing it starts inherits.
+    `supervises`: it works for the supervisor; else for somebody who only looks, and then it must cost nothing outside the run
+    directory (no call to a scheduler)."""
 
     run_dir: str | os.PathLike[str]
     withheld: frozenset[str] = frozenset()
+    supervises: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,8 +163,21 @@ def _incident(kind: Kind, rule: Rule, assumed: Assumed, detected: int) -> Incide
     numeric, per_step = kind in NUMERIC_KINDS, assumed.samples_per_step
     anchor = SampleAnchor((assumed.onset_step - 1) * per_step, detected * per_step, per_step) if numeric else None
     onset = assumed.onset_step if numeric else None
-    who = (1, kind, rule.labels.severity, rule.alert, rule.playbook or "", 1)
-    return Incident(*who, onset, detected, detected, 0.0, 0.0, "assumed", samples=anchor)
+    return Incident(
+        id=1,
+        kind=kind,
+        severity=rule.labels.severity,
+        alert=rule.alert,
+        playbook=rule.playbook or "",
+        attempt=1,
+        onset_step=onset,
+        detected_step=detected,
+        break_step=detected,
+        visible_s=0.0,
+        detected_s=0.0,
+        reason="assumed",
+        samples=anchor,
+    )
 
 
 def _climb(policy: Policy, rungs: tuple[Rung, ...], incident: Incident, every: int) -> Iterator[tuple[str, str]]:

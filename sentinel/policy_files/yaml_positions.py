@@ -48,7 +48,8 @@ class YamlText:
 
     def add(self, place: Place, path: str, message: str, remedy: str) -> None:
         """Record a problem."""
-        self.problems.append(Problem(path, message, remedy, "error", *place))
+        line, column = place
+        self.problems.append(Problem(path, message, remedy, "error", line, column))
 
     def locate(self, problem: Problem) -> Problem:
         """The problem with the line of its path, or of the nearest path around it that stands in the text; with the very

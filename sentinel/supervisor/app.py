@@ -27,7 +27,7 @@ from sentinel.journal.run_file import (
 )
 from sentinel.journal.session import RunSession, refuse_lost_journal, take_run
 from sentinel.launcher import registry as launchers
-from sentinel.launcher.command import check_code
+from sentinel.launcher.checks import check_code
 from sentinel.metrics.exposition import exposition
 from sentinel.model.events import SupervisorStarted
 from sentinel.model.operator_requests import Acknowledge
@@ -118,7 +118,7 @@ def _watch(
         wake = Wake(run_dir)
         stops.wake(wake.event)
         withheld = secret_variables(engine.policy.spec.paging)
-        place = launchers.Place(run_dir, withheld)
+        place = launchers.Place(run_dir, withheld, supervises=True)
         launcher = launchers.open_launcher(run_file.launcher, run_file.launcher_options, place)
         hardware = open_hardware(engine.policy.spec.detectors.gpu_fault, run_dir)
         show_gpus(narrator, hardware.gpus)

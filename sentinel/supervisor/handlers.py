@@ -41,8 +41,15 @@ def build_handlers(
 
     def start(action: a.StartAttempt) -> tuple[str, Environment]:
         lease.set_attempt(action.attempt)
-        place = (action.attempt, run.command, run.cwd, action.resume, action.overrides)
-        return start_recorded(launcher, run_dir, AttemptSpec(*place, exclude_nodes=action.exclude_nodes), run.code, withheld)
+        spec = AttemptSpec(
+            attempt=action.attempt,
+            argv=run.command,
+            cwd=run.cwd,
+            resume=action.resume,
+            overrides=action.overrides,
+            exclude_nodes=action.exclude_nodes,
+        )
+        return start_recorded(launcher, run_dir, spec, run.code, withheld)
 
     source = SampleSource(partial(has_stream, run_dir), partial(read_samples, run_dir))
 

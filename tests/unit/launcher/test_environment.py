@@ -12,7 +12,7 @@ import pytest
 
 from sentinel.errors import UsageError
 from sentinel.launcher import program_code
-from sentinel.launcher.command import check_code
+from sentinel.launcher.checks import check_code
 from sentinel.launcher.environment import digest_of, environment_to_json, read_environment, read_recorded, start_recorded
 from sentinel.launcher.interpreter import ask_interpreter, find_interpreter
 from sentinel.launcher.program_code import Reading, read_program
