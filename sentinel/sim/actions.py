@@ -24,7 +24,8 @@ from sentinel.plan.diagnosis import compare
 from sentinel.sim.faults import Fault
 from sentinel.sim.inspection import look_into
 from sentinel.sim.launcher import SimLauncher
-from sentinel.sim.world import Deed, Happening, World
+from sentinel.sim.machine import Happening
+from sentinel.sim.world import Deed, World
 
 SIGTERM = 15
 TAKES_S: dict[type[a.Action], float] = {

@@ -23,9 +23,9 @@ from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.report.documents import incident_document
 from sentinel.sim.drill_file import UNTIL_S, Drill, read_drill
 from sentinel.sim.expected import differences
+from sentinel.sim.machine import EPOCH_S
 from sentinel.sim.run import Result, run_scenario, run_seed
 from sentinel.sim.variation import vary_scenario
-from sentinel.sim.world import EPOCH_S
 from sentinel.terminal.words import clock_words, describe
 
 

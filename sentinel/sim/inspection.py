@@ -17,13 +17,14 @@ from sentinel.model.attempts import AttemptSpec
 from sentinel.model.records import SampleSeen
 from sentinel.sim.faults import SAMPLE
 from sentinel.sim.learning import HEALTHY, noise
+from sentinel.sim.machine import Happening
 from sentinel.sim.order import sequence_of
 from sentinel.sim.processes import Job
 from sentinel.sim.settings import Settings
 from sentinel.sim.shape import Shape
 from sentinel.sim.trainer import INTERRUPTS, PEER_LOST_S, SimTrainer
 from sentinel.sim.trouble import Trouble
-from sentinel.sim.world import Happening, World
+from sentinel.sim.world import World
 
 SAMPLE_S = 0.004
 SAMPLE_NOISE, NORM_NOISE = 0.12, 0.3  # of single samples; a batch of 16 has a quarter of it, as `learning.Curve` says

@@ -6,12 +6,10 @@ from collections.abc import Callable
 
 from sentinel.errors import GiveUp, RetryLater
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, ExitReport, NotStarted, Orphaned, Unseen
-from sentinel.sim.processes import Job
-from sentinel.sim.program import Program
+from sentinel.sim.processes import Job, Program
 from sentinel.sim.world import World
 
 RETRY_IN_S = 5.0
-START_WORD_S = 0.1
 
 MakeJob = Callable[[AttemptSpec], Job | None]
 

@@ -10,27 +10,58 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
-from typing import Literal
+from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM, Signals
+from typing import Literal, Protocol
 
-from sentinel.model.attempts import ExitReport
-from sentinel.sim.exits import Record, how, rank_exit
-from sentinel.sim.program import Process, Program
-from sentinel.sim.world import World
+from sentinel.model.attempts import ExitReport, RankExit
+from sentinel.sim.machine import Machine
 
 TORCHRUN_LOOKS_S = 0.1
 TORCHRUN_CLOSE_S = 30.0
-TORCHRUN_TEARDOWN_S = 1.0  # measured: 31 s from SIGTERM to its end with a stopped rank
 KEEPER_GRACE_S = 2.0
 KEEPER_REPORT_S = 0.2
 ORDERLY = (0, 6)
+
+Record = tuple[int, str | None]  # a rank's own: its exit code, and its error
+
+
+class Program(Protocol):
+    """What runs in the ranks of an attempt."""
+
+    def begin(self, job: Job) -> None: ...
+    def heard(self, rank: int, number: int) -> bool:
+        """A signal other than KILL, STOP and CONT. False: no handler, the default (death) applies."""
+        ...
+
+    def died(self, rank: int) -> None:
+        """A rank is gone, this instant: nothing it was doing happens any more."""
+        ...
+
+    def lost(self, rank: int) -> None:
+        """What `rank`, still living, notices after a peer died: the collective it is in fails."""
+        ...
+
+
+@dataclass(slots=True)
+class Process:
+    """`value` is the exit value once dead: a code, or a negative signal."""
+
+    pid: int
+    role: Literal["command", "rank", "helper"]
+    rank: int = -1
+    is_stopped: bool = False
+    value: int | None = None
+
+    @property
+    def is_living(self) -> bool:
+        return self.value is None
 
 
 @dataclass
 class Job:
     """One attempt's keeper and everything below it. `version` counts what a look from outside could see."""
 
-    world: World
+    world: Machine
     attempt: int
     program: Program
     ranks: int
@@ -238,3 +269,23 @@ class Job:
         self.report = ExitReport(self.command_status if kept else None, exits, first, reason)
         self.version += 1
         self.world.wake()
+
+
+def rank_exit(rank: int, value: int | None, record: Record | None, *, was_kept: bool) -> RankExit:
+    """A rank's own record first, then what the keeper saw, else 'unknown'.
+
+    `value`: the exit value, negative for a signal. `was_kept` False: the keeper was dead and saw nothing.
+    """
+    if record is not None:
+        return RankExit(rank, record[0], None, "record", record[1])
+    if not was_kept:
+        return RankExit(rank, None, None, "unknown")
+    assert value is not None, "a report is written when nothing lives"
+    if value < 0:
+        return RankExit(rank, None, -value, "reaped", how(value))
+    return RankExit(rank, value, None, "reaped")
+
+
+def how(value: int) -> str:
+    """An exit value in words, to follow a subject."""
+    return f"ended with code {value}" if value >= 0 else f"was ended by signal {-value} ({Signals(-value).name})"

@@ -25,6 +25,7 @@ from sentinel.sim.faults import EFFECT, JOURNAL, TIME, Fault
 from sentinel.sim.inspection import with_inspections
 from sentinel.sim.invariants import Inspector
 from sentinel.sim.launcher import SimLauncher
+from sentinel.sim.machine import EPOCH_S
 from sentinel.sim.memory_journal import MemoryJournal
 from sentinel.sim.paged import calls
 from sentinel.sim.processes import Job
@@ -33,7 +34,7 @@ from sentinel.sim.scenarios import Scenario, draw_scenario
 from sentinel.sim.telemetry import SimTelemetry
 from sentinel.sim.trainer import SimTrainer
 from sentinel.sim.trouble import Trouble
-from sentinel.sim.world import EPOCH_S, Deed, SupervisorKilled, World
+from sentinel.sim.world import Deed, SupervisorKilled, World
 from sentinel.supervisor.daemon import Daemon
 
 COMMAND = ("train",)

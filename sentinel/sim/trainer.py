@@ -14,6 +14,7 @@ from sentinel.model.attempts import AttemptSpec, SampleRange
 from sentinel.model.readings import Phase, Receipt, StepReading
 from sentinel.sim.faults import Fault
 from sentinel.sim.learning import HEALTHY, Weights, noise, own_norms_and_scale, update
+from sentinel.sim.machine import Happening
 from sentinel.sim.order import Span, take
 from sentinel.sim.outside import place_ranks, strike_from_outside
 from sentinel.sim.processes import Job
@@ -22,7 +23,7 @@ from sentinel.sim.shape import Shape
 from sentinel.sim.store import KILLED_BY_LOAD, NONE_TO_TRUST, REFUSED, SimCheckpoint
 from sentinel.sim.trouble import Trouble
 from sentinel.sim.voice import Voice
-from sentinel.sim.world import Happening, World
+from sentinel.sim.world import World
 
 PEER_LOST_S = 0.7  # a survivor notices a closed connection and leaves within about 1 s (measured)
 INTERRUPTS = ("kill", "hang", "crash", "exit")

@@ -16,9 +16,9 @@ from sentinel.policy_files.loading import load_policy
 from sentinel.sim.drill import find_drill, policy_beside, shipped_drills
 from sentinel.sim.drill_file import read_drill
 from sentinel.sim.expected import differences
+from sentinel.sim.machine import EPOCH_S
 from sentinel.sim.run import Result, run_scenario, run_seed
 from sentinel.sim.shape import Shape
-from sentinel.sim.world import EPOCH_S
 from tests.sim.kit import SHORT, policy_named, simulate, with_retention
 from tests.sim.test_crash_points import check, points
 

@@ -6,8 +6,10 @@ import ast
 import subprocess
 import sys
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,6 +21,7 @@ KERNEL_LINES_MAX = 300  # a kernel stands beside its launch
 PURE_FUNCTION_LINES_MAX = 50
 # A file is as long as its subject. Longer than the tripwire are:
 LONG = {
+    "sentinel/sim/processes.py": "the processes of one attempt, with the habits of torchrun and of the keeper, read as one",
     "sentinel/model/facts.py": "one list of everything that is journaled, read as one",
     "sentinel/policy/inheritance.py": "what one policy keeps of another, read as one",
     "sentinel/journal/dataclass_codec.py": "one codec, one function a kind of type hint",
@@ -130,6 +133,13 @@ def test_one_place_knows_where_an_attempt_and_an_incident_lie() -> None:
         if path.name != "run_layout.py":
             text = path.read_text(encoding="utf-8")
             assert not [word for word in ("attempts", "incidents") if f'"{word}" /' in text], f"{relative(path)}: ask run_layout"
+
+
+@pytest.mark.parametrize("room", ["sentinel", "cuda_ext"])
+def test_no_module_imports_itself_through_others(room: str) -> None:
+    """Imports inside functions and under TYPE_CHECKING count: who reads one module of a circle must read them all."""
+    graph = grimp.build_graph(room, cache_dir=None)
+    TopologicalSorter({module: graph.find_modules_directly_imported_by(module) for module in graph.modules}).prepare()
 
 
 def test_the_supervisor_never_loads_torch() -> None:
