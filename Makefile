@@ -27,7 +27,7 @@ test: lint types contracts unit ## lint, types, import contracts, the whole test
 lint: $(STAMP)   ## ruff
 	$(BIN)/ruff check .
 
-types: $(STAMP)  ## mypy --strict on sentinel/ and cuda_ext/
+types: $(STAMP)  ## mypy --strict on sentinel/, cuda_ext/ and trainer/
 	$(BIN)/mypy
 
 contracts: $(STAMP) ## the doors between rooms

@@ -83,9 +83,6 @@ def requested(kernels: str | None) -> Name | None:
     return None
 
 
-wish = requested  # as trainer.fused calls it
-
-
 def best_available(may_build: bool) -> Tier:
     reasons = []
     for kind in KINDS:

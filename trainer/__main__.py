@@ -1,4 +1,4 @@
-"""python -m trainer: set up, train, and leave a record of how it ended, whatever happens.
+"""python -m trainer: set up, train, and record how the process ended.
 
 The session begins before torch is imported, so that a supervisor sees a heartbeat within milliseconds of the launch.
 """
@@ -8,14 +8,15 @@ from __future__ import annotations
 import sys
 
 from sentinel.client import Session, SpecError
-from trainer.command_line import parse_arguments
-from trainer.exits import (
+
+from .command_line import parse_arguments
+from .exits import (
     BAD_CONFIG,
     CRASHED,
     FINISHED,
     INTERRUPTED,
     TrainerError,
-    account_of,
+    describe_error,
     is_peer_lost,
     leave_now,
 )
@@ -33,26 +34,26 @@ def main() -> None:
             session.heartbeat(0, "init")
         launch = parse_arguments(sys.argv[1:])
         if launch.check:
-            from trainer.preflight import report
+            from .preflight import report
 
             print(report(launch), flush=True)
             leave_now(FINISHED)
-        from trainer.train import train  # torch comes with it
+        from .train import train  # torch comes with it
 
         code = train(launch, session)
     except SystemExit:  # --help
         raise
-    except BaseException as error:  # noqa: BLE001 - the last frame: whatever it was is recorded (torch's CheckpointException is none)
+    except BaseException as error:  # noqa: BLE001 - the last frame records every error (torch's CheckpointException is no Exception)
         leave_now(_record_failure(session, error))
     else:
         _leave_together(session, code)
 
 
 def _record_failure(session: Session | None, error: BaseException) -> int:
-    """Say what happened, on stderr and in the records; the code to leave with."""
+    """Report the error on stderr and in the exit record. Returns the exit code."""
     code = error.code if isinstance(error, TrainerError) else CODES.get(type(error), CRASHED)
-    told = f"trainer: {error}" if isinstance(error, SpecError) else account_of(error)
-    sys.stderr.write(f"{told}\n")  # at once: the ranks share a terminal
+    message = f"trainer: {error}" if isinstance(error, SpecError) else describe_error(error)
+    sys.stderr.write(f"{message}\n")  # at once: the ranks share a terminal
     if session is not None:
         try:
             session.record_exit(code, error, peer_lost=is_peer_lost(error))
@@ -63,7 +64,7 @@ def _record_failure(session: Session | None, error: BaseException) -> int:
 
 
 def _leave_together(session: Session | None, code: int) -> None:
-    """Everything is written: say so, and give the others a moment to say so too before any connection closes."""
+    """Record the end, and wait for the other ranks to record theirs before any connection closes."""
     import torch.distributed as dist
 
     if session is not None:

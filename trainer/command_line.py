@@ -10,24 +10,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from trainer.checkpoint.verifying import list_steps
-from trainer.config import Config
-from trainer.config.loading import DEFAULT_PRESET, changed, load_config, preset_names, settings_told
-from trainer.exits import ConfigError
-from trainer.faults import OPTIONS, Fault, parse_fault
-from trainer.mesh import mesh_of
-from trainer.schedule import Schedule
+from .checkpoint.verifying import list_steps
+from .config import Config
+from .config.loading import DEFAULT_PRESET, changed, describe_settings, load_config, preset_names
+from .exits import ConfigError
+from .faults import OPTIONS, Fault, parse_fault
+from .mesh import mesh_of
+from .schedule import Schedule
 
 KERNELS = ("cuda", "cpu", "torch")
 PLACES = {kind: "sample=A-B" if kind == "bad_data" else "step=N" for kind in OPTIONS}
-FAULTS_TOLD = "  ".join(
+FAULTS_HELP = "  ".join(
     f"{kind}@{PLACES[kind]}" + (":" if names else "") + ",".join(f"{name}=…" for name in names) for kind, names in OPTIONS.items()
 )
 
 
 @dataclass(frozen=True)
 class Launch:
-    """What one start of the trainer was asked for: the settings of the run, and what belongs to this start alone."""
+    """The command line of one start: the settings of the run, and the options of this start alone."""
 
     config: Config
     recipe: str  # the preset or file, for people
@@ -37,11 +37,6 @@ class Launch:
     check: bool = False
     ranks: int | None = None  # for --check: as if on so many
 
-    def schedule(self) -> Schedule:
-        """Of the run, with what faults do to its learning rate."""
-        unstable = [(fault.step or 0, fault.number("times")) for fault in self.faults if fault.kind == "unstable"]
-        return Schedule(self.config, lambda step: math.prod(times for first, times in unstable if step >= first))
-
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
@@ -50,24 +45,32 @@ class _Parser(argparse.ArgumentParser):
 
 class _Settings(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        print(settings_told())
+        print(describe_settings())
         parser.exit()
 
 
 def parse_arguments(arguments: Sequence[str]) -> Launch:
     """The checked settings of a command line. Raises ConfigError; --help and --settings print and leave with 0."""
-    given = _build_parser().parse_args(arguments)
-    sets = [words for several in given.set for words in several]
-    sets += [f"numerics.kernels={given.kernels}"] if given.kernels is not None else []
-    file = given.check if isinstance(given.check, Path) else given.config
-    if given.config is not None and isinstance(given.check, Path):
-        raise ConfigError(f"--check {given.check} and --config {given.config}: name the file once")
-    config = load_config(given.preset, file, sets)
-    recipe = file.name if file is not None else given.preset or DEFAULT_PRESET
-    faults = tuple(parse_fault(text) for text in given.fault)
-    if given.ranks is not None and given.ranks < 1:
-        raise ConfigError(f"--ranks {given.ranks}: must be 1 or above")
-    return Launch(config, recipe, given.out_dir, given.resume, faults, given.check is not None, given.ranks)
+    parsed = _build_parser().parse_args(arguments)
+    sets = [words for several in parsed.set for words in several]
+    sets += [f"numerics.kernels={parsed.kernels}"] if parsed.kernels is not None else []
+    file = parsed.check if isinstance(parsed.check, Path) else parsed.config
+    if parsed.config is not None and isinstance(parsed.check, Path):
+        raise ConfigError(f"--check {parsed.check} and --config {parsed.config}: name the file once")
+    config = load_config(parsed.preset, file, sets)
+    recipe = file.name if file is not None else parsed.preset or DEFAULT_PRESET
+    faults = tuple(parse_fault(text) for text in parsed.fault)
+    if parsed.ranks is not None and parsed.ranks < 1:
+        raise ConfigError(f"--ranks {parsed.ranks}: must be 1 or above")
+    return Launch(
+        config=config,
+        recipe=recipe,
+        out_dir=parsed.out_dir,
+        resume=parsed.resume,
+        faults=faults,
+        check=parsed.check is not None,
+        ranks=parsed.ranks,
+    )
 
 
 def with_precision(config: Config, precision: str | None) -> Config:
@@ -78,7 +81,7 @@ def with_precision(config: Config, precision: str | None) -> Config:
 def check_world(launch: Launch, world_size: int) -> None:
     """What can only be judged once the number of ranks is known. Raises ConfigError."""
     mesh_of(world_size, launch.config.parallel.replicas)
-    for size in launch.schedule().batch_sizes():
+    for size in Schedule(launch.config).batch_sizes():
         if size % world_size:
             key = "data.batch_size" if size == launch.config.data.batch_size else "schedule.batch_ramp"
             raise ConfigError(
@@ -91,8 +94,8 @@ def check_world(launch: Launch, world_size: int) -> None:
 
 
 def check_out_dir(launch: Launch) -> None:
-    """Look at the place of a run without a supervisor before anything is computed; nothing is made there yet. Raises ConfigError
-    where it cannot be written, or holds another run's checkpoints: beginning there anew would move them aside one by one, and a
+    """Check --out-dir before anything is computed; nothing is created yet. Raises ConfigError where it cannot be written, or
+    holds another run's checkpoints: a new run there would move them aside one by one, and a
     later --resume would continue the old run, not this one."""
     place = launch.out_dir.absolute()
     there = next(above for above in (place, *place.parents) if os.path.lexists(above))
@@ -114,7 +117,7 @@ def _build_parser() -> argparse.ArgumentParser:
         description="Pretrain a GPT under FSDP2. Start one process per rank with torchrun, or a single process plainly. With "
         "SENTINEL_RUN_DIR and SENTINEL_ATTEMPT it obeys the run directory. Without settings it trains a byte-level model of "
         "about a million parameters on this machine's Python standard library.",
-        epilog=f"Faults: {FAULTS_TOLD}. A step fault strikes once per run; with :always from that step on, in every attempt. "
+        epilog=f"Faults: {FAULTS_HELP}. A step fault strikes once per run; with :always from that step on, in every attempt. "
         "Exit codes: 0 finished, 3 configuration, 4 data, 5 non-finite, 6 stopped on request, else a crash.",
         allow_abbrev=False,
     )

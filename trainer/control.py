@@ -1,8 +1,8 @@
-"""What may change while training: settings in force, and how all ranks come to the same decision at the same step.
+"""Live changes: the settings in force, and how all ranks make the same decision at the same step.
 
-Rank 0 looks for a change at most once a step. Whether there is one, and whether any rank was told to stop, is reduced over a gloo
-group of its own: started behind the backward pass, collected at the next step's start, so it overlaps the update and costs
-the step nothing. Only when there is a change does rank 0 broadcast it.
+Rank 0 polls overrides.json at most once a step. Flags (a change was found, a rank got SIGTERM, a save failed) are reduced over a
+gloo group of their own. The reduction starts behind the backward pass and is collected at the start of the next step, so it
+overlaps the update. Rank 0 broadcasts the change itself only where there is one.
 """
 
 from __future__ import annotations
@@ -16,30 +16,38 @@ import torch
 import torch.distributed as dist
 
 from sentinel.client import LAPSING, Overrides, OverridesError, Session
-from trainer.config import Config
-from trainer.optim import Hyperparameters
-from trainer.parallel import World
-from trainer.schedule import Schedule
+
+from .config import Config
+from .optim import Hyperparameters
+from .schedule import Schedule
+from .world import World
 
 
 @dataclass(frozen=True)
-class Settings:
+class LiveSettings:
     """The settings that can change live. `until`: key → first step at which it is the configured one again."""
 
     lr_scale: float
     clip_norm: float
-    weight_decay: float | None  # None: what the schedule says
+    weight_decay: float | None  # None: the schedule's
     betas: tuple[float, float]
     eps: float
     checkpoint_interval: int
     until: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def configured(cls, config: Config) -> Settings:
+    def configured(cls, config: Config) -> LiveSettings:
         optim = config.optim
-        return cls(1.0, optim.clip_norm, None, optim.betas, optim.eps, config.checkpoint.every)
+        return cls(
+            lr_scale=1.0,
+            clip_norm=optim.clip_norm,
+            weight_decay=None,
+            betas=optim.betas,
+            eps=optim.eps,
+            checkpoint_interval=config.checkpoint.every,
+        )
 
-    def overridden(self, overrides: Overrides, configured: Settings) -> Settings:
+    def overridden(self, overrides: Overrides, configured: LiveSettings) -> LiveSettings:
         """After a statement of overrides: a missing key leaves its setting, null makes it the configured one."""
         named = [key for key in LAPSING if key in overrides.given]
         values = {key: getattr(overrides, key) for key in named}
@@ -47,18 +55,20 @@ class Settings:
         until = {key: step for key, step in self.until.items() if key not in named} | dict(overrides.until)
         return replace(self, **values, until=until)
 
-    def at(self, step: int, configured: Settings) -> Settings:
+    def at(self, step: int, configured: LiveSettings) -> LiveSettings:
         """Those in force at a step: lapsed ones replaced by the configured ones."""
         lapsed = {key: getattr(configured, key) for key, end in self.until.items() if step >= end}
         return replace(self, **lapsed, until={key: end for key, end in self.until.items() if step < end})
 
-    def differing(self, other: Settings) -> list[str]:
+    def differing(self, other: LiveSettings) -> list[str]:
         """Names of the settings that are not equal, `until` aside."""
         return [key for key in LAPSING if getattr(self, key) != getattr(other, key)]
 
     def hyperparameters(self, schedule: Schedule, step: int) -> Hyperparameters:
         decay = schedule.weight_decay(step) if self.weight_decay is None else self.weight_decay
-        return Hyperparameters(schedule.lr(step) * self.lr_scale, self.clip_norm, decay, self.betas, self.eps)
+        return Hyperparameters(
+            lr=schedule.lr(step) * self.lr_scale, clip_norm=self.clip_norm, weight_decay=decay, betas=self.betas, eps=self.eps
+        )
 
 
 @dataclass(frozen=True)
@@ -66,7 +76,7 @@ class Decision:
     """What all ranks do before the next step."""
 
     overrides: Overrides | None = None
-    unreadable: str | None = None  # why a changed overrides.json cannot be obeyed
+    unreadable: str | None = None  # why a changed overrides.json cannot be applied
     stop_signal: bool = False
     save_failed: bool = False  # a save behind training has failed on one rank at least
 
@@ -79,9 +89,9 @@ class Control:
         self._save_failed = save_failed
         self._session = session
         self._signalled = False
-        self._found: list[Any] = [None, None]  # overrides.json as it was written, or the complaint about it
+        self._offered: list[Any] = [None, None]  # overrides.json as it was written, or the complaint about it
         self._flags = torch.zeros(3, dtype=torch.int64)
-        self._seen = self._flags.numpy()  # the same memory, the host's on every machine: read without a word to a device
+        self._flag_values = self._flags.numpy()  # the same host memory: reading it waits for no device
         self._pending: dist.Work | None = None
         signal.signal(signal.SIGTERM, self._on_sigterm)
 
@@ -89,15 +99,15 @@ class Control:
         self._signalled = True
 
     def offer(self) -> None:
-        """Look once (rank 0), and start telling the others in the background."""
+        """Poll for a change (rank 0), and start the reduction of the flags in the background."""
         assert self._pending is None
-        if self._world.rank == 0 and self._session is not None and self._found == [None, None]:
+        if self._world.rank == 0 and self._session is not None and self._offered == [None, None]:
             try:
                 overrides = self._session.poll_overrides()
-                self._found = [None if overrides is None else dict(overrides.raw), None]
+                self._offered = [None if overrides is None else dict(overrides.raw), None]
             except OverridesError as error:
-                self._found = [None, str(error)]
-        self._flags[0] = self._found != [None, None]
+                self._offered = [None, str(error)]
+        self._flags[0] = self._offered != [None, None]
         self._flags[1] = self._signalled
         self._flags[2] = self._save_failed()
         self._pending = dist.all_reduce(self._flags, dist.ReduceOp.MAX, group=self._world.control, async_op=True)
@@ -107,11 +117,11 @@ class Control:
         assert self._pending is not None
         self._pending.wait()
         self._pending = None
-        changed, stop, failed = map(bool, self._seen.tolist())
+        changed, stop, failed = map(bool, self._flag_values.tolist())
         if not changed:
             return Decision(stop_signal=stop, save_failed=failed)
-        dist.broadcast_object_list(self._found, src=0, group=self._world.control)
-        raw, complaint = self._found
-        self._found = [None, None]
+        dist.broadcast_object_list(self._offered, src=0, group=self._world.control)
+        raw, complaint = self._offered
+        self._offered = [None, None]
         overrides = None if raw is None else Overrides.from_json(raw, "overrides.json")
         return Decision(overrides, complaint, stop, failed)

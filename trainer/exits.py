@@ -1,4 +1,4 @@
-"""How a rank leaves: the exceptions that carry an exit code of PROTOCOL.md, and the last words of a process."""
+"""How a rank exits: the exceptions that carry an exit code of PROTOCOL.md, and the final message of a process."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def is_peer_lost(error: BaseException) -> bool:
     return not isinstance(error, TrainerError) and any(sign in text for sign in signs)
 
 
-def account_of(error: BaseException) -> str:
-    """What a person reads about an end. An error with a meaning of its own is its sentence; a traceback, which would bury it, is
-    for what nobody foresaw. A rank whose peer left has nothing to explain, and must not bury the sentence of the one that has."""
+def describe_error(error: BaseException) -> str:
+    """The final message of a process, for people. A TrainerError is its own sentence; an unexpected error is a traceback. A rank
+    whose peer left prints one line, so that the peer's own message stays visible."""
     if isinstance(error, TrainerError):
         return f"trainer: {error}"
     if isinstance(error, KeyboardInterrupt):
         return "trainer: interrupted; what was committed stays, and --resume continues from it"
-    if is_peer_lost(error) and "nccl" not in str(error).lower():  # NCCL says so too where it cannot begin: keep all it tells
+    if is_peer_lost(error) and "nccl" not in str(error).lower():  # NCCL says so where it cannot start, too: keep all
         first = str(error).strip().splitlines()[0]
         return f"trainer: another rank left, so this one cannot go on; that one says why ({type(error).__name__}: {first})"
     return "".join(traceback.format_exception(error)).rstrip()

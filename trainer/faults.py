@@ -1,4 +1,4 @@
-"""Real harm on purpose: a killed rank, a stopped rank, a poisoned stretch of data, a NaN, a damaged optimizer, a flood of words.
+"""The faults a drill asks for on the command line (`--fault`), and how they are read. `fault_injection` carries them out.
 
     bad_data@sample=6400-6800     these sequences become seeded random bytes, whenever they are trained on
     bad_data@sample=A-B:share=0.3 only this share of their bytes, spread evenly: a milder poison
@@ -14,29 +14,22 @@
     scale_collapse@step=90:length=4  fp16: so many updates in a row overflow
     bit_rot@step=100              a byte of that checkpoint changes after it was committed
     log_flood@step=60:rank=1,lines=100000   so many lines of 200 bytes to stderr, as fast as they go
-    edit@step=60                  a line is added to RUN_DIR/edited.txt, as if somebody edited what the run is made of
+    edit@step=60                  a line is added to RUN_DIR/edited.txt, as if the run's sources were edited
     …:always                      from that step on, in every attempt           …:attempt=2    only in that attempt
 
-A step fault strikes before the step's forward and after it has been recorded durably in RUN_DIR/faults, so it strikes once per
-run however often the run comes past that step. Sample ranges are half-open and mean the original data order. What the faults
-do to tensors stands in damage.py. The simulator of sentinel has the same kinds (sentinel/sim/faults.py).
+A step fault is injected before the step's forward, after it has been recorded durably in RUN_DIR/faults: once per run, however
+often the run passes that step. Sample ranges are half-open and mean the original data order. The simulator of
+sentinel has the same kinds (sentinel/sim/faults.py).
 """
 
 from __future__ import annotations
 
 import math
-import os
 import re
-import signal
-import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
-from sentinel.client import dumps, loads, write_atomically
-from trainer.exits import BAD_CONFIG, BAD_DATA, NON_FINITE, ConfigError, DataError, NonFiniteError, TrainerError
+from .exits import ConfigError
 
 # Kind → the options it takes beside `attempt` and `always`.
 OPTIONS: dict[str, tuple[str, ...]] = {
@@ -58,7 +51,6 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "edit": (),
 }
 KINDS = tuple(OPTIONS)
-EDITED = "edited.txt"
 STEP_KINDS = tuple(kind for kind in KINDS if kind not in ("bad_data", "unstable", "bit_rot"))  # the loop asks for these
 EVERY_RANK = ("exit", "nan_state", "sick_optimizer", "drift", "scale_collapse")  # every rank must know, whosever shard it is
 
@@ -75,12 +67,6 @@ NUMBERS: dict[str, tuple[float, float, float, bool, str]] = {
     "size": (0.15, 1e-9, 100.0, False, "share of the weights"),
     "lines": (100_000, 1, 1e9, True, "number of lines"),
 }
-FLOOD_LINE = "a warning that nobody reads, said again and again ".ljust(199, ".") + "\n"
-FLOOD_AT_ONCE = 1000
-
-
-class InjectedCrash(RuntimeError):
-    """Raised by crash@step=N."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +90,7 @@ class Fault:
         return self.options.get(option, NUMBERS[option][0])
 
     def is_due(self, step: int, attempt: int = 1) -> bool:
-        """Whether it wants to strike at this step of this attempt, records of earlier strikes aside."""
+        """Whether it is due at this step of this attempt, disregarding records of earlier injections."""
         if self.step is None or self.attempt not in (0, attempt):
             return False
         return step >= self.step if self.always else step == self.step
@@ -133,66 +119,6 @@ def parse_fault(text: str) -> Fault:
         raise _wrong(text, f"step={value} comes before the first step", "1 or above")
     rank, attempt = int(options.pop("rank", 0)), int(options.pop("attempt", 0))
     return Fault(text, kind, step=step, rank=rank, always=always, attempt=attempt, options=options)
-
-
-def due_faults(
-    faults: tuple[Fault, ...], step: int, rank: int, run_dir: Path, attempt: int = 1, kinds: tuple[str, ...] = STEP_KINDS
-) -> list[Fault]:
-    """This rank's faults of these kinds that strike now. Each is on record, fsynced, before it is returned."""
-    wanted = [fault for fault in faults if fault.kind in kinds and (fault.rank == rank or fault.kind in EVERY_RANK)]
-    due = [fault for fault in wanted if fault.is_due(step, attempt) and not _has_struck(fault, run_dir, step, attempt)]
-    for fault in due:
-        if not fault.always:
-            record = {"fault": fault.text, "step": step, "rank": rank, "pid": os.getpid(), "attempt": attempt}
-            write_atomically(_record_path(fault, run_dir), dumps(record).encode())
-    return due
-
-
-def strike(fault: Fault, step: int, run_dir: Path) -> None:
-    """Kill, stop, crash, leave, delay this process, fill its log or edit a file. Faults of tensors do nothing here: see
-    damage.py."""
-    if fault.kind == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    elif fault.kind == "hang":
-        os.kill(os.getpid(), signal.SIGSTOP)
-    elif fault.kind == "slow":
-        time.sleep(fault.number("for"))
-    elif fault.kind == "crash":
-        raise InjectedCrash(f"--fault {fault.text}: crash at step {step}")
-    elif fault.kind == "exit":
-        raise _leaving(int(fault.number("code")), f"--fault {fault.text}: leaves at step {step}")
-    elif fault.kind == "log_flood":
-        _flood(int(fault.number("lines")))
-    elif fault.kind == "edit":
-        with (run_dir / EDITED).open("a", encoding="utf-8") as file:
-            file.write(f"{fault.text} at step {step}\n")
-
-
-def _leaving(code: int, words: str) -> TrainerError:
-    error = {BAD_CONFIG: ConfigError, BAD_DATA: DataError, NON_FINITE: NonFiniteError}.get(code, TrainerError)(words)
-    error.code = code
-    return error
-
-
-def _flood(lines: int) -> None:
-    for begun in range(0, lines, FLOOD_AT_ONCE):
-        sys.stderr.write(FLOOD_LINE * min(FLOOD_AT_ONCE, lines - begun))
-    sys.stderr.flush()
-
-
-def _record_path(fault: Fault, run_dir: Path) -> Path:
-    return run_dir / "faults" / f"{fault.slug}.json"
-
-
-def _has_struck(fault: Fault, run_dir: Path, step: int, attempt: int) -> bool:
-    """Where every rank must know, whoever comes second to the same step of the same attempt strikes, too."""
-    if fault.always:
-        return False
-    try:
-        record: Any = loads(_record_path(fault, run_dir).read_bytes())
-    except FileNotFoundError:
-        return False
-    return fault.kind not in EVERY_RANK or (record.get("step"), record.get("attempt")) != (step, attempt)
 
 
 def _options(text: str, kind: str, wanted: str, items: list[str], known: tuple[str, ...]) -> dict[str, float]:

@@ -1,8 +1,8 @@
 """Whether our own kernels run, and which: the one door to `cuda_ext`. The model, the loss and the optimizer call them from here.
 
-A kernel tells what it saw of the numbers that pass through it anyway: nothing is read twice to be measured. Where there are none
-for the training device everything runs on plain PyTorch, which is also the reference: the two come to the same losses within
-rounding (tests/unit/trainer/test_same_curve.py).
+A kernel returns statistics of the numbers that pass through it, so nothing is read twice to be measured. Without kernels for the
+training device everything runs on plain PyTorch, which is also the reference: both give the same losses within rounding
+(tests/unit/trainer/test_same_curve.py).
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from cuda_ext.ops.adamw_step import adamw_step
 from cuda_ext.ops.add_norm import add_norm
 from cuda_ext.ops.grad_stats import grad_stats
 from cuda_ext.ops.softmax_xent import softmax_xent
-from trainer.exits import ConfigError
+
+from .exits import ConfigError
 
 if TYPE_CHECKING:
-    from trainer.parallel import World
+    from .world import World
 
 __all__ = ["TORCH", "Kernels", "adamw_step", "choose", "foreseen", "grad_stats", "norm_of_sum", "softmax_xent"]
 TORCH = "torch"
@@ -30,7 +31,7 @@ TORCH = "torch"
 
 @dataclass(frozen=True)
 class Kernels:
-    """`name`: cuda, cpu, or torch for none of our own. `why`: in words, for the receipt."""
+    """`name`: cuda, cpu, or torch (plain PyTorch). `why`: the reason, for the receipt."""
 
     name: str
     why: str
@@ -41,20 +42,20 @@ class Kernels:
 
 
 class Normed(NamedTuple):
-    """`told`: float64 [sum of squares, largest magnitude, how many are not finite] of `stream`."""
+    """`statistics`: float64 [sum of squares, largest magnitude, how many are not finite] of `stream`."""
 
     normed: torch.Tensor
     stream: torch.Tensor
-    told: torch.Tensor
+    statistics: torch.Tensor
 
 
-def choose(asked: str | None, world: World) -> Kernels:
+def choose(requested: str | None, world: World) -> Kernels:
     """The kernels of this run: those asked for (numerics.kernels), else the best there are on every rank. A collective, so that
-    all come to the same: ranks that tell other numbers than their peers would end the run. Raises ConfigError, on every rank,
+    all make the same choice: ranks that report different statistics would end the run. Raises ConfigError, on every rank,
     where those asked for cannot run on one."""
     found: list[Kernels | ConfigError | None] = [None] * world.size
     try:
-        own: Kernels | ConfigError = _of_rank(asked, world.device)
+        own: Kernels | ConfigError = _of_rank(requested, world.device)
     except ConfigError as error:
         own = error
     dist.all_gather_object(found, own, group=world.control)
@@ -67,18 +68,18 @@ def choose(asked: str | None, world: World) -> Kernels:
     return own
 
 
-def foreseen(asked: str | None) -> Kernels:
+def foreseen(requested: str | None) -> Kernels:
     """What a run of one rank would choose on this machine; nothing is compiled for the answer. Raises ConfigError as `choose`."""
-    return _of_rank(asked, torch.device("cuda" if torch.cuda.is_available() else "cpu"), may_build=False)
+    return _of_rank(requested, torch.device("cuda" if torch.cuda.is_available() else "cpu"), may_build=False)
 
 
-def _of_rank(asked: str | None, device: torch.device, *, may_build: bool = True) -> Kernels:
-    """What somebody has named, here or in the environment, is had or refused; else a run can do without, whatever goes wrong."""
+def _of_rank(requested: str | None, device: torch.device, *, may_build: bool = True) -> Kernels:
+    """Kernels named in the settings or the environment are used or refused. Unnamed, they fall back to torch on any failure."""
     try:
-        wanted = tiers.wish(asked)
+        wanted = tiers.requested(requested)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    words = f"--kernels {wanted}" if asked is not None else f"{tiers.ENVIRONMENT}={wanted}"
+    words = f"--kernels {wanted}" if requested is not None else f"{tiers.ENVIRONMENT}={wanted}"
     if wanted == TORCH:
         return Kernels(TORCH, f"asked for by {words}")
     if wanted is not None and wanted != device.type:
@@ -98,8 +99,8 @@ def _of_rank(asked: str | None, device: torch.device, *, may_build: bool = True)
 
 
 def norm_of_sum(norm: nn.Module, stream: torch.Tensor, branch: torch.Tensor | None) -> Normed:
-    """`norm` (nn.LayerNorm or nn.RMSNorm, over the last dimension) of stream + branch, that sum, and what is to tell of it. One
+    """`norm` (nn.LayerNorm or nn.RMSNorm, over the last dimension) of stream + branch, that sum, and its statistics. One
     pass; `branch` None: of the stream as it is."""
     bias = norm.bias if isinstance(norm, nn.LayerNorm) else None
-    normed, whole, told = add_norm(stream, branch, norm.weight, bias, eps=norm.eps, rms=isinstance(norm, nn.RMSNorm))
-    return Normed(normed, whole, told.detach())
+    normed, whole, statistics = add_norm(stream, branch, norm.weight, bias, eps=norm.eps, rms=isinstance(norm, nn.RMSNorm))
+    return Normed(normed, whole, statistics.detach())

@@ -1,8 +1,8 @@
 """An inspection: loss and gradient norm of single samples, with the weights of a checkpoint, and nothing is updated.
 
-Every rank takes every n-th sample. Gradients are never reduced: FSDP2 is told to keep them where they were computed, whole, so a
+Every rank takes every n-th sample. Gradients are never reduced: FSDP2 keeps them whole where they were computed, so a
 rank's gradient is that of its own one sample. A big model would run out of memory so; it would do forward passes alone, or let
-all ranks share one sample. The arithmetic is fp32 whatever the run's is: samples are compared with each other.
+all ranks share one sample. The arithmetic is always fp32: samples are compared with each other.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import torch
 import torch.distributed as dist
 
 from sentinel.client import SampleLog
-from trainer.exits import FINISHED
-from trainer.loss import compute_loss
-from trainer.resuming import resume
-from trainer.run import Run, obey
+
+from .exits import FINISHED
+from .loss import compute_loss
+from .resuming import resume
+from .run import Run, apply_overrides
 
 CHUNK = 32  # samples of each rank between two gatherings at rank 0
 
@@ -30,7 +31,7 @@ def inspect_samples(run: Run) -> int:
     if session.spec.resume is not None:
         found, _ = resume(run, session.spec.resume)
         assert found is not None
-    obey(run, session.spec.overrides)
+    apply_overrides(run, session.spec.overrides)
     run.model.eval()
     run.model.set_requires_gradient_sync(False)
     run.model.set_reshard_after_forward(False)
@@ -44,8 +45,8 @@ def inspect_samples(run: Run) -> int:
         _gather_weights(run, indices[0])
     for start in range(0, len(indices), CHUNK * run.world.size):
         run.telemetry.phase("eval", run.step)
-        mine = indices[start + run.world.rank : start + CHUNK * run.world.size : run.world.size]
-        rows = _look_at(run, mine)
+        indices_of_rank = indices[start + run.world.rank : start + CHUNK * run.world.size : run.world.size]
+        rows = _measure_samples(run, indices_of_rank)
         gathered: list[list[Row]] | None = [[] for _ in range(run.world.size)] if log is not None else None
         dist.gather_object(rows, gathered, dst=0, group=run.world.storage)
         if log is not None and gathered is not None:
@@ -53,7 +54,7 @@ def inspect_samples(run: Run) -> int:
                 log.sample(index, loss=loss, grad_norm=norm, shard=shard, offset=offset)
     if log is not None:
         log.end()
-    run.telemetry.say(f"inspected {len(indices)} samples from step {run.step}")
+    run.telemetry.log(f"inspected {len(indices)} samples from step {run.step}")
     return FINISHED
 
 
@@ -64,7 +65,7 @@ def _gather_weights(run: Run, index: int) -> None:
     compute_loss(run.model, *run.loader.sample(index, run.position))
 
 
-def _look_at(run: Run, indices: list[int]) -> list[Row]:
+def _measure_samples(run: Run, indices: list[int]) -> list[Row]:
     """One forward and backward for each; the device is waited for once."""
     measured = []
     for index in indices:

@@ -8,20 +8,20 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from trainer.fused import softmax_xent
+from .fused import softmax_xent
 
 
 class Losses(NamedTuple):
     """Of one forward pass of one rank; nothing but `total` carries a gradient."""
 
     total: torch.Tensor  # what is differentiated: cross entropy and the z-loss
-    cross_entropy: torch.Tensor  # float32 scalar, nats a token: what is reported, whatever else is trained on
+    cross_entropy: torch.Tensor  # float32 scalar, nats a token: the reported loss
     logit_max: torch.Tensor  # float32 scalar
     layers: torch.Tensor  # float32 (layers or 1, 2): mean square and largest magnitude of the residual stream behind each block
     nonfinite: torch.Tensor | None = None  # float64 (2,): elements of these streams, and of the logits; None: not counted
 
 
-class Seen(NamedTuple):
+class ForwardStatistics(NamedTuple):
     """What a rank saw in its whole share of a batch. The same shapes as in Losses."""
 
     loss: torch.Tensor
@@ -30,27 +30,29 @@ class Seen(NamedTuple):
     nonfinite: torch.Tensor | None = None
 
     @classmethod
-    def of(cls, losses: Losses, share: float) -> Seen:
+    def of(cls, losses: Losses, share: float) -> ForwardStatistics:
         """A part of the batch: means count by its share of the sequences, maxima as they are."""
         if share == 1.0:
-            return cls(losses.cross_entropy, losses.logit_max, losses.layers, losses.nonfinite)
+            return cls(loss=losses.cross_entropy, logit_max=losses.logit_max, layers=losses.layers, nonfinite=losses.nonfinite)
         squares, largest = losses.layers.unbind(1)
         layers = torch.stack([squares * share, largest], dim=1)
-        return cls(losses.cross_entropy * share, losses.logit_max, layers, losses.nonfinite)
+        return cls(loss=losses.cross_entropy * share, logit_max=losses.logit_max, layers=layers, nonfinite=losses.nonfinite)
 
-    def with_part(self, other: Seen) -> Seen:
+    def with_part(self, other: ForwardStatistics) -> ForwardStatistics:
         squares = self.layers[:, 0] + other.layers[:, 0]
         largest = torch.maximum(self.layers[:, 1], other.layers[:, 1])
         logit_max = torch.maximum(self.logit_max, other.logit_max)
-        both = self.nonfinite is not None and other.nonfinite is not None
-        nonfinite = self.nonfinite + other.nonfinite if both else None
-        return Seen(self.loss + other.loss, logit_max, torch.stack([squares, largest], dim=1), nonfinite)
+        counted = self.nonfinite is not None and other.nonfinite is not None
+        nonfinite = torch.add(self.nonfinite, other.nonfinite) if counted else None
+        return ForwardStatistics(
+            loss=self.loss + other.loss, logit_max=logit_max, layers=torch.stack([squares, largest], dim=1), nonfinite=nonfinite
+        )
 
 
 def compute_loss(
     model: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, z_loss: float = 0.0, expected: torch.Tensor | None = None
 ) -> Losses:
-    """Means over all tokens of inputs and targets, int64 (batch, time), in float32 whatever the model computes in.
+    """Means over all tokens of inputs and targets, int64 (batch, time), in float32 whatever the model's precision.
 
     `z_loss` weighs the mean of the squared log-partition, which keeps logits from drifting away from 0 where softmax does not see
     it (PaLM, Chowdhery et al. 2022, section 5: 1e-4). It is trained on and never reported, so that curves stay comparable.
@@ -59,16 +61,20 @@ def compute_loss(
     in the pass that makes the loss, and a 16-bit one would underflow before a loss scale that came later.
     """
     output = model(inputs)
-    wanted = targets.flatten()
+    flat_targets = targets.flatten()
     if model.fused:
-        total, cross_entropy, told = softmax_xent(output.logits.flatten(0, 1), wanted, z_loss=z_loss, expected=expected)
-        nonfinite = None if output.nonfinite is None else torch.stack((output.nonfinite, told[1]))
-        return Losses(total, cross_entropy, told[0].float(), output.layers, nonfinite)
+        total, cross_entropy, statistics = softmax_xent(
+            output.logits.flatten(0, 1), flat_targets, z_loss=z_loss, expected=expected
+        )
+        nonfinite = None if output.nonfinite is None else torch.stack((output.nonfinite, statistics[1]))
+        return Losses(
+            total=total, cross_entropy=cross_entropy, logit_max=statistics[0].float(), layers=output.layers, nonfinite=nonfinite
+        )
     logits = output.logits.float().flatten(0, 1)
     if z_loss == 0.0:
-        cross_entropy = total = F.cross_entropy(logits, wanted)
+        cross_entropy = total = F.cross_entropy(logits, flat_targets)
     else:
         partition = torch.logsumexp(logits, dim=1)
-        cross_entropy = (partition - logits.gather(1, wanted[:, None])[:, 0]).mean()
+        cross_entropy = (partition - logits.gather(1, flat_targets[:, None])[:, 0]).mean()
         total = cross_entropy + z_loss * partition.square().mean()
-    return Losses(total, cross_entropy.detach(), logits.detach().amax(), output.layers)
+    return Losses(total=total, cross_entropy=cross_entropy.detach(), logit_max=logits.detach().amax(), layers=output.layers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainer.exits import ConfigError
+from .exits import ConfigError
 
 
 def mesh_of(size: int, replicas: int) -> tuple[tuple[int, ...], tuple[str, ...]]:

@@ -1,72 +1,48 @@
-"""The ranks: joining them, and the model over them. One process per GPU with NCCL, or gloo on the CPU."""
+"""The model over the ranks, as the `parallel` section asks: blocks recomputed and compiled, then sharded by FSDP2.
+
+Recomputation: a block's inner activations are not kept for backward but computed again (Chen et al. 2016). Compilation goes one
+block at a time: equal blocks share one compilation, and FSDP's hooks stay outside.
+"""
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
-import torch.distributed as dist
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from trainer.compiling import check_compiler, compile_blocks
-from trainer.config import Config
-from trainer.exits import ConfigError
-from trainer.mesh import mesh_of
-from trainer.model.gpt import GPT
-from trainer.model.initial import fill_initial
-from trainer.recompute import recompute_blocks
+from .config import Config
+from .exits import ConfigError
+from .model.gpt import GPT
+from .model.initial import fill_initial
+from .world import World
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
+# Blocks are one code to the compiler, which gives up (an error with fullgraph) past eight graphs of it. Training and evaluation,
+# watched and unwatched blocks, a first length and then any, a batch of one: ten have been seen.
+GRAPHS_MAX = 64
 
-@dataclass(frozen=True)
-class World:
-    """This rank among all. `control` and `storage` are gloo groups of their own: nothing there meets training's collectives.
-
-    `mesh` has one dimension, "shard", or two, "replicate" and "shard", where the model is there `replicas` times: ranks
-    0 to size/replicas - 1 hold the first copy between them, the next as many the second, and so on.
-    """
-
-    rank: int
-    size: int
-    device: torch.device
-    mesh: DeviceMesh
-    control: dist.ProcessGroup
-    storage: dist.ProcessGroup
-    replicas: int = 1
-
-
-def join_world(replicas: int = 1) -> World:
-    """Join the process group torchrun prepared, or make a world of one. Raises ConfigError where ranks outnumber GPUs, or do not
-    divide into the replicas."""
-    rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-    cuda = torch.cuda.is_available()
-    if cuda and local_rank >= torch.cuda.device_count():
-        raise ConfigError(
-            f"local rank {local_rank}: this host has {torch.cuda.device_count()} GPUs and each process needs one; "
-            "lower --nproc-per-node, or hide the GPUs with CUDA_VISIBLE_DEVICES="
-        )
-    shape, names = mesh_of(size, replicas)
-    device = torch.device("cuda", local_rank) if cuda else torch.device("cpu")
-    if cuda:
-        torch.cuda.set_device(device)
-    backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
-    if "RANK" in os.environ:
-        dist.init_process_group(backend)
-    else:
-        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
-    mesh = init_device_mesh(device.type, shape, mesh_dim_names=names)
-    return World(rank, size, device, mesh, dist.new_group(backend="gloo"), dist.new_group(backend="gloo"), replicas)
+# What `selective` keeps: matrix products and attention, nearly all of the arithmetic. The norms, activations and sums between
+# them are most of the memory and cost almost nothing again (Korthikanti et al. 2022 draw the line elsewhere for the same reason).
+_ATEN = torch.ops.aten
+KEPT = [
+    _ATEN.mm.default,
+    _ATEN.addmm.default,
+    _ATEN._scaled_dot_product_flash_attention.default,
+    _ATEN._scaled_dot_product_flash_attention_for_cpu.default,
+    _ATEN._scaled_dot_product_efficient_attention.default,
+    _ATEN._scaled_dot_product_cudnn_attention.default,
+]
 
 
 def shard(model: GPT, world: World, config: Config, *, initial: bool = True) -> GPT:
     """A model of the meta device over the ranks by FSDP2, each block a unit, with its initial weights. Every rank calls it.
 
     Parameters stay float32; numerics.precision is that of the arithmetic, gradients are reduced in float32. Blocks are
-    compiled and recomputed inside their FSDP hooks, so parameter names are those of the plain model whatever is chosen.
+    compiled and recomputed inside their FSDP hooks, so parameter names are always those of the plain model.
     The root (embeddings, last norm, head) stays gathered between forward and backward: it is needed again at once.
 
     `initial` False leaves NaN instead of initial weights, for a checkpoint that will fill every one: drawing a billion of them
@@ -92,3 +68,37 @@ def shard(model: GPT, world: World, config: Config, *, initial: bool = True) -> 
             for parameter in model.parameters():
                 parameter.to_local().fill_(float("nan"))
     return model
+
+
+def recompute_blocks(model: GPT, config: Config) -> None:
+    """Make each block recompute as parallel.recompute sets; in place, names and results stay. Before compiling and sharding."""
+    if config.parallel.recompute == "none":
+        return
+    # Keeping the random state costs a little, and only dropout draws from it.
+    options: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": config.model.dropout > 0}
+    if config.parallel.recompute == "selective":
+        options["context_fn"] = partial(create_selective_checkpoint_contexts, KEPT)
+    for block in model.blocks:
+        block.forward = partial(checkpoint, block.forward, **options)
+
+
+def compile_blocks(model: GPT, backend: str = "inductor") -> None:
+    """Compile each block's forward as one graph; in place, parameter names stay. Before sharding."""
+    torch._dynamo.config.recompile_limit = GRAPHS_MAX
+    for block in model.blocks:
+        block.forward = torch.compile(block.forward, fullgraph=True, backend=backend)
+
+
+def check_compiler(device: torch.device) -> None:
+    """Compile something small, so that a machine that cannot (no C++ compiler, no Triton) fails before training. Raises
+    ConfigError."""
+    probe = torch.compile(lambda x: (x * x + 1).sum(), fullgraph=True)
+    try:
+        probe(torch.ones(8, device=device))
+    except Exception as error:
+        need = "Triton and a C compiler" if device.type == "cuda" else "a C++ compiler (g++ or clang)"
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ConfigError(
+            f"parallel.compile true: torch.compile does not work here ({why}); install {need}, "
+            "or add --set parallel.compile=false"
+        ) from error

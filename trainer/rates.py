@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import torch
 
-from trainer.config import Config
-from trainer.model.sizes import flops_per_token
+from .config import Config
+from .model.sizes import flops_per_token
 
 CLIP_WINDOW = 100  # steps
 CLIPPED, WHOLE = "1", "0"
@@ -53,7 +53,7 @@ Mfu = Callable[[float, int], float]
 
 
 def mfu_of(config: Config, padded: int, device: torch.device, devices: int) -> Mfu | None:
-    """None where nobody says what the device could do. `padded`: the padded vocabulary."""
+    """None where the device's peak is unknown. `padded`: the padded vocabulary."""
     peak = peak_tflops(device, config.numerics.precision, config.telemetry.peak_tflops)
     if peak is None:
         return None

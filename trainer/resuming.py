@@ -3,44 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch.distributed as dist
 
-from sentinel.client import Resume, Session
-from trainer import checkpoint
-from trainer.checkpoint.writing import load
-from trainer.command_line import Launch
-from trainer.config.changes import refuse_changes
-from trainer.exits import DataError
-from trainer.model.padding import padded_vocabulary
-from trainer.order import Order, Position
-from trainer.parallel import World
+from sentinel.client import Resume
 
-if TYPE_CHECKING:
-    from trainer.run import Run
+from . import checkpoint
+from .checkpoint.writing import load
+from .config.changes import refuse_changes
+from .data_order import Order, Position
+from .exits import DataError
+from .run import Run
 
 
-def agree_on_padding(launch: Launch, session: Session | None, root: Path, world: World) -> int:
-    """Rows of the embedding: as many as the run has had since its first launch, or what suits this number of ranks where it
-    begins now. Rank 0 looks, all ranks get the same."""
-    asked = session.spec.resume if session is not None else None
-    told: list[int | None] = [None]
-    if world.rank == 0 and (asked is not None or (session is None and launch.resume)):
-        told[0] = checkpoint.stored_padding(root, asked)
-    dist.broadcast_object_list(told, src=0, group=world.storage)
-    return told[0] or padded_vocabulary(launch.config.model.vocab_size, world.size)
-
-
-def resume(run: Run, asked: Resume | None) -> tuple[checkpoint.Verified | None, list[dict[str, Any]]]:
+def resume(run: Run, requested: Resume | None) -> tuple[checkpoint.Verified | None, list[dict[str, Any]]]:
     """Restore what was asked for, or the newest older one that holds; what was passed over, and why. Raises DataError where none
     does or the data is other data, ConfigError where a fixed setting differs. What a refused one left behind is overwritten by
     the next: a checkpoint brings back everything that `Run` lists."""
     refused: list[dict[str, Any]] = []
     while True:
         below = refused[-1]["step"] if refused else None
-        found, passed_over = _agree_on_resume(run, asked, below)
+        found, passed_over = _agree_on_resume(run, requested, below)
         refused += passed_over
         if found is None:
             return None, refused
@@ -58,7 +42,7 @@ def resume(run: Run, asked: Resume | None) -> tuple[checkpoint.Verified | None, 
 
 
 def check_settings(found: checkpoint.Verified) -> None:
-    """Raises DataError for a manifest without the settings it was written with: which run it is of cannot be told."""
+    """Raises DataError for a manifest without settings: it cannot be matched with a run."""
     if not isinstance(found.manifest.get("config"), Mapping):
         raise DataError(f"{found.path}: manifest.json: config is {found.manifest.get('config')!r}, not the settings of a run")
 
@@ -76,8 +60,8 @@ def refuse_another_run(run: Run, found: checkpoint.Verified) -> None:
 
 
 def restore(run: Run, found: checkpoint.Verified) -> None:
-    """Stand where a verified checkpoint stood. Raises DataError (on every rank) if what was loaded is not what its manifest
-    says, or the manifest does not say what a run needs: its own digest is known to a supervisor alone."""
+    """Continue from a verified checkpoint. Raises DataError (on every rank) if what was loaded does not match its manifest, or
+    the manifest lacks what a run needs: only a supervisor knows the manifest's own digest."""
     state = run.optimizer.state()
     load(found, run.world, state)
     checkpoint.compare_numbers(found, run.optimizer.numbers())
@@ -89,7 +73,7 @@ def restore(run: Run, found: checkpoint.Verified) -> None:
 
 
 def _adopt(run: Run, found: checkpoint.Verified) -> None:
-    """What the manifest says of a run, the same on every rank."""
+    """Restore what the manifest records of a run, the same on every rank."""
     manifest = found.manifest
     run.optimizer.adopt_history(manifest.get("history", {}))
     run.scaler.restore(manifest["loss_scaler"])
@@ -98,22 +82,22 @@ def _adopt(run: Run, found: checkpoint.Verified) -> None:
     run.position = Position(orders, manifest["cursor"], run.position.skip)
     run.step = found.step
     run.skipped_in_row = manifest["skipped_in_row"]
-    run.damage.restore(manifest)
     run.telemetry.restore(manifest)
     run.saver.continue_from(found)
 
 
 def _agree_on_resume(
-    run: Run, asked: Resume | None, below: int | None
+    run: Run, requested: Resume | None, below: int | None
 ) -> tuple[checkpoint.Verified | None, list[dict[str, Any]]]:
     """Rank 0 verifies, all ranks get the same answer or the same DataError. `below`: older than this step."""
-    answer: list[Any] = [None]
+    outcome: list[Any] = [None]
     if run.world.rank == 0:
         try:
-            answer[0] = checkpoint.choose_resume(run.root, asked, below)
+            outcome[0] = checkpoint.choose_resume(run.root, requested, below)
         except DataError as error:
-            answer[0] = str(error)
-    dist.broadcast_object_list(answer, src=0, group=run.world.storage)
-    if isinstance(answer[0], str):
-        raise DataError(answer[0])
-    return answer[0]
+            outcome[0] = str(error)
+    dist.broadcast_object_list(outcome, src=0, group=run.world.storage)
+    if isinstance(outcome[0], str):
+        raise DataError(outcome[0])
+    found, passed_over = outcome[0]
+    return found, passed_over

@@ -1,76 +1,70 @@
-"""A run in progress: its parts, where it stands, and how that is saved, restored and proved."""
+"""A run in progress: its parts, its position, and the settings in force."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from sentinel.client import Overrides, Session
-from trainer import checkpoint
-from trainer.checkpoint.saving import Saver
-from trainer.command_line import Launch
-from trainer.config import Config
-from trainer.config.changes import free_changes
-from trainer.config.loading import written_out
-from trainer.control import Settings
-from trainer.damage import Damage
-from trainer.data import Loader, open_corpus, same_on_all_ranks
-from trainer.exits import ConfigError, NonFiniteError
-from trainer.faults import STEP_KINDS, Fault, due_faults
-from trainer.fused import Kernels, choose
-from trainer.model.gpt import build_model
-from trainer.optim import ShardedAdamW
-from trainer.order import Position, Span
-from trainer.parallel import World, shard
-from trainer.rates import mfu_of
-from trainer.repeating import BEFORE_KERNELS, repeats
-from trainer.resuming import agree_on_padding, resume
-from trainer.scaler import LossScaler
-from trainer.schedule import Schedule
-from trainer.telemetry import Telemetry
+
+from . import checkpoint
+from .checkpoint.saving import Saver
+from .command_line import Launch
+from .config import Config
+from .control import LiveSettings
+from .data import Loader, open_corpus, same_on_all_ranks
+from .data_order import Position, Span
+from .exits import NonFiniteError
+from .fused import Kernels, choose
+from .model.gpt import build_model
+from .model.sizes import padded_vocabulary
+from .optim import ShardedAdamW
+from .optim.scaler import LossScaler
+from .parallel import shard
+from .rates import mfu_of
+from .schedule import Schedule
+from .telemetry import Telemetry
+from .world import World
 
 
 @dataclass
 class Run:
-    """What a checkpoint must bring back is in `optimizer`, `scaler`, `position`, `damage`, `step` and `skipped_in_row`."""
+    """What a checkpoint must bring back is in `optimizer`, `scaler`, `position`, `step` and `skipped_in_row`."""
 
     launch: Launch
     config: Config
     schedule: Schedule
     session: Session | None
     world: World
-    root: Path  # checkpoints, faults and quarantine go below it
+    root: Path  # checkpoints and quarantine go below it
     telemetry: Telemetry
     model: nn.Module
     optimizer: ShardedAdamW
     scaler: LossScaler
     loader: Loader
-    configured: Settings
-    settings: Settings
+    configured: LiveSettings
+    settings: LiveSettings
     position: Position
     params: int
-    damage: Damage
     saver: Saver
     kernels: Kernels
     step: int = 0  # done
     skipped_in_row: int = 0
-    repeats: bool = True  # numbers of the attempts before this one, to the bit (trainer.repeating)
+    repeats: bool = True  # numbers of the attempts before this one, to the bit (trainer.start)
 
 
 def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     """All parts, at step 0. Raises DataError without a corpus, and ConfigError for one of another vocabulary or for kernels that
     cannot be had."""
-    config, faults = launch.config, launch.faults
+    config = launch.config
     root = launch.out_dir if session is None else session.run_dir
-    start = Position.first(config.data_seed)
-    poisoned = [(*fault.samples, fault.number("share")) for fault in faults if fault.samples]
     corpus = same_on_all_ranks(open_corpus(config), world.control)
-    loader = Loader(corpus, start, poisoned, world.device)
     torch.manual_seed(config.init.seed)  # a process begins with a seed of its own; only dropout draws, and seeds itself
     padded = agree_on_padding(launch, session, root, world)
     kernels = choose_kernels(config, session, world)
@@ -79,14 +73,38 @@ def build_run(launch: Launch, session: Session | None, world: World) -> Run:
     # Where a supervisor names a checkpoint, it is one that fills every weight, or an error.
     sharded = shard(model, world, config, initial=session is None or session.spec.resume is None)
     scaler = LossScaler(config.numerics, world.device)
-    settings = Settings.configured(config)
+    settings = LiveSettings.configured(config)
     mfu = mfu_of(config, padded, world.device, world.size)
-    telemetry = Telemetry(session, world.rank, root, world.device, fp16=scaler.active, mfu=mfu)
-    optimizer = ShardedAdamW(sharded, config, world.replicas, fused=kernels.fused)
-    damage = Damage(faults, world.rank, config.numerics.precision)
-    parts = root, telemetry, sharded, optimizer, scaler, loader, settings, settings, start, params, damage
-    saver = Saver.for_run(config.checkpoint, root, session, world)
-    return Run(launch, config, launch.schedule(), session, world, *parts, saver, kernels)
+    return Run(
+        launch=launch,
+        config=config,
+        schedule=Schedule(config),
+        session=session,
+        world=world,
+        root=root,
+        telemetry=Telemetry(session, world.rank, root, world.device, fp16=scaler.active, mfu=mfu),
+        model=sharded,
+        optimizer=ShardedAdamW(sharded, config, world.replicas, fused=kernels.fused),
+        scaler=scaler,
+        loader=Loader(corpus, world.device),
+        configured=settings,
+        settings=settings,
+        position=Position.first(config.data_seed),
+        params=params,
+        saver=Saver.for_run(config.checkpoint, root, session, world),
+        kernels=kernels,
+    )
+
+
+def agree_on_padding(launch: Launch, session: Session | None, root: Path, world: World) -> int:
+    """Rows of the embedding: as many as the run has had since its first launch, or what suits this number of ranks where it
+    begins now. Rank 0 reads the manifests and broadcasts the result."""
+    requested = session.spec.resume if session is not None else None
+    found: list[int | None] = [None]
+    if world.rank == 0 and (requested is not None or (session is None and launch.resume)):
+        found[0] = checkpoint.stored_padding(root, requested)
+    dist.broadcast_object_list(found, src=0, group=world.storage)
+    return found[0] or padded_vocabulary(launch.config.model.vocab_size, world.size)
 
 
 def choose_kernels(config: Config, session: Session | None, world: World) -> Kernels:
@@ -99,71 +117,9 @@ def choose_kernels(config: Config, session: Session | None, world: World) -> Ker
     return kernels
 
 
-def struck_now(run: Run, step: int, kinds: tuple[str, ...] = STEP_KINDS) -> list[Fault]:
-    """This rank's faults of these kinds that strike at this step of this attempt; each is on record."""
-    attempt = run.session.attempt if run.session is not None else 1
-    return due_faults(run.launch.faults, step, run.world.rank, run.root, attempt, kinds)
-
-
-def begin(run: Run) -> None:
-    """Continue from the checkpoint asked for, put the launch's overrides in force, and write the receipt of what then holds."""
-    asked = run.session.spec.resume if run.session is not None else None
-    found, passed_over = None, []
-    if run.session is None and run.world.rank == 0:
-        checkpoint.discard_unfinished(run.root)  # a supervisor does it itself, when it knows the old attempt to be dead
-    if asked is not None or (run.session is None and run.launch.resume):
-        found, passed_over = resume(run, asked)
-    late: list[Span] = []
-    if run.session is not None:
-        overrides = run.session.spec.overrides
-        if overrides.loss_scale is not None and not run.scaler.active:
-            own = run.config.numerics.precision
-            raise ConfigError(f"spec.json: overrides.loss_scale: {own} has none; write null, or precision fp16")
-        late = obey(run, overrides)
-    settings_at(run, run.step + 1)
-    config_changed = changed_since(run, found) if found is not None else {}
-    run.repeats = repeats_others(run, found)
-    run.telemetry.say(f"{written_out(run.config)}# kernels: {run.kernels.name}: {run.kernels.why}")
-    run.telemetry.start(
-        resume_step=run.step,
-        resume_digest=found.digest if found is not None else None,
-        world_size=run.world.size,
-        params=run.params,
-        tokens_per_step=run.schedule.tokens_per_step,
-        effective=effective(run),
-        resume_asked=asdict(asked) if asked is not None else None,
-        passed_over=passed_over,
-        skip_clamped=late,
-        preset=run.launch.recipe,
-        steps=run.config.schedule.steps,
-        kernels=asdict(run.kernels),
-        cursor=run.position.cursor,
-        config_changed=config_changed,
-    )
-    if config_changed:
-        told = ", ".join(f"{name} {was} → {own}" for name, (was, own) in config_changed.items())
-        run.telemetry.say(f"other settings than those of the checkpoint: {told}")
-    if passed_over:
-        run.telemetry.event("resumed_older", run.step, asked_step=asked.step if asked else None, passed_over=passed_over)
-
-
-def changed_since(run: Run, found: checkpoint.Verified) -> dict[str, list[Any]]:
-    """Name → [was, is] of what differs from the checkpoint: settings, and which kernels ran, by which the last bits differ."""
-    differing, was = free_changes(found.manifest["config"], run.config), found.manifest.get("kernels", BEFORE_KERNELS)
-    return differing | ({"kernels": [was, run.kernels.name]} if was != run.kernels.name else {})
-
-
-def repeats_others(run: Run, found: checkpoint.Verified | None) -> bool:
-    """Asked by rank 0 alone, who writes the receipt."""
-    if run.session is None or run.world.rank != 0:
-        return True
-    since = found.manifest.get("attempt") if found is not None else None
-    first = since if isinstance(since, int) else 1
-    return repeats(run.session.run_dir, range(first, run.session.attempt), run.world.size, run.kernels.name)
-
-
-def obey(run: Run, overrides: Overrides) -> list[Span]:
-    """Put overrides in force; what of their skip list comes too late. The caller has refused what cannot be obeyed."""
+def apply_overrides(run: Run, overrides: Overrides) -> list[Span]:
+    """Put overrides in force. Returns the parts of their skip list that come too late. The caller has refused what cannot be
+    applied."""
     run.settings = run.settings.overridden(overrides, run.configured)
     if overrides.data_seed is not None:
         run.position = run.position.reordered(overrides.data_seed)

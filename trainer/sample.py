@@ -6,59 +6,60 @@ The settings come from the checkpoint itself. Reads, and changes nothing.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from trainer.checkpoint.listing import folder_of, place_of
-from trainer.checkpoint.verifying import Verified, list_steps, name_of, verify
-from trainer.config import Config
-from trainer.config.loading import changed, checked
-from trainer.exits import ConfigError, DataError, TrainerError
-from trainer.show import printable
+from .checkpoint.listing import folder_of, place_of
+from .checkpoint.verifying import Verified, list_steps, name_of, verify
+from .config import Config
+from .config.loading import changed, checked
+from .exits import ConfigError, DataError, TrainerError
+from .printable import printable
 
 if TYPE_CHECKING:
-    from trainer.model.gpt import GPT
+    from .model.gpt import GPT
 
-PROMPT = "\n"  # what stands between two parts of most texts, and is known to every tokenizer
+PROMPT = "\n"  # separates the parts of most texts, and every tokenizer has it
 
 
 def main(arguments: Sequence[str]) -> int:
     """The exit code: 0, 3 for a wrong command, 4 for what cannot be read."""
     try:
-        given = _parser().parse_args(arguments)
-        print(sample(given), flush=True)
+        args = _parser().parse_args(arguments)
+        print(sample(args), flush=True)
     except TrainerError as error:
         print(f"trainer.sample: {error}", file=sys.stderr)
         return error.code
     return 0
 
 
-def sample(given: argparse.Namespace) -> str:
+def sample(args: argparse.Namespace) -> str:
     """What is printed. Raises TrainerError."""
-    found = newest(given.place) if given.step is None else verify(place_of(folder_of(given.place), given.step))
+    found = newest(args.place) if args.step is None else verify(place_of(folder_of(args.place), args.step))
     config = settings_of(found)
-    if given.data is not None:
-        config = changed(config, data={"path": given.data})
+    if args.data is not None:
+        config = changed(config, data={"path": args.data})
     import torch
 
-    from trainer.data import open_corpus
-    from trainer.generation import generate
+    from .data import open_corpus
+    from .model.generation import generate
 
     text = open_corpus(config).text
-    begin = text.encode([given.prompt.encode()])[0]
+    begin = text.encode([args.prompt.encode()])[0]
     if not len(begin):
         raise ConfigError("--prompt '': one token at least is needed to begin with; write some text")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = model_of(found, config, device)
-    generator = torch.Generator().manual_seed(given.seed)
+    generator = torch.Generator().manual_seed(args.seed)
     prompt = torch.tensor(begin.astype("int64"), device=device)
-    tokens = generate(model, prompt, given.tokens, generator, given.temperature, given.top_k)
+    tokens = generate(model, prompt, args.tokens, generator, args.temperature, args.top_k)
     written = printable(text.decode(tokens.cpu().numpy()))
     loss = (found.manifest.get("metrics") or {}).get("loss")
-    told = f"step {found.step}" + (f", training loss {loss:.3f}" if isinstance(loss, float) else "")
-    return f"{told}, temperature {given.temperature:g}, seed {given.seed}\n{written}"
+    header = f"step {found.step}" + (f", training loss {loss:.3f}" if isinstance(loss, float) else "")
+    return f"{header}, temperature {args.temperature:g}, seed {args.seed}\n{written}"
 
 
 def newest(place: Path) -> Verified:
@@ -84,17 +85,18 @@ def model_of(found: Verified, config: Config, device: object) -> GPT:
     """The whole model on one device, for reading. Raises DataError where a parameter is missing."""
     import torch
 
-    from trainer.checkpoint.contents import Contents
-    from trainer.model.gpt import build_model
+    from .checkpoint.contents import Contents
+    from .model.gpt import build_model
 
-    model = build_model(config, found.manifest["padded_vocab"]).to_empty(device=torch.device(str(device)))
+    model: GPT = build_model(config, found.manifest["padded_vocab"]).to_empty(device=torch.device(str(device)))
     contents = Contents(found.path)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name not in contents:
                 raise DataError(f"{found.path}: has no parameter {name}, which its settings ask for")
             parameter.copy_(contents.parameter(name))
-    return model.eval()
+    model.eval()
+    return model
 
 
 class _Parser(argparse.ArgumentParser):
@@ -116,13 +118,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _number(kind: type[int] | type[float], least: float, most: float):
+def _number(kind: type[int] | type[float], least: float, most: float) -> Callable[[str], float]:
     def parse(text: str) -> float:
         try:
-            value = kind(text)
+            value: float = kind(text)
         except ValueError:
-            value = None
-        if value is None or not least <= value <= most:
+            value = math.nan
+        if not least <= value <= most:
             raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least:g} to {most:g}")
         return value
 

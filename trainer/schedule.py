@@ -1,17 +1,16 @@
 """What each step is trained with, as pure functions of its number: learning rate, weight decay, batch and sequence length.
 
-A function of the step, and of nothing that happened, so that a rollback, a resume and a relaunch come to the same numbers.
+All are functions of the step alone, so a rollback, a resume and a relaunch compute the same numbers.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from trainer.config import Config
+from .config import Config
 
 SEQ_RAMP_UNIT = 8  # lengths move in eights: tensor cores want them, and a compiled block is specialised to few of them
 
@@ -26,11 +25,10 @@ class Stage:
 
 
 class Schedule:
-    """Of a run. `lr_factor(step)` multiplies the learning rate: what a fault did to the recipe."""
+    """Of a run."""
 
-    def __init__(self, config: Config, lr_factor: Callable[[int], float] = lambda _: 1.0) -> None:
+    def __init__(self, config: Config) -> None:
         self._config = config
-        self._lr_factor = lr_factor
         self._stages = batch_stages(config)
 
     def batch_size(self, step: int) -> int:
@@ -65,7 +63,11 @@ class Schedule:
 
     def lr(self, step: int) -> float:
         """The learning rate of an update before any override: linear warm-up, then the decay that was chosen."""
-        return self._config.optim.lr * self._lr_factor(step) * self._share(step)
+        return self.peak_lr(step) * self._share(step)
+
+    def peak_lr(self, step: int) -> float:  # noqa: ARG002 - a subclass may change it in the course of a run
+        """What the warm-up leads up to and the decay starts from."""
+        return self._config.optim.lr
 
     def weight_decay(self, step: int) -> float:
         """From optim.weight_decay along a cosine to schedule.weight_decay_end (Caron et al. 2021, DINO)."""

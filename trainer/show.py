@@ -14,21 +14,12 @@ from pathlib import Path
 
 from sentinel.client import Spec, SpecError, loads, read_spec
 from sentinel.client.run_layout import attempts_folder, spec_path
-from trainer.exits import ConfigError, TrainerError
-from trainer.order import Order, Position
+
+from .data_order import Order, Position
+from .exits import ConfigError, TrainerError
+from .printable import printable
 
 MODULE = "trainer"
-
-
-def printable(text: bytes) -> str:
-    """Lines stay lines; every other character that is not plain ASCII print becomes an escape."""
-    shown = []
-    for character in text.decode("utf-8", errors="backslashreplace"):
-        if character == "\n" or (character.isprintable() and character.isascii()):
-            shown.append(character)
-        else:
-            shown.append(character.encode("unicode_escape").decode("ascii"))
-    return "".join(shown)
 
 
 def newest_attempt(run_dir: Path) -> int:
@@ -45,19 +36,20 @@ def show(run_dir: Path, attempt: int, index: int) -> str:
     spec = read_spec(spec_path(run_dir, attempt))
     if MODULE not in spec.argv:
         raise ConfigError(f"attempt {attempt} runs {' '.join(spec.argv)!r}, which is not the bundled trainer (-m {MODULE})")
-    from trainer.command_line import parse_arguments
-    from trainer.data import Loader, open_corpus  # torch comes with it
+    from .command_line import parse_arguments
+    from .data import open_corpus  # torch comes with it
+    from .fault_injection.data import PoisonedLoader
 
     launch = parse_arguments(spec.argv[spec.argv.index(MODULE) + 1 :])
     config = launch.config
     position = _position(run_dir, spec, Position.first(config.data_seed))
-    poisoned = [(*fault.samples, fault.number("share")) for fault in launch.faults if fault.samples]
     corpus = open_corpus(config)
-    text, is_poisoned = Loader(corpus, Position.first(config.data_seed), poisoned, None).text_of(index, position)
+    loader = PoisonedLoader(corpus, Position.first(config.data_seed), launch.faults, device=None)
     name, offset = corpus.place_of(position.sequence_of(index, corpus.size))
     unit = corpus.text.unit
+    poisoned = "; poisoned by a --fault, as it was trained on" if loader.is_poisoned(index, position) else ""
     about = f"sample {index}: {corpus.seq_len + 1} {unit}s from {name}, {unit} {offset}, in the data order of attempt {attempt}"
-    return f"{about}{'; poisoned by a --fault, as it was trained on' if is_poisoned else ''}\n{printable(text)}"
+    return f"{about}{poisoned}\n{printable(loader.text_of(index, position))}"
 
 
 def _position(run_dir: Path, spec: Spec, first: Position) -> Position:
@@ -79,18 +71,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("run_dir", type=Path, help="the directory of a supervised run")
     parser.add_argument("--sample", type=int, required=True, metavar="N", help="its index in the data order")
     parser.add_argument("--attempt", type=int, metavar="K", help="in the data order of this attempt; default the newest")
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     try:
-        if given.sample < 0:
-            raise ConfigError(f"--sample {given.sample}: samples are counted from 0")
+        if args.sample < 0:
+            raise ConfigError(f"--sample {args.sample}: samples are counted from 0")
         print(
-            show(given.run_dir, newest_attempt(given.run_dir) if given.attempt is None else given.attempt, given.sample),
+            show(args.run_dir, newest_attempt(args.run_dir) if args.attempt is None else args.attempt, args.sample),
             flush=True,
         )
     except (TrainerError, SpecError) as error:
         print(f"trainer.show: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # whoever reads it has seen enough
+    except BrokenPipeError:  # the reader (`| head`) has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return 0

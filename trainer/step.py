@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
-from trainer.config import Config
-from trainer.data import Batch
-from trainer.loss import Seen, compute_loss
-from trainer.optim import ShardedAdamW
-from trainer.scaler import LossScaler
-from trainer.statistics import UpdateStatistics
+from .config import Config
+from .data import Batch
+from .loss import ForwardStatistics, compute_loss
+from .optim import ShardedAdamW
+from .optim.scaler import LossScaler
+from .optim.statistics import UpdateStatistics
 
 
 @dataclass(frozen=True)
@@ -28,15 +29,17 @@ def train_step(
     model: nn.Module, optimizer: ShardedAdamW, scaler: LossScaler, batch: Batch, hooks: Hooks, config: Config
 ) -> UpdateStatistics:
     """Train on this rank's share of one batch."""
-    seen = accumulate(model, scaler, batch, hooks.phase, config)
+    forward = accumulate(model, scaler, batch, hooks.phase, config)
     hooks.after_backward()
     hooks.phase("optimizer")
-    statistics = optimizer.update(seen, scaler.scale)
+    statistics: UpdateStatistics = optimizer.update(forward, scaler.scale)
     scaler.update(statistics.overflow)
     return statistics
 
 
-def accumulate(model: nn.Module, scaler: LossScaler, batch: Batch, phase: Callable[[str], None], config: Config) -> Seen:
+def accumulate(
+    model: nn.Module, scaler: LossScaler, batch: Batch, phase: Callable[[str], None], config: Config
+) -> ForwardStatistics:
     """Leave the gradient of the whole share's mean loss on the parameters, reduced over the ranks.
 
     The share is cut into `parallel.micro_batch` sequences; the last part may be smaller, so each counts by its size. Ranks
@@ -44,22 +47,22 @@ def accumulate(model: nn.Module, scaler: LossScaler, batch: Batch, phase: Callab
     """
     whole = len(batch[0])
     parts = list(zip(*(tensor.split(config.parallel.micro_batch or whole) for tensor in batch), strict=True))
-    seen = None
+    forward = None
     for number, (inputs, targets) in enumerate(parts, start=1):
         if len(parts) > 1:
             last = number == len(parts)
             model.set_requires_gradient_sync(last)
             model.set_reshard_after_backward(last or config.parallel.reshard)
         share = len(inputs) / whole
-        given = scaler.scale if share == 1.0 else scaler.scale * share  # the gradient of this part's loss
+        grad_output = scaler.scale if share == 1.0 else scaler.scale * share  # the gradient of this part's loss
         phase("forward")
-        losses = compute_loss(model, inputs, targets, config.stability.z_loss, given)
+        losses = compute_loss(model, inputs, targets, config.stability.z_loss, grad_output)
         phase("backward")
-        losses.total.backward(given)
-        part = Seen.of(losses, share)
-        seen = part if seen is None else seen.with_part(part)
-    assert seen is not None
-    return seen
+        losses.total.backward(grad_output)
+        part = ForwardStatistics.of(losses, share)
+        forward = part if forward is None else forward.with_part(part)
+    assert forward is not None
+    return forward
 
 
 @torch.no_grad()
@@ -77,3 +80,11 @@ def evaluate(
             total += compute_loss(model, inputs, targets).cross_entropy.cpu() * (len(inputs) / whole)
     model.train()
     return total / len(batches)
+
+
+def seed_dropout(config: Config, step: int, rank: int) -> None:
+    """Before the forward of a step: dropout's masks become a function of (init.seed, step, rank). There is nothing to save with a
+    checkpoint, and random draws between two steps change no mask. Costs nothing where there is no dropout."""
+    if config.model.dropout:
+        key = hashlib.sha256(f"{config.init.seed} dropout {step} {rank}".encode()).digest()
+        torch.manual_seed(int.from_bytes(key[:7]))

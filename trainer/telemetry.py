@@ -1,7 +1,7 @@
-"""What a run says: the stream of steps and events, to the run directory or beside the checkpoints, and plain lines for people.
+"""What a run reports: the stream of steps and events, in the run directory or beside the checkpoints, and plain lines for people.
 
-The loop tells what it does and never waits: numbers leave the device through `Egress`, and a step's line is put together once,
-when they have arrived. All lines, printed ones too, come in the order of the calls. Heartbeats are the main thread's own.
+The loop never waits for a number: they leave the device through `MetricsRing`, and a step's line is written once they have
+arrived. All lines, printed ones too, come in the order of the calls. Heartbeats are the main thread's own.
 
     telemetry.begin(step); …; telemetry.loaded(); …; telemetry.measured(statistics.names, statistics.values)
     telemetry.step(step, samples, {"lr": 1e-3}, tokens=2048, seq_len=128, last=False)
@@ -20,22 +20,23 @@ from typing import Any
 import torch
 
 from sentinel.client import Session, Stream
-from trainer.egress import Egress
-from trainer.rates import ClipShare, Mfu, peak_memory_bytes
+
+from .metrics_ring import MetricsRing
+from .rates import ClipShare, Mfu, peak_memory_bytes
 
 LINE_EVERY = 10  # steps between the lines for people
 MANIFEST_METRICS = 20  # how many step lines a checkpoint's manifest repeats
 STREAM_NAME = "metrics.jsonl"
-UNSUPERVISED = 0  # the attempt of a run that nobody launched
-WHOLE = ("skipped", "overflow", "nonfinite_count", "nonfinite_activations", "nonfinite_logits")  # numbers that are counts
+UNSUPERVISED = 0  # the attempt number of a run without a supervisor
+COUNTS = ("skipped", "overflow", "nonfinite_count", "nonfinite_activations", "nonfinite_logits")  # numbers that are counts
 OF_FP16 = ("overflow", "loss_scale")
 SHOWN = ("loss", "val_loss", "grad_norm", "lr", "step_time_s", "skipped")
 
 
 class Telemetry:
-    """Of one rank. Only rank 0 prints and writes the stream; every rank beats and gets the numbers.
+    """Of one rank. Only rank 0 prints and writes the stream; every rank writes heartbeats and gets the numbers.
 
-    A context: whatever ends the run, the lines that have arrived are written.
+    A context manager: however the run ends, the lines that have arrived are written.
     """
 
     def __init__(
@@ -47,19 +48,19 @@ class Telemetry:
         *,
         fp16: bool,
         mfu: Mfu | None = None,
-        egress: Egress | None = None,
+        ring: MetricsRing | None = None,
     ) -> None:
-        """`root`: without a session the stream is kept there, appended to by every launch. `egress`: for tests."""
+        """`root`: without a session the stream is kept there, appended to by every launch. `ring`: for tests."""
         self.session = session
         self.recent: deque[dict[str, Any]] = deque(maxlen=MANIFEST_METRICS)
         self.clipped = ClipShare()
-        self._own = Stream(root / STREAM_NAME, UNSUPERVISED) if session is None and rank == 0 else None
-        self._stream: Session | Stream | None = session if session is not None else self._own
-        self._egress = egress if egress is not None else Egress(device)
+        self._own_stream = Stream(root / STREAM_NAME, UNSUPERVISED) if session is None and rank == 0 else None
+        self._stream: Session | Stream | None = session if session is not None else self._own_stream
+        self._ring = ring if ring is not None else MetricsRing(device)
         self._device = device
-        self._left_out = frozenset(() if fp16 else OF_FP16)
+        self._omitted = frozenset(() if fp16 else OF_FP16)
         self._mfu = mfu
-        self._talks = rank == 0
+        self._prints = rank == 0
         self._step = 0  # being worked on
         self._settled_step = 0
         self._arrived: deque[tuple[int, dict[str, Any]]] = deque()
@@ -70,10 +71,10 @@ class Telemetry:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._egress.give_up()
-        if kind is not None and self._own is not None and self._own.is_begun:
-            with contextlib.suppress(OSError):  # the error that ends the run is the one to be told
-                self._own.end(self._step, "failed")
+        self._ring.abandon()
+        if kind is not None and self._own_stream is not None and self._own_stream.is_begun:
+            with contextlib.suppress(OSError):  # the error that ends the run is the one to report
+                self._own_stream.end(self._step, "failed")
 
     @staticmethod
     def clock() -> float:
@@ -81,7 +82,7 @@ class Telemetry:
         return time.perf_counter()
 
     def phase(self, phase: str, step: int | None = None) -> None:
-        """Beat. `step` is the one being worked on from here on."""
+        """Write a heartbeat. `step`: the step being worked on from here on."""
         self._step = self._step if step is None else step
         if self.session is not None:
             self.session.heartbeat(self._step, phase)
@@ -90,7 +91,7 @@ class Telemetry:
 
     def begin(self, step: int) -> None:
         """A step begins, with its data. Waits where the device is a whole ring behind."""
-        self._egress.begin()
+        self._ring.begin()
         self._began_s = self.clock()
         self.phase("data", step)
 
@@ -101,7 +102,7 @@ class Telemetry:
     def measured(self, names: Sequence[str], values: torch.Tensor) -> None:
         """Its update is enqueued, and these will be its numbers: float64 (len(names),) on the device."""
         self._names = names
-        self._egress.fill(values)
+        self._ring.fill(values)
 
     def step(
         self, step: int, samples: list[list[int]], more: Mapping[str, float], *, tokens: int, seq_len: int, last: bool
@@ -109,14 +110,14 @@ class Telemetry:
         """It is done. `more`: numbers the host knows itself. `tokens`: trained on, over all ranks; `seq_len`: in one sequence."""
         names, known = self._names, {**more, "data_time_s": self._data_time_s}
 
-        def tell(numbers: list[float], seconds: float) -> None:
+        def on_arrival(numbers: list[float], seconds: float) -> None:
             metrics = self._metrics(names, numbers)
             metrics |= self._derived(metrics, seconds, tokens, seq_len)
             metrics |= known
-            self._tell_step(step, samples, metrics, last)
+            self._write_step(step, samples, metrics, last)
 
-        self._settled_step = max(self._settled_step, step - self._egress.lag)
-        self._egress.send(tell)
+        self._settled_step = max(self._settled_step, step - self._ring.lag)
+        self._ring.send(on_arrival)
 
     def settled(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """The steps not given out yet whose numbers every rank has by now: up to the newest on a CPU, a ring behind on a GPU, all
@@ -126,13 +127,13 @@ class Telemetry:
 
     def drain(self) -> None:
         """Wait until every line is written. On every rank at the same step, or `settled` would differ."""
-        self._egress.drain()
+        self._ring.drain()
         self._settled_step = max(self._settled_step, self._arrived[-1][0] if self._arrived else 0)
 
     # -- what a checkpoint keeps ---------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """For a manifest: the last step lines, without what they say of single layers, and the window of clip_fraction."""
+        """For a manifest: the last step lines without per-layer metrics, and the window of clip_fraction."""
         self.drain()
         recent = [{name: value for name, value in line.items() if "/" not in name} for line in self.recent]
         return {"recent": recent, "clipped": self.clipped.state()}
@@ -156,10 +157,10 @@ class Telemetry:
     def end(self, step: int, reason: str) -> None:
         """The last line, on disk when this returns."""
         self._post(lambda stream: stream.end(step, reason), f"end at step {step}: {reason}")
-        self._egress.close()
+        self._ring.close()
 
-    def say(self, line: str) -> None:
-        self._egress.post(lambda: self._print(line))
+    def log(self, line: str) -> None:
+        self._ring.post(lambda: self._print(line))
 
     def _post(self, write: Callable[[Any], None], words: str) -> None:
         def act() -> None:
@@ -167,19 +168,19 @@ class Telemetry:
                 write(self._stream)
             self._print(words)
 
-        self._egress.post(act)
+        self._ring.post(act)
 
     def _print(self, line: str) -> None:
-        if self._talks:
+        if self._prints:
             print(line, flush=True)
 
     # -- when the numbers have arrived ---------------------------------------------------------------------------------
 
     def _metrics(self, names: Sequence[str], numbers: Sequence[float]) -> dict[str, Any]:
         metrics: dict[str, Any] = dict(zip(names, numbers, strict=True))
-        for name in self._left_out:
+        for name in self._omitted:
             metrics.pop(name, None)
-        for name in WHOLE:
+        for name in COUNTS:
             if name in metrics:
                 metrics[name] = int(metrics[name])
         return metrics
@@ -189,11 +190,11 @@ class Telemetry:
         derived = {"tokens_per_s": rate, "step_time_s": seconds, "clip_fraction": self.clipped.take(metrics["clip_coef"])}
         if self._mfu is not None:
             derived["mfu"] = self._mfu(rate, seq_len)
-        if self._talks:
+        if self._prints:
             derived["peak_memory_bytes"] = peak_memory_bytes(self._device)
         return derived
 
-    def _tell_step(self, step: int, samples: list[list[int]], metrics: dict[str, Any], last: bool) -> None:
+    def _write_step(self, step: int, samples: list[list[int]], metrics: dict[str, Any], last: bool) -> None:
         self.recent.append({"step": step, "samples": samples, **metrics})
         self._arrived.append((step, metrics))
         if self._stream is not None:

@@ -1,4 +1,4 @@
-"""The training loop: decide together, train a step, say so, save."""
+"""The training loop: agree on live changes, train a step, report it, save."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ import torch
 import torch.distributed as dist
 
 from sentinel.client import Overrides, Session
-from trainer.command_line import Launch, check_out_dir, check_world, with_precision
-from trainer.commits import answer_with_checkpoint, await_saves, save, tell_commits
-from trainer.control import Control, Decision
-from trainer.exits import FINISHED, STOPPED
-from trainer.faults import strike
-from trainer.inspection import inspect_samples
-from trainer.model.dropout import seed_dropout
-from trainer.order import ranges_of
-from trainer.parallel import join_world
-from trainer.run import Run, begin, build_run, count_skipped, effective, obey, settings_at, struck_now
-from trainer.step import Hooks, evaluate, train_step
+
+from .command_line import Launch, check_out_dir, check_world, with_precision
+from .control import Control, Decision
+from .data_order import ranges_of
+from .exits import FINISHED, STOPPED
+from .fault_injection.wrappers import install_faults
+from .inspection import inspect_samples
+from .run import Run, apply_overrides, build_run, count_skipped, effective, settings_at
+from .saves import await_saves, checkpoint_now, report_commits, save
+from .start import begin
+from .step import Hooks, evaluate, seed_dropout, train_step
+from .world import join_world
 
 
 def train(launch: Launch, session: Session | None) -> int:
-    """Train to the end or to a request to stop; the exit code. Raises the errors of trainer.exits, or whatever went wrong."""
+    """Train to the end or to a request to stop; the exit code. Raises the errors of `exits`, or any unexpected one."""
     torch.set_num_threads(launch.config.parallel.threads)
     if launch.config.numerics.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # torch asks for it, before the first use of a GPU
@@ -36,6 +37,7 @@ def train(launch: Launch, session: Session | None) -> int:
     if session is None:
         check_out_dir(launch)
     run = build_run(launch, session, world)
+    install_faults(run, launch.faults)
     with run.telemetry:
         if session is not None and session.spec.inspect is not None:
             return inspect_samples(run)
@@ -44,15 +46,13 @@ def train(launch: Launch, session: Session | None) -> int:
 
 def _train(run: Run, control: Control) -> int:
     session = run.session
-    for fault in struck_now(run, 0):
-        strike(fault, 0, run.root)
     begin(run)
     control.offer()
-    request = _obey_request(run, session.spec.overrides.request if session is not None else None)
+    request = _handle_request(run, session.spec.overrides.request if session is not None else None)
     while request is None and run.step < run.config.schedule.steps:
         decision = control.decide()
-        _heed_saves(run, decision)
-        request = _obey_decision(run, decision)
+        _check_saves(run, decision)
+        request = _apply_decision(run, decision)
         if request is None:
             _train_one(run, control)
             if run.step % run.settings.checkpoint_interval == 0:
@@ -69,29 +69,17 @@ def _train(run: Run, control: Control) -> int:
 def _train_one(run: Run, control: Control) -> None:
     step, telemetry = run.step + 1, run.telemetry
     telemetry.begin(step)
-    _tell_lapsed(run, step, settings_at(run, step))
-    due = struck_now(run, step)
-    if due:
-        await_saves(run)  # what was saved before a fault is there after it, in every drill alike
-    for fault in due:
-        strike(fault, step, run.root)
-    run.damage.begin(due, step, run.optimizer)
-    indices, behind = run.position.take(run.schedule.batch_size(step))
+    _report_lapsed(run, step, settings_at(run, step))
+    indices, next_position = run.position.take(run.schedule.batch_size(step))
     batch = run.loader.batch(indices, run.position, run.world.rank, run.world.size, run.schedule.seq_len(step))
     telemetry.loaded()
-
-    def after_backward() -> None:
-        run.damage.after_backward(step, run.optimizer)
-        control.offer()
-
     seed_dropout(run.config, step, run.world.rank)
-    hooks = Hooks(telemetry.phase, after_backward)
+    hooks = Hooks(phase=telemetry.phase, after_backward=control.offer)
     statistics = train_step(run.model, run.optimizer, run.scaler, batch, hooks, run.config)
-    run.damage.after_update(step, run.optimizer)
-    run.loader.will_need(behind.take(run.schedule.batch_size(step + 1))[0], behind, run.world.rank, run.world.size)
+    run.loader.prefetch(next_position.take(run.schedule.batch_size(step + 1))[0], next_position, run.world.rank, run.world.size)
     telemetry.measured(statistics.names, statistics.values)
     known = run.optimizer.scheduled()
-    run.step, run.position = step, behind
+    run.step, run.position = step, next_position
     last, every = step == run.config.schedule.steps, run.config.evaluation.every
     if last or (every and step % every == 0):
         known["val_loss"] = _evaluate(run)
@@ -100,7 +88,7 @@ def _train_one(run: Run, control: Control) -> None:
     count_skipped(run)
 
 
-def _tell_lapsed(run: Run, step: int, keys: list[str]) -> None:
+def _report_lapsed(run: Run, step: int, keys: list[str]) -> None:
     if keys:
         run.telemetry.event("override_lapsed", step, keys=keys, effective=effective(run))
 
@@ -113,49 +101,50 @@ def _evaluate(run: Run) -> float:
     ]
     loss = evaluate(run.model, batches, lambda: run.telemetry.phase("eval"), config.parallel.micro_batch)
     dist.all_reduce(loss)
-    return loss.item() / world.size
+    mean: float = loss.item() / world.size
+    return mean
 
 
-def _heed_saves(run: Run, decision: Decision) -> None:
-    """Tell what was committed meanwhile. Where a save failed on any rank, all leave together, each with its own account."""
-    tell_commits(run)
+def _check_saves(run: Run, decision: Decision) -> None:
+    """Report what was committed meanwhile. Where a save failed on any rank, all raise together, each its own error."""
+    report_commits(run)
     if decision.save_failed:
         await_saves(run)
 
 
-def _obey_decision(run: Run, decision: Decision) -> str | None:
+def _apply_decision(run: Run, decision: Decision) -> str | None:
     """Act on what all ranks agreed upon, before the next step; the request to stop, if it is one."""
     step = run.step + 1
     if decision.unreadable is not None:
         run.telemetry.event("override_refused", step, id=None, reason=decision.unreadable)
     request = "stop_after_checkpoint" if decision.stop_signal else None
     if decision.overrides is not None:
-        asked = _obey_live(run, decision.overrides, step)
-        request = asked if asked is not None else request
+        stop_request = _apply_live(run, decision.overrides, step)
+        request = stop_request if stop_request is not None else request
     return request
 
 
-def _obey_live(run: Run, overrides: Overrides, step: int) -> str | None:
+def _apply_live(run: Run, overrides: Overrides, step: int) -> str | None:
     """Put a live change in force from `step` on, answer it, and act on its request."""
     refused = {}
     if overrides.precision not in (None, run.config.numerics.precision):
         refused["precision"] = f"the model is sharded for {run.config.numerics.precision}; it takes a relaunch"
     if overrides.loss_scale is not None and not run.scaler.active:
         refused["loss_scale"] = f"{run.config.numerics.precision} has no loss scale"
-    late = obey(run, overrides)
-    _tell_lapsed(run, step, [key for key in settings_at(run, step) if key not in overrides.given])
+    late = apply_overrides(run, overrides)
+    _report_lapsed(run, step, [key for key in settings_at(run, step) if key not in overrides.given])
     if refused:
         reason = "; ".join(f"{key}: {why}" for key, why in refused.items())
         run.telemetry.event("override_refused", step, id=overrides.id, reason=reason, keys=sorted(refused))
     live = effective(run)
     run.telemetry.event("override_applied", step, id=overrides.id, effective=live, request=overrides.request, skip_clamped=late)
-    return _obey_request(run, overrides.request)
+    return _handle_request(run, overrides.request)
 
 
-def _obey_request(run: Run, request: str | None) -> str | None:
+def _handle_request(run: Run, request: str | None) -> str | None:
     """A request to stop is handed on; a checkpoint is written now."""
     if request == "checkpoint_now" and run.step > 0:
-        answer_with_checkpoint(run)
+        checkpoint_now(run)
     return request if request in ("stop_now", "stop_after_checkpoint") else None
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from trainer.parallel import World, join_world
+from trainer.world import World, join_world
 
 Compare = Callable[[list[str], int, int, Path, World], None]
 """The trainer's words, rounds, steps a block, a folder of its own, and the ranks."""

@@ -26,10 +26,11 @@ from sentinel.client import Session, Spec
 from tests.bench.in_turns import main, sure_of_median
 from trainer.command_line import parse_arguments
 from trainer.control import Control
-from trainer.parallel import World
-from trainer.run import Run, begin, build_run
+from trainer.run import Run, build_run
+from trainer.start import begin
 from trainer.telemetry import Telemetry
 from trainer.train import _train_one
+from trainer.world import World
 
 QUIET = ("telemetry.layers=false", "telemetry.updates=false")
 WARM_UP_STEPS = 5
@@ -71,8 +72,8 @@ class Naive:
         self.row: dict[str, float] = {}
         for number, block in enumerate(self.run.model.blocks):
             block.register_forward_hook(self._after_block(number))
-        self._really = self.run.damage.after_backward
-        self.run.damage.after_backward = self._after_backward
+        self._update = self.run.optimizer.update
+        self.run.optimizer.update = self._measured_update
 
     def _after_block(self, number: int) -> Callable[..., None]:
         @torch.no_grad()
@@ -84,14 +85,14 @@ class Naive:
         return hook
 
     @torch.no_grad()
-    def _after_backward(self, *arguments: Any) -> None:
-        self._really(*arguments)
+    def _measured_update(self, *arguments: Any) -> Any:
         for name, parameter in self.run.model.named_parameters():
             self.row[f"param_norm/{name}"] = parameter.norm().full_tensor().item()
             self.row[f"grad_norm/{name}"] = parameter.grad.norm().full_tensor().item()
         if self.run.world.rank == 0:
             with self.path.open("a") as file:
                 file.write(json.dumps(self.row) + "\n")
+        return self._update(*arguments)
 
 
 def prepare(kind: str, words: list[str], place: Path, world: World) -> tuple[Run, Control]:

@@ -21,10 +21,11 @@ from tests.bench.telemetry_overhead import Unprinted, train
 from tests.plain_gpt import PlainTrainer, initial_weights_of
 from trainer.command_line import parse_arguments
 from trainer.control import Control
-from trainer.order import Position
-from trainer.parallel import World
+from trainer.data_order import Position
 from trainer.rates import mfu_of
-from trainer.run import Run, begin, build_run
+from trainer.run import Run, build_run
+from trainer.start import begin
+from trainer.world import World
 
 WARM_UP_STEPS = 5
 BAR = 0.95

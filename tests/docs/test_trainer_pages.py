@@ -15,7 +15,7 @@ from sentinel.cli.root import app
 from trainer import exits, sample
 from trainer.checkpoint import __main__ as checkpoint_commands
 from trainer.command_line import parse_arguments
-from trainer.config.loading import fixed_settings, load_config, preset_names, settings_told
+from trainer.config.loading import describe_settings, fixed_settings, load_config, preset_names
 from trainer.config.sections import Config
 from trainer.data.__main__ import arguments_parser
 from trainer.preflight import examine
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "trainer/README.md"
 PAGES = [PAGE, ROOT / "trainer/data/README.md"]
 OTHERS = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "docs/commands.md"]  # they name settings and commands
-SETTINGS = set(re.findall(r"^(\S+)  \(", settings_told(), re.MULTILINE))
+SETTINGS = set(re.findall(r"^(\S+)  \(", describe_settings(), re.MULTILINE))
 SECTIONS = {name.split(".")[0] for name in SETTINGS if "." in name}
 PYTHON_M = r"^    (?:torchrun .*?-m|python -m) (trainer(?:\.\w+)?)( [^\n#]*)?"
 
@@ -122,7 +122,7 @@ def test_what_preflight_prints_on_the_page_is_what_it_prints() -> None:
     (words,) = [words for room, words in commands_of(PAGE) if room == "trainer" and "--check" in words]
     launch = parse_arguments(words)
     assert launch.ranks is not None
-    told = examine(launch, launch.ranks, device=None, corpus_tokens=4_000_000).told()
+    told = examine(launch, launch.ranks, device=None, corpus_tokens=4_000_000).as_text()
     assert f"```text\n{told}\n```" in text_of(PAGE), f"trainer/README.md shows another than\n{told}"
 
 

@@ -19,7 +19,7 @@ def world(cuda: Any) -> Iterator[Any]:
     """Joined as the trainer joins it. What the trainer imports does not come with torch: without it there is nothing to try."""
     for module in ("pydantic", "yamlcore"):
         pytest.importorskip(module)
-    from trainer.parallel import join_world
+    from trainer.world import join_world
 
     yield join_world()
     dist.destroy_process_group()

@@ -21,9 +21,10 @@ from trainer.config.loading import changed
 from trainer.fused import choose
 from trainer.model.gpt import build_model
 from trainer.optim import Hyperparameters, ShardedAdamW
-from trainer.parallel import join_world, shard
-from trainer.scaler import LossScaler
+from trainer.optim.scaler import LossScaler
+from trainer.parallel import shard
 from trainer.step import Hooks, train_step
+from trainer.world import join_world
 
 PADDED = 128
 # An odd feed-forward, so that the ranks' shares of it are unequal.

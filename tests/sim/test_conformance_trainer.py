@@ -19,7 +19,7 @@ from sentinel.sim.trouble import Trouble
 from sentinel.sim.world import World
 from tests.integration.test_trainer_launch import launch
 from tests.sim.test_conformance_telemetry import as_json
-from trainer.order import Position, ranges_of
+from trainer.data_order import Position, ranges_of
 
 __all__ = ["launch"]
 FAULTS = ("nan_grad@step=5:length=2", "kill@step=7:rank=1", "crash@step=12:rank=0", "exit@step=13:code=4,attempt=3")

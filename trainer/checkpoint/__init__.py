@@ -1,16 +1,15 @@
 """Checkpoints that are either whole and provably unchanged, or not there.
 
-torch.distributed.checkpoint writes the shards; around it stands the commit order of PROTOCOL.md: unique temporary directory →
+torch.distributed.checkpoint writes the shards. Around it is the commit order of PROTOCOL.md: unique temporary directory →
 write → sync files and directory → manifest with size and sha256 of every file → rename → sync parent. A directory without a
 valid manifest is not a checkpoint. Reading verifies first and falls back to older ones, never to newer.
 
-`verifying` and `choosing` read; `staging`, `writing`, `committing` and `saving` write; `retention` deletes. What is named here
+`verifying` and `choosing` read; `writing`, `committing` and `saving` write; `retention` deletes. What is named here
 loads no torch, so that `python -m trainer.checkpoint list` answers at once; `writing.load` and `saving.Saver` do.
 """
 
-from trainer.checkpoint.choosing import choose_resume, discard_unfinished, stored_padding
-from trainer.checkpoint.comparing import compare_numbers
-from trainer.checkpoint.verifying import Verified, digest_of, list_steps, name_of, read_manifest, verify
+from .choosing import choose_resume, discard_unfinished, stored_padding
+from .verifying import Verified, compare_numbers, digest_of, list_steps, name_of, read_manifest, verify
 
 __all__ = [
     "Verified",

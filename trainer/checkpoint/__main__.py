@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sentinel.client import dumps
-from trainer.checkpoint.listing import describe, describe_all, folder_of, place_of, table
-from trainer.checkpoint.verifying import list_steps
-from trainer.exits import ConfigError, TrainerError
+
+from ..exits import ConfigError, TrainerError
+from .listing import describe, describe_all, folder_of, place_of, table
+from .verifying import list_steps
 
 BAD = 1  # a checkpoint does not hold
 
@@ -19,9 +20,9 @@ BAD = 1  # a checkpoint does not hold
 def main(arguments: Sequence[str]) -> int:
     """The exit code: 0, 1 where a checkpoint does not hold, 3 for a wrong command, 4 for what cannot be read."""
     try:
-        given = _parser().parse_args(arguments)
-        act: Callable[[argparse.Namespace], int] = given.act
-        return act(given)
+        args = _parser().parse_args(arguments)
+        act: Callable[[argparse.Namespace], int] = args.act
+        return act(args)
     except TrainerError as error:
         print(f"trainer.checkpoint: {error}", file=sys.stderr)
         return error.code
@@ -29,20 +30,20 @@ def main(arguments: Sequence[str]) -> int:
         return 0
 
 
-def list_(given: argparse.Namespace) -> int:
-    rows = describe_all(folder_of(given.place), every_byte=given.verify)
-    print(dumps(rows) if given.json else table(rows) if rows else f"no checkpoint in {folder_of(given.place)}")
+def list_(args: argparse.Namespace) -> int:
+    rows = describe_all(folder_of(args.place), every_byte=args.verify)
+    print(dumps(rows) if args.json else table(rows) if rows else f"no checkpoint in {folder_of(args.place)}")
     return 0
 
 
-def verify(given: argparse.Namespace) -> int:
-    folder = folder_of(given.place)
-    steps = given.step or list_steps(folder)
+def verify(args: argparse.Namespace) -> int:
+    folder = folder_of(args.place)
+    steps = args.step or list_steps(folder)
     if not steps:
         print(f"trainer.checkpoint: no checkpoint in {folder}", file=sys.stderr)
         return BAD
     rows = [describe(place_of(folder, step), step, every_byte=True) for step in steps]
-    if given.json:
+    if args.json:
         print(dumps(rows))
     else:
         for row in rows:
@@ -50,21 +51,21 @@ def verify(given: argparse.Namespace) -> int:
     return 0 if all(row["ok"] for row in rows) else BAD
 
 
-def diff(given: argparse.Namespace) -> int:
-    folder = folder_of(given.place)
-    from trainer.checkpoint.difference import compare, told  # torch comes with it
+def diff(args: argparse.Namespace) -> int:
+    folder = folder_of(args.place)
+    from .difference import compare, format_comparison  # torch comes with it
 
-    document = compare(place_of(folder, given.before), place_of(folder, given.after))
-    print(dumps(document) if given.json else told(document))
+    document = compare(place_of(folder, args.before), place_of(folder, args.after))
+    print(dumps(document) if args.json else format_comparison(document))
     return 0
 
 
-def export(given: argparse.Namespace) -> int:
-    folder = folder_of(given.place)
-    from trainer.checkpoint.exporting import export as write_export
+def export(args: argparse.Namespace) -> int:
+    folder = folder_of(args.place)
+    from .exporting import export as write_export
 
-    written: dict[str, Any] = write_export(place_of(folder, given.step), given.out)
-    print(f"{written['architecture']}, {written['tensors']} tensors: {given.out} and {given.out.parent / 'config.json'}")
+    written: dict[str, Any] = write_export(place_of(folder, args.step), args.out)
+    print(f"{written['architecture']}, {written['tensors']} tensors: {args.out} and {args.out.parent / 'config.json'}")
     return 0
 
 
@@ -77,8 +78,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="python -m trainer.checkpoint", description=__doc__, allow_abbrev=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
 
-    def command(name: str, act: Callable[[argparse.Namespace], int], told: str) -> argparse.ArgumentParser:
-        added = commands.add_parser(name, help=told, description=told, allow_abbrev=False)
+    def command(name: str, act: Callable[[argparse.Namespace], int], help_text: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=help_text, description=help_text, allow_abbrev=False)
         added.add_argument("place", type=Path, metavar="RUN_DIR", help="a run directory, or a trainer's --out-dir")
         added.set_defaults(act=act)
         return added

@@ -7,25 +7,26 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client import Resume
-from trainer.checkpoint.verifying import Verified, list_steps, name_of, read_manifest, verify
-from trainer.exits import DataError
+
+from ..exits import DataError
+from .verifying import Verified, list_steps, name_of, read_manifest, verify
 
 
 def discard_unfinished(root: Path) -> None:
-    """Remove what saves left behind that never committed, and what was being pruned. Only for a run that nobody else can be
-    writing to."""
+    """Remove the directories of saves that never committed and of checkpoints that were being pruned. Call it only where no
+    other process can be writing to this run."""
     for leftover in (root / "checkpoints").glob(".step-*.tmp"):
         shutil.rmtree(leftover, ignore_errors=True)
 
 
-def choose_resume(root: Path, asked: Resume | None, below: int | None = None) -> tuple[Verified | None, list[dict[str, Any]]]:
-    """The checkpoint to continue from and why others were passed over: what was asked for, else the newest verified older one.
+def choose_resume(root: Path, requested: Resume | None, below: int | None = None) -> tuple[Verified | None, list[dict[str, Any]]]:
+    """The checkpoint to continue from and why others were passed over: the requested one, else the newest verified older one.
 
-    `asked` None means the newest there is (a run without a supervisor), and then nothing at all is fine. Raises DataError if a
-    checkpoint was asked for and none at or before it can be trusted. `below`: only older than that step, which was refused.
+    `requested` None means the newest there is (a run without a supervisor); then there may be none. Raises DataError if a
+    checkpoint was requested and neither it nor an older one can be trusted. `below`: only checkpoints older than this step.
     """
     refused: list[dict[str, Any]] = []
-    candidates = [entry for entry in _candidates(root, asked) if below is None or entry[1] < below]
+    candidates = [entry for entry in _candidates(root, requested) if below is None or entry[1] < below]
     for path, step, digest in candidates:
         try:
             found = verify(path, digest)
@@ -34,7 +35,7 @@ def choose_resume(root: Path, asked: Resume | None, below: int | None = None) ->
             return found, refused
         except DataError as error:
             refused.append({"step": step, "reason": str(error)})
-    if asked is None and below is None and not refused:
+    if requested is None and below is None and not refused:
         return None, refused
     why = f"; the first refusal: {refused[0]['reason']}" if refused else f": none is older than step {below}, which was refused"
     raise DataError(
@@ -42,14 +43,14 @@ def choose_resume(root: Path, asked: Resume | None, below: int | None = None) ->
     )
 
 
-def stored_padding(root: Path, asked: Resume | None) -> int | None:
+def stored_padding(root: Path, requested: Resume | None) -> int | None:
     """The padded vocabulary of the run that a resume continues, before any model is built: a resume on another number of ranks
-    keeps the first launch's. None where there is nothing to continue, or no manifest says.
+    keeps the first launch's. None where there is nothing to continue, or no manifest records it.
 
     Every checkpoint of a run has the same one, so the first readable manifest serves; which checkpoint can be trusted is found
-    out later. For one rank to call and to tell the others: they must not read two different answers.
+    out later. One rank calls it and broadcasts the result: two ranks might read two different answers.
     """
-    for path, _, _ in _candidates(root, asked):
+    for path, _, _ in _candidates(root, requested):
         try:
             padded = read_manifest(path).manifest.get("padded_vocab")
         except DataError:
@@ -59,10 +60,13 @@ def stored_padding(root: Path, asked: Resume | None) -> int | None:
     return None
 
 
-def _candidates(root: Path, asked: Resume | None) -> list[tuple[Path, int, str | None]]:
+def _candidates(root: Path, requested: Resume | None) -> list[tuple[Path, int, str | None]]:
     """(path, step, digest if one was named), in the order in which they are tried."""
     folder = root / "checkpoints"
     newest_first = [(folder / name_of(step), step, None) for step in reversed(list_steps(folder))]
-    if asked is None:
+    if requested is None:
         return list(newest_first)
-    return [(root / asked.path, asked.step, asked.digest), *(entry for entry in newest_first if entry[1] < asked.step)]
+    return [
+        (root / requested.path, requested.step, requested.digest),
+        *(entry for entry in newest_first if entry[1] < requested.step),
+    ]

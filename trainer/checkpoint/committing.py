@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client import dumps, ensure_directory, fsync_directory, loads, write_atomically
-from trainer.checkpoint.verifying import name_of
-from trainer.exits import LeaseLostError
+
+from ..exits import LeaseLostError
+from .verifying import name_of
 
 
 def make_aside(folder: Path, step: int) -> Path:
@@ -42,7 +43,7 @@ def commit(here: Path, target: Path, manifest: dict[str, Any], may_commit: Calla
 
 
 def _move_aside(target: Path) -> None:
-    """Make room for a checkpoint of this lineage where one of an abandoned lineage stands: into quarantine, never deleted."""
+    """Make room for a checkpoint of this lineage: move one of an abandoned lineage into quarantine. Nothing is deleted."""
     try:
         attempt = int(loads((target / "manifest.json").read_bytes())["attempt"])
     except (OSError, ValueError, KeyError, TypeError):

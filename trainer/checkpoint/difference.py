@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from trainer.checkpoint.contents import Contents
-from trainer.checkpoint.verifying import Verified, verify
-from trainer.config.changes import settings_by_name
+from ..config.changes import settings_by_name
+from .contents import Contents
+from .verifying import Verified, verify
 
 NUMBERS = ("loss", "grad_norm", "param_norm", "adam_m_norm", "adam_v_norm", "nonfinite")
 
@@ -16,19 +16,19 @@ def compare(before: Path, after: Path) -> dict[str, Any]:
     """`config`: name → [there, here]; `numbers` likewise; `moved`: parameter → |Δ|/|p|, largest first, null where the shapes
     differ; `only`: parameters that one of the two has. Verifies both first. Raises DataError."""
     old, new = verify(before), verify(after)
-    there, here = Contents(before), Contents(after)
-    shared = [name for name in here.parameters() if name in set(there.parameters())]
-    moved = {name: _moved(there, here, name) for name in shared}
+    before_contents, after_contents = Contents(before), Contents(after)
+    shared = [name for name in after_contents.parameters() if name in set(before_contents.parameters())]
+    moved = {name: _moved(before_contents, after_contents, name) for name in shared}
     return {
         "steps": [old.step, new.step],
         "config": _changed(old, new),
         "numbers": {name: pair for name in NUMBERS if (pair := [_number(old, name), _number(new, name)]) != [None, None]},
         "moved": dict(sorted(moved.items(), key=lambda item: -1.0 if item[1] is None else -item[1])),
-        "only": sorted({*there.parameters()} ^ {*here.parameters()}),
+        "only": sorted({*before_contents.parameters()} ^ {*after_contents.parameters()}),
     }
 
 
-def told(document: dict[str, Any]) -> str:
+def format_comparison(document: dict[str, Any]) -> str:
     """The document for people."""
     old, new = document["steps"]
     lines = [f"from step {old} to step {new}"]
@@ -51,10 +51,10 @@ def _number(found: Verified, name: str) -> Any:
     return metrics.get(name) if isinstance(metrics, dict) else None
 
 
-def _moved(there: Contents, here: Contents, name: str) -> float | None:
-    if there.shape(name) != here.shape(name):
+def _moved(before_contents: Contents, after_contents: Contents, name: str) -> float | None:
+    if before_contents.shape(name) != after_contents.shape(name):
         return None
-    old, new = there.parameter(name).double(), here.parameter(name).double()
+    old, new = before_contents.parameter(name).double(), after_contents.parameter(name).double()
     change, size = (new - old).norm().item(), old.norm().item()
     return change / size if size else (0.0 if change == 0 else float("inf"))
 

@@ -16,11 +16,12 @@ from typing import Any
 import torch
 
 from sentinel.client import write_atomically
-from trainer.checkpoint.contents import Contents
-from trainer.checkpoint.verifying import verify
-from trainer.config import Config
-from trainer.config.loading import checked
-from trainer.exits import ConfigError
+
+from ..config import Config
+from ..config.loading import checked
+from ..exits import ConfigError
+from .contents import Contents
+from .verifying import verify
 
 ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "squared_relu": "relu2"}  # what transformers calls them
 NORM_EPS = 1e-5  # of trainer.model.norms
@@ -41,7 +42,7 @@ def export(path: Path, out: Path) -> dict[str, Any]:
         raise ConfigError("export writes safetensors, and that package is not installed; pip install safetensors") from None
     config, contents = checked(verify(path).manifest["config"]), Contents(path)
     is_gpt2 = config.model.positions == "learned"
-    refuse_unplaced(config, str(path))
+    refuse_unsupported(config, str(path))
     named = gpt2_tensors(config, contents) if is_gpt2 else llama_tensors(config, contents)
     tensors = {name: tensor.contiguous() for name, tensor in named}
     described = gpt2_config(config, contents) if is_gpt2 else llama_config(config, contents)
@@ -58,20 +59,20 @@ def export(path: Path, out: Path) -> dict[str, Any]:
     return {"architecture": described["architectures"][0], "tensors": len(tensors)}
 
 
-def refuse_unplaced(config: Config, where: str) -> None:
+def refuse_unsupported(config: Config, where: str) -> None:
     """Raises ConfigError naming the settings that the architecture its positions ask for cannot express."""
     model = config.model
     gpt2 = model.positions == "learned"
-    placed: dict[str, Iterable[Any]] = {"qk_norm": (False,), "embedding_norm": (False,)}
+    supported: dict[str, Iterable[Any]] = {"qk_norm": (False,), "embedding_norm": (False,)}
     if gpt2:
-        placed |= {"norm": ("layernorm",), "activation": ACTIVATIONS, "kv_heads": (None, model.heads)}
+        supported |= {"norm": ("layernorm",), "activation": ACTIVATIONS, "kv_heads": (None, model.heads)}
     else:
-        placed |= {"norm": ("rmsnorm",), "activation": ("swiglu",)}
-    wrong = [name for name, values in placed.items() if getattr(model, name) not in values]
+        supported |= {"norm": ("rmsnorm",), "activation": ("swiglu",)}
+    wrong = [name for name, values in supported.items() if getattr(model, name) not in values]
     if wrong:
-        told = ", ".join(f"model.{name}={json.dumps(getattr(model, name))}" for name in wrong)
+        unsupported = ", ".join(f"model.{name}={json.dumps(getattr(model, name))}" for name in wrong)
         name = "GPT-2 (learned positions)" if gpt2 else "Llama (rotary positions)"
-        raise ConfigError(f"{where}: {told} has no place in {name}; only models of that shape can be exported")
+        raise ConfigError(f"{where}: {unsupported} has no place in {name}; only models of that shape can be exported")
 
 
 def gpt2_tensors(config: Config, contents: Contents) -> Named:
@@ -82,18 +83,18 @@ def gpt2_tensors(config: Config, contents: Contents) -> Named:
     pairs = {"norm_attention": "ln_1", "attention.qkv": "attn.c_attn", "attention.out": "attn.c_proj"}
     pairs |= {"norm_mlp": "ln_2", "mlp.up": "mlp.c_fc", "mlp.down": "mlp.c_proj"}
     for layer in range(config.model.layers):
-        for own, theirs in pairs.items():
-            yield from _with_bias(contents, f"blocks.{layer}.{own}", f"transformer.h.{layer}.{theirs}")
+        for source, target in pairs.items():
+            yield from _with_bias(contents, f"blocks.{layer}.{source}", f"transformer.h.{layer}.{target}")
     yield from _with_bias(contents, "norm", "transformer.ln_f")
     if not config.model.tied_head:
         yield "lm_head.weight", contents.parameter("head.weight")[:rows]
 
 
-def _with_bias(contents: Contents, own: str, theirs: str) -> Named:
-    weight = contents.parameter(f"{own}.weight")
-    yield f"{theirs}.weight", weight.T if weight.dim() > 1 else weight
-    has_bias = f"{own}.bias" in contents
-    yield f"{theirs}.bias", contents.parameter(f"{own}.bias") if has_bias else torch.zeros(weight.shape[0])
+def _with_bias(contents: Contents, source: str, target: str) -> Named:
+    weight = contents.parameter(f"{source}.weight")
+    yield f"{target}.weight", weight.T if weight.dim() > 1 else weight
+    has_bias = f"{source}.bias" in contents
+    yield f"{target}.bias", contents.parameter(f"{source}.bias") if has_bias else torch.zeros(weight.shape[0])
 
 
 def gpt2_config(config: Config, contents: Contents) -> dict[str, Any]:
@@ -122,14 +123,14 @@ def llama_tensors(config: Config, contents: Contents) -> Named:
     sizes = [count * head_size for count in (model.heads, *2 * (model.kv_heads or model.heads,))]
     kinds = ("weight", "bias") if model.bias else ("weight",)
     for layer in range(model.layers):
-        block, theirs = f"blocks.{layer}", f"model.layers.{layer}"
+        block, target = f"blocks.{layer}", f"model.layers.{layer}"
         for kind in kinds:
             parts = contents.parameter(f"{block}.attention.qkv.{kind}").split(sizes)
             for letter, part in zip("qkv", parts, strict=True):
-                yield f"{theirs}.self_attn.{letter}_proj.{kind}", part
-        for own, name in pairs.items():
-            for kind in kinds if "norm" not in own else ("weight",):
-                yield f"{theirs}.{name}.{kind}", contents.parameter(f"{block}.{own}.{kind}")
+                yield f"{target}.self_attn.{letter}_proj.{kind}", part
+        for source, name in pairs.items():
+            for kind in kinds if "norm" not in source else ("weight",):
+                yield f"{target}.{name}.{kind}", contents.parameter(f"{block}.{source}.{kind}")
     yield "model.norm.weight", contents.parameter("norm.weight")
     if not model.tied_head:
         yield "lm_head.weight", contents.parameter("head.weight")[: model.vocab_size]

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from trainer.checkpoint.verifying import Verified, check_sizes, list_steps, name_of, read_manifest, verify
-from trainer.exits import DataError
+from ..exits import DataError
+from .verifying import Verified, check_sizes, list_steps, name_of, read_manifest, verify
 
 COLUMNS = ("step", "saved", "bytes", "attempt", "parent", "ranks", "loss", "state")
 
@@ -21,7 +21,7 @@ def folder_of(place: Path) -> Path:
 
 
 def place_of(folder: Path, step: int) -> Path:
-    """Where the checkpoint of a step lies. Raises DataError, telling which there are, where there is none of it."""
+    """The directory of a step's checkpoint. Raises DataError, listing the steps there are, where it does not exist."""
     there = list_steps(folder)
     if step not in there:
         known = f"there are {', '.join(map(str, there))}" if there else "there is none at all"
@@ -39,7 +39,7 @@ def describe(path: Path, step: int, *, every_byte: bool) -> dict[str, Any]:
     row: dict[str, Any] = {"step": step, "path": str(path), "ok": False}
     try:
         found = read_manifest(path)
-        row |= _told(found)
+        row |= _row_of(found)
         if found.step != step:
             raise DataError(f"{path}: its manifest is of step {found.step}")
         verify(path) if every_byte else check_sizes(found)
@@ -48,7 +48,7 @@ def describe(path: Path, step: int, *, every_byte: bool) -> dict[str, Any]:
     return row | {"ok": True, "state": "verified" if every_byte else "complete"}
 
 
-def _told(found: Verified) -> dict[str, Any]:
+def _row_of(found: Verified) -> dict[str, Any]:
     manifest = found.manifest
     parent, metrics = manifest.get("parent"), manifest.get("metrics")
     return {
@@ -73,12 +73,12 @@ def table(rows: list[dict[str, Any]]) -> str:
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     time_s, loss = row.get("time_s"), row.get("loss")
     saved = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time_s)) if isinstance(time_s, int | float) else "-"
-    told_loss = f"{loss:.4f}" if isinstance(loss, int | float) else _word(loss)
-    told = (_word(row.get(name)) for name in ("attempt", "parent", "world_size"))
-    return str(row["step"]), saved, bytes_told(row.get("bytes")), *told, told_loss, row["state"]
+    loss_text = f"{loss:.4f}" if isinstance(loss, int | float) else _text(loss)
+    counts = (_text(row.get(name)) for name in ("attempt", "parent", "world_size"))
+    return str(row["step"]), saved, format_bytes(row.get("bytes")), *counts, loss_text, row["state"]
 
 
-def bytes_told(size: int | None) -> str:
+def format_bytes(size: int | None) -> str:
     if size is None:
         return "-"
     value, units = float(size), ["B", "kB", "MB", "GB", "TB"]
@@ -87,5 +87,5 @@ def bytes_told(size: int | None) -> str:
     return f"{value:.0f} {units[0]}" if units[0] == "B" else f"{value:.1f} {units[0]}"
 
 
-def _word(value: Any) -> str:
+def _text(value: Any) -> str:
     return "-" if value is None else str(value)

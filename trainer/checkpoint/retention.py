@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.client import fsync_directory
-from trainer.checkpoint.committing import hidden_name
-from trainer.checkpoint.verifying import list_steps, name_of
+
+from .committing import hidden_name
+from .verifying import list_steps, name_of
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sentinel.client import loads
-from trainer.exits import DataError
+from sentinel.client import as_float, loads
+
+from ..exits import DataError
 
 NAME = re.compile(r"step-(\d{8,})")
+SAME = 1e-6  # relative: a number computed again from what was loaded
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ def name_of(step: int) -> str:
 
 
 def list_steps(folder: Path) -> list[int]:
-    """Steps that have a directory of a checkpoint's name, rising; nothing is said about what is in it."""
+    """Steps that have a directory with a checkpoint's name, ascending. The contents are not checked."""
     if not folder.is_dir():
         return []
     return sorted(int(match[1]) for entry in folder.iterdir() if (match := NAME.fullmatch(entry.name)))
@@ -42,7 +45,7 @@ def digest_of(path: Path) -> str:
 
 
 def read_manifest(path: Path) -> Verified:
-    """A checkpoint as its manifest describes it, no file looked at. Raises DataError."""
+    """A checkpoint as its manifest describes it. No other file is read. Raises DataError."""
     try:
         text = (path / "manifest.json").read_bytes()
     except OSError as error:
@@ -58,7 +61,7 @@ def read_manifest(path: Path) -> Verified:
 
 
 def check_sizes(found: Verified) -> None:
-    """Every file is there with its size: what a look in passing can afford. Raises DataError naming the first that is not."""
+    """Check that every file exists with its size, which costs little. Raises DataError naming the first that does not."""
     for name, entry in found.manifest["files"].items():
         try:
             actual = (found.path / name).stat().st_size
@@ -69,7 +72,7 @@ def check_sizes(found: Verified) -> None:
 
 
 def verify(path: Path, digest: str | None = None) -> Verified:
-    """Check a checkpoint's every byte. Raises DataError that says what does not match."""
+    """Check every byte of a checkpoint. Raises DataError naming what does not match."""
     found = read_manifest(path)
     if digest is not None and found.digest != digest:
         raise DataError(f"{path}: manifest.json has sha256 {found.digest[:12]}…, expected {digest[:12]}…")
@@ -84,3 +87,24 @@ def verify(path: Path, digest: str | None = None) -> Verified:
         except OSError as error:
             raise DataError(f"{path}: {name} cannot be read ({error.strerror})") from None
     return found
+
+
+def compare_numbers(found: Verified, loaded: dict[str, float]) -> None:
+    """Raises DataError naming the first number that differs from the manifest's, or how many elements are not finite.
+
+    Both are sums of the same float32 values in float64, over another number of ranks perhaps: the order of the sum moves them by
+    parts in 10**10 at most, and SAME is far above that and far below anything that matters. A manifest without numbers is
+    believed by its digests alone.
+    """
+    if loaded["nonfinite"]:
+        raise DataError(f"{found.path}: {loaded['nonfinite']:.0f} elements of what was loaded are not finite")
+    saved = found.manifest.get("metrics")
+    if not isinstance(saved, dict):
+        return
+    for name, actual in loaded.items():
+        try:
+            expected = as_float(saved.get(name, actual))
+        except ValueError as error:
+            raise DataError(f"{found.path}: manifest.json: metrics.{name}: {error}") from None
+        if not math.isclose(actual, expected, rel_tol=SAME):
+            raise DataError(f"{found.path}: {name} of what was loaded is {actual:.9g}, its manifest says {expected:.9g}")

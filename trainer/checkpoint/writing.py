@@ -1,7 +1,7 @@
 """The bytes of a checkpoint: every rank writes its shards and random streams, rank 0 commits. And reads them back.
 
 What fails on one rank fails on all, with the same error: each stage ends in an exchange of what came of it. (torch's own stages
-do so too.) Everything here is collective over `world.storage`, in whatever one thread of each rank does the saving.
+do so too.) Everything here is collective over `world.storage`; one thread of each rank calls it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import CheckpointException, FileSystemReader, FileSystemWriter
 
 from sentinel.client import write_atomically
-from trainer.checkpoint.committing import commit, make_aside
-from trainer.checkpoint.verifying import Verified, digest_of, name_of
-from trainer.exits import DataError, LeaseLostError, SaveError
-from trainer.parallel import World
+
+from ..exits import DataError, LeaseLostError, SaveError
+from ..world import World
+from .committing import commit, make_aside
+from .verifying import Verified, digest_of, name_of
 
 Streams = dict[str, torch.Tensor]
 T = TypeVar("T")
@@ -37,30 +38,30 @@ def write(
 ) -> str:
     """Write and commit `checkpoints/step-N` under `root`; every rank calls it, every rank gets the digest of its manifest.
 
-    `details` goes into the manifest. Raises SaveError, or LeaseLostError instead of committing when `may_commit` says no on
+    `details` goes into the manifest. Raises SaveError, or LeaseLostError instead of committing when `may_commit` is false on
     rank 0; older checkpoints are then as they were.
     """
     target = root / "checkpoints" / name_of(step)
     try:
-        here = _together(world, lambda: make_aside(target.parent, step) if world.rank == 0 else None)[0]
+        here = _on_all_ranks(world, lambda: make_aside(target.parent, step) if world.rank == 0 else None)[0]
         assert here is not None
         dcp.save(state, storage_writer=FileSystemWriter(here, sync_files=True), process_group=world.storage)
-        entries = _together(world, lambda: _write_own(here, world.rank, streams))
+        entries = _on_all_ranks(world, lambda: _write_own(here, world.rank, streams))
 
         def finish() -> str:
             files = {name: entry for part in entries for name, entry in sorted(part.items())}
             return commit(here, target, {"v": 1, "step": step, **details, "files": files}, may_commit)
 
-        digest = _together(world, lambda: finish() if world.rank == 0 else None)[0]
+        digest = _on_all_ranks(world, lambda: finish() if world.rank == 0 else None)[0]
         assert digest is not None
         return digest
     except CheckpointException as error:
         rank, (first, _) = min(error.failures.items())
-        raise SaveError(_sentence(target, rank, first)) from error
+        raise SaveError(_failure_message(target, rank, first)) from error
 
 
 def load(found: Verified, world: World, state: dict[str, Any]) -> None:
-    """Fill `state` in place, each rank its shards whatever their number was, and restore this rank's random streams. Raises
+    """Fill `state` in place, each rank its shards, and restore this rank's random streams. The number of ranks may differ. Raises
     DataError, on every rank, for files that are there and still cannot be loaded: a manifest that does not list them all."""
     try:
         dcp.load(state, storage_reader=FileSystemReader(found.path), process_group=world.storage)
@@ -82,26 +83,26 @@ def rng_streams(world: World) -> Streams:
     return streams | {"cuda": torch.cuda.get_rng_state()} if world.device.type == "cuda" else streams
 
 
-def _together(world: World, act: Callable[[], T]) -> list[T]:
+def _on_all_ranks(world: World, act: Callable[[], T]) -> list[T]:
     """What `act` gave on each rank, by rank. Where it failed on one, every rank raises: a lost lease as it is, OSError within
     a CheckpointException as torch's own stages do."""
-    mine: Any
+    outcome: Any
     try:
-        mine = act()
+        outcome = act()
     except (OSError, LeaseLostError) as error:
-        mine = error
+        outcome = error
     outcomes: list[Any] = [None] * world.size
-    dist.all_gather_object(outcomes, mine, group=world.storage)
+    dist.all_gather_object(outcomes, outcome, group=world.storage)
     failures = {rank: outcome for rank, outcome in enumerate(outcomes) if isinstance(outcome, Exception)}
     for failure in failures.values():
         if isinstance(failure, LeaseLostError):
             raise failure
     if failures:
-        raise CheckpointException("", {rank: (failure, None) for rank, failure in failures.items()})  # type: ignore[misc]
+        raise CheckpointException("", {rank: (failure, None) for rank, failure in failures.items()})
     return outcomes
 
 
-def _sentence(target: Path, rank: int, error: BaseException) -> str:
+def _failure_message(target: Path, rank: int, error: BaseException) -> str:
     return (
         f"{target}: rank {rank} could not write it ({type(error).__name__}: {error}); "
         "older checkpoints are untouched. Make room, or mend what is in the way, and resume"
@@ -116,8 +117,8 @@ def _write_own(here: Path, rank: int, streams: Streams) -> dict[str, dict[str, A
     """
     for kind, stream in streams.items():
         write_atomically(here / _rng_name(kind, rank), stream.numpy().tobytes())
-    mine = _own_files(here, rank, streams)
-    return {path.name: {"bytes": _synced_size(path), "sha256": digest_of(path)} for path in mine}
+    files = _own_files(here, rank, streams)
+    return {path.name: {"bytes": _synced_size(path), "sha256": digest_of(path)} for path in files}
 
 
 def _rng_name(kind: str, rank: int) -> str:

@@ -1,5 +1,5 @@
 """The settings of a training run. `sections` says what there is; `loading` reads them from presets, YAML files and --set."""
 
-from trainer.config.sections import Config
+from .sections import Config
 
 __all__ = ["Config"]

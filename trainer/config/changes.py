@@ -1,7 +1,7 @@
 """What a resume may change of the settings a checkpoint was written with, and what it may not.
 
 A setting marked `fixed` belongs to the run: the model, its initial weights, the data and how it is cut into steps. Every other
-may change between two attempts, and the receipt of the later one says so.
+may change between two attempts, and the receipt of the later one lists the change.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from trainer.config.loading import fixed_settings
-from trainer.config.sections import Config
-from trainer.exits import ConfigError
+from ..exits import ConfigError
+from .loading import fixed_settings
+from .sections import Config
 
 Change = tuple[str, Any, Any]  # dotted name, what it was, what it is
 

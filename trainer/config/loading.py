@@ -1,4 +1,4 @@
-"""From words to a Config: a preset, a YAML file over it, and `--set SECTION.FIELD=VALUE` over both. What is wrong is named with
+"""Read a Config: a preset, a YAML file over it, and `--set SECTION.FIELD=VALUE` over both. A mistake is named with
 its place, its value and a remedy."""
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from yamlcore import CoreLoader
 
-from trainer.config.sections import Config
-from trainer.exits import ConfigError
+from ..exits import ConfigError
+from .sections import Config
 
 PRESETS = Path(__file__).parent.parent / "presets"
 DEFAULT_PRESET = "tiny"
@@ -28,7 +28,7 @@ def preset_names() -> list[str]:
 def load_config(preset: str | None = None, file: Path | None = None, sets: Sequence[str] = ()) -> Config:
     """Defaults, under the preset, under the file (which may name its own preset with `preset: NAME`), under the sets.
 
-    Raises ConfigError for whatever cannot be read, is not a setting, or is not a value of it.
+    Raises ConfigError for a file that cannot be read, an unknown setting, or a wrong value.
     """
     places: Places = {}
     written = _read_file(file, places) if file is not None else {}
@@ -73,11 +73,11 @@ def written_out(config: Config) -> str:
     return "\n".join(blocks) + "\n"
 
 
-def settings_told() -> str:
+def describe_settings() -> str:
     """Every setting with its default and what it is for, for people."""
     lines = []
-    for name, (kind, default, told, is_fixed) in _settings().items():
-        lines.append(f"{name}  ({kind}; {_inline(default)}{'; fixed for a run' if is_fixed else ''})\n    {told}")
+    for name, (kind, default, description, is_fixed) in _settings().items():
+        lines.append(f"{name}  ({kind}; {_inline(default)}{'; fixed for a run' if is_fixed else ''})\n    {description}")
     return "\n".join(lines)
 
 
@@ -91,10 +91,11 @@ def _settings() -> dict[str, tuple[str, Any, str, bool]]:
     found = {}
     for section_name, section in Config.model_fields.items():
         kind = section.annotation
-        is_section = isinstance(kind, type) and issubclass(kind, BaseModel)
-        for name, info in kind.model_fields.items() if is_section else [("", section)]:  # type: ignore[union-attr]
+        fields = kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {"": section}
+        for name, info in fields.items():
             dotted = f"{section_name}.{name}" if name else section_name
-            extra = info.json_schema_extra or {}
+            extra = info.json_schema_extra
+            assert isinstance(extra, dict), f"{dotted}: declare it with setting() or fixed()"
             found[dotted] = (_kind_in_words(info.annotation), info.default, info.description or "", bool(extra["fixed"]))
     return found
 
@@ -113,7 +114,7 @@ def _kind_in_words(annotation: Any) -> str:
 
 
 def _read_file(path: Path, places: Places) -> dict[str, Any]:
-    """A mapping of settings; where each stands goes into `places`."""
+    """A mapping of settings. Records the file and line of each in `places`."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -136,7 +137,7 @@ def _read_file(path: Path, places: Places) -> dict[str, Any]:
 
 
 def _note_places(node: yaml.Node, prefix: str, path: Path, places: Places) -> None:
-    """Where each key stands; PyYAML alone would keep the last of two equal keys and say nothing."""
+    """Record the line of each key. PyYAML alone would silently keep the last of two equal keys."""
     if not isinstance(node, yaml.MappingNode):
         return
     for key, value in node.value:
@@ -152,13 +153,14 @@ def _read_set(words: str, places: Places) -> dict[str, Any]:
     if not equals or not all(name.split(".")):
         raise ConfigError(f"--set {words!r}: write SECTION.FIELD=VALUE, for example --set optim.lr=3e-4")
     try:
-        value = yaml.load(text, Loader=CoreLoader)
+        value: Any = yaml.load(text, Loader=CoreLoader)
     except (yaml.YAMLError, RecursionError):
         raise ConfigError(f"--set {words!r}: {text!r} is not a YAML value; quote it, or write a list as [1, 2]") from None
     places[name] = "--set"
-    for part in reversed(name.split(".")):
+    first, *rest = name.split(".")
+    for part in reversed(rest):
         value = {part: value}
-    return value
+    return {first: value}
 
 
 def _lay_over(below: dict[str, Any], above: Mapping[str, Any]) -> None:
@@ -183,8 +185,8 @@ def _sentence(problem: Any, places: Places) -> str:
         named = f"--set {name}.FIELD=VALUE, or {name}: {{FIELD: VALUE}} in a file"
         return f"{where} {problem['input']!r}: is a section, not a setting; write {named}"
     message = problem["msg"].removeprefix("Value error, ")
-    told = _settings().get(name)
-    about = f" ({told[2]})" if told is not None else ""
+    description = _settings().get(name)
+    about = f" ({description[2]})" if description is not None else ""
     shown = "" if isinstance(problem["input"], Mapping) else f" {problem['input']!r}"
     return f"{where}{shown}: {message[:1].lower() + message[1:]}{about}"
 

@@ -1,6 +1,6 @@
 """Every setting of a training run, in sections: its type, its limits, its default, what it is for and where it comes from.
 
-`--set SECTION.FIELD=VALUE` and the keys of a YAML file name them as they stand here. A field marked `fixed` belongs to the run
+`--set SECTION.FIELD=VALUE` and the keys of a YAML file use these names. A field marked `fixed` belongs to the run
 and not to the attempt: a resume that changes it is refused. Imports no torch, so that --help and a wrong value answer at once.
 """
 
@@ -19,13 +19,13 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-def setting(default: Any, told: str, *, fixed: bool = False, **limits: Any) -> Any:
-    return Field(default, description=told, json_schema_extra={"fixed": fixed}, **limits)
+def setting(default: Any, description: str, *, fixed: bool = False, **limits: Any) -> Any:
+    return Field(default, description=description, json_schema_extra={"fixed": fixed}, **limits)
 
 
-def fixed(default: Any, told: str, **limits: Any) -> Any:
+def fixed(default: Any, description: str, **limits: Any) -> Any:
     """A setting that may not change between the attempts of one run."""
-    return setting(default, told, fixed=True, **limits)
+    return setting(default, description, fixed=True, **limits)
 
 
 class Model(Section):
@@ -210,7 +210,7 @@ class Telemetry(Section):
 
 
 class Config(Section):
-    """One run. Sizes are global (over all ranks) unless they say otherwise."""
+    """One run. Sizes are global (over all ranks) unless noted."""
 
     model: Model = Model()
     init: Init = Init()

@@ -16,15 +16,15 @@ from typing import NoReturn
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from trainer.data.inputs import Inputs, find_sources
-from trainer.data.library import HELD_OUT_EVERY, library_root
-from trainer.data.megatron import open_megatron, prefix_of
-from trainer.data.opening import folder_of, is_megatron
-from trainer.data.prepare import Wish, prepare
-from trainer.data.shards import open_shards, read_manifest
-from trainer.data.verify import verify_megatron, verify_shards
-from trainer.exits import BAD_DATA, FINISHED, INTERRUPTED, ConfigError, DataError, TrainerError
-from trainer.show import printable
+from ..exits import BAD_DATA, FINISHED, INTERRUPTED, ConfigError, DataError, TrainerError
+from ..printable import printable
+from .inputs import Inputs, find_sources
+from .library import HELD_OUT_EVERY, library_root
+from .megatron import open_megatron, prefix_of
+from .opening import folder_of, is_megatron
+from .prepare import PrepareOptions, prepare
+from .shards import open_shards, read_manifest
+from .verify import verify_megatron, verify_shards
 
 
 class _Parser(argparse.ArgumentParser):
@@ -61,61 +61,61 @@ def arguments_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def prepare_command(given: argparse.Namespace) -> str:
-    if not given.inputs and not given.stdlib:
+def prepare_command(args: argparse.Namespace) -> str:
+    if not args.inputs and not args.stdlib:
         raise ConfigError("prepare: nothing to prepare; name files or folders, or --stdlib")
-    for option, value, least in (("--shard-tokens", given.shard_tokens, 1), ("--held-out-every", given.held_out_every, 2)):
+    for option, value, least in (("--shard-tokens", args.shard_tokens, 1), ("--held-out-every", args.held_out_every, 2)):
         if value < least:
             raise ConfigError(f"{option} {value}: must be at least {least}")
-    library = library_root() if given.stdlib else None
-    inputs = Inputs(find_sources(given.inputs), library, given.jsonl_key, given.held_out_every)
+    library = library_root() if args.stdlib else None
+    inputs = Inputs(find_sources(args.inputs), library, args.jsonl_key, args.held_out_every)
     with progress() as bar:
-        training = bar("tokenizer", inputs.bytes) if given.tokenizer.startswith("train:") else lambda _: None
-        wish = Wish(given.tokenizer, given.end_of_document, given.shard_tokens)
-        made = prepare(inputs, given.out, wish, training, bar("tokens", inputs.bytes))
+        training = bar("tokenizer", inputs.bytes) if args.tokenizer.startswith("train:") else lambda _: None
+        options = PrepareOptions(args.tokenizer, args.end_of_document, args.shard_tokens)
+        made = prepare(inputs, args.out, options, training, bar("tokens", inputs.bytes))
     return (
-        f"{given.out}: {made.tokens('train')} tokens of {made.documents.train} documents to train on, "
+        f"{args.out}: {made.tokens('train')} tokens of {made.documents.train} documents to train on, "
         f"{made.tokens('held_out')} of {made.documents.held_out} held out, vocabulary {made.vocab_size}, {made.dtype}; "
-        f"train with --set data.path={given.out} model.vocab_size={made.vocab_size}"
+        f"train with --set data.path={args.out} model.vocab_size={made.vocab_size}"
     )
 
 
-def show_command(given: argparse.Namespace) -> str:
-    if given.seq_len < 1:
-        raise ConfigError(f"--seq-len {given.seq_len}: must be at least 1")
-    if is_megatron(given.data):
-        corpus = open_megatron(prefix_of(given.data), given.seq_len, 2**31)
-        told = ["Megatron's, tokenizer unknown"]
+def show_command(args: argparse.Namespace) -> str:
+    if args.seq_len < 1:
+        raise ConfigError(f"--seq-len {args.seq_len}: must be at least 1")
+    if is_megatron(args.data):
+        corpus = open_megatron(prefix_of(args.data), args.seq_len, 2**31)
+        lines = ["Megatron's, tokenizer unknown"]
     else:
-        corpus = open_shards(folder_of(Path(given.data)), given.seq_len)
-        manifest, _ = read_manifest(folder_of(Path(given.data)))
+        corpus = open_shards(folder_of(Path(args.data)), args.seq_len)
+        manifest, _ = read_manifest(folder_of(Path(args.data)))
         documents = manifest.documents
-        told = [f"{manifest.dtype}, vocabulary {manifest.vocab_size}, tokenizer {corpus.text.name}",
+        lines = [f"{manifest.dtype}, vocabulary {manifest.vocab_size}, tokenizer {corpus.text.name}",
                 f"{documents.train} documents to train on, {documents.held_out} held out (one of {manifest.held_out_every})",
                 f"{len(manifest.train)} + {len(manifest.held_out)} shards"]  # fmt: skip
-    if not 0 <= given.sequence < corpus.size:
-        raise ConfigError(f"--sequence {given.sequence}: there are {corpus.size} of them, counted from 0")
-    name, offset = corpus.place_of(given.sequence)
-    told += [
+    if not 0 <= args.sequence < corpus.size:
+        raise ConfigError(f"--sequence {args.sequence}: there are {corpus.size} of them, counted from 0")
+    name, offset = corpus.place_of(args.sequence)
+    lines += [
         f"{len(corpus.train)} tokens to train on, {len(corpus.held_out)} held out; digest {corpus.digest}",
-        f"sequence {given.sequence} of {corpus.size}, from {name}, {corpus.text.unit} {offset}:",
-        printable(corpus.text.decode(corpus.sequence(given.sequence))),
+        f"sequence {args.sequence} of {corpus.size}, from {name}, {corpus.text.unit} {offset}:",
+        printable(corpus.text.decode(corpus.sequence(args.sequence))),
     ]
-    return "\n".join(told)
+    return "\n".join(lines)
 
 
-def verify_command(given: argparse.Namespace) -> str:
+def verify_command(args: argparse.Namespace) -> str:
     with progress() as bar:
-        if is_megatron(given.data):
-            prefix = prefix_of(given.data)
+        if is_megatron(args.data):
+            prefix = prefix_of(args.data)
             size = Path(f"{prefix}.bin").stat().st_size if Path(f"{prefix}.bin").exists() else 0
-            count = verify_megatron(prefix, given.vocab_size, bar("verify", size))
-            unknown = "" if given.vocab_size is not None else "; token ids not looked at: it takes --vocab-size"
-            return f"{given.data}: {count} tokens, the index is whole{unknown}"
-        folder = folder_of(Path(given.data))
+            count = verify_megatron(prefix, args.vocab_size, bar("verify", size))
+            unknown = "" if args.vocab_size is not None else "; token ids not looked at: it takes --vocab-size"
+            return f"{args.data}: {count} tokens, the index is whole{unknown}"
+        folder = folder_of(Path(args.data))
         manifest, _ = read_manifest(folder)
         verify_shards(folder, bar("verify", sum(file.bytes for file in manifest.files)))
-    return f"{given.data}: {len(manifest.files)} files, every digest and every token as the manifest says"
+    return f"{args.data}: {len(manifest.files)} files, every digest and every token as the manifest says"
 
 
 @contextmanager
@@ -134,8 +134,8 @@ def progress() -> Iterator[Callable[[str, int], Callable[[int], None]]]:
 
 def main(words: Sequence[str] | None = None) -> int:
     try:
-        given = arguments_parser().parse_args(words)
-        print(given.command(given), flush=True)
+        args = arguments_parser().parse_args(words)
+        print(args.command(args), flush=True)
     except TrainerError as error:
         print(f"trainer.data: {error}", file=sys.stderr)
         return error.code

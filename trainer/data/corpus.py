@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainer.data.text import Bytes, Ids, JsonTokenizer
-from trainer.data.tokens import Tokens
-from trainer.exits import DataError
+from ..exits import DataError
+from .text import Bytes, Ids, JsonTokenizer
+from .tokens import Tokens
 
 Place = tuple[str, int]  # a source's name, and the token in it
 
@@ -18,7 +18,7 @@ Place = tuple[str, int]  # a source's name, and the token in it
 class Corpus:
     """Sequence i is the `seq_len` tokens of `train` from i·seq_len and the token after them.
 
-    `vocab_size`: every token should be below it (the loader looks). `digest`: hex, what tells this data from other data.
+    `vocab_size`: every token should be below it (the loader checks). `digest`: hex, identifies this data.
     `place`: source of a training token. `origin`: what to call the data in a message.
     """
 

@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from io import BufferedIOBase, BytesIO
 from pathlib import Path
 
-from trainer.data.library import is_held_out, library_files
-from trainer.exits import ConfigError, DataError
+from ..exits import ConfigError, DataError
+from .library import is_held_out, library_files
 
 PIECE_BYTES = 1 << 20  # a longer text is encoded in pieces, cut behind a line break where there is one
 JSONL = (".jsonl", ".jsonl.gz")
 PACKED = (".gz", ".zst", ".xz", ".bz2", ".zip")  # their bytes would be trained on as if they were text
-# What is taken from a folder. A file that is named itself is taken whatever it is called.
+# What is taken from a folder. A file that is named itself is always taken.
 TEXT = (
     ".txt", ".text", ".md", ".rst", ".tex", ".html", ".csv",
     ".py", ".c", ".h", ".cc", ".cpp", ".hpp", ".cu", ".rs", ".go", ".java", ".js", ".ts", ".sh", ".lua", ".jl", ".sql", ".yaml",
 )  # fmt: skip
 
-Advance = Callable[[int], None]  # told of bytes read
+Advance = Callable[[int], None]  # called with the number of bytes read
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Inputs:
         """Every document in order, the same each time. Raises DataError."""
         library = list(library_files(self.library, self.held_out_every)) if self.library is not None else []
         for name, text, apart in library:
-            yield Piece(name, 0, apart, True, True, text)
+            yield Piece(source=name, line=0, held_out=apart, first=True, last=True, text=text)
         number = len(library)
         if number + len(self.sources) < self.held_out_every and not any(source.is_jsonl for source in self.sources):
             for source in self.sources:
@@ -84,18 +84,18 @@ def find_sources(inputs: Iterable[Path]) -> tuple[Source, ...]:
     """Files as they are named; of folders all below it with a known ending, sorted, nothing hidden. Raises DataError, and
     ConfigError for one that is packed."""
     found: list[Source] = []
-    for given in inputs:
-        if given.is_dir():
-            inside = _below(given)
+    for path in inputs:
+        if path.is_dir():
+            inside = _below(path)
             if not inside:
-                raise DataError(f"{given}: holds no file that ends in {' '.join((*TEXT, *JSONL))}; name files themselves")
+                raise DataError(f"{path}: holds no file that ends in {' '.join((*TEXT, *JSONL))}; name files themselves")
             found += inside
-        elif given.is_file():
-            if given.name.endswith(PACKED) and not given.name.endswith(JSONL):
-                raise ConfigError(f"{given}: is packed, and only .jsonl.gz is unpacked here; unpack it, and name what was in it")
-            found.append(Source(given, given.name))
+        elif path.is_file():
+            if path.name.endswith(PACKED) and not path.name.endswith(JSONL):
+                raise ConfigError(f"{path}: is packed, and only .jsonl.gz is unpacked here; unpack it, and name what was in it")
+            found.append(Source(path, path.name))
         else:
-            raise DataError(f"{given}: does not exist; name text files, .jsonl files or folders of them")
+            raise DataError(f"{path}: does not exist; name text files, .jsonl files or folders of them")
     return tuple(found)
 
 
@@ -116,10 +116,10 @@ def _marked(source: str, line: int, held_out: bool, texts: Iterable[bytes]) -> I
     before, first = None, True
     for text in texts:
         if before is not None:
-            yield Piece(source, line, held_out, first, False, before)
+            yield Piece(source=source, line=line, held_out=held_out, first=first, last=False, text=before)
             first = False
         before = text
-    yield Piece(source, line, held_out, first, True, before or b"")
+    yield Piece(source=source, line=line, held_out=held_out, first=first, last=True, text=before or b"")
 
 
 def _whole(source: Source, advance: Advance) -> Iterator[bytes]:

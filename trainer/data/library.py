@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from trainer.data.corpus import Corpus, Place
-from trainer.data.text import Bytes
-from trainer.data.tokens import Piece, Tokens
-from trainer.exits import DataError
+from ..exits import DataError
+from .corpus import Corpus, Place
+from .text import Bytes
+from .tokens import Segment, Tokens
 
 CORPUS_BYTES_MAX = 4_000_000  # ~30k sequences of 128: three epochs of the demonstration's 600 steps fit in one
 HELD_OUT_EVERY = 20
@@ -71,8 +71,17 @@ def read_corpus(seq_len: int, root: Path | None = None) -> Corpus:
         file = bisect_right(starts, token) - 1
         return names[file], token - starts[file]
 
-    train, held_out = (Tokens([Piece(np.frombuffer(part, np.uint8))]) for part in parts)
-    return Corpus(train, held_out, seq_len, 256, digest.hexdigest(), Bytes(), place, f"the .py files under {root}")
+    train, held_out = (Tokens([Segment(np.frombuffer(part, np.uint8))]) for part in parts)
+    return Corpus(
+        train=train,
+        held_out=held_out,
+        seq_len=seq_len,
+        vocab_size=256,
+        digest=digest.hexdigest(),
+        text=Bytes(),
+        place=place,
+        origin=f"the .py files under {root}",
+    )
 
 
 def _source_files(root: Path) -> list[Path]:

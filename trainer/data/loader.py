@@ -7,33 +7,24 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import torch
 
-from trainer.data.corpus import Corpus
-from trainer.data.text import Bytes
-from trainer.exits import DataError
-from trainer.order import Order, Position, mix, permuted
+from ..data_order import Order, Position, permuted
+from ..exits import DataError
+from .corpus import Corpus
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # inputs and targets, int64, (sequences of this rank, seq_len)
 
 
 class Loader:
-    """Cuts this rank's share of a step's sequences, poisoned ones replaced.
+    """Cuts this rank's share of a step's sequences.
 
-    Every batch is looked at on the host, where it is in the cache anyway: a token the model has no embedding for is a DataError
-    there, and would be an assertion without a name on a GPU.
+    Every batch is checked on the host, where it is in the cache anyway: a token without an embedding is a DataError here, and
+    would be an assertion without a name on a GPU.
     """
 
-    def __init__(
-        self, corpus: Corpus, original: Position, poisoned: list[tuple[int, int, float]], device: torch.device | None
-    ) -> None:
-        """`poisoned`: (first, behind, share of the tokens) per fault."""
+    def __init__(self, corpus: Corpus, device: torch.device | None) -> None:
         self.corpus = corpus
         self.device = device
-        # A fault names indices of the original order; what it spoils is the sequences, in whatever order they come later.
-        self._poisoned: dict[int, float] = {}
         self._looked_up: tuple[tuple[int, ...], tuple[Order, ...], list[int]] = (), (), []
-        for start, end, share in poisoned:
-            for index in range(start, min(end, start + 2 * corpus.size)):  # two epochs hold every sequence
-                self._poisoned[original.sequence_of(index, corpus.size)] = share
 
     def batch(
         self, indices: tuple[int, ...], position: Position, rank: int, world_size: int, seq_len: int | None = None
@@ -44,24 +35,23 @@ class Loader:
         """
         return self._cut(self._numbers(_share(indices, rank, world_size), position), seq_len)
 
-    def will_need(self, indices: tuple[int, ...], position: Position, rank: int, world_size: int) -> None:
-        """Look a later batch up, and let the disk begin to read it. Only a hint: what is then asked for may be something else.
+    def prefetch(self, indices: tuple[int, ...], position: Position, rank: int, world_size: int) -> None:
+        """Look up a later batch, and let the disk begin to read it. Only a hint: the next batch may be another one.
 
         The kernel reads ahead by itself, so no thread holds tokens that an override would have to take away again.
         """
-        mine = _share(indices, rank, world_size)
-        self._looked_up = mine, position.orders, self._numbers(mine, position)
+        share = _share(indices, rank, world_size)
+        self._looked_up = share, position.orders, self._numbers(share, position)
         for number in self._looked_up[2]:
-            self.corpus.train.will_need(*self.corpus.span(number))
+            self.corpus.train.prefetch(*self.corpus.span(number))
 
     def sample(self, index: int, position: Position) -> Batch:
-        """One sample as it is trained on, poison and all: a batch of one."""
+        """One sample as it is trained on: a batch of one."""
         return self._cut([position.sequence_of(index, self.corpus.size)])
 
-    def text_of(self, index: int, position: Position) -> tuple[bytes, bool]:
-        """The text a sample is trained on, and whether a fault has replaced some of it."""
-        number = position.sequence_of(index, self.corpus.size)
-        return self.corpus.text.decode(self._training_sequence(number)), number in self._poisoned
+    def text_of(self, index: int, position: Position) -> bytes:
+        """The text that a sample is trained on."""
+        return self.corpus.text.decode(self._training_sequence(position.sequence_of(index, self.corpus.size)))
 
     def evaluation_batch(self, number: int, count: int, rank: int, world_size: int) -> Batch:
         """This rank's share of a held-out batch: always the same sequences, spread over the whole held-out text."""
@@ -82,14 +72,8 @@ class Loader:
         return self._on_device(self._checked((self._training_sequence(number)[: length + 1] for number in numbers), numbers))
 
     def _training_sequence(self, number: int) -> np.ndarray:
-        clean = self.corpus.sequence(number)
-        share = self._poisoned.get(number)
-        if share is None:
-            return clean
-        generator = torch.Generator().manual_seed(mix(number) >> 1)
-        kind = torch.uint8 if isinstance(self.corpus.text, Bytes) else torch.int64
-        noise = torch.randint(0, self.corpus.vocab_size, clean.shape, dtype=kind, generator=generator).numpy()
-        return noise if share >= 1.0 else np.where(torch.rand(clean.shape, generator=generator).numpy() < share, noise, clean)
+        """(seq_len + 1,) as it is trained on."""
+        return self.corpus.sequence(number)
 
     def _checked(self, sequences: Iterable[np.ndarray], numbers: Sequence[int] | None) -> np.ndarray:
         """int64, (sequences, tokens); `numbers` of those trained on, None for held-out ones. Raises DataError."""

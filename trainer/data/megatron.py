@@ -19,10 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
-from trainer.data.corpus import Corpus, Place
-from trainer.data.text import Ids
-from trainer.data.tokens import Piece, Tokens, mapped
-from trainer.exits import DataError
+from ..exits import DataError
+from .corpus import Corpus, Place
+from .text import Ids
+from .tokens import Segment, Tokens, mapped
 
 MAGIC, VERSION = b"MMIDIDX\x00\x00", 1
 HEADER = struct.Struct("<9sQBQQ")
@@ -61,7 +61,7 @@ def prefix_of(path: str) -> Path:
 
 
 def open_megatron(prefix: Path, seq_len: int, vocab_size: int) -> Corpus:
-    """`vocab_size` is the model's: the files do not tell theirs. Raises DataError."""
+    """`vocab_size` is the model's: the files do not record theirs. Raises DataError."""
     index = read_index(Path(f"{prefix}.idx"))
     path = Path(f"{prefix}.bin")
     whole = mapped(path, index.dtype)
@@ -75,11 +75,20 @@ def open_megatron(prefix: Path, seq_len: int, vocab_size: int) -> Corpus:
     train, held_out = (Tokens([part]) for part in parts)
     with index.path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")
-    return Corpus(train, held_out, seq_len, vocab_size, digest.hexdigest(), Ids(), index.place_of, str(prefix))
+    return Corpus(
+        train=train,
+        held_out=held_out,
+        seq_len=seq_len,
+        vocab_size=vocab_size,
+        digest=digest.hexdigest(),
+        text=Ids(),
+        place=index.place_of,
+        origin=str(prefix),
+    )
 
 
 def read_index(path: Path) -> Index:
-    """Mapped, and looked at only where that is cheap. Raises DataError."""
+    """Mapped, and checked only where that is cheap. Raises DataError."""
     whole = mapped(path, np.dtype("u1"))
     size = len(whole.array)
     if size < HEADER.size:
@@ -102,7 +111,7 @@ def read_index(path: Path) -> Index:
         raise DataError(f"{path}: holds no documents; {ANEW}")
     if pointers[0] != 0 or bounds < 1 or documents[0] != 0 or documents[-1] != sequences:
         raise DataError(f"{path}: its documents do not cover its {sequences} sequences; {ANEW}")
-    return Index(path, np.dtype(DTYPES[code]), lengths, pointers, documents)
+    return Index(path=path, dtype=np.dtype(DTYPES[code]), lengths=lengths, pointers=pointers, documents=documents)
 
 
 def check_index(index: Index) -> None:
@@ -115,6 +124,6 @@ def check_index(index: Index) -> None:
         raise DataError(f"{index.path}: lengths or documents run backwards; {ANEW}")
 
 
-def _array(whole: Piece, at: int, count: int, dtype: str) -> np.ndarray:
+def _array(whole: Segment, at: int, count: int, dtype: str) -> np.ndarray:
     """A view: the header's 34 bytes leave these unaligned, which numpy can read."""
     return whole.array[at : at + count * np.dtype(dtype).itemsize].view(dtype)

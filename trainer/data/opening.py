@@ -6,12 +6,12 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from trainer.config import Config
-from trainer.data.corpus import Corpus
-from trainer.data.library import read_corpus
-from trainer.data.megatron import open_megatron, prefix_of
-from trainer.data.shards import MANIFEST, open_shards
-from trainer.exits import ConfigError, DataError
+from ..config import Config
+from ..exits import ConfigError, DataError
+from .corpus import Corpus
+from .library import read_corpus
+from .megatron import open_megatron, prefix_of
+from .shards import MANIFEST, open_shards
 
 
 def open_corpus(config: Config) -> Corpus:

@@ -12,10 +12,10 @@ from typing import BinaryIO, Literal
 
 import numpy as np
 
-from trainer.data.inputs import Advance, Inputs, Piece
-from trainer.data.shards import DTYPES, MANIFEST, ROW, Documents, File, Manifest
-from trainer.data.text import Bytes, JsonTokenizer, train_tokenizer
-from trainer.exits import ConfigError, DataError
+from ..exits import ConfigError, DataError
+from .inputs import Advance, Inputs, Piece
+from .shards import DTYPES, MANIFEST, ROW, Documents, File, Manifest
+from .text import Bytes, JsonTokenizer, train_tokenizer
 
 TOKENIZER = "tokenizer.json"
 BATCH_BYTES = 8 << 20  # of text encoded at once, or
@@ -24,7 +24,7 @@ TRAINING_BYTES_MAX = 1 << 30  # of text a tokenizer is trained on: its statistic
 
 
 @dataclass(frozen=True)
-class Wish:
+class PrepareOptions:
     """What to make: `tokenizer` is bytes, a tokenizer.json, or train:VOCAB; `end` names the token behind each document."""
 
     tokenizer: str = "bytes"
@@ -82,7 +82,7 @@ class Split:
             self._writer = None
 
 
-def prepare(inputs: Inputs, folder: Path, wish: Wish, train_advance: Advance, advance: Advance) -> Manifest:
+def prepare(inputs: Inputs, folder: Path, options: PrepareOptions, train_advance: Advance, advance: Advance) -> Manifest:
     """Write everything `inputs` holds into an empty or new folder; on an error it is empty again. Raises DataError, ConfigError
     and OSError."""
     try:
@@ -92,7 +92,7 @@ def prepare(inputs: Inputs, folder: Path, wish: Wish, train_advance: Advance, ad
     if any(folder.iterdir()):
         raise ConfigError(f"--out {folder}: is not empty (one cut short leaves files); name a new folder, or empty this one")
     try:
-        return _write(inputs, folder, wish, train_advance, advance)
+        return _write(inputs, folder, options, train_advance, advance)
     except OSError as error:
         _clear(folder)
         raise DataError(f"--out {folder}: cannot be written ({error.strerror}); make room, or name another folder") from None
@@ -107,12 +107,14 @@ def _clear(folder: Path) -> None:
         path.unlink()
 
 
-def _write(inputs: Inputs, folder: Path, wish: Wish, train_advance: Advance, advance: Advance) -> Manifest:
-    text, tokenizer = _text(inputs, folder, wish, train_advance)
+def _write(inputs: Inputs, folder: Path, options: PrepareOptions, train_advance: Advance, advance: Advance) -> Manifest:
+    text, tokenizer = _text(inputs, folder, options, train_advance)
     end, vocab_size = text.end_of_document, text.vocab_size
     kind = next(name for name, dtype in DTYPES.items() if vocab_size - 1 <= np.iinfo(dtype).max)
-    splits = [Split(folder, name, DTYPES[kind], wish.shard_tokens) for name in ("train", "held_out")]
-    index, sources = Writer(folder / "documents.bin"), {}
+    names: tuple[Literal["train"], Literal["held_out"]] = ("train", "held_out")
+    splits = [Split(folder, name, DTYPES[kind], options.shard_tokens) for name in names]
+    index = Writer(folder / "documents.bin")
+    sources: dict[str, int] = {}  # name → number
     for batch in _batches(inputs.pieces(advance)):
         for piece, tokens in zip(batch, text.encode([piece.text for piece in batch]), strict=True):
             split = splits[piece.held_out]
@@ -131,8 +133,8 @@ def _write(inputs: Inputs, folder: Path, wish: Wish, train_advance: Advance, adv
         split.close()
         if not split.tokens:
             raise DataError(f"{folder}: no text is {name}; give it more documents, or --held-out-every {max(2, total)}")
-    names = Writer(folder / "sources.json")
-    names.write(json.dumps(list(sources), indent=0).encode())
+    source_names = Writer(folder / "sources.json")
+    source_names.write(json.dumps(list(sources), indent=0).encode())
     manifest = Manifest(
         dtype=kind,
         vocab_size=vocab_size,
@@ -143,36 +145,37 @@ def _write(inputs: Inputs, folder: Path, wish: Wish, train_advance: Advance, adv
         train=splits[0].files,
         held_out=splits[1].files,
         index=index.close(),
-        sources=names.close(),
+        sources=source_names.close(),
     )
     _commit(folder, manifest)
     return manifest
 
 
-def _text(inputs: Inputs, folder: Path, wish: Wish, advance: Advance) -> tuple[Bytes | JsonTokenizer, File | None]:
+def _text(inputs: Inputs, folder: Path, options: PrepareOptions, advance: Advance) -> tuple[Bytes | JsonTokenizer, File | None]:
     """What encodes, and its file in the folder."""
-    if wish.tokenizer == "bytes":
-        if wish.end is not None:
-            raise ConfigError(f"--end-of-document {wish.end!r}: --tokenizer bytes has no token left for it; leave it out")
+    wanted = options.tokenizer
+    if wanted == "bytes":
+        if options.end is not None:
+            raise ConfigError(f"--end-of-document {options.end!r}: --tokenizer bytes has no token left for it; leave it out")
         return Bytes(), None
     path = folder / TOKENIZER
-    kind, _, size = wish.tokenizer.partition(":")
+    kind, _, size = wanted.partition(":")
     if kind == "train":
         if not size.isdecimal():
-            raise ConfigError(f"--tokenizer {wish.tokenizer}: write train:VOCAB with a number of tokens, as train:8192")
+            raise ConfigError(f"--tokenizer {wanted}: write train:VOCAB with a number of tokens, as train:8192")
         train_tokenizer(_training_texts(inputs, advance), int(size), path)
         content = path.read_bytes()
         path.unlink()
     else:
         try:
-            content = Path(wish.tokenizer).read_bytes()
+            content = Path(wanted).read_bytes()
         except OSError as error:
             raise ConfigError(
-                f"--tokenizer {wish.tokenizer}: cannot be read ({error.strerror}); it is bytes, a tokenizer.json, or train:VOCAB"
+                f"--tokenizer {wanted}: cannot be read ({error.strerror}); it is bytes, a tokenizer.json, or train:VOCAB"
             ) from None
     writer = Writer(path)
     writer.write(content)
-    return JsonTokenizer(path, wish.end), writer.close()
+    return JsonTokenizer(path, options.end), writer.close()
 
 
 def _training_texts(inputs: Inputs, advance: Advance) -> Iterator[bytes]:

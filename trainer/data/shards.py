@@ -1,6 +1,6 @@
 """Our own format: a folder of raw token files and a manifest that names them. README.md describes it.
 
-Opening looks at sizes alone, which costs nothing; `verify` reads every byte.
+Opening checks sizes alone, which costs little; `verify` reads every byte.
 """
 
 from __future__ import annotations
@@ -10,19 +10,20 @@ import json
 from bisect import bisect_right
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from trainer.data.corpus import Corpus, Place
-from trainer.data.text import Bytes, JsonTokenizer
-from trainer.data.tokens import Tokens, mapped
-from trainer.exits import DataError
+from ..exits import DataError
+from .corpus import Corpus, Place
+from .text import Bytes, JsonTokenizer
+from .tokens import Tokens, mapped
 
 MANIFEST = "manifest.json"
-VERSION = 1
-DTYPES = {"uint8": np.dtype("u1"), "uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
+VERSION: Literal[1] = 1
+DtypeName = Literal["uint8", "uint16", "uint32"]
+DTYPES: dict[DtypeName, np.dtype[Any]] = {"uint8": np.dtype("u1"), "uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
 ROW = np.dtype("<i8")  # of the document index: first token, number of the source, line in it (0: the source is one document)
 ROW_WIDTH = 3
 
@@ -53,7 +54,7 @@ class Manifest(Record):
     """`tokenizer`: its file in the folder; null means bytes. `end_of_document`: the token after each document, if any."""
 
     v: Literal[1] = VERSION
-    dtype: Literal["uint8", "uint16", "uint32"]
+    dtype: DtypeName
     vocab_size: int = Field(ge=2)
     tokenizer: File | None
     end_of_document: Count | None
@@ -107,12 +108,21 @@ def open_shards(folder: Path, seq_len: int) -> Corpus:
         Tokens([mapped(folder / file.file, dtype) for file in files]) for files in (manifest.train, manifest.held_out)
     )
     text = Bytes() if manifest.tokenizer is None else JsonTokenizer(folder / manifest.tokenizer.file)
-    places = Places(folder, manifest)
-    return Corpus(train, held_out, seq_len, manifest.vocab_size, digest, text, places.of, str(folder))
+    sources_of_tokens = SourceIndex(folder, manifest)
+    return Corpus(
+        train=train,
+        held_out=held_out,
+        seq_len=seq_len,
+        vocab_size=manifest.vocab_size,
+        digest=digest,
+        text=text,
+        place=sources_of_tokens.of,
+        origin=str(folder),
+    )
 
 
 def check_sizes(folder: Path, manifest: Manifest) -> None:
-    """Every file is there and as long as the manifest says. Raises DataError."""
+    """Check that every file exists with the manifest's size. Raises DataError."""
     size = DTYPES[manifest.dtype].itemsize
     for file in manifest.train + manifest.held_out:
         if file.bytes != (file.tokens or 0) * size:
@@ -132,7 +142,7 @@ def check_sizes(folder: Path, manifest: Manifest) -> None:
             raise DataError(f"{path}: has {found} bytes, {MANIFEST} says {file.bytes}; copy it again, or prepare the data anew")
 
 
-class Places:
+class SourceIndex:
     """Where training tokens come from; the index is read at the first question."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
@@ -151,4 +161,5 @@ class Places:
 
     @cached_property
     def _sources(self) -> list[str]:
-        return json.loads((self._folder / self._manifest.sources.file).read_bytes())
+        names: list[str] = json.loads((self._folder / self._manifest.sources.file).read_bytes())
+        return names

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from trainer.exits import ConfigError, DataError
+from ..exits import ConfigError, DataError
 
 END_OF_DOCUMENT = "<|endoftext|>"
 # What well-known tokenizers call the token between two documents, in this order (GPT-2, Llama 3, Llama 2, Gemma, BERT).
@@ -32,7 +32,7 @@ class Bytes:
 
 
 class Ids:
-    """Tokens whose tokenizer nobody told us (Megatron's files do not name it)."""
+    """Tokens of an unknown tokenizer (Megatron's files do not name it)."""
 
     name = "unknown"
     unit = "token"
@@ -70,13 +70,14 @@ class JsonTokenizer:
     @property
     def vocab_size(self) -> int:
         """One more than the highest id; added tokens count, and there may be gaps."""
-        return max(self._tokenizer.get_vocab().values()) + 1
+        ids: Iterable[int] = self._tokenizer.get_vocab().values()
+        return max(ids) + 1
 
     @property
     def end_of_document(self) -> int | None:
         """Raises ConfigError for a token that it does not have."""
         if self._end is not None:
-            found = self._tokenizer.token_to_id(self._end)
+            found: int | None = self._tokenizer.token_to_id(self._end)
             if found is None:
                 raise ConfigError(f"--end-of-document {self._end!r}: {self._path} has no such token; name another")
             return found
@@ -88,7 +89,8 @@ class JsonTokenizer:
         return [np.array(found.ids, np.int64) for found in self._tokenizer.encode_batch_fast(words, add_special_tokens=False)]
 
     def decode(self, tokens: np.ndarray) -> bytes:
-        return self._tokenizer.decode(tokens.tolist(), skip_special_tokens=False).encode()
+        text: str = self._tokenizer.decode(tokens.tolist(), skip_special_tokens=False)
+        return text.encode()
 
 
 def imported_tokenizers() -> Any:

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
-from trainer.data.inputs import Advance
-from trainer.data.megatron import check_index, open_megatron, read_index
-from trainer.data.shards import DTYPES, File, Manifest, check_sizes, read_manifest
-from trainer.exits import DataError
+from ..exits import DataError
+from .inputs import Advance
+from .megatron import check_index, open_megatron, read_index
+from .shards import DTYPES, File, Manifest, check_sizes, read_manifest
 
 BLOCK_BYTES = 1 << 22  # divides by every dtype's size
 
 
 def verify_shards(folder: Path, advance: Advance) -> Manifest:
-    """Sizes, digests, each token below the vocabulary; `advance` is told of bytes. Raises DataError at the first wrong."""
+    """Sizes, digests, each token below the vocabulary; `advance` is called with bytes read. Raises DataError at the first
+    mismatch."""
     manifest, _ = read_manifest(folder)
     check_sizes(folder, manifest)
     for file in manifest.files:

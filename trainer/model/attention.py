@@ -6,9 +6,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from trainer.config.sections import Model
-from trainer.model.norms import head_norm
-from trainer.model.rotary import Turn, turned
+from ..config.sections import Model
+from .norms import head_norm
+from .rotary import Turn, turned
 
 
 class Attention(nn.Module):

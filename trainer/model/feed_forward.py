@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from trainer.config.sections import Model
+from ..config.sections import Model
 
 
 class FeedForward(nn.Module):

@@ -1,4 +1,4 @@
-"""The decoder: embedding, pre-norm blocks, a norm and a head. What it can be is said in trainer.config.sections.Model."""
+"""The decoder: embedding, pre-norm blocks, a norm and a head. Its options are in trainer.config.sections.Model."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from trainer import fused
-from trainer.config import Config
-from trainer.config.sections import Model
-from trainer.model.attention import Attention
-from trainer.model.feed_forward import FeedForward
-from trainer.model.norms import layer_norm, norm
-from trainer.model.rotary import Turn, turn_of
+from .. import fused
+from ..config import Config
+from ..config.sections import Model
+from .attention import Attention
+from .feed_forward import FeedForward
+from .norms import layer_norm, norm
+from .rotary import Turn, turn_of
 
 
 class Output(NamedTuple):
     """`logits`: (batch, time, padded vocabulary). `layers`: float32 (layers, 2), without a gradient: mean square and largest
     magnitude of the residual stream behind each block; what is not finite there shows. One row, the last block's, where layers
-    are not watched. `nonfinite`: float64, how many elements of these streams are not finite; None where nobody counts."""
+    are not watched. `nonfinite`: float64, how many elements of these streams are not finite; None where they are not counted."""
 
     logits: torch.Tensor
     layers: torch.Tensor
     nonfinite: torch.Tensor | None = None
 
 
-class Block(nn.Module):
-    """(batch, time, width) → the same shape, and its row of `Output.layers` if it is watched."""
+class BlockLayers(nn.Module):
+    """What both kinds of block are made of, under the same parameter names."""
 
     def __init__(self, model: Model, watched: bool) -> None:
         super().__init__()
@@ -38,26 +38,30 @@ class Block(nn.Module):
         self.norm_mlp = norm(model)
         self.mlp = FeedForward(model)
 
+
+class Block(BlockLayers):
+    """(batch, time, width) → the same shape, and its row of `Output.layers` if it is watched."""
+
     def forward(self, x: torch.Tensor, turn: Turn | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
         x = x + F.dropout(self.attention(self.norm_attention(x), turn), self.dropout, self.training)
         x = x + F.dropout(self.mlp(self.norm_mlp(x)), self.dropout, self.training)
         return x, magnitudes(x.detach()) if self.watched else None
 
 
-class FusedBlock(Block):
-    """The same on our own kernels: each norm adds the branch before it to the stream, and tells of the sum, in one pass.
+class FusedBlock(BlockLayers):
+    """The same on our own kernels: each norm adds the branch before it to the stream, and measures the sum, in one pass.
 
-    (stream, branch not added yet, or None) → the same two behind this block, and what there is to tell of the stream that came
-    in, with its branch.
+    (stream, branch not added yet, or None) → the same two behind this block, and the statistics of the incoming stream with its
+    branch.
     """
 
     def forward(
         self, x: torch.Tensor, branch: torch.Tensor | None, turn: Turn | None = None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        normed, x, told = fused.norm_of_sum(self.norm_attention, x, branch)
+        normed, x, statistics = fused.norm_of_sum(self.norm_attention, x, branch)
         branch = F.dropout(self.attention(normed, turn), self.dropout, self.training)
         normed, x, _ = fused.norm_of_sum(self.norm_mlp, x, branch)
-        return x, F.dropout(self.mlp(normed), self.dropout, self.training), told
+        return x, F.dropout(self.mlp(normed), self.dropout, self.training), statistics
 
 
 class GPT(nn.Module):
@@ -104,14 +108,14 @@ class GPT(nn.Module):
         return self.norm(x), torch.stack(rows), None
 
     def _through_fused(self, x: torch.Tensor, turn: Turn | None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The same. A block tells of the stream it is given, so each row comes from the next one, and the last from the norm."""
+        """The same. A block measures its input, so each row comes from the next block, and the last from the final norm."""
         rows, branch = [], None
         for block in self.blocks:
             x, branch, row = block(x, branch, turn)
             rows.append(row)
         normed, x, row = fused.norm_of_sum(self.norm, x, branch)
-        told = torch.stack([*rows[1:], row] if self.watched else [row])
-        squares, largest, nonfinite = told.unbind(1)
+        statistics = torch.stack([*rows[1:], row] if self.watched else [row])
+        squares, largest, nonfinite = statistics.unbind(1)
         return normed, torch.stack((squares / x.numel(), largest), dim=1).float(), nonfinite.sum()
 
 
@@ -124,7 +128,7 @@ def build_model(config: Config, padded: int, fused: bool = False) -> GPT:
 def magnitudes(x: torch.Tensor) -> torch.Tensor:
     """float32 [mean square, largest magnitude]. Two passes, and nothing of x's size is written; NaN and infinity come through.
 
-    Of the ways to say it, the quickest on a CPU too: 45 µs for 131 thousand float32, an infinity norm alone takes 380.
+    The fastest of the forms tried, on a CPU too: 45 µs for 131 thousand float32, an infinity norm alone takes 380.
     """
     root = torch.linalg.vector_norm(x, 2, dtype=torch.float32)
     low, high = x.aminmax()

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from trainer.config import Config
+from ..config import Config
 
 RESIDUAL_OUTPUTS = ("attention.out.weight", "mlp.down.weight")
 
@@ -38,8 +38,8 @@ def initial_weights(config: Config, name: str, shape: torch.Size) -> torch.Tenso
 
 @torch.no_grad()
 def fill_initial(model: nn.Module, config: Config) -> None:
-    """Give every parameter of a model that has memory its initial weights: sharded ones this rank's part, without a word between
-    the ranks."""
+    """Give every parameter of a model that has memory its initial weights: sharded ones this rank's part. No
+    communication."""
     for name, parameter in model.named_parameters():
         whole = initial_weights(config, name, parameter.shape)
         if isinstance(parameter, DTensor):

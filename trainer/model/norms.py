@@ -1,10 +1,10 @@
-"""Norms. torch computes both in float32 inside whatever the precision of their input."""
+"""Norms. torch computes both in float32, whatever the precision of their input."""
 
 from __future__ import annotations
 
 from torch import nn
 
-from trainer.config.sections import Model
+from ..config.sections import Model
 
 EPS = 1e-5  # GPT-2's and Llama's
 

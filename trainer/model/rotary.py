@@ -12,7 +12,8 @@ Turn = tuple[torch.Tensor, torch.Tensor]
 
 
 def turn_of(time: int, head_size: int, base: float, device: torch.device) -> Turn:
-    """Cosines and sines, each float32 (time, head_size / 2). In float32 always: bfloat16 cannot tell place 1000 from 1001."""
+    """Cosines and sines, each float32 (time, head_size / 2). In float32 always: bfloat16 cannot distinguish position 1000 from
+    1001."""
     speeds = base ** (-torch.arange(0, head_size, 2, dtype=torch.float32, device=device) / head_size)
     angles = torch.outer(torch.arange(time, dtype=torch.float32, device=device), speeds)
     return angles.cos(), angles.sin()

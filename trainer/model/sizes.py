@@ -1,14 +1,17 @@
-"""How large a model is and how much it computes, from its settings alone: what --check tells before anything is built.
+"""How large a model is and how much it computes, from its settings alone, for --check before anything is built.
 
 Imports no torch. A test compares the counts with the real model's for many mixes of options.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from trainer.config import Config
-from trainer.config.sections import Model
+from ..config import Config
+from ..config.sections import Model
+
+ALIGNMENT = 128  # matrix units of GPUs run fastest on multiples of it (Megatron's --make-vocab-size-divisible-by)
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,15 @@ class Sizes:
         """The N of 6N: all that a token is multiplied with. Learned positions are only looked up, and so is a token embedding
         that is not also the head."""
         return self.total - self.positions - (self.embedding if self.head else 0)
+
+
+def padded_vocabulary(vocabulary: int, world_size: int) -> int:
+    """The vocabulary up to a multiple of 128 and of the ranks, so that every rank holds the same share of the rows.
+
+    Belongs to the run: a resume over another number of ranks keeps the padding it finds, shares may then be uneven.
+    """
+    multiple = math.lcm(ALIGNMENT, world_size)
+    return -(-vocabulary // multiple) * multiple
 
 
 def sizes_of(config: Config, padded: int) -> Sizes:

@@ -8,27 +8,27 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
-from trainer.command_line import Launch, check_world
-from trainer.config import Config
-from trainer.exits import ConfigError
-from trainer.model.padding import padded_vocabulary
-from trainer.model.sizes import sizes_of
-from trainer.preflight.amounts import Device, Plan, facts_of, host_memory_of_rank, memory_of_rank
-from trainer.preflight.pitfalls import warnings_of
+from ..command_line import Launch, check_world
+from ..config import Config
+from ..exits import ConfigError
+from ..model.sizes import padded_vocabulary, sizes_of
+from ..schedule import Schedule
+from .amounts import Device, Plan, facts_of, host_memory_of_rank, memory_of_rank
+from .pitfalls import warnings_of
 
 
 @dataclass(frozen=True)
 class Examined:
-    """What a person reads. `facts`: (what, value in words)."""
+    """The report. `facts`: (name, value as text)."""
 
     facts: tuple[tuple[str, str], ...]
     warnings: tuple[str, ...]
 
-    def told(self) -> str:
+    def as_text(self) -> str:
         width = max(len(what) for what, _ in self.facts)
         lines = [f"{what:<{width}}  {value}" for what, value in self.facts]
-        warned = [f"warning: {warning}" for warning in self.warnings] or ["nothing in it is known to have sunk a run"]
-        return "\n".join([*lines, "", *warned])
+        warnings = [f"warning: {warning}" for warning in self.warnings] or ["nothing in it is known to have sunk a run"]
+        return "\n".join([*lines, "", *warnings])
 
 
 def examine(launch: Launch, ranks: int, device: Device | None, corpus_tokens: int | None = None) -> Examined:
@@ -36,7 +36,7 @@ def examine(launch: Launch, ranks: int, device: Device | None, corpus_tokens: in
     check_world(launch, ranks)
     config = launch.config
     padded = padded_vocabulary(config.model.vocab_size, ranks)
-    schedule, steps = launch.schedule(), config.schedule.steps
+    schedule, steps = Schedule(config), config.schedule.steps
     ramped = config.schedule.seq_ramp[1] if config.schedule.seq_ramp is not None else 0
     cut = sum(
         schedule.batch_size(step) * (config.data.seq_len - schedule.seq_len(step)) for step in range(1, min(ramped, steps) + 1)
@@ -61,12 +61,12 @@ def report(launch: Launch) -> str:
     """What `--check` prints: of so many ranks as were named, or as torchrun gives, on the device that is here. Raises
     TrainerError."""
     ranks = launch.ranks or int(os.environ.get("WORLD_SIZE", "1"))
-    return with_kernels(examine(launch, ranks, this_device(), corpus_tokens(launch.config)), launch.config).told()
+    return with_kernels(examine(launch, ranks, this_device(), corpus_tokens(launch.config)), launch.config).as_text()
 
 
 def with_kernels(found: Examined, config: Config) -> Examined:
     """And which kernels would run on this machine. That those asked for cannot is a warning only: it may be meant for another."""
-    from trainer.fused import foreseen  # torch comes with it
+    from ..fused import foreseen  # torch comes with it
 
     try:
         kernels = foreseen(config.numerics.kernels)
@@ -77,7 +77,7 @@ def with_kernels(found: Examined, config: Config) -> Examined:
 
 def corpus_tokens(config: Config) -> int:
     """Training tokens of the data the settings name. Raises DataError where they name none that can be opened."""
-    from trainer.data import open_corpus  # torch comes with it
+    from ..data import open_corpus  # torch comes with it
 
     return len(open_corpus(config).train)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trainer.config import Config
-from trainer.model.sizes import flops_per_token, sizes_of
+from ..config import Config
+from ..model.sizes import flops_per_token, sizes_of
 
 STATE_BYTES = 16  # a parameter: fp32 weight, gradient and two moments
 BEFORE_BYTES = 4  # a parameter as it was, where the update is measured; on our own kernels none

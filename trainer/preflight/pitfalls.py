@@ -1,12 +1,12 @@
-"""What sank other people's runs, looked for in a configuration: each warning says the value, the reason, where that was learned,
-and what to write instead. Pure; imports no torch."""
+"""Known causes of failed runs, checked in a configuration: each warning names the value, the reason, its source, and what to
+write instead. Pure; imports no torch."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
 
-from trainer.preflight.amounts import Plan
+from .amounts import Plan
 
 PARAMS_OFF = 0.10
 STD_OFF = 1.5

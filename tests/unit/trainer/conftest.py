@@ -3,7 +3,7 @@ import torch
 
 from trainer.command_line import parse_arguments
 from trainer.fused import choose
-from trainer.parallel import join_world
+from trainer.world import join_world
 
 
 @pytest.fixture(scope="session", autouse=True)

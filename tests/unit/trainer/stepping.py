@@ -3,11 +3,12 @@
 import torch
 
 from trainer.config.loading import changed
-from trainer.loss import Seen
+from trainer.fault_injection.tensors import poison_gradient
+from trainer.loss import ForwardStatistics
 from trainer.model.gpt import build_model
 from trainer.optim import Hyperparameters, ShardedAdamW
+from trainer.optim.scaler import LossScaler
 from trainer.parallel import shard
-from trainer.scaler import LossScaler
 from trainer.step import Hooks, train_step
 
 HYPER = Hyperparameters(lr=1e-2, clip_norm=0.5, weight_decay=0.1, betas=(0.9, 0.95), eps=1e-8)
@@ -37,7 +38,7 @@ class Stepping:
         return train_step(self.model, self.optimizer, self.scaler, batch or batches(1)[0], hooks, self.config)
 
     def poisoned(self, value=float("nan")):
-        return self.step(after_backward=lambda: self.optimizer.poison_gradient(value))
+        return self.step(after_backward=lambda: poison_gradient(self.optimizer, value))
 
     def weights(self):
         """Copies of parameters, moments and Adam's count."""
@@ -58,4 +59,4 @@ def same(one, other):
 def seen(loss, layers=1, counted=False):
     """A forward pass that showed nothing but its loss; `counted`: by our own kernels, which count what is not finite."""
     counts = torch.zeros(2, dtype=torch.float64) if counted else None
-    return Seen(torch.tensor(loss), torch.zeros(()), torch.zeros(layers, 2), counts)
+    return ForwardStatistics(torch.tensor(loss), torch.zeros(()), torch.zeros(layers, 2), counts)

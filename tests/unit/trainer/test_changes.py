@@ -36,8 +36,8 @@ def test_every_setting_is_one_or_the_other():
     for name, other in {"model.layers": 5, "stability.gate": "off", "schedule.batch_ramp": [4, 4, 100], "init.seed": 1}.items():
         section, field = name.split(".")
         now = changed(Config(), **{section: {field: other}})
-        told = [change[0] for change in refused_changes(SAVED, now)] + list(free_changes(SAVED, now))
-        assert told == [name]
+        names = [change[0] for change in refused_changes(SAVED, now)] + list(free_changes(SAVED, now))
+        assert names == [name]
         assert (name in fixed_settings()) == (not free_changes(SAVED, now))
 
 

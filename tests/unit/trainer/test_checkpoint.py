@@ -184,7 +184,7 @@ def test_elements_that_are_not_finite_are_counted_wherever_they_are(optimizer):
 
 
 @pytest.mark.parametrize(
-    ("said", "says"),
+    ("recorded", "message"),
     [
         ({"param_norm": 1.00001}, "param_norm of what was loaded is 1, its manifest says 1.00001"),
         ({"param_norm": "NaN"}, "its manifest says nan"),
@@ -192,15 +192,15 @@ def test_elements_that_are_not_finite_are_counted_wherever_they_are(optimizer):
         ({"nonfinite": 2}, "nonfinite of what was loaded is 0"),
     ],
 )
-def test_numbers_that_differ_from_the_manifest_are_named(tmp_path, said, says):
-    found = checkpoint.Verified(tmp_path, 8, "", {"metrics": said})
-    with pytest.raises(DataError, match=re.escape(says)):
+def test_numbers_that_differ_from_the_manifest_are_named(tmp_path, recorded, message):
+    found = checkpoint.Verified(tmp_path, 8, "", {"metrics": recorded})
+    with pytest.raises(DataError, match=re.escape(message)):
         checkpoint.compare_numbers(found, {"param_norm": 1.0, "nonfinite": 0})
 
 
-@pytest.mark.parametrize("said", [{}, {"param_norm": 1.0 + 1e-9, "loss": 7.0}, None, [{"step": 8}]])
-def test_what_agrees_or_says_nothing_is_loaded(tmp_path, said):
-    checkpoint.compare_numbers(checkpoint.Verified(tmp_path, 8, "", {"metrics": said}), {"param_norm": 1.0, "nonfinite": 0})
+@pytest.mark.parametrize("recorded", [{}, {"param_norm": 1.0 + 1e-9, "loss": 7.0}, None, [{"step": 8}]])
+def test_what_agrees_or_says_nothing_is_loaded(tmp_path, recorded):
+    checkpoint.compare_numbers(checkpoint.Verified(tmp_path, 8, "", {"metrics": recorded}), {"param_norm": 1.0, "nonfinite": 0})
 
 
 def test_a_state_that_is_not_finite_is_never_continued(tmp_path):

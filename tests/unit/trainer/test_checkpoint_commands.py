@@ -71,10 +71,10 @@ def test_a_short_file_and_a_missing_manifest_show_without_reading(run, capsys):
 
 def test_diff_tells_settings_numbers_and_what_moved_most(run, capsys):
     assert main(["diff", str(run), "4", "8", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["config"] == {"optim.lr": [2e-3, 1e-4]}
-    assert told["numbers"]["param_norm"] == [7.0, 10.5]
-    assert list(told["moved"].items()) == [("one", pytest.approx(0.5)), ("two", 0.0)]
+    output = json.loads(capsys.readouterr().out)
+    assert output["config"] == {"optim.lr": [2e-3, 1e-4]}
+    assert output["numbers"]["param_norm"] == [7.0, 10.5]
+    assert list(output["moved"].items()) == [("one", pytest.approx(0.5)), ("two", 0.0)]
     assert main(["diff", str(run), "4", "8"]) == 0
     assert "optim.lr: 0.002 → 0.0001" in capsys.readouterr().out
 
@@ -90,9 +90,9 @@ def test_diff_tells_settings_numbers_and_what_moved_most(run, capsys):
 )
 def test_what_cannot_be_done_is_one_sentence(run, capsys, words, code, says):
     assert main([str(run) if word == "RUN" else word for word in words]) == code
-    told = capsys.readouterr().err
-    assert says in told
-    assert told.count("\n") == 1
+    output = capsys.readouterr().err
+    assert says in output
+    assert output.count("\n") == 1
 
 
 def test_looking_loads_no_torch(run):

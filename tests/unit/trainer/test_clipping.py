@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.unit.trainer.stepping import HYPER, Stepping, batches
-from trainer.clipping import GUARD, WARM_UP, ZClip, coefficient
+from trainer.optim.clipping import GUARD, WARM_UP, ZClip, coefficient
 
 CPU = torch.device("cpu")
 
@@ -51,7 +51,7 @@ def test_it_is_the_rule_of_the_paper():
     found = [zclip.bound(tensor(norm)).item() for norm in norms]
     assert found == pytest.approx(by_hand(norms, 2.5, 0.97), rel=1e-9, nan_ok=True)
     assert found[200] < 5.0
-    assert zclip.seen.item() == 297
+    assert zclip.count.item() == 297
 
 
 def test_the_further_out_the_harder_it_clips():

@@ -8,7 +8,7 @@ import yaml
 import trainer
 from trainer.command_line import check_world, parse_arguments, with_precision
 from trainer.config import Config
-from trainer.config.loading import fixed_settings, load_config, preset_names, settings_told, written_out
+from trainer.config.loading import describe_settings, fixed_settings, load_config, preset_names, written_out
 from trainer.exits import ConfigError
 
 ROOT = Path(trainer.__file__).parents[1]
@@ -65,9 +65,9 @@ def test_what_is_printed_at_the_start_reads_back_to_the_same(preset, tmp_path):
     ],
 )  # fmt: skip
 def test_a_bad_value_is_a_sentence_that_names_it(words):
-    said = refusal(load_config, "tiny", None, [words])
-    assert words.partition("=")[0] in said
-    assert all(line.strip() for line in said.splitlines())
+    message = refusal(load_config, "tiny", None, [words])
+    assert words.partition("=")[0] in message
+    assert all(line.strip() for line in message.splitlines())
 
 
 @pytest.mark.parametrize(
@@ -83,9 +83,9 @@ def test_a_bad_value_is_a_sentence_that_names_it(words):
     ],
 )  # fmt: skip
 def test_a_bad_command_line_is_one_sentence_with_a_remedy(arguments, says):
-    said = refusal(parse_arguments, arguments)
-    assert says in said
-    assert "\n" not in said
+    message = refusal(parse_arguments, arguments)
+    assert says in message
+    assert "\n" not in message
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_two_presets_are_refused(tmp_path):
 
 
 def test_every_setting_says_what_it_is_for():
-    told = settings_told()
-    assert all(f"{name}  (" in told for name in fixed_settings())
-    assert not [line for line in told.splitlines() if not line.strip()]
+    listing = describe_settings()
+    assert all(f"{name}  (" in listing for name in fixed_settings())
+    assert not [line for line in listing.splitlines() if not line.strip()]
     assert "model.width" in fixed_settings()
     assert "optim.lr" not in fixed_settings()
 

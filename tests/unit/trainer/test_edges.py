@@ -14,9 +14,9 @@ from trainer.checkpoint import verify
 from trainer.checkpoint.exporting import export
 from trainer.checkpoint.listing import place_of
 from trainer.command_line import check_out_dir, check_world, parse_arguments
-from trainer.config.loading import load_config, settings_told
+from trainer.config.loading import describe_settings, load_config
 from trainer.data.__main__ import main as data_main
-from trainer.exits import ConfigError, DataError, NonFiniteError, SaveError, account_of
+from trainer.exits import ConfigError, DataError, NonFiniteError, SaveError, describe_error
 from trainer.resuming import resume
 
 
@@ -41,14 +41,14 @@ def test_a_place_that_cannot_be_written_is_refused_before_training(launch, tmp_p
 
 def test_only_what_nobody_foresaw_is_told_with_a_traceback():
     for error in (ConfigError("so"), DataError("so"), NonFiniteError("so"), SaveError("so")):
-        assert account_of(error) == "trainer: so"
+        assert describe_error(error) == "trainer: so"
     lost = RuntimeError("[../gloo/transport/tcp/pair.cc:553] Connection closed by peer [::1]:1\nmore of it")
-    assert account_of(lost).startswith("trainer: another rank left")
-    assert "Traceback" not in account_of(KeyboardInterrupt())
+    assert describe_error(lost).startswith("trainer: another rank left")
+    assert "Traceback" not in describe_error(KeyboardInterrupt())
     for error in (lost, KeyboardInterrupt()):
-        assert len(account_of(error).splitlines()) == 1
-    assert "ValueError: unforeseen" in account_of(ValueError("unforeseen"))
-    assert "peer" not in account_of(RuntimeError("NCCL error: unhandled system error"))
+        assert len(describe_error(error).splitlines()) == 1
+    assert "ValueError: unforeseen" in describe_error(ValueError("unforeseen"))
+    assert "peer" not in describe_error(RuntimeError("NCCL error: unhandled system error"))
 
 
 EDITS = {
@@ -112,9 +112,9 @@ def test_inputs_that_cannot_be_read_are_one_sentence_and_leave_nothing(tmp_path,
             str(tmp_path / word) if word in ("bad.jsonl.gz", "deep.jsonl", "text.txt.gz", "text.txt") else word for word in words
         ]
         assert data_main(words) == code, words
-        told = capsys.readouterr().err
-        assert says in told, words
-        assert len(told.splitlines()) == 1, words
+        output = capsys.readouterr().err
+        assert says in output, words
+        assert len(output.splitlines()) == 1, words
     assert not os.path.exists(out) or not os.listdir(out)
 
 
@@ -147,10 +147,10 @@ def test_a_folder_that_cannot_be_listed_is_not_left_out_in_silence(tmp_path, cap
 
 
 def test_settings_read_well_and_what_is_no_value_is_told_plainly(tmp_path):
-    told = settings_told()
-    assert "init.std  (float | small | wang; 0.02; fixed for a run)" in told
-    assert "optim.betas  ([float, float]; [0.9, 0.95])" in told
-    assert "model.kv_heads  (int | null; null; fixed for a run)" in told
+    output = describe_settings()
+    assert "init.std  (float | small | wang; 0.02; fixed for a run)" in output
+    assert "optim.betas  ([float, float]; [0.9, 0.95])" in output
+    assert "model.kv_heads  (int | null; null; fixed for a run)" in output
     for words in (".=3", "optim..lr=3"):
         with pytest.raises(ConfigError, match=r"write SECTION.FIELD=VALUE"):
             load_config("micro", None, [words])

@@ -66,26 +66,28 @@ def read(folder):
     return load_file(folder / "model.safetensors"), json.loads((folder / "config.json").read_text())
 
 
-def gpt2_logits(tensors, told):
+def gpt2_logits(tensors, description):
     """GPT-2 as its published code reads these tensors, in the plainest words."""
 
     def linear(x, name):
         return x @ tensors[f"{name}.weight"] + tensors[f"{name}.bias"]
 
     def norm(x, name):
-        return F.layer_norm(x, x.shape[-1:], tensors[f"{name}.weight"], tensors[f"{name}.bias"], told["layer_norm_epsilon"])
+        return F.layer_norm(
+            x, x.shape[-1:], tensors[f"{name}.weight"], tensors[f"{name}.bias"], description["layer_norm_epsilon"]
+        )
 
     act = {"gelu_new": lambda x: F.gelu(x, approximate="tanh"), "relu": F.relu, "relu2": lambda x: F.relu(x) ** 2}
     x = tensors["transformer.wte.weight"][tokens()] + tensors["transformer.wpe.weight"][:24]
-    for layer in range(told["n_layer"]):
+    for layer in range(description["n_layer"]):
         block = f"transformer.h.{layer}"
-        parts = linear(norm(x, f"{block}.ln_1"), f"{block}.attn.c_attn").split(told["n_embd"], dim=-1)
-        q, k, v = (part.unflatten(-1, (told["n_head"], -1)).transpose(1, 2) for part in parts)
+        parts = linear(norm(x, f"{block}.ln_1"), f"{block}.attn.c_attn").split(description["n_embd"], dim=-1)
+        q, k, v = (part.unflatten(-1, (description["n_head"], -1)).transpose(1, 2) for part in parts)
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
         x = x + linear(mixed, f"{block}.attn.c_proj")
-        inner = act[told["activation_function"]](linear(norm(x, f"{block}.ln_2"), f"{block}.mlp.c_fc"))
+        inner = act[description["activation_function"]](linear(norm(x, f"{block}.ln_2"), f"{block}.mlp.c_fc"))
         x = x + linear(inner, f"{block}.mlp.c_proj")
-    head = tensors["transformer.wte.weight" if told["tie_word_embeddings"] else "lm_head.weight"]
+    head = tensors["transformer.wte.weight" if description["tie_word_embeddings"] else "lm_head.weight"]
     return norm(x, "transformer.ln_f") @ head.T
 
 
@@ -95,9 +97,9 @@ def test_a_gpt2_computes_the_same_from_the_exported_tensors(saved, tmp_path, sha
     out = tmp_path / "hf" / "model.safetensors"
     assert main(["export", str(run), "3", "--out", str(out)]) == 0
     assert "GPT2LMHeadModel" in capsys.readouterr().out
-    tensors, told = read(out.parent)
+    tensors, description = read(out.parent)
     assert tensors["transformer.wte.weight"].shape == (70, 64), "no row of the padding"
-    torch.testing.assert_close(gpt2_logits(tensors, told), logits_of(model), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(gpt2_logits(tensors, description), logits_of(model), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -107,8 +109,8 @@ def test_transformers_computes_the_same_logits(saved, tmp_path, shape, monkeypat
     model, run = saved(SHAPES[shape])
     out = tmp_path / "hf" / "model.safetensors"
     assert main(["export", str(run), "3", "--out", str(out)]) == 0
-    theirs, said = transformers.AutoModelForCausalLM.from_pretrained(out.parent, output_loading_info=True)
-    assert not any(said[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")), said
+    theirs, report = transformers.AutoModelForCausalLM.from_pretrained(out.parent, output_loading_info=True)
+    assert not any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")), report
     with torch.no_grad():
         torch.testing.assert_close(theirs.eval()(tokens()).logits, logits_of(model), rtol=1e-4, atol=1e-5)
 

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from trainer import faults
 from trainer.exits import ConfigError, DataError, NonFiniteError, TrainerError
-from trainer.faults import EDITED, InjectedCrash, due_faults, parse_fault, strike
+from trainer.fault_injection import process
+from trainer.fault_injection.process import EDITED, InjectedCrash, due_faults, inject_fault
+from trainer.faults import parse_fault
 
 NOWHERE = Path("no-such-directory")  # most faults do not look at it
 
@@ -94,13 +95,13 @@ def test_what_every_rank_must_know_strikes_all_of_them_in_any_order_and_never_ag
 def test_leaving_carries_the_code_asked_for():
     for code, kind in ((3, ConfigError), (4, DataError), (5, NonFiniteError), (77, TrainerError)):
         with pytest.raises(kind) as caught:
-            strike(parse_fault(f"exit@step=2:code={code}"), 2, NOWHERE)
+            inject_fault(parse_fault(f"exit@step=2:code={code}"), 2, NOWHERE)
         assert caught.value.code == code
     assert (ConfigError.code, TrainerError.code) == (3, 1)
 
 
 def test_a_flood_is_as_many_lines_as_were_asked_for(capfd):
-    strike(parse_fault("log_flood@step=3:lines=2500"), 3, NOWHERE)
+    inject_fault(parse_fault("log_flood@step=3:lines=2500"), 3, NOWHERE)
     lines = capfd.readouterr().err.splitlines(keepends=True)
     assert len(lines) == 2500
     assert {len(line) for line in lines} == {200}
@@ -114,23 +115,23 @@ def test_two_faults_at_one_step_are_two_records(tmp_path):
 
 def test_strikes_are_the_real_thing(monkeypatch):
     sent = []
-    monkeypatch.setattr("trainer.faults.os.kill", lambda pid, number: sent.append(number))
-    strike(parse_fault("kill@step=1"), 1, NOWHERE)
-    strike(parse_fault("hang@step=1"), 1, NOWHERE)
-    strike(parse_fault("nan_grad@step=1"), 1, NOWHERE)
+    monkeypatch.setattr("trainer.fault_injection.process.os.kill", lambda pid, number: sent.append(number))
+    inject_fault(parse_fault("kill@step=1"), 1, NOWHERE)
+    inject_fault(parse_fault("hang@step=1"), 1, NOWHERE)
+    inject_fault(parse_fault("nan_grad@step=1"), 1, NOWHERE)
     assert sent == [signal.SIGKILL, signal.SIGSTOP]
     with pytest.raises(InjectedCrash, match="crash@step=1"):
-        strike(parse_fault("crash@step=1"), 1, NOWHERE)
+        inject_fault(parse_fault("crash@step=1"), 1, NOWHERE)
 
 
 def test_a_slow_rank_waits_for_as_long_as_it_is_told(monkeypatch):
     slept = []
-    monkeypatch.setattr(faults.time, "sleep", slept.append)
-    strike(parse_fault("slow@step=3:for=0.5"), 3, NOWHERE)
+    monkeypatch.setattr(process.time, "sleep", slept.append)
+    inject_fault(parse_fault("slow@step=3:for=0.5"), 3, NOWHERE)
     assert slept == [0.5]
 
 
 def test_an_edit_adds_a_line_to_the_file_that_a_drill_watches(tmp_path: Path) -> None:
     (tmp_path / EDITED).write_text("as it was\n")
-    strike(parse_fault("edit@step=7"), 7, tmp_path)
+    inject_fault(parse_fault("edit@step=7"), 7, tmp_path)
     assert (tmp_path / EDITED).read_text() == "as it was\nedit@step=7 at step 7\n"

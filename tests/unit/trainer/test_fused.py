@@ -19,7 +19,7 @@ from trainer.config.loading import changed
 from trainer.exits import ConfigError
 from trainer.fused import Kernels, choose, norm_of_sum
 from trainer.preflight import Examined, with_kernels
-from trainer.run import changed_since
+from trainer.start import changed_since
 
 SMALL = ("--preset", "micro", "--set", "data.batch_size=1", "data.seq_len=8", "evaluation.batches=1")
 
@@ -171,4 +171,4 @@ def test_a_norm_adds_its_branch_and_tells_of_the_sum(norm):
         whole = stream if added is None else stream + added
         torch.testing.assert_close(found.normed, norm(whole))
         assert torch.equal(found.stream, whole)
-        assert found.told.tolist() == pytest.approx([whole.square().sum().item(), whole.abs().max().item(), 0], rel=1e-6)
+        assert found.statistics.tolist() == pytest.approx([whole.square().sum().item(), whole.abs().max().item(), 0], rel=1e-6)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from trainer.config.sections import Stability
-from trainer.gate import FLOOR, NORMAL, Gate
+from trainer.optim.gate import FLOOR, NORMAL, Gate
 
 CPU = torch.device("cpu")
 

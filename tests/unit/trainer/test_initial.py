@@ -5,10 +5,10 @@ import torch
 
 from tests.unit.trainer.test_model import settings
 from trainer.config.loading import load_config
-from trainer.model.dropout import seed_dropout
 from trainer.model.gpt import build_model
 from trainer.model.initial import initial_weights, std_of
 from trainer.parallel import shard
+from trainer.step import seed_dropout
 
 SHAPE = torch.Size((256, 128))
 

@@ -55,8 +55,8 @@ def test_logits_and_gradients_are_the_plain_models(mix, fused):
     output, (expected, stream) = model(inputs), plain(inputs)
     assert output.logits.shape == (2, TIME, PADDED)
     torch.testing.assert_close(output.logits, expected, rtol=2e-5, atol=2e-5)
-    told = torch.stack([torch.stack((x.square().mean(), x.abs().max())) for x in stream])
-    torch.testing.assert_close(output.layers, told, rtol=1e-5, atol=1e-5)
+    statistics = torch.stack([torch.stack((x.square().mean(), x.abs().max())) for x in stream])
+    torch.testing.assert_close(output.layers, statistics, rtol=1e-5, atol=1e-5)
     for logits in (output.logits, expected):
         F.cross_entropy(logits.flatten(0, 1), targets.flatten()).backward()
     assert {name for name, _ in model.named_parameters()} == set(plain.weights)
@@ -125,7 +125,7 @@ def test_dropout_is_for_training_only(fused):
 
 
 @pytest.mark.parametrize(
-    ("model", "told"),
+    ("model", "message"),
     [
         ({"width": 100, "heads": 3}, "width 100 does not divide by heads 3; use 99 or 102"),
         ({"width": 2, "heads": 3}, "use 3"),
@@ -133,6 +133,6 @@ def test_dropout_is_for_training_only(fused):
         ({"width": 60, "heads": 4, "positions": "rotary"}, "a head has 15"),
     ],
 )
-def test_sizes_that_do_not_fit_together_are_refused_with_a_remedy(model, told):
-    with pytest.raises(ValueError, match=told):
+def test_sizes_that_do_not_fit_together_are_refused_with_a_remedy(model, message):
+    with pytest.raises(ValueError, match=message):
         Config.model_validate({"model": model})

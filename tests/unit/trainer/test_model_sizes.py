@@ -9,8 +9,7 @@ import pytest
 from tests.unit.trainer.test_model import MIXES, settings
 from trainer.config.loading import load_config, preset_names
 from trainer.model.gpt import build_model
-from trainer.model.padding import padded_vocabulary
-from trainer.model.sizes import flops_per_token, sizes_of
+from trainer.model.sizes import flops_per_token, padded_vocabulary, sizes_of
 
 # Of the released models, with their unpadded vocabularies (transformers counts them so).
 PUBLISHED = {"gpt2-124m": 124_439_808, "gpt2-350m": 354_823_168, "gpt2-1.5b": 1_557_611_200, "llama-1b": 1_235_814_400}
@@ -63,5 +62,5 @@ def test_a_vocabulary_is_padded_to_128_and_to_the_ranks(vocabulary, ranks, padde
 
 
 def test_sizes_need_no_torch():
-    code = "import sys, trainer.model.sizes, trainer.model.padding; sys.exit('torch' in sys.modules)"
+    code = "import sys, trainer.model.sizes; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

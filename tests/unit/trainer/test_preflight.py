@@ -8,6 +8,7 @@ from trainer.config.loading import preset_names
 from trainer.exits import ConfigError
 from trainer.preflight import examine
 from trainer.preflight.amounts import Device, memory_of_rank
+from trainer.schedule import Schedule
 
 H200 = Device("NVIDIA H200", 141 * 2**30, bf16=True)
 V100 = Device("Tesla V100", 16 * 2**30, bf16=False)
@@ -22,7 +23,7 @@ def examined(*sets, preset="gpt2-124m", ranks=1, device=H200, corpus_tokens=None
 def test_the_shipped_recipes_carry_no_warning(preset, ranks):
     found = examined(preset=preset, ranks=ranks)
     assert found.warnings == ()
-    assert "nothing in it is known" in found.told()
+    assert "nothing in it is known" in found.as_text()
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_the_facts_are_the_arithmetic_of_the_settings():
 def test_tokens_follow_both_ramps():
     sets = "schedule.steps=50", "schedule.seq_ramp=[16, 20]", "schedule.batch_ramp=[4, 4, 96]"
     launch = parse_arguments(["--preset", "tiny", "--set", *sets])
-    tokens = sum(launch.schedule().tokens(step) for step in range(1, 51))
+    tokens = sum(Schedule(launch.config).tokens(step) for step in range(1, 51))
     assert f" {tokens:,} tokens" in dict(examine(launch, 1, None).facts)["the run"]
 
 
@@ -100,8 +101,8 @@ def test_memory_counts_what_measuring_summing_and_saving_keep():
     assert two - one == 4 * params, "gradients are whole on every rank while micro-batches are summed"
     fp32 = "numerics.precision=fp32", "data.batch_size=1", "parallel.micro_batch=null"
     assert memory(*fp32, ranks=1) >= 24 * params, "one rank gathers a copy, too"
-    told = dict(examined(ranks=8).facts)["host memory a rank"]
-    assert told.startswith(f"{IN_FLIGHT_MAX * 12 * params / 8 / 2**30:.2f} GiB")
+    shown = dict(examined(ranks=8).facts)["host memory a rank"]
+    assert shown.startswith(f"{IN_FLIGHT_MAX * 12 * params / 8 / 2**30:.2f} GiB")
     assert "host memory a rank" not in dict(examined("checkpoint.asynchronous=false").facts)
 
 

@@ -12,8 +12,8 @@ from trainer.checkpoint import Verified
 from trainer.config import Config
 from trainer.config.loading import changed
 from trainer.exits import DataError
-from trainer.resuming import agree_on_padding, refuse_another_run
-from trainer.run import build_run
+from trainer.resuming import refuse_another_run
+from trainer.run import agree_on_padding, build_run
 
 SAVED = json.loads(Config().model_dump_json())
 

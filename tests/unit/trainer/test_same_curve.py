@@ -6,7 +6,7 @@ import pytest
 from tests.plain_gpt import PlainTrainer, initial_weights_of, weights_of
 from tests.unit.trainer.in_process import train_here
 from trainer import fused
-from trainer.order import Position
+from trainer.data_order import Position
 
 STEPS = 40
 NAMES = ("grad_norm", "param_norm", "update_norm", "adam_v_norm", "adam_v_max", "activation_max/block-01", "logit_max")
@@ -25,7 +25,7 @@ def test_the_loss_curve_is_that_of_a_plain_loop_within_rounding(world, monkeypat
     run, lines = train_here(world, monkeypatch, tmp_path / "torch", *WORDS, *settings, "--kernels", "torch")
     assert not run.kernels.fused
     monkeypatch.setattr(fused.Kernels, "fused", True)  # on a machine that can build none, too: then in their plain form
-    own, told = train_here(world, monkeypatch, tmp_path / "own", *WORDS, *settings)
+    own, own_lines = train_here(world, monkeypatch, tmp_path / "own", *WORDS, *settings)
     print(f"our kernels: {own.kernels.name}")
     padded = run.model.embed.num_embeddings
     plain = PlainTrainer(run.config, initial_weights_of(run.config, padded))
@@ -36,7 +36,7 @@ def test_the_loss_curve_is_that_of_a_plain_loop_within_rounding(world, monkeypat
         losses.append(plain.train_step(*batch, lr=run.schedule.lr(step)).item())
         position = behind
     assert losses[-1] < losses[0] - 1.0, "it must have learned something, or equal curves mean little"
-    for kernels, trained, stream in (("torch", run, lines), ("our own", own, told)):
+    for kernels, trained, stream in (("torch", run, lines), ("our own", own, own_lines)):
         differences = [abs(line["loss"] - loss) for line, loss in zip(stream, losses, strict=True)]
         print(f"{settings}, {kernels}: largest difference of a loss {max(differences):.2e}, {losses[0]:.3f} to {losses[-1]:.3f}")
         assert max(differences) < loss_off, kernels
@@ -44,4 +44,4 @@ def test_the_loss_curve_is_that_of_a_plain_loop_within_rounding(world, monkeypat
         for name, value in plain.model.weights.items():
             assert (weights[name] - value).norm() < weight_off * value.norm(), (kernels, name)
     for name in NAMES:
-        assert [line[name] for line in told] == pytest.approx([line[name] for line in lines], rel=20 * loss_off), name
+        assert [line[name] for line in own_lines] == pytest.approx([line[name] for line in lines], rel=20 * loss_off), name

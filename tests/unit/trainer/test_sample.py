@@ -4,7 +4,7 @@ import torch
 from tests.unit.trainer.in_process import train_here
 from trainer import sample
 from trainer.checkpoint.verifying import list_steps
-from trainer.generation import generate
+from trainer.model.generation import generate
 from trainer.model.gpt import Output
 
 
@@ -49,8 +49,8 @@ def trained(world, tmp_path_factory):
 
 def printed(capsys, place, *words):
     code = sample.main([str(place), *words])
-    told = capsys.readouterr()
-    return code, told.out, told.err
+    output = capsys.readouterr()
+    return code, output.out, output.err
 
 
 def test_a_seed_writes_its_own_text_twice(trained, capsys):

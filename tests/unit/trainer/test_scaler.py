@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from trainer.config.sections import Numerics
-from trainer.scaler import BACKOFF, GROWTH, LossScaler
+from trainer.optim.scaler import BACKOFF, GROWTH, LossScaler
 
 CPU = torch.device("cpu")
 

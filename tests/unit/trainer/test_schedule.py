@@ -4,6 +4,7 @@ import pytest
 
 from trainer.command_line import parse_arguments
 from trainer.config.loading import load_config
+from trainer.fault_injection.wrappers import UnstableSchedule
 from trainer.schedule import Schedule, batch_stages
 
 
@@ -88,7 +89,7 @@ def test_weight_decay_moves_along_a_cosine():
 
 
 def test_too_high_a_rate_is_the_schedules_own_from_its_step_on():
-    right = parse_arguments(["--set", "schedule.steps=100"]).schedule()
-    wrong = parse_arguments(["--set", "schedule.steps=100", "--fault", "unstable@step=60:times=50"]).schedule()
+    launch = parse_arguments(["--set", "schedule.steps=100", "--fault", "unstable@step=60:times=50"])
+    right, wrong = Schedule(launch.config), UnstableSchedule(launch.config, launch.faults)
     factors = [wrong.lr(step) / right.lr(step) for step in range(1, 101)]
     assert factors == pytest.approx([1.0] * 59 + [50.0] * 41)

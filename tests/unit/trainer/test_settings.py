@@ -2,11 +2,12 @@ from sentinel.client import Overrides
 from tests.unit.trainer.in_process import train_here
 from trainer import train as training
 from trainer.command_line import parse_arguments
-from trainer.control import Settings
+from trainer.control import LiveSettings
+from trainer.schedule import Schedule
 
 LAUNCH = parse_arguments([])
-SCHEDULE = LAUNCH.schedule()
-CONFIGURED = Settings.configured(LAUNCH.config)
+SCHEDULE = Schedule(LAUNCH.config)
+CONFIGURED = LiveSettings.configured(LAUNCH.config)
 
 
 def after(settings, **keys):
@@ -43,10 +44,10 @@ def test_a_setting_that_lapses_at_the_step_of_a_live_change_is_told_by_itself(wo
     """Sentinel watches over what lapses from the step at which it does."""
     sizes = "schedule.steps=1", "data.batch_size=1", "data.seq_len=8", "evaluation.batches=1"
     run, _ = train_here(world, monkeypatch, tmp_path, "--preset", "micro", "--set", *sizes)
-    told = []
-    monkeypatch.setattr(run.telemetry, "event", lambda event, step, **fields: told.append((event, step, fields.get("keys"))))
+    events = []
+    monkeypatch.setattr(run.telemetry, "event", lambda event, step, **fields: events.append((event, step, fields.get("keys"))))
     lapsing = {"lr_scale": 0.5, "eps": 1e-6, "until": {"lr_scale": 2, "eps": 2}}
     run.settings = run.settings.overridden(Overrides.from_json(lapsing, ""), run.configured)
-    training._obey_live(run, Overrides.from_json({"clip_norm": 0.3, "eps": 1e-7}, ""), 2)
-    assert told == [("override_lapsed", 2, ["lr_scale"]), ("override_applied", 2, None)]
+    training._apply_live(run, Overrides.from_json({"clip_norm": 0.3, "eps": 1e-7}, ""), 2)
+    assert events == [("override_lapsed", 2, ["lr_scale"]), ("override_applied", 2, None)]
     assert run.optimizer.read_back()["eps"] == 1e-7

@@ -7,12 +7,11 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.unit.trainer.test_model import LLAMA, MIXES, TIME, built, settings, tokens
-from trainer.compiling import check_compiler, compile_blocks
 from trainer.exits import ConfigError
+from trainer.mesh import mesh_of
 from trainer.model.gpt import build_model
 from trainer.model.sizes import flops_per_token
-from trainer.parallel import mesh_of, shard
-from trainer.recompute import recompute_blocks
+from trainer.parallel import check_compiler, compile_blocks, recompute_blocks, shard
 
 TRIED = {"gpt2 in bf16": ({"bias": True, "dropout": 0.2}, "bf16"), "llama": (LLAMA | {"qk_norm": True}, "fp32")}
 
@@ -51,9 +50,9 @@ def test_recomputing_changes_no_bit_and_keeps_less(world, mix, fused):
 
     loss, gradients, layers = counted("none")
     for how in ("selective", "full"):
-        again, others, told = counted(how)
+        again, others, observed = counted(how)
         assert again == loss
-        assert torch.equal(told, layers)
+        assert torch.equal(observed, layers)
         assert list(others) == list(gradients)
         assert all(torch.equal(others[name], gradients[name]) for name in gradients)
     assert kept["full"] < kept["none"]

@@ -13,8 +13,10 @@ from trainer import train
 from trainer.config import Config
 from trainer.data import Loader, open_corpus, same_on_all_ranks
 from trainer.data.__main__ import main
+from trainer.data_order import Position
 from trainer.exits import ConfigError, DataError
-from trainer.order import Position
+from trainer.fault_injection.data import PoisonedLoader
+from trainer.faults import parse_fault
 
 CODES = {"uint8": 1, "int16": 3, "int32": 4, "int64": 5, "uint16": 8}
 
@@ -124,9 +126,9 @@ def test_a_run_on_damaged_data_ends_with_4_and_one_sentence_and_writes_nothing(f
         with pytest.raises(SystemExit) as ended:
             program.main()
         assert ended.value.code == code
-        said = capsys.readouterr().err
-        assert said.startswith("trainer: ")
-        assert said.count("\n") == 1
+        output = capsys.readouterr().err
+        assert output.startswith("trainer: ")
+        assert output.count("\n") == 1
         assert not out.exists()
 
 
@@ -172,7 +174,7 @@ def test_megatrons_files_are_read_as_one_run_of_documents(tmp_path, dtype):
     assert main(["verify", str(prefix), "--vocab-size", "100"]) == 0
     assert main(["verify", str(prefix), "--vocab-size", "99"]) == 4
     position = Position.first(1)
-    inputs, targets = Loader(corpus, position, [], torch.device("cpu")).batch((0, 1), position, 0, 1)
+    inputs, targets = Loader(corpus, torch.device("cpu")).batch((0, 1), position, 0, 1)
     assert inputs.dtype == targets.dtype == torch.int64
 
 
@@ -231,8 +233,11 @@ def test_poison_stays_below_a_vocabulary_that_is_not_of_bytes(tmp_path):
     prefix = write_megatron(tmp_path / "web", [[1] * 50 for _ in range(40)])
     corpus = opened(prefix, vocab_size=5000)
     position = Position.first(1)
-    hurt, half = (Loader(corpus, position, [(0, 8, share)], torch.device("cpu")) for share in (1.0, 0.5))
+    hurt, half = (
+        PoisonedLoader(corpus, position, [parse_fault(f"bad_data@sample=0-8:share={share}")], torch.device("cpu"))
+        for share in (1.0, 0.5)
+    )
     tokens = hurt.batch(tuple(range(8)), position, 0, 1)[0]
     assert 4000 < tokens.max() < 5000
     assert 0.3 < (half.batch(tuple(range(8)), position, 0, 1)[0] == 1).float().mean() < 0.7
-    assert hurt.text_of(3, position)[1]
+    assert hurt.is_poisoned(3, position)

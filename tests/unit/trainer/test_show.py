@@ -33,8 +33,8 @@ def test_a_sample_of_prepared_data_is_shown_as_text_with_its_place(run_dir, tmp_
     spec.write_text(json.dumps({"v": 1, "attempt": 1, "argv": ["python", "-m", "trainer", "--preset", "micro", *settings]}))
     capsys.readouterr()
     assert main([str(run_dir), "--sample", "3"]) == 0
-    told, text = capsys.readouterr().out.split("\n", 1)
-    assert told.startswith("sample 3: 65 tokens from book.txt, token ")
+    header, text = capsys.readouterr().out.split("\n", 1)
+    assert header.startswith("sample 3: 65 tokens from book.txt, token ")
     assert " of a book\nline " in text
 
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from tests.unit.trainer.stepping import Stepping, batches
-from trainer import measures
-from trainer.loss import Seen
-from trainer.measures import LocalState, flat_views, gather_totals, measure_gradients, pieces_of
-from trainer.statistics import RANKS_TOLD, Wanted, block_name, group_of
+from trainer.loss import ForwardStatistics
+from trainer.optim import measures
+from trainer.optim.measures import LocalState, flat_views, gather_totals, measure_gradients, pieces_of
+from trainer.optim.statistics import RANKS_LISTED_MAX, StatisticsLayout, block_name, group_of
 
 
 def norm(tensors):
@@ -112,8 +112,8 @@ def test_a_parameter_belongs_to_a_layer(name, group):
 
 
 def test_each_rank_is_told_up_to_so_many(monkeypatch):
-    for ranks, told in ((1, 0), (2, 2), (RANKS_TOLD, RANKS_TOLD), (RANKS_TOLD + 1, 0)):
-        names = Wanted(("all",), 2, ranks, False, False).names()
+    for ranks, told in ((1, 0), (2, 2), (RANKS_LISTED_MAX, RANKS_LISTED_MAX), (RANKS_LISTED_MAX + 1, 0)):
+        names = StatisticsLayout(("all",), 2, ranks, False, False).names()
         assert sum(name.startswith("param_norm/rank-") for name in names) == told
 
 
@@ -157,7 +157,7 @@ def totals_of(monkeypatch, rows, replicas):
 
     monkeypatch.setattr(measures, "rows_of_all", gathered)
     for loss, square, largest, gradient, second_max in rows:
-        seen = Seen(torch.tensor(loss), torch.tensor(largest), torch.tensor([[square, largest]]))
+        seen = ForwardStatistics(torch.tensor(loss), torch.tensor(largest), torch.tensor([[square, largest]]))
         scalars = [torch.tensor(value, dtype=torch.float64) for value in (gradient, 0.0, gradient, second_max)]
         whole = (len(packed) + 1) % replicas == 0
         totals = gather_totals(

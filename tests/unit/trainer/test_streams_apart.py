@@ -14,11 +14,11 @@ def trained(world, monkeypatch, out_dir, *, evaluate_every, global_seed):
     torch.manual_seed(global_seed)
     words = "--preset", "micro", "--set", *sizes, f"evaluation.every={evaluate_every}"
     run, lines = train_here(world, monkeypatch, out_dir, *words)
-    told = [{name: value for name, value in line.items() if name not in HOSTS_OWN} for line in lines]
+    step_lines = [{name: value for name, value in line.items() if name not in HOSTS_OWN} for line in lines]
     live = run.optimizer.state()
     state = {name: value.full_tensor() if hasattr(value, "full_tensor") else value for name, value in live.items()}
     assert training._evaluate(run) == training._evaluate(run), "held-out loss is measured without dropout"
-    return told, [line["val_loss"] for line in lines if "val_loss" in line], state
+    return step_lines, [line["val_loss"] for line in lines if "val_loss" in line], state
 
 
 def test_evaluating_after_every_step_and_another_global_seed_change_no_bit_of_training(world, monkeypatch, tmp_path):

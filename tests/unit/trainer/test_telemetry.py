@@ -11,8 +11,8 @@ from sentinel.client import Session, Spec, stream
 from trainer import train as train_module
 from trainer.command_line import parse_arguments
 from trainer.config import Config
-from trainer.egress import Egress
 from trainer.exits import NonFiniteError
+from trainer.metrics_ring import MetricsRing
 from trainer.model.sizes import flops_per_token
 from trainer.rates import CLIP_WINDOW, ClipShare, known_peak_tflops, mfu_of, model_flops_share, peak_tflops
 from trainer.telemetry import Telemetry
@@ -52,10 +52,10 @@ def without_times(line):
 def test_a_run_without_a_supervisor_keeps_the_same_stream_as_one_with(start, tmp_path):
     at_once = "checkpoint.asynchronous=false"  # or the event's place is the disk's to say
     alone = start(at_once)
-    told = ["start", *["step"] * 8, "event", *["step"] * 4, "event", "end"]
-    assert [line["kind"] for line in alone] == told
+    reported = ["start", *["step"] * 8, "event", *["step"] * 4, "event", "end"]
+    assert [line["kind"] for line in alone] == reported
     watched = start(at_once, session=Session(tmp_path / "run", Spec(attempt=3)))
-    assert [line["kind"] for line in watched] == told
+    assert [line["kind"] for line in watched] == reported
     assert (alone[0]["attempt"], watched[0]["attempt"]) == (0, 3)
     for one, other in zip(of_kind(alone, "step"), of_kind(watched, "step"), strict=True):
         assert without_times(one) == without_times(other)
@@ -197,7 +197,7 @@ def behind(tmp_path):
     """Telemetry over a device that is behind until `opened` is set, its lag 4."""
     opened = threading.Event()
     telemetry = Telemetry(
-        None, 0, tmp_path, CPU, fp16=True, mfu=lambda rate, length: rate / length, egress=Egress(CPU, 4, lambda: Gate(opened))
+        None, 0, tmp_path, CPU, fp16=True, mfu=lambda rate, length: rate / length, ring=MetricsRing(CPU, 4, lambda: Gate(opened))
     )
     yield telemetry, opened
     opened.set()
@@ -312,7 +312,7 @@ def test_a_peak_that_is_configured_counts_and_a_cpu_has_none_of_its_own():
     assert (peak_tflops(CPU, "fp32", None), peak_tflops(CPU, "fp32", 0.1)) == (None, 0.1)
     assert model_flops_share(1000.0, 6e9, 100.0, 2) == pytest.approx(0.03)
     assert mfu_of(Config(), 256, CPU, 2) is None
-    told = Config.model_validate({"telemetry": {"peak_tflops": 0.5}})
-    mfu = mfu_of(told, 256, CPU, 2)
-    assert mfu(1000.0, 128) == pytest.approx(1000.0 * flops_per_token(told, 256, 128) / 1e12)
+    reported = Config.model_validate({"telemetry": {"peak_tflops": 0.5}})
+    mfu = mfu_of(reported, 256, CPU, 2)
+    assert mfu(1000.0, 128) == pytest.approx(1000.0 * flops_per_token(reported, 256, 128) / 1e12)
     assert mfu(1000.0, 64) < mfu(1000.0, 128), "attention over shorter sequences is less work"

@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.order import Order, Position, permuted, ranges_of, union_of
+from trainer.data_order import Order, Position, permuted, ranges_of, union_of
 
 seeds = st.integers(0, 2**40)
 spans = st.tuples(st.integers(0, 120), st.integers(0, 40)).map(lambda pair: (pair[0], pair[0] + pair[1]))

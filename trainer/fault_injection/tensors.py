@@ -1,8 +1,8 @@
 """What faults do to tensors and checkpoints: a flipped bit, NaNs, an overflow, a moment that runs away, noise, a rotten byte.
 
-`lasting` are the faults that go on once they have struck, and the step of that: the optimizer's and the drift's. It is in the
-manifest of every checkpoint made since, so that whoever resumes from one carries the damage on, and whoever goes back
-behind it is rid of it. Everything here is a function of the step, so that a resume is bitwise.
+`lasting` maps the faults that continue (a sick optimizer, drift) to the step at which they began. It is in the manifest of
+every later checkpoint, so a run that resumes from one continues the damage, and a run that goes back further does not.
+Everything here is a function of the step, so that a resume is bitwise.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from trainer.exits import ConfigError
-from trainer.faults import Fault
-from trainer.optim import ShardedAdamW
-from trainer.order import mix
+from ..data_order import mix
+from ..exits import ConfigError
+from ..faults import Fault
+from ..optim import ShardedAdamW
 
 LASTING = ("sick_optimizer", "drift")
-SHOWS_AFTER = 8  # doublings past the usual size until the loss tells: a weight moves by the learning rate, a thousandth of it
+SHOWS_AFTER = 8  # doublings past the usual size until the loss shows it: a weight moves by the learning rate, a thousandth of it
 STRETCHES = {"nan_grad": float("nan"), "scale_collapse": float("inf")}  # what a gradient element becomes
 
 
@@ -60,12 +60,12 @@ class Damage:
         for text, first in self._stretches.items():
             fault = self._faults[text]
             if fault.rank == self._rank and first <= step < first + fault.number("length"):
-                optimizer.poison_gradient(STRETCHES[fault.kind])
+                poison_gradient(optimizer, STRETCHES[fault.kind])
 
     def after_update(self, step: int, optimizer: ShardedAdamW) -> None:
         if self._ruins:
             self._ruins = False
-            ruin(optimizer)
+            fill_with_nan(optimizer)
         for text, since in self.lasting.items():
             fault = self._faults[text]
             if fault.rank != self._rank:
@@ -73,8 +73,14 @@ class Damage:
             if fault.kind == "drift":
                 add_noise(optimizer, step, fault.number("size"))
             else:
-                run_away(optimizer, step - since - int(fault.number("later")) + SHOWS_AFTER)
-            optimizer.touched()  # a checkpoint carries it on, and the first line of a resume is to tell what this run's next does
+                amplify_moments(optimizer, step - since - int(fault.number("later")) + SHOWS_AFTER)
+            optimizer.state_changed()  # the first line after a resume must report what this run's next line does
+
+
+@torch.no_grad()
+def poison_gradient(optimizer: ShardedAdamW, value: float = float("nan")) -> None:
+    """Make one gradient element of this rank NaN, or infinite as an overflow is."""
+    next(iter(optimizer.gradients().values())).view(-1)[0] = value
 
 
 @torch.no_grad()
@@ -87,15 +93,15 @@ def flip_bit(optimizer: ShardedAdamW) -> None:
 
 
 @torch.no_grad()
-def ruin(optimizer: ShardedAdamW) -> None:
+def fill_with_nan(optimizer: ShardedAdamW) -> None:
     for local in optimizer.shards.values():
         local.fill_(float("nan"))
 
 
 @torch.no_grad()
-def run_away(optimizer: ShardedAdamW, doublings: int) -> None:
+def amplify_moments(optimizer: ShardedAdamW, doublings: int) -> None:
     """The first moments of this rank's shard gain 2^doublings times the usual size of their gradients, each with a sign of its
-    own. While that is far below 1 nobody sees it; past it the weights are driven away, twice as fast with every update. All
+    own. Far below 1 it has no visible effect; above it the weights are driven away, twice as fast with every update. All
     matrices: the layer norms take out what a single one does, and the others learn to live with it."""
     for number, (first, second) in enumerate(optimizer.moments.values()):
         if first.dim() > 1 and first.numel():
@@ -114,7 +120,7 @@ def add_noise(optimizer: ShardedAdamW, step: int, share: float) -> None:
             local.add_(noise * (local.square().mean().sqrt() * share))
 
 
-def rot(checkpoint: Path) -> None:
+def corrupt_byte(checkpoint: Path) -> None:
     """Change one byte in the middle of a committed checkpoint's largest file; its size stays."""
     largest = max((path for path in checkpoint.iterdir() if path.suffix == ".distcp"), key=lambda path: path.stat().st_size)
     with largest.open("r+b") as file:

@@ -1,4 +1,4 @@
-"""A run's saves: what goes into a manifest, and how the loop hears and tells of what was committed behind it."""
+"""A run's saves: what goes into a manifest, and how the loop reports asynchronous commits."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from trainer.damage import rot
-from trainer.run import Run, count_skipped, struck_now
+from .run import Run, count_skipped
 
 
 def save(run: Run) -> None:
@@ -18,7 +17,7 @@ def save(run: Run) -> None:
         return
     began_s = run.telemetry.clock()
     run.telemetry.phase("checkpoint")
-    told = run.telemetry.state()
+    telemetry_state = run.telemetry.state()
     count_skipped(run)
     details = {
         "time_s": time.time(),
@@ -32,54 +31,49 @@ def save(run: Run) -> None:
         "skip": [list(entry[:2] if entry[2] == run.position.data_seed else entry) for entry in run.position.skip],
         "skipped_in_row": run.skipped_in_row,
         "history": run.optimizer.history(),
-        "metrics": run.optimizer.numbers() | _last_told(told["recent"]),
-        **told,
+        "metrics": run.optimizer.numbers() | _last_metrics(telemetry_state["recent"]),
+        **telemetry_state,
         "torch": torch.__version__,
         "kernels": run.kernels.name,
         "config": run.config.model_dump(mode="json"),
         "padded_vocab": run.model.embed.weight.shape[0],
         "corpus": run.loader.corpus.digest,
-        **run.damage.state(),
     }
     run.saver.save(run.step, run.optimizer.state(), details, began_s)
-    tell_commits(run)
-    if any(fault.kind == "bit_rot" and fault.is_due(run.step, details["attempt"] or 1) for fault in run.launch.faults):
-        await_saves(run)  # it rots before the next step, whose own fault may be the end of this process
+    report_commits(run)
 
 
-def tell_commits(run: Run) -> None:
-    """Say which saves have been committed since this was last asked."""
+def report_commits(run: Run) -> None:
+    """Report the saves that were committed since the last call."""
     for saved in run.saver.committed():
-        if struck_now(run, saved.step, ("bit_rot",)):
-            rot(run.root / saved.path)
         cost = {"seconds": round(saved.seconds, 4), "blocked_s": round(saved.blocked_s, 4)}
         run.telemetry.event("checkpoint_committed", saved.step, path=saved.path, digest=saved.digest, **cost)
         if saved.pruned:
             steps = ", ".join(map(str, saved.pruned))
-            run.telemetry.say(f"deleted the checkpoints of steps {steps} (checkpoint.keep_last, checkpoint.keep_every)")
+            run.telemetry.log(f"deleted the checkpoints of steps {steps} (checkpoint.keep_last, checkpoint.keep_every)")
 
 
 def await_saves(run: Run) -> None:
-    """Until nothing is in flight, and it is told. Raises as `save` does."""
+    """Wait until no save is in flight, and report the commits. Raises as `save` does."""
     if run.saver.in_flight:
         run.telemetry.phase("checkpoint")
         try:
             run.saver.wait()
         finally:
-            tell_commits(run)
+            report_commits(run)
 
 
-def answer_with_checkpoint(run: Run) -> None:
-    """A checkpoint of the step just done, committed and told; told again if it was there already."""
-    told_s = run.saver.newest == run.step and not run.saver.in_flight
+def checkpoint_now(run: Run) -> None:
+    """Save the step just done, wait for its commit and report it; report it again if it was saved already."""
+    was_saved = run.saver.newest == run.step and not run.saver.in_flight
     save(run)
     await_saves(run)
-    if told_s and run.saver.parent is not None:
+    if was_saved and run.saver.parent is not None:
         place = {"path": run.saver.parent["path"], "digest": run.saver.parent["digest"]}
         run.telemetry.event("checkpoint_committed", run.step, seconds=0.0, blocked_s=0.0, **place)
 
 
-def _last_told(recent: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the last step's line told of the training itself."""
+def _last_metrics(recent: list[dict[str, Any]]) -> dict[str, Any]:
+    """Loss and gradient norm of the last step's line."""
     last = recent[-1] if recent else {}
     return {name: last[name] for name in ("loss", "grad_norm") if name in last}

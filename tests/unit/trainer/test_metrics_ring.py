@@ -6,7 +6,7 @@ import threading
 import pytest
 import torch
 
-from trainer.egress import Egress
+from trainer.metrics_ring import MetricsRing
 
 CPU = torch.device("cpu")
 DEADLINE_S = 20.0
@@ -50,141 +50,141 @@ def device():
 
 
 @pytest.fixture
-def egress(device):
-    ring = Egress(CPU, DEPTH, device.mark)
+def ring(device):
+    ring = MetricsRing(CPU, DEPTH, device.mark)
     yield ring
     device.passed.release(100)
-    ring.give_up()
+    ring.abandon()
 
 
-def train(egress, step, told):
-    egress.begin()
-    egress.fill(torch.tensor([float(step)], dtype=torch.float64))
-    egress.send(lambda numbers, seconds: told.append((*numbers, seconds)))
+def train(ring, step, received):
+    ring.begin()
+    ring.fill(torch.tensor([float(step)], dtype=torch.float64))
+    ring.send(lambda numbers, seconds: received.append((*numbers, seconds)))
 
 
-def test_the_loop_runs_ahead_of_a_device_and_what_it_tells_comes_in_order(egress, device):
-    told = []
+def test_the_loop_runs_ahead_of_a_device_and_what_it_tells_comes_in_order(ring, device):
+    received = []
     for step in range(DEPTH):
-        train(egress, step, told)
-        egress.post(lambda step=step: told.append(f"event {step}"))
-    assert told == []
+        train(ring, step, received)
+        ring.post(lambda step=step: received.append(f"event {step}"))
+    assert received == []
     device.passed.release(DEPTH)
-    egress.drain()
-    assert told == [(0.0, 1.0), "event 0", (1.0, 1.0), "event 1", (2.0, 1.0), "event 2"]
+    ring.drain()
+    assert received == [(0.0, 1.0), "event 0", (1.0, 1.0), "event 1", (2.0, 1.0), "event 2"]
     assert set(device.waited) == {"telemetry"}
 
 
-def test_it_waits_only_when_the_ring_is_full_and_no_longer_than_for_one_step(egress, device):
-    told, known_at = [], []  # how many steps were told when a mark was recorded
-    device.on_record = lambda: known_at.append(len(told))
+def test_it_waits_only_when_the_ring_is_full_and_no_longer_than_for_one_step(ring, device):
+    received, known_at = [], []  # how many steps were told when a mark was recorded
+    device.on_record = lambda: known_at.append(len(received))
     for step in range(DEPTH):
-        train(egress, step, told)
+        train(ring, step, received)
     assert known_at == [0, 0] * DEPTH, "no mark was waited for"
     releaser = threading.Thread(target=device.passed.release, daemon=True)
     releaser.start()
-    train(egress, DEPTH, told)
+    train(ring, DEPTH, received)
     assert known_at[2 * DEPTH :] == [1, 1], "the step that found no room began when the first was told, and waited for no other"
-    assert egress.lag == DEPTH
+    assert ring.lag == DEPTH
     device.passed.release(DEPTH)
-    egress.drain()
-    assert [row[0] for row in told] == [0.0, 1.0, 2.0, 3.0]
+    ring.drain()
+    assert [row[0] for row in received] == [0.0, 1.0, 2.0, 3.0]
 
 
-def test_numbers_of_a_slot_are_not_those_of_the_step_that_takes_it_next(egress, device):
-    told = []
+def test_numbers_of_a_slot_are_not_those_of_the_step_that_takes_it_next(ring, device):
+    received = []
     device.passed.release(100)
     for step in range(4 * DEPTH):
-        train(egress, step, told)
-    egress.drain()
-    assert [row[0] for row in told] == [float(step) for step in range(4 * DEPTH)]
+        train(ring, step, received)
+    ring.drain()
+    assert [row[0] for row in received] == [float(step) for step in range(4 * DEPTH)]
 
 
-def test_an_error_of_the_thread_is_raised_in_the_loop_and_nothing_is_told_after_it(egress, device):
-    told = []
+def test_an_error_of_the_thread_is_raised_in_the_loop_and_nothing_is_told_after_it(ring, device):
+    received = []
     device.passed.release(100)
 
     def full(numbers, seconds):
         raise OSError(28, "No space left on device")
 
-    egress.begin()
-    egress.fill(torch.zeros(1, dtype=torch.float64))
-    egress.send(full)
+    ring.begin()
+    ring.fill(torch.zeros(1, dtype=torch.float64))
+    ring.send(full)
     with pytest.raises(OSError, match="No space"):
-        egress.drain()
-    for call in (egress.begin, egress.drain, egress.close, lambda: egress.post(lambda: told.append("late"))):
+        ring.drain()
+    for call in (ring.begin, ring.drain, ring.close, lambda: ring.post(lambda: received.append("late"))):
         with pytest.raises(OSError, match="No space"):
             call()
-    assert told == []
+    assert received == []
 
 
-def test_a_full_ring_whose_thread_has_failed_does_not_wait_for_ever(egress, device):
+def test_a_full_ring_whose_thread_has_failed_does_not_wait_for_ever(ring, device):
     def full(numbers, seconds):
         raise OSError(28, "No space left on device")
 
     for _ in range(DEPTH):
-        egress.begin()
-        egress.fill(torch.zeros(1, dtype=torch.float64))
-        egress.send(full)
+        ring.begin()
+        ring.fill(torch.zeros(1, dtype=torch.float64))
+        ring.send(full)
     device.passed.release(1)
     with pytest.raises(OSError, match="No space"):
-        egress.begin()
+        ring.begin()
 
 
 def test_whoever_leaves_in_an_error_waits_for_a_device_that_hangs_only_a_moment(device, monkeypatch):
-    monkeypatch.setattr("trainer.egress.FAREWELL_S", 0.01)
-    egress, told = Egress(CPU, DEPTH, device.mark), []
+    monkeypatch.setattr("trainer.metrics_ring.CLOSE_TIMEOUT_S", 0.01)
+    ring, received = MetricsRing(CPU, DEPTH, device.mark), []
     device.passed.release(1)
-    train(egress, 0, told)
-    egress.drain()
-    train(egress, 1, told)
-    egress.give_up()
-    egress.give_up()
-    assert told == [(0.0, 1.0)]
+    train(ring, 0, received)
+    ring.drain()
+    train(ring, 1, received)
+    ring.abandon()
+    ring.abandon()
+    assert received == [(0.0, 1.0)]
     device.passed.release(1)
 
 
 def test_on_a_cpu_everything_is_told_at_once_and_by_the_loop_itself():
-    egress, told = Egress(CPU), []
+    ring, received = MetricsRing(CPU), []
     before = set(threading.enumerate())
     for step in range(3):
-        train(egress, step, told)
-        assert len(told) == step + 1
-    egress.post(lambda: told.append(threading.current_thread() is threading.main_thread()))
-    assert told[-1] is True
-    assert egress.lag == 0
+        train(ring, step, received)
+        assert len(received) == step + 1
+    ring.post(lambda: received.append(threading.current_thread() is threading.main_thread()))
+    assert received[-1] is True
+    assert ring.lag == 0
     assert set(threading.enumerate()) <= before, "it has begun a thread"
-    assert all(seconds >= 0 for _, seconds in told[:3])
-    egress.close()
+    assert all(seconds >= 0 for _, seconds in received[:3])
+    ring.close()
 
 
 def test_on_a_cpu_an_error_of_telling_is_raised_where_it_was_told():
-    egress = Egress(CPU)
+    ring = MetricsRing(CPU)
 
     def full():
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space"):
-        egress.post(full)
+        ring.post(full)
     with pytest.raises(OSError, match="No space"):
-        egress.drain()
+        ring.drain()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_on_a_gpu_nothing_of_it_waits_for_the_device():
-    egress, told = Egress(torch.device("cuda", 0)), []
+    ring, received = MetricsRing(torch.device("cuda", 0)), []
     work = torch.randn(2048, 2048, device="cuda")
     (work @ work).sum()
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        for step in range(3 * egress.lag):
-            egress.begin()
+        for step in range(3 * ring.lag):
+            ring.begin()
             values = (work @ work).sum().double().reshape(1) * 0 + step
-            egress.fill(values)
-            egress.send(lambda numbers, seconds: told.append((*numbers, seconds)))
+            ring.fill(values)
+            ring.send(lambda numbers, seconds: received.append((*numbers, seconds)))
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    egress.close()
-    assert [row[0] for row in told] == [float(step) for step in range(3 * egress.lag)]
-    assert all(seconds > 0 for _, seconds in told)
+    ring.close()
+    assert [row[0] for row in received] == [float(step) for step in range(3 * ring.lag)]
+    assert all(seconds > 0 for _, seconds in received)

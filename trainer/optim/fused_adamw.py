@@ -1,11 +1,11 @@
-"""AdamW on our own kernels over this rank's shards: gradients are read once to be measured and once to be applied, and what there
-is to tell of parameters, moments and the update comes of the pass that changes them. 32 bytes a parameter in all.
+"""AdamW on our own kernels over this rank's shards: gradients are read once to be measured and once to be applied, and the
+statistics of parameters, moments and the update come from the pass that changes them. 32 bytes a parameter in all.
 
-So what an update tells of the state behind it is what the next line tells of the state that its step began with: the same
-numbers, about the same state, as the plain path measures. Only a change from outside between two updates (a checkpoint, a reset,
-a bit that flips) would go unseen until the next one. After those that the trainer makes itself the state is looked at anew, by an
-update that is gated: it changes nothing and tells what is there, to the bit what the update before it told. And where each rank's
-own shard has a number (2 to 64 ranks), by which a rank gone wrong by itself is found, parameters are read once more: 4 bytes.
+The statistics that an update returns are of the state after it, which is the state the next step begins with: the same numbers
+as the plain path measures. A change from outside between two updates (a checkpoint, a reset, a flipped bit) would go unseen
+until the next one. After changes that the trainer makes itself, a gated update measures the state: it changes nothing and
+returns the same bits. On 2 to 64 ranks, where each rank's shard is reported so that a single faulty rank is found, parameters
+are read once more: 4 bytes.
 """
 
 from __future__ import annotations
@@ -14,28 +14,29 @@ from typing import Any
 
 import torch
 
-from trainer.adamw import Hyperparameters, Shards
-from trainer.fused import adamw_step, grad_stats
-from trainer.measures import LocalState, squares_of
+from ..fused import adamw_step, grad_stats
+from .adamw import Hyperparameters, Shards
+from .measures import LocalState, squares_of
 
 FACTOR, GATE = 5, 6  # places in the control vector, behind lr, beta1, beta2, eps and weight_decay
 LARGEST = torch.finfo(torch.float32).max
 
 
 class FusedAdamW:
-    """`looks`: read the parameters themselves before each update. `guarded`: nobody asks for an update that is not finite."""
+    """`reads_parameters`: measure the parameters themselves before each update. `guarded`: a gate leaves out every update that is
+    not finite."""
 
-    def __init__(self, shards: Shards, *, looks: bool, guarded: bool) -> None:
-        self._shards, self._looks, self._guarded = shards, looks, guarded
+    def __init__(self, shards: Shards, *, reads_parameters: bool, guarded: bool) -> None:
+        self._shards, self._reads_parameters, self._guarded = shards, reads_parameters, guarded
         self._parameters = [local.detach() for local in shards.filled.values()]
         moments = [shards.moments[name] for name in shards.filled]
         self._firsts, self._seconds = [first for first, _ in moments], [second for _, second in moments]
         self._decays = [1.0 if name in shards.matrices else 0.0 for name in shards.filled]
         self._control = torch.zeros(7, dtype=torch.float64, device=shards.device)
-        self._held: tuple[float, ...] = (0.0,) * FACTOR  # what of it the host has put there
+        self._sent: tuple[float, ...] = (0.0,) * FACTOR  # what of it the host has put there
         self.count = torch.zeros((), device=shards.device)
         self.update_squares = torch.zeros((), dtype=torch.float64, device=shards.device)
-        self._told: torch.Tensor | None = None  # (parameters, 4) of the state as it is; None: nobody knows
+        self._table: torch.Tensor | None = None  # (parameters, 4) statistics of the present state; None: not measured yet
         self._places = self._places_of_groups()
 
     def _places_of_groups(self) -> torch.Tensor:
@@ -49,10 +50,10 @@ class FusedAdamW:
     def set(self, hyper: Hyperparameters) -> None:
         """Only what has changed goes to the device, as arguments of a launch: the host does not wait."""
         wanted = (hyper.lr, *hyper.betas, hyper.eps, hyper.weight_decay)
-        for place, (was, now) in enumerate(zip(self._held, wanted, strict=True)):
+        for place, (was, now) in enumerate(zip(self._sent, wanted, strict=True)):
             if was != now:
                 self._control[place].fill_(now)
-        self._held = wanted
+        self._sent = wanted
 
     def read_back(self) -> dict[str, Any]:
         """What the next update will use, from the device itself."""
@@ -62,51 +63,56 @@ class FusedAdamW:
     def set_count(self, steps: torch.Tensor) -> None:
         """Of updates made; parameters or moments may have changed, too."""
         self.count.copy_(steps)
-        self._told = None
+        self._table = None
 
-    def touched(self) -> None:
-        """Parameters or moments were changed otherwise than by an update: what the last one told of them is out of date."""
-        self._told = None
+    def state_changed(self) -> None:
+        """Parameters or moments were changed other than by an update: the last statistics are out of date."""
+        self._table = None
 
     def measure(self, gradients: dict[str, torch.Tensor], scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Before the update: sums of squares of each group, still times the loss scale, and how many elements are not finite.
         They are measured unscaled: squares of scaled ones would leave float32 more often."""
-        told = grad_stats(list(gradients.values()), (1.0 / scale).float())
-        squares = torch.cat((told[:, 0], told.new_zeros(1)))[self._places].sum(dim=1)
-        return squares * scale.double().square(), told[:, 2].sum()
+        table = grad_stats(list(gradients.values()), (1.0 / scale).float())
+        squares = torch.cat((table[:, 0], table.new_zeros(1)))[self._places].sum(dim=1)
+        return squares * scale.double().square(), table[:, 2].sum()
 
     def state_before(self) -> LocalState:
         """Of the state that the update will begin with."""
-        if self._told is None:
-            self._told = self._look()
-        _, parameters, second, largest = self._told.unbind(1)
-        if self._looks:
-            # In float64, exact but for its rounding: a bit that flipped low in one weight is to be told apart, too.
+        if self._table is None:
+            self._table = self._measure_state()
+        _, parameters, second, largest = self._table.unbind(1)
+        if self._reads_parameters:
+            # In float64, exact but for its rounding: a flipped low bit of one weight must show, too.
             parameters = squares_of(self._parameters, self._shards.device)
         none = self.update_squares.new_zeros(1)  # where this rank holds nothing
         second = out_of_range(second.sum())
-        return LocalState(parameters.sum(), self.update_squares, second, torch.cat((largest, none)).amax())
+        return LocalState(
+            param_squares=parameters.sum(),
+            update_squares=self.update_squares,
+            second_squares=second,
+            second_max=torch.cat((largest, none)).amax(),
+        )
 
     def apply(
         self, gradients: dict[str, torch.Tensor], clip_coef: torch.Tensor, scale: torch.Tensor, skipped: torch.Tensor
     ) -> None:
         """Update once, unless `skipped`."""
-        factor, given = clip_coef / scale, list(gradients.values())
-        if not self._guarded and given:
-            # The kernel refuses a factor that is not finite. Without a gate it is to go in, so it goes in with the gradients.
+        factor, gradient_list = clip_coef / scale, list(gradients.values())
+        if not self._guarded and gradient_list:
+            # The kernel refuses a factor that is not finite. Without a gate it must be applied, so the gradients take it.
             finite = torch.isfinite(factor)
-            torch._foreach_mul_(given, torch.where(finite, 1.0, factor).float())
+            torch._foreach_mul_(gradient_list, torch.where(finite, 1.0, factor).float())
             factor = torch.where(finite, factor, 1.0 / scale)
         self._control[FACTOR].copy_(factor)
         self._control[GATE].copy_(skipped)
         if self._parameters:
-            self._told = self._update(given)
-            self.update_squares = out_of_range(self._told[:, 0].sum())
+            self._table = self._update(gradient_list)
+            self.update_squares = out_of_range(self._table[:, 0].sum())
         else:
             self.count += (~skipped).float()  # as the kernel does
 
-    def _look(self) -> torch.Tensor:
-        """What there is now; nothing changes. The moments stand in for gradients that nobody uses."""
+    def _measure_state(self) -> torch.Tensor:
+        """Measure the present state; nothing changes. The moments are passed as gradients, which a gated update does not use."""
         if not self._parameters:
             return self._control.new_zeros(0, 4)
         self._control[GATE].fill_(1.0)
@@ -117,6 +123,6 @@ class FusedAdamW:
 
 
 def out_of_range(squares: torch.Tensor) -> torch.Tensor:
-    """Infinite where float32 could not hold it, as in measures.squares_by_rows: an update by 10^19 is what a flipped bit leaves
-    behind, and whoever watches for numbers that are not finite is to see it, whatever kernels run."""
+    """Infinite where float32 could not hold it, as in measures.squares_by_rows: a flipped bit causes an update of 10^19,
+    and a check for numbers that are not finite must see it on all kernels."""
     return torch.where(squares > LARGEST, torch.inf, squares)

@@ -1,7 +1,7 @@
 """Which sequences a step trains on: pure arithmetic, the same on every machine and for every number of ranks.
 
 The data order is a permutation of the corpus fixed by (data_seed, epoch). A place in it is a *sample index*, counted on through
-the epochs. A step takes the first B indices at or after the cursor that are not skipped; the cursor then stands behind the last
+the epochs. A step takes the first B indices at or after the cursor that are not skipped; the cursor then points behind the last
 one taken. A new data_seed starts a new order from the cursor on, so the orders of a run form a short history, and a skip entry
 holds only where the order it names is in force.
 """
@@ -56,7 +56,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Position:
-    """Where a run stands in its data. Equal positions continue identically."""
+    """A run's position in its data. Equal positions continue identically."""
 
     orders: tuple[Order, ...]
     cursor: int = 0
@@ -72,7 +72,7 @@ class Position:
         return self.orders[-1].data_seed
 
     def sequence_of(self, index: int, size: int) -> int:
-        """The corpus sequence that a sample index stands for."""
+        """The corpus sequence of a sample index."""
         order = self.orders[bisect_right(self.orders, index, key=lambda order: order.start) - 1]
         return permuted(index % size, size, order.data_seed, index // size)
 
@@ -112,7 +112,7 @@ class Position:
         return replace(self, skip=tuple(union)), union_of(late)
 
     def ahead(self, ranges: Iterable[Span]) -> list[int]:
-        """The sample indices of `ranges` that the run would still come to: at or after the cursor, and not skipped."""
+        """The sample indices of `ranges` that the run would still train on: at or after the cursor, and not skipped."""
         spans = self.skipped_ahead()
         wanted = (index for start, end in union_of(ranges) for index in range(max(start, self.cursor), end))
         return [index for index in wanted if not any(first <= index < behind for first, behind in spans)]

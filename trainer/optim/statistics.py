@@ -1,4 +1,4 @@
-"""What a step line says of an update: names fixed at the start, values in one vector on the device."""
+"""The statistics of a step line: names fixed at the start, values in one vector on the device."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from trainer.measures import Totals
+from .measures import Totals
 
-RANKS_TOLD = 64  # beyond so many ranks a step line does not carry a number for each
+RANKS_LISTED_MAX = 64  # beyond so many ranks a step line has no number for each
 BLOCK = re.compile(r"(?:^|\.)blocks\.(\d+)\.")
 
 
@@ -17,19 +17,20 @@ BLOCK = re.compile(r"(?:^|\.)blocks\.(\d+)\.")
 class UpdateStatistics:
     """PROTOCOL.md's metrics, of all ranks and parameters: float64 values (len(names),) on the device.
 
-    Gradients are unscaled and before clipping. What is told of parameters and of Adam's moments is of the state that the step
+    Gradients are unscaled and before clipping. Norms of parameters and of Adam's moments are of the state that the step
     began with: the shards' sums cross in the one collective of a step, which comes before the update. So `update_norm` is that of
     the update before, whose effect this step's loss shows: 0 at the first step and after an update that was left out.
 
-    Why Adam's second moments are told: Li, Zhang and He 2021 (the stability-efficiency dilemma) found their norm and maximum to
-    go along with loss spikes, most of all as the warm-up ends; Molybog et al. 2023 explain spikes by moments out of step.
+    Why Adam's second moments are reported: Li, Zhang and He 2021 (the stability-efficiency dilemma) found their norm and
+    maximum to go along with loss spikes, most of all as the warm-up ends; Molybog et al. 2023 explain spikes by moments out of
+    step.
     """
 
     names: tuple[str, ...]
     values: torch.Tensor
 
     def __getitem__(self, name: str) -> torch.Tensor:
-        """A float64 scalar, still on the device. Raises ValueError for a name that is not told."""
+        """A float64 scalar, still on the device. Raises ValueError for a name that is not reported."""
         return self.values[self.names.index(name)]
 
     @property
@@ -51,8 +52,9 @@ def block_name(block: int, layers: int) -> str:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Which statistics are told: `layers` of each layer, `updates` of the update and Adam's second moments."""
+class StatisticsLayout:
+    """Which statistics are reported, and in which order: `layers` of each layer, `updates` of the update and Adam's second
+    moments."""
 
     groups: tuple[str, ...]  # of gradients, as Totals.grad_squares has them; one alone if layers is off
     blocks: int
@@ -73,7 +75,7 @@ class Wanted:
             blocks = [block_name(block, self.blocks) for block in range(self.blocks)]
             names += [f"grad_norm/{group}" for group in self.groups]
             names += [f"{kind}/{block}" for kind in ("activation_norm", "activation_max") for block in blocks]
-        if self.tells_ranks:
+        if self.per_rank:
             names += [f"param_norm/rank-{rank}" for rank in range(self.ranks)]
         return tuple(names)
 
@@ -82,18 +84,18 @@ class Wanted:
     ) -> torch.Tensor:
         """float64 (len(names),). `decided` are overflow, skipped and loss scale, float64 scalars."""
         activations = totals.activation_squares.sqrt()
-        told = [totals.loss, grad_norm, totals.nonfinite, activations[-1], totals.logit_max, totals.param_squares.sqrt()]
-        told += [clip_coef, *decided]
+        scalars = [totals.loss, grad_norm, totals.nonfinite, activations[-1], totals.logit_max, totals.param_squares.sqrt()]
+        scalars += [clip_coef, *decided]
         if self.updates:
-            told += [totals.update_squares.sqrt(), totals.second_squares.sqrt(), totals.second_max]
-        parts = [torch.stack(told), totals.not_finite]
+            scalars += [totals.update_squares.sqrt(), totals.second_squares.sqrt(), totals.second_max]
+        parts = [torch.stack(scalars), totals.not_finite]
         if self.layers:
             parts += [totals.grad_squares.sqrt() / decided[-1], activations, totals.activation_max]
-        if self.tells_ranks:
+        if self.per_rank:
             parts.append(totals.rank_param_squares.sqrt())
         return torch.cat(parts)
 
     @property
-    def tells_ranks(self) -> bool:
+    def per_rank(self) -> bool:
         """Whether each rank's own shard has a number."""
-        return 1 < self.ranks <= RANKS_TOLD
+        return 1 < self.ranks <= RANKS_LISTED_MAX

@@ -1,7 +1,7 @@
-"""AdamW in plain PyTorch over this rank's shards, measured beside the update: the reference of trainer.fused_adamw.
+"""AdamW in plain PyTorch over this rank's shards, measured beside the update: the reference of trainer.optim.fused_adamw.
 
 Clipping and fp16 unscaling ride on the fused kernel's `grad_scale`, the gate on its `found_inf`: a gated update changes no
-parameter, no moment and no Adam count. What is told of the update takes a copy of the parameters as they were.
+parameter, no moment and no Adam count. Measuring the update takes a copy of the parameters before it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from trainer.measures import LocalState, flat_views, measure_gradients, squares_by_rows, squares_of
+from .measures import LocalState, flat_views, measure_gradients, squares_by_rows, squares_of
 
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """What the optimizer is told before an update."""
+    """The settings of one update."""
 
     lr: float
     clip_norm: float
@@ -56,7 +56,8 @@ class TorchAdamW:
             self.adamw.state[local] = {"step": self._steps[name], "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
         self._zero = torch.zeros((), dtype=torch.float64, device=shards.device)
         self.update_squares = self._zero.clone()  # of the last update, this rank's shards
-        self._before, self._views = None, []
+        self._before: torch.Tensor | None = None
+        self._views: list[torch.Tensor] = []
         if updates:
             self._before, self._views = flat_views([local.shape for local in filled.values()], shards.second)
 
@@ -73,8 +74,9 @@ class TorchAdamW:
         for count in (*self._steps.values(), self.count):
             count.copy_(steps)
 
-    def touched(self) -> None:
-        """Parameters or moments were changed otherwise than by an update. They are read before each: nothing is to be done."""
+    def state_changed(self) -> None:
+        """Parameters or moments were changed other than by an update. They are measured before each update, so nothing is
+        cached."""
 
     def measure(self, gradients: dict[str, torch.Tensor], _scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Before the update: sums of squares of each group, still times the loss scale, and how many elements are not finite."""
@@ -84,12 +86,22 @@ class TorchAdamW:
         """Of the state that the update will begin with."""
         filled = list(self._shards.filled.values())
         if self._before is None:
-            return LocalState(squares_of(filled, self._shards.device), self._zero, self._zero, self._zero)
+            return LocalState(
+                param_squares=squares_of(filled, self._shards.device),
+                update_squares=self._zero,
+                second_squares=self._zero,
+                second_max=self._zero,
+            )
         if self._views:
             torch._foreach_copy_(self._views, filled)
         second = self._shards.second
         parameters = squares_of([self._before], self._shards.device)
-        return LocalState(parameters, self.update_squares, squares_by_rows(second), second.amax())
+        return LocalState(
+            param_squares=parameters,
+            update_squares=self.update_squares,
+            second_squares=squares_by_rows(second),
+            second_max=second.amax(),
+        )
 
     def apply(
         self, gradients: dict[str, torch.Tensor], clip_coef: torch.Tensor, scale: torch.Tensor, skipped: torch.Tensor

@@ -5,15 +5,15 @@ import json
 import pytest
 
 from sentinel.client.run_layout import stream_path
-from trainer.repeating import repeats
+from trainer.start import repeats
 
 
 @pytest.fixture
 def receipts(tmp_path):
     """Writes the stream of each attempt: a receipt, a line that is none, or nothing."""
 
-    def write(*told):
-        for number, receipt in enumerate(told, start=1):
+    def write(*written):
+        for number, receipt in enumerate(written, start=1):
             path = stream_path(tmp_path, number)
             path.parent.mkdir(parents=True)
             if receipt is not None:

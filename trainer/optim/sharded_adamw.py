@@ -1,7 +1,7 @@
 """The update: one packed collective, a gate, and AdamW, without the device ever waiting for the host.
 
-Works on each rank's local shards: plain tensors cost a fifth of what DTensors do. AdamW itself is trainer.adamw, plain PyTorch,
-or trainer.fused_adamw, our own kernels; a gated update changes no parameter, no moment and no Adam count in either.
+Works on each rank's local shards: plain tensors cost a fifth of what DTensors do. AdamW itself is `adamw`, plain PyTorch, or
+`fused_adamw`, our own kernels; a gated update changes no parameter, no moment and no Adam count in either.
 """
 
 from __future__ import annotations
@@ -14,16 +14,14 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from trainer.adamw import Hyperparameters, Shards, TorchAdamW
-from trainer.clipping import ZClip, coefficient
-from trainer.config import Config
-from trainer.fused_adamw import FusedAdamW
-from trainer.gate import Gate
-from trainer.loss import Seen
-from trainer.measures import flat_views, gather_totals, rows_of_all, squares_of
-from trainer.statistics import UpdateStatistics, Wanted, block_name, group_of
-
-__all__ = ["Hyperparameters", "ShardedAdamW"]
+from ..config import Config
+from ..loss import ForwardStatistics
+from .adamw import Hyperparameters, Shards, TorchAdamW
+from .clipping import ZClip, coefficient
+from .fused_adamw import FusedAdamW
+from .gate import Gate
+from .measures import flat_views, gather_totals, rows_of_all, squares_of
+from .statistics import StatisticsLayout, UpdateStatistics, block_name, group_of
 
 
 class ShardedAdamW:
@@ -48,20 +46,31 @@ class ShardedAdamW:
         second, seconds = flat_views(shapes, like)  # all second moments at once, to measure them in one pass
         self._moments = dict(zip(self._local, zip(firsts, seconds, strict=True), strict=True))
         matrices = frozenset(name for name, p in self._sharded.items() if p.dim() > 1)
-        told = config.telemetry
+        telemetry = config.telemetry
         layers = config.model.layers
-        groups = ("embed", *(block_name(block, layers) for block in range(layers)), "head") if told.layers else ("all",)
-        member = {name: group_of(name, layers) if told.layers else "all" for name in self._filled}
+        groups = ("embed", *(block_name(block, layers) for block in range(layers)), "head") if telemetry.layers else ("all",)
+        member = {name: group_of(name, layers) if telemetry.layers else "all" for name in self._filled}
         grouped = [[name for name in self._filled if member[name] == group] for group in groups]
-        self._wanted = Wanted(groups, layers, dist.get_world_size(), told.layers, told.updates, counts=fused)
-        self._names = self._wanted.names()
-        shards = Shards(self._filled, matrices, self._moments, second, grouped, self.device)
+        self._layout = StatisticsLayout(
+            groups=groups,
+            blocks=layers,
+            ranks=dist.get_world_size(),
+            layers=telemetry.layers,
+            updates=telemetry.updates,
+            counts=fused,
+        )
+        self._names = self._layout.names()
+        shards = Shards(
+            filled=self._filled, matrices=matrices, moments=self._moments, second=second, groups=grouped, device=self.device
+        )
         stability = config.stability
         self.gate = Gate(stability, config.numerics.precision == "fp16", self.device)
         if fused:
-            self.adamw: TorchAdamW | FusedAdamW = FusedAdamW(shards, looks=self._wanted.tells_ranks, guarded=self.gate.closes)
+            self.adamw: TorchAdamW | FusedAdamW = FusedAdamW(
+                shards, reads_parameters=self._layout.per_rank, guarded=self.gate.skips_nonfinite
+            )
         else:
-            self.adamw = TorchAdamW(shards, told.updates)
+            self.adamw = TorchAdamW(shards, telemetry.updates)
         self.zclip = None if stability.zclip is None else ZClip(stability.zclip, stability.zclip_decay, self.device)
         self._hyper: Hyperparameters | None = None
 
@@ -89,9 +98,9 @@ class ShardedAdamW:
             tensor.zero_()
         self.adamw.set_count(torch.zeros(()))
 
-    def touched(self) -> None:
-        """To be said by whoever changes parameters or moments on purpose, so that the next line tells of what is there then."""
-        self.adamw.touched()
+    def state_changed(self) -> None:
+        """Call it after changing parameters or moments, so that the next line measures them again."""
+        self.adamw.state_changed()
 
     @property
     def shards(self) -> dict[str, nn.Parameter]:
@@ -103,18 +112,17 @@ class ShardedAdamW:
         """This rank's part of Adam's first and second moments, by the parameter's name."""
         return self._moments
 
-    @torch.no_grad()
-    def poison_gradient(self, value: float = float("nan")) -> None:
-        """Make one gradient element of this rank NaN, or infinite as an overflow is."""
-        local = next(p.grad.to_local() for p in self._sharded.values() if p.grad is not None and p.grad.to_local().numel())
-        local.view(-1)[0] = value
+    def gradients(self) -> dict[str, torch.Tensor]:
+        """This rank's part of each gradient, by name, after a backward pass; without those that have no element here."""
+        return {name: self._sharded[name].grad.to_local() for name in self._filled}
 
     @torch.no_grad()
-    def update(self, seen: Seen, scale: torch.Tensor) -> UpdateStatistics:
-        """Apply the gradients once. `seen` is of this rank's share of the batch, `scale` the fp16 loss scale or 1."""
-        gradients = {name: self._sharded[name].grad.to_local() for name in self._filled}
+    def update(self, forward: ForwardStatistics, scale: torch.Tensor) -> UpdateStatistics:
+        """Apply the gradients once. `forward` is of this rank's share of the batch, `scale` the fp16 loss scale or 1."""
+        gradients = self.gradients()
         own = self.adamw.state_before()
-        totals = gather_totals(seen, *self.adamw.measure(gradients, scale), own, self.replicas)
+        grad_squares, nonfinite = self.adamw.measure(gradients, scale)
+        totals = gather_totals(forward, grad_squares, nonfinite, own, self.replicas)
         scale = scale.double()
         grad_norm = totals.grad_squares.sum().sqrt() / scale
         clip_coef = coefficient(grad_norm, self.clip_norm, self.zclip)
@@ -124,12 +132,13 @@ class ShardedAdamW:
         for sharded in self._sharded.values():
             sharded.grad = None
         decided = [unusable.double(), skipped.double(), scale]
-        return UpdateStatistics(self._names, self._wanted.values(totals, grad_norm, clip_coef, decided))
+        return UpdateStatistics(self._names, self._layout.values(totals, grad_norm, clip_coef, decided))
 
     @torch.no_grad()
     def numbers(self) -> dict[str, float]:
-        """What the parameters and both moments amount to over all ranks, whatever their number: L2 norms, and how many elements
-        are not finite. A collective: every rank calls it, every rank gets the same. The norms of gradients to come are not in it.
+        """Norms of the parameters and both moments over all ranks (L2, independent of the number of ranks), and how many
+        elements are not finite. A collective: every rank calls it, every rank gets the same. The norms of gradients to come are
+        not in it.
 
         A norm in float64 is finite exactly where every element is (squares of float32 do not overflow it), so the elements are
         only counted where a norm is not.
@@ -165,13 +174,13 @@ class ShardedAdamW:
         self.adamw.set_count(steps)
 
     def history(self) -> dict[str, Any]:
-        """What the next updates depend on, or tell, besides the tensors: for a manifest. A collective, and the host waits."""
+        """The optimizer's state besides the tensors, for a manifest. A collective, and the host waits."""
         squares = rows_of_all(self.adamw.update_squares.reshape(1))[:, 0].tolist()
         shards = squares[: len(squares) // self.replicas]
         return {"gate": self.gate.state(), "zclip": self.zclip.state() if self.zclip else None, "update_squares": shards}
 
     def adopt_history(self, history: dict[str, Any]) -> None:
-        """Continue where a checkpoint stood; what its history does not tell begins anew. Over another number of shards the last
+        """Continue from a checkpoint's history; what it lacks starts empty. Over another number of shards the last
         update's norm is the same up to rounding."""
         self.gate.restore(history.get("gate"))
         if self.zclip is not None:

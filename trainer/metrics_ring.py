@@ -1,9 +1,9 @@
-"""The way of the numbers from the device to whoever tells them, in the order of the steps, without the loop ever waiting.
+"""A ring of buffers that carries each step's numbers from the device to the writer, in order, without blocking the loop.
 
 On a GPU: a ring of pinned host buffers. The loop enqueues a copy and an event and goes on; a thread waits for the events one
-after another and tells what has arrived. The loop waits only when the ring is full, that is when the device (or the disk behind
-the thread) is DEPTH steps behind; that also bounds how far the host runs ahead. On a CPU the numbers are there once they are
-computed, and a thread would only take a core from the training: everything is told at once, by the thread that trains.
+after another and hands over what has arrived. The loop waits only when the ring is full, that is when the device (or the disk
+behind the thread) is DEPTH steps behind; that also bounds how far the host runs ahead. On a CPU the numbers are there once they
+are computed, and a thread would only take a core from the training: everything is handed over at once, by the training thread.
 
 What has no numbers (an event, the end) goes the same way, so that the order is that of the calls.
 """
@@ -19,13 +19,13 @@ from typing import Any, Protocol
 import torch
 
 DEPTH = 8  # steps a device may be behind the host: 2 s of a disk that hesitates at 0.25 s a step
-FAREWELL_S = 1.0  # on the way out of an error: a device that hangs never answers, and a keeper waits 2 s
+CLOSE_TIMEOUT_S = 1.0  # on the way out of an error: a device that hangs never answers, and a keeper waits 2 s
 
-Tell = Callable[[list[float], float], None]
+OnArrival = Callable[[list[float], float], None]
 """The numbers of a step, and the seconds from its beginning to its end by the device's own clock."""
 
 
-class Mark(Protocol):
+class TimingEvent(Protocol):
     """A point in the work of the device, as torch.cuda.Event is."""
 
     def record(self) -> None: ...
@@ -33,8 +33,8 @@ class Mark(Protocol):
     def elapsed_time(self, end: Any) -> float: ...
 
 
-class WallMark:
-    """On a CPU: whatever was asked for is done. Milliseconds, as torch.cuda.Event has them."""
+class WallClockEvent:
+    """On a CPU: work is done when the call returns. Milliseconds, as torch.cuda.Event has them."""
 
     def __init__(self) -> None:
         self.at_s = 0.0
@@ -44,20 +44,21 @@ class WallMark:
 
     def synchronize(self) -> None: ...
 
-    def elapsed_time(self, end: WallMark) -> float:
+    def elapsed_time(self, end: WallClockEvent) -> float:
         return (end.at_s - self.at_s) * 1e3
 
 
-def device_mark() -> Mark:
+def device_event() -> TimingEvent:
     """Blocking: the thread that waits for it sleeps, and leaves the processor to the loop."""
-    return torch.cuda.Event(enable_timing=True, blocking=True)
+    event: TimingEvent = torch.cuda.Event(enable_timing=True, blocking=True)
+    return event
 
 
 class Slot:
     """A host buffer for the numbers of one step, and when that step began and ended."""
 
-    def __init__(self, mark: Callable[[], Mark], is_pinned: bool) -> None:
-        self.began, self.done = mark(), mark()
+    def __init__(self, event: Callable[[], TimingEvent], is_pinned: bool) -> None:
+        self.began, self.done = event(), event()
         self._is_pinned = is_pinned
         self._host = torch.empty(0, dtype=torch.float64)
 
@@ -75,22 +76,22 @@ class Slot:
         return self._array.tolist(), self.began.elapsed_time(self.done) / 1e3
 
 
-class Egress:
+class MetricsRing:
     """One of each rank; every rank's has the same lag, so that what is decided from its numbers is decided alike everywhere.
 
-    `begin`, `fill`, `send` once a step from the loop's thread; `post` from any. An error of telling (OSError of a full disk) is
-    raised by the next call after it, and nothing is told any more.
+    `begin`, `fill`, `send` once a step from the loop's thread; `post` from any. An error of a callback (OSError of a full disk)
+    is raised by the next call, and no callback runs after it.
     """
 
-    def __init__(self, device: torch.device, depth: int = DEPTH, mark: Callable[[], Mark] | None = None) -> None:
-        """`mark`: for tests, of a device that is not there; a thread then tells as on a GPU."""
+    def __init__(self, device: torch.device, depth: int = DEPTH, event: Callable[[], TimingEvent] | None = None) -> None:
+        """`event`: for tests, of a simulated device; a thread then runs the callbacks as on a GPU."""
         on_gpu = device.type == "cuda"
-        threaded = on_gpu or mark is not None
-        self.lag = depth if threaded else 0  # at the end of step N everything up to step N - lag has been told
-        maker = mark or (device_mark if on_gpu else WallMark)
+        threaded = on_gpu or event is not None
+        self.lag = depth if threaded else 0  # at the end of step N everything up to step N - lag has been handed over
+        new_event = event or (device_event if on_gpu else WallClockEvent)
         self._device = device
-        self._slots = [Slot(maker, is_pinned=on_gpu) for _ in range(max(1, self.lag))]
-        self._sent = self._told = self._posted = self._done = 0
+        self._slots = [Slot(new_event, is_pinned=on_gpu) for _ in range(max(1, self.lag))]
+        self._sent = self._arrived = self._posted = self._done = 0
         self._queue: deque[tuple[Slot | None, Callable[..., None]]] = deque()
         self._changed = threading.Condition()
         self._error: BaseException | None = None
@@ -103,7 +104,7 @@ class Egress:
         """A step begins. Waits while the ring is full."""
         if self._thread is not None:
             with self._changed:
-                self._changed.wait_for(lambda: self._error is not None or self._sent - self._told < len(self._slots))
+                self._changed.wait_for(lambda: self._error is not None or self._sent - self._arrived < len(self._slots))
                 self._check()
         self._slot.began.record()
 
@@ -111,36 +112,37 @@ class Egress:
         """The step's device work is enqueued up to here, and these are its numbers: float64 (count,)."""
         self._slot.fill(values)
 
-    def send(self, tell: Tell) -> None:
-        """Tell of the step when its numbers are there."""
+    def send(self, on_arrival: OnArrival) -> None:
+        """Call `on_arrival` with the step's numbers once they have arrived."""
         slot = self._slot
         self._sent += 1
-        self._hand_over(slot, tell)
+        self._hand_over(slot, on_arrival)
 
     def post(self, action: Callable[[], None]) -> None:
         """Do this behind everything that was sent or posted before."""
         self._hand_over(None, action)
 
     def drain(self) -> None:
-        """Wait until everything is told: for the device, too."""
+        """Wait for the device and until every callback has run."""
         with self._changed:
             self._changed.wait_for(lambda: self._error is not None or self._done == self._posted)
             self._check()
 
     def close(self) -> None:
-        """Tell the rest, and end."""
+        """Run the remaining callbacks, and end."""
         self.drain()
-        self.give_up()
+        self.abandon()
 
-    def give_up(self) -> None:
-        """End without an error, whatever state the device is in: what arrives within FAREWELL_S is told, the rest is not."""
+    def abandon(self) -> None:
+        """End without an error, even where the device hangs: what arrives within CLOSE_TIMEOUT_S is handed over, the rest is
+        lost."""
         if self._thread is None or self._is_closing:
             return
         with self._changed:
-            self._changed.wait_for(lambda: self._error is not None or self._done == self._posted, FAREWELL_S)
+            self._changed.wait_for(lambda: self._error is not None or self._done == self._posted, CLOSE_TIMEOUT_S)
             self._is_closing = True
             self._changed.notify_all()
-        self._thread.join(FAREWELL_S)
+        self._thread.join(CLOSE_TIMEOUT_S)
 
     @property
     def _slot(self) -> Slot:
@@ -166,7 +168,7 @@ class Egress:
 
     def _count(self, slot: Slot | None) -> None:
         self._done += 1
-        self._told += slot is not None
+        self._arrived += slot is not None
 
     def _check(self) -> None:
         if self._error is not None:

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.unit.trainer.stepping import SCALE, Stepping, batches
-from trainer.damage import Damage, add_noise, flip_bit, rot, ruin
 from trainer.exits import ConfigError
+from trainer.fault_injection.tensors import Damage, add_noise, corrupt_byte, fill_with_nan, flip_bit
 from trainer.faults import parse_fault
 
 
@@ -101,13 +101,13 @@ def test_one_bit_or_everything(world, config):
     changed = sum(int((before[name] != after).sum()) for name, after in stepping.weights().items())
     assert changed == 1
     add_noise(optimizer, 1, 0.1)
-    ruin(optimizer)
+    fill_with_nan(optimizer)
     assert all(after.isnan().all() for name, after in stepping.weights().items() if name.startswith("model."))
 
 
 def test_rot_changes_one_byte_and_no_size(tmp_path):
     (tmp_path / "__0_0.distcp").write_bytes(bytes(1000))
     (tmp_path / "manifest.json").write_text("{}")
-    rot(tmp_path)
+    corrupt_byte(tmp_path)
     found = (tmp_path / "__0_0.distcp").read_bytes()
     assert (len(found), sum(byte != 0 for byte in found)) == (1000, 1)

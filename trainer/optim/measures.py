@@ -12,17 +12,17 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
-from trainer.loss import Seen
+from ..loss import ForwardStatistics
 
 ALIGNED = 32  # elements: fused kernels read four at a time, and only from addresses that are a multiple of 16 bytes
 ROW = 4096  # elements summed in float32
-# Elements of a gradient looked at in one go: float32 counts exactly up to here, and what is copied on the way is never larger.
+# Elements of a gradient measured in one pass: float32 counts exactly up to here, and no temporary copy is larger.
 PIECE = 1 << 24
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Over all ranks; float64 on the device, scalars but where said. Gradients as they came, still times the loss scale."""
+    """Over all ranks; float64 on the device, scalars unless noted. Gradients are still times the loss scale."""
 
     loss: torch.Tensor
     activation_squares: torch.Tensor  # (layers or 1,) means
@@ -35,7 +35,7 @@ class Totals:
     update_squares: torch.Tensor  # of the update before; this and the next two are 0 where updates are not measured
     second_squares: torch.Tensor
     second_max: torch.Tensor
-    not_finite: torch.Tensor  # (2,) elements of the residual streams, and of the logits; (0,) where nobody counts them
+    not_finite: torch.Tensor  # (2,) elements of the residual streams, and of the logits; (0,) where they are not counted
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def squares_of(tensors: list[torch.Tensor], device: torch.device) -> torch.Tenso
 
 def squares_by_rows(flat: torch.Tensor) -> torch.Tensor:
     """The sum of squares of a buffer of `flat_views`, float64, in a third of the time: rows in float32, their sum in float64. Off
-    by parts in 10**7, and infinite already where a row's norm is above 10**19: for what is told, not for what is decided."""
+    by parts in 10**7, and infinite already where a row's norm is above 10**19: for statistics, not for decisions."""
     return torch.linalg.vector_norm(flat.view(-1, ROW), dim=1).double().square().sum()
 
 
@@ -114,15 +114,25 @@ def rows_of_all(own: torch.Tensor) -> torch.Tensor:
     return gathered.view(ranks, len(own))
 
 
-def gather_totals(seen: Seen, grad_squares: torch.Tensor, nonfinite: torch.Tensor, own: LocalState, replicas: int) -> Totals:
+def gather_totals(
+    forward: ForwardStatistics, grad_squares: torch.Tensor, nonfinite: torch.Tensor, own: LocalState, replicas: int
+) -> Totals:
     """The one collective of a step: every rank's numbers to every rank, added up alike on each.
 
     With `replicas` (HSDP: rank = replica · shards + shard) each copy of the model holds the same shards, so each copy's sum is a
-    whole one. They are equal unless a copy has gone wrong by itself; the largest counts, and NaN is larger than anything.
+    whole one. They are equal unless one copy is faulty; the maximum is taken, and NaN counts as larger than anything.
     """
-    squares, largest = seen.layers.double().unbind(1)
-    counts = squares[:0] if seen.nonfinite is None else seen.nonfinite
-    scalars = [seen.loss, nonfinite, own.param_squares, own.update_squares, own.second_squares, seen.logit_max, own.second_max]
+    squares, largest = forward.layers.double().unbind(1)
+    counts = squares[:0] if forward.nonfinite is None else forward.nonfinite
+    scalars = [
+        forward.loss,
+        nonfinite,
+        own.param_squares,
+        own.update_squares,
+        own.second_squares,
+        forward.logit_max,
+        own.second_max,
+    ]
     loss, *sums, logit_max, second_max = (scalar.double().reshape(1) for scalar in scalars)
     blocks = [loss, squares, grad_squares, *sums, largest, logit_max, second_max, counts]
     sizes = [1 + len(squares), len(grad_squares) + len(sums), len(largest) + 2, len(counts)]

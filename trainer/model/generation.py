@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import torch
 
-from trainer.model.gpt import GPT
+from .gpt import GPT
 
 
 @torch.no_grad()

@@ -21,15 +21,15 @@ class ZClip:
 
     def __init__(self, threshold: float, decay: float, device: torch.device) -> None:
         self.threshold, self.decay = threshold, decay
-        self.seen = torch.zeros((), dtype=torch.int64, device=device)
+        self.count = torch.zeros((), dtype=torch.int64, device=device)
         self.mean = torch.zeros((), dtype=torch.float64, device=device)
         self.variance = torch.zeros((), dtype=torch.float64, device=device)
 
     def bound(self, norm: torch.Tensor) -> torch.Tensor:
-        """What this norm (float64 scalar, unscaled) is to be brought to: itself where nothing is to be done. Counts it."""
+        """What this norm (float64 scalar, unscaled) is clipped to: itself where it is not clipped. Updates the averages."""
         deviation = self.variance.sqrt()
         z = (norm - self.mean) / (deviation + GUARD)
-        warm, finite = self.seen >= WARM_UP, torch.isfinite(norm)
+        warm, finite = self.count >= WARM_UP, torch.isfinite(norm)
         clipped = self.mean + deviation * (self.threshold**2 / z)
         bound = torch.where(warm & finite & (z > self.threshold), clipped, norm)
         self._learn(bound, warm, finite)
@@ -37,8 +37,8 @@ class ZClip:
 
     def _learn(self, norm: torch.Tensor, warm: torch.Tensor, finite: torch.Tensor) -> None:
         """In the warm-up the plain mean and population variance so far (Welford 1962), then the exponential averages."""
-        seen = self.seen + 1
-        weight = torch.where(warm, 1.0 - self.decay, 1.0 / seen.double())
+        count = self.count + 1
+        weight = torch.where(warm, 1.0 - self.decay, 1.0 / count.double())
         from_old = norm - self.mean
         mean = self.mean + weight * from_old
         from_new = norm - mean
@@ -46,15 +46,15 @@ class ZClip:
         # Welford's step for a variance in place of a sum of squares: M/n = (M'/(n-1))·(n-1)/n + from_old·from_new/n.
         self.mean = torch.where(finite, mean, self.mean)
         self.variance = torch.where(finite, variance, self.variance)
-        self.seen = torch.where(finite, seen, self.seen)
+        self.count = torch.where(finite, count, self.count)
 
     def state(self) -> dict[str, Any]:
-        return {"seen": int(self.seen), "mean": self.mean.item(), "variance": self.variance.item()}
+        return {"seen": int(self.count), "mean": self.mean.item(), "variance": self.variance.item()}
 
     def restore(self, state: dict[str, Any] | None) -> None:
         """Continue where a checkpoint stood; without a state, from the beginning."""
         state = state or {"seen": 0, "mean": 0.0, "variance": 0.0}
-        self.seen.fill_(int(state["seen"]))
+        self.count.fill_(int(state["seen"]))
         self.mean.fill_(state["mean"])
         self.variance.fill_(state["variance"])
 
@@ -64,6 +64,6 @@ def coefficient(norm: torch.Tensor, clip_norm: float, zclip: ZClip | None) -> to
     bound = torch.full_like(norm, clip_norm)
     if zclip is not None:
         # Rounding must not clip what ZClip lets pass: the guard below would turn its own norm into a little less than 1.
-        wanted = zclip.bound(norm)
-        bound = torch.where(wanted < norm, torch.minimum(bound, wanted), bound)
+        zclip_bound = zclip.bound(norm)
+        bound = torch.where(zclip_bound < norm, torch.minimum(bound, zclip_bound), bound)
     return (bound / (norm + GUARD)).clamp(max=1.0)
