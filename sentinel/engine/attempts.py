@@ -6,15 +6,15 @@ from dataclasses import replace
 from math import isfinite
 
 from sentinel.detectors.crash import Failed, Finished, Stopped
+from sentinel.engine.condemning import heed_refusal
 from sentinel.engine.decision import Decision
 from sentinel.engine.giving_up import fail_run, finish_giving_up
-from sentinel.engine.judging import judge_open_incidents, settle_at_finish
 from sentinel.engine.ladder import consider, take_up_again
 from sentinel.engine.lapsing import on_lapsed_by_trainer
-from sentinel.engine.live_changes import mismatch, on_answer
-from sentinel.engine.passing_over import heed_refusal
+from sentinel.engine.live_settings import mismatch, on_answer
+from sentinel.engine.probation import judge_open_incidents, settle_at_finish
 from sentinel.engine.relaunching import drop_live_plan, relaunch
-from sentinel.engine.retaining import prune_next
+from sentinel.engine.retention import prune_next
 from sentinel.model import facts as f
 from sentinel.model.actions import CompareRecords, KillAttempt, PruneCheckpoint
 from sentinel.model.attempts import Alive, AttemptView, Exited, ExitReport, NotStarted, Orphaned, ResumePoint, Unseen

@@ -8,18 +8,18 @@ from dataclasses import replace
 
 from sentinel.engine import approval
 from sentinel.engine.causes import join, link_of, record_meanwhile
+from sentinel.engine.condemning import pass_over_failing
 from sentinel.engine.decision import Decision
-from sentinel.engine.diagnosing import ask_for_comparison, is_diagnosing
-from sentinel.engine.excluding import cures, exclude, is_left_out, pass_over, reason_against
+from sentinel.engine.diagnosis import ask_for_comparison, is_diagnosing
+from sentinel.engine.exclusion import cures, exclude, is_left_out, pass_over, reason_against
 from sentinel.engine.giving_up import give_up, is_last_resort
 from sentinel.engine.lapsing import fail_lapse, spare_steps
-from sentinel.engine.live_changes import write_live
+from sentinel.engine.live_settings import write_live
 from sentinel.engine.opening import STANDING_KINDS, open_incident, told_before
 from sentinel.engine.paging import page
-from sentinel.engine.passing_over import pass_over_failing
+from sentinel.engine.recurrence import healed_before
 from sentinel.engine.relaunching import drop_live_plan, relaunch
-from sentinel.engine.retaining import lost_to_retention
-from sentinel.engine.seen_before import healed_before
+from sentinel.engine.retention import lost_to_retention
 from sentinel.model import facts as f
 from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy

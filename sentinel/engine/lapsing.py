@@ -8,7 +8,7 @@ is there: it is for a run whose supervisor is dead, and what the trainer lapses 
 from __future__ import annotations
 
 from sentinel.engine.decision import Decision
-from sentinel.engine.live_changes import KEEP, LAPSE, write_live
+from sentinel.engine.live_settings import KEEP, LAPSE, write_live
 from sentinel.model import facts as f
 from sentinel.model.incidents import Incident
 from sentinel.model.readings import TrainerNote

@@ -6,7 +6,7 @@ from __future__ import annotations
 from math import isfinite
 
 from sentinel.engine.decision import Decision
-from sentinel.engine.excluding import blamed_node, other_node
+from sentinel.engine.exclusion import blamed_node, other_node
 from sentinel.model import facts as f
 from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
 from sentinel.model.incidents import Band, Incident, SampleAnchor

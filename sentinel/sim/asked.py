@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from sentinel.model import operator_requests as w
 from sentinel.model.attempts import Overrides, SampleRange
-from sentinel.model.readings import WishReading
+from sentinel.model.readings import RequestReading
 from sentinel.sim.faults import Fault
 
 
-def wish_of(fault: Fault) -> WishReading:
+def wish_of(fault: Fault) -> RequestReading:
     to, until = int(fault.number("to")), int(fault.number("until")) or None
     wishes: dict[str, w.OperatorRequest] = {
         "pause": w.Pause(),
@@ -22,4 +22,4 @@ def wish_of(fault: Fault) -> WishReading:
         "note": w.Remark("a word for the record"),
         "skip": w.LeaveOut(SampleRange(to, to + max(1, int(fault.number("length"))))),
     }
-    return WishReading(fault.text, "a person", wishes[fault.options["what"]])
+    return RequestReading(fault.text, "a person", wishes[fault.options["what"]])

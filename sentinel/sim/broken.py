@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sentinel.model.state import INCIDENTS_KEPT, PRUNED_KEPT, STAMPS_KEPT, WISHES_KEPT, RunState
+from sentinel.model.state import INCIDENTS_KEPT, PRUNED_KEPT, REQUESTS_KEPT, STAMPS_KEPT, RunState
 
 ATTEMPTS_MAX, CHECKPOINTS_MAX, FINDINGS_MAX, PENDING_MAX = 512, 4096, 256, 32
 
@@ -25,7 +25,7 @@ def judge_caps(state: RunState) -> None:
         "findings": (len(state.findings), FINDINGS_MAX),
         "stamps": (max(len(state.restarts_s), len(state.interventions_s)), STAMPS_KEPT),
         "pending": (len(state.pending), PENDING_MAX),
-        "wishes": (len(state.wishes), WISHES_KEPT),
+        "wishes": (len(state.answered_requests), REQUESTS_KEPT),
     }
     for name, (size, cap) in sizes.items():
         if size > cap:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sentinel.model.environment import Environment
-from sentinel.model.readings import HardwareReading, WishReading
+from sentinel.model.readings import HardwareReading, RequestReading
 from sentinel.model.records import SampleSeen
 from sentinel.sim.environment import CHANGES, PROGRAM
 from sentinel.sim.machine import Machine
@@ -58,7 +58,7 @@ class World(Machine):
     deeds: list[Deed] = field(default_factory=list)
     pages: list[Deed] = field(default_factory=list)
     routes: dict[str, str] = field(default_factory=dict)
-    inbox: list[WishReading] = field(default_factory=list)
+    inbox: list[RequestReading] = field(default_factory=list)
     samples: dict[int, tuple[SampleSeen, ...]] = field(default_factory=dict)
     program: Environment = PROGRAM
     specs: dict[int, Environment] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class World(Machine):
         super().__post_init__()
         self.on_deed: Callable[[Deed], None] = lambda _: None
 
-    def ask(self, wish: WishReading) -> None:
+    def ask(self, wish: RequestReading) -> None:
         self.inbox.append(wish)
         self.wake()
 

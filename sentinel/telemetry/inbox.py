@@ -21,7 +21,7 @@ from sentinel.client.overrides import OverridesError
 from sentinel.client.strict_json import dumps, loads
 from sentinel.model import operator_requests as w
 from sentinel.model.attempts import Overrides, SampleRange
-from sentinel.model.readings import Reading, WishReading
+from sentinel.model.readings import Reading, RequestReading
 from sentinel.telemetry.source import SourceHealth, describe_os_error
 
 INBOX = "inbox"
@@ -103,12 +103,12 @@ class Inbox:
             out += self._health.regained()
         return out
 
-    def _read(self, path: Path) -> WishReading:
+    def _read(self, path: Path) -> RequestReading:
         with path.open("rb") as file:
             raw = loads(file.read(BYTES_MAX))
         if not isinstance(raw, dict) or not all(isinstance(raw.get(key), str) for key in ("id", "by", "ask")):
             raise Unreadable("it has no id, by and ask")
-        return WishReading(raw["id"], raw["by"], _from_json(raw))
+        return RequestReading(raw["id"], raw["by"], _from_json(raw))
 
 
 def _to_json(wish: w.OperatorRequest) -> dict[str, Any]:

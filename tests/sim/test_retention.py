@@ -96,7 +96,7 @@ def test_one_that_keeps_only_the_newest_costs_a_rollback_and_is_caught(monkeypat
         there = sorted((t.checkpoint for t in trusts if t.word not in ("pruned", "quarantined")), key=lambda c: c.step)
         return tuple(Retained(c, c not in there[-2:], "x") for c in there)
 
-    monkeypatch.setattr("sentinel.engine.retaining.judge_retention", greedy)
+    monkeypatch.setattr("sentinel.engine.retention.judge_retention", greedy)
     often = replace(SHORT, checkpoint_every=5, save_s=0.1)
     assert simulate(policy="retaining", shape=often).ok, "where nothing happens nobody misses anything"
     broken = simulate("bad_data@sample=2400-2700:heals=never", policy="retaining", shape=often).broken
@@ -105,6 +105,6 @@ def test_one_that_keeps_only_the_newest_costs_a_rollback_and_is_caught(monkeypat
 
 
 def test_one_that_deletes_during_a_repair_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sentinel.engine.retaining.why_not_now", lambda state: "")
+    monkeypatch.setattr("sentinel.engine.retention.why_not_now", lambda state: "")
     broken = simulate("kill@step=245:rank=1", policy="retaining", shape=LONG).broken
     assert broken.endswith("is to be deleted while the run is not simply training"), broken

@@ -19,6 +19,7 @@ KERNEL_LINES_MAX = 300  # a kernel stands beside its launch
 PURE_FUNCTION_LINES_MAX = 50
 # A file is as long as its subject. Longer than the tripwire are:
 LONG = {
+    "sentinel/engine/operator_requests.py": "every request of a person and its answer, read as one",
     "sentinel/sim/processes.py": "the processes of one attempt, with the habits of torchrun and of the keeper, read as one",
     "sentinel/policy_files/explain.py": "one verb, in the order in which it prints",
     "sentinel/model/facts.py": "one list of everything that is journaled, read as one",

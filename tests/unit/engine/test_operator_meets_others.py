@@ -11,7 +11,7 @@ from sentinel.model.events import ActionDone
 from sentinel.model.incidents import IncidentState, Outcome, Remedy
 from sentinel.model.records import Comparison
 from tests.builders import Bench, build_policy
-from tests.unit.engine.test_operator import NEEDS_A_PERSON, SLOWER, training
+from tests.unit.engine.test_operator_requests import NEEDS_A_PERSON, SLOWER, training
 
 DIAGNOSED = [{"rollback": {"before_onset": "4 steps"}, "diagnose": True}, {"rollback": {"further": "2x"}}, *NEEDS_A_PERSON[2:]]
 ASKED_NUMERIC = [{"rollback": {"before_onset": "20 steps"}, "approval": "required"}, *NEEDS_A_PERSON[2:]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sentinel.detectors.bands import top_of_band
 from sentinel.engine.annotations import rule_of
 from sentinel.engine.decision import Decision
-from sentinel.engine.diagnosing import is_diagnosing, look_past_break
+from sentinel.engine.diagnosis import is_diagnosing, look_past_break
 from sentinel.engine.ladder import fail_rung
 from sentinel.engine.paging import on_recovered, page
 from sentinel.model import facts as f

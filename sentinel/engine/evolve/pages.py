@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sentinel.engine.evolve_incidents import change_incident
+from sentinel.engine.evolve.incidents import change_incident
 from sentinel.model import facts as f
 from sentinel.model.actions import SendPage
 from sentinel.model.changed import replace

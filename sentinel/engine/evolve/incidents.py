@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sentinel.engine.evolve_attempts import change_attempt
+from sentinel.engine.evolve.attempts import change_attempt
 from sentinel.model import facts as f
 from sentinel.model.changed import replace
 from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind

@@ -7,7 +7,7 @@ from math import nan
 import pytest
 
 from sentinel.engine import evolve
-from sentinel.engine.retaining import RETRY_S
+from sentinel.engine.retention import RETRY_S
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model.attempts import Overrides, ResumePoint, SampleRange

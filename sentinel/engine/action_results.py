@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from sentinel.engine import attributing
+from sentinel.engine import sample_attribution
 from sentinel.engine.attempts import launch_first_or_next
 from sentinel.engine.decision import Decision
-from sentinel.engine.diagnosing import conclude
+from sentinel.engine.diagnosis import conclude
 from sentinel.engine.giving_up import FAILED, fail_run, finish_giving_up, give_up
 from sentinel.engine.ladder import fail_rung
 from sentinel.engine.lapsing import spare_steps
 from sentinel.engine.paging import page, send
 from sentinel.engine.relaunching import proceed, relaunch
-from sentinel.engine.retaining import on_not_pruned, on_pruned
+from sentinel.engine.retention import on_not_pruned, on_pruned
 from sentinel.engine.stopping import ask_to_stop
 from sentinel.model import facts as f
 from sentinel.model.actions import (
@@ -63,7 +63,7 @@ def on_done(decision: Decision, done: ActionDone) -> None:
         return _compared(decision, action, done.found if isinstance(done.found, Comparison) else None)
     if isinstance(action, InspectSamples):
         said = Attribution("failed", "the inspection answered nothing", action.attempt, action.suspect)
-        return attributing.conclude(decision, action, done.found if isinstance(done.found, Attribution) else said)
+        return sample_attribution.conclude(decision, action, done.found if isinstance(done.found, Attribution) else said)
     if isinstance(action, PruneCheckpoint):
         return on_pruned(decision, done.detail)
     if isinstance(action, SendPage):
@@ -133,7 +133,7 @@ def on_failed(decision: Decision, failed: ActionFailed) -> None:
             decision.note(f"incident {action.incident}", f"the records could not be compared: {failed.reason}")
             _compared(decision, action, None)
         case InspectSamples():
-            attributing.conclude(decision, action, Attribution("failed", failed.reason, action.attempt, action.suspect))
+            sample_attribution.conclude(decision, action, Attribution("failed", failed.reason, action.attempt, action.suspect))
         case PruneCheckpoint():
             on_not_pruned(decision, action, failed.reason)
         case RequestStop() | SignalRanks():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sentinel.engine.evolve_attempts import change_attempt
-from sentinel.engine.evolve_incidents import change_incident
+from sentinel.engine.evolve.attempts import change_attempt
+from sentinel.engine.evolve.incidents import change_incident
 from sentinel.model import facts as f
 from sentinel.model.changed import replace
 from sentinel.model.state import Lapse, RunState

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from sentinel.engine.evolve_attempts import change_attempt
-from sentinel.engine.evolve_incidents import change_incident
-from sentinel.engine.evolve_pages import acknowledged
+from sentinel.engine.evolve.attempts import change_attempt
+from sentinel.engine.evolve.incidents import change_incident
+from sentinel.engine.evolve.pages import acknowledged
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.changed import replace
 from sentinel.model.incidents import Approval, Incident
-from sentinel.model.state import WISHES_KEPT, Attempt, RunState
+from sentinel.model.state import REQUESTS_KEPT, Attempt, RunState
 from sentinel.plan.overrides import without
 
 
 def answered(state: RunState, at_s: float, fact: f.RequestAnswered) -> RunState:
-    state = replace(state, wishes=(*state.wishes, fact.id)[-WISHES_KEPT:])
+    state = replace(state, answered_requests=(*state.answered_requests, fact.id)[-REQUESTS_KEPT:])
     if not fact.granted:
         return state
     match fact.wish:

@@ -1,7 +1,7 @@
 """`evolve(state, at_s, fact) -> state`: the fold of facts, the only place that changes what Sentinel believes.
 
-One function per fact, looked up in a table (those of attempts, incidents, pages and wishes are in the files beside this one);
-none of them decides anything. An upgrade must not rewrite history, so these may only read what the fact says.
+One function per fact, looked up in a table. The modules beside this one hold those of attempts, incidents, pages, requests and
+settings. None of them decides anything. An upgrade must not rewrite history, so these may only read what the fact says.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from sentinel.engine import evolve_attempts as of_attempts
-from sentinel.engine import evolve_decay as of_decay
-from sentinel.engine import evolve_incidents as of_incidents
-from sentinel.engine import evolve_pages as of_pages
-from sentinel.engine import evolve_requests as of_wishes
-from sentinel.engine.evolve_attempts import change_attempt
-from sentinel.engine.evolve_incidents import change_incident
+from sentinel.engine.evolve import attempts as of_attempts
+from sentinel.engine.evolve import incidents as of_incidents
+from sentinel.engine.evolve import pages as of_pages
+from sentinel.engine.evolve import requests as of_requests
+from sentinel.engine.evolve import settings as of_decay
+from sentinel.engine.evolve.attempts import change_attempt
+from sentinel.engine.evolve.incidents import change_incident
 from sentinel.model import facts as f
 from sentinel.model.actions import Action, PruneCheckpoint, SendPage, SignalRanks, StartAttempt, VerifyCheckpoint, WriteOverrides
 from sentinel.model.changed import replace
@@ -228,9 +228,9 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.BudgetRefilled: _refilled,
     f.GaveUp: _gave_up,
     f.RunEnded: _run_ended,
-    f.RequestAnswered: of_wishes.answered,
-    f.ApprovalAsked: of_wishes.approval_asked,
-    f.OverridesAnswered: of_wishes.overrides_answered,
+    f.RequestAnswered: of_requests.answered,
+    f.ApprovalAsked: of_requests.approval_asked,
+    f.OverridesAnswered: of_requests.overrides_answered,
     f.SettingLapsed: of_decay.lapsed,
     f.LapseJudged: of_decay.judged,
 }

@@ -8,7 +8,7 @@ RANKS_KEPT = 65536
 SAVES_KEPT = 64
 
 
-class Live:
+class LiveAttempt:
     """Attributes:
     last_step_s: when the newest step was made; None before the first. By the trainer's clock where that is believable
         (after the launch, not ahead of us): a supervisor that was away reads old lines late.
