@@ -62,8 +62,8 @@ def on_done(decision: Decision, done: ActionDone) -> None:
     if isinstance(action, CompareRecords):
         return _compared(decision, action, done.found if isinstance(done.found, Comparison) else None)
     if isinstance(action, InspectSamples):
-        said = Attribution("failed", "the inspection answered nothing", action.attempt, action.suspect)
-        return sample_attribution.conclude(decision, action, done.found if isinstance(done.found, Attribution) else said)
+        unanswered = Attribution("failed", "the inspection answered nothing", action.attempt, action.suspect)
+        return sample_attribution.conclude(decision, action, done.found if isinstance(done.found, Attribution) else unanswered)
     if isinstance(action, PruneCheckpoint):
         return on_pruned(decision, done.detail)
     if isinstance(action, SendPage):

@@ -11,22 +11,22 @@ from sentinel.plan.checkpoint_blame import judge_blame
 
 def pass_over_failing(decision: Decision) -> bool:
     """Condemn the checkpoint that the present attempt began with, if what resumed from it has failed alike before. Whether it
-    was; told once, for a condemned one is not judged again."""
+    was; recorded once, for a condemned one is not judged again."""
     state = decision.state
     if decision.observes_only:
         return False
-    blame = judge_blame(state.checkpoints, state.attempts, state.open_incidents, decision.newest_step)
-    if blame is None:
+    verdict = judge_blame(state.checkpoints, state.attempts, state.open_incidents, decision.newest_step)
+    if verdict is None:
         return False
-    decision.record(f.CheckpointCondemned(blame.checkpoint.step, blame.reason, evidence="failures"))
+    decision.record(f.CheckpointCondemned(verdict.checkpoint.step, verdict.reason, evidence="failures"))
     return True
 
 
-def heed_refusal(decision: Decision, note: TrainerNote) -> None:
+def condemn_refused(decision: Decision, note: TrainerNote) -> None:
     """The trainer passed checkpoints over that were whole when they were looked at (its weights are not what the manifest says,
     a bit rotted since): they are not asked for again."""
-    said = note.data.get("passed_over")
-    for entry in said if isinstance(said, (list, tuple)) else ():
+    entries = note.data.get("passed_over")
+    for entry in entries if isinstance(entries, (list, tuple)) else ():
         step = entry.get("step") if isinstance(entry, dict) else None
         known = next((c for c in decision.state.checkpoints if c.step == step and c.attempt < note.attempt), None)
         if known is not None and not known.condemned:

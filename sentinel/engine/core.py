@@ -31,7 +31,7 @@ from sentinel.engine.environment import on_launched
 from sentinel.engine.evolve import evolve
 from sentinel.engine.giving_up import finish_giving_up
 from sentinel.engine.live_attempt import LiveAttempt
-from sentinel.engine.sources import on_hardware, on_source, tell_of_stream_gap
+from sentinel.engine.sources import on_hardware, on_source, report_stream_gap
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt, SendPage, StartAttempt
 from sentinel.model.environment import Environment
@@ -188,15 +188,15 @@ class Engine:
                 )
             )
         who = (event.epoch, event.host, event.pid, event.policy_name, event.policy_digest, event.observe_only)
-        over, unsaid = decision.state.ended, paging.is_unsaid(decision.state)
-        decision.record(f.SupervisorTookOver(*who, answers=not unsaid, capabilities=event.capabilities))
-        if over and not decision.state.ended:
-            paging.on_taken_up(decision, f"the run had {over}, and was started again", f"whoever started it on {event.host}")
+        outcome, is_undelivered = decision.state.ended, paging.is_unsaid(decision.state)
+        decision.record(f.SupervisorTookOver(*who, answers=not is_undelivered, capabilities=event.capabilities))
+        if outcome and not decision.state.ended:
+            paging.on_taken_up(decision, f"the run had {outcome}, and was started again", f"whoever started it on {event.host}")
         if decision.state.ended:
             calls = sorted({page.incident for page in decision.state.pending.values() if isinstance(page, SendPage)})
             remedy = "; ".join(f"sentinel ack {number} RUN_DIR" for number in calls)
-            told = f"nobody has got the page about it: it is sent now, and the run stays {decision.state.ended}"
-            decision.note("the end", f"{told}; once it is answered ({remedy}) it can be started again")
+            message = f"nobody has got the page about it: it is sent now, and the run stays {decision.state.ended}"
+            decision.note("the end", f"{message}; once it is answered ({remedy}) it can be started again")
             return
         attempt = decision.attempt
         if decision.state.giving_up:
@@ -222,7 +222,7 @@ class Engine:
                 self._hung_while_stopping(decision, finding)
             else:
                 ladder.consider(decision, finding)
-        tell_of_stream_gap(decision)
+        report_stream_gap(decision)
         for finding in self.detectors.hardware_tick(decision.now_s):
             if decision.state.stop_by or not decision.is_alive:
                 decision.dismiss(finding, "nothing trains on it now, or it is being stopped; a fault that lasts is found again")

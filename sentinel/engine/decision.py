@@ -68,8 +68,8 @@ class Decision:
         attempt = self.state.attempt
         if attempt is None:
             return 0
-        heard = self.detectors.newest_step if self.live.attempt == attempt.attempt else 0
-        return max(attempt.resumed_step, attempt.last_step if attempt.is_over else heard)
+        newest = self.detectors.newest_step if self.live.attempt == attempt.attempt else 0
+        return max(attempt.resumed_step, attempt.last_step if attempt.is_over else newest)
 
     def rungs_of(self, incident: Incident) -> tuple[Rung, ...]:
         """The incident's playbook as the policy has it now; empty when a changed policy has it no more."""

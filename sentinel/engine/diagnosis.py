@@ -27,20 +27,20 @@ def is_diagnosing(incident: Incident) -> bool:
     return incident.state is IncidentState.PROBATION and pending and incident.diagnosis is None
 
 
-def ask_for_comparison(decision: Decision, incident: Incident, struck_again: bool) -> None:
+def ask_for_comparison(decision: Decision, incident: Incident, failed_again: bool) -> None:
     """Decide the comparison once; a second finding meanwhile changes nothing."""
     attempt = decision.attempt
     assert attempt is not None
     key = f"compare/{incident.id}/{attempt.attempt}"
     first = attempt.resumed_step + 1
-    until = max(incident.break_step, decision.newest_step) if struck_again else incident.break_step
-    decision.decide(CompareRecords(key, incident.id, incident.attempt, attempt.attempt, first, until, struck_again))
+    until = max(incident.break_step, decision.newest_step) if failed_again else incident.break_step
+    decision.decide(CompareRecords(key, incident.id, incident.attempt, attempt.attempt, first, until, failed_again))
 
 
-def look_past_break(decision: Decision, incident: Incident, step: int) -> None:
+def compare_past_break(decision: Decision, incident: Incident, step: int) -> None:
     """On every step of a probation."""
     if is_diagnosing(incident) and step > incident.break_step + PAST_STEPS:
-        ask_for_comparison(decision, incident, struck_again=False)
+        ask_for_comparison(decision, incident, failed_again=False)
 
 
 def _same_settings(old: Attempt, new: Attempt, action: CompareRecords) -> bool:

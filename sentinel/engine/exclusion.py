@@ -41,8 +41,8 @@ def reason_against(decision: Decision, incident: Incident, rung: Rung) -> str:
 
 def _is_out(decision: Decision, incident: Incident) -> bool:
     """Left out for this very incident, and not heard from since."""
-    node, heard = incident.blamed_node, {short(host) for host in decision.live.nodes}
-    return any(one.incident == incident.id and one.node == node for one in decision.state.excluded) and short(node) not in heard
+    node, nodes = incident.blamed_node, {short(host) for host in decision.live.nodes}
+    return any(one.incident == incident.id and one.node == node for one in decision.state.excluded) and short(node) not in nodes
 
 
 def is_left_out(decision: Decision, finding: Finding) -> bool:

@@ -52,10 +52,10 @@ def on_answer(decision: Decision, note: TrainerNote) -> tuple[Finding, ...]:
     attempt = decision.attempt
     if attempt is None:
         return ()
-    asked, said = attempt.overrides, note.data.get("id")
+    asked, answered_id = attempt.overrides, note.data.get("id")
     is_refusal = note.event == "override_refused"
     is_waiting = attempt.written_s is not None and attempt.answered != asked.id
-    if said != asked.id and not (is_refusal and said is None and is_waiting):
+    if answered_id != asked.id and not (is_refusal and answered_id is None and is_waiting):
         return ()
     reason = str(note.data.get("reason", "no reason given"))
     if attempt.written_s is None:  # the settings of the launch: the receipt has answered for them
@@ -70,7 +70,7 @@ def on_answer(decision: Decision, note: TrainerNote) -> tuple[Finding, ...]:
         decision.note("wish", f"the trainer refused {', '.join(lost) or 'the change'}: {reason}")
         return ()
     if is_refusal and is_waiting and _is_about_lapse(asked.id):
-        let_go(decision, note.step, f"refused by the trainer: {reason}")
+        leave_to_trainer(decision, note.step, f"refused by the trainer: {reason}")
         return ()
     if is_waiting:
         decision.record(f.OverridesAnswered(attempt.attempt, asked.id, note.step))
@@ -94,7 +94,7 @@ def judge_unanswered(decision: Decision) -> tuple[Finding, ...]:
         return ()
     asked = f"settings {attempt.overrides.id} were written at step {attempt.written_step}"
     if _is_about_lapse(attempt.overrides.id):
-        let_go(decision, decision.newest_step, f"{asked} and never answered")
+        leave_to_trainer(decision, decision.newest_step, f"{asked} and never answered")
         return ()
     return (mismatch(decision, attempt.written_step, f"{asked} and never answered, {steps} steps and {waited_s:.0f} s ago"),)
 
@@ -103,7 +103,7 @@ def _is_about_lapse(name: str) -> bool:
     return f".{LAPSE}" in name or f".{KEEP}" in name
 
 
-def let_go(decision: Decision, step: int, why: str) -> None:
+def leave_to_trainer(decision: Decision, step: int, why: str) -> None:
     """The trainer does not take a setting back, or hold it longer, when asked. The run does without: what was before still holds,
     until the trainer's own `until`. No incident: nothing that a remedy needs is missing."""
     attempt, lapse = decision.attempt, decision.state.lapse

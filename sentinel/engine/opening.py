@@ -64,7 +64,7 @@ def _shown(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
 
 
-def told_before(decision: Decision, finding: Finding) -> Incident | None:
+def reported_before(decision: Decision, finding: Finding) -> Incident | None:
     """What stands and does not break is found again by whoever reads its signs anew: said once for each attempt and rank."""
     state = decision.state
     if finding.kind not in STANDING_KINDS or decision.now_s - state.session_s > FOUND_AGAIN_S:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sentinel.detectors.bands import top_of_band
 from sentinel.engine.annotations import rule_of
 from sentinel.engine.decision import Decision
-from sentinel.engine.diagnosis import is_diagnosing, look_past_break
+from sentinel.engine.diagnosis import compare_past_break, is_diagnosing
 from sentinel.engine.ladder import fail_rung
 from sentinel.engine.paging import on_recovered, page
 from sentinel.model import facts as f
@@ -32,7 +32,7 @@ def judge_open_incidents(decision: Decision, step: int) -> None:
         if incident.state is IncidentState.PROBATION:
             if incident.restored_s is None and step > incident.break_step:
                 decision.record(f.Restored(incident.id, step))
-            look_past_break(decision, incident, step)
+            compare_past_break(decision, incident, step)
             _judge_probation(decision, decision.state.incident(incident.id), step)
         elif incident.is_numeric:
             _judge_patience(decision, incident, step)
@@ -132,9 +132,9 @@ def _judge_observed(decision: Decision, incident: Incident, since: int, reason: 
         return  # during a pause a person is at it, and the rung is taken up when it ends
     level = decision.detectors.level(incident.band.metric, decision.newest_step - since) if incident.band is not None else None
     if level is None or level.count >= NEW_NORMAL_ROWS or since >= ROWS_LIMIT * probation:
-        told = f"observe only: {since} steps after the remedy that was not carried out, taken as the new normal: {reason}"
-        decision.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, told))
-        page(decision, incident.id, incident.severity, told, "observe only: sentinel does nothing, and watches on")
+        verdict = f"observe only: {since} steps after the remedy that was not carried out, taken as the new normal: {reason}"
+        decision.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, verdict))
+        page(decision, incident.id, incident.severity, verdict, "observe only: sentinel does nothing, and watches on")
 
 
 def settle_at_finish(decision: Decision) -> bool:

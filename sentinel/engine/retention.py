@@ -36,10 +36,10 @@ def prune_next(decision: Decision) -> None:
         decision.decide(PruneCheckpoint(key, step, found.checkpoint.path, digest, found.reason))
 
 
-def on_pruned(decision: Decision, said: str) -> None:
-    """It is gone. `said`: what of it could not be deleted yet."""
-    if said:
-        decision.note(ABOUT, said)
+def on_pruned(decision: Decision, left_over: str) -> None:
+    """It is gone. `left_over`: what of it could not be deleted yet."""
+    if left_over:
+        decision.note(ABOUT, left_over)
     prune_next(decision)
 
 

@@ -1,8 +1,8 @@
 """A rung whose skip says `only: guilty`: the plan looks at the samples of its window before it launches the next attempt.
 
 The inspection is an action of the plan, `InspectSamples`: asked about under its key until its attempt has ended, by whichever
-supervisor lives. Whatever comes of it, the plan goes on: with the guilty samples skipped, or with the whole window, as without
-it, where nobody is guilty, it failed, or its time is up. The plan's next action ends every process of the inspection, so that
+supervisor lives. Whatever comes of it, the plan goes on: with the convicted samples skipped, or with the whole window, as without
+it, where none is, it failed, or its time is up. The plan's next action ends every process of the inspection, so that
 nothing of it lives when training does.
 """
 
@@ -53,33 +53,33 @@ def pending_inspection(decision: Decision) -> InspectSamples | None:
     return action if isinstance(action, InspectSamples) and action.key in decision.state.pending else None
 
 
-def _go_on(decision: Decision, action: InspectSamples, why: str, guilty: tuple[SampleRange, ...]) -> None:
-    """The rest of the plan: only the guilty are skipped, or the whole window where there are none."""
+def _go_on(decision: Decision, action: InspectSamples, why: str, convicted: tuple[SampleRange, ...]) -> None:
+    """The rest of the plan: only the convicted samples are skipped, or the whole window where there are none."""
     plan = decision.state.plan
     if plan is None or action not in plan.actions:
         return
     left = plan.actions[plan.actions.index(action) + 1 :]
-    if guilty:
-        left = tuple(_narrowed(one, action, guilty) for one in left)
-        reason = f"{plan.reason}; {why}; skip {told(guilty)}"
+    if convicted:
+        left = tuple(_narrowed(one, action, convicted) for one in left)
+        reason = f"{plan.reason}; {why}; skip {describe_samples(convicted)}"
     else:
-        reason = f"{plan.reason}; {why}; so all of {told((action.suspect,))} are skipped"
+        reason = f"{plan.reason}; {why}; so all of {describe_samples((action.suspect,))} are skipped"
     decision.record(f.PlanAdopted(plan.incident, left, reason))
     proceed(decision)
 
 
-def _narrowed(one: Action, action: InspectSamples, guilty: tuple[SampleRange, ...]) -> Action:
+def _narrowed(one: Action, action: InspectSamples, convicted: tuple[SampleRange, ...]) -> Action:
     if not isinstance(one, StartAttempt):
         return one
-    skip = bounded(merge((*action.overrides.skip, *guilty)))
+    skip = bounded(merge((*action.overrides.skip, *convicted)))
     return replace(one, overrides=replace(one.overrides, skip=skip))
 
 
-TOLD_MAX = 6
+RANGES_SHOWN_MAX = 6
 
 
-def told(ranges: tuple[SampleRange, ...]) -> str:
+def describe_samples(ranges: tuple[SampleRange, ...]) -> str:
     """Samples as words, cut short where they are many."""
-    words = ", ".join(f"{one.start}..{one.end}" for one in ranges[:TOLD_MAX])
-    more = f" and {len(ranges) - TOLD_MAX} more ranges" if len(ranges) > TOLD_MAX else ""
+    words = ", ".join(f"{one.start}..{one.end}" for one in ranges[:RANGES_SHOWN_MAX])
+    more = f" and {len(ranges) - RANGES_SHOWN_MAX} more ranges" if len(ranges) > RANGES_SHOWN_MAX else ""
     return f"samples {words}{more}"

@@ -98,7 +98,7 @@ def _confirmed(state: RunState, at_s: float, fact: f.ActionConfirmed) -> RunStat
     action = state.pending.get(fact.key)
     state = replace(state, pending=_without(state.pending, fact.key))
     if isinstance(action, VerifyCheckpoint):
-        state = of_attempts.vetted(state, action.step, fact.detail)
+        state = of_attempts.validated(state, action.step, fact.detail)
     if isinstance(action, SendPage):
         return of_pages.delivered(state, at_s, action)
     if isinstance(action, WriteOverrides):

@@ -63,10 +63,10 @@ def environment_read(state: RunState, at_s: float, fact: f.EnvironmentRead) -> R
 
 
 def receipt(state: RunState, at_s: float, fact: f.ReceiptSeen) -> RunState:
-    def said(a: Attempt) -> Attempt:
+    def with_receipt(a: Attempt) -> Attempt:
         return replace(a, receipt_s=at_s, resumed_step=fact.resumed_step, deterministic=fact.deterministic)
 
-    return change_attempt(state, fact.attempt, said)
+    return change_attempt(state, fact.attempt, with_receipt)
 
 
 def first_step(state: RunState, at_s: float, fact: f.FirstStep) -> RunState:
@@ -104,17 +104,17 @@ def checkpoint(state: RunState, at_s: float, fact: f.CheckpointCommitted) -> Run
 def condemned(state: RunState, at_s: float, fact: f.CheckpointCondemned) -> RunState:
     del at_s
 
-    def told(c: Checkpoint) -> Checkpoint:
+    def condemn(c: Checkpoint) -> Checkpoint:
         if c.step != fact.step:
             return c
         return replace(c, condemned=fact.reason, damaged=fact.damaged, evidence=fact.evidence, verified="")
 
-    return replace(state, checkpoints=tuple(told(c) for c in state.checkpoints))
+    return replace(state, checkpoints=tuple(condemn(c) for c in state.checkpoints))
 
 
-def vetted(state: RunState, step: int, said: str) -> RunState:
+def validated(state: RunState, step: int, detail: str) -> RunState:
     """A checkpoint was looked at before a resume, and held."""
-    held = tuple(replace(c, verified=said or "every byte was compared") if c.step == step else c for c in state.checkpoints)
+    held = tuple(replace(c, verified=detail or "every byte was compared") if c.step == step else c for c in state.checkpoints)
     return replace(state, checkpoints=held)
 
 

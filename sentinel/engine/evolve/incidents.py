@@ -43,10 +43,10 @@ def _failed(state: RunState, found: Finding) -> RunState:
     if found.kind not in (Kind.CRASH, Kind.NON_FINITE) or found.outside:
         return state
 
-    def told(a: Attempt) -> Attempt:
+    def with_failure(a: Attempt) -> Attempt:
         return replace(a, failed=str(found.kind), failed_step=found.detected_step) if not a.failed else a
 
-    return change_attempt(state, found.attempt, told)
+    return change_attempt(state, found.attempt, with_failure)
 
 
 def opened(state: RunState, at_s: float, fact: f.IncidentOpened) -> RunState:
@@ -99,25 +99,25 @@ def diagnosed(state: RunState, at_s: float, fact: f.Diagnosed) -> RunState:
     del at_s
     ranks = fact.diagnosis.ranks
 
-    def told(i: Incident) -> Incident:
+    def with_diagnosis(i: Incident) -> Incident:
         return replace(i, diagnosis=fact.diagnosis, blamed_rank=ranks[0] if len(ranks) == 1 else i.blamed_rank)
 
-    return change_incident(state, fact.incident, told)
+    return change_incident(state, fact.incident, with_diagnosis)
 
 
 def attributed(state: RunState, at_s: float, fact: f.Attributed) -> RunState:
-    """What the rung skips is now what was found guilty; the whole window, as the rung said, where nobody was."""
+    """What the rung skips is now what was attributed; where no sample was, the whole window, as the rung says."""
     del at_s
     found = fact.attribution
 
-    def told(i: Incident) -> Incident:
+    def with_attribution(i: Incident) -> Incident:
         i = replace(i, attribution=found, attributed_rung=fact.rung)
         if not i.tries or i.tries[-1].remedy.rung != fact.rung or not found.ranges:
             return i
         last = replace(i.tries[-1], remedy=replace(i.tries[-1].remedy, skip=found.ranges))
         return replace(i, tries=(*i.tries[:-1], last))
 
-    return change_incident(state, fact.incident, told)
+    return change_incident(state, fact.incident, with_attribution)
 
 
 def restored(state: RunState, at_s: float, fact: f.Restored) -> RunState:
