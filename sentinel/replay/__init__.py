@@ -1,6 +1,6 @@
 """Recorded logs through the same engine, with nothing done: what would have been found, and what would have been tried."""
 
-from sentinel.replay.found import Found, Result
-from sentinel.replay.one import replay_file
+from sentinel.replay.findings import Found, Result
+from sentinel.replay.one_log import replay_file
 
 __all__ = ["Found", "Result", "replay_file"]

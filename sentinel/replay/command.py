@@ -14,9 +14,9 @@ from sentinel.detectors.behind_reference import Reference
 from sentinel.errors import UsageError
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
+from sentinel.replay.findings import Found, Result
 from sentinel.replay.follow import follow_logs
-from sentinel.replay.found import Found, Result
-from sentinel.replay.many import Log, find_logs, replay_many
+from sentinel.replay.many_logs import Log, find_logs, replay_many
 from sentinel.telemetry.log_formats import FORMATS
 from sentinel.telemetry.reference import load_reference, read_reference
 from sentinel.terminal.replay_table import Progress, count_words, describe_found, print_table, sum_up

@@ -19,9 +19,9 @@ from types import FrameType
 from sentinel.clock import Clock
 from sentinel.detectors.behind_reference import Reference
 from sentinel.policy.schema import Policy
-from sentinel.replay.found import Found, Result
-from sentinel.replay.many import Log, find_logs
-from sentinel.replay.one import Replay
+from sentinel.replay.findings import Found, Result
+from sentinel.replay.many_logs import Log, find_logs
+from sentinel.replay.one_log import Replay
 from sentinel.signals import Bell
 from sentinel.telemetry.log_formats import EmptyLog, NoStepYet, UnreadableLog, open_log
 from sentinel.telemetry.log_reader import LogReader

@@ -28,7 +28,7 @@ from sentinel.model.findings import Kind
 from sentinel.policy.problems import print_problems
 from sentinel.policy.quantities import Malformed, parse_duration, parse_positive_steps
 from sentinel.policy_files.yaml_positions import read_yaml
-from sentinel.sim.drill_file import Drill, _Reader
+from sentinel.sim.drill_file import Drill, DrillReader
 from sentinel.sim.series import Series, parse_values
 
 CASE_KEYS = ("name", "description", "policy", "seed", "series", "expect")
@@ -84,7 +84,7 @@ def read_cases(path: Path, policy: str | None = None) -> tuple[Case, ...]:
 def _cases(raw: object, stem: str, problems: list[Problem]) -> list[Case]:
     if not (isinstance(raw, dict) and "cases" in raw):
         return [_case(raw, stem, "", problems)]
-    reader = _Reader(problems)
+    reader = DrillReader(problems)
     top = reader._mapping(raw, "", ("cases", "policy", "name", "description"))
     listed = reader._list(top["cases"], "cases")
     if not listed:
@@ -106,7 +106,7 @@ def _case(raw: object, name: str, path: str, problems: list[Problem]) -> Case:
     return case
 
 
-class _CaseReader(_Reader):
+class _CaseReader(DrillReader):
     """Reads what drill files do not know: series, and what is expected of them."""
 
     def series_case(self, raw: object, stem: str) -> SeriesCase:

@@ -14,8 +14,8 @@ from typing import Protocol
 from sentinel.model.facts import Entry, LapseJudged
 from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.state import RunState
+from sentinel.sim.data_order import union
 from sentinel.sim.faults import SAMPLE, Fault
-from sentinel.sim.order import union
 from sentinel.sim.scenarios import Scenario
 from sentinel.sim.variation import first_step
 

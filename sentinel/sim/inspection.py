@@ -15,15 +15,15 @@ from sentinel.errors import GiveUp
 from sentinel.launcher.spec_file import overrides_to_json
 from sentinel.model.attempts import AttemptSpec
 from sentinel.model.records import SampleSeen
+from sentinel.sim.data_order import sequence_of
+from sentinel.sim.fault_injector import Trouble
 from sentinel.sim.faults import SAMPLE
 from sentinel.sim.learning import HEALTHY, noise
 from sentinel.sim.machine import Happening
-from sentinel.sim.order import sequence_of
 from sentinel.sim.processes import Job
 from sentinel.sim.settings import Settings
 from sentinel.sim.shape import Shape
 from sentinel.sim.trainer import INTERRUPTS, PEER_LOST_S, SimTrainer
-from sentinel.sim.trouble import Trouble
 from sentinel.sim.world import World
 
 SAMPLE_S = 0.004

@@ -13,13 +13,11 @@ from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
 from sentinel.model.incidents import IncidentState
-from sentinel.model.state import RunState
+from sentinel.model.state import INCIDENTS_KEPT, PRUNED_KEPT, REQUESTS_KEPT, STAMPS_KEPT, RunState
 from sentinel.policy.schema import Policy
-from sentinel.sim.broken import InvariantBroken, judge_caps, judge_lapse
-from sentinel.sim.from_scratch import find_spared
-from sentinel.sim.paged import PageJudge
-from sentinel.sim.resumed import judge_asked, judge_resumed
-from sentinel.sim.retained import judge_retained
+from sentinel.sim.checkpoint_invariants import find_spared, judge_asked, judge_resumed, judge_retained
+from sentinel.sim.invariant_broken import InvariantBroken
+from sentinel.sim.page_invariants import PageJudge
 from sentinel.sim.store import SimCheckpoint
 from sentinel.sim.trainer import SimTrainer
 from sentinel.sim.world import Deed, World
@@ -30,6 +28,7 @@ BLIND_TOLD_S = 5.0
 STUCK_S = 900.0  # longest silence of a whole supervised run: a compile limit, a backoff and an action's retries
 ENTRIES_PER_HOUR_MAX = 6000
 ACTS = ("kill", "quarantine", "prune", "override", "request", "signal")
+ATTEMPTS_MAX, CHECKPOINTS_MAX, FINDINGS_MAX, PENDING_MAX = 512, 4096, 256, 32
 ONCE = ("start", "kill", "quarantine", "prune")
 
 
@@ -136,7 +135,7 @@ class Inspector:
                 if to in (IncidentState.RECOVERED, IncidentState.EXHAUSTED):
                     self._open.pop(number, None)
             case f.SettingLapsed(keys=keys, by_trainer=False):
-                judge_lapse(keys, self._lapsing, self.state)
+                _judge_lapse(keys, self._lapsing, self.state)
                 self._lapsing = keys
             case f.LapseJudged():
                 self._lapsing = ()
@@ -231,4 +230,28 @@ class Inspector:
         if engine.state != self.state:
             differing = [name for name in RunState.__slots__ if getattr(engine.state, name) != getattr(self.state, name)]
             raise InvariantBroken("same journal, same state", f"the fold differs in {', '.join(differing)}")
-        judge_caps(self.state)
+        _judge_caps(self.state)
+
+
+def _judge_caps(state: RunState) -> None:
+    """Raises InvariantBroken for a container that has outgrown its bound."""
+    sizes = {
+        "attempts": (len(state.attempts), ATTEMPTS_MAX),
+        "checkpoints": (len(state.checkpoints), CHECKPOINTS_MAX),
+        "pruned": (len(state.pruned), PRUNED_KEPT),
+        "incidents": (len(state.incidents), INCIDENTS_KEPT),
+        "findings": (len(state.findings), FINDINGS_MAX),
+        "stamps": (max(len(state.restarts_s), len(state.interventions_s)), STAMPS_KEPT),
+        "pending": (len(state.pending), PENDING_MAX),
+        "wishes": (len(state.answered_requests), REQUESTS_KEPT),
+    }
+    for name, (size, cap) in sizes.items():
+        if size > cap:
+            raise InvariantBroken("state stays under its cap", f"{size} {name}, {cap} at most")
+
+
+def _judge_lapse(keys: tuple[str, ...], lapsing: tuple[str, ...], state: RunState) -> None:
+    """A setting is taken back in a healthy run, alone, and when the one before it (`lapsing`) has proved itself."""
+    if lapsing or len(keys) != 1 or state.open_incidents:
+        sentence = f"{', '.join(keys)} lapsed while {', '.join(lapsing) or 'an incident'} was not settled"
+        raise InvariantBroken("settings lapse one at a time", sentence)

@@ -18,22 +18,20 @@ from sentinel.model.facts import Entry
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
 from sentinel.sim.actions import Failures, SimRunner
-from sentinel.sim.asked import wish_of
-from sentinel.sim.broken import InvariantBroken
-from sentinel.sim.ending import judge_ending
-from sentinel.sim.faults import EFFECT, JOURNAL, TIME, Fault
+from sentinel.sim.end_invariants import judge_ending
+from sentinel.sim.fault_injector import Trouble
+from sentinel.sim.faults import EFFECT, JOURNAL, TIME, Fault, request_of
 from sentinel.sim.inspection import with_inspections
+from sentinel.sim.invariant_broken import InvariantBroken
 from sentinel.sim.invariants import Inspector
 from sentinel.sim.launcher import SimLauncher
 from sentinel.sim.machine import EPOCH_S
 from sentinel.sim.memory_journal import MemoryJournal
-from sentinel.sim.paged import calls
+from sentinel.sim.page_invariants import calls
 from sentinel.sim.processes import Job
-from sentinel.sim.records import read_record
 from sentinel.sim.scenarios import Scenario, draw_scenario
-from sentinel.sim.telemetry import SimTelemetry
+from sentinel.sim.telemetry import SimTelemetry, read_record
 from sentinel.sim.trainer import SimTrainer
-from sentinel.sim.trouble import Trouble
 from sentinel.sim.world import Deed, SupervisorKilled, World
 from sentinel.supervisor.daemon import Daemon
 
@@ -231,7 +229,7 @@ class Simulation:
                 raise SupervisorKilled(fault.text)
 
         world, said = self.world, fault.options
-        deeds = {"stop": stop, "supervisor_kill": kill, "ask": lambda: world.ask(wish_of(fault))}
+        deeds = {"stop": stop, "supervisor_kill": kill, "ask": lambda: world.ask(request_of(fault))}
         deeds["changed"] = lambda: world.change_program(said["what"])
         deeds["blind"] = lambda: world.go_blind(said["source"], fault.number("for"))
         deeds["route"] = lambda: world.spoil_route(said["name"], said["does"], fault.number("for"))

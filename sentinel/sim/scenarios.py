@@ -10,9 +10,9 @@ import random
 import re
 from dataclasses import dataclass, replace
 
-from sentinel.sim.environment import CHANGES
 from sentinel.sim.faults import ASKED, SOURCES, Fault, parse_fault
 from sentinel.sim.learning import Curve
+from sentinel.sim.program_changes import CHANGES
 from sentinel.sim.shape import Shape
 
 PLANS = ("healthy", "one", "several", "chaos", "hopeless")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sentinel.sim.order import Orders, Span, union
+from sentinel.sim.data_order import Orders, Span, union
 from sentinel.sim.world import World
 
 CONFIGURED: dict[str, Any] = {"lr_scale": 1.0, "clip_norm": 1.0, "weight_decay": 0.1, "betas": [0.9, 0.95], "eps": 1e-8}

@@ -163,3 +163,16 @@ class SimTelemetry:
             if self._known.get(step) != found.digest:
                 self._known[step] = found.digest
                 out.append(found.reading())
+
+
+def read_record(trainer_of: TrainerOf, attempt: int) -> dict[int, StepReading]:
+    """What an attempt recorded, with the attempts it came from below it: what `telemetry.records` reads from files."""
+    rows: dict[int, StepReading] = {}
+    trainer, bound = trainer_of(attempt), None
+    while trainer is not None:
+        own = (line for line in trainer.voice.stream if isinstance(line, StepReading))
+        rows = {line.step: line for line in own if bound is None or line.step <= bound} | rows
+        if trainer.resumed is None:
+            break
+        bound, trainer = trainer.resumed.step, trainer_of(trainer.resumed.attempt)
+    return rows

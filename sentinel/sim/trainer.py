@@ -12,17 +12,17 @@ from signal import SIGKILL, SIGSTOP, SIGTERM
 from sentinel.launcher.spec_file import overrides_to_json
 from sentinel.model.attempts import AttemptSpec, SampleRange
 from sentinel.model.readings import Phase, Receipt, StepReading
+from sentinel.sim.data_order import Span, take
+from sentinel.sim.fault_injector import Trouble
 from sentinel.sim.faults import Fault
 from sentinel.sim.learning import HEALTHY, Weights, noise, own_norms_and_scale, update
 from sentinel.sim.machine import Happening
-from sentinel.sim.order import Span, take
-from sentinel.sim.outside import place_ranks, strike_from_outside
+from sentinel.sim.outside_faults import place_ranks, strike_from_outside
 from sentinel.sim.processes import Job
 from sentinel.sim.settings import Mailbox, Settings, in_force
 from sentinel.sim.shape import Shape
 from sentinel.sim.store import KILLED_BY_LOAD, NONE_TO_TRUST, REFUSED, SimCheckpoint
-from sentinel.sim.trouble import Trouble
-from sentinel.sim.voice import Voice
+from sentinel.sim.trainer_output import Voice
 from sentinel.sim.world import World
 
 PEER_LOST_S = 0.7  # a survivor notices a closed connection and leaves within about 1 s (measured)

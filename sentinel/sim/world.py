@@ -9,9 +9,9 @@ from typing import Any
 from sentinel.model.environment import Environment
 from sentinel.model.readings import HardwareReading, RequestReading
 from sentinel.model.records import SampleSeen
-from sentinel.sim.environment import CHANGES, PROGRAM
 from sentinel.sim.machine import Machine
 from sentinel.sim.processes import Job
+from sentinel.sim.program_changes import CHANGES, PROGRAM
 from sentinel.sim.store import Store
 
 

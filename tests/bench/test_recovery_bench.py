@@ -22,7 +22,7 @@ import pytest
 from sentinel.policy.schema import Policy
 from sentinel.policy.schema_rungs import Rung
 from sentinel.sim import trainer as sim_trainer
-from sentinel.sim.ending import surviving
+from sentinel.sim.end_invariants import surviving
 from sentinel.sim.invariants import SPOILED_NATS
 from sentinel.sim.learning import Curve, Hurt, Update, Weights, update
 from sentinel.sim.run import Simulation

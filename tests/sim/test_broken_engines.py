@@ -17,8 +17,8 @@ from sentinel.model.facts import ActionDecided, Entry, Fact, PlanDropped
 from sentinel.plan.checkpoint_validation import NumbersVerdict
 from sentinel.plan.rollback import Choice
 from sentinel.policy.budget import BudgetVerdict
-from sentinel.sim.broken import InvariantBroken
 from sentinel.sim.faults import parse_fault
+from sentinel.sim.invariant_broken import InvariantBroken
 from sentinel.sim.run import MakeEngine, Result, run_scenario, run_seed
 from sentinel.sim.scenarios import Scenario
 from tests.sim.kit import SHORT, policy_named, simulate

@@ -18,7 +18,7 @@ from sentinel.model.readings import CheckpointReading, EndReading, Reading, Rece
 from sentinel.sim import run as sim_run
 from sentinel.sim.store import SimCheckpoint
 from sentinel.sim.telemetry import SimTelemetry, TrainerOf
-from sentinel.sim.voice import Line
+from sentinel.sim.trainer_output import Line
 from sentinel.sim.world import World
 from sentinel.telemetry.run_telemetry import RunTelemetry
 from tests.sim.kit import simulate

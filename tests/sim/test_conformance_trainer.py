@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from sentinel.model.attempts import AttemptSpec, Overrides, ResumePoint, SampleRange
+from sentinel.sim.data_order import take, union
+from sentinel.sim.fault_injector import Trouble
 from sentinel.sim.faults import parse_fault
 from sentinel.sim.launcher import SimLauncher
-from sentinel.sim.order import take, union
 from sentinel.sim.processes import Job
 from sentinel.sim.shape import Shape
 from sentinel.sim.trainer import SimTrainer
-from sentinel.sim.trouble import Trouble
 from sentinel.sim.world import World
 from tests.integration.test_trainer_launch import launch
 from tests.sim.test_conformance_telemetry import as_json

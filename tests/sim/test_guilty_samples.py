@@ -9,7 +9,7 @@ import pytest
 
 from sentinel.model import facts as f
 from sentinel.model.incidents import IncidentState
-from sentinel.sim.order import overlap, union
+from sentinel.sim.data_order import overlap, union
 from sentinel.sim.run import Result
 from sentinel.sim.shape import Shape
 from tests.sim.kit import simulate

@@ -20,6 +20,8 @@ PURE_FUNCTION_LINES_MAX = 50
 # A file is as long as its subject. Longer than the tripwire are:
 LONG = {
     "sentinel/engine/operator_requests.py": "every request of a person and its answer, read as one",
+    "sentinel/sim/drill_file.py": "one file format, read and checked",
+    "sentinel/sim/invariants.py": "what must hold after every event, one inspector",
     "sentinel/sim/processes.py": "the processes of one attempt, with the habits of torchrun and of the keeper, read as one",
     "sentinel/policy_files/explain.py": "one verb, in the order in which it prints",
     "sentinel/model/facts.py": "one list of everything that is journaled, read as one",

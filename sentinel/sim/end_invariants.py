@@ -9,10 +9,10 @@ from sentinel.engine.goodput import account
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, IncidentState, Outcome
 from sentinel.model.state import RunState
-from sentinel.sim.broken import InvariantBroken
+from sentinel.sim.data_order import Span, overlap
 from sentinel.sim.faults import parse_fault
+from sentinel.sim.invariant_broken import InvariantBroken
 from sentinel.sim.invariants import Inspector
-from sentinel.sim.order import Span, overlap
 from sentinel.sim.trainer import SimTrainer
 
 Trail = list[tuple[int, tuple[Span, ...]]]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from sentinel.sim.data_order import Orders, Span, overlap, sequence_of
 from sentinel.sim.faults import OF_CHECKPOINTS, SAMPLE, STEP, Fault
 from sentinel.sim.learning import WOUND_GONE, Hurt
-from sentinel.sim.order import Orders, Span, overlap, sequence_of
 from sentinel.sim.store import SimCheckpoint
 
 FOLLOWS = ("spike", "nan_grad", "damaged_line", "scale_collapse")  # these last `length` steps of the attempt they began in

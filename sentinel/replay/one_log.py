@@ -22,13 +22,14 @@ from sentinel.model.events import ActionDone, Event, SupervisorStarted
 from sentinel.model.facts import ActionDecided, Fact
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.policy.schema import Policy
-from sentinel.replay.curves import Curves
-from sentinel.replay.found import Collector, Found, Result
+from sentinel.replay.findings import Collector, Found, Result
+from sentinel.streams.curve import Curve
 from sentinel.telemetry.log_formats import UnreadableLog, open_log
 from sentinel.telemetry.log_reader import ATTEMPT, read_to_end
 from sentinel.telemetry.rewind import Rewind
 from sentinel.telemetry.source import describe_os_error
 
+DRAWN = ("loss", "grad_norm")  # metrics
 COLLECTED_AFTER = 50_000  # allocations: rows hold no cycles, and looking for some takes a twentieth of the time
 
 
@@ -118,8 +119,12 @@ def replay_file(
 
 
 def _drawn(readings: Iterable[StepReading], result: Result) -> Iterator[StepReading]:
-    curves = Curves()
+    """The readings, while the curves that a replayed log is drawn from are kept."""
+    curves = {name: Curve() for name in DRAWN}
     for reading in readings:
-        curves.add(reading)
+        for name, curve in curves.items():
+            value = reading.metrics.get(name)
+            if value is not None:
+                curve.add(reading.step, value)
         yield reading
-    result.curves = curves.buckets
+    result.curves = {name: curve.buckets for name, curve in curves.items()}

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from sentinel.detectors.behind_reference import Reference
 from sentinel.policy.schema import Policy
-from sentinel.replay.found import Result
-from sentinel.replay.one import replay_file
+from sentinel.replay.findings import Result
+from sentinel.replay.one_log import replay_file
 from sentinel.telemetry.tensorboard import event_files
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".log", ".out", ".txt")

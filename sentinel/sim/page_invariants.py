@@ -12,7 +12,7 @@ from sentinel.model.actions import SendPage
 from sentinel.model.incidents import IncidentState
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Paging
-from sentinel.sim.broken import InvariantBroken
+from sentinel.sim.invariant_broken import InvariantBroken
 from sentinel.sim.world import Deed, World
 
 SLACK_S = 5.0  # between a deadline and the sending that follows it
