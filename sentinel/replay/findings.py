@@ -57,7 +57,7 @@ class Found:
 
 
 @dataclass(slots=True)
-class Result:
+class ReplayResult:
     """One log. `error`: it could not be read, in a sentence; then the rest is what was found before. `unrecognised`: because it
     is no log. `remark`: what a reader of the result should know. `repeated`: rows that said again what was said. `curves`: by
     metric, for drawing."""
@@ -81,7 +81,7 @@ class Result:
 class Collector:
     """Facts in, findings out. `fresh` holds what was not yet shown to a person who follows live."""
 
-    def __init__(self, result: Result) -> None:
+    def __init__(self, result: ReplayResult) -> None:
         self.result = result
         self._members: dict[int, list[Found]] = {}
 

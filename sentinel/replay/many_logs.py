@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sentinel.detectors.behind_reference import Reference
 from sentinel.policy.schema import Policy
-from sentinel.replay.findings import Result
+from sentinel.replay.findings import ReplayResult
 from sentinel.replay.one_log import replay_file
 from sentinel.telemetry.tensorboard import event_files
 
@@ -76,7 +76,7 @@ def replay_many(
     draw: bool = False,
     reference: Reference | None = None,
     done: Callable[[], None] = lambda: None,
-) -> Iterator[Result]:
+) -> Iterator[ReplayResult]:
     """Results in the order of `logs`, each as soon as those before it are there. `done` is called as each is finished."""
     count = min(len(logs), len(os.sched_getaffinity(0)))
     if count <= 1:
@@ -98,11 +98,11 @@ def replay_many(
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _result_of(log: Log, future: Future[Result]) -> Result:
+def _result_of(log: Log, future: Future[ReplayResult]) -> ReplayResult:
     try:
         return future.result()
     except BrokenProcessPool:
-        return Result(log.file, error=f"{log.file}: the process that read it was killed (out of memory?)")
+        return ReplayResult(log.file, error=f"{log.file}: the process that read it was killed (out of memory?)")
 
 
 _policy: Policy | None = None
@@ -118,6 +118,6 @@ def _begin(policy: Policy, format: str, draw: bool, reference: Reference | None)
     _policy, _format, _draw, _reference = policy, format, draw, reference
 
 
-def _one(log: Log) -> Result:
+def _one(log: Log) -> ReplayResult:
     assert _policy is not None, "the process was not begun"
     return replay_file(log.path, _policy, _format, log.file, _draw, _reference)

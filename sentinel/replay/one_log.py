@@ -22,7 +22,7 @@ from sentinel.model.events import ActionDone, Event, SupervisorStarted
 from sentinel.model.facts import ActionDecided, Fact
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.policy.schema import Policy
-from sentinel.replay.findings import Collector, Found, Result
+from sentinel.replay.findings import Collector, Found, ReplayResult
 from sentinel.streams.curve import Curve
 from sentinel.telemetry.log_formats import UnreadableLog, open_log
 from sentinel.telemetry.log_reader import ATTEMPT, read_to_end
@@ -36,7 +36,7 @@ COLLECTED_AFTER = 50_000  # allocations: rows hold no cycles, and looking for so
 class Replay:
     """An engine that believes it watches attempt 1 of a run, and may change nothing."""
 
-    def __init__(self, result: Result, policy: Policy, reference: Reference | None = None) -> None:
+    def __init__(self, result: ReplayResult, policy: Policy, reference: Reference | None = None) -> None:
         self.result = result
         self._engine = Engine(policy, reference)
         self._collector = Collector(result)
@@ -94,12 +94,12 @@ def replay_file(
     file: str | None = None,
     draw: bool = False,
     reference: Reference | None = None,
-) -> Result:
+) -> ReplayResult:
     """What would have been found in this log. Never raises for what stands in it: see `Result.error`.
 
     `draw`: keep the curves of loss and gradient norm as well. `reference`: the run that `behind_reference` compares with.
     """
-    result = Result(file if file is not None else str(path))
+    result = ReplayResult(file if file is not None else str(path))
     usual = gc.get_threshold()
     gc.set_threshold(COLLECTED_AFTER, *usual[1:])
     try:
@@ -118,7 +118,7 @@ def replay_file(
     return result
 
 
-def _drawn(readings: Iterable[StepReading], result: Result) -> Iterator[StepReading]:
+def _drawn(readings: Iterable[StepReading], result: ReplayResult) -> Iterator[StepReading]:
     """The readings, while the curves that a replayed log is drawn from are kept."""
     curves = {name: Curve() for name in DRAWN}
     for reading in readings:

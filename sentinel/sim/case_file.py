@@ -29,7 +29,7 @@ from sentinel.policy.problems import print_problems
 from sentinel.policy.quantities import Malformed, parse_duration, parse_positive_steps
 from sentinel.policy_files.yaml_positions import read_yaml
 from sentinel.sim.drill_file import Drill, DrillReader
-from sentinel.sim.series import Series, parse_values
+from sentinel.sim.series import MetricSeries, parse_values
 
 CASE_KEYS = ("name", "description", "policy", "seed", "series", "expect")
 SERIES_KEYS = ("metrics", "every", "step_time", "checkpoint_every", "noise", "run")
@@ -57,7 +57,7 @@ class SeriesCase:
     name: str
     policy: str
     seed: int
-    series: Series
+    series: MetricSeries
     alerts: tuple[str, ...] | None
     incidents: tuple[WantedIncident, ...] | None
 
@@ -123,7 +123,7 @@ class _CaseReader(DrillReader):
         name, policy = str(top.get("name", stem)), str(top.get("policy", "default"))
         return SeriesCase(name, policy, self._number(top, "", "seed", 1), self._series(top["series"]), alerts, incidents)
 
-    def _series(self, raw: object) -> Series:
+    def _series(self, raw: object) -> MetricSeries:
         fields = self._mapping(raw, "series", SERIES_KEYS)
         if "metrics" not in fields:
             self._add("series", "a series needs metrics", "write metrics: {loss: 3x1000}")
@@ -135,7 +135,7 @@ class _CaseReader(DrillReader):
             except Malformed as malformed:
                 self._add(f"series.metrics.{name}", str(malformed), malformed.remedy)
         run = self._mapping(fields.get("run", {}), "series.run", RUN_KEYS)
-        return Series(
+        return MetricSeries(
             metrics,
             every=int(self._quantity(fields, "series", "every", parse_positive_steps, 1)),
             step_s=self._quantity(fields, "series", "step_time", parse_duration, 1.0) or 1.0,

@@ -21,7 +21,7 @@ RESUME = "never resume from what is not trusted"
 RETENTION = "retention costs no repair"
 
 
-def judge_asked(checkpoints: Iterable[Checkpoint], attempt: int, step: int) -> None:
+def judge_requested_resume(checkpoints: Iterable[Checkpoint], attempt: int, step: int) -> None:
     """What the journal holds against the checkpoint that an attempt is to begin with."""
     found = next((known for known in checkpoints if step and known.step == step), None)
     if found is not None and found.condemned:

@@ -36,7 +36,7 @@ from sentinel.policy_files.yaml_positions import read_yaml
 from sentinel.sim.drill_fields import Fields
 from sentinel.sim.expected import Expected, ExpectedIncident
 from sentinel.sim.faults import Fault, parse_fault
-from sentinel.sim.learning import Curve
+from sentinel.sim.learning import LossCurve
 from sentinel.sim.real_faults import as_real_fault, parse_real_fault
 from sentinel.sim.scenarios import Scenario
 from sentinel.sim.shape import Shape
@@ -186,8 +186,8 @@ class DrillReader(Expectations, Playbooks):
         policy = str(top.get("policy", "demo"))
         expected = self._expected(top.get("expect", {}), "expect")
         playbooks = self._playbooks(top.get("playbooks", {}))
-        said = top.get("real")
-        if playbooks and not (isinstance(said, dict) and {"policy", "not_shown"} & said.keys()):
+        on_real = top.get("real")
+        if playbooks and not (isinstance(on_real, dict) and {"policy", "not_shown"} & on_real.keys()):
             remedy = "write real: {policy: a policy with such playbooks}, or real: {not_shown: why}"
             self.only_simulated.append(Problem("playbooks", "these are rehearsed in the simulator only", remedy))
         return Drill(
@@ -256,7 +256,7 @@ class DrillReader(Expectations, Playbooks):
             startup_s=self._quantity(run, "run", "startup", parse_duration, default.startup_s),
             save_s=self._quantity(run, "run", "save", parse_duration, default.save_s),
             checkpoint_every=int(self._quantity(run, "run", "checkpoint_every", parse_positive_steps, default.checkpoint_every)),
-            curve=Curve(seed),
+            curve=LossCurve(seed),
         )
 
     def _faults(self, raw: object, path: str, parse: Callable[[str], Fault]) -> list[Fault]:

@@ -15,12 +15,12 @@ from sentinel.sim.store import SimCheckpoint
 FOLLOWS = ("spike", "nan_grad", "damaged_line", "scale_collapse")  # these last `length` steps of the attempt they began in
 
 
-class Trouble:
+class FaultInjector:
     """`struck` is the record that outlives attempts; `is_fp16`: the trainer scales its loss, and logs the scale."""
 
-    def __init__(self, faults: Iterable[Fault], struck: set[str]) -> None:
+    def __init__(self, faults: Iterable[Fault], faults_done: set[str]) -> None:
         self.faults = tuple(faults)
-        self._struck = struck
+        self._done = faults_done
         self._samples = tuple(fault for fault in self.faults if fault.place == SAMPLE)
         self._once: dict[int, list[Fault]] = {}
         self._always: list[Fault] = []
@@ -38,8 +38,8 @@ class Trouble:
         """The step faults that strike now; each is on record from here on."""
         found = [f for f in self._always if step >= f.step and f.attempt in (0, attempt) and (f.step > 0) == (step > 0)]
         for fault in self._once.get(step, ()):
-            if fault.text not in self._struck and fault.attempt in (0, attempt):
-                self._struck.add(fault.text)
+            if fault.text not in self._done and fault.attempt in (0, attempt):
+                self._done.add(fault.text)
                 found.append(fault)
         for fault in found:
             if fault.kind in FOLLOWS and self.lasting(fault.kind, step, attempt) is None:
@@ -95,8 +95,8 @@ class Trouble:
         """The fault of this kind that strikes the checkpoint of this step, just committed."""
         for fault in self.faults:
             if fault.kind == kind and (step >= fault.step if fault.always else step == fault.step):
-                if not fault.always and fault.text in self._struck:
+                if not fault.always and fault.text in self._done:
                     continue
-                self._struck.add(fault.text)
+                self._done.add(fault.text)
                 return fault
         return None

@@ -19,7 +19,7 @@ EPOCH_S = 1_000_000.0  # when the simulated session clock starts; any large numb
 
 
 @dataclass(slots=True)
-class Happening:
+class ScheduledEvent:
     """Something that will happen, unless it is cancelled."""
 
     do: Callable[[], None] | None
@@ -39,22 +39,22 @@ class Machine:
     seed: int
     now_s: float = EPOCH_S
     living: set[int] = field(default_factory=set)
-    happened: int = 0
+    events_count: int = 0
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
-        self._queue: list[tuple[float, int, Happening]] = []
+        self._queue: list[tuple[float, int, ScheduledEvent]] = []
         self._number = 0
         self._pids = 1000
         self._woken = False
 
-    def after(self, delay_s: float, do: Callable[[], None]) -> Happening:
+    def after(self, delay_s: float, do: Callable[[], None]) -> ScheduledEvent:
         """Let `do` happen `delay_s` from now; things of the same moment happen in the order they were asked for."""
         assert delay_s >= 0.0, f"{delay_s} s from now is the past"
-        happening = Happening(do)
+        event = ScheduledEvent(do)
         self._number += 1
-        heapq.heappush(self._queue, (self.now_s + delay_s, self._number, happening))
-        return happening
+        heapq.heappush(self._queue, (self.now_s + delay_s, self._number, event))
+        return event
 
     def advance(self, seconds: float, *, wakes: bool = True) -> None:
         """Let time pass: at most `seconds`, and with `wakes` only until something is written that a supervisor hears."""
@@ -62,10 +62,10 @@ class Machine:
         self._woken = False
         queue = self._queue
         while queue and queue[0][0] <= end_s:
-            self.now_s, _, happening = heapq.heappop(queue)
-            do, happening.do = happening.do, None
+            self.now_s, _, event = heapq.heappop(queue)
+            do, event.do = event.do, None
             if do is not None:
-                self.happened += 1
+                self.events_count += 1
                 do()
                 if self._woken and wakes:
                     return

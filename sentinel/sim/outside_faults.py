@@ -25,7 +25,7 @@ def place_ranks(ranks: int, nodes: int, excluded: tuple[str, ...]) -> tuple[str,
     return tuple(left[min(rank * nodes // ranks, len(left) - 1)] for rank in range(ranks))
 
 
-def strike_from_outside(world: World, job: Job, hosts: tuple[str, ...], due: Iterable[Fault]) -> None:
+def inject_from_outside(world: World, job: Job, hosts: tuple[str, ...], due: Iterable[Fault]) -> None:
     """Those of the faults that are none of the trainer's own."""
     for fault in due:
         if fault.kind == "keeper_kill":

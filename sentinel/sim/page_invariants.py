@@ -13,17 +13,17 @@ from sentinel.model.incidents import IncidentState
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Paging
 from sentinel.sim.invariant_broken import InvariantBroken
-from sentinel.sim.world import Deed, World
+from sentinel.sim.world import World, WorldChange
 
 SLACK_S = 5.0  # between a deadline and the sending that follows it
 
 
-def calls(told: Sequence[Deed]) -> tuple[Deed, ...]:
+def calls(sent: Sequence[WorldChange]) -> tuple[WorldChange, ...]:
     """The first time a person was called, of each incident."""
-    first: dict[str, Deed] = {}
-    for deed in told:
-        if deed.what == "trigger":
-            first.setdefault(deed.to, deed)
+    first: dict[str, WorldChange] = {}
+    for change in sent:
+        if change.what == "trigger":
+            first.setdefault(change.to, change)
     return tuple(first.values())
 
 
@@ -90,8 +90,8 @@ class PageJudge:
     def is_called_for(self, number: int, since_s: float) -> bool:
         """For itself, or together with the incident that the run failed of; or every route was tried."""
         early_s = since_s - self._paging.deadline_s
-        told = (deed for deed in self._world.pages if deed.what == "trigger")
-        if any(deed.to == str(number) or deed.at_s >= early_s for deed in told):
+        triggers = (change for change in self._world.pages if change.what == "trigger")
+        if any(change.to == str(number) or change.at_s >= early_s for change in triggers):
             return True
         tried = {route for (_, route), at_s in self._ever.items() if at_s >= early_s}
         return tried >= {route.name for route in self._paging.routes}

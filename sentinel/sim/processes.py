@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 from sentinel.model.attempts import ExitReport, RankExit
 from sentinel.sim.machine import Machine
 
-TORCHRUN_LOOKS_S = 0.1
+TORCHRUN_POLL_S = 0.1
 TORCHRUN_CLOSE_S = 30.0
 KEEPER_GRACE_S = 2.0
 KEEPER_REPORT_S = 0.2
@@ -29,21 +29,21 @@ class Program(Protocol):
     """What runs in the ranks of an attempt."""
 
     def begin(self, job: Job) -> None: ...
-    def heard(self, rank: int, number: int) -> bool:
+    def on_signal(self, rank: int, number: int) -> bool:
         """A signal other than KILL, STOP and CONT. False: no handler, the default (death) applies."""
         ...
 
-    def died(self, rank: int) -> None:
+    def on_death(self, rank: int) -> None:
         """A rank is gone, this instant: nothing it was doing happens any more."""
         ...
 
-    def lost(self, rank: int) -> None:
+    def on_peer_lost(self, rank: int) -> None:
         """What `rank`, still living, notices after a peer died: the collective it is in fails."""
         ...
 
 
 @dataclass(slots=True)
-class Process:
+class SimProcess:
     """`value` is the exit value once dead: a code, or a negative signal."""
 
     pid: int
@@ -69,7 +69,7 @@ class Job:
     keeper_pid: int = 0
     is_keeper_living: bool = True
     is_keeper_stopped: bool = False
-    processes: dict[int, Process] = field(default_factory=dict)
+    processes: dict[int, SimProcess] = field(default_factory=dict)
     records: dict[int, Record] = field(default_factory=dict)
     beating: set[int] = field(default_factory=set)
     command_status: int | None = None
@@ -84,7 +84,7 @@ class Job:
         self._is_closing = False
         self._command_pid = 0
         self._living = 0
-        self._ranks: dict[int, Process] = {}
+        self._ranks: dict[int, SimProcess] = {}
 
     def start(self) -> None:
         """Keeper, command, ranks and helpers come up; a single rank is the command itself."""
@@ -98,8 +98,8 @@ class Job:
                 self._spawn("helper", rank)
         self.program.begin(self)
 
-    def _spawn(self, role: Literal["command", "rank", "helper"], rank: int = -1) -> Process:
-        process = Process(self.world.next_pid(), role, rank)
+    def _spawn(self, role: Literal["command", "rank", "helper"], rank: int = -1) -> SimProcess:
+        process = SimProcess(self.world.next_pid(), role, rank)
         self.processes[process.pid] = process
         if role == "rank":
             self._ranks[rank] = process
@@ -118,7 +118,7 @@ class Job:
     def pids(self) -> tuple[int, ...]:
         return tuple(process.pid for process in self.processes.values() if process.is_living)
 
-    def rank_process(self, rank: int) -> Process:
+    def rank_process(self, rank: int) -> SimProcess:
         return self._ranks[rank]
 
     @property
@@ -159,7 +159,7 @@ class Job:
             return True  # pending until SIGCONT, which nobody here ever sends
         elif process.role == "command":
             self._close() if number == SIGTERM else self._die(process, -number)
-        elif process.role != "rank" or not self.program.heard(process.rank, number):
+        elif process.role != "rank" or not self.program.on_signal(process.rank, number):
             self._die(process, -number)
         return True
 
@@ -171,7 +171,7 @@ class Job:
         self.version += 1
         self.world.wake()
 
-    def _die(self, process: Process, value: int) -> None:
+    def _die(self, process: SimProcess, value: int) -> None:
         if not process.is_living:
             return
         process.value = value
@@ -180,24 +180,24 @@ class Job:
             self.world.living.discard(self.attempt)
         self.version += 1
         if process.role == "rank":
-            self.program.died(process.rank)
+            self.program.on_death(process.rank)
             code = self.records.get(process.rank, (value, None))[0]
             if (code not in ORDERLY) and not self._killed:
                 self._failed.append(process.rank)
                 self._ends(f"rank {process.rank} {how(code)}", KEEPER_GRACE_S)
             if value != 0:
-                self.world.after(TORCHRUN_LOOKS_S, self._close)
+                self.world.after(TORCHRUN_POLL_S, self._close)
             for rank in self.living_ranks:
-                self.world.after(0.0, partial(self._tell_lost, rank))
+                self.world.after(0.0, partial(self._report_lost, rank))
         if process.pid == self._command_pid:
             self.command_status = value
             self._ends(f"the command {how(value)}", KEEPER_GRACE_S)
-        self.world.after(TORCHRUN_LOOKS_S, self._look)
+        self.world.after(TORCHRUN_POLL_S, self._poll)
 
-    def _tell_lost(self, rank: int) -> None:
+    def _report_lost(self, rank: int) -> None:
         process = self.rank_process(rank)
         if process.is_living and not process.is_stopped:
-            self.program.lost(rank)
+            self.program.on_peer_lost(rank)
 
     # torchrun.
 
@@ -220,7 +220,7 @@ class Job:
         process = self.processes.get(self._command_pid)
         return process is not None and process.is_living
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """torchrun's look at its workers, and the keeper's at everything."""
         if self.ranks > 1 and self._is_command_living and not self.living_ranks:
             values = [process.value for process in self._ranks.values()]

@@ -11,7 +11,7 @@ from sentinel.sim.world import World
 Line = StepReading | Receipt | TrainerNote | EndReading | None  # None: a line that cannot be read
 
 
-class Voice:
+class TrainerOutput:
     """`moved_s` is when it last said anything at all, by the world's own clock."""
 
     def __init__(self, world: World, attempt: int) -> None:

@@ -20,13 +20,15 @@ class SupervisorKilled(BaseException):
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
-    """A change somebody made to the world: `what` was done `to` what, under which action key (empty: not by the supervisor)."""
+class WorldChange:
+    """A change somebody made to the world: `what` was done `to` what, under which action key (empty: not by the supervisor).
+    `attempt`: that was started."""
 
     at_s: float
     what: str
     to: str
     key: str = ""
+    attempt: int = 0
 
 
 @dataclass
@@ -36,14 +38,14 @@ class World(Machine):
     Attributes:
         jobs: the processes of each attempt that was ever started.
         overrides_file: content of overrides.json; `overrides_version` counts its writes.
-        struck: RUN_DIR/faults, the faults that must not strike twice.
+        faults_done: RUN_DIR/faults, the faults that must not happen twice.
         blind: sources that cannot be read now.
         lease_attempt: the attempt named in lease.json.
         inbox: what people ask; a supervisor that has answered removes it.
         samples: what inspections wrote, by attempt.
         program: what the next attempt would run; `specs`: what each attempt was started with.
-        hardware: what a look at the machines would tell; `sick`: which fault of them struck which attempt.
-        deeds: what was changed, by whom: the truth that invariants are checked against.
+        hardware: what can be read of the machines; `sick`: which fault of them came upon which attempt.
+        world_changes: what was changed, by whom: the truth that invariants are checked against.
         pages: what reached a person, by stage: trigger, update, acknowledge, resolve, message.
         routes: those on which pages are refused, or hang.
     """
@@ -52,11 +54,11 @@ class World(Machine):
     store: Store = field(default_factory=Store)
     overrides_file: Mapping[str, Any] | None = None
     overrides_version: int = 0
-    struck: set[str] = field(default_factory=set)
+    faults_done: set[str] = field(default_factory=set)
     blind: set[str] = field(default_factory=set)
     lease_attempt: int = 0
-    deeds: list[Deed] = field(default_factory=list)
-    pages: list[Deed] = field(default_factory=list)
+    world_changes: list[WorldChange] = field(default_factory=list)
+    pages: list[WorldChange] = field(default_factory=list)
     routes: dict[str, str] = field(default_factory=dict)
     inbox: list[RequestReading] = field(default_factory=list)
     samples: dict[int, tuple[SampleSeen, ...]] = field(default_factory=dict)
@@ -67,10 +69,10 @@ class World(Machine):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.on_deed: Callable[[Deed], None] = lambda _: None
+        self.on_change: Callable[[WorldChange], None] = lambda _: None
 
-    def ask(self, wish: RequestReading) -> None:
-        self.inbox.append(wish)
+    def ask(self, request: RequestReading) -> None:
+        self.inbox.append(request)
         self.wake()
 
     def runs(self, attempt: int) -> Environment:
@@ -102,9 +104,9 @@ class World(Machine):
     def _show_checkpoints(self) -> None:
         self.store.outages -= 1
 
-    def did(self, what: str, to: str, key: str = "") -> None:
-        self.deeds.append(Deed(self.now_s, what, to, key))
-        self.on_deed(self.deeds[-1])
+    def record_change(self, what: str, to: str, key: str = "", attempt: int = 0) -> None:
+        self.world_changes.append(WorldChange(self.now_s, what, to, key, attempt))
+        self.on_change(self.world_changes[-1])
 
     def write_overrides(self, value: Mapping[str, Any]) -> None:
         self.overrides_file = value

@@ -19,7 +19,7 @@ from sentinel.plan.rollback import Choice
 from sentinel.policy.budget import BudgetVerdict
 from sentinel.sim.faults import parse_fault
 from sentinel.sim.invariant_broken import InvariantBroken
-from sentinel.sim.run import MakeEngine, Result, run_scenario, run_seed
+from sentinel.sim.run import MakeEngine, SimulationResult, run_scenario, run_seed
 from sentinel.sim.scenarios import Scenario
 from tests.sim.kit import SHORT, policy_named, simulate
 
@@ -162,7 +162,7 @@ def test_one_that_resumes_from_what_its_own_journal_condemned(monkeypatch: pytes
     assert broken.startswith(f"never resume from what is not trusted: {said}")
 
 
-def simulate_with(engine: MakeEngine, *faults: str, observe_only: bool = False, check_fold: bool = True) -> Result:
+def simulate_with(engine: MakeEngine, *faults: str, observe_only: bool = False, check_fold: bool = True) -> SimulationResult:
     scenario = Scenario(1, SHORT, tuple(parse_fault(text) for text in faults), observe_only=observe_only)
     return run_scenario(scenario, policy_named("demo"), 4 * 3600.0, engine, check_fold)
 

@@ -17,7 +17,7 @@ from sentinel.sim.drill import find_drill, policy_beside, shipped_drills
 from sentinel.sim.drill_file import read_drill
 from sentinel.sim.expected import differences
 from sentinel.sim.machine import EPOCH_S
-from sentinel.sim.run import Result, run_scenario, run_seed
+from sentinel.sim.run import SimulationResult, run_scenario, run_seed
 from sentinel.sim.shape import Shape
 from tests.sim.kit import SHORT, policy_named, simulate, with_retention
 from tests.sim.test_crash_points import check, points
@@ -31,8 +31,8 @@ def is_deletion(fact: f.Fact) -> bool:
     return isinstance(fact, f.ActionDecided) and isinstance(fact.action, PruneCheckpoint)
 
 
-def deleted(result: Result) -> list[str]:
-    return [deed.to for deed in result.deeds if deed.what == "prune"]
+def deleted(result: SimulationResult) -> list[str]:
+    return [change.to for change in result.world_changes if change.what == "prune"]
 
 
 def test_every_shipped_drill_ends_as_it_expects() -> None:

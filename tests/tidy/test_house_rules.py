@@ -56,7 +56,7 @@ TORCHLESS = (
 MAY_IMPORT_TIME = ("sentinel/clock.py", "sentinel/launcher/", "sentinel/client/")
 # The NVML helper is a process because a call to the driver of a sick GPU may never return; the page route `command` is one.
 MAY_START_PROCESSES = (
-    "sentinel/launcher/", "sentinel/replay/many.py", "sentinel/telemetry/helper_process.py", "sentinel/paging/command.py",
+    "sentinel/launcher/", "sentinel/replay/many_logs.py", "sentinel/telemetry/helper_process.py", "sentinel/paging/command.py",
 )  # fmt: skip
 
 

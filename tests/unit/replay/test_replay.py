@@ -10,7 +10,7 @@ import pytest
 
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
-from sentinel.replay import Found, Result, replay_file
+from sentinel.replay import Found, ReplayResult, replay_file
 from sentinel.replay.many_logs import find_logs, replay_many
 from sentinel.streams.curve import BUCKETS_MAX, Curve
 from sentinel.telemetry.rewind import Rewind
@@ -31,11 +31,11 @@ def write_csv(path: Path, values: Iterable[float], first: int = 1, every: int = 
     return path
 
 
-def replay(path: Path) -> Result:
+def replay(path: Path) -> ReplayResult:
     return replay_file(path, POLICY)
 
 
-def alarms(result: Result) -> list[Found]:
+def alarms(result: ReplayResult) -> list[Found]:
     return [found for found in result.found if found.severity != "info"]
 
 
