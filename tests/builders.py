@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, TypeVar
 
+from sentinel.channels import registry as _registry  # noqa: F401 - the channels that a policy may name
 from sentinel.engine import Engine, evolve
 from sentinel.model import actions as a
 from sentinel.model import facts as f

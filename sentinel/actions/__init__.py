@@ -1,1 +1,1 @@
-"""Effects on the world. Each act is safe to repeat under its key; every failure comes back as an event."""
+"""Carries out decided actions. Each is safe to repeat under its key, and every failure comes back as an event."""

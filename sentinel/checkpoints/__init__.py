@@ -1,1 +1,1 @@
-"""Checkpoints on disk: listing and verifying, quarantine, pruning, pointers to the newest."""
+"""Checkpoint files: lists and verifies them, moves them to quarantine, deletes them, mends pointers to the newest."""

@@ -1,4 +1,4 @@
-"""The command line: parse and print, nothing else. One module a verb or a group of verbs; `root` puts them together."""
+"""The command line. It parses and prints, one module for each group of verbs; `root` puts them together."""
 
 
 def main() -> None:

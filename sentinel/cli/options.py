@@ -16,7 +16,7 @@ RunDir = Annotated[Path, typer.Argument(help="The run's directory.", metavar="RU
 Pages = Annotated[
     list[str] | None,
     typer.Option(
-        help="Page there too: alertmanager=URL, pagerduty[=URL] (key in SENTINEL_PAGERDUTY_KEY), webhook=URL, slack, command=…",
+        help="Page there too, such as alertmanager=URL or pagerduty (key in SENTINEL_PAGERDUTY_KEY); an unknown one lists all.",
         metavar="CHANNEL[=…]",
     ),
 ]

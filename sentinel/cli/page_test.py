@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from sentinel.channels.contract import TRY_S
+from sentinel.channels.notice import Notice, dedup_key
+from sentinel.channels.opening import Guarded, open_channel
+from sentinel.channels.wording import titled
 from sentinel.clock import SystemClock
 from sentinel.errors import GiveUp, RetryLater, UsageError
 from sentinel.paging.asked import lay_routes
-from sentinel.paging.channels import Guarded, open_channel
-from sentinel.paging.contract import TRY_S
-from sentinel.paging.notice import Notice, dedup_key
 from sentinel.paging.patience import Patience
-from sentinel.paging.wording import titled
 from sentinel.policy.schema_paging import Route
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 
@@ -46,7 +46,7 @@ def try_routes(policy: str, asked: Sequence[str], only: str | None) -> Iterator[
 
 def _try(route: Route) -> Tested:
     channel, patience = open_channel(route, None), Patience(route.name)
-    said: list[str] = []
+    results: list[str] = []
     stages: tuple[Literal["trigger", "resolve"], ...] = ("trigger", "resolve")
     notice = _test_notice(route.name)
     for stage in stages:
@@ -54,9 +54,9 @@ def _try(route: Route) -> Tested:
             detail = _deliver(patience, channel, _at(notice, stage))
         except (RetryLater, GiveUp) as error:
             hint = "; a real page would be tried again" if isinstance(error, RetryLater) else ""
-            return Tested(route.name, False, "; ".join([*said, f"{stage} NOT DELIVERED: {error}{hint}"]))
-        said.append(f"{stage}: {detail}")
-    return Tested(route.name, True, "; ".join(said))
+            return Tested(route.name, False, "; ".join([*results, f"{stage} NOT DELIVERED: {error}{hint}"]))
+        results.append(f"{stage}: {detail}")
+    return Tested(route.name, True, "; ".join(results))
 
 
 def _at(notice: Notice, stage: Literal["trigger", "resolve"]) -> Notice:

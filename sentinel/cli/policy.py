@@ -88,6 +88,6 @@ def policy_test(
 @policy_app.command("schema")
 def policy_schema() -> None:
     """Print the JSON schema of policy files, for editors and other tools."""
-    from sentinel.policy.schema_json import policy_json_schema_text
+    from sentinel.policy_files.schema_json import policy_json_schema_text
 
     print(policy_json_schema_text(), end="")

@@ -1,1 +1,1 @@
-"""Verdicts and findings from readings: one phenomenon, one file; `catalog.DetectorBank` is the one object others talk to."""
+"""Turns readings into verdicts and findings: one file for each phenomenon. Others use `bank.DetectorBank` alone."""

@@ -1,4 +1,4 @@
-"""The decision: `decide(state, event) → facts`, `evolve(state, fact) → state`. Pure: no clock, no I/O, no randomness."""
+"""Decides: an event leads to facts, and facts lead to the next state. Pure: no clock, no I/O, no randomness."""
 
 from sentinel.engine.core import Engine
 from sentinel.engine.evolve import evolve

@@ -117,11 +117,11 @@ def on_failed(decision: Decision, failed: ActionFailed) -> None:
         case VerifyCheckpoint():
             _pass_over(decision, action, failed.reason, "bytes")
         case Capture():
-            decision.note(f"incident {action.incident}", f"evidence could not be saved: {failed.reason}")
+            decision.note(f.about_incident(action.incident), f"evidence could not be saved: {failed.reason}")
             decision.record(f.ActionConfirmed(action.key, "failed"))
             proceed(decision)
         case SendPage():
-            decision.note(f"incident {action.incident}", f"{action.stage} not delivered on {action.route}: {failed.reason}")
+            decision.note(f.about_incident(action.incident), f"{action.stage} not delivered on {action.route}: {failed.reason}")
             _send_next(decision, action)
         case StartAttempt():
             reason = f"attempt {action.attempt} could not be started: {failed.reason}"
@@ -130,7 +130,7 @@ def on_failed(decision: Decision, failed: ActionFailed) -> None:
         case KillAttempt() | Quarantine() | WriteOverrides():
             _unable(decision, action, failed.reason)
         case CompareRecords():
-            decision.note(f"incident {action.incident}", f"the records could not be compared: {failed.reason}")
+            decision.note(f.about_incident(action.incident), f"the records could not be compared: {failed.reason}")
             _compared(decision, action, None)
         case InspectSamples():
             sample_attribution.conclude(decision, action, Attribution("failed", failed.reason, action.attempt, action.suspect))

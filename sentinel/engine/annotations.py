@@ -16,14 +16,17 @@ def rule_of(policy: Policy, incident: Incident) -> Rule | None:
     return next((rule for rule in policy.spec.rules if rule.alert == incident.alert), None)
 
 
-def annotate(policy: Policy, incident: Incident) -> tuple[str, ...]:
-    """Summary, description and where to read on, those that were written, each a line; what is not known reads `unknown`."""
+def notes_of(policy: Policy, incident: Incident) -> tuple[str, ...]:
+    """Summary and description, those that were written; what is not known reads `unknown`."""
     rule = rule_of(policy, incident)
-    if rule is None:
-        return ()
-    words = rule.annotations
-    runbook = f"runbook: {words.runbook_url}" if words.runbook_url else ""
-    return tuple(fill(line, incident) for line in (words.summary, words.description, runbook) if line)
+    written = (rule.annotations.summary, rule.annotations.description) if rule is not None else ()
+    return tuple(fill(line, incident) for line in written if line)
+
+
+def runbook_of(policy: Policy, incident: Incident) -> str:
+    """Where the author sends whoever reads on; empty where that was not written."""
+    rule = rule_of(policy, incident)
+    return fill(rule.annotations.runbook_url, incident) if rule is not None else ""
 
 
 def fill(text: str, incident: Incident) -> str:

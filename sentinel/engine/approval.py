@@ -23,18 +23,19 @@ def ask(decision: Decision, incident: Incident, rung: Rung, index: int, reason: 
     assert rung.approval is not None
     known = incident.approval
     if known is not None and known.rung == index and not known.answer:
-        return decision.note(f"incident {incident.id}", f"still waits for approval of rung {index + 1}")
+        return decision.note(f.about_incident(incident.id), f"still waits for approval of rung {index + 1}")
     wanted = rung.approval
     deadline_s = decision.now_s + wanted.within_s
     decision.record(f.ApprovalAsked(incident.id, index, deadline_s, wanted.otherwise, reason))
     default = "it is taken" if wanted.otherwise == "approve" else "it is passed over"
+    would = f"rung {index + 1} of playbook {incident.playbook} would: {reason}"
     text = (
-        f"{incident.alert}: {incident.reason}\nrung {index + 1} of playbook {incident.playbook} would: {reason}\n"
+        f"{incident.alert}: {incident.reason}\n{would}\n"
         f"answer with: sentinel approve {incident.id} RUN_DIR, or: sentinel deny {incident.id} RUN_DIR\n"
         f"next: without an answer in {wanted.within_s:g} s {default}"
     )
     title = f"{decision.state.run_id}: {incident.kind} waits for approval"
-    raise_page(decision, incident.id, incident.severity, title, text)
+    raise_page(decision, f.PageRaised(incident.id, incident.severity, title, text, reason=would))
     return None
 
 

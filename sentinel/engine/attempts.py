@@ -172,7 +172,7 @@ def on_exit(decision: Decision, report: ExitReport) -> None:
         case Finished():
             return finish(decision)
         case Stopped():
-            by = decision.state.stop_by or attempt.stopping.removeprefix("stopped by ") or "something outside sentinel"
+            by = decision.state.stop_by or attempt.stopped_by or attempt.stopping or "something outside sentinel"
             return decision.record(f.RunEnded("stopped", f"stopped by {by}: {reason}"))
         case Failed(finding=finding):
             consider(decision, judge_job(decision, finding))

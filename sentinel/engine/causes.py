@@ -130,5 +130,5 @@ def join(decision: Decision, finding: Finding, link: Explained) -> str:
     decision.record(f.FindingRecorded(finding, link.incident.id, link.reason))
     if finding.kind in DEATHS:
         return f"it got worse: {finding.reason}"
-    decision.note(f"incident {link.incident.id}", f"{link.reason}: {finding.reason}")
+    decision.note(f.about_incident(link.incident.id), f"{link.reason}: {finding.reason}")
     return ""

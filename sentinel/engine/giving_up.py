@@ -43,7 +43,7 @@ def give_up(decision: Decision, incident_id: int, reason: str, page_rung: int | 
         _condemn_after(decision, incident)
     elif incident.limit_step is not None:
         suspect = f"checkpoints from step {incident.limit_step} on are suspect, and are used all the same"
-        decision.note(f"incident {incident.id}", f"{suspect}: training goes on from what they hold ({reason})")
+        decision.note(f.about_incident(incident.id), f"{suspect}: training goes on from what they hold ({reason})")
     page(decision, incident_id, severity, reason, FOLLOWS[after])
     finish_giving_up(decision)
 

@@ -101,7 +101,7 @@ def on_recurrence(decision: Decision, incident: Incident, finding: Finding) -> N
     turned = finding.kind is Kind.NON_FINITE and incident.kind is not Kind.NON_FINITE
     patient = decision.observes_only or (incident.is_waiting and decision.is_alive)
     if incident.is_numeric and patient and not turned:
-        return decision.note(f"incident {incident.id}", f"still going on: {finding.reason}")
+        return decision.note(f.about_incident(incident.id), f"still going on: {finding.reason}")
     return fail_rung(decision, incident.id, f"it got worse: {finding.reason}")
 
 

@@ -12,7 +12,6 @@ from types import MappingProxyType
 from sentinel.model.state import Archive, Attempt
 
 ACCOUNTS = ("training", "checkpointing", "replay", "detection", "recovery", "waiting")
-STOPPED_BY = "stopped by"  # how the reason of an attempt's stop begins when a person wanted it: no failure
 
 
 def surviving_steps(attempts: tuple[Attempt, ...]) -> tuple[float, ...]:
@@ -68,8 +67,7 @@ def spend_attempt(
 
 def _spend_end(attempt: Attempt, next_s: float, spend: Callable[[str, float | None], None]) -> None:
     """From the last step on: a failure is noticed and repaired; a wanted end is the last checkpoint."""
-    is_wanted = attempt.stopping.startswith(STOPPED_BY)
-    if (attempt.outcome in ("crashed", "lost", "killed") or attempt.stopping) and not is_wanted:
+    if (attempt.outcome in ("crashed", "lost", "killed") or attempt.stopping) and not attempt.stopped_by:
         spend("detection", attempt.stopping_s if attempt.stopping_s is not None else attempt.ended_s)
         spend("recovery", attempt.idle_s if attempt.idle_s is not None else next_s)
     else:

@@ -54,6 +54,7 @@ def open_incident(decision: Decision, finding: Finding, alert: str, playbook: st
         retryable=finding.retryable,
         value=_shown(finding.value),
         baseline=_shown(finding.baseline),
+        metric=finding.metric or "",
     )
     decision.record(f.FindingRecorded(finding, incident.id, f"rule {alert}"))
     decision.record(f.IncidentOpened(incident))

@@ -62,7 +62,7 @@ def on_tick(decision: Decision) -> None:
         if not incident.awaits_approval or waits is None or decision.now_s < waits.deadline_s:
             continue
         request = w.Approve(incident.id) if waits.otherwise == "approve" else w.Deny(incident.id)
-        on_request(decision, RequestReading(f"{w.DEADLINE}{incident.id}/{waits.rung}", "the deadline (nobody answered)", request))
+        on_request(decision, RequestReading(w.deadline_id(incident.id, waits.rung), "the deadline (nobody answered)", request))
 
 
 def _answer(decision: Decision, asked: RequestReading) -> RequestAnswer:

@@ -11,19 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sentinel.engine.annotations import annotate
+from sentinel.engine.annotations import notes_of, runbook_of
 from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
-from sentinel.model.actions import SendPage, Stage
+from sentinel.model.actions import SendPage, Stage, page_key
+from sentinel.model.changed import replace
 from sentinel.model.findings import Severity
-from sentinel.model.paging import Page, Told
+from sentinel.model.paging import Page, RouteStatus
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Paging, Route
 from sentinel.policy.schema_paging import RANK
 
 REPEATED_MAX = 8  # of more pages that nobody has answered, the newest are repeated: a page an hour for each wakes nobody better
 TITLE_CHARS_MAX, TEXT_CHARS_MAX = 200, 8000
-CLOSED_FIRST = ("pagerduty",)  # channels that call nobody again for what was acknowledged there, as long as it is open
 ABOUT = "pages"  # of notes
 
 
@@ -31,21 +31,23 @@ def page(decision: Decision, number: int, severity: Severity, reason: str, follo
     """Call a person. The text is the case: what broke, what was tried, why nobody else can go on, and what `follows`."""
     incident = decision.state.incident(number)
     where = f" since step {incident.onset_step}" if incident.onset_step is not None else f" at step {incident.break_step}"
-    lines = [f"{incident.alert}: {incident.reason}", *annotate(decision.policy, incident)]
+    notes, runbook_url = notes_of(decision.policy, incident), runbook_of(decision.policy, incident)
+    lines = [f"{incident.alert}: {incident.reason}", *notes, *([f"runbook: {runbook_url}"] if runbook_url else [])]
     lines += [f"tried: {t.remedy.reason} -> {t.outcome}{': ' + t.reason if t.reason else ''}" for t in incident.tries[:-1]]
     lines += [f"now: {reason}", f"next: {follows}"]
-    raise_page(decision, number, severity, f"{decision.state.run_id}: {incident.kind}{where}", "\n".join(lines))
+    title = f"{decision.state.run_id}: {incident.kind}{where}"
+    raise_page(decision, f.PageRaised(number, severity, title, "\n".join(lines), True, reason, notes, runbook_url))
 
 
-def raise_page(decision: Decision, number: int, severity: Severity, title: str, text: str) -> None:
+def raise_page(decision: Decision, wanted: f.PageRaised) -> None:
     """One more reason while nobody has answered changes the page. Everybody is called anew where what was acknowledged or
     resolved was something else, and where it has become more severe."""
-    known = decision.state.incident(number).page
-    anew = known is None or known.is_answered or RANK[severity] > RANK[known.severity]
-    if known is not None and not anew:
-        severity = known.severity
-    decision.record(f.PageRaised(number, severity, title[:TITLE_CHARS_MAX], text[:TEXT_CHARS_MAX], anew))
-    send(decision, number)
+    known = decision.state.incident(wanted.incident).page
+    anew = known is None or known.is_answered or RANK[wanted.severity] > RANK[known.severity]
+    severity = known.severity if known is not None and not anew else wanted.severity
+    title, text = wanted.title[:TITLE_CHARS_MAX], wanted.text[:TEXT_CHARS_MAX]
+    decision.record(replace(wanted, severity=severity, title=title, text=text, anew=anew))
+    send(decision, wanted.incident)
 
 
 def resolve(decision: Decision, number: int, reason: str, by: str = "") -> None:
@@ -66,9 +68,11 @@ def on_recovered(decision: Decision, number: int, reason: str) -> None:
     text = "\n".join([f"{incident.alert}: {incident.reason}", *tried, f"now: {reason}", "next: nothing, training goes on"])
     for route in decision.policy.spec.paging.routes:
         if route.settings.messages and route.is_for(incident.severity):
-            key = _key(number, 1, "message", route.name)
-            said = (number, incident.severity, title[:TITLE_CHARS_MAX], text[:TEXT_CHARS_MAX])
-            decision.decide(SendPage(key, *said, stage="message", route=route.name))
+            key = page_key(number, 1, "message", route.name)
+            message = SendPage(
+                key, number, incident.severity, title[:TITLE_CHARS_MAX], text[:TEXT_CHARS_MAX], stage="message", route=route.name
+            )
+            decision.decide(message)
     return None
 
 
@@ -98,7 +102,7 @@ def on_tick(decision: Decision) -> None:
     if not decision.state.incidents:
         return
     known = [
-        i for i in decision.state.incidents if i.page is not None and (i.page.is_open or any(t.is_open for t in i.page.told))
+        i for i in decision.state.incidents if i.page is not None and (i.page.is_open or any(t.is_open for t in i.page.routes))
     ]
     unanswered = [i.id for i in known if i.page is not None and not i.page.is_answered]
     for incident in known:
@@ -113,25 +117,25 @@ def send(decision: Decision, number: int, repeats: bool = False) -> None:
     _withdraw(decision, number, known)
     known = decision.state.incident(number).page
     assert known is not None
-    for told, stage in tuple(_due(known, decision.policy.spec.paging, decision.now_s, repeats)):
-        key = _key(number, told.sent + 1, stage, told.route)
+    for status, stage in tuple(_due(known, decision.policy.spec.paging, decision.now_s, repeats)):
+        key = page_key(number, status.sent + 1, stage, status.route)
         by = {"acknowledge": known.acknowledged_by, "resolve": known.resolved_by}.get(stage, "")
-        decision.decide(SendPage(key, number, known.severity, known.title, _text(known, stage), stage, told.route, by))
+        decision.decide(SendPage(key, number, known.severity, known.title, _text(known, stage), stage, status.route, by))
 
 
 def is_unsaid(state: RunState) -> bool:
     """A page is still to be sent, and nobody was told of it on another route either."""
     calls = [a.incident for a in state.pending.values() if isinstance(a, SendPage) and a.stage == "trigger"]
     known = {i.id: i.page for i in state.incidents}
-    return any((found := known.get(number)) is None or not found.is_told for number in calls)
+    return any((found := known.get(number)) is None or not found.is_delivered for number in calls)
 
 
 def is_owed(state: RunState, paging: Paging, now_s: float) -> bool:
     """The run has failed, nobody has answered, and a route is still to be tried: whoever leaves now leaves them uncalled."""
     if state.ended != "failed" or state.stop_by:
         return False
-    told = (told for known in _unanswered(state) for told in known.told)
-    on_its_way = any(t.under_way == "trigger" and now_s - t.triggered_s <= paging.deadline_s for t in told)
+    statuses = (status for known in _unanswered(state) for status in known.routes)
+    on_its_way = any(t.under_way == "trigger" and now_s - t.triggered_s <= paging.deadline_s for t in statuses)
     return on_its_way or any(_is_waiting(state, route) for route in paging.routes)
 
 
@@ -146,26 +150,26 @@ def _unanswered(state: RunState) -> list[Page]:
     return [i.page for i in state.incidents if i.page is not None and not i.page.is_answered]
 
 
-def _due(known: Page, paging: Paging, now_s: float, repeats: bool) -> Iterator[tuple[Told, Stage]]:
+def _due(known: Page, paging: Paging, now_s: float, repeats: bool) -> Iterator[tuple[RouteStatus, Stage]]:
     for index, route in enumerate(paging.routes):
-        told = known.on(route.name)
-        if told.under_way is not None:
+        status = known.on(route.name)
+        if status.under_way is not None:
             continue
         if not known.is_open:
-            if told.is_open:
-                yield told, "resolve"
+            if status.is_open:
+                yield status, "resolve"
         elif known.acknowledged_by:
-            if told.is_open and not told.acknowledged and told.number == known.number:
-                yield told, "acknowledge"
-        elif told.is_open and told.acknowledged and route.kind in CLOSED_FIRST:
-            yield told, "resolve"
-        elif told.number < known.number:
+            if status.is_open and not status.acknowledged and status.number == known.number:
+                yield status, "acknowledge"
+        elif status.is_open and status.acknowledged and route.closes_first:
+            yield status, "resolve"
+        elif status.number < known.number:
             if _is_its_turn(known, paging, index, now_s):
-                yield told, "trigger"
-        elif told.is_open and told.version < known.version:
-            yield told, "update"
-        elif repeats and now_s - told.triggered_s >= paging.repeat_every_s:
-            yield told, "trigger"
+                yield status, "trigger"
+        elif status.is_open and status.version < known.version:
+            yield status, "update"
+        elif repeats and now_s - status.triggered_s >= paging.repeat_every_s:
+            yield status, "trigger"
 
 
 def _is_its_turn(known: Page, paging: Paging, index: int, now_s: float) -> bool:
@@ -188,28 +192,24 @@ def _is_its_turn(known: Page, paging: Paging, index: int, now_s: float) -> bool:
 
 
 def _could_not(known: Page, route: Route, deadline_s: float, now_s: float) -> bool:
-    told = known.on(route.name)
-    if told.delivered == known.number:
+    status = known.on(route.name)
+    if status.delivered == known.number:
         return False
-    if told.number == known.number:
-        return told.failed or now_s - told.triggered_s > deadline_s
+    if status.number == known.number:
+        return status.failed or now_s - status.triggered_s > deadline_s
     return route.settings.after_s is None and now_s - known.raised_s > deadline_s
 
 
 def _withdraw(decision: Decision, number: int, known: Page) -> None:
     """A call that has not got through is not tried again once it is answered, or another has taken its place."""
     why = f"acknowledged by {known.acknowledged_by}" if known.acknowledged_by else f"resolved: {known.resolved}"
-    for told in known.told:
-        key = _key(number, told.sent, "trigger", told.route)
-        if told.under_way != "trigger" or key not in decision.state.pending:
+    for status in known.routes:
+        key = page_key(number, status.sent, "trigger", status.route)
+        if status.under_way != "trigger" or key not in decision.state.pending:
             continue
-        if known.is_answered or told.number < known.number:
+        if known.is_answered or status.number < known.number:
             reason = why if known.is_answered else "everybody is called anew"
             decision.record(f.ActionAbandoned(key, f"no longer wanted, {reason}", withdrawn=True))
-
-
-def _key(number: int, count: int, stage: Stage, route: str) -> str:
-    return f"page/{number}/{count}/{stage}/{route}"
 
 
 def _text(known: Page, stage: Stage) -> str:

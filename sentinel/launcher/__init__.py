@@ -1,1 +1,1 @@
-"""The training processes: one narrow Protocol (`contract`), the keeper that owns an attempt, and the launchers."""
+"""Starts, stops and observes training processes: the Protocol (`contract`), the launchers, and the keeper of an attempt."""

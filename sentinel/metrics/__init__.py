@@ -1,1 +1,1 @@
-"""Runs as Prometheus families. `exposition` makes the text; serving it is somebody else's."""
+"""Shows runs as Prometheus metrics: `exposition` makes the text, and `sentinel.web` serves it."""

@@ -1,1 +1,1 @@
-"""The nouns of Sentinel: frozen dataclasses and closed unions, standard library only, no behaviour beyond their own shape."""
+"""The nouns of Sentinel: frozen dataclasses and closed unions, without behaviour. Standard library only."""

@@ -14,6 +14,7 @@ from sentinel.model.findings import Severity
 from sentinel.model.recorded import recorded_as
 
 Request = Literal["checkpoint_now", "stop_after_checkpoint", "stop_now"]
+_PAGE = "page"
 Stage = Literal["trigger", "update", "acknowledge", "resolve", "message"]
 
 
@@ -115,6 +116,18 @@ class Capture:
     key: str
     incident: int
     attempt: int
+
+
+def page_key(incident: int, count: int, stage: Stage, route: str) -> str:
+    """The key of one sending of a page: the `count`-th on its route."""
+    return f"{_PAGE}/{incident}/{count}/{stage}/{route}"
+
+
+def incident_of_page_key(key: str) -> int | None:
+    """The incident that a page's key names; None for the key of another action. The inverse of `page_key`."""
+    word, _, rest = key.partition("/")
+    digits = rest.partition("/")[0]
+    return int(digits) if word == _PAGE and digits.isdecimal() else None
 
 
 @recorded_as("SendPage")

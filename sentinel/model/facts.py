@@ -97,6 +97,9 @@ class SourceChanged:
 ABOUT_SOURCE = "source"  # of notes that say what a source remarked
 
 
+_INCIDENT = "incident"
+
+
 @recorded_as("Noted")
 @dataclass(frozen=True, slots=True)
 class Noted:
@@ -104,6 +107,17 @@ class Noted:
 
     about: str
     reason: str
+
+    @property
+    def incident(self) -> int | None:
+        """The incident it is about; None where it is about something else. The inverse of `about_incident`."""
+        word, _, digits = self.about.partition(" ")
+        return int(digits) if word == _INCIDENT and digits.isdecimal() else None
+
+
+def about_incident(number: int) -> str:
+    """What a note about an incident is about."""
+    return f"{_INCIDENT} {number}"
 
 
 @recorded_as("Held")
@@ -367,14 +381,21 @@ class GaveUp:
 @recorded_as("PageRaised")
 @dataclass(frozen=True, slots=True)
 class PageRaised:
-    """A person is needed, or the page of that incident says something else now. `anew`: whoever was told is told again, and an
-    acknowledgement does not hold for it."""
+    """A person is needed, or the page of that incident says something else now. `anew`: whoever was called is called again, and
+    an acknowledgement does not hold for it.
+
+    What `text` says in sentences stands beside it as data; empty in journals from before that. reason: why a person is needed
+    now. notes: what the rule's author wrote for the reader, filled in. runbook_url: where the author sends the reader.
+    """
 
     incident: int
     severity: Severity
     title: str
     text: str
     anew: bool = True
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+    runbook_url: str = ""
 
 
 @recorded_as("PageResolved")

@@ -145,6 +145,7 @@ class Incident:
     earliest_step: int | None = None  # where one of its later findings began, if before the onset
     value: str = ""  # what the first finding saw, and where that stood before, as shown to a person
     baseline: str = ""
+    metric: str = ""  # what the first finding judged, where it names one
     again_step: int | None = None  # newest step, and supervisor time, when it was last found again
     again_s: float | None = None
     approval: Approval | None = None  # of the newest rung that needed one

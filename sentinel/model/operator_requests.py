@@ -105,7 +105,17 @@ class Readmit:
 
 OperatorRequest = Pause | Resume | Hold | RollBack | LeaveOut | Change | Approve | Deny | Acknowledge | Resolve | Remark | Readmit
 
-DEADLINE = "deadline/"  # begins the id of what nobody asked: an approval's deadline has passed
+_DEADLINE = "deadline/"
+
+
+def deadline_id(incident: int, rung: int) -> str:
+    """The id of what nobody asked for: the deadline of an approval has passed."""
+    return f"{_DEADLINE}{incident}/{rung}"
+
+
+def is_deadline(request_id: str) -> bool:
+    """Whether no person made the request, but `deadline_id`."""
+    return request_id.startswith(_DEADLINE)
 REMARK_CHARS_MAX = 2000
 
 

@@ -12,7 +12,7 @@ from sentinel.model.findings import Severity
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RouteStatus:
     """How one route stands. A page goes out on it one sending after the other.
 
     Attributes:
@@ -42,9 +42,12 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`number`: it was raised so often, because it had been resolved, or because what was acknowledged was something else.
-    `version`: of its words, counted over all raisings. `resolved`: why nobody is needed any more, and `resolved_by` whoever took
-    it up."""
+    """Attributes:
+    number: how often it was raised, because it had been resolved, or what was acknowledged was something else.
+    version: of its words, counted over all raisings.
+    resolved, resolved_by: why nobody is needed any more, and who took it up.
+    reason, notes, runbook_url: as in `PageRaised`.
+    """
 
     severity: Severity
     title: str
@@ -57,7 +60,10 @@ class Page:
     resolved: str = ""
     resolved_by: str = ""
     resolved_s: float | None = None
-    told: tuple[Told, ...] = ()
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+    runbook_url: str = ""
+    routes: tuple[RouteStatus, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -69,10 +75,10 @@ class Page:
         return not self.is_open or bool(self.acknowledged_by)
 
     @property
-    def is_told(self) -> bool:
+    def is_delivered(self) -> bool:
         """Somebody was told of the present raising, on any route."""
-        return any(told.delivered == self.number for told in self.told)
+        return any(status.delivered == self.number for status in self.routes)
 
-    def on(self, route: str) -> Told:
+    def on(self, route: str) -> RouteStatus:
         """How that route stands; one that was never used has been told nothing."""
-        return next((told for told in self.told if told.route == route), Told(route))
+        return next((status for status in self.routes if status.route == route), RouteStatus(route))

@@ -79,6 +79,7 @@ class Attempt:
     first_step_s: float | None = None
     marks: tuple[Mark, ...] = ()
     stopping: str = ""
+    stopped_by: str = ""  # who wanted it to stop, where somebody did: it is then no failure
     stopping_s: float | None = None
     signalled_s: float | None = None
     ended_s: float | None = None
@@ -185,6 +186,7 @@ class RunState:
     inspection: Inspection | None = None  # under way, as a part of the plan
     pending: Mapping[str, Action] = field(default_factory=lambda: MappingProxyType({}))
     findings: tuple[str, ...] = ()  # keys recorded in the current attempt
+    opening_metric: str = ""  # what the finding judged that the next incident opens with
     interventions_s: tuple[float, ...] = ()
     intervention_step: int = 0  # newest step at the last intervention
     restarts_s: tuple[float, ...] = ()

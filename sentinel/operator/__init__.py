@@ -1,1 +1,1 @@
-"""What people ask of a run, from whichever surface: the request, its answer, and the run that nobody supervises."""
+"""A person's requests to a run and their answers, from any surface, also where nobody supervises the run."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import cast
 
 from sentinel.actions.runner import Handler, ThreadRunner
+from sentinel.channels.opening import problems_of
 from sentinel.clock import SystemClock
 from sentinel.engine import Engine
 from sentinel.errors import PolicyError, SentinelError, UsageError
@@ -31,7 +32,6 @@ from sentinel.model.events import ActionFailed, Event
 from sentinel.model.facts import Fact, RequestAnswered
 from sentinel.model.readings import RequestReading
 from sentinel.paging.asked import lay_routes
-from sentinel.paging.channels import problems_of
 from sentinel.paging.desk import Desk, Ways
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import load_policy, shipped_policy_path

@@ -1,1 +1,1 @@
-"""Telling a person. One module per channel; the page's words are decided by the engine and only delivered here."""
+"""A page on its way: the case that a person reads, and the courier that gives it to the channel of its route."""

@@ -7,18 +7,15 @@ people.
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sentinel.channels.opening import check_paging
+from sentinel.channels.registry import CHANNELS, Route
 from sentinel.errors import UsageError
-from sentinel.paging.channels import check_paging
-from sentinel.paging.http_call import check_url
+from sentinel.policy.problems import nearest
 from sentinel.policy.schema import Policy
-from sentinel.policy.schema_paging import ROUTES_MAX, Paging, Route, Secret
-
-PAGERDUTY_KEY, WEBHOOK_SECRET, SLACK_WEBHOOK = "SENTINEL_PAGERDUTY_KEY", "SENTINEL_WEBHOOK_SECRET", "SENTINEL_SLACK_WEBHOOK"
-KINDS = ("alertmanager=URL", "pagerduty[=URL]", "webhook=URL", "slack", "'command=PROGRAM WORDS'", "terminal")
+from sentinel.policy.schema_paging import ROUTES_MAX, Paging
 
 
 def lay_routes(policy: Policy, asked: Sequence[str], environ: Mapping[str, str] | None = None) -> Policy:
@@ -34,8 +31,8 @@ def lay_run_url(policy: Policy, url: str) -> Policy:
     paging = policy.spec.paging
     if paging.run_url is not None or not url:
         return policy
-    told = paging.model_copy(update={"run_url": url})
-    return policy.model_copy(update={"spec": policy.spec.model_copy(update={"paging": told})})
+    with_url = paging.model_copy(update={"run_url": url})
+    return policy.model_copy(update={"spec": policy.spec.model_copy(update={"paging": with_url})})
 
 
 def with_checked_routes(policy: Policy, asked: Sequence[str]) -> Policy:
@@ -60,42 +57,17 @@ def _with(paging: Paging, word: str, environ: Mapping[str, str]) -> Paging:
 
 
 def _settings(kind: str, value: str, environ: Mapping[str, str]) -> dict[str, Any]:
-    match kind:
-        case "alertmanager" | "webhook" if not value:
-            raise UsageError(f"--page {kind}: says not where; write --page {kind}=URL")
-        case "terminal" | "slack" if value:
-            raise UsageError(f"--page {kind}: takes no value here{_where(kind)}")
-        case "command" if not value:
-            raise UsageError("--page command: says not which; write --page 'command=PROGRAM WORDS'")
-        case "pagerduty" | "alertmanager" | "webhook" if value and (wrong := check_url(value)):
-            raise UsageError(f"--page {kind}: its address {wrong}")
-        case "terminal":
-            return {}
-        case "alertmanager":
-            return {"url": value}
-        case "pagerduty":
-            return {"routing_key": Secret(env=PAGERDUTY_KEY)} | ({"url": value} if value else {})
-        case "webhook":
-            return {"url": value} | ({"secret": Secret(env=WEBHOOK_SECRET)} if WEBHOOK_SECRET in environ else {})
-        case "slack":
-            return {"webhook": Secret(env=SLACK_WEBHOOK)}
-        case "command":
-            return {"run": _words(value)}
-    raise UsageError(f"--page {kind}: is none of {', '.join(KINDS)}; other channels are written in a policy (spec.paging.routes)")
-
-
-def _words(value: str) -> tuple[str, ...]:
+    short_form = CHANNELS[kind].short_form if kind in CHANNELS else None
+    if short_form is None:
+        near = nearest(kind, tuple(CHANNELS))
+        hint = f"; did you mean '{near}'?" if near is not None and near != kind else ""
+        known = ", ".join(row.short_form.usage for row in CHANNELS.values() if row.short_form is not None)
+        others = "other channels are written in a policy (spec.paging.routes)"
+        raise UsageError(f"--page {kind}: is none of {known}{hint}; {others}")
     try:
-        words = tuple(shlex.split(value))
+        return short_form.settings(value, environ)
     except ValueError as error:
-        raise UsageError(f"--page command: cannot be read: {error}; write it as for a shell") from None
-    if not words:
-        raise UsageError("--page command: says not which; write --page 'command=PROGRAM WORDS'")
-    return words
-
-
-def _where(kind: str) -> str:
-    return f"; the address is a secret: set {SLACK_WEBHOOK} and write --page slack" if kind == "slack" else ""
+        raise UsageError(f"--page {kind}: {error}") from None
 
 
 def _free_name(paging: Paging, kind: str) -> str:

@@ -4,13 +4,12 @@
     text       an opening sentence; what broke, values and a small plot; what was tried; what follows, and when; what waiting
                costs; commands that answer it; where to read on
 
-The engine's own words are always in it. What cannot be read on the disk is left out, and a bug here costs the case and not the
-page.
+It is made of the state's data; a sentence of the engine's is never taken apart. What cannot be read on the disk is left out, and
+a bug here costs the case and not the page.
 """
 
 from __future__ import annotations
 
-import re
 import shlex
 import socket
 import textwrap
@@ -18,18 +17,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from sentinel.channels.notice import TEXT_CHARS_MAX, TITLE_CHARS_MAX, Notice, dedup_key
+from sentinel.channels.reach import where_it_leads
 from sentinel.client.run_layout import incident_report_path
 from sentinel.model.actions import SendPage
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.state import RunState
 from sentinel.paging import case_words
-from sentinel.paging.case_answers import Answer, answers
+from sentinel.paging.case_answers import AnswerCommand, answers
 from sentinel.paging.case_plot import draw_plot
 from sentinel.paging.masking import mask, one_line, plain, secret_values
-from sentinel.paging.notice import TEXT_CHARS_MAX, TITLE_CHARS_MAX, Notice, dedup_key
-from sentinel.paging.reach import where_it_leads
-from sentinel.policy.expr_tree import METRICS
 from sentinel.policy.schema_paging import Paging
 from sentinel.run_files.stream_window import read_steps, read_world_size
 
@@ -39,11 +37,10 @@ FACT_CHARS_MAX = 200
 LINE_CHARS_MAX = 1000
 BEFORE_STEPS, BEHIND_STEPS = 120, 40
 INDENT, WIDTH = 8, 92
-UNBROKEN = ("sentinel ", "runbook:", "report:", "page:")
 RUNBOOK = Path(__file__).resolve().parents[2] / "deploy" / "RUNBOOK.md"
-METRIC_OF = {Kind.LOSS_SCALE_COLLAPSE: "loss_scale", Kind.GENERALISATION: "val_loss", Kind.SLOWDOWN: "step_time_s"}
-ANSWERED = ("acknowledged", "resolved")  # how its first line begins where that says who answered, and how
-TOLD_BETTER = ("tried: ", "next: ", "runbook: ", "acknowledged by ", "resolved: ")  # lines of it that are told better here
+METRIC_OF = {  # of journals whose incidents do not name theirs
+    Kind.LOSS_SCALE_COLLAPSE: "loss_scale", Kind.GENERALISATION: "val_loss", Kind.SLOWDOWN: "step_time_s",
+}
 
 
 def build_notice(run_dir: Path, state: RunState, action: SendPage, paging: Paging, wall_s: float) -> Notice:
@@ -84,16 +81,19 @@ def _title(run: str, incident: Incident | None, action: SendPage) -> str:
 
 
 def _opening(state: RunState, incident: Incident | None, action: SendPage) -> str:
-    said = _cut(action.text.split("\n", 1)[0], LINE_CHARS_MAX).rstrip(".")
-    if action.stage in ("acknowledge", "resolve") and said.startswith(ANSWERED):
-        return f"{said[0].upper()}{said[1:]}."
+    raised = incident.page if incident is not None else None
     is_well = incident is not None and incident.state is IncidentState.RECOVERED
     verdict = incident.verdict if incident is not None and is_well else ""
     match action.stage:
         case "update":
             return "This page has changed: it stands as follows."
         case "acknowledge":
-            return f"{action.by or 'Somebody'} has seen it. It is not repeated."
+            return f"Acknowledged by {action.by or 'somebody'}: it is not repeated."
+        case "resolve" if raised is not None and raised.is_open:
+            return "Resolved: what was acknowledged is over, and another call follows."
+        case "resolve" if raised is not None:
+            by = f" (by {raised.resolved_by})" if raised.resolved_by else ""
+            return f"Resolved: {_cut(raised.resolved, LINE_CHARS_MAX)}{by}."
         case "resolve":
             over = "It is over" + (f", says {action.by}" if action.by else "")
             return f"{over}{': ' + verdict if verdict else '.'}"
@@ -108,14 +108,12 @@ def _opening(state: RunState, incident: Incident | None, action: SendPage) -> st
 
 def _text(
     run_dir: Path, state: RunState, incident: Incident | None, action: SendPage, paging: Paging, wall_s: float,
-    typed: Sequence[Answer],
+    typed: Sequence[AnswerCommand],
 ) -> str:  # fmt: skip
     attempt = state.attempt
     ranks = read_world_size(run_dir, attempt.attempt) if attempt is not None else None
-    words = action.text.replace("RUN_DIR", shlex.quote(str(run_dir.absolute())))
-    engine = [line for line in words.split("\n") if incident is None or not line.startswith(TOLD_BETTER)]
     width = max((len(answer.command) for answer in typed), default=0)
-    sections = [_section("BROKE", [_cut("\n".join(engine), ENGINE_CHARS_MAX)])]
+    sections = [_section("BROKE", [_cut("\n".join(_broke(run_dir, incident, action)), ENGINE_CHARS_MAX)])]
     if incident is not None:
         sections.append(_section("VALUES", [*case_words.values(incident), *case_words.evidence(incident)]))
         sections.append(_section("", _plot(run_dir, incident)) if action.stage in ("trigger", "update") else "")
@@ -124,22 +122,34 @@ def _text(
     waiting = case_words.cost(state, incident, wall_s, ranks or case_words.ranks_of(attempt), paging.gpu_hour_cost)
     sections.append(_section("COST", waiting))
     asked = [f"{answer.command.ljust(width)}  {answer.what}" for answer in typed]
-    sections.append(_section("ANSWER", [f"on {socket.gethostname()}:", *asked] if asked else []))
-    sections.append(_section("READ", _reading(run_dir, incident, action, paging)))
+    sections.append(_section("ANSWER", [f"on {socket.gethostname()}:", *asked] if asked else [], is_copied=True))
+    sections.append(_section("READ", _reading(run_dir, incident, action, paging), is_copied=True))
     head = f"{_opening(state, incident, action)}\n\n"
     return head + "\n\n".join(section for section in sections if section)
 
 
-def _section(label: str, lines: Sequence[str]) -> str:
-    """A label, and its lines beside it."""
+def _broke(run_dir: Path, incident: Incident | None, action: SendPage) -> list[str]:
+    """What broke, and why a person is needed now. The engine's own text where the journal holds it only as sentences: what it
+    says of tries and of what follows then stands there twice."""
+    if incident is not None:
+        what, raised = f"{incident.alert}: {incident.reason}", incident.page
+        if action.stage == "message":
+            return [what, f"now: {incident.verdict}"] if incident.verdict else [what]
+        if raised is not None and raised.reason:
+            return [what, *raised.notes, f"now: {raised.reason}"]
+    return [action.text.replace("RUN_DIR", shlex.quote(str(run_dir.absolute())))]
+
+
+def _section(label: str, lines: Sequence[str], is_copied: bool = False) -> str:
+    """A label, and its lines beside it. `is_copied`: commands and addresses, which are never broken."""
     flat = [_cut(part, LINE_CHARS_MAX) for line in lines for part in _cut(line, SECTION_CHARS_MAX).split("\n") if part.strip()]
-    wrapped = [row for line in flat for row in _wrapped(line)]
+    wrapped = flat if is_copied else [row for line in flat for row in _wrapped(line)]
     return "\n".join(f"{label if number == 0 else '':<{INDENT}}{row}" for number, row in enumerate(wrapped))
 
 
 def _wrapped(line: str) -> list[str]:
-    """Sentences are broken where a mail or a pager would break them badly; what is to be copied is not."""
-    if len(line) <= WIDTH or line.startswith(UNBROKEN):
+    """Sentences are broken where a mail or a pager would break them badly."""
+    if len(line) <= WIDTH:
         return [line]
     return textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
@@ -160,10 +170,9 @@ def _plot(run_dir: Path, incident: Incident) -> list[str]:
 
 
 def judged_metric(incident: Incident) -> str:
-    """The metric an incident is about, as its reason names it."""
-    named = next((word for word in re.findall(r"\w+", incident.reason) if word in METRICS), None)
+    """The metric an incident is about."""
     band = incident.band.metric if incident.band is not None else None
-    return named or METRIC_OF.get(incident.kind) or band or "loss"
+    return incident.metric or METRIC_OF.get(incident.kind) or band or "loss"
 
 
 def _facts(state: RunState, incident: Incident | None) -> dict[str, str]:
@@ -186,9 +195,9 @@ def _facts(state: RunState, incident: Incident | None) -> dict[str, str]:
 def _links(run_dir: Path, incident: Incident | None, action: SendPage, paging: Paging) -> dict[str, str]:
     """Name → URL. What lies in a file only is named in the text. The page knows a run by its directory's name."""
     found: dict[str, str] = {}
-    written = re.search(r"^runbook: (https?://\S+)$", action.text, re.MULTILINE)
-    if written is not None:
-        found["runbook"] = written[1]
+    written = _runbook_of(incident)
+    if written.startswith(("https://", "http://")) and " " not in written:
+        found["runbook"] = written
     elif paging.runbook_url is not None:
         found["runbook"] = f"{paging.runbook_url.split('#')[0]}#{incident.kind}" if incident is not None else paging.runbook_url
     if paging.run_url is not None:
@@ -198,6 +207,12 @@ def _links(run_dir: Path, incident: Incident | None, action: SendPage, paging: P
     return found
 
 
+def _runbook_of(incident: Incident | None) -> str:
+    """Where the rule's author sends the reader; empty where nothing is known of it, or it is the shipped file."""
+    written = incident.page.runbook_url if incident is not None and incident.page is not None else ""
+    return "" if written.partition("#")[0] == RUNBOOK.name else written
+
+
 def _reading(run_dir: Path, incident: Incident | None, action: SendPage, paging: Paging) -> list[str]:
     """The report's file is named where its link leads no further: the file is still there when sentinel has ended."""
     links, host = _links(run_dir, incident, action, paging), socket.gethostname()
@@ -205,14 +220,14 @@ def _reading(run_dir: Path, incident: Incident | None, action: SendPage, paging:
     file = str(incident_report_path(run_dir.absolute(), action.incident))
     section = f"#{incident.kind}" if incident is not None else ""
     shipped = f"{RUNBOOK}{section}" if RUNBOOK.is_file() else f"RUNBOOK.md{section}"
-    lines = [f"runbook: {links.get('runbook', shipped)}"]
+    lines = [f"runbook: {links.get('runbook') or _runbook_of(incident) or shipped}"]
     lines.append(f"report:  {file if is_here else links.get('report', file)}")
     if "page" in links:
         lines.append(f"page:    {links['page']}{where_it_leads(links['page'], host)}")
     return lines
 
 
-def _guarded_answers(run_dir: Path, state: RunState, incident: Incident | None, action: SendPage) -> list[Answer]:
+def _guarded_answers(run_dir: Path, state: RunState, incident: Incident | None, action: SendPage) -> list[AnswerCommand]:
     try:
         return answers(run_dir, state, incident, action.stage)
     except Exception:  # noqa: BLE001 - without its commands the page is still a page

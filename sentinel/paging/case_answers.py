@@ -18,49 +18,50 @@ RUN_FILE_BYTES_MAX = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AnswerCommand:
     command: str
     what: str
 
 
-def answers(run_dir: Path, state: RunState, incident: Incident | None, stage: Stage) -> list[Answer]:
+def answers(run_dir: Path, state: RunState, incident: Incident | None, stage: Stage) -> list[AnswerCommand]:
     """The likeliest first. Nothing is to be answered once it is over."""
     if stage in ("resolve", "message"):
         return []
     run = shlex.quote(str(run_dir.absolute()))
-    found: list[Answer] = []
+    found: list[AnswerCommand] = []
     number = incident.id if incident is not None else None
     if incident is not None and incident.awaits_approval:
-        found.append(Answer(f"sentinel approve {number} {run}", "take the rung that waits"))
-        found.append(Answer(f"sentinel deny {number} {run}", "pass it over"))
+        found.append(AnswerCommand(f"sentinel approve {number} {run}", "take the rung that waits"))
+        found.append(AnswerCommand(f"sentinel deny {number} {run}", "pass it over"))
     if incident is not None and stage != "acknowledge" and not incident.acknowledged_by:
-        found.append(Answer(f"sentinel ack {number} {run}", "you have seen it: it is not repeated"))
+        found.append(AnswerCommand(f"sentinel ack {number} {run}", "you have seen it: it is not repeated"))
     found += _of_run(run_dir, run, state, incident)
     if incident is not None and incident.state is IncidentState.EXHAUSTED:
-        found.append(Answer(f"sentinel resolve {number} {run}", "you have taken it up: the page is closed"))
+        found.append(AnswerCommand(f"sentinel resolve {number} {run}", "you have taken it up: the page is closed"))
     if number is not None:
-        found.append(Answer(f"sentinel incidents show {number} {run}", "the whole story"))
+        found.append(AnswerCommand(f"sentinel incidents show {number} {run}", "the whole story"))
     return found
 
 
-def _of_run(run_dir: Path, run: str, state: RunState, incident: Incident | None) -> list[Answer]:
+def _of_run(run_dir: Path, run: str, state: RunState, incident: Incident | None) -> list[AnswerCommand]:
     """What moves the run itself."""
     if state.ended == "finished":
         return []
     if state.ended:
-        return [Answer(_start_again(run_dir, run, state), "when the cause is mended: go on from the newest good checkpoint")]
+        again = "when the cause is mended: go on from the newest good checkpoint"
+        return [AnswerCommand(_start_again(run_dir, run, state), again)]
     if state.held or state.giving_up == "hold":
         return [
-            Answer(f"sentinel resume {run}", "go on from the newest good checkpoint"),
-            Answer(f"sentinel stop {run}", "end the run"),
+            AnswerCommand(f"sentinel resume {run}", "go on from the newest good checkpoint"),
+            AnswerCommand(f"sentinel stop {run}", "end the run"),
         ]
     if state.paused:
-        return [Answer(f"sentinel resume {run}", "sentinel carries remedies out again")]
+        return [AnswerCommand(f"sentinel resume {run}", "sentinel carries remedies out again")]
     if incident is None or incident.state is not IncidentState.EXHAUSTED or state.giving_up or state.observe_only:
         return []
     back = incident.limit_step
-    found = [Answer(f"sentinel rollback --to {back - 1} {run}", "back to before the onset")] if back is not None else []
-    return [*found, Answer(f"sentinel hold {run}", "stop training after a checkpoint, and wait for you")]
+    found = [AnswerCommand(f"sentinel rollback --to {back - 1} {run}", "back to before the onset")] if back is not None else []
+    return [*found, AnswerCommand(f"sentinel hold {run}", "stop training after a checkpoint, and wait for you")]
 
 
 def _start_again(run_dir: Path, run: str, state: RunState) -> str:

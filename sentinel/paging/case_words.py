@@ -9,7 +9,7 @@ from __future__ import annotations
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Try
 from sentinel.model.state import Attempt, RunState
 
-TRIES_TOLD = 8
+TRIES_SHOWN = 8
 CONDITIONS = ("then", "until", "approval")  # keys of a rung that say when, not what
 
 
@@ -17,8 +17,8 @@ def span(seconds: float) -> str:
     """A duration as people say it: 40 s, 4 min 30 s, 2 h 5 min, 3 days 4 h."""
     whole = max(0, round(seconds))
     parts = [(whole // 86400, "days"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "min"), (whole % 60, "s")]
-    told = [f"{count} {'day' if count == 1 and unit == 'days' else unit}" for count, unit in parts if count]
-    return " ".join(told[:2]) or "0 s"
+    parts_shown = [f"{count} {'day' if count == 1 and unit == 'days' else unit}" for count, unit in parts if count]
+    return " ".join(parts_shown[:2]) or "0 s"
 
 
 def where(incident: Incident) -> str:
@@ -56,8 +56,8 @@ def tried(incident: Incident) -> list[str]:
     """Each try and how it ended; of many the first and the newest."""
     tries = [one for one in incident.tries if one.outcome is not Outcome.PAGED]
     lines = [_try(number, one) for number, one in enumerate(tries, start=1)]
-    if len(lines) > TRIES_TOLD:
-        left_out = len(lines) - TRIES_TOLD
+    if len(lines) > TRIES_SHOWN:
+        left_out = len(lines) - TRIES_SHOWN
         lines = [lines[0], f"… {left_out} more …", *lines[left_out + 1 :]]
     return lines
 

@@ -9,21 +9,24 @@ Each route has a lane of its own in the runner, so `send` is called by several t
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from sentinel.channels.contract import TRY_S, Channel
+from sentinel.channels.notice import TEXT_CHARS_MAX, TITLE_CHARS_MAX, Notice, dedup_key
+from sentinel.channels.terminal import Terminal
+from sentinel.channels.wording import CALLS, cut, one_line, titled
 from sentinel.clock import Clock, SystemClock
 from sentinel.errors import GiveUp, RetryLater
 from sentinel.model.actions import SendPage
-from sentinel.paging.contract import TRY_S, Channel
-from sentinel.paging.notice import Notice
 from sentinel.paging.patience import Patience
-from sentinel.paging.plain_case import plain_notice
-from sentinel.paging.terminal import Terminal
 
 PAUSE_MAX_S = 60.0  # between two tries: as long as the network may be gone, and no longer than a page may be late
 TRIES_KEPT = 256
+_CONTROL = re.compile(r"[^\S\n ]|[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 NO_ROUTE = ""  # pages decided before there were routes: the terminal
 
 Builder = Callable[[SendPage], Notice]
@@ -82,3 +85,15 @@ class Courier:
         while len(self._tries) > TRIES_KEPT:
             self._tries.popitem(last=False)
         return max(asked_s, min(asked_s * 2.0 ** min(tries - 1, 10), PAUSE_MAX_S))
+
+
+def plain_notice(run_dir: Path, run: str, page: SendPage, wall_s: float) -> Notice:
+    """The shortest notice of a page: the engine's own words, and how to answer. Sent when the whole case cannot be built."""
+    ack = f"sentinel ack {page.incident} {shlex.quote(str(run_dir))}"
+    answers = (ack,) if page.stage in CALLS else ()
+    text = cut(_CONTROL.sub(" ", "\n".join([page.text, *answers])), TEXT_CHARS_MAX)
+    title = cut(one_line(_CONTROL.sub(" ", titled(page.title, page.stage, page.by))), TITLE_CHARS_MAX)
+    return Notice(
+        stage=page.stage, key=page.key, dedup_key=dedup_key(run, page.incident), run=run, incident=page.incident,
+        severity=page.severity, title=title, text=text, at_s=wall_s, by=page.by, answers=answers,
+    )  # fmt: skip

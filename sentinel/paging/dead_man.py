@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sentinel.channels.http_call import HttpRequest, send
+from sentinel.channels.secrets import Vault
 from sentinel.errors import GiveUp, RetryLater
-from sentinel.paging.http_call import Request, send
-from sentinel.paging.secrets import Vault
 from sentinel.policy.schema_paging import DeadMan
 
 EVERY_MIN_S = 2.0  # the loop turns once a second; what calls oftener might find no turn between two calls
@@ -34,7 +34,7 @@ class DeadManCalls:
             return
         try:
             address = self._vault.read(self._settings.url)
-            send(Request("the dead man's address", address, method="GET", scrub=self._vault.scrub))
+            send(HttpRequest("the dead man's address", address, method="GET", scrub=self._vault.scrub))
         except (RetryLater, GiveUp) as error:
             words = f"{self._vault.scrub(str(error))}; called again every {self.every_s:g} s"
         else:

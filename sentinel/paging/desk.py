@@ -1,5 +1,5 @@
-"""Everything of a living run that reaches a person, put together: the courier with a channel for each route, a keeper for each
-Alertmanager, the dead man's calls. What is slow or hangs does so in threads of their own.
+"""Everything of a living run that reaches a person, put together: the courier with a channel for each route, a keeper for
+each that needs one (Alertmanager), the dead man's calls. What is slow or hangs does so in threads of their own.
 
     desk = Desk(run_dir, policy.spec.paging, Ways(lambda: engine.state, acknowledge), clock)
     desk.courier.send(page)      # the handler of SendPage
@@ -11,24 +11,24 @@ Alertmanager, the dead man's calls. What is slow or hangs does so in threads of 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from sentinel.channels.contract import TRY_S
+from sentinel.channels.notice import Notice
+from sentinel.channels.opening import Guarded, open_channel
+from sentinel.channels.registry import CHANNELS
+from sentinel.channels.row import OpenNotices
 from sentinel.clock import Clock
-from sentinel.model.actions import SendPage
+from sentinel.model.actions import SendPage, Stage
+from sentinel.model.paging import Page
 from sentinel.model.readings import Reading
 from sentinel.model.state import RunState
-from sentinel.paging.alertmanager import Alertmanager
-from sentinel.paging.alertmanager_keeper import LOOK_S, AlertmanagerKeeper
 from sentinel.paging.case import build_notice
-from sentinel.paging.channels import Guarded, open_channel
-from sentinel.paging.contract import TRY_S, Channel
 from sentinel.paging.courier import Courier
 from sentinel.paging.dead_man import DeadManCalls
-from sentinel.paging.notice import Notice
-from sentinel.paging.open_pages import open_pages
 from sentinel.paging.steady import CLOSE_S, Steady
 from sentinel.policy.schema_paging import Paging
 
@@ -66,7 +66,7 @@ class Desk:
         self._ways = ways
         self._clock = clock
         self.courier = open_courier(run_dir, paging, ways.latest, clock, ways.build)
-        self._threads = [self._keep(name, c) for name, c in self.courier.channels.items() if _is_alertmanager(c)]
+        self._threads = list(self._keepers(paging))
         self._dead_man = DeadManCalls(paging.dead_man) if paging.dead_man is not None else None
         if self._dead_man is not None:
             self._threads.append(Steady("dead man", self._dead_man.every_s, self._dead_man.call))
@@ -89,18 +89,31 @@ class Desk:
                     words = "the last post is not out: alerts that are open will look resolved in five minutes"
                     print(f"{self._run_dir}: {thread.name}: {words}", file=sys.stderr)
 
-    def _keep(self, name: str, channel: Channel) -> Steady:
-        assert isinstance(channel, Guarded)
-        assert isinstance(channel.channel, Alertmanager)
+    def _keepers(self, paging: Paging) -> Iterator[Steady]:
+        """For the routes whose channel needs work beside its deliveries."""
+        for route in paging.routes:
+            build, opened = CHANNELS[route.kind].keeper, self.courier.channels[route.name]
+            if build is not None:
+                assert isinstance(opened, Guarded)
+                keeper = build(opened.channel, opened.vault, self._open_notices(route.name), self._ways.acknowledge, self._clock)
+                yield Steady(f"page route {route.name}", keeper.every_s, keeper.turn, keeper.last_post)
 
-        def standing() -> Sequence[Notice]:
+    def _open_notices(self, route: str) -> OpenNotices:
+        def notices() -> Sequence[Notice]:
             if not self._ways.is_ours():
                 return []
-            return [self.courier.notice(page) for page in open_pages(self._ways.latest(), name)]
+            return [self.courier.notice(page) for page in open_pages(self._ways.latest(), route)]
 
-        keeper = AlertmanagerKeeper(channel.channel, channel.vault, standing, self._ways.acknowledge, self._clock)
-        return Steady(f"page route {name}", LOOK_S, keeper.turn, keeper.last_post)
+        return notices
 
 
-def _is_alertmanager(channel: Channel) -> bool:
-    return isinstance(channel, Guarded) and isinstance(channel.channel, Alertmanager)
+def open_pages(state: RunState, route: str) -> tuple[SendPage, ...]:
+    """The pages that stand open on a route: delivered there, and not taken back since. Each as the action that
+    would send it again now."""
+    there = ((incident.id, incident.page) for incident in state.open_pages if incident.page is not None)
+    return tuple(_as_action(number, page, route) for number, page in there if page.on(route).is_open)
+
+
+def _as_action(number: int, page: Page, route: str) -> SendPage:
+    stage: Stage = "acknowledge" if page.acknowledged_by else "trigger"
+    return SendPage(f"keep/{number}/{route}", number, page.severity, page.title, page.text, stage, route, page.acknowledged_by)

@@ -7,8 +7,8 @@ import queue
 import threading
 from collections.abc import Callable
 
+from sentinel.channels.contract import AGAIN_S
 from sentinel.errors import RetryLater
-from sentinel.paging.contract import AGAIN_S
 
 
 class Patience:

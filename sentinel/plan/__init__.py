@@ -1,1 +1,1 @@
-"""Remedy → recovery plan: which checkpoint, which samples, which settings, in which order. Pure."""
+"""Turns a remedy into a recovery plan: which checkpoint, which samples, which settings, in which order. Pure."""

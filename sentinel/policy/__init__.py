@@ -1,1 +1,1 @@
-"""What to do about a finding: the policy language, its checker, and the judgements made with it. All pure."""
+"""The policy language (what to do about which finding), its checks, and what is judged by it. Pure, but for pydantic."""

@@ -6,6 +6,7 @@ names carry their unit (`window_steps`, `floor_s`); the words of the file are th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
@@ -36,13 +37,13 @@ from sentinel.policy.schema_fields import (
     Then,
     written,
 )
-from sentinel.policy.schema_paging import Paging, Route, TerminalRoute
+from sentinel.policy.schema_paging import ChannelKind, Paging, Route, route_of
 from sentinel.policy.schema_rungs import Exclude, Page, Resume, Rollback, Rung, Skip, Wait
 
 __all__ = [
     "Annotations", "Budget", "Checkpoints", "CrashSettings", "Detectors", "Exclude", "FindingKind", "HangSettings", "Labels",
     "Metadata", "NonFiniteSettings", "Page", "Paging", "Phase", "Policy", "Precision", "Probation", "Resume", "Retain",
-    "Rollback", "Route", "Rule", "RunFacts", "Rung", "Severity", "Skip", "Spec", "SpikeSettings", "TerminalRoute", "Then", "Wait",
+    "Rollback", "Route", "Rule", "RunFacts", "Rung", "Severity", "Skip", "Spec", "SpikeSettings", "Then", "Wait", "with_channels",
 ]  # fmt: skip
 
 
@@ -217,3 +218,13 @@ class Policy(Model):
     """What `spec` of the extended policy has and this one does not want, by name: `rules.Spike`, `playbooks.numeric`."""
     spec: Spec
     """The policy itself."""
+
+
+def with_channels(channels: Sequence[ChannelKind[Any]]) -> type[Route]:
+    """Complete the language: these are the channels that a route may name. Before it no policy can be read, because the
+    channels' settings stand beside their code, and that is above the policy (`sentinel.channels.registry` calls this)."""
+    route = route_of(channels)
+    Paging.model_fields["routes"].annotation = tuple[route, ...]  # type: ignore[valid-type]
+    for model in (Paging, Spec, Policy):
+        model.model_rebuild(force=True)
+    return route

@@ -1,11 +1,17 @@
-"""How a person is reached: the routes of a policy and when each is used. A secret never stands here, only where it lies."""
+"""How a person is reached: the routes of a policy and when each is used. A secret never stands here, only where it lies.
+
+What a route of each channel may say stands beside the channel (`sentinel.channels`), and is supplied by its registry.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, create_model, model_validator
 
+from sentinel.policy.problems import nearest
 from sentinel.policy.quantities import Malformed
 from sentinel.policy.schema_fields import Flag, Model, Name, Seconds, Severity, Text, written
 
@@ -16,6 +22,8 @@ LabelName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", max_length
 ROUTES_MAX = 16  # a page remembers how each route stands, and a route it had forgotten would be called again and again
 RANK: dict[Severity, int] = {"info": 0, "warning": 1, "critical": 2}
 Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
+Addresses = Annotated[tuple[Address, ...], Field(min_length=1)]
+Words = Annotated[tuple[Text, ...], Field(min_length=1)]
 
 
 class Secret(Model):
@@ -46,113 +54,53 @@ class RouteSettings(Model):
     """Also what needs nobody: an incident repaired without a person."""
 
 
-class TerminalRoute(RouteSettings):
-    """Pages are printed where sentinel runs, and kept in incidents/NNNN/page.json."""
+ROUTE_SETTINGS = TypeVar("ROUTE_SETTINGS", bound=RouteSettings)
 
 
-class PagerDutyRoute(RouteSettings):
-    """PagerDuty's Events API v2, or whatever speaks it."""
+@dataclass(frozen=True, slots=True)
+class ChannelKind(Generic[ROUTE_SETTINGS]):
+    """What a policy and the engine know of a channel.
 
-    routing_key: Secret
-    """The integration key."""
-    url: Url = "https://events.pagerduty.com/v2/enqueue"
-    """Where events go."""
+    Attributes:
+        kind: the policy's word for it.
+        settings: what a route of it may say.
+        about: a few words for whoever writes a policy in an editor.
+        closes_first: nobody is called again on it for what was acknowledged there, as long as that is open: the engine
+            resolves the old call before it raises another.
+    """
 
-
-class AlertmanagerRoute(RouteSettings):
-    """Prometheus Alertmanager, API v2. A silence counts as an acknowledgement."""
-
-    url: Url
-    """Its address, such as http://127.0.0.1:9093."""
-    labels: dict[LabelName, Text] = Field(default_factory=dict)
-    """Added to every alert, for its routing."""
-    token: Secret | None = None
-    """Sent as a bearer token."""
-
-
-class SlackRoute(RouteSettings):
-    """A Slack incoming webhook."""
-
-    webhook: Secret
-    """Its URL, which is a secret."""
-
-
-class WebhookRoute(RouteSettings):
-    """The page as JSON, by POST."""
-
-    url: Url
-    """Where it goes."""
-    secret: Secret | None = None
-    """Signs the body: X-Sentinel-Signature-256 is the HMAC-SHA256 of time and body."""
-
-
-class EmailRoute(RouteSettings):
-    """Mail through an SMTP server."""
-
-    to: Annotated[tuple[Address, ...], Field(min_length=1)]
-    """Who gets it."""
-    sender: Address = Field(alias="from")
-    """Who it says it is from."""
-    host: Text
-    """The SMTP server."""
-    port: Port = 587
-    """Its port."""
-    starttls: Flag = True
-    """Encrypt before anything is sent; refuse to go on without."""
-    user: Text | None = None
-    """For SMTP AUTH."""
-    password: Secret | None = None
-    """For SMTP AUTH."""
-
-
-class CommandRoute(RouteSettings):
-    """A program of yours; the page is JSON on its standard input."""
-
-    run: Annotated[tuple[Text, ...], Field(min_length=1)]
-    """The program and its arguments; no shell."""
-
-
-class AppriseRoute(RouteSettings):
-    """Whatever apprise knows (pip install training-sentinel[apprise])."""
-
-    urls: Secret
-    """Its URLs, separated by white space."""
-
-
-CHANNELS = ("terminal", "pagerduty", "alertmanager", "slack", "webhook", "email", "command", "apprise")
-Channel = (
-    TerminalRoute | PagerDutyRoute | AlertmanagerRoute | SlackRoute | WebhookRoute | EmailRoute | CommandRoute | AppriseRoute
-)
+    kind: str
+    settings: type[ROUTE_SETTINGS]
+    about: str
+    closes_first: bool = False
 
 
 class Route(Model):
     """One way to reach a person: a mapping of one key, the channel."""
 
-    terminal: TerminalRoute | None = None
-    """Print the page."""
-    pagerduty: PagerDutyRoute | None = None
-    """PagerDuty."""
-    alertmanager: AlertmanagerRoute | None = None
-    """Prometheus Alertmanager."""
-    slack: SlackRoute | None = None
-    """Slack."""
-    webhook: WebhookRoute | None = None
-    """Any HTTP server."""
-    email: EmailRoute | None = None
-    """Mail."""
-    command: CommandRoute | None = None
-    """A program."""
-    apprise: AppriseRoute | None = None
-    """Apprise."""
+    channels: ClassVar[Mapping[str, ChannelKind[Any]]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_one_channel(cls, value: Any) -> Any:
+        if not cls.channels:
+            raise RuntimeError("no channel is known; import sentinel.channels.registry before a policy is read")
+        if isinstance(value, dict) and (problem := _unlike_a_route(value, tuple(cls.channels))):
+            raise Malformed(*problem)
+        return value
 
     @property
     def kind(self) -> str:
-        return next(kind for kind in CHANNELS if getattr(self, kind) is not None)
+        return next(kind for kind in self.channels if getattr(self, kind) is not None)
 
     @property
-    def settings(self) -> Channel:
-        found: Channel = getattr(self, self.kind)
+    def settings(self) -> RouteSettings:
+        found: RouteSettings = getattr(self, self.kind)
         return found
+
+    @property
+    def closes_first(self) -> bool:
+        return self.channels[self.kind].closes_first
 
     @property
     def name(self) -> str:
@@ -163,13 +111,24 @@ class Route(Model):
         return RANK[severity] >= RANK[self.settings.severity]
 
 
-def _one_channel(value: Any) -> Any:
-    if isinstance(value, dict):
-        strange = [str(key) for key in value if key not in CHANNELS]
-        if strange or len(value) != 1:
-            told = f"{', '.join(strange)} is no channel" if strange else f"{len(value)} channels in one route"
-            raise Malformed(told, f"write one of {', '.join(CHANNELS)}, such as 'terminal: {{}}'")
-    return value
+def route_of(channels: Sequence[ChannelKind[Any]]) -> type[Route]:
+    """`Route` with a key for each of these channels, in their order."""
+    keys: dict[str, Any] = {one.kind: (one.settings | None, Field(default=None, description=one.about)) for one in channels}
+    route: type[Route] = create_model("Route", __base__=Route, __module__=__name__, __doc__=Route.__doc__, **keys)
+    route.channels = {one.kind: one for one in channels}
+    return route
+
+
+def _unlike_a_route(value: Mapping[Any, Any], kinds: tuple[str, ...]) -> tuple[str, str] | None:
+    """What is wrong with the keys of a route, and the remedy."""
+    unknown = [str(key) for key in value if key not in kinds]
+    if not unknown and len(value) == 1:
+        return None
+    remedy = f"write one of {', '.join(kinds)}, such as 'terminal: {{}}'"
+    if not unknown:
+        return f"{len(value)} channels in one route", remedy
+    near = nearest(unknown[0], kinds)
+    return f"{', '.join(unknown)} is no channel", f"did you mean '{near}'? {remedy}" if near else remedy
 
 
 class DeadMan(Model):
@@ -184,9 +143,7 @@ class DeadMan(Model):
 class Paging(Model):
     """How a person is reached. One incident is one page, on every route the same."""
 
-    routes: Annotated[tuple[Annotated[Route, BeforeValidator(_one_channel)], ...], Field(max_length=ROUTES_MAX)] = written(
-        [{"terminal": {}}]
-    )
+    routes: Annotated[tuple[Route, ...], Field(max_length=ROUTES_MAX)] = written([{"terminal": {}}])
     """Channels, all of them used, each at once unless it says `after`."""
     repeat_every_s: Seconds = written("30m", alias="repeat_every")
     """A page that nobody has acknowledged is sent again this often."""

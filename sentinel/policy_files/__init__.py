@@ -1,1 +1,1 @@
-"""Policy files: reading them with positions, checking them, explaining them. The language itself is `policy`."""
+"""Reads policy files with line numbers, checks and explains them. The language itself is `sentinel.policy`."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sentinel.channels import registry as _registry  # noqa: F401 - completes the language
 from sentinel.errors import PolicyError, Problem
 from sentinel.policy.problems import did_you_mean, print_problems
 from sentinel.policy.schema import Policy

@@ -1,4 +1,4 @@
-"""Recorded logs through the same engine, with nothing done: what would have been found, and what would have been tried."""
+"""Runs recorded logs through the same engine, observe only: what it would have found, and what it would have done."""
 
 from sentinel.replay.findings import Found, ReplayResult
 from sentinel.replay.one_log import replay_file

@@ -1,1 +1,1 @@
-"""What a person or a program asks of a run: its status, its incidents, its report. Read from the journal, never guessed."""
+"""Describes a run for people and programs: status, incidents, lineage, logs, reports. Read from its directory alone."""

@@ -13,6 +13,7 @@ from sentinel.errors import JournalError
 from sentinel.journal.codec import encode_fact
 from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.model import facts as f
+from sentinel.model.actions import incident_of_page_key
 from sentinel.model.facts import Entry, Fact
 from sentinel.model.state import RunState
 from sentinel.report.run_dirs import check_run_dir
@@ -87,12 +88,9 @@ def incident_of(fact: Fact) -> int | None:
         case f.ActionDecided(action=about) | f.RequestAnswered(wish=about):
             number = getattr(about, "incident", None)
         case f.ActionConfirmed(key=key) | f.ActionAbandoned(key=key):
-            kind, _, rest = key.partition("/")
-            digits = rest.partition("/")[0]
-            return int(digits) if kind == "page" and digits.isdecimal() else None
-        case f.Noted(about=words):
-            kind, _, digits = words.partition(" ")
-            return int(digits) if kind == "incident" and digits.isdecimal() else None
+            return incident_of_page_key(key)
+        case f.Noted():
+            return fact.incident
         case _:
             number = getattr(fact, "incident", None)
     return number if isinstance(number, int) and number > 0 else None

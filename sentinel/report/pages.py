@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sentinel.model.incidents import Incident
-from sentinel.model.paging import Page, Told
+from sentinel.model.paging import Page, RouteStatus
 from sentinel.model.state import RunState
 
 
@@ -23,7 +23,7 @@ def page_document(incident: Incident) -> dict[str, Any] | None:
         "open": page.is_open,
         "raised_s": page.raised_s,
         "times_raised": page.number,
-        "told": [_told_document(page, told) for told in page.told],
+        "told": [_told_document(page, told) for told in page.routes],
         "acknowledged_by": page.acknowledged_by,
         "resolved": page.resolved,
         "resolved_by": page.resolved_by,
@@ -75,7 +75,7 @@ def minutes_words(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min" if minutes else f"{int(seconds)} s"
 
 
-def _told_document(page: Page, told: Told) -> dict[str, Any]:
+def _told_document(page: Page, told: RouteStatus) -> dict[str, Any]:
     """`state`: of the present raising: delivered | under way | not delivered."""
     state = "delivered" if told.delivered == page.number else "under way" if told.under_way else "not delivered"
     return {"route": told.route, "state": state, "delivered_s": told.delivered_s, "trouble": told.trouble}

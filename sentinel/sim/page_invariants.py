@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sentinel.engine.paging import CLOSED_FIRST
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.actions import SendPage
@@ -33,7 +32,7 @@ class PageJudge:
     def __init__(self, world: World, paging: Paging) -> None:
         self._world = world
         self._paging = paging
-        self._closed_first = {route.name for route in paging.routes if route.kind in CLOSED_FIRST}
+        self._closed_first = {route.name for route in paging.routes if route.closes_first}
         self._due: dict[int, tuple[float, float]] = {}  # exhausted incidents: since when, and when somebody must know
         self._open: dict[int, bool] = {}  # incidents whose page is open; whether somebody has answered
         self._called: dict[tuple[int, str], float] = {}  # by incident and route: the newest trigger of the present raising
@@ -55,7 +54,7 @@ class PageJudge:
                 if self._open.pop(number, None) is None:
                     raise InvariantBroken("only an open page is resolved", f"that of incident {number}")
             case f.RequestAnswered(granted=True, wish=w.Acknowledge() | w.Approve() | w.Deny() as wish, id=asked):
-                if wish.incident in self._open and not asked.startswith(w.DEADLINE):
+                if wish.incident in self._open and not w.is_deadline(asked):
                     self._open[wish.incident] = True
             case f.ActionDecided(action=SendPage() as page) if page.stage != "message":
                 self._on_decided(page)

@@ -1,1 +1,1 @@
-"""Readings in order: the attempt's series, robust baselines, and the run's own pace. Judges nothing by itself."""
+"""Ordered series of readings, windows, robust baselines, and the run's own pace. They judge nothing."""

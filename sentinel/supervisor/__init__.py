@@ -1,1 +1,1 @@
-"""The running supervisor: wiring, the loop, how each action is carried out, signals and systemd."""
+"""Supervises a run: wires its parts, runs the loop, carries out each action, answers signals and systemd."""

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sentinel.actions.runner import ThreadRunner
+from sentinel.channels.opening import secret_variables
 from sentinel.clock import SystemClock
 from sentinel.engine import Engine
 from sentinel.errors import AlreadySupervised, Fenced, JournalBlocked, JournalError, RetryLater, UsageError
@@ -33,7 +34,6 @@ from sentinel.model.events import SupervisorStarted
 from sentinel.model.operator_requests import Acknowledge
 from sentinel.model.state import RunState
 from sentinel.paging.asked import lay_routes, lay_run_url, with_checked_routes
-from sentinel.paging.channels import secret_variables
 from sentinel.paging.desk import Desk, Ways
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import load_policy, shipped_policy_path

@@ -1,1 +1,1 @@
-"""The world as readings: what the trainer wrote, what the launcher sees, and when sentinel itself cannot see."""
+"""Reads the world: what the trainer wrote, what the launcher sees, and which source cannot be read."""

@@ -1,1 +1,1 @@
-"""TensorBoard of a run: a board for each attempt, and `effective`, the surviving lineage. Written from the streams alone."""
+"""Writes TensorBoard files of a run: one run for each attempt, and `effective`, the surviving lineage."""

@@ -1,1 +1,1 @@
-"""The terminal: plain lines, and a live view where there is a terminal. Only shows; decides nothing."""
+"""Shows a run on the terminal: plain lines, or a live view where the terminal can draw one."""

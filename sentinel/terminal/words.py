@@ -18,8 +18,15 @@ _NOTES_TOLD = ("adoption", "resume", "launcher", "rollback", "stop", "wish", "ch
 
 
 class Line(NamedTuple):
-    text: str
+    """`is_part`: it belongs to the line before it, and is shown indented below it."""
+
+    words: str
     tone: Tone = "plain"
+    is_part: bool = False
+
+    @property
+    def text(self) -> str:
+        return f"  - {self.words}" if self.is_part else self.words
 
 
 def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
@@ -30,7 +37,7 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
         case f.AttemptLaunched() | f.ReceiptSeen() | f.FirstStep() | f.AttemptEnded() | f.CheckpointCondemned():
             return _of_attempt(fact, at_s, state)
         case f.FindingRecorded() | f.IncidentOpened() | f.RungTaken() | f.RungJudged() | f.IncidentMoved():
-            return _of_incident(fact)
+            return _of_incident(fact, state)
         case f.NodeExcluded():
             return Line(f"node {fact.node} is left out from now on: {fact.reason}", "warn")
         case f.SettingLapsed():
@@ -49,11 +56,11 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
         case f.ActionDecided(action=action):
             if isinstance(action, (a.PruneCheckpoint, a.SendPage)):
                 return Line(action_words(action), "quiet")
-            return None if isinstance(action, a.StartAttempt) else Line(f"  - {action_words(action)}")
+            return None if isinstance(action, a.StartAttempt) else Line(action_words(action), is_part=True)
         case f.ActionAbandoned():
-            return Line(f"  - given up: {fact.key}: {fact.reason}", "bad")
+            return Line(f"given up: {fact.key}: {fact.reason}", "bad", is_part=True)
         case f.PlanDropped():
-            return Line(f"  - plan dropped: {fact.reason}", "warn")
+            return Line(f"plan dropped: {fact.reason}", "warn", is_part=True)
         case f.RequestAnswered() | f.ApprovalAsked() | f.OverridesAnswered():
             return _of_wish(fact)
         case f.PageRaised() | f.PageResolved():
@@ -157,13 +164,23 @@ def _of_attempt(
             return Line(f"checkpoint of step {fact.step} will not be used: {fact.reason}", "warn")
 
 
+def _opens(fact: f.FindingRecorded, state: RunState) -> bool:
+    """Whether an incident opened with this finding, and has not just gained it. `state` may be of then, or of later."""
+    incident = next((i for i in state.incidents if i.id == fact.became), None)
+    if incident is None:
+        return fact.became == state.next_incident
+    found = fact.finding
+    began = (incident.kind, incident.attempt, incident.detected_step, incident.metric)
+    return began == (found.kind, found.attempt, found.detected_step, found.metric or "")
+
+
 def _of_incident(
-    fact: f.FindingRecorded | f.IncidentOpened | f.RungTaken | f.RungJudged | f.IncidentMoved,
+    fact: f.FindingRecorded | f.IncidentOpened | f.RungTaken | f.RungJudged | f.IncidentMoved, state: RunState
 ) -> Line | None:
     match fact:
         case f.FindingRecorded():
             found = fact.finding
-            if fact.became is None or fact.reason.startswith("belongs"):
+            if not _opens(fact, state):
                 tone: Tone = "quiet" if found.severity == "info" else "plain"
                 return Line(f"finding {found.kind} ({found.severity}): {found.reason}; {fact.reason}", tone)
             return None  # the incident it opens says the same
@@ -193,7 +210,7 @@ def _of_recovery(fact: f.Restored | f.StepsLost | f.GaveUp, at_s: float, state: 
             after = f"{max(0.0, at_s - found.visible_s):.1f} s after the fault showed"
             return Line(f"incident {fact.incident}: new ground at step {fact.step}, {after}", "good")
         case f.StepsLost():
-            return Line(f"  - {fact.steps} steps will be trained again", "quiet")
+            return Line(f"{fact.steps} steps will be trained again", "quiet", is_part=True)
         case f.GaveUp():
             then = {"stop_now": "training stops", "hold": "training is held", "keep_training": "training goes on"}
             return Line(f"incident {fact.incident}: out of remedies ({fact.reason}); {then.get(fact.then, fact.then)}", "bad")
@@ -221,7 +238,8 @@ def _of_wish(fact: f.RequestAnswered | f.ApprovalAsked | f.OverridesAnswered) ->
         case f.ApprovalAsked():
             return Line(f"incident {fact.incident} WAITS for a person: rung {fact.rung + 1} would: {fact.reason}", "bad")
         case f.OverridesAnswered():
-            return Line(f"  - settings {fact.id} are in force from step {fact.step}", "quiet") if not fact.not_in_force else None
+            in_force = f"settings {fact.id} are in force from step {fact.step}"
+            return Line(in_force, "quiet", is_part=True) if not fact.not_in_force else None
 
 
 def clock_words(seconds: float) -> str:

@@ -70,6 +70,24 @@ def test_architecture_names_every_room_and_every_failure_word() -> None:
         assert kind in text, f"ARCHITECTURE.md does not define {kind}"
 
 
+def test_architecture_is_read_in_one_sitting() -> None:
+    assert (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").count("\n") <= 250, "a subject has a page in docs/design"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page == "ARCHITECTURE.md" or page.startswith("docs/design/")])
+def test_every_module_that_a_design_page_names_is_there(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for name in re.findall(r"`([\w/*]+/[\w*]+\.py)`", text):
+        assert [*ROOT.glob(name), *ROOT.glob(f"sentinel/{name}")], f"{page} names {name}"
+
+
+def test_the_modules_to_start_with_are_there() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    for package, modules in re.findall(r"^\| `(\w+)` \|.*\| ((?:`\w+`(?:, )?)+) \|$", text, re.MULTILINE):
+        for module in re.findall(r"\w+", modules):
+            assert (ROOT / "sentinel" / package / f"{module}.py").is_file(), f"ARCHITECTURE.md names {module} of {package}"
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_expression_of_a_page_can_be_read(page: str) -> None:
     for text in re.findall(r"^ +expr: (.+)$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE):

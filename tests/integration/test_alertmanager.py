@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.channels.alertmanager import Alertmanager, AlertmanagerRoute
+from sentinel.channels.alertmanager_keeper import AlertmanagerKeeper
+from sentinel.channels.notice import Notice
+from sentinel.channels.opening import open_channel
+from sentinel.channels.registry import Route
+from sentinel.channels.secrets import Vault
 from sentinel.clock import SystemClock
 from sentinel.model.actions import SendPage, Stage
-from sentinel.paging.alertmanager import Alertmanager
-from sentinel.paging.alertmanager_keeper import AlertmanagerKeeper
-from sentinel.paging.channels import open_channel
 from sentinel.paging.courier import Courier
-from sentinel.paging.notice import Notice
-from sentinel.paging.secrets import Vault
-from sentinel.policy.schema_paging import AlertmanagerRoute, Route
 from tests.integration.alertmanager_kit import RealAlertmanager, alertmanager, needs_alertmanager
 from tests.integration.supervised import wait_for
-from tests.unit.paging.notices import notice
+from tests.unit.channels.notices import notice
 
 pytestmark = needs_alertmanager
 RUN = 'gpt "7" \\ x'  # a name that a matcher must quote

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.channels.opening import secret_variables
 from sentinel.launcher.local import LocalLauncher
 from sentinel.model.attempts import AttemptSpec, Overrides
-from sentinel.paging.channels import secret_variables
 from sentinel.policy.schema_paging import Paging
 from tests.integration.supervised import wait_for
 

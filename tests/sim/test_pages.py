@@ -195,9 +195,9 @@ def test_one_that_resolves_what_nobody_was_told(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_one_that_makes_two_pages_of_one_incident(monkeypatch: pytest.MonkeyPatch) -> None:
-    def always_anew(decision: Decision, number: int, severity: Any, title: str, text: str) -> None:
-        decision.record(f.PageRaised(number, severity, title, text, False))
-        paging.send(decision, number)
+    def always_anew(decision: Decision, wanted: f.PageRaised) -> None:
+        decision.record(replace(wanted, anew=False))
+        paging.send(decision, wanted.incident)
 
     monkeypatch.setattr("sentinel.engine.paging.raise_page", always_anew)
     assert broken_by(HOPELESS) == "one incident is one page"

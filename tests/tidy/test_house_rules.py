@@ -30,7 +30,7 @@ LONG = {
 }
 BANNED = {"utils", "util", "helpers", "common", "misc", "base", "manager", "watchdog"}
 
-# One place per dependency (ARCHITECTURE "Doors"). A package counts as one place.
+# One place per dependency (ARCHITECTURE "Who may import what"). A package counts as one place.
 ONE_PLACE = {
     "typer": ("sentinel/cli/",),
     "rich": ("sentinel/terminal/",),
@@ -45,7 +45,7 @@ ONE_PLACE = {
     "markupsafe": ("sentinel/report/html/page.py",),
     "prometheus_client": ("sentinel/metrics/",),
 }
-# Rooms of the trainer that must answer at once, and so load no torch (ARCHITECTURE "Doors").
+# Rooms of the trainer that must answer at once, and so load no torch (ARCHITECTURE "Who may import what").
 TORCHLESS = (
     "exits", "mesh", "config", "config.sections", "config.loading", "config.changes", "faults", "schedule", "data_order",
     "model.sizes", "printable", "preflight", "preflight.amounts", "preflight.pitfalls", "command_line",
@@ -56,7 +56,7 @@ TORCHLESS = (
 MAY_IMPORT_TIME = ("sentinel/clock.py", "sentinel/launcher/", "sentinel/client/")
 # The NVML helper is a process because a call to the driver of a sick GPU may never return; the page route `command` is one.
 MAY_START_PROCESSES = (
-    "sentinel/launcher/", "sentinel/replay/many_logs.py", "sentinel/telemetry/helper_process.py", "sentinel/paging/command.py",
+    "sentinel/launcher/", "sentinel/replay/many_logs.py", "sentinel/telemetry/helper_process.py", "sentinel/channels/command.py",
 )  # fmt: skip
 
 

@@ -162,7 +162,8 @@ def _is_meant(found: Checkpoint, action: PruneCheckpoint) -> bool:
 
 
 def stopping(state: RunState, at_s: float, fact: f.AttemptStopping) -> RunState:
-    return change_attempt(state, fact.attempt, lambda a: replace(a, stopping=fact.reason, stopping_s=at_s))
+    by = "" if state.giving_up else state.stop_by
+    return change_attempt(state, fact.attempt, lambda a: replace(a, stopping=fact.reason, stopping_s=at_s, stopped_by=by))
 
 
 def ended(state: RunState, at_s: float, fact: f.AttemptEnded) -> RunState:

@@ -25,6 +25,8 @@ def finding(state: RunState, at_s: float, fact: f.FindingRecorded) -> RunState:
     state = replace(state, findings=(*state.findings, found.key)[-FINDING_KEYS_KEPT:])
     if fact.became is None:
         return state
+    if fact.became == state.next_incident:
+        state = replace(state, opening_metric=found.metric or "")
     state = change_incident(state, fact.became, lambda i: replace(i, again_step=found.detected_step, again_s=at_s))
     state = _failed(state, found)
     if found.kind not in NUMERIC_KINDS:
@@ -56,7 +58,10 @@ def opened(state: RunState, at_s: float, fact: f.IncidentOpened) -> RunState:
         closed = [i for i in kept if i.is_closed] or [kept[0]]
         oldest = next((i for i in closed if i.page is None or not i.page.is_open), closed[0])
         kept = tuple(i for i in kept if i.id != oldest.id)
-    return replace(state, incidents=(*kept, fact.incident), next_incident=fact.incident.id + 1)
+    incident = fact.incident
+    if not incident.metric:  # an older journal: the finding before it knows
+        incident = replace(incident, metric=state.opening_metric)
+    return replace(state, incidents=(*kept, incident), next_incident=incident.id + 1, opening_metric="")
 
 
 def rung(state: RunState, at_s: float, fact: f.RungTaken) -> RunState:

@@ -10,24 +10,27 @@ from sentinel.model import facts as f
 from sentinel.model.actions import SendPage
 from sentinel.model.changed import replace
 from sentinel.model.incidents import Incident
-from sentinel.model.paging import Page, Told
+from sentinel.model.paging import Page, RouteStatus
 from sentinel.model.state import RunState
 
 KEYS_KEPT = 64  # of the triggers of one incident, the newest
-TOLD_KEPT = 32  # routes of one page, those of policies before this one among them
+ROUTES_KEPT = 32  # routes of one page, those of policies before this one among them
 
 
 def raised(state: RunState, at_s: float, fact: f.PageRaised) -> RunState:
     def with_page(incident: Incident) -> Incident:
         known = incident.page
         if known is None:
-            return replace(incident, page=Page(fact.severity, fact.title, fact.text, at_s), acknowledged_by="")
+            return replace(incident, page=_page(fact, at_s), acknowledged_by="")
         version = known.version + 1
-        if not fact.anew:
-            now = replace(known, severity=fact.severity, title=fact.title, text=fact.text, version=version)
-            return replace(incident, page=now)
-        page = Page(fact.severity, fact.title, fact.text, at_s, known.number + 1, version, told=known.told)
-        return replace(incident, page=page, acknowledged_by="")
+        if fact.anew:
+            page = replace(_page(fact, at_s), number=known.number + 1, version=version, routes=known.routes)
+            return replace(incident, page=page, acknowledged_by="")
+        page = replace(
+            known, severity=fact.severity, title=fact.title, text=fact.text, version=version,
+            reason=fact.reason, notes=fact.notes, runbook_url=fact.runbook_url,
+        )  # fmt: skip
+        return replace(incident, page=page)
 
     return change_incident(state, fact.incident, with_page)
 
@@ -48,36 +51,42 @@ def decided(state: RunState, at_s: float, action: SendPage) -> RunState:
     if action.stage == "trigger":
         state = change_incident(state, action.incident, lambda i: replace(i, pages=_with_key(i.pages, action.key)))
 
-    def sent(page: Page, told: Told) -> Told:
-        told = replace(told, sent=told.sent + 1, version=page.version, under_way=action.stage, trouble="")
+    def sent(page: Page, status: RouteStatus) -> RouteStatus:
+        status = replace(status, sent=status.sent + 1, version=page.version, under_way=action.stage, trouble="")
         if action.stage == "trigger":
-            return replace(told, number=page.number, triggered_s=at_s, acknowledged=False, failed=False)
+            return replace(status, number=page.number, triggered_s=at_s, acknowledged=False, failed=False)
         if action.stage == "acknowledge":
-            return replace(told, acknowledged=True)
-        return replace(told, is_open=told.is_open and action.stage != "resolve")
+            return replace(status, acknowledged=True)
+        return replace(status, is_open=status.is_open and action.stage != "resolve")
 
-    return _change_told(state, action, sent)
+    return _change_status(state, action, sent)
 
 
 def delivered(state: RunState, at_s: float, action: SendPage) -> RunState:
-    def arrived(page: Page, told: Told) -> Told:
+    def arrived(page: Page, status: RouteStatus) -> RouteStatus:
         del page
-        told = replace(told, under_way=None)
-        return replace(told, delivered=told.number, delivered_s=at_s, is_open=True) if action.stage == "trigger" else told
+        status = replace(status, under_way=None)
+        return replace(status, delivered=status.number, delivered_s=at_s, is_open=True) if action.stage == "trigger" else status
 
-    return _change_told(state, action, arrived)
+    return _change_status(state, action, arrived)
 
 
 def abandoned(state: RunState, action: SendPage, fact: f.ActionAbandoned) -> RunState:
     """What was withdrawn under way may have arrived all the same: whoever was told it is told how it ended."""
 
-    def lost(page: Page, told: Told) -> Told:
+    def lost(page: Page, status: RouteStatus) -> RouteStatus:
         del page
         if fact.withdrawn:
-            return replace(told, under_way=None, is_open=True)
-        return replace(told, under_way=None, trouble=fact.reason, failed=told.failed or action.stage == "trigger")
+            return replace(status, under_way=None, is_open=True)
+        return replace(status, under_way=None, trouble=fact.reason, failed=status.failed or action.stage == "trigger")
 
-    return _change_told(state, action, lost)
+    return _change_status(state, action, lost)
+
+
+def _page(fact: f.PageRaised, at_s: float) -> Page:
+    return Page(
+        fact.severity, fact.title, fact.text, at_s, reason=fact.reason, notes=fact.notes, runbook_url=fact.runbook_url
+    )  # fmt: skip
 
 
 def _with_key(keys: tuple[str, ...], key: str) -> tuple[str, ...]:
@@ -88,15 +97,15 @@ def _change(state: RunState, number: int, change: Callable[[Page], Page]) -> Run
     return change_incident(state, number, lambda i: replace(i, page=change(i.page)) if i.page is not None else i)
 
 
-def _change_told(state: RunState, action: SendPage, change: Callable[[Page, Told], Told]) -> RunState:
+def _change_status(state: RunState, action: SendPage, change: Callable[[Page, RouteStatus], RouteStatus]) -> RunState:
     """A message belongs to no page, and what has no route is of an older journal."""
     if action.stage == "message" or not action.route:
         return state
 
-    def with_told(page: Page) -> Page:
+    def with_status(page: Page) -> Page:
         now = change(page, page.on(action.route))
-        if all(told.route != action.route for told in page.told):
-            return replace(page, told=(*page.told, now)[-TOLD_KEPT:])
-        return replace(page, told=tuple(now if told.route == action.route else told for told in page.told))
+        if all(status.route != action.route for status in page.routes):
+            return replace(page, routes=(*page.routes, now)[-ROUTES_KEPT:])
+        return replace(page, routes=tuple(now if status.route == action.route else status for status in page.routes))
 
-    return _change(state, action.incident, with_told)
+    return _change(state, action.incident, with_status)

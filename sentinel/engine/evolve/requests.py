@@ -47,7 +47,7 @@ def _decided(state: RunState, at_s: float, fact: f.RequestAnswered, number: int,
     """Whoever decides has seen the page; a deadline has not."""
     state = change_incident(state, number, lambda i: _with_answer(i, answer))
     is_called = any(i.id == number and i.page is not None and not i.page.is_answered for i in state.incidents)
-    return acknowledged(state, at_s, number, fact.by) if is_called and not fact.id.startswith(w.DEADLINE) else state
+    return acknowledged(state, at_s, number, fact.by) if is_called and not w.is_deadline(fact.id) else state
 
 
 def _with_answer(incident: Incident, answer: str) -> Incident:

@@ -1,1 +1,1 @@
-"""The logbook of a run, written from what is on record: the kind of page OPT's and BLOOM's teams kept by hand."""
+"""Writes the logbook of a run from its journal and streams, as the teams of OPT and BLOOM kept theirs by hand."""

@@ -59,7 +59,7 @@ def after(at_s: float, incident: Incident) -> str:
 def _words(fact: Fact, at_s: float, state: RunState) -> tuple[str, Tone]:
     line = describe(fact, at_s, state)
     if line is not None:
-        return line.text.removeprefix("  - "), line.tone
+        return line.words, line.tone
     match fact:
         case f.FindingRecorded(finding=found):
             return f"finding {found.kind} ({found.severity}): {found.reason}; {fact.reason}", "plain"

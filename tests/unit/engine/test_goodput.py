@@ -62,7 +62,8 @@ FIRST = ((0.0, launch(1)), (10.0, f.ReceiptSeen(1, 0, 2)))
             {"waiting": 10, "training": 5, "replay": 50, "detection": 20, "recovery": 10},
         ),
         (  # stopped by a person at 60: what follows its last step is its checkpoint, and the night is waiting
-            (*FIRST, (60.0, f.AttemptStopping(1, "stopped by SIGTERM")), (70.0, f.AttemptEnded(1, "stopped", "x", 80, 62.0)),
+            (*FIRST, (60.0, f.StopAsked("SIGTERM")), (60.0, f.AttemptStopping(1, "stopped by SIGTERM")),
+             (70.0, f.AttemptEnded(1, "stopped", "x", 80, 62.0)),
              (70.0, f.RunEnded("stopped", "x")), (500.0, launch(2, 80)), (510.0, f.ReceiptSeen(2, 80, 2))), 520.0,
             {"waiting": 440, "training": 62, "checkpointing": 8, "recovery": 10},
         ),
@@ -122,7 +123,9 @@ def histories(draw: st.DrawFn) -> tuple[RunState, float]:
                 reached = max(reached, resume + step)
         at_s += draw(spans)
         if draw(st.booleans()):
-            state = evolve(state, at_s, f.AttemptStopping(number, draw(st.sampled_from(["stopped by x", "a plan"]))))
+            by = draw(st.sampled_from(["x", ""]))
+            state = evolve(state, at_s, f.StopAsked(by)) if by else state
+            state = evolve(state, at_s, f.AttemptStopping(number, f"stopped by {by}" if by else "a plan"))
             at_s += draw(spans)
         if draw(st.booleans()):
             outcome = draw(st.sampled_from(["finished", "stopped", "crashed", "killed", "lost"]))

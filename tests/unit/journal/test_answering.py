@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.channels.terminal import Terminal
 from sentinel.errors import AlreadySupervised
 from sentinel.journal.answering import answering, is_being_answered
 from sentinel.journal.session import take_run
 from sentinel.model import operator_requests as w
 from sentinel.operator.unattended import answer_unattended
-from sentinel.paging.terminal import Terminal
 from sentinel.supervisor import app as supervising
 from tests.unit.operator.test_unattended import failed_run, pages_left
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from sentinel.channels.notice import Notice
+from sentinel.channels.terminal import Terminal
 from sentinel.cli.root import app
 from sentinel.client.run_layout import incident_report_path
 from sentinel.errors import AlreadySupervised, GiveUp, RetryLater, UsageError
@@ -27,8 +29,6 @@ from sentinel.operator import requests as asking
 from sentinel.operator import unattended as afterwards
 from sentinel.operator.requests import ask
 from sentinel.operator.unattended import answer_unattended
-from sentinel.paging.notice import Notice
-from sentinel.paging.terminal import Terminal
 from sentinel.report.reading import read_incidents, read_run, read_status
 from tests.unit.told_run import at, write_run
 

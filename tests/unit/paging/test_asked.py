@@ -54,7 +54,7 @@ def test_nothing_asked_for_changes_nothing(policy: Policy) -> None:
 @pytest.mark.parametrize(
     ("word", "why"),
     [
-        ("", "--page : is none of alertmanager=URL, pagerduty"),
+        ("", "--page : is none of terminal, pagerduty[=URL], alertmanager=URL"),
         ("pigeon=coop", "--page pigeon: is none of"),
         ("email=ada@example.org", "written in a policy"),
         ("alertmanager", "write --page alertmanager=URL"),

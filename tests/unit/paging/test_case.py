@@ -6,21 +6,23 @@ import re
 import socket
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
+from sentinel.channels.notice import TEXT_CHARS_MAX, TITLE_CHARS_MAX, Notice
+from sentinel.channels.wording import web_links
 from sentinel.cli.root import app
 from sentinel.engine import evolve
 from sentinel.model import facts as f
 from sentinel.model.actions import SendPage, Stage
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Approval, Band, Incident, IncidentState, Outcome, Remedy, Try
+from sentinel.model.paging import Page
 from sentinel.model.state import RunState
 from sentinel.paging import case
 from sentinel.paging.case import build_notice
-from sentinel.paging.notice import TEXT_CHARS_MAX, TITLE_CHARS_MAX, Notice
-from sentinel.paging.wording import web_links
 from sentinel.policy.schema_paging import Paging
 from tests.sim.kit import simulate
 from tests.unit.report.streamed_run import write_steps, write_streamed
@@ -41,6 +43,15 @@ def spiked(until: float = 91.2, **changes: object) -> RunState:
     return replace(state, incidents=incidents)
 
 
+def raised(state: RunState, **changes: Any) -> RunState:
+    """Its newest incident has a page, as the engine raises them now: what the text says stands beside it as data."""
+    known = Page(
+        "critical", "demo: spike since step 379", ENGINE, NOW_S, reason="the budget is spent", notes=("look at warm-up first",)
+    )  # fmt: skip
+    last = replace(state.incidents[-1], page=replace(known, **changes))
+    return replace(state, incidents=(*state.incidents[:-1], last))
+
+
 def failed() -> RunState:
     """Out of remedies, and stopped."""
     state = state_of([*told(91.4), (92, f.PlanDropped("out of remedies")), (93, f.RunEnded("failed", "out of remedies"))])
@@ -55,7 +66,7 @@ def built(run_dir: Path, state: RunState, action: SendPage | None = None, paging
 def test_the_case_reads_in_the_order_a_person_needs_it(tmp_path: Path) -> None:
     run_dir = write_streamed(tmp_path / "demo")
     band = Band("loss", 2.21, 0.03, 48)
-    notice = built(run_dir, spiked(value="8.6", baseline="2.2", band=band, blamed_rank=1, blamed_node="node-7"))
+    notice = built(run_dir, raised(spiked(value="8.6", baseline="2.2", band=band, blamed_rank=1, blamed_node="node-7")))
     places = [notice.text.index(word) for word in ("BROKE", "VALUES", "TRIED", "NEXT", "COST", "ANSWER", "READ")]
     assert places == sorted(places)
     for expected in (
@@ -70,6 +81,30 @@ def test_the_case_reads_in_the_order_a_person_needs_it(tmp_path: Path) -> None:
     assert (notice.title, notice.dedup_key, notice.run) == ("demo: spike since step 379", "sentinel/demo/2", "demo")
     facts = notice.facts
     assert (facts["kind"], facts["onset step"], facts["rank"], facts["metric"]) == ("spike", "379", "1", "loss")
+
+
+def test_a_page_of_an_older_journal_is_shown_as_it_was_written_and_never_taken_apart(tmp_path: Path) -> None:
+    text = built(tmp_path, spiked(), page(text=f"{ENGINE}\nrunbook: https://team/spikes")).text
+    for line in (*ENGINE.split("\n"), "runbook: https://team/spikes"):
+        assert line in text
+
+
+def test_the_metric_is_what_the_finding_named_and_is_not_read_out_of_a_sentence() -> None:
+    crash = spiked(reason="RuntimeWarning: overflow encountered in grad_norm", kind=Kind.CRASH, metric="").incidents[-1]
+    assert case.judged_metric(crash) == "loss", "nothing is known of it"
+    assert spiked().incidents[-1].metric == "loss", "the fold has it of the finding before"
+    overflow = replace(crash, kind=Kind.LOSS_SCALE_COLLAPSE)
+    assert case.judged_metric(overflow) == "loss_scale", "an older journal: by its kind"
+    assert case.judged_metric(replace(overflow, metric="grad_norm")) == "grad_norm"
+
+
+def test_a_rule_may_send_the_reader_to_a_place_that_is_no_address(tmp_path: Path) -> None:
+    notice = built(tmp_path, raised(spiked(), runbook_url="page 12 of the binder"))
+    assert "runbook: page 12 of the binder" in notice.text
+    assert "runbook" not in notice.links
+    shipped = built(tmp_path, raised(spiked(), runbook_url="RUNBOOK.md#spike")).text
+    assert "runbook: /" in shipped
+    assert "deploy/RUNBOOK.md#spike" in shipped
 
 
 def test_the_metric_is_plotted_around_the_onset(tmp_path: Path) -> None:
@@ -94,7 +129,8 @@ def test_every_stage_has_its_own_title_and_opening(tmp_path: Path) -> None:
     assert len(titles) == len(openings) == 5
     assert built(tmp_path, state, page("acknowledge", by="anna")).title == "Seen by anna: demo: spike since step 379"
     assert built(tmp_path, state, page("resolve")).text.startswith("It is over: loss within 2%")
-    taken_up = built(tmp_path, failed(), page("resolve", text=f"resolved: the run was started again (by anna)\n{ENGINE}"))
+    over = raised(failed(), resolved="the run was started again", resolved_by="anna", resolved_s=NOW_S)
+    taken_up = built(tmp_path, over, page("resolve"))
     assert taken_up.text.startswith("Resolved: the run was started again (by anna).\n\nBROKE   Spike")
     assert built(tmp_path, failed(), page("resolve")).text.startswith("It is over.\n"), "its verdict is not why"
 
@@ -149,8 +185,8 @@ def test_links_lead_where_the_policy_says(tmp_path: Path) -> None:
     assert links == {
         "runbook": "https://wiki/runbook#spike", "page": "http://gpu1:9100/", "report": "http://gpu1:9100/runs/demo/incidents/2/report",
     }  # fmt: skip
-    own = page(text=ENGINE + "\nrunbook: https://team/spikes#mine")
-    assert built(tmp_path / "demo", spiked(), own, paging).links["runbook"] == "https://team/spikes#mine"
+    own = raised(spiked(), runbook_url="https://team/spikes#mine")
+    assert built(tmp_path / "demo", own, None, paging).links["runbook"] == "https://team/spikes#mine"
     assert built(tmp_path / "demo", spiked()).links == {}
 
 

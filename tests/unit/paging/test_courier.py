@@ -10,17 +10,16 @@ from pathlib import Path
 import pytest
 
 from sentinel.actions.runner import LANES_MAX, ThreadRunner, lane_of
+from sentinel.channels import http_call
+from sentinel.channels.contract import Channel
+from sentinel.channels.notice import Notice
 from sentinel.errors import GiveUp, RetryLater
 from sentinel.model.actions import Action, SendPage
 from sentinel.model.events import ActionDone, ActionFailed
-from sentinel.paging import http_call
-from sentinel.paging.contract import Channel
-from sentinel.paging.courier import Courier
-from sentinel.paging.notice import Notice
+from sentinel.paging.courier import Courier, plain_notice
 from sentinel.paging.patience import Patience
-from sentinel.paging.plain_case import plain_notice
 from tests.fakes import ManualClock
-from tests.unit.paging.notices import notice
+from tests.unit.channels.notices import notice
 
 DEADLINE_S = 20.0
 
@@ -189,4 +188,4 @@ def test_where_no_thread_can_be_started_the_page_waits_and_the_loop_goes_on(monk
     with pytest.raises(RetryLater, match="nothing can be sent now: can't start new thread"):
         Patience("x").within(1.0, lambda: "sent")
     with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(RetryLater, match="it: can't start new thread"):
-        http_call.send(http_call.Request("it", f"http://127.0.0.1:{server.getsockname()[1]}/"))
+        http_call.send(http_call.HttpRequest("it", f"http://127.0.0.1:{server.getsockname()[1]}/"))

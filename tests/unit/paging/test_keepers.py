@@ -10,24 +10,23 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.channels.alertmanager import Alertmanager, AlertmanagerRoute
+from sentinel.channels.alertmanager_keeper import POST_S, AlertmanagerKeeper
+from sentinel.channels.notice import Notice
+from sentinel.channels.secrets import Vault
 from sentinel.errors import GiveUp, RetryLater
-from sentinel.model.paging import Page, Told
+from sentinel.model.paging import Page, RouteStatus
 from sentinel.model.readings import SourceReading
 from sentinel.model.state import RunState
 from sentinel.paging import steady as steady_room
-from sentinel.paging.alertmanager import Alertmanager
-from sentinel.paging.alertmanager_keeper import POST_S, AlertmanagerKeeper
 from sentinel.paging.dead_man import DeadManCalls
-from sentinel.paging.desk import Desk, Ways
-from sentinel.paging.notice import Notice
-from sentinel.paging.open_pages import open_pages
-from sentinel.paging.secrets import Vault
+from sentinel.paging.desk import Desk, Ways, open_pages
 from sentinel.paging.steady import Steady
-from sentinel.policy.schema_paging import AlertmanagerRoute, DeadMan, Paging, Secret
+from sentinel.policy.schema_paging import DeadMan, Paging, Secret
 from tests.fakes import ManualClock
 from tests.integration.supervised import wait_for
 from tests.loopback import HttpServer, Received, Reply
-from tests.unit.paging.notices import AT_S, notice
+from tests.unit.channels.notices import AT_S, notice
 from tests.unit.told_run import state_of, told
 
 DEADLINE_S = 20.0
@@ -210,7 +209,7 @@ def test_a_last_post_that_is_not_taken_is_told_to_whoever_started_sentinel(
 def paged(*routes: str, by: str = "") -> RunState:
     """In training, with incident 2 told on these routes."""
     state = state_of(told(100))
-    page = Page("critical", "demo: spike", "the case", AT_S, told=tuple(Told(route, is_open=True) for route in routes))
+    page = Page("critical", "demo: spike", "the case", AT_S, routes=tuple(RouteStatus(route, is_open=True) for route in routes))
     page = replace(page, acknowledged_by=by)
     return replace(state, incidents=tuple(replace(i, page=page) if i.id == 2 else i for i in state.incidents))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from sentinel.channels import registry as _registry  # noqa: F401 - the channels that a policy may name
 from sentinel.errors import Problem
 from sentinel.policy.checks import check_policy
 from sentinel.policy.schema import Policy

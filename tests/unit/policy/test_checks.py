@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sentinel.engine.evolve.pages import TOLD_KEPT
+from sentinel.engine.evolve.pages import ROUTES_KEPT
 from sentinel.policy.schema_paging import ROUTES_MAX
 from tests.unit.policy.policies_in_words import GOOD, SMALL, data_with, located, numeric, policy_with, said
 
@@ -167,7 +167,7 @@ def test_a_page_must_reach_somebody():
 def test_more_routes_than_a_page_remembers_are_refused():
     """A route that a page has forgotten would be called anew at every turn."""
     ways = [{"terminal": {"name": f"way-{n}"}} for n in range(ROUTES_MAX + 1)]
-    assert ROUTES_MAX <= TOLD_KEPT / 2, "there is room for the routes of the policy before"
+    assert ROUTES_MAX <= ROUTES_KEPT / 2, "there is room for the routes of the policy before"
     with pytest.raises(ValueError, match=r"(?s)routes.*at most 16 items"):
         policy_with(paging={"routes": ways})
     assert not said(policy_with(paging={"routes": ways[1:]}))

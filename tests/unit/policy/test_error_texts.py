@@ -179,7 +179,8 @@ x.yaml:1:1: metadata: 'metadata' is missing
 x.yaml:5:21: spec.paging.routes[0]: pager is no channel
     paging: {routes: [{pager: {}}]}
                       ^
-  remedy: write one of terminal, pagerduty, alertmanager, slack, webhook, email, command, apprise, such as 'terminal: {}'""",
+  remedy: did you mean 'pagerduty'? write one of terminal, pagerduty, alertmanager, slack, webhook, email, command, apprise, \
+such as 'terminal: {}'""",
         ),
         (
             "    spike: {z: 8}", "    spike: {z: 8\n  rules: 3",

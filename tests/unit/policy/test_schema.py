@@ -14,9 +14,9 @@ from yamlcore import CoreLoader
 from sentinel.model import findings
 from sentinel.policy.quantities import Hold, Rate, RecoveredWhen
 from sentinel.policy.schema import Budget, Detectors, FindingKind, HangSettings, Labels, Probation, Severity, Spec, SpikeSettings
-from sentinel.policy.schema_json import policy_json_schema, policy_json_schema_text
 from sentinel.policy.schema_rungs import Rung
 from sentinel.policy_files.loading import load_policy, shipped_policies, shipped_policy_path
+from sentinel.policy_files.schema_json import policy_json_schema, policy_json_schema_text
 from tests.unit.policy.policies_in_words import policy_with
 
 
@@ -77,7 +77,7 @@ def test_a_policy_is_frozen():
 
 def test_schema_json_is_current():
     shipped = importlib.resources.files("policies").joinpath("schema.json").read_text(encoding="utf-8")
-    assert shipped == policy_json_schema_text(), "run: python -m sentinel.policy.schema_json > policies/schema.json"
+    assert shipped == policy_json_schema_text(), "run: sentinel policy schema > policies/schema.json"
 
 
 def test_every_default_in_the_schema_is_written_as_in_a_file():

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.channels.terminal import Terminal
 from sentinel.launcher import keeper
 from sentinel.model.attempts import ExitReport
-from sentinel.paging.terminal import Terminal
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.terminal.plain import LineWriter
-from tests.unit.paging.notices import notice
+from tests.unit.channels.notices import notice
 
 FULL = OSError(errno.ENOSPC, "no space left on device")
 

@@ -1,4 +1,4 @@
-"""The JSON schema of the policy language, for editors: `python -m sentinel.policy.schema_json > policies/schema.json`."""
+"""The JSON schema of the policy language, for editors: `sentinel policy schema > policies/schema.json`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from sentinel.channels import registry as _registry  # noqa: F401 - completes the language
 from sentinel.policy.schema import Policy
 
 WHOLE = {"Rung", "Secret"}  # a playbook and a secret are replaced as a whole, so what stands in them must be complete
@@ -75,7 +76,3 @@ def _name(reference: str) -> str:
 def policy_json_schema_text() -> str:
     """The exact text of `policies/schema.json`."""
     return json.dumps(policy_json_schema(), indent=1, ensure_ascii=False) + "\n"
-
-
-if __name__ == "__main__":
-    print(policy_json_schema_text(), end="")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from sentinel.channels.notice import Notice, dedup_key
+from sentinel.channels.wording import titled
 from sentinel.model.actions import Stage
-from sentinel.paging.notice import Notice, dedup_key
-from sentinel.paging.wording import titled
 
 AT_S = 1_795_000_000.25  # 2026-11-18T11:06:40.250Z
 TEXT = 'Spike: loss 8.6 over 2.2 <!channel> & "quoted"\ntried: roll back → failed\n▁▂▇ onset\nsentinel ack 4 runs/gpt-7'

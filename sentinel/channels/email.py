@@ -11,17 +11,37 @@ from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.utils import format_datetime
 
+from sentinel.channels.contract import AGAIN_S, CALL_S
+from sentinel.channels.notice import Notice
+from sentinel.channels.reach import is_here
+from sentinel.channels.secrets import Vault
+from sentinel.channels.wording import cut, headline, one_line
 from sentinel.errors import GiveUp, RetryLater
-from sentinel.paging.contract import AGAIN_S, CALL_S
-from sentinel.paging.notice import Notice
-from sentinel.paging.reach import is_here
-from sentinel.paging.secrets import Vault
-from sentinel.paging.wording import cut, headline, one_line
-from sentinel.policy.schema_paging import EmailRoute
+from sentinel.policy.schema_fields import Flag, Text, written
+from sentinel.policy.schema_paging import Address, Addresses, Port, RouteSettings, Secret
 
 TLS_PORT = 465  # encrypted from the first byte, so that there is nothing to start
 SUBJECT_CHARS_MAX = 200
 WORDS_MAX = 200
+
+
+class EmailRoute(RouteSettings):
+    """Mail through an SMTP server."""
+
+    to: Addresses
+    """Who gets it."""
+    sender: Address = written(..., alias="from")
+    """Who it says it is from."""
+    host: Text
+    """The SMTP server."""
+    port: Port = 587
+    """Its port."""
+    starttls: Flag = True
+    """Encrypt before anything is sent; refuse to go on without."""
+    user: Text | None = None
+    """For SMTP AUTH."""
+    password: Secret | None = None
+    """For SMTP AUTH."""
 
 
 class Mail:
@@ -70,8 +90,8 @@ class Mail:
             server.quit()  # the mail is accepted, whatever comes of the farewell
         return sorted(refused)
 
-    def _refusal(self, what: str, code: int, said: bytes | str) -> GiveUp | RetryLater:
-        text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
+    def _refusal(self, what: str, code: int, answer: bytes | str) -> GiveUp | RetryLater:
+        text = answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
         words = f"{what} answered {code}: {cut(one_line(self._vault.scrub(text)), WORDS_MAX)}"
         return GiveUp(words) if code >= 500 else RetryLater(words, AGAIN_S)
 

@@ -8,24 +8,34 @@ deadline.
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import tempfile
 import threading
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import IO
+from typing import IO, Any
 
+from sentinel.channels.contract import AGAIN_S, CALL_S
+from sentinel.channels.notice import Notice
+from sentinel.channels.wording import cut, one_line
 from sentinel.client.strict_json import dumps
 from sentinel.errors import GiveUp, RetryLater
-from sentinel.paging.contract import AGAIN_S, CALL_S
-from sentinel.paging.notice import Notice
-from sentinel.paging.wording import cut, one_line
-from sentinel.policy.schema_paging import CommandRoute
+from sentinel.policy.schema_paging import RouteSettings, Words
 
 TEMPORARY = 75
 KEPT_BYTES = 4096  # of what it writes, the end
 WORDS_MAX = 200
 LAST_WORDS_S = 1.0  # for what it wrote to arrive, when somebody it started still holds the pipe
+
+
+class CommandRoute(RouteSettings):
+    """A program of yours; the page is JSON on its standard input."""
+
+    run: Words
+    """The program and its arguments; no shell."""
 
 
 class Command:
@@ -39,7 +49,7 @@ class Command:
             page.write(dumps(notice.document()).encode() + b"\n")
             page.seek(0)
             process = self._start(page)
-        said = _Said(process)
+        output = _Output(process)
         try:
             code = process.wait(self._within_s)
         except subprocess.TimeoutExpired:
@@ -50,9 +60,9 @@ class Command:
         if code == 0:
             return f"{name} took it"
         words = f"{name} ended with {code}" if code > 0 else f"{name} was killed by signal {-code}"
-        last = said.last_line()
-        told = f"{words}: {last}" if last else words
-        raise RetryLater(told, AGAIN_S) if code == TEMPORARY else GiveUp(told)
+        last = output.last_line()
+        reason = f"{words}: {last}" if last else words
+        raise RetryLater(reason, AGAIN_S) if code == TEMPORARY else GiveUp(reason)
 
     def _start(self, page: IO[bytes]) -> subprocess.Popen[bytes]:
         try:
@@ -66,7 +76,24 @@ class Command:
             raise RetryLater(f"{self._words[0]} cannot be started now: {error.strerror}", AGAIN_S) from None
 
 
-class _Said:
+def problems(settings: CommandRoute) -> Iterator[str]:
+    if shutil.which(settings.run[0]) is None:
+        yield f"{settings.run[0]}: is no program that can be started; check the first word of run"
+
+
+def short_form(value: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    """`--page 'command=PROGRAM WORDS'`"""
+    del environ
+    try:
+        words = tuple(shlex.split(value))
+    except ValueError as error:
+        raise ValueError(f"cannot be read: {error}; write it as for a shell") from None
+    if not words:
+        raise ValueError("says not which; write --page 'command=PROGRAM WORDS'")
+    return {"run": words}
+
+
+class _Output:
     """The end of what a program writes; the rest is read and forgotten, so that it neither blocks nor fills anything."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:

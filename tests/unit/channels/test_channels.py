@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
+from sentinel.channels.alertmanager import build_alert
+from sentinel.channels.command import Command, CommandRoute
+from sentinel.channels.http_call import host_of
+from sentinel.channels.opening import Guarded, open_channel
+from sentinel.channels.pagerduty import build_event
+from sentinel.channels.registry import Route
+from sentinel.channels.slack import build_message
+from sentinel.channels.terminal import Terminal
 from sentinel.errors import GiveUp, RetryLater
-from sentinel.paging.alertmanager import build_alert
-from sentinel.paging.channels import Guarded, open_channel
-from sentinel.paging.command import Command
-from sentinel.paging.http_call import host_of
-from sentinel.paging.pagerduty import build_event
-from sentinel.paging.slack import build_message
-from sentinel.paging.terminal import Terminal
-from sentinel.policy.schema_paging import CommandRoute, Route
 from tests.loopback import HttpServer, Received, Reply
-from tests.unit.paging.notices import AT_S, TEXT, notice
+from tests.unit.channels.notices import AT_S, TEXT, notice
 
 ENV = {"KEY": "R0UT1NGK3YR0UT1NGK3Y", "SIGN": "sign-with-this"}
 

@@ -3,24 +3,14 @@ started."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import assert_never
 
+from sentinel.channels.contract import AGAIN_S, Channel
+from sentinel.channels.notice import Notice
+from sentinel.channels.registry import CHANNELS
+from sentinel.channels.secrets import Vault
 from sentinel.errors import GiveUp, RetryLater, UsageError
-from sentinel.paging.alertmanager import Alertmanager
-from sentinel.paging.apprise_urls import MISSING, Apprise, is_installed
-from sentinel.paging.command import Command
-from sentinel.paging.contract import AGAIN_S, Channel
-from sentinel.paging.http_call import check_url
-from sentinel.paging.mail import Mail
-from sentinel.paging.notice import Notice
-from sentinel.paging.pagerduty import PagerDuty
-from sentinel.paging.secrets import Vault
-from sentinel.paging.slack import Slack
-from sentinel.paging.terminal import Terminal
-from sentinel.paging.webhook import Webhook
 from sentinel.policy import schema_paging as p
 
 
@@ -48,29 +38,7 @@ class Guarded:
 def open_channel(route: p.Route, run_dir: Path | None, environ: Mapping[str, str] | None = None) -> Guarded:
     """`run_dir` None: outside any run (a test page)."""
     vault = Vault(environ)
-    return Guarded(_channel(route.settings, vault, run_dir), vault)
-
-
-def _channel(settings: p.Channel, vault: Vault, run_dir: Path | None) -> Channel:
-    match settings:
-        case p.TerminalRoute():
-            return Terminal(run_dir)
-        case p.PagerDutyRoute():
-            return PagerDuty(settings, vault)
-        case p.AlertmanagerRoute():
-            return Alertmanager(settings, vault)
-        case p.SlackRoute():
-            return Slack(settings, vault)
-        case p.WebhookRoute():
-            return Webhook(settings, vault)
-        case p.EmailRoute():
-            return Mail(settings, vault)
-        case p.CommandRoute():
-            return Command(settings)
-        case p.AppriseRoute():
-            return Apprise(settings, vault)
-        case _:
-            assert_never(settings)
+    return Guarded(CHANNELS[route.kind].build(route.settings, vault, run_dir), vault)
 
 
 def check_paging(paging: p.Paging, environ: Mapping[str, str] | None = None) -> None:
@@ -84,7 +52,7 @@ def check_paging(paging: p.Paging, environ: Mapping[str, str] | None = None) -> 
 
 def problems_of(route: p.Route, environ: Mapping[str, str] | None = None) -> list[str]:
     """What keeps the route from delivering anything, from here and now."""
-    return list(_problems(route.settings, environ))
+    return [*_unreadable_secrets(route.settings, environ), *CHANNELS[route.kind].problems(route.settings)]
 
 
 def secret_variables(paging: p.Paging) -> frozenset[str]:
@@ -94,20 +62,11 @@ def secret_variables(paging: p.Paging) -> frozenset[str]:
     return frozenset(one.env for one in found if isinstance(one, p.Secret) and one.env is not None)
 
 
-def _problems(settings: p.Channel, environ: Mapping[str, str] | None) -> Iterator[str]:
+def _unreadable_secrets(settings: p.RouteSettings, environ: Mapping[str, str] | None) -> Iterator[str]:
     for name in type(settings).model_fields:
         value = getattr(settings, name)
         if isinstance(value, p.Secret):
             yield from _unreadable(value, environ)
-    match settings:
-        case p.PagerDutyRoute() | p.AlertmanagerRoute() | p.WebhookRoute() if wrong := check_url(settings.url):
-            yield f"its url {wrong}"
-        case p.CommandRoute() if shutil.which(settings.run[0]) is None:
-            yield f"{settings.run[0]}: is no program that can be started; check the first word of run"
-        case p.AppriseRoute() if not is_installed():
-            yield MISSING
-        case _:
-            pass
 
 
 def _unreadable(secret: p.Secret, environ: Mapping[str, str] | None) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from sentinel.paging.notice import Notice
+from sentinel.channels.notice import Notice
 
 TRY_S = 15.0  # one try to deliver, whatever it does
 CALL_S = 12.0  # what a channel gives the other side, so that it says itself what went wrong

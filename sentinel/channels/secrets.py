@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
+from sentinel.channels.contract import AGAIN_S
 from sentinel.client.strict_json import dumps
 from sentinel.errors import GiveUp, RetryLater
-from sentinel.paging.contract import AGAIN_S
 from sentinel.policy.schema_paging import Secret
 
 CHARS_MAX = 8192

@@ -6,17 +6,25 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import logging
+from collections.abc import Iterator
 from typing import Any
 
+from sentinel.channels.contract import AGAIN_S
+from sentinel.channels.notice import Notice
+from sentinel.channels.secrets import Vault
+from sentinel.channels.wording import headline
 from sentinel.errors import GiveUp, RetryLater
-from sentinel.paging.contract import AGAIN_S
-from sentinel.paging.notice import Notice
-from sentinel.paging.secrets import Vault
-from sentinel.paging.wording import headline
-from sentinel.policy.schema_paging import AppriseRoute
+from sentinel.policy.schema_paging import RouteSettings, Secret
 
 MISSING = "apprise is not installed; pip install 'training-sentinel[apprise]'"
 LOOKS = {"trigger": "failure", "update": "warning", "acknowledge": "info", "resolve": "success", "message": "info"}
+
+
+class AppriseRoute(RouteSettings):
+    """Whatever apprise knows (pip install training-sentinel[apprise])."""
+
+    urls: Secret
+    """Its URLs, separated by white space."""
 
 
 class Apprise:
@@ -40,5 +48,7 @@ class Apprise:
         return f"sent to {len(urls)}"
 
 
-def is_installed() -> bool:
-    return importlib.util.find_spec("apprise") is not None
+def problems(settings: AppriseRoute) -> Iterator[str]:
+    del settings
+    if importlib.util.find_spec("apprise") is None:
+        yield MISSING

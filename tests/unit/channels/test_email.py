@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from sentinel.channels.email import build_mail
+from sentinel.channels.opening import Guarded, open_channel
+from sentinel.channels.registry import Route
 from sentinel.errors import GiveUp, RetryLater
-from sentinel.paging.channels import Guarded, open_channel
-from sentinel.paging.mail import build_mail
-from sentinel.policy.schema_paging import Route
 from tests.loopback import Mailbox, make_certificate, raw_server, smtp_server
-from tests.unit.paging.notices import TEXT, notice
+from tests.unit.channels.notices import TEXT, notice
 
 TO = ("ada@example.org", "bob@example.org")
 

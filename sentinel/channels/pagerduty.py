@@ -6,19 +6,30 @@ that needs nobody is not sent. https://developer.pagerduty.com/docs/send-alert-e
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from sentinel.channels.http_call import HttpRequest, check_url, given_url, host_of, send
+from sentinel.channels.notice import Notice
+from sentinel.channels.secrets import Vault
+from sentinel.channels.wording import cut, one_line, short_key, web_links
 from sentinel.client.strict_json import dumps
-from sentinel.paging.http_call import Request, host_of, send
-from sentinel.paging.notice import Notice
-from sentinel.paging.secrets import Vault
-from sentinel.paging.wording import cut, one_line, short_key, web_links
-from sentinel.policy.schema_paging import PagerDutyRoute
+from sentinel.policy.schema_paging import RouteSettings, Secret, Url
 
 SUMMARY_CHARS_MAX = 1024
 KEY_CHARS_MAX = 255
+KEY_VARIABLE = "SENTINEL_PAGERDUTY_KEY"  # with --page
 ACTIONS = {"trigger": "trigger", "update": "trigger", "acknowledge": "acknowledge", "resolve": "resolve"}
+
+
+class PagerDutyRoute(RouteSettings):
+    """PagerDuty's Events API v2, or whatever speaks it."""
+
+    routing_key: Secret
+    """The integration key."""
+    url: Url = "https://events.pagerduty.com/v2/enqueue"
+    """Where events go."""
 
 
 class PagerDuty:
@@ -31,8 +42,19 @@ class PagerDuty:
             return f"not sent: PagerDuty takes no {notice.stage}"
         event = build_event(notice, self._vault.read(self._settings.routing_key))
         what = f"PagerDuty at {host_of(self._settings.url)}"
-        answer = send(Request(what, self._settings.url, dumps(event).encode(), scrub=self._vault.scrub))
+        answer = send(HttpRequest(what, self._settings.url, dumps(event).encode(), scrub=self._vault.scrub))
         return f"{event['event_action']} accepted ({answer.status})"
+
+
+def problems(settings: PagerDutyRoute) -> Iterator[str]:
+    if wrong := check_url(settings.url):
+        yield f"its url {wrong}"
+
+
+def short_form(value: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    """`--page pagerduty`, or `pagerduty=URL` for whatever else speaks its API."""
+    del environ
+    return {"routing_key": Secret(env=KEY_VARIABLE)} | ({"url": given_url(value, "pagerduty")} if value else {})
 
 
 def build_event(notice: Notice, routing_key: str) -> dict[str, Any]:
@@ -59,10 +81,10 @@ def build_event(notice: Notice, routing_key: str) -> dict[str, Any]:
 
 
 def _details(notice: Notice) -> dict[str, Any]:
-    said: dict[str, Any] = {"case": notice.text, **notice.facts}
+    details: dict[str, Any] = {"case": notice.text, **notice.facts}
     if notice.answers:
-        said["answers"] = list(notice.answers)
+        details["answers"] = list(notice.answers)
     if notice.by:
-        said["by"] = notice.by
+        details["by"] = notice.by
     local = notice.links.keys() - web_links(notice).keys()
-    return said | {f"{name} (only on the machine of sentinel)": notice.links[name] for name in sorted(local)}
+    return details | {f"{name} (only on the machine of sentinel)": notice.links[name] for name in sorted(local)}

@@ -14,14 +14,15 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from sentinel.channels.contract import AGAIN_S, TRY_S
+from sentinel.channels.http_call import HttpRequest, check_url, given_url, host_of, send
+from sentinel.channels.notice import Notice
+from sentinel.channels.secrets import Vault
+from sentinel.channels.wording import web_links
 from sentinel.client.strict_json import dumps, loads
 from sentinel.errors import GiveUp, RetryLater
-from sentinel.paging.contract import AGAIN_S, TRY_S
-from sentinel.paging.http_call import Request, host_of, send
-from sentinel.paging.notice import Notice
-from sentinel.paging.secrets import Vault
-from sentinel.paging.wording import web_links
-from sentinel.policy.schema_paging import AlertmanagerRoute
+from sentinel.policy.schema_fields import Text, written
+from sentinel.policy.schema_paging import LabelName, RouteSettings, Secret, Url
 
 ALERT, MESSAGE = "SentinelIncident", "SentinelMessage"
 MESSAGE_S = 300.0  # how long a message stands: nothing resolves it
@@ -29,6 +30,17 @@ MAY_CHANGE = ("severity", "kind")
 ALERTS_MAX = 1000  # of one run, looked at
 LOOK_S = 5.0  # a look before a post must leave time for the post
 SKEW_S = 60.0  # an end lies so far back: one that is still to come by Alertmanager's clock gives way to a later one told before
+
+
+class AlertmanagerRoute(RouteSettings):
+    """Prometheus Alertmanager, API v2. A silence counts as an acknowledgement."""
+
+    url: Url
+    """Its address, such as http://127.0.0.1:9093."""
+    labels: dict[LabelName, Text] = written({})
+    """Added to every alert, for its routing."""
+    token: Secret | None = None
+    """Sent as a bearer token."""
 
 
 class Alertmanager:
@@ -108,13 +120,24 @@ class Alertmanager:
             headers["Authorization"] = f"Bearer {self._vault.read(self._settings.token)}"
         url = self._settings.url.rstrip("/") + path
         if body is not None:
-            send(Request(self._what, url, body, headers, scrub=self._vault.scrub))
+            send(HttpRequest(self._what, url, body, headers, scrub=self._vault.scrub))
             return None
-        answer = send(Request(self._what, url, None, headers, "GET", LOOK_S, self._vault.scrub))
+        answer = send(HttpRequest(self._what, url, None, headers, "GET", LOOK_S, self._vault.scrub))
         try:
             return loads(answer.body)
         except ValueError:
             raise RetryLater(f"{self._what}: its answer is not JSON", AGAIN_S) from None
+
+
+def problems(settings: AlertmanagerRoute) -> Iterator[str]:
+    if wrong := check_url(settings.url):
+        yield f"its url {wrong}"
+
+
+def short_form(value: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    """`--page alertmanager=URL`"""
+    del environ
+    return {"url": given_url(value, "alertmanager")}
 
 
 def build_alert(notice: Notice, labels: Mapping[str, str]) -> dict[str, Any]:

@@ -8,30 +8,30 @@ because nobody posts any more. A supervisor that is killed cannot say so; the de
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Set
 
+from sentinel.channels.alertmanager import Alertmanager
+from sentinel.channels.row import Acknowledge, OpenNotices
+from sentinel.channels.secrets import Vault
+from sentinel.channels.wording import cut, one_line
 from sentinel.clock import Clock, SystemClock
 from sentinel.errors import GiveUp, RetryLater
-from sentinel.paging.alertmanager import Alertmanager
-from sentinel.paging.notice import Notice
-from sentinel.paging.secrets import Vault
-from sentinel.paging.wording import cut, one_line
 
 POST_S = 60.0  # Alertmanager waits five minutes
 LOOK_S = 5.0  # for silences, while a page is open
 LAST_S = 7 * 86400.0
 NAME_CHARS_MAX = 80
-TOLD_KEPT = 256
-
-OpenPages = Callable[[], Sequence[Notice]]
-Seen = Callable[[int, str], None]
+SILENCES_KEPT = 256
 
 
 class AlertmanagerKeeper:
-    """Of one route. `open_pages`: the notices that stand open on it now. `acknowledge`: takes an incident and who has seen it."""
+    """A `Keeper`, of one route. `open_pages`: the notices that stand open on it now. `acknowledge`: takes an incident and who has
+    seen it."""
+
+    every_s = LOOK_S
 
     def __init__(
-        self, channel: Alertmanager, vault: Vault, open_pages: OpenPages, acknowledge: Seen, clock: Clock | None = None
+        self, channel: Alertmanager, vault: Vault, open_pages: OpenNotices, acknowledge: Acknowledge, clock: Clock | None = None
     ) -> None:
         self._channel = channel
         self._vault = vault
@@ -39,7 +39,7 @@ class AlertmanagerKeeper:
         self._acknowledge = acknowledge
         self._clock = clock or SystemClock()
         self._posted_s: float | None = None
-        self._told: deque[tuple[int, str]] = deque(maxlen=TOLD_KEPT)
+        self._acknowledged: deque[tuple[int, str]] = deque(maxlen=SILENCES_KEPT)
 
     def turn(self) -> None:
         """Post what is due, look for silences. Raises RetryLater, GiveUp in words without a secret."""
@@ -61,9 +61,9 @@ class AlertmanagerKeeper:
 
     def _look(self, run: str, unseen: Set[int]) -> None:
         for incident, (silence, author) in self._channel.silences_of(run).items():
-            if incident in unseen and (incident, silence) not in self._told:
+            if incident in unseen and (incident, silence) not in self._acknowledged:
                 self._acknowledge(incident, f"silence by {_name(author)} in Alertmanager")
-                self._told.append((incident, silence))  # only now: what a full disk has kept is said again
+                self._acknowledged.append((incident, silence))  # only now: what a full disk has kept is said again
 
     def _without_secrets(self, work: Callable[[], None]) -> None:
         try:

@@ -21,10 +21,10 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from sentinel.channels.contract import AGAIN_S, CALL_S
+from sentinel.channels.reach import is_here
 from sentinel.clock import SystemClock
 from sentinel.errors import GiveUp, RetryLater
-from sentinel.paging.contract import AGAIN_S, CALL_S
-from sentinel.paging.reach import is_here
 
 ANSWER_BYTES_MAX = 1024 * 1024
 READ_FOR_WORDS = 65536
@@ -36,7 +36,7 @@ _CLEAN = re.compile(r"[^\x20-\x7e]+")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Request:
+class HttpRequest:
     """`what`: who is called, in words for a person. `url`, `headers` and `body` may hold secrets and are never printed; `scrub`
     takes them out of what the server says, before that is cut: half a key would not be found any more."""
 
@@ -50,7 +50,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """A success. `body` is cut at ANSWER_BYTES_MAX."""
 
     status: int
@@ -79,7 +79,17 @@ def check_url(url: str) -> str:
     return ""
 
 
-def send(request: Request) -> Answer:
+def given_url(value: str, kind: str) -> str:
+    """The address in `--page KIND=URL`. Raises ValueError, in words that do not repeat it."""
+    if not value:
+        raise ValueError(f"says not where; write --page {kind}=URL")
+    wrong = check_url(value)
+    if wrong:
+        raise ValueError(f"its address {wrong}")
+    return value
+
+
+def send(request: HttpRequest) -> HttpResponse:
     """Call, and read the whole answer. Raises RetryLater, GiveUp."""
     wrong = check_url(request.url)
     if wrong:
@@ -95,11 +105,11 @@ def send(request: Request) -> Answer:
                 response = connection.getresponse()
                 body = response.read(ANSWER_BYTES_MAX)
     if 200 <= response.status < 300:
-        return Answer(response.status, body)
+        return HttpResponse(response.status, body)
     raise _refusal(request, response, body, clock.wall_s())
 
 
-def _headers(request: Request) -> dict[str, str]:
+def _headers(request: HttpRequest) -> dict[str, str]:
     plain = {"User-Agent": "sentinel", "Accept": "application/json", "Connection": "close"}
     if request.body is not None:
         plain["Content-Type"] = "application/json"
@@ -160,7 +170,7 @@ def _hung_up_after(sock: socket.socket, seconds: float) -> Iterator[None]:
 
 
 @contextmanager
-def _in_words(request: Request) -> Iterator[None]:
+def _in_words(request: HttpRequest) -> Iterator[None]:
     """Of an error only what cannot hold the address or a header is said."""
     what = request.what
     try:
@@ -179,11 +189,11 @@ def _in_words(request: Request) -> Iterator[None]:
         raise RetryLater(f"{what}: {error.strerror or type(error).__name__}", AGAIN_S) from None
 
 
-def _refusal(request: Request, response: http.client.HTTPResponse, body: bytes, wall_s: float) -> RetryLater | GiveUp:
+def _refusal(request: HttpRequest, response: http.client.HTTPResponse, body: bytes, wall_s: float) -> RetryLater | GiveUp:
     what, status = request.what, response.status
-    told = request.scrub(body[:READ_FOR_WORDS].decode("utf-8", "replace"))
-    said = _CLEAN.sub(" ", told).strip()[:WORDS_MAX]
-    words = f"{what} answered {status}" + (f": {said}" if said else "")
+    text = request.scrub(body[:READ_FOR_WORDS].decode("utf-8", "replace"))
+    cleaned = _CLEAN.sub(" ", text).strip()[:WORDS_MAX]
+    words = f"{what} answered {status}" + (f": {cleaned}" if cleaned else "")
     if status >= 500 or status in BUSY:
         asked_s = retry_after_s(response.getheader("Retry-After"), wall_s)
         return RetryLater(words, AGAIN_S if asked_s is None else asked_s)

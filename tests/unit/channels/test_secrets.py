@@ -16,12 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sentinel.channels.opening import Guarded, check_paging, open_channel
+from sentinel.channels.registry import Route
+from sentinel.channels.secrets import HIDDEN, LEFT_OUT, Vault
 from sentinel.errors import GiveUp, RetryLater, SentinelError, UsageError
-from sentinel.paging.channels import Guarded, check_paging, open_channel
-from sentinel.paging.secrets import HIDDEN, LEFT_OUT, Vault
-from sentinel.policy.schema_paging import Paging, Route, Secret
+from sentinel.policy.schema_paging import Paging, Secret
 from tests.loopback import HttpServer, Received, Reply, raw_server, smtp_server
-from tests.unit.paging.notices import notice
+from tests.unit.channels.notices import notice
 
 KEY = "k3y-/+=&?\"'-0123456789abcdef"  # every character that some encoding spells otherwise
 ENV = {"KEY": KEY}

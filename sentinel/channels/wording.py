@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import hashlib
 
+from sentinel.channels.notice import Notice
+from sentinel.channels.reach import host_name, is_here
 from sentinel.model.actions import Stage
-from sentinel.paging.notice import Notice
-from sentinel.paging.reach import host_name, is_here
 
 CALLS: tuple[Stage, ...] = ("trigger", "update")  # what is said to somebody who is to act
 

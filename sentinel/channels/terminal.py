@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
+from sentinel.channels.notice import Notice
+from sentinel.channels.wording import CALLS, headline
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.run_layout import incident_folder
 from sentinel.client.strict_json import dumps, printable
-from sentinel.paging.notice import Notice
-from sentinel.paging.wording import CALLS, headline
+from sentinel.policy.schema_paging import RouteSettings
 
 RULE = "=" * 78
+
+
+class TerminalRoute(RouteSettings):
+    """Pages are printed where sentinel runs, and kept in incidents/NNNN/page.json."""
 
 
 class Terminal:
@@ -46,6 +52,14 @@ class Terminal:
         folder = incident_folder(self._run_dir, notice.incident)
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / "page.json", dumps(notice.document()).encode() + b"\n")
+
+
+def short_form(value: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    """`--page terminal`"""
+    del environ
+    if value:
+        raise ValueError("takes no value here")
+    return {}
 
 
 def _text(notice: Notice) -> str:

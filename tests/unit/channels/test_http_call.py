@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.channels import http_call
+from sentinel.channels.http_call import ANSWER_BYTES_MAX, HttpRequest, check_url, retry_after_s, send
 from sentinel.errors import GiveUp, RetryLater
-from sentinel.paging import http_call
-from sentinel.paging.http_call import ANSWER_BYTES_MAX, Request, check_url, retry_after_s, send
 from tests.loopback import HttpServer, Reply, drip, make_certificate, raw_server
 
 SHORT_S = 0.4
@@ -19,14 +19,14 @@ OK = b"HTTP/1.1 200 OK\r\n"
 openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate, and is not there")
 
 
-def post(url: str, within_s: float = 10.0) -> http_call.Answer:
-    return send(Request("the server", url, b'{"a":1}', {"X-Mark": "m"}, within_s=within_s))
+def post(url: str, within_s: float = 10.0) -> http_call.HttpResponse:
+    return send(HttpRequest("the server", url, b'{"a":1}', {"X-Mark": "m"}, within_s=within_s))
 
 
 def test_what_is_posted_arrives_and_the_answer_comes_back() -> None:
     with HttpServer() as server:
         server.replies = [Reply(202, b'{"status":"success"}')]
-        assert post(f"{server.url}/v2/enqueue?x=1") == http_call.Answer(202, b'{"status":"success"}')
+        assert post(f"{server.url}/v2/enqueue?x=1") == http_call.HttpResponse(202, b'{"status":"success"}')
         got = server.next()
     assert (got.method, got.path, got.body) == ("POST", "/v2/enqueue?x=1", b'{"a":1}')
     assert (got.headers["X-Mark"], got.headers["Content-Type"]) == ("m", "application/json")
@@ -187,5 +187,5 @@ def test_an_address_that_cannot_be_called_is_given_up_with_what_to_write(url: st
 def test_a_header_that_would_be_two_is_not_sent(headers: dict[str, str]) -> None:
     with HttpServer() as server:
         with pytest.raises(GiveUp, match="the call cannot be written"):
-            send(Request("the server", server.url, b"", headers))
+            send(HttpRequest("the server", server.url, b"", headers))
         assert server.all() == []

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
+from sentinel.channels.http_call import HttpRequest, send
+from sentinel.channels.notice import Notice
+from sentinel.channels.secrets import Vault
+from sentinel.channels.wording import cut, headline, web_links
 from sentinel.client.strict_json import dumps
-from sentinel.paging.http_call import Request, send
-from sentinel.paging.notice import Notice
-from sentinel.paging.secrets import Vault
-from sentinel.paging.wording import cut, headline, web_links
-from sentinel.policy.schema_paging import SlackRoute
+from sentinel.policy.schema_paging import RouteSettings, Secret
 
 HEADER_CHARS_MAX = 150  # Slack's limits: of a header, and of a section with room for what escaping adds
 SECTION_CHARS_MAX = 2800
 SECTIONS_MAX = 4
+WEBHOOK_VARIABLE = "SENTINEL_SLACK_WEBHOOK"  # with --page
+
+
+class SlackRoute(RouteSettings):
+    """A Slack incoming webhook."""
+
+    webhook: Secret
+    """Its URL, which is a secret."""
 
 
 class Slack:
@@ -24,8 +33,16 @@ class Slack:
 
     def deliver(self, notice: Notice) -> str:
         url = self._vault.read(self._settings.webhook)
-        answer = send(Request("Slack", url, dumps(build_message(notice)).encode(), scrub=self._vault.scrub))
+        answer = send(HttpRequest("Slack", url, dumps(build_message(notice)).encode(), scrub=self._vault.scrub))
         return f"accepted ({answer.status})"
+
+
+def short_form(value: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    """`--page slack`"""
+    del environ
+    if value:
+        raise ValueError(f"takes no value here; the address is a secret: set {WEBHOOK_VARIABLE} and write --page slack")
+    return {"webhook": Secret(env=WEBHOOK_VARIABLE)}
 
 
 def build_message(notice: Notice) -> dict[str, Any]:
