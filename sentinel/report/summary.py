@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
-from sentinel.engine.goodput import account
-from sentinel.engine.ledger import ACCOUNTS, surviving_steps
+from sentinel.engine.goodput import ACCOUNTS, account, surviving_steps
 from sentinel.journal.store import JOURNAL_NAME
 from sentinel.model.state import Attempt, RunState
 from sentinel.report.documents import incident_document

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sentinel.engine.ledger import fold_oldest
+from sentinel.engine.goodput import fold_oldest
 from sentinel.model import facts as f
 from sentinel.model.actions import PruneCheckpoint
 from sentinel.model.changed import replace

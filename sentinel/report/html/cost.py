@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sentinel.engine.ledger import ACCOUNTS
+from sentinel.engine.goodput import ACCOUNTS
 from sentinel.launcher.spec_file import overrides_to_json
 from sentinel.model.attempts import Overrides
 from sentinel.model.incidents import Incident
