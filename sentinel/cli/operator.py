@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from sentinel.cli.options import ANSWER, LOOK, STEER, RunDir, RunDirAnywhere
-from sentinel.model import operator_requests as w
+
+if TYPE_CHECKING:
+    from sentinel.model.operator_requests import OperatorRequest
 
 Timeout = Annotated[float, typer.Option(help="Seconds to wait for the supervisor's answer.", min=0.0)]
 Number = Annotated[int, typer.Argument(help="The incident's number.", metavar="N", min=1)]
@@ -28,6 +30,17 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
+class NamesSettings(RunDirAnywhere):
+    """A command whose help names the settings of the table, which is read only when the help is shown."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        from sentinel.client.settings import BY_WORD
+
+        live = ", ".join(word for word, row in BY_WORD.items() if row.changes == "live")
+        self.help = (self.help or "").replace("{live}", live)
+        super().format_help(ctx, formatter)
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
     app.command(SHOW, cls=RunDirAnywhere, rich_help_panel=LOOK)(incidents_show)
@@ -35,7 +48,8 @@ def register(app: typer.Typer) -> None:
     for panel, commands in ((STEER, steering), (ANSWER, (ack, resolve, approve, deny, note))):
         for command in commands:
             name = command.__name__.rstrip("_")
-            app.command(name, cls=RunDirAnywhere, epilog=EXITS, rich_help_panel=panel)(command)
+            kind = NamesSettings if command is set_ else RunDirAnywhere
+            app.command(name, cls=kind, epilog=EXITS, rich_help_panel=panel)(command)
 
 
 def incidents_show(
@@ -54,17 +68,23 @@ def incidents_show(
 
 def pause(run_dir: RunDir, timeout: Timeout = 30.0) -> None:
     """Watch on, but carry nothing out until `sentinel resume`. Training goes on."""
-    _ask(run_dir, w.Pause(), timeout)
+    from sentinel.model.operator_requests import Pause
+
+    _ask(run_dir, Pause(), timeout)
 
 
 def resume(run_dir: RunDir, timeout: Timeout = 30.0) -> None:
     """End a pause or a hold: remedies are carried out again, a held run is launched again."""
-    _ask(run_dir, w.Resume(), timeout)
+    from sentinel.model.operator_requests import Resume
+
+    _ask(run_dir, Resume(), timeout)
 
 
 def hold(run_dir: RunDir, timeout: Timeout = 30.0) -> None:
     """Stop training after a checkpoint and wait for `sentinel resume`; the supervisor stays."""
-    _ask(run_dir, w.Hold(), timeout)
+    from sentinel.model.operator_requests import Hold
+
+    _ask(run_dir, Hold(), timeout)
 
 
 def rollback(
@@ -78,14 +98,15 @@ def rollback(
     from dataclasses import replace
 
     from sentinel.errors import UsageError
-    from sentinel.model.attempts import Overrides
+    from sentinel.model.attempts import SettingsInForce
+    from sentinel.model.operator_requests import RollBack
     from sentinel.operator.requests import read_range, read_settings
 
-    settings, keys, until = read_settings(set_, live=False) if set_ else (Overrides(), (), None)
+    settings, keys, until = read_settings(set_, live=False) if set_ else (SettingsInForce(), (), None)
     if until is not None:
         raise UsageError("until: counts from a live change; after a rollback use `sentinel set lr=configured RUN_DIR`")
     settings = replace(settings, skip=tuple(read_range(text) for text in skip or ()))
-    _ask(run_dir, w.RollBack(to, settings, keys), timeout)
+    _ask(run_dir, RollBack(to, settings, keys), timeout)
 
 
 def skip(
@@ -94,9 +115,10 @@ def skip(
     timeout: Timeout = 30.0,
 ) -> None:
     """Never train on these samples. What was trained on already takes a rollback to before it, which is done."""
+    from sentinel.model.operator_requests import LeaveOut
     from sentinel.operator.requests import read_range
 
-    _ask(run_dir, w.LeaveOut(read_range(samples)), timeout)
+    _ask(run_dir, LeaveOut(read_range(samples)), timeout)
 
 
 def set_(
@@ -104,34 +126,44 @@ def set_(
     run_dir: RunDir,
     timeout: Timeout = 30.0,
 ) -> None:
-    """Change settings while it runs: lr clip_norm weight_decay betas eps loss_scale checkpoint_every, until='2000 steps'.
+    """Change settings while it runs, as in `lr=0.5x clip_norm=0.3 until='2000 steps'`.
 
-    lr counts against the schedule. KEY=configured gives back the trainer's own setting. No remedy undoes what a person set.
+    KEY is one of: {live}; `until` says when they go back. lr counts against the schedule. KEY=configured gives back the trainer's
+    own setting. No remedy undoes what a person set.
     """
+    from sentinel.model.operator_requests import Change
     from sentinel.operator.requests import read_settings
 
     overrides, keys, until = read_settings(settings, live=True)
-    _ask(run_dir, w.Change(overrides, keys, until), timeout)
+    _ask(run_dir, Change(overrides, keys, until), timeout)
 
 
 def approve(number: Number, run_dir: RunDir, timeout: Timeout = 30.0) -> None:
     """Take the rung of incident N that waits for a person."""
-    _ask(run_dir, w.Approve(number), timeout)
+    from sentinel.model.operator_requests import Approve
+
+    _ask(run_dir, Approve(number), timeout)
 
 
 def deny(number: Number, run_dir: RunDir, timeout: Timeout = 30.0) -> None:
     """Pass over the rung of incident N that waits for a person; the next one is taken."""
-    _ask(run_dir, w.Deny(number), timeout)
+    from sentinel.model.operator_requests import Deny
+
+    _ask(run_dir, Deny(number), timeout)
 
 
 def ack(number: Number, run_dir: RunDir, timeout: Timeout = 30.0) -> None:
     """A person has seen incident N: its page is not repeated. Works also when nobody supervises the run."""
-    _ask(run_dir, w.Acknowledge(number), timeout)
+    from sentinel.model.operator_requests import Acknowledge
+
+    _ask(run_dir, Acknowledge(number), timeout)
 
 
 def resolve(number: Number, run_dir: RunDir, timeout: Timeout = 30.0) -> None:
     """What incident N called a person for is settled: whoever was told is told so. Works also when nobody supervises the run."""
-    _ask(run_dir, w.Resolve(number), timeout)
+    from sentinel.model.operator_requests import Resolve
+
+    _ask(run_dir, Resolve(number), timeout)
 
 
 def note(
@@ -141,10 +173,11 @@ def note(
 ) -> None:
     """Write an entry of your own into the record of the run, under your name. Works also when nobody supervises the run."""
     from sentinel.errors import UsageError
+    from sentinel.model.operator_requests import REMARK_CHARS_MAX, Remark, is_remark
 
-    if not w.is_remark(text):
-        raise UsageError(f"the note is not one printable line of 1 to {w.REMARK_CHARS_MAX} characters; leave out line breaks")
-    _ask(run_dir, w.Remark(text), timeout)
+    if not is_remark(text):
+        raise UsageError(f"the note is not one printable line of 1 to {REMARK_CHARS_MAX} characters; leave out line breaks")
+    _ask(run_dir, Remark(text), timeout)
 
 
 def readmit(
@@ -153,7 +186,9 @@ def readmit(
     timeout: Timeout = 30.0,
 ) -> None:
     """Use a node again that a remedy has left out, from the next launch on. The same as `uncordon`."""
-    _ask(run_dir, w.Readmit(node), timeout)
+    from sentinel.model.operator_requests import Readmit
+
+    _ask(run_dir, Readmit(node), timeout)
 
 
 def uncordon(
@@ -162,12 +197,14 @@ def uncordon(
     timeout: Timeout = 30.0,
 ) -> None:
     """Use a node again that a remedy has left out, from the next launch on."""
-    _ask(run_dir, w.Readmit(node), timeout)
+    from sentinel.model.operator_requests import Readmit
+
+    _ask(run_dir, Readmit(node), timeout)
 
 
-def _ask(run_dir: Path, wish: w.OperatorRequest, timeout: float) -> None:
+def _ask(run_dir: Path, request: OperatorRequest, timeout: float) -> None:
     from sentinel.operator.requests import ask
 
-    answer = ask(run_dir, wish, timeout)
+    answer = ask(run_dir, request, timeout)
     typer.echo(answer.words if answer.granted else f"refused: {answer.words}", err=not answer.granted)
     raise typer.Exit(0 if answer.granted else 1)

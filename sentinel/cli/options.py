@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -80,4 +81,5 @@ class _Rearranged:
 
 
 def _is_run_dir(word: object) -> bool:
-    return isinstance(word, str) and Path(word, "run.json").is_file()
+    """os.path answers False, and pathlib raises, for a word that no path can be, such as a long note."""
+    return isinstance(word, str) and os.path.isfile(os.path.join(word, "run.json"))

@@ -7,9 +7,10 @@ See `sentinel.client.session` for a whole trainer in ten lines and PROTOCOL.md, 
 """
 
 from sentinel.client.atomic_file import ensure_directory, fsync_directory, write_atomically
-from sentinel.client.overrides import LAPSING, REQUESTS, Overrides, OverridesError
+from sentinel.client.overrides import REQUESTS, Overrides, OverridesError
 from sentinel.client.sample_log import SampleLog
 from sentinel.client.session import PHASES, Session
+from sentinel.client.settings import LAPSING
 from sentinel.client.spec import Resume, Spec, SpecError, read_spec
 from sentinel.client.stream import END_REASONS, Stream
 from sentinel.client.strict_json import as_float, dumps, loads

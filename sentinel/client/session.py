@@ -57,7 +57,7 @@ class Session:
         self.last_step = 0  # of the latest heartbeat
         self._last_beat: tuple[str, float] = ("", 0.0)
         self._loads_since: tuple[int, float] | None = None  # the step whose data phase this rank is in, and since when
-        self._tells_busy = False
+        self._busy_is_given = False
         self._busy: tuple[int, float] | None = None  # a step done, and the seconds of own work in it
         self._seen_file: tuple[int, int, int] | None = None
         self._seen_id = spec.overrides.id
@@ -111,13 +111,13 @@ class Session:
         """What this rank did on its own in a step, before it met the others: loading, and whatever else it can measure
         (forward and backward where the first collective comes after them). Peers are compared by it, so all ranks
         must measure alike. The next heartbeat carries it, in place of the time from `data` to the phase after it."""
-        self._busy, self._tells_busy = (step, seconds), True
+        self._busy, self._busy_is_given = (step, seconds), True
 
     def _watch_loading(self, step: int, phase: str, now_s: float) -> None:
         since, self._loads_since = self._loads_since, None
         if phase == "data":
             self._loads_since = since if since is not None and since[0] == step else (step, now_s)
-        elif since is not None and since[0] == step and not self._tells_busy:
+        elif since is not None and since[0] == step and not self._busy_is_given:
             self._busy = (step, now_s - since[1])
 
     # -- the stream ----------------------------------------------------------------------------------------------------

@@ -1,27 +1,30 @@
-"""DetectorBank: every detector of a run behind one object. The engine tells it what was read, and asks how things stand.
+"""DetectorBank: every detector of the registry behind one object. The engine passes on what was read, and asks how things stand.
 
-Three parts: `numbers` (row by row), `liveness` (by the clock and the heartbeats), `gpu_fault` (the machine).
-Readings of another attempt than the current one are ignored: they come from a past that was abandoned.
-Nothing here is decided by the wall: `now_s` is the supervisor's session time and never runs backwards inside.
+Readings of another attempt than the current one are ignored: they come from a past that was abandoned. Nothing here is decided by
+the wall: `now_s` is the supervisor's session time and never runs backwards inside.
+
+A row of the stream, in order: the series decides whether it is new, pace and learning rate are noted, then the detectors judge it
+in the registry's order: those that read every row, those that read blocks of five samples (made once for all of them), those that
+read seldom metrics. A detector that is switched off is not built.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from sentinel.detectors.bands import back_since, judge_newest, top_of_band
 from sentinel.detectors.behind_reference import Reference
-from sentinel.detectors.contract import DetectorSettings
+from sentinel.detectors.contract import Detector, DetectorSettings, Start, WatchedRun
 from sentinel.detectors.crash import Ended, Ending, Failed, judge_exit
 from sentinel.detectors.expression import Expressions
-from sentinel.detectors.gpu_fault import GpuFault
 from sentinel.detectors.hold import Hold
-from sentinel.detectors.liveness import Liveness
-from sentinel.detectors.numbers import Numbers
-from sentinel.detectors.onset import Dated
-from sentinel.detectors.standing import Standing, View, judge_standing, needs_of
+from sentinel.detectors.onset import KEPT, Dated, date_onset
+from sentinel.detectors.registry import DETECTORS, FINDS
+from sentinel.detectors.standing import Standing, View, judge_standing
+from sentinel.detectors.stream_gap import judge_stream_gap
 from sentinel.model.attempts import ExitReport, SampleRange
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.model.readings import (
@@ -35,20 +38,26 @@ from sentinel.model.readings import (
     TrainerNote,
 )
 from sentinel.streams.baseline import Level
+from sentinel.streams.blocks import Fives
+from sentinel.streams.rate_jumps import RateJumps
+from sentinel.streams.series import Series
 
+LOSS = "loss"
 SLOW_PHASES = ("init", "compile", "eval", "checkpoint")
 TAILS_KEPT = 64
-HARDWARE_SOURCES = ("nvml", "kernel_log")
-WARNED: tuple[Kind, ...] = (
-    Kind.SPIKE, Kind.DRIFT, Kind.TOO_GOOD, Kind.BEHIND_REFERENCE, Kind.STRAGGLER, Kind.SLOWDOWN, Kind.STALE_CHECKPOINT,
-    Kind.HARDWARE_WARNING,
-)  # fmt: skip
-DEFAULT_SEVERITY: dict[Kind, Severity] = dict.fromkeys(WARNED, "warning")
 NOT_BLIND: Mapping[str, str] = MappingProxyType({})
 
 
+class _Feed(NamedTuple):
+    """One metric, made into blocks once for all that read them."""
+
+    metric: str
+    fives: Fives
+    readers: tuple[Detector, ...]
+
+
 class DetectorBank:
-    """What the engine senses a run with. Pure: the same calls give the same answers."""
+    """What the engine watches a run with. Pure: the same calls give the same answers."""
 
     def __init__(
         self,
@@ -59,38 +68,93 @@ class DetectorBank:
         expressions: Expressions | None = None,
     ) -> None:
         def severity(kind: Kind) -> Severity:
-            return severities.get(kind, DEFAULT_SEVERITY.get(kind, "critical"))
+            return severities.get(kind, FINDS[kind].severity)
 
-        self._severity = severity
-        self._numbers = Numbers(settings, holds.get(Kind.SPIKE, Hold()), severity, reference, expressions)
-        self._series = self._numbers.series
-        self._liveness = Liveness(settings, holds.get(Kind.HANG, Hold()), severity)
-        self._gpu_fault = GpuFault(settings.gpu_fault, severity)
-        self._needs = needs_of(settings)
+        tuned = {row.name: getattr(settings, row.name) for row in DETECTORS if row.settings is not None}
+        watched = (name for one in tuned.values() for name in getattr(one, "metrics", ()))
+        self._series = Series(dict.fromkeys((*watched, *KEPT)))
+        self._run = WatchedRun(self._series, severity, holds, reference, expressions)
+        self._rate = RateJumps()
+        self._grace_steps = settings.grace_steps
+        self._lookback_steps = settings.onset_lookback_steps
+        self._detectors, self._off = _built(tuned, self._run)
+        self._by_kind = {detector.kind: detector for detector in self._detectors}
+        self._route()
         self._attempt: int | None = None
-        self._now_s = float("-inf")
+        self._world_size: int | None = None
+        self._cut_step = self._quiet_until = 0
+        self._now_s = self._line_s = float("-inf")
         self._tails: dict[int | None, tuple[str, ...]] = {}
+        self._stream_gap: str | None = None
+
+    def _route(self) -> None:
+        """Who gets which call: only detectors that override it are called."""
+        order = {detector.kind: at for at, detector in enumerate(self._detectors)}
+        self._place: Callable[[Finding], int] = lambda finding: order[finding.kind]
+        stepping = [detector for detector in _overriding(self._detectors, "step") if not detector.is_idle]
+        self._each_row = tuple(detector.step for detector in stepping if not detector.reads)
+        self._seldom = tuple((detector.reads, detector.step) for detector in stepping if detector.reads)
+        self._seldom_metrics = frozenset().union(*(reads for reads, _ in self._seldom))
+        readers = _overriding(self._detectors, "block")
+        metrics = dict.fromkeys((LOSS, *(name for detector in readers for name in detector.blocks_of)))
+        self._feeds = tuple(
+            _Feed(name, Fives(log_space="norm" in name), tuple(d for d in readers if name in d.blocks_of)) for name in metrics
+        )
+        self._learning = tuple(detector.learn for detector in _overriding(self._detectors, "learn"))
+        self._on_beat = tuple(detector.heartbeat for detector in _overriding(self._detectors, "heartbeat"))
+        self._on_tick = tuple(detector.tick for detector in _overriding(self._detectors, "tick"))
+        self._on_hardware_tick = tuple(detector.hardware_tick for detector in _overriding(self._detectors, "hardware_tick"))
 
     # What was read.
 
     def begin_attempt(self, attempt: int, now_s: float) -> None:
-        """Launched (or adopted), nothing heard yet. Everything learned is cut, the pace excepted."""
+        """Launched (or adopted), nothing read yet. Everything learned is cut, the pace excepted."""
         self._attempt = attempt
         self._tails.clear()
+        now_s = self._line_s = self._clock(now_s)
+        run = self._run
+        run.is_alive, run.has_beats, run.ranks_expected, run.furthest_step = True, False, 0, 0
+        self._stream_gap = None
         self._cut(attempt, 0)
-        self._liveness.begin(attempt, self._clock(now_s))
-        self._gpu_fault.begin(attempt, self._clock(now_s))
+        for detector in self._detectors:
+            detector.launch(attempt, now_s)
 
     def receipt(self, receipt: Receipt, now_s: float) -> None:
         """The trainer's proof: cut, then learn the surviving past, without findings. All of it is read from this receipt alone,
         so that a restarted supervisor, who never saw the previous one, agrees."""
         if receipt.attempt != self._attempt:
             return
+        now_s = self._clock(now_s)
         self._cut(receipt.attempt, receipt.resume_step)
         history = tuple(reading for reading in receipt.history if reading.step <= receipt.resume_step)
-        self._numbers.seed(receipt, history)
-        self._gpu_fault.ranks(receipt.world_size)
-        self._liveness.receipt(receipt, history, self._clock(now_s))
+        self._learn(receipt, history)
+        self._run.ranks_expected = receipt.world_size
+        self._line_s = now_s
+        for detector in self._detectors:
+            detector.resume(receipt, history, now_s)
+
+    def _learn(self, receipt: Receipt, history: tuple[StepReading, ...]) -> None:
+        pace = self._run.pace
+        if self._world_size not in (None, receipt.world_size):
+            pace.forget()
+        self._world_size = receipt.world_size
+        self._series.seed(history, receipt.resume_step)
+        for reading in history:
+            pace.add(reading.step, reading.time_s)
+            self._rate.take(reading.step, reading.metrics.get("lr", 0.0))
+        pace.begin()
+        for reading in history:
+            for metric, fives, readers in self._feeds:
+                value = reading.metrics.get(metric)
+                block = fives.take(reading.step, value) if value is not None else None
+                if block is None:
+                    continue
+                if metric == LOSS:
+                    self._run.loss_blocks.add(block)
+                for reader in readers:
+                    reader.learn_block(metric, block)
+            for learn in self._learning:
+                learn(reading)
 
     def step(self, reading: StepReading, now_s: float) -> tuple[Finding, ...]:
         """One optimizer step. A step seen before changes nothing."""
@@ -100,68 +164,107 @@ class DetectorBank:
         if not covered:
             return ()
         now_s = self._now_s = now_s if now_s > self._now_s else self._now_s  # as `_clock`, without a call
-        found = self._numbers.step(reading, covered, now_s)
-        paced = self._liveness.step(reading, now_s)
-        if paced is not None:
-            found.append(paced)
+        self._line_s = now_s
+        metrics = reading.metrics
+        self._run.pace.add(reading.step, reading.time_s)
+        rate = metrics.get("lr")
+        if rate is not None:
+            jump = self._rate.take(reading.step, rate)
+            if jump != 1.0:
+                self._change_settings(reading.step, risen=jump > 1.0)
+        found: list[Finding] = []
+        for judge in self._each_row:
+            some = judge(reading, covered, now_s)
+            if some:
+                found += some
+        for metric, fives, readers in self._feeds:
+            block = fives.take(reading.step, metrics[metric]) if metric in metrics else None
+            if block is not None:
+                if metric == LOSS:
+                    self._run.loss_blocks.add(block)
+                for reader in readers:
+                    found += reader.block(metric, block, now_s)
+        if not self._seldom_metrics.isdisjoint(metrics):
+            for reads, judge in self._seldom:
+                if not reads.isdisjoint(metrics):
+                    found += judge(reading, covered, now_s)
+        if len(found) > 1:
+            found.sort(key=self._place)
         return tuple(found) if found else ()
 
     def heartbeat(self, beat: Heartbeat, now_s: float) -> None:
         if beat.attempt != self._attempt:
             return
+        run, now_s = self._run, self._clock(now_s)
         if beat.phase in SLOW_PHASES:
-            self._numbers.pace.interrupt()
-        self._liveness.heartbeat(beat, self._clock(now_s))
+            run.pace.interrupt()
+        run.has_beats = True
+        run.furthest_step = max(run.furthest_step, beat.step)
+        for read in self._on_beat:
+            read(beat, now_s)
 
     def note(self, note: TrainerNote, now_s: float) -> None:
         """Overrides applied live cut the level, as a receipt with overrides does."""
         if note.attempt != self._attempt:
             return
         if note.event == "override_applied":
-            self._numbers.cut_level(self.newest_step + 1, risen=False)
-        self._liveness.note(note, self._clock(now_s))
+            self._change_settings(self.newest_step + 1, risen=False)
+        now_s = self._clock(now_s)
+        for detector in self._detectors:
+            detector.note(note, now_s)
 
     def checkpoint(self, reading: CheckpointReading, now_s: float) -> None:
         """A committed checkpoint was seen; those of other attempts are the past that was resumed from."""
         if reading.attempt in (0, self._attempt):
-            self._liveness.checkpoint(reading, self._clock(now_s))
+            now_s = self._clock(now_s)
+            for detector in self._detectors:
+                detector.checkpoint(reading, now_s)
 
     def log_tail(self, tail: LogTail) -> None:
-        """The end of a log, told just before the exit it may explain."""
+        """The end of a log, read just before the exit it may explain."""
         if tail.attempt == self._attempt and (tail.rank in self._tails or len(self._tails) < TAILS_KEPT):
             self._tails[tail.rank] = tail.lines
 
     def hardware(self, reading: HardwareReading, now_s: float) -> None:
         """What the machine says of itself; what it means comes with `hardware_tick`."""
-        self._gpu_fault.hear(reading, self._clock(now_s))
+        now_s = self._clock(now_s)
+        for detector in self._detectors:
+            detector.hardware(reading, now_s)
 
     def source(self, reading: SourceReading) -> None:
-        """Who cannot look cannot call anything healthy."""
-        if reading.source in HARDWARE_SOURCES:
-            self._gpu_fault.source(reading.source, reading.ok, reading.reason)
+        """A source that cannot be read makes nothing healthy."""
+        for detector in self._detectors:
+            detector.source(reading)
 
     def end_attempt(self) -> None:
         """The attempt's processes are gone: silence is natural from here on."""
-        self._liveness.end()
+        self._end()
+        self._stream_gap = None
 
     def tick(self, now_s: float, *, sees_checkpoints: bool = True) -> tuple[Finding, ...]:
         """Time passed: is it hanging, does one rank lag, are checkpoints missing? At most one finding of each per episode."""
-        now_s = self._clock(now_s)
-        pace = (self.newest_step, self.step_time_s, self._series.interval_steps)
-        hanging, paced = self._liveness.tick(now_s, *pace, sees_checkpoints=sees_checkpoints)
-        return (self._explained(hanging, now_s), *paced) if hanging is not None else (*paced,)
+        now_s, run = self._clock(now_s), self._run
+        if not run.is_alive:
+            return ()
+        run.sees_checkpoints = sees_checkpoints
+        found = [finding for tick in self._on_tick for finding in tick(now_s)]
+        self._stream_gap = judge_stream_gap(
+            run.furthest_step, run.newest_step, self._series.interval_steps, now_s - self._line_s, run.longest_silence_s
+        )
+        return tuple(self._explained(finding, now_s) for finding in found)
 
     def hardware_tick(self, now_s: float) -> tuple[Finding, ...]:
         """Sick hardware that is certain by now; needs no sight of the trainer."""
-        return self._gpu_fault.tick(self._clock(now_s), self.newest_step)
+        now_s = self._clock(now_s)
+        return tuple(finding for tick in self._on_hardware_tick for finding in tick(now_s))
 
     def exit(self, report: ExitReport, *, finished: bool, stop_requested: bool, now_s: float, has_trained: bool = False) -> Ended:
         """Why the attempt ended. `has_trained`: the run has made a step before, in whatever attempt."""
         assert self._attempt is not None, "no attempt was begun"
-        self._liveness.hang.end()
-        newest, at_s, onset = self.newest_step, self._clock(now_s), self._numbers.non_finite.onset_step
-        ending = Ending(self._attempt, newest, at_s, finished, stop_requested, onset, has_trained)
-        ended = judge_exit(report, ending, self._severity(Kind.CRASH), self._severity(Kind.NON_FINITE), self._tails)
+        self._end()
+        now_s, run = self._clock(now_s), self._run
+        ending = Ending(self._attempt, run.newest_step, now_s, finished, stop_requested, run.damaged_since, has_trained)
+        ended = judge_exit(report, ending, run.severity(Kind.CRASH), run.severity(Kind.NON_FINITE), self._tails)
         return Failed(self._explained(ended.finding, now_s)) if isinstance(ended, Failed) else ended
 
     # How things stand.
@@ -174,7 +277,7 @@ class DetectorBank:
     @property
     def step_time_s(self) -> float | None:
         """Learned seconds per optimizer step; None while unknown."""
-        return self._numbers.pace.step_time_s
+        return self._run.step_time_s
 
     @property
     def ignored_readings(self) -> int:
@@ -184,6 +287,11 @@ class DetectorBank:
     @property
     def samples_per_step(self) -> int | None:
         return self._series.samples_per_step
+
+    @property
+    def stream_gap(self) -> str | None:
+        """Why the stream says nothing although ranks go on; None while it speaks."""
+        return self._stream_gap
 
     def samples_of(self, step: int) -> tuple[SampleRange, ...] | None:
         """Data the step consumed; also of history steps before the resume. None when not logged or too old."""
@@ -195,16 +303,19 @@ class DetectorBank:
 
     def pre_breach(self, metric: str) -> Level | None:
         """The band just before the newest breach of this attempt; None when there was none."""
-        watch = self._numbers.spike.watches.get(metric)
-        return None if watch is None else watch.pre_breach
+        bands = (detector.band_before(metric) for detector in self._detectors)
+        return next((band for band in bands if band is not None), None)
 
     def date_onset(self, finding: Finding) -> Dated | None:
         """Where the finding's trouble began by the earliest co-signal; None where the finding's own onset stands."""
-        return self._numbers.date_onset(finding)
+        found = (detector.creeping() for detector in self._detectors)
+        creeping = next((one for one in found if one is not None), None)
+        return date_onset(self._series, finding, self._lookback_steps, self._cut_step, creeping)
 
     def still_true(self, kind: Kind, alert: str) -> str:
         """Why it cannot have healed, whatever the loss says; empty when it may have, or that is not known."""
-        return self._numbers.still_true(kind, alert)
+        detector = self._by_kind.get(kind)
+        return detector.still_true(alert) if detector is not None else ""
 
     def is_above_band(self, metric: str, pre: Level, ratio: float) -> Verdict:
         """Do the newest rows stand, by their median, above `pre` by more than ratio and its noise?"""
@@ -217,31 +328,65 @@ class DetectorBank:
     def verdicts(self, blind: Mapping[str, str] = NOT_BLIND) -> Standing:
         """Every detector's verdict and reason, for status. `blind`: reason by source that cannot be seen; a stream that is
         quiet while ranks go on is not seen either."""
-        hang, gap = self._liveness.hang, self._liveness.stream_gap
+        gap = self._stream_gap
         blind = {"metrics": f"the stream is quiet: {gap}", **blind} if gap is not None else blind
-        view = View(self._series, blind, hang.is_alive, hang.has_beats, self._numbers.quiet_until, self._needs)
-        return judge_standing((*self._numbers.all, hang, *self._liveness.own_pace.all, self._gpu_fault), view)
-
-    @property
-    def stream_gap(self) -> str | None:
-        """Why the stream says nothing although ranks go on; None while it speaks."""
-        return self._liveness.stream_gap
+        view = View(self._series, blind, self._run.is_alive, self._run.has_beats, self._quiet_until)
+        return judge_standing(self._by_kind, self._off, view)
 
     def _explained(self, finding: Finding, now_s: float) -> Finding:
         """A crash or a hang with what the hardware said just before, which is then where its cause lies, and the rank that points
         at where nobody is blamed."""
-        said, rank = self._gpu_fault.explain(self._clock(now_s))
-        if not said or finding.kind is Kind.NON_FINITE:
+        if not FINDS[finding.kind].is_explained:
+            return finding
+        words, rank = next((one for one in (d.explain(now_s) for d in self._detectors) if one[0]), ("", None))
+        if not words:
             return finding
         blamed = finding.blamed_rank if finding.blamed_rank is not None else rank
-        return replace(finding, reason=f"{finding.reason}; just before: {said}", blamed_rank=blamed, outside=True)
+        return replace(finding, reason=f"{finding.reason}; just before: {words}", blamed_rank=blamed, outside=True)
 
     def _cut(self, attempt: int, resume_step: int) -> None:
-        quiet_until = self._numbers.begin(attempt, resume_step)
-        self._liveness.own_pace.begin(attempt, resume_step, quiet_until)
+        """Everything learned is forgotten, the pace excepted."""
+        run = self._run
+        self._quiet_until = resume_step + self._grace_steps if resume_step else 0
+        self._cut_step = resume_step
+        self._series.begin(resume_step)
+        run.pace.begin()
+        run.loss_blocks.clear()
+        self._rate.begin()
+        for feed in self._feeds:
+            feed.fives.clear()
+        start = Start(attempt, resume_step, self._quiet_until)
+        for detector in self._detectors:
+            detector.begin(start)
+
+    def _change_settings(self, step: int, *, risen: bool) -> None:
+        """Other settings from this step on: the level may jump. A rate that rose excuses a bump and a new, higher best, as a
+        resume does; after one that fell the loss can only be expected to fall, and the past stays a fair measure."""
+        self._cut_step = max(self._cut_step, step - 1)
+        if risen:
+            self._quiet_until = step + self._grace_steps
+        for detector in self._detectors:
+            detector.change_settings(self._quiet_until if risen else None)
+
+    def _end(self) -> None:
+        self._run.is_alive = False
+        for detector in self._detectors:
+            detector.end()
 
     def _clock(self, now_s: float) -> float:
         """Session time that never runs backwards, whatever the caller's clock does."""
         if now_s > self._now_s:
             self._now_s = now_s
         return self._now_s
+
+
+def _built(tuned: Mapping[str, Any], run: WatchedRun) -> tuple[tuple[Detector, ...], frozenset[Kind]]:
+    """The detectors that are on, in the registry's order, and the first kind of each that is off."""
+    rows = [row for row in DETECTORS if row.build is not None]
+    off = [row for row in rows if row.settings is not None and not tuned[row.name].enabled]
+    built = [row.build(tuned.get(row.name), run) for row in rows if row.build is not None and row not in off]
+    return tuple(one for one in built if one is not None), frozenset(row.finds[0].kind for row in off)
+
+
+def _overriding(detectors: Iterable[Detector], call: str) -> Sequence[Detector]:
+    return [detector for detector in detectors if getattr(type(detector), call) is not getattr(Detector, call)]

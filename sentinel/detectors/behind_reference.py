@@ -17,9 +17,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
-from sentinel.detectors.contract import BehindReferenceSettings
-from sentinel.model.findings import Finding, Kind, Severity, Verdict
-from sentinel.model.readings import StepReading
+from sentinel.detectors.contract import Detector, Start, WatchedRun
+from sentinel.detectors.settings import setting
+from sentinel.model.findings import Finding, Kind, Verdict
+from sentinel.model.readings import Receipt, StepReading
 from sentinel.streams.blocks import Blocks
 
 METRIC = "loss"
@@ -31,7 +32,19 @@ CATCHING_UP = 0.9  # a gap that shrank below this share within the hold is closi
 CALM = 0.5  # share of the limits below which a finding is over
 
 Axis = Literal["tokens", "samples", "steps"]
-AXES: tuple[Axis, ...] = ("tokens", "samples", "steps")
+
+
+@dataclass(frozen=True, slots=True)
+class BehindReferenceSettings:
+    """The loss stands above a recorded run's at the same tokens."""
+
+    enabled: bool = setting(True, "flag", "Whether this detector runs. Without a reference its verdict is unknown.")
+    reference: str | None = setting(
+        None, "file", "A log of the run to compare with, in any format `sentinel replay` reads; relative to this policy file."
+    )
+    ratio: float = setting(0.1, "fraction", "Share above the reference's loss …")
+    absolute: float = setting(0.1, "not negative", "… and at least so much above it.")
+    min_history_steps: int = setting(200, "steps", "Steps before it judges: warm-ups differ.", alias="min_history")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,33 +64,35 @@ class Reference:
         return self.tokens if axis == "tokens" else self.samples if axis == "samples" else self.steps
 
 
-class BehindReference:
+class BehindReference(Detector):
     kind = Kind.BEHIND_REFERENCE
 
-    def __init__(self, settings: BehindReferenceSettings, severity: Severity, reference: Reference | None) -> None:
+    def __init__(self, settings: BehindReferenceSettings, run: WatchedRun) -> None:
         self._settings = settings
-        self._severity = severity
-        self._reference = reference if settings.enabled else None
+        self._severity = run.severity(Kind.BEHIND_REFERENCE)
+        self._reference = run.reference
+        self.is_idle = run.reference is None
         self._blocks = Blocks(LEVEL_BLOCKS)
-        self.begin(0)
+        self.begin(Start(0))
 
-    def begin(self, attempt: int, tokens_per_step: int | None = None) -> None:
-        self._attempt = attempt
-        self._tokens_per_step = tokens_per_step
+    def begin(self, start: Start) -> None:
+        self._attempt = start.attempt
+        self._tokens_per_step: int | None = None
         self._blocks.clear()
         self._places: deque[float] = deque(maxlen=LEVEL_BLOCKS)
         self._gaps: deque[float] = deque(maxlen=HOLD_BLOCKS)
         self._since: tuple[int, float] = (0, 0.0)
         self._axis: Axis | None = None
         self._firing = False
-        self._stands = ""
+        self._summary = ""
         self._unknown = "too little history to judge by"
 
-    def seed(self, history: tuple[StepReading, ...]) -> None:
+    def resume(self, receipt: Receipt, history: tuple[StepReading, ...], now_s: float) -> None:
+        self._tokens_per_step = receipt.tokens_per_step
         for reading in history:
-            self.step(reading, 0.0)
+            self.step(reading, 1, 0.0)
 
-    def step(self, reading: StepReading, now_s: float) -> list[Finding]:
+    def step(self, reading: StepReading, covered: int, now_s: float) -> list[Finding]:
         reference = self._reference
         if reference is None:
             return []
@@ -85,7 +100,7 @@ class BehindReference:
         if value is None or value - value != 0.0 or not self._blocks.push(reading.step, value):
             return []
         axis, place = self._place_of(reading, reference)
-        if axis != self._axis:  # the run began to tell its tokens, or ceased to
+        if axis != self._axis:  # the run began to log its tokens, or ceased to
             self._axis = axis
             self._places.clear()
             self._gaps.clear()
@@ -104,10 +119,10 @@ class BehindReference:
             self._gaps.clear()
             ends = reference.places(axis)
             self._unknown = f"{_shown(place)} {axis} are outside of {reference.name}, which has {_span(ends)} {axis}"
-            self._stands = ""
+            self._summary = ""
             return []
         gap, limit = level - there, max(self._settings.ratio * abs(there), self._settings.absolute)
-        self._stands = f"{METRIC} level {level:.4g}; {reference.name} had {there:.4g} at {_shown(place)} {axis}"
+        self._summary = f"{METRIC} level {level:.4g}; {reference.name} had {there:.4g} at {_shown(place)} {axis}"
         if gap <= limit:
             self._gaps.clear()
             self._firing = self._firing and gap > CALM * limit
@@ -146,13 +161,11 @@ class BehindReference:
         return "steps", float(reading.step)
 
     def verdict(self) -> tuple[Verdict, str]:
-        if not self._settings.enabled:
-            return Verdict.UNKNOWN, "switched off by policy"
         if self._reference is None:
             return Verdict.UNKNOWN, "no reference given"
-        if not self._stands:
+        if not self._summary:
             return Verdict.UNKNOWN, self._unknown
-        return (Verdict.BREACHED if self._firing else Verdict.HEALTHY), self._stands
+        return (Verdict.BREACHED if self._firing else Verdict.HEALTHY), self._summary
 
 
 def samples_of(reading: StepReading) -> float | None:

@@ -1,243 +1,45 @@
-"""What a detector is, and the settings it reads.
+"""What a detector is, and what it knows of the run that it watches.
 
-A detector is pure: it is told what was read and when it was heard, keeps a bounded memory, and answers with findings. It
+A detector is pure. It takes readings with the time at which they were read, keeps a bounded memory, and answers with findings. It
 judges before it learns, says `unknown` when it cannot judge, and is cut at every launch. Read again from its first line,
 the same stream gives the same findings with the same keys, whatever the supervisor lived through in between.
-
-Settings are structural: policy's models have these attributes, and detectors stand below policy and do not import it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
-from sentinel.model.findings import Finding, Kind, Verdict
-from sentinel.model.readings import Phase, StepReading
+from sentinel.detectors.hold import Hold
+from sentinel.model.findings import Finding, Kind, Severity, Verdict
+from sentinel.model.readings import (
+    CheckpointReading,
+    HardwareReading,
+    Heartbeat,
+    Receipt,
+    SourceReading,
+    StepReading,
+    TrainerNote,
+)
+from sentinel.streams.baseline import Level
+from sentinel.streams.blocks import Block, Blocks
+from sentinel.streams.pace import Pace
+from sentinel.streams.series import Series
 
+if TYPE_CHECKING:
+    from sentinel.detectors.behind_reference import Reference
+    from sentinel.detectors.expression import Expressions
 
-class Detector(Protocol):
-    """One kind of failure, watched."""
-
-    @property
-    def kind(self) -> Kind: ...
-
-    def begin(self, attempt: int) -> None:
-        """Another attempt, or a relaunch inside it: forget what belonged to the old one."""
-        ...
-
-    def verdict(self) -> tuple[Verdict, str]:
-        """How it stands now, and why."""
-        ...
-
-
-class StepDetector(Detector, Protocol):
-    """A detector fed by optimizer steps, each once and in order. `covered` is how many steps the reading stands for."""
-
-    def step(self, reading: StepReading, covered: int, now_s: float) -> list[Finding]: ...
-
-
-class NonFiniteSettings(Protocol):
-    @property
-    def enabled(self) -> bool: ...
-    @property
-    def gated_in_a_row(self) -> int: ...
-
-
-class SpikeSettings(Protocol):
-    @property
-    def enabled(self) -> bool: ...
-    @property
-    def metrics(self) -> Sequence[str]: ...
-    @property
-    def z(self) -> float: ...
-    @property
-    def relative(self) -> float: ...
-    @property
-    def window_steps(self) -> int: ...
-    @property
-    def level_steps(self) -> int: ...
-    @property
-    def min_history_steps(self) -> int: ...
-
-
-class HangSettings(Protocol):
-    @property
-    def enabled(self) -> bool: ...
-    @property
-    def after_step_times(self) -> float: ...
-    @property
-    def floor_s(self) -> float: ...
-    @property
-    def phases(self) -> Mapping[Phase, float]: ...
-    @property
-    def standstill(self) -> float:
-        """So many times the limit of a silence may heartbeats change without a step."""
-        ...
-
-
-class SlowdownSettings(Protocol):
-    @property
-    def enabled(self) -> bool: ...
-    @property
-    def factor(self) -> float: ...
-    @property
-    def lasting_steps(self) -> int: ...
-    @property
-    def lasting_s(self) -> float: ...
-    @property
-    def min_history_steps(self) -> int: ...
-
-
-class StragglerSettings(Protocol):
-    @property
-    def enabled(self) -> bool: ...
-    @property
-    def factor(self) -> float: ...
-    @property
-    def share(self) -> float: ...
-    @property
-    def lasting_steps(self) -> int: ...
-    @property
-    def lasting_s(self) -> float: ...
-
-
-class StaleCheckpointSettings(Protocol):
-    @property
-    def enabled(self) -> bool: ...
-    @property
-    def intervals(self) -> float: ...
-    @property
-    def max_age_s(self) -> float | None: ...
-
-
-class LossScaleSettings(Protocol):
-    @property
-    def enabled(self) -> bool: ...
-    @property
-    def halvings(self) -> int: ...
-    @property
-    def window_steps(self) -> int: ...
-    @property
-    def floor(self) -> float: ...
-    @property
-    def overflows_max(self) -> int: ...
-    @property
-    def search_steps(self) -> int: ...
-
-
-class DivergenceSettings(Protocol):
-    @property
-    def enabled(self) -> bool: ...
-    @property
-    def ratio(self) -> float: ...
-
-
-class DriftSettings(Protocol):
-    @property
-    def enabled(self) -> bool: ...
-    @property
-    def metrics(self) -> Sequence[str]: ...
-    @property
-    def z(self) -> float: ...
-    @property
-    def relative(self) -> float: ...
-    @property
-    def norm_relative(self) -> float: ...
-    @property
-    def window_steps(self) -> int: ...
-    @property
-    def min_history_steps(self) -> int: ...
-
-
-class TooGoodSettings(Protocol):
-    @property
-    def enabled(self) -> bool: ...
-    @property
-    def below(self) -> float: ...
-    @property
-    def fall(self) -> float: ...
-    @property
-    def min_history_steps(self) -> int: ...
-
-
-class PlateauSettings(Protocol):
-    @property
-    def enabled(self) -> bool: ...
-    @property
-    def improvement(self) -> float: ...
-    @property
-    def window_steps(self) -> int: ...
-
-
-class GeneralisationSettings(Protocol):
-    @property
-    def enabled(self) -> bool: ...
-    @property
-    def relative(self) -> float: ...
-    @property
-    def evals_in_a_row(self) -> int: ...
-
-
-class PrecursorSettings(Protocol):
-    @property
-    def enabled(self) -> bool: ...
-    @property
-    def metrics(self) -> Sequence[str]: ...
-    @property
-    def jump(self) -> float: ...
-
-
-class GpuFaultSettings(Protocol):
-    @property
-    def enabled(self) -> bool: ...
-    @property
-    def throttle_s(self) -> float: ...
-
-class BehindReferenceSettings(Protocol):
-    @property
-    def enabled(self) -> bool: ...
-    @property
-    def ratio(self) -> float: ...
-    @property
-    def absolute(self) -> float: ...
-    @property
-    def min_history_steps(self) -> int: ...
+OFF = "switched off by policy"
+NOTHING: tuple[Finding, ...] = ()
+CALM_ROWS = 60  # after a spike: the three groups of samples that a slow climb is made of
+LOSS_BLOCKS = 24
 
 
 class DetectorSettings(Protocol):
-    """`spec.detectors` of a policy."""
+    """`spec.detectors` of a policy: these, and for each row of the registry its settings under the row's name."""
 
-    @property
-    def non_finite(self) -> NonFiniteSettings: ...
-    @property
-    def spike(self) -> SpikeSettings: ...
-    @property
-    def hang(self) -> HangSettings: ...
-    @property
-    def gpu_fault(self) -> GpuFaultSettings: ...
-    @property
-    def loss_scale(self) -> LossScaleSettings: ...
-    @property
-    def divergence(self) -> DivergenceSettings: ...
-    @property
-    def drift(self) -> DriftSettings: ...
-    @property
-    def too_good(self) -> TooGoodSettings: ...
-    @property
-    def plateau(self) -> PlateauSettings: ...
-    @property
-    def generalisation(self) -> GeneralisationSettings: ...
-    @property
-    def precursor(self) -> PrecursorSettings: ...
-    @property
-    def slowdown(self) -> SlowdownSettings: ...
-    @property
-    def straggler(self) -> StragglerSettings: ...
-    @property
-    def stale_checkpoint(self) -> StaleCheckpointSettings: ...
-    @property
-    def behind_reference(self) -> BehindReferenceSettings: ...
     @property
     def grace_steps(self) -> int:
         """Steps after a resume in which a bump is usual."""
@@ -247,3 +49,149 @@ class DetectorSettings(Protocol):
     def onset_lookback_steps(self) -> int:
         """How far before an alarm its onset may be dated back by another signal."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where an attempt's stream begins. `quiet_until`: the last step of the grace after a resume; 0 without one."""
+
+    attempt: int
+    resume_step: int = 0
+    quiet_until: int = 0
+
+
+class WatchedRun:
+    """What the detectors of one bank share. The bank keeps it; a detector reads it, and writes what its comment names.
+
+    severity: of a kind's findings, by the policy's rule or the registry's default. hold: of the rule on a kind.
+    reference: a recorded run to compare with. expressions: the policy's rules on expressions. Both may be None.
+    """
+
+    def __init__(
+        self,
+        series: Series,
+        severity: Callable[[Kind], Severity],
+        holds: Mapping[Kind, Hold],
+        reference: Reference | None = None,
+        expressions: Expressions | None = None,
+    ) -> None:
+        self.series = series
+        self.pace = Pace()
+        self.loss_blocks = Blocks(LOSS_BLOCKS)
+        self.severity = severity
+        self._holds = holds
+        self.reference = reference
+        self.expressions = expressions
+        self.is_alive = False
+        self.has_beats = False
+        self.ranks_expected = 0
+        self.furthest_step = 0  # of all heartbeats
+        self.sees_checkpoints = True
+        self.is_spiking = False  # written by spike
+        self.calm_rows = CALM_ROWS  # rows since it last was; written by spike
+        self.damaged_since: int | None = None  # first step of the non-finite state; written by non_finite
+        self.longest_silence_s = float("inf")  # that is no hang; written by hang
+
+    def hold(self, kind: Kind) -> Hold:
+        return self._holds.get(kind, Hold())
+
+    @property
+    def newest_step(self) -> int:
+        """Newest step of the attempt; the resumed step before its first."""
+        return self.series.newest_step
+
+    @property
+    def step_time_s(self) -> float | None:
+        """Learned seconds per optimizer step; None while unknown."""
+        return self.pace.step_time_s
+
+
+class Detector:
+    """One failure, watched. A detector overrides the calls that it needs; the bank makes no other.
+
+    needs: metrics of which any is enough to judge by. Where none of them is logged the bank says `unknown`.
+    reads: metrics without which a row is not passed to `step`; empty: it gets every row.
+    blocks_of: metrics whose blocks of five samples it reads; of a metric named `norm` in log space.
+    is_idle: it can judge nothing in this run, and no row is passed to it.
+    """
+
+    kind: Kind
+    needs: frozenset[str] = frozenset()
+    reads: frozenset[str] = frozenset()
+    blocks_of: tuple[str, ...] = ()
+    is_idle: bool = False
+
+    def verdict(self) -> tuple[Verdict, str]:
+        """How it stands now, and why."""
+        raise NotImplementedError
+
+    # An attempt's life, in this order.
+
+    def launch(self, attempt: int, now_s: float) -> None:
+        """Its processes were started, or found alive; nothing was read yet."""
+
+    def begin(self, start: Start) -> None:
+        """Its stream begins: forget what belonged to the old one. Called at the launch, and again at the receipt."""
+
+    def resume(self, receipt: Receipt, history: tuple[StepReading, ...], now_s: float) -> None:
+        """The trainer's receipt, and the rows before the step it resumed from: learn, without findings."""
+
+    def end(self) -> None:
+        """Its processes are gone."""
+
+    # What is read. `covered`: the steps that a row stands for.
+
+    def step(self, reading: StepReading, covered: int, now_s: float) -> Sequence[Finding]:
+        return NOTHING
+
+    def block(self, metric: str, block: Block, now_s: float) -> Sequence[Finding]:
+        """Five samples of a metric of `blocks_of` are complete."""
+        return NOTHING
+
+    def learn(self, reading: StepReading) -> None:
+        """A row of the surviving past, after its blocks, for what cannot learn the rows at once in `resume`."""
+
+    def learn_block(self, metric: str, block: Block) -> None:
+        """A block of the surviving past."""
+        self.block(metric, block, 0.0)
+
+    def change_settings(self, quiet_until: int | None) -> None:
+        """Other settings from here on: the level may jump. `quiet_until`: the end of a grace, where the learning rate rose."""
+
+    def heartbeat(self, beat: Heartbeat, now_s: float) -> None: ...
+
+    def note(self, note: TrainerNote, now_s: float) -> None: ...
+
+    def checkpoint(self, reading: CheckpointReading, now_s: float) -> None:
+        """A committed checkpoint of this attempt."""
+
+    def hardware(self, reading: HardwareReading, now_s: float) -> None: ...
+
+    def source(self, reading: SourceReading) -> None:
+        """A source went blind, or sees again."""
+
+    def tick(self, now_s: float) -> Sequence[Finding]:
+        """Time has passed while an attempt runs and can be seen."""
+        return NOTHING
+
+    def hardware_tick(self, now_s: float) -> Sequence[Finding]:
+        """Time has passed, whether the trainer can be seen or not."""
+        return NOTHING
+
+    # What others ask.
+
+    def band_before(self, metric: str) -> Level | None:
+        """The metric's band just before its newest breach; None where there was none."""
+        return None
+
+    def creeping(self) -> tuple[str, int] | None:
+        """A norm that climbs slowly now, and since when."""
+        return None
+
+    def still_true(self, alert: str) -> str:
+        """Why its finding cannot have healed, whatever the loss says; empty where it may have. `alert`: of a rule on `expr`."""
+        return ""
+
+    def explain(self, now_s: float) -> tuple[str, int | None]:
+        """What it saw in the last minutes that may have ended an attempt, and the one rank it points at; '' for nothing."""
+        return "", None

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sentinel.detectors.crash_class import Death, classify
+from sentinel.detectors.settings import setting
 from sentinel.model.attempts import (
     EXIT_BAD_CONFIG,
     EXIT_BAD_DATA,
@@ -29,6 +30,13 @@ SIGNAL_NAMES = {
     11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 25: "SIGXFSZ", 31: "SIGSYS",
 }  # fmt: skip
 ERROR_CHARS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class CrashSettings:
+    """An attempt that ended on its own. Three ends before the first step are a broken job."""
+
+    enabled: bool = setting(True, "flag", "Whether this detector runs.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +170,8 @@ def choose_first(report: ExitReport) -> RankExit | None:
             return rank
 
     def weight(rank: RankExit) -> tuple[bool, bool, bool, int]:
-        told = rank.code in (EXIT_BAD_CONFIG, EXIT_BAD_DATA, EXIT_NON_FINITE)
-        return not told, rank.source == "unknown", rank.signal == 15, rank.rank
+        is_own_code = rank.code in (EXIT_BAD_CONFIG, EXIT_BAD_DATA, EXIT_NON_FINITE)
+        return not is_own_code, rank.source == "unknown", rank.signal == 15, rank.rank
 
     return min(failed, key=weight)
 

@@ -179,7 +179,7 @@ def signal_of(rank: RankExit) -> int | None:
     return code - _SHELL_SIGNAL_BASE if code is not None and _SHELL_SIGNAL_BASE < code <= _SHELL_SIGNAL_BASE + _SIGNALS else None
 
 
-def _of_signals(report: ExitReport, first: RankExit | None, told: set[int | None]) -> list[_Clue]:
+def _of_signals(report: ExitReport, first: RankExit | None, explained: set[int | None]) -> list[_Clue]:
     """What the exits say by themselves. A rank that failed first without a word is a death of its own."""
     clues: list[_Clue] = []
     for rank in report.ranks:
@@ -190,7 +190,7 @@ def _of_signals(report: ExitReport, first: RankExit | None, told: set[int | None
             clues.append(_Clue(CrashClass.PREEMPTION, Tier.TERMINATED, "SIGTERM from outside", rank.rank))
         elif number is not None:
             clues.append(_Clue(CrashClass.KILLED, Tier.TERMINATED, "", rank.rank))
-        elif first is rank and not told & {rank.rank, None}:
+        elif first is rank and not explained & {rank.rank, None}:
             clues.append(_Clue(None, Tier.DEATH, "", rank.rank))
     status = report.command_status
     if not report.ranks and status is not None and status < 0:
@@ -208,8 +208,8 @@ def _behind(logs: Mapping[int | None, _Log]) -> int | None:
         if rank is None:
             continue
         for _, line in log.lines:
-            if (said := ENQUEUED.search(line)) is not None:
-                enqueued[rank] = max(enqueued.get(rank, 0), int(said[1]))
+            if (found := ENQUEUED.search(line)) is not None:
+                enqueued[rank] = max(enqueued.get(rank, 0), int(found[1]))
     if len(enqueued) < 2:
         return None
     least = min(enqueued.values())

@@ -13,8 +13,11 @@ The onset is the last step at which the level was a quarter of the way.
 
 from __future__ import annotations
 
-from sentinel.detectors.contract import DivergenceSettings
-from sentinel.model.findings import Finding, Kind, Severity, Verdict
+from dataclasses import dataclass, replace
+
+from sentinel.detectors.contract import Detector, Start, WatchedRun
+from sentinel.detectors.settings import setting
+from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.streams.blocks import Block, Blocks
 
 METRIC = "loss"
@@ -24,35 +27,49 @@ WAKE_BLOCKS = 20
 NOISE = 2.2
 
 
-class Divergence:
+@dataclass(frozen=True, slots=True)
+class DivergenceSettings:
+    """The loss stands above the best it had reached, and does not come back."""
+
+    enabled: bool = setting(True, "flag", "Whether this detector runs.")
+    ratio: float = setting(0.05, "fraction", "Share above its own best level.")
+
+
+class Divergence(Detector):
     kind = Kind.DIVERGENCE
 
-    def __init__(self, settings: DivergenceSettings, severity: Severity) -> None:
-        self._enabled = settings.enabled
-        self._ratio = settings.ratio
-        self._severity = severity
-        self._blocks = Blocks(LEVEL_BLOCKS)
-        self.begin(0)
+    needs = frozenset({METRIC})
+    blocks_of = (METRIC,)
 
-    def begin(self, attempt: int, *, quiet_until: int = 0) -> None:
-        self._attempt = attempt
-        self._quiet_until = quiet_until
+    def __init__(self, settings: DivergenceSettings, run: WatchedRun) -> None:
+        self._ratio = settings.ratio
+        self._severity = run.severity(Kind.DIVERGENCE)
+        self._run = run
+        self._blocks = Blocks(LEVEL_BLOCKS)
+        self.begin(Start(0))
+
+    def begin(self, start: Start) -> None:
+        self._start = start
         self._blocks.clear()
         self._best: float | None = None
         self._near: tuple[int, float] = (0, 0.0)  # step and arrival when the level was last near its best
         self._breached = 0
         self._firing = False
 
-    def seed(self, block: Block) -> None:
-        """A block of the surviving past, without findings."""
+    def change_settings(self, quiet_until: int | None) -> None:
+        """The best level is that of the old learning rate."""
+        if quiet_until is not None:
+            self.begin(replace(self._start, quiet_until=quiet_until))
+
+    def learn_block(self, metric: str, block: Block) -> None:
         self._learn(block, 0.0)
 
-    def step(self, block: Block, now_s: float, *, hushed: bool = False) -> list[Finding]:
-        """A block of the loss is complete. Those that began in the grace after a resume are left out: its bump must not weigh on
-        the level afterwards either."""
-        if block.first_step <= self._quiet_until:
+    def block(self, metric: str, block: Block, now_s: float) -> list[Finding]:
+        """Blocks that began in the grace after a resume are left out: its bump must not weigh on the level afterwards either.
+        A spike that fires inhibits what is found."""
+        if block.first_step <= self._start.quiet_until:
             return []
-        if not self._learn(block, now_s) or self._firing or self._breached < HOLD_BLOCKS or hushed:
+        if not self._learn(block, now_s) or self._firing or self._breached < HOLD_BLOCKS or self._run.is_spiking:
             return []
         self._firing = True
         level, best = self._blocks.middle(LEVEL_BLOCKS), self._best
@@ -60,15 +77,13 @@ class Divergence:
         onset, visible_s = self._near
         reason = f"{METRIC} stands at {level:.4g} since step {onset}, {_rise(level, best):.1%} above its best level of {best:.4g}"
         found = Finding(
-            Kind.DIVERGENCE, self._severity, self._attempt, onset, block.last_step, visible_s, reason,
+            Kind.DIVERGENCE, self._severity, self._start.attempt, onset, block.last_step, visible_s, reason,
             metric=METRIC, value=level, baseline=best,
         )  # fmt: skip
         return [found]
 
     def _learn(self, block: Block, now_s: float) -> bool:
         """Take a block in; True when it could be judged."""
-        if not self._enabled:
-            return False
         self._blocks.add(block)
         if self._blocks.count < WAKE_BLOCKS:
             return False
@@ -82,13 +97,11 @@ class Divergence:
         return True
 
     def verdict(self) -> tuple[Verdict, str]:
-        if not self._enabled:
-            return Verdict.UNKNOWN, "switched off by policy"
         if self._best is None:
             return Verdict.UNKNOWN, "too little history to judge by"
         level = self._blocks.middle(LEVEL_BLOCKS)
-        stands = f"{METRIC} level {level:.4g}, best {self._best:.4g}"
-        return (Verdict.BREACHED if self._firing else Verdict.HEALTHY), stands
+        summary = f"{METRIC} level {level:.4g}, best {self._best:.4g}"
+        return (Verdict.BREACHED if self._firing else Verdict.HEALTHY), summary
 
 
 def _rise(level: float, best: float) -> float:

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from sentinel.detectors.contract import DriftSettings
+from sentinel.detectors.contract import CALM_ROWS, Detector, Start, WatchedRun
+from sentinel.detectors.settings import setting
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.streams.blocks import Block, Blocks
 
@@ -28,6 +30,21 @@ GROUPS = 3
 STILL_CLIMBING = 0.15  # of the whole climb: a level that jumped long ago and wobbles is not climbing
 NORM_SIGMA_MIN = 0.02  # norms logged with two decimals have no spread of their own
 LOWEST_KEPT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class DriftSettings:
+    """A slow, steady climb."""
+
+    enabled: bool = setting(True, "flag", "Whether this detector runs.")
+    metrics: tuple[str, ...] = setting(
+        ("loss", "grad_norm"), "metrics", "The streams watched. Norms are recorded as info only."
+    )
+    z: float = setting(2.0, "positive", "Climb of the level, in units of the noise of a single sample.")
+    relative: float = setting(0.03, "fraction", "And at least this share of the level.")
+    norm_relative: float = setting(0.2, "positive", "Climb of a norm worth recording.")
+    window_steps: int = setting(500, "steps", "The climb is measured from the lowest level of so many steps.", alias="window")
+    min_history_steps: int = setting(200, "steps", "Steps seen before it judges at all.", alias="min_history")
 
 
 class Slope:
@@ -80,8 +97,8 @@ class Slope:
     def _measure(self) -> None:
         newest = sorted(list(self._blocks.medians)[-LEVEL_BLOCKS:])[1:-1]
         level, sigma = sum(newest) / len(newest), self._blocks.sigma
-        at, lowest, heard_s = self._lowest[0]
-        self.level, self.lowest, self.onset = level, lowest, (at, heard_s)
+        at, lowest, seen_s = self._lowest[0]
+        self.level, self.lowest, self.onset = level, lowest, (at, seen_s)
         self.z = (level - lowest) / max(sigma, NORM_SIGMA_MIN if self.is_norm else 1e-12)
 
     def _is_drifting(self) -> bool:
@@ -102,44 +119,44 @@ class Slope:
         return math.exp(min(value, 700.0)) if self.is_norm else value
 
 
-class Drift:
+class Drift(Detector):
     kind = Kind.DRIFT
 
-    def __init__(self, settings: DriftSettings, severity: Severity) -> None:
-        self._enabled = settings.enabled
-        self._severity = severity
-        self._slopes = tuple(Slope(name, settings) for name in settings.metrics) if settings.enabled else ()
+    def __init__(self, settings: DriftSettings, run: WatchedRun) -> None:
+        self._severity = run.severity(Kind.DRIFT)
+        self._run = run
+        self._slopes = {name: Slope(name, settings) for name in settings.metrics}
         self._limit = settings.z
-        self.begin(0)
+        self.needs = frozenset(settings.metrics)
+        self.blocks_of = tuple(self._slopes)
+        self.begin(Start(0))
 
-    def begin(self, attempt: int, *, quiet_until: int = 0) -> None:
-        self._attempt = attempt
-        self._quiet_until = quiet_until
-        for slope in self._slopes:
+    def begin(self, start: Start) -> None:
+        self._start = start
+        for slope in self._slopes.values():
             slope.begin()
 
-    @property
-    def slopes(self) -> tuple[Slope, ...]:
-        """One for each metric; whoever feeds them makes the blocks, of norms in log space."""
-        return self._slopes
+    def change_settings(self, quiet_until: int | None) -> None:
+        """The lowest level is that of the old learning rate."""
+        if quiet_until is not None:
+            self.begin(replace(self._start, quiet_until=quiet_until))
 
-    @property
     def creeping(self) -> tuple[str, int] | None:
         """The norm that has been found creeping for longest, and still is, with the onset it was found with."""
-        found = [(slope.metric, slope.since) for slope in self._slopes if slope.is_norm and slope.firing]
+        found = [(slope.metric, slope.since) for slope in self._slopes.values() if slope.is_norm and slope.firing]
         return min(found, key=lambda one: one[1], default=None)
 
-    def seed(self, slope: Slope, block: Block) -> None:
-        """A block of the surviving past, without findings."""
-        slope.take(block, 0.0)
+    def learn_block(self, metric: str, block: Block) -> None:
+        self._slopes[metric].take(block, 0.0)
 
-    def step(self, slope: Slope, block: Block, now_s: float, *, hushed: bool = False) -> list[Finding]:
-        """A block of a metric is complete. `hushed`: a spike is firing, or its rows are still in the level: what it left behind
-        is no slow climb. A block that began in the grace after a resume is not judged."""
-        if block.first_step <= self._quiet_until:
+    def block(self, metric: str, block: Block, now_s: float) -> list[Finding]:
+        """While a spike fires, or its rows are still in the level, nothing is found: what it left behind is no slow climb.
+        A block that began in the grace after a resume is not judged."""
+        if block.first_step <= self._start.quiet_until:
             return []
-        was = slope.firing
-        if not slope.take(block, now_s) or was or hushed:
+        slope = self._slopes[metric]
+        was_firing = slope.firing
+        if not slope.take(block, now_s) or was_firing or self._run.calm_rows < CALM_ROWS:
             return []
         slope.firing, slope.since = True, slope.onset[0]
         return [self._finding(slope, block.last_step)]
@@ -150,16 +167,14 @@ class Drift:
         reason = f"{slope.metric} climbs since step {onset}: {lowest:.4g} to {level:.4g}, {slope.z or 0.0:.1f} times its noise"
         severity: Severity = "info" if slope.is_norm else self._severity
         return Finding(
-            Kind.DRIFT, severity, self._attempt, onset, step, visible_s, reason,
+            Kind.DRIFT, severity, self._start.attempt, onset, step, visible_s, reason,
             metric=slope.metric, value=level, baseline=lowest,
         )  # fmt: skip
 
     def verdict(self) -> tuple[Verdict, str]:
-        if not self._enabled:
-            return Verdict.UNKNOWN, "switched off by policy"
-        judged = [slope for slope in self._slopes if slope.z is not None]
+        judged = [slope for slope in self._slopes.values() if slope.z is not None]
         if not judged:
             return Verdict.UNKNOWN, "too little history, or logged too coarsely, to judge by"
-        stands = "; ".join(f"{slope.metric} {slope.z or 0.0:+.1f} of {self._limit:g}" for slope in judged)
+        summary = "; ".join(f"{slope.metric} {slope.z or 0.0:+.1f} of {self._limit:g}" for slope in judged)
         breached = any(slope.firing and not slope.is_norm for slope in judged)
-        return (Verdict.BREACHED if breached else Verdict.HEALTHY), stands
+        return (Verdict.BREACHED if breached else Verdict.HEALTHY), summary

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from sentinel.detectors.contract import Detector, Start
 from sentinel.detectors.hold import Change, Hold, Holding, State
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.model.readings import Receipt, StepReading
@@ -85,7 +86,7 @@ class _Watch:
         return any(metrics[name] - metrics[name] != 0.0 for name in self.metrics if name in metrics)
 
 
-class Expressions:
+class Expressions(Detector):
     """All rules on expressions of a policy."""
 
     kind = Kind.EXPRESSION
@@ -96,26 +97,26 @@ class Expressions:
         self._memory = memory
         self._facts = facts
         self._warmup = self._tokens_per_step = math.nan
-        self.begin(0)
+        self.begin(Start(0))
 
-    def begin(self, attempt: int, *, quiet_until: int = 0) -> None:
-        self._attempt = attempt
-        self._quiet_until = quiet_until
+    def begin(self, start: Start) -> None:
+        self._attempt = start.attempt
+        self._quiet_until = start.quiet_until
         self._memory.clear()
-        self._believe({}, None)
+        self._take_facts({}, None)
         for watch in self._watches:
             watch.begin()
 
-    def seed(self, receipt: Receipt, history: tuple[StepReading, ...]) -> None:
+    def resume(self, receipt: Receipt, history: tuple[StepReading, ...], now_s: float) -> None:
         """The surviving past fills the windows, without findings; the receipt says what the run is like."""
-        self._believe(receipt.effective, receipt.tokens_per_step)
+        self._take_facts(receipt.effective, receipt.tokens_per_step)
         for reading in history:
             self._memory.feed(reading.step, reading.time_s, reading.metrics)
 
-    def _believe(self, effective: Mapping[str, Any], tokens_per_step: int | None) -> None:
-        said = effective.get("warmup_steps")
-        is_number = isinstance(said, (int, float)) and not isinstance(said, bool) and 0 <= said < 1e12
-        self._warmup = _number(said if is_number else self._facts.warmup_steps)
+    def _take_facts(self, effective: Mapping[str, Any], tokens_per_step: int | None) -> None:
+        steps = effective.get("warmup_steps")
+        is_number = isinstance(steps, (int, float)) and not isinstance(steps, bool) and 0 <= steps < 1e12
+        self._warmup = _number(steps if is_number else self._facts.warmup_steps)
         self._tokens_per_step = _number(tokens_per_step or self._facts.tokens_per_step)
 
     def step(self, reading: StepReading, covered: int, now_s: float) -> list[Finding]:
@@ -146,8 +147,8 @@ class Expressions:
         if change is not Change.FIRED:
             return []
         rule, (onset, visible_s) = watch.rule, watch.onset
-        said = "a value it reads is no number" if certain else "true"
-        reason = f"{rule.alert}: {said} since step {onset}: {rule.condition.text} ({rule.condition.values(reading.metrics)})"
+        state = "a value it reads is no number" if certain else "true"
+        reason = f"{rule.alert}: {state} since step {onset}: {rule.condition.text} ({rule.condition.values(reading.metrics)})"
         first = next((name for name in watch.metrics if name in reading.metrics), None)
         value = reading.metrics[first] if first is not None else None
         return [
@@ -167,8 +168,8 @@ class Expressions:
         if firing:
             return Verdict.BREACHED, f"true now: {', '.join(firing)}"
         known = sum(watch.truth is not None for watch in self._watches)
-        said = f"{known} of {len(self._watches)} expressions can be judged now"
-        return (Verdict.HEALTHY if known else Verdict.UNKNOWN), said
+        summary = f"{known} of {len(self._watches)} expressions can be judged now"
+        return (Verdict.HEALTHY if known else Verdict.UNKNOWN), summary
 
 
 def _number(value: float | None) -> float:

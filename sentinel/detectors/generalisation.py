@@ -7,27 +7,39 @@ together (that is divergence). Source: the ordinary definition of overfitting; S
 
 from __future__ import annotations
 
-from sentinel.detectors.contract import GeneralisationSettings
+from dataclasses import dataclass
+
+from sentinel.detectors.contract import Detector, Start, WatchedRun
+from sentinel.detectors.settings import setting
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import StepReading
-from sentinel.streams.blocks import Blocks
 
 METRIC = "val_loss"
 TRAINED = "loss"
 LEVEL_BLOCKS = 4
 
 
-class Generalisation:
+@dataclass(frozen=True, slots=True)
+class GeneralisationSettings:
+    """Validation loss rises while training loss falls: recorded as info."""
+
+    enabled: bool = setting(True, "flag", "Whether this detector runs.")
+    relative: float = setting(0.01, "fraction", "Share above the best validation loss.")
+    evals_in_a_row: int = setting(3, "count", "So many evaluations in a row.")
+
+
+class Generalisation(Detector):
     kind = Kind.GENERALISATION
 
-    def __init__(self, settings: GeneralisationSettings, blocks: Blocks) -> None:
-        """`blocks` of the training loss, fed by whoever owns them: `LEVEL_BLOCKS` of them at least."""
-        self._settings = settings
-        self._blocks = blocks
-        self.begin(0)
+    reads = frozenset({METRIC})
 
-    def begin(self, attempt: int) -> None:
-        self._attempt = attempt
+    def __init__(self, settings: GeneralisationSettings, run: WatchedRun) -> None:
+        self._settings = settings
+        self._blocks = run.loss_blocks
+        self.begin(Start(0))
+
+    def begin(self, start: Start) -> None:
+        self._attempt = start.attempt
         self._best: float | None = None
         self._best_step = 0
         self._level_then: float | None = None
@@ -35,9 +47,10 @@ class Generalisation:
         self._judged = False
         self._since: tuple[int, float] = (0, 0.0)
 
-    def step(self, reading: StepReading, now_s: float) -> list[Finding]:
-        if not self._settings.enabled:
-            return []
+    def learn(self, reading: StepReading) -> None:
+        self.step(reading, 1, 0.0)
+
+    def step(self, reading: StepReading, covered: int, now_s: float) -> list[Finding]:
         value = reading.metrics.get(METRIC)
         if value is None or value - value != 0.0:
             return []
@@ -68,8 +81,6 @@ class Generalisation:
         return [found]
 
     def verdict(self) -> tuple[Verdict, str]:
-        if not self._settings.enabled:
-            return Verdict.UNKNOWN, "switched off by policy"
         if self._best is None:
             return Verdict.UNKNOWN, f"no {METRIC} is logged"
         if not self._judged:

@@ -8,76 +8,96 @@ value of a counter or a state is where it starts from, recorded as info where it
 A fault is judged SETTLE_S after its first sign, when its whole story is there: the Xid, then the driver's own word (Xid 154,
 NVML's recovery action), which outranks the table of Xids. Critical is what lost work or soon will (gpu_fault): retryable where a
 restart of the application is enough, not where the GPU or the node has to be reset first. What only wears out is a warning to a
-person (hardware_warning). An application's own Xids are info. Each is said once an attempt and device, so a storm is one finding.
-GPUs that this run does not use give info only.
+person (hardware_warning). An application's own Xids are info. Each is reported once an attempt and device, so a storm is one
+finding. GPUs that this run does not use give info only.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from sentinel.detectors.contract import GpuFaultSettings
+from sentinel.detectors.contract import Detector, WatchedRun
 from sentinel.detectors.hardware_part import TEXT_CHARS, Part
+from sentinel.detectors.settings import setting
 from sentinel.detectors.xids import NEED_WORDS, UNKNOWN_XID, XIDS, Need, need_of_recovery
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
-from sentinel.model.readings import HardwareReading
+from sentinel.model.readings import HardwareReading, Receipt, SourceReading, StepReading
 
 SETTLE_S = 2.0
 RECENT_S = 120.0  # how long before a crash or a hang a fault may be its cause
 RECENT_KEPT = 8
 PARTS_MAX = 256
-SAID_MAX = 512
+REPORTED_MAX = 512
 SOURCES_MAX = 8
+SOURCES = ("nvml", "kernel_log")
 
 _RISING: dict[str, Severity] = {
     "ecc_uncorrected": "warning", "row_remap_pending": "warning", "row_remap_failure": "warning", "nvlink_errors": "info",
 }  # fmt: skip
 
 
-class GpuFault:
-    """Told what the hardware's sources say; answers `tick`. Memory is bounded whatever they say."""
+@dataclass(frozen=True, slots=True)
+class GpuFaultSettings:
+    """What the GPUs and the kernel say of sick hardware: gpu_fault, and hardware_warning for what only needs a person."""
+
+    enabled: bool = setting(True, "flag", "Whether this detector runs.")
+    nvml: bool = setting(True, "on or off", "Ask the NVIDIA driver, in a process of its own.")
+    kernel_log: str = setting(
+        "/dev/kmsg", "kernel log", "Where the kernel log is read: /dev/kmsg, a text file that grows, or off."
+    )
+    throttle_s: float = setting(
+        300.0, "seconds", "Clocks held down by heat or a power brake for so long are a warning.", alias="throttle"
+    )
+
+
+class GpuFault(Detector):
+    """What the hardware's sources say, judged at each `hardware_tick`. Memory is bounded whatever they say."""
 
     kind = Kind.GPU_FAULT
 
-    def __init__(self, settings: GpuFaultSettings, severity: Callable[[Kind], Severity]) -> None:
+    def __init__(self, settings: GpuFaultSettings, run: WatchedRun) -> None:
         self._settings = settings
-        self._severity = severity
+        self._severity = run.severity
+        self._run = run
         self._attempt = 0
         self._parts: dict[str, Part] = {}
         self._blind: dict[str, str] = {}
-        self._said: set[tuple[str, str]] = set()
-        self._due: deque[Finding] = deque(maxlen=SAID_MAX)
+        self._reported: set[tuple[str, str]] = set()
+        self._due: deque[Finding] = deque(maxlen=REPORTED_MAX)
         self._recent: dict[str, tuple[float, int | None]] = {}
         self._worst = ""
         self._world_size: int | None = None
 
-    def begin(self, attempt: int, now_s: float) -> None:
-        """Another attempt: what was said is said again if it happens again. What is known of the parts stays, and a fault that
-        only a reset or a reboot ends is a fault of this attempt, too."""
+    def launch(self, attempt: int, now_s: float) -> None:
+        """Another attempt: what happens again is reported again. What is known of the parts stays, and a fault that only a reset
+        or a reboot ends is a fault of this attempt, too."""
         self._attempt = attempt
-        self._said.clear()
+        self._reported.clear()
         self._worst = ""
         for part in self._parts.values():
-            if part.owed is not Need.NOTHING:
-                part.sign(f"not mended since: {part.owed_for}", part.owed, now_s)
+            if part.unmet is not Need.NOTHING:
+                part.add_sign(f"not mended since: {part.unmet_for}", part.unmet, now_s)
 
-    def ranks(self, world_size: int) -> None:
-        """As the trainer's receipt says: a local rank is the rank only where every rank has a visible GPU here."""
-        self._world_size = world_size
+    def resume(self, receipt: Receipt, history: tuple[StepReading, ...], now_s: float) -> None:
+        """A local rank is the rank only where every rank has a visible GPU here."""
+        self._world_size = receipt.world_size
 
-    def source(self, name: str, ok: bool, reason: str) -> None:
+    def source(self, reading: SourceReading) -> None:
+        if reading.source in SOURCES:
+            self._see(reading.source, reading.ok, reading.reason)
+
+    def _see(self, name: str, ok: bool, reason: str) -> None:
         """A source of this detector went blind or sees again."""
         if ok:
             self._blind.pop(name, None)
         elif name in self._blind or len(self._blind) < SOURCES_MAX:
             self._blind[name] = reason[:TEXT_CHARS]
 
-    def hear(self, reading: HardwareReading, now_s: float) -> None:
+    def hardware(self, reading: HardwareReading, now_s: float) -> None:
         """One reading; what it leads to comes with the next tick."""
         if reading.what == "absent":
-            self.source(reading.source, False, reading.text)
+            self._see(reading.source, False, reading.text)
             return
         name = reading.device or reading.host or "machine"
         part = self._parts.get(name)
@@ -85,7 +105,7 @@ class GpuFault:
             if len(self._parts) >= PARTS_MAX:
                 return
             part = self._parts[name] = Part()
-        part.meet(reading)
+        part.locate(reading)
         match reading.what:
             case "seen":
                 pass
@@ -101,15 +121,15 @@ class GpuFault:
             case "ecc_uncorrected" | "row_remap_pending" | "row_remap_failure" | "nvlink_errors":
                 self._rising(name, part, reading, now_s)
             case "machine_check_corrected":
-                self._say(Kind.HARDWARE_WARNING, "info", name, part, reading.what, reading.text, reading.value, now_s)
+                self._report(Kind.HARDWARE_WARNING, "info", name, part, reading.what, reading.text, reading.value, now_s)
             case "machine_check" | "memory_error" | "pcie_error" | "io_error" | "oom_kill":
                 severity: Severity = "info" if reading.what == "oom_kill" else "warning"  # the crash that follows is the alarm
                 self._note(reading.text, part, now_s)
-                self._say(Kind.HARDWARE_WARNING, severity, name, part, reading.what, reading.text, reading.value, now_s)
+                self._report(Kind.HARDWARE_WARNING, severity, name, part, reading.what, reading.text, reading.value, now_s)
 
-    def tick(self, now_s: float, newest_step: int) -> tuple[Finding, ...]:
+    def hardware_tick(self, now_s: float) -> tuple[Finding, ...]:
         """What has settled or lasted long enough by now."""
-        if not self._settings.enabled or not self._attempt:
+        if not self._attempt:
             return ()
         limit_s = self._settings.throttle_s
         for name, part in self._parts.items():
@@ -117,22 +137,20 @@ class GpuFault:
                 self._settle(name, part)
             if part.throttled_s is not None and now_s - part.throttled_s >= limit_s:
                 text, since_s = f"{part.throttled_by}, for over {limit_s:g} s", part.throttled_s
-                self._say(Kind.HARDWARE_WARNING, "warning", name, part, "throttle", text, 1.0, since_s)
+                self._report(Kind.HARDWARE_WARNING, "warning", name, part, "throttle", text, 1.0, since_s)
         if not self._due:
             return ()
-        found = tuple(replace(finding, attempt=self._attempt, detected_step=newest_step) for finding in self._due)
+        found = tuple(replace(finding, attempt=self._attempt, detected_step=self._run.newest_step) for finding in self._due)
         self._due.clear()
         return found
 
     def explain(self, now_s: float) -> tuple[str, int | None]:
         """What the hardware said in the two minutes before now, newest last, and the one rank it points at; '' for nothing."""
-        recent = {text: rank for text, (heard_s, rank) in self._recent.items() if now_s - heard_s <= RECENT_S}
+        recent = {text: rank for text, (seen_s, rank) in self._recent.items() if now_s - seen_s <= RECENT_S}
         ranks = {rank for rank in recent.values() if rank is not None}
         return "; ".join([*recent][-3:]), ranks.pop() if len(ranks) == 1 else None
 
     def verdict(self) -> tuple[Verdict, str]:
-        if not self._settings.enabled:
-            return Verdict.UNKNOWN, "switched off by policy"
         if self._worst:
             return Verdict.BREACHED, self._worst
         gpus = sum(part.is_gpu for part in self._parts.values())
@@ -147,22 +165,22 @@ class GpuFault:
         xid = XIDS.get(number, UNKNOWN_XID)
         self._note(f"GPU {name}: Xid {number}, {xid.words}", part, now_s)
         if xid.critical:
-            part.sign(f"Xid {number}: {xid.words}", xid.need, now_s, number)
+            part.add_sign(f"Xid {number}: {xid.words}", xid.need, now_s, number)
         else:
-            self._say(Kind.GPU_FAULT, "info", name, part, f"xid{number}", f"{reading.text}: {xid.words}", number, now_s)
+            self._report(Kind.GPU_FAULT, "info", name, part, f"xid{number}", f"{reading.text}: {xid.words}", number, now_s)
 
     def _recovery(self, name: str, part: Part, reading: HardwareReading, now_s: float) -> None:
         code, before = _code(reading), part.values.get(reading.what)
         part.values[reading.what], part.action_s = code, now_s
         if code == 0 and not part.values.get("gpu_lost"):
-            part.owed = Need.NOTHING
+            part.unmet = Need.NOTHING
         if need_of_recovery(code) is Need.NOTHING or before == code:
             return
         if before is None and reading.source == "nvml" and part.since_s is None:
             self._before(name, part, reading, now_s)
             return
         self._note(f"GPU {name}: {reading.text}", part, now_s)
-        part.sign(reading.text, need_of_recovery(code), now_s)
+        part.add_sign(reading.text, need_of_recovery(code), now_s)
 
     def _gone(self, name: str, part: Part, reading: HardwareReading, now_s: float) -> None:
         before, value = part.values.get(reading.what), reading.value or 0.0
@@ -173,7 +191,7 @@ class GpuFault:
             self._before(name, part, reading, now_s)
             return
         self._note(f"GPU {name}: {reading.text}", part, now_s)
-        part.sign(reading.text, Need.REBOOT_NODE, now_s)
+        part.add_sign(reading.text, Need.REBOOT_NODE, now_s)
 
     def _rising(self, name: str, part: Part, reading: HardwareReading, now_s: float) -> None:
         before, value = part.values.get(reading.what), reading.value or 0.0
@@ -182,13 +200,13 @@ class GpuFault:
             self._before(name, part, reading, now_s)
         elif before is not None and value > before:
             severity = _RISING[reading.what]
-            self._say(Kind.HARDWARE_WARNING, severity, name, part, reading.what, reading.text, value, now_s)
+            self._report(Kind.HARDWARE_WARNING, severity, name, part, reading.what, reading.text, value, now_s)
 
     # What it leads to.
 
     def _before(self, name: str, part: Part, reading: HardwareReading, now_s: float) -> None:
         text = f"since before the watch began: {reading.text}"
-        self._say(Kind.HARDWARE_WARNING, "info", name, part, f"{reading.what}_before", text, reading.value, now_s)
+        self._report(Kind.HARDWARE_WARNING, "info", name, part, f"{reading.what}_before", text, reading.value, now_s)
 
     def _settle(self, name: str, part: Part) -> None:
         """The whole story of one fault. The driver's own word, when it came with or after the fault, outranks the table."""
@@ -200,17 +218,18 @@ class GpuFault:
             need = max(need, Need.REBOOT_NODE)
         what = f"xid{part.xid}" if part.xid is not None else "recovery_action" if by else "gpu_lost"
         text = f"{'; '.join(part.texts)}; {NEED_WORDS[need]}{by}"
-        self._say(Kind.GPU_FAULT, "critical", name, part, what, text, part.xid, part.since_s, retryable=need <= Need.RESTART_APP)
+        retryable = need <= Need.RESTART_APP
+        self._report(Kind.GPU_FAULT, "critical", name, part, what, text, part.xid, part.since_s, retryable=retryable)
         part.settled(need)
 
-    def _say(
+    def _report(
         self, kind: Kind, severity: Severity, name: str, part: Part, what: str, text: str, value: float | None, seen_s: float,
         *, retryable: bool = True,
     ) -> None:  # fmt: skip
-        """A finding, unless it was said in this attempt. Above info, the severity is that of the policy's rule."""
-        if (what, name) in self._said or len(self._said) >= SAID_MAX:
+        """A finding, unless it was reported in this attempt. Above info, the severity is that of the policy's rule."""
+        if (what, name) in self._reported or len(self._reported) >= REPORTED_MAX:
             return
-        self._said.add((what, name))
+        self._reported.add((what, name))
         rank = part.rank_in(self._world_size)
         who = f"GPU {name}" if part.is_gpu or kind is Kind.GPU_FAULT else name
         where = f" on {part.host}" if part.host and part.host != name else ""

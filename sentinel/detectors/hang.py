@@ -18,17 +18,32 @@ Blamed is who fell silent while the others wait, else the rank furthest behind, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sentinel.detectors.contract import HangSettings
-from sentinel.detectors.hold import Hold
+from sentinel.detectors.contract import NOTHING, Detector, WatchedRun
 from sentinel.detectors.rank_places import RANKS_MAX, Beat, choose_blamed, choose_silent, describe_places
-from sentinel.model.findings import Finding, Kind, Severity, Verdict
-from sentinel.model.readings import Phase
+from sentinel.detectors.settings import setting
+from sentinel.model.findings import Finding, Kind, Verdict
+from sentinel.model.readings import Heartbeat, Phase, Receipt, StepReading, TrainerNote
 
 PHASE_LIMITS_S: dict[Phase, float] = {"init": 600.0, "compile": 1200.0, "eval": 900.0, "checkpoint": 600.0, "idle": 600.0}
 HIDDEN_PHASES: tuple[Phase, ...] = ("eval", "checkpoint")
+
+
+@dataclass(frozen=True, slots=True)
+class HangSettings:
+    """No progress while processes live."""
+
+    enabled: bool = setting(True, "flag", "Whether this detector runs.")
+    after_step_times: float = setting(
+        3.0, "step times", "Silence, in multiples of the run's own step time, that is a hang.", alias="after"
+    )
+    floor_s: float = setting(30.0, "seconds", "Never call a shorter silence a hang.", alias="floor")
+    phases: Mapping[Phase, float] = setting(PHASE_LIMITS_S, "phases", "Longest silence in a phase that is not a step.")
+    standstill: float = setting(
+        10.0, "multiple", "Times such a limit that heartbeats may change without a step: a livelock is a hang, too."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +126,10 @@ def _all_silent(now_s: float, progress: Progress, limit_s: float, why: str) -> H
 
 def _some_silent(now_s: float, progress: Progress, silent: tuple[int, ...], limit_s: float, why: str) -> HangVerdict:
     beats = progress.beats
-    mine = {rank: beats[rank] for rank in silent}
-    blamed = silent[0] if len(silent) == 1 else choose_blamed(mine, 0)
+    silent_beats = {rank: beats[rank] for rank in silent}
+    blamed = silent[0] if len(silent) == 1 else choose_blamed(silent_beats, 0)
     total = max(len(beats), progress.ranks_expected)
-    since_s = max(beat.heard_s for beat in mine.values())
+    since_s = max(beat.seen_s for beat in silent_beats.values())
     reason = f"{len(silent)}/{total} ranks silent for over {limit_s:g} s ({why}) while the others live and wait"
     if blamed is not None:
         reason += f": {describe_places(beats, now_s, blamed)}"
@@ -128,52 +143,61 @@ def _standstill(now_s: float, progress: Progress, limit_s: float) -> HangVerdict
     return HangVerdict(Verdict.BREACHED, limit_s, now_s - progress.stepped_s, progress.stepped_s, blamed, reason)
 
 
-class Hang:
+class Hang(Detector):
     """Remembers beats and answers `tick`: one finding per episode."""
 
     kind = Kind.HANG
 
-    def __init__(self, settings: HangSettings, hold: Hold, severity: Severity) -> None:
+    def __init__(self, settings: HangSettings, run: WatchedRun) -> None:
         self._settings = settings
-        self._hold_s = hold.seconds
-        self._severity = severity
-        self._last: HangVerdict | None = None
-        self.begin(0)
-        self._alive = False
+        self._hold_s = run.hold(Kind.HANG).seconds
+        self._severity = run.severity(Kind.HANG)
+        self._run = run
+        self.launch(0, 0.0)
 
-    def begin(self, attempt: int, now_s: float = 0.0) -> None:
+    def launch(self, attempt: int, now_s: float) -> None:
         self._attempt = attempt
-        self._alive = True
         self._last_s = self._stepped_s = now_s
         self._beats: dict[int, Beat] = {}
         self._phases: set[Phase] = set()
         self._fired = False
         self._first_step_done = False
-        self._last = None
-        self.ranks_expected = 0
-        self.furthest_step = 0  # of all heartbeats
+        self._last: HangVerdict | None = None
+        self._run.longest_silence_s = float("inf")  # before the first look
+        self._furthest_step = 0  # of all heartbeats
+
+    def resume(self, receipt: Receipt, history: tuple[StepReading, ...], now_s: float) -> None:
+        self._progress(now_s)
 
     def end(self) -> None:
         """The attempt is over: silence is natural."""
-        self._alive = False
         self._last = None
+        self._run.longest_silence_s = float("inf")
 
-    def progress(self, now_s: float, *, step_done: bool = False) -> None:
+    def step(self, reading: StepReading, covered: int, now_s: float) -> Sequence[Finding]:
+        self._first_step_done = True
+        self._progress(now_s)
+        return NOTHING
+
+    def note(self, note: TrainerNote, now_s: float) -> None:
+        """An event line is progress."""
+        self._progress(now_s)
+
+    def _progress(self, now_s: float) -> None:
         """A line of the stream."""
         if now_s > self._last_s:
             self._last_s = now_s
-        if step_done:
-            self._first_step_done = True
         self._stepped(now_s)
 
-    def beat(self, rank: int, step: int, phase: Phase, now_s: float) -> None:
+    def heartbeat(self, beat: Heartbeat, now_s: float) -> None:
+        rank, step, phase = beat.rank, beat.step, beat.phase
         known = self._beats.get(rank)
         if known is not None or len(self._beats) < RANKS_MAX:
             stays = known is not None and (known.step, known.phase) == (step, phase)
             self._beats[rank] = Beat(step, phase, now_s, known.moved_s if known is not None and stays else now_s)
         self._last_s = max(self._last_s, now_s)
-        if step > self.furthest_step:
-            self.furthest_step = step
+        if step > self._furthest_step:
+            self._furthest_step = step
             self._stepped(now_s)
         self._phases.add(phase)
 
@@ -183,42 +207,33 @@ class Hang:
         if self._phases:
             self._phases.clear()
 
-    @property
-    def longest_silence_s(self) -> float:
-        """The limit of the last look; endless before the first."""
-        return self._last.limit_s if self._last is not None else float("inf")
-
-    def tick(self, now_s: float, newest_step: int, step_time_s: float | None, steps_per_line: int) -> Finding | None:
-        if not self._alive or not self._settings.enabled:
-            return None
-        phases = frozenset(self._phases)
-        known = (self._last_s, self._stepped_s, self._beats, phases, self.ranks_expected, self._first_step_done)
-        judged = self._last = judge_hang(now_s, Progress(*known, step_time_s, steps_per_line), self._settings)
+    def tick(self, now_s: float) -> Sequence[Finding]:
+        run = self._run
+        progress = Progress(
+            last_s=self._last_s,
+            stepped_s=self._stepped_s,
+            beats=self._beats,
+            phases_since=frozenset(self._phases),
+            ranks_expected=run.ranks_expected,
+            first_step_done=self._first_step_done,
+            step_time_s=run.step_time_s,
+            steps_per_line=run.series.interval_steps,
+        )
+        judged = self._last = judge_hang(now_s, progress, self._settings)
+        run.longest_silence_s = judged.limit_s
         if judged.verdict is not Verdict.BREACHED:
             self._fired = False
-            return None
+            return NOTHING
         if self._fired or judged.silent_s <= judged.limit_s + self._hold_s:
-            return None
+            return NOTHING
         self._fired = True
-        return Finding(
-            Kind.HANG, self._severity, self._attempt, None, newest_step, judged.since_s, judged.reason,
+        found = Finding(
+            Kind.HANG, self._severity, self._attempt, None, run.newest_step, judged.since_s, judged.reason,
             value=round(judged.silent_s, 3), baseline=judged.limit_s, blamed_rank=judged.blamed_rank,
         )  # fmt: skip
-
-    @property
-    def is_alive(self) -> bool:
-        """Does an attempt run, as far as was told?"""
-        return self._alive
-
-    @property
-    def has_beats(self) -> bool:
-        return bool(self._beats)
+        return (found,)
 
     def verdict(self) -> tuple[Verdict, str]:
-        if not self._settings.enabled:
-            return Verdict.UNKNOWN, "switched off by policy"
-        if not self._alive:
-            return Verdict.UNKNOWN, "no attempt is running"
         if self._last is None:
             return Verdict.UNKNOWN, "not judged yet"
         return self._last.verdict, self._last.reason

@@ -13,7 +13,7 @@ TEXTS_MAX = 4
 
 @dataclass(slots=True)
 class Part:
-    """`values`: states and counters as last told. `action_s`: when the driver last named a recovery action. `owed`: what was to
+    """`values`: states and counters as last read. `action_s`: when the driver last named a recovery action. `unmet`: what was to
     be done after an earlier fault and is not known to be done. From `since_s` on, of the fault that is settling: since when, the
     gravest Xid, what was said, what has to be done."""
 
@@ -26,15 +26,15 @@ class Part:
     action_s: float = float("-inf")
     throttled_s: float | None = None
     throttled_by: str = ""
-    owed: Need = Need.NOTHING
-    owed_for: str = ""
+    unmet: Need = Need.NOTHING
+    unmet_for: str = ""
     since_s: float | None = None
     xid: int | None = None
     xid_need: Need = Need.NOTHING
     texts: list[str] = field(default_factory=list)
     need: Need = Need.NOTHING
 
-    def meet(self, reading: HardwareReading) -> None:
+    def locate(self, reading: HardwareReading) -> None:
         """Who and where it is; the kernel log knows no more than the host and, at times, a process."""
         self.host = reading.host[:TEXT_CHARS]
         if reading.source == "nvml":
@@ -49,7 +49,7 @@ class Part:
         index, count = self.place
         return index if index < world_size <= count else None
 
-    def sign(self, text: str, need: Need, now_s: float, xid: int | None = None) -> None:
+    def add_sign(self, text: str, need: Need, now_s: float, xid: int | None = None) -> None:
         """One more sign of a fault; the first begins it."""
         if self.since_s is None:
             self.since_s = now_s
@@ -61,9 +61,9 @@ class Part:
             self.texts.append(text)
 
     def settled(self, need: Need) -> None:
-        """The fault was told with what has to be done; the next sign begins another."""
+        """The fault was reported with what has to be done; the next sign begins another."""
         if need > Need.RESTART_APP:
-            self.owed, self.owed_for = need, self.texts[0] if self.owed is Need.NOTHING else self.owed_for
+            self.unmet, self.unmet_for = need, self.texts[0] if self.unmet is Need.NOTHING else self.unmet_for
         self.since_s = self.xid = None
         self.xid_need = self.need = Need.NOTHING
         self.texts = []

@@ -14,26 +14,46 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import dataclass
 
-from sentinel.detectors.contract import LossScaleSettings
-from sentinel.model.findings import Finding, Kind, Severity, Verdict
-from sentinel.model.readings import StepReading
+from sentinel.detectors.contract import Detector, Start, WatchedRun
+from sentinel.detectors.settings import setting
+from sentinel.model.findings import Finding, Kind, Verdict
+from sentinel.model.readings import Receipt, StepReading
 
 METRIC = "loss_scale"
 CALM_STEPS = 100
 REMEMBERED = 256
 
 
-class LossScale:
+@dataclass(frozen=True, slots=True)
+class LossScaleSettings:
+    """fp16's loss scale collapses."""
+
+    enabled: bool = setting(True, "flag", "Whether this detector runs.")
+    halvings: int = setting(3, "count", "So many halvings within the window are a collapse. Healthy fp16 halves once.")
+    window_steps: int = setting(20, "steps", "The window of halvings and overflows.", alias="within")
+    floor: float = setting(1.0, "positive", "A scale that came down to this is a collapse, however slowly.")
+    overflows_max: int = setting(
+        5, "count", "More overflows than this within the window are a collapse, where the scale itself is not logged."
+    )
+    search_steps: int = setting(
+        100, "steps", "Silent for so long at the start: the scaler searches its first scale by halving.", alias="search"
+    )
+
+
+class LossScale(Detector):
     kind = Kind.LOSS_SCALE_COLLAPSE
 
-    def __init__(self, settings: LossScaleSettings, severity: Severity) -> None:
-        self._settings = settings
-        self._severity = severity
-        self.begin(0)
+    reads = frozenset({METRIC, "overflow"})
 
-    def begin(self, attempt: int) -> None:
-        self._attempt = attempt
+    def __init__(self, settings: LossScaleSettings, run: WatchedRun) -> None:
+        self._settings = settings
+        self._severity = run.severity(Kind.LOSS_SCALE_COLLAPSE)
+        self.begin(Start(0))
+
+    def begin(self, start: Start) -> None:
+        self._attempt = start.attempt
         self._scale: float | None = None
         self._highest = 0.0
         self._newest = 0
@@ -43,19 +63,19 @@ class LossScale:
         self._fired_step: int | None = None
         self._why = ""
 
-    def seed(self, history: tuple[StepReading, ...], resume_step: int) -> None:
+    def resume(self, receipt: Receipt, history: tuple[StepReading, ...], now_s: float) -> None:
         """The scale the surviving past ended with. If the trainer begins with another, it searches again."""
         for reading in history:
             scale = reading.metrics.get(METRIC)
             if scale is not None and 0.0 < scale < math.inf:
                 self._newest = reading.step
                 self._scale, self._highest = scale, max(self._highest, scale)
-        if self._scale is None and resume_step:
-            self._searching_until = resume_step + self._settings.search_steps
+        if self._scale is None and receipt.resume_step:
+            self._searching_until = receipt.resume_step + self._settings.search_steps
 
-    def step(self, reading: StepReading, now_s: float) -> list[Finding]:
+    def step(self, reading: StepReading, covered: int, now_s: float) -> list[Finding]:
         scale, overflow = reading.metrics.get(METRIC), reading.metrics.get("overflow")
-        if (scale is None and not overflow) or not self._settings.enabled:
+        if scale is None and not overflow:
             return []
         step, reason = reading.step, ""
         self._newest = step
@@ -105,10 +125,10 @@ class LossScale:
         return ""
 
     def _onset(self, step: int, now_s: float) -> tuple[int, float]:
-        seen = [(at, heard_s) for at, _, heard_s in self._falls] or list(self._overflows)
+        seen = [(at, seen_s) for at, _, seen_s in self._falls] or list(self._overflows)
         return seen[0] if seen else (step, now_s)
 
-    def still_falling(self) -> str:
+    def still_true(self, alert: str) -> str:
         """Why a collapse is not over at the newest step, whatever the loss says: updates are left out, the weights stand still,
         and so does their loss. Empty when it is."""
         since, s = self._newest - self._settings.window_steps, self._settings
@@ -119,8 +139,6 @@ class LossScale:
         return f"still falling: {overflows} overflows within {s.window_steps} steps" if overflows > s.overflows_max else ""
 
     def verdict(self) -> tuple[Verdict, str]:
-        if not self._settings.enabled:
-            return Verdict.UNKNOWN, "switched off by policy"
         if self._why:
             return Verdict.BREACHED, self._why
         if self._scale is None and not self._overflows:

@@ -11,7 +11,10 @@ One finding per metric and episode; an episode ends after `CALM_ROWS` rows witho
 
 from __future__ import annotations
 
-from sentinel.detectors.contract import NonFiniteSettings
+from dataclasses import dataclass
+
+from sentinel.detectors.contract import Detector, Start, WatchedRun
+from sentinel.detectors.settings import setting
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.model.readings import StepReading
 
@@ -24,6 +27,16 @@ STATE_METRICS = ("loss", "val_loss", "param_norm", "update_norm", "adam_v_norm",
 STATE_PREFIXES = ("param_norm/", "update_norm/", "adam_")
 
 
+@dataclass(frozen=True, slots=True)
+class NonFiniteSettings:
+    """NaN or infinity in a loss, parameter or moment is certain at once; a gated gradient only when it keeps coming."""
+
+    enabled: bool = setting(True, "flag", "Whether this detector runs.")
+    gated_in_a_row: int = setting(
+        5, "count", "So many skipped updates with a non-finite gradient in a row are an alarm; fewer are recorded as info."
+    )
+
+
 def is_state(metric: str) -> bool:
     """Does a non-finite value here say that the loss or the model's own state is damaged?"""
     return metric in STATE_METRICS or metric.startswith(STATE_PREFIXES)
@@ -33,31 +46,29 @@ def is_gradient(metric: str) -> bool:
     return metric == "grad_norm" or metric.startswith("grad_norm/")
 
 
-class NonFinite:
+class NonFinite(Detector):
     """Every metric of every row."""
 
     kind = Kind.NON_FINITE
 
-    def __init__(self, settings: NonFiniteSettings, severity: Severity) -> None:
-        self._enabled = settings.enabled
+    def __init__(self, settings: NonFiniteSettings, run: WatchedRun) -> None:
         self._gated_max = settings.gated_in_a_row
-        self._severity = severity
-        self.begin(0)
+        self._severity = run.severity(Kind.NON_FINITE)
+        self._run = run
+        self.begin(Start(0))
 
-    def begin(self, attempt: int) -> None:
-        self._attempt = attempt
+    def begin(self, start: Start) -> None:
+        self._attempt = start.attempt
         self._row = 0
         self._open: dict[tuple[str, bool], int] = {}  # (metric, alarm) -> row last seen non-finite
         self._gated_rows = 0
         self._gated_since = (0, 0.0)
         self._presence = Presence()
         self._now: str = ""
-        self.onset_step: int | None = None
+        self._run.damaged_since = None
 
-    def step(self, reading: StepReading, now_s: float) -> list[Finding]:
+    def step(self, reading: StepReading, covered: int, now_s: float) -> list[Finding]:
         """Findings of one row. The usual row costs one sum: a sum is finite only when every part is."""
-        if not self._enabled:
-            return []
         self._row += 1
         found: list[Finding] = []
         total = sum(reading.metrics.values())
@@ -123,8 +134,8 @@ class NonFinite:
         if known:
             return
         onset, visible_s = self._gated_since if metric == "skipped" else (reading.step, now_s)
-        if alarm and self.onset_step is None:
-            self.onset_step = onset
+        if alarm and self._run.damaged_since is None:
+            self._run.damaged_since = onset
         severity: Severity = self._severity if alarm else "info"
         value = float(self._gated_rows) if metric == "skipped" else reading.metrics[metric]
         found.append(
@@ -135,11 +146,9 @@ class NonFinite:
         for key in [key for key, row in self._open.items() if self._row - row >= CALM_ROWS]:
             del self._open[key]
         if not any(alarm for _, alarm in self._open):
-            self.onset_step = None
+            self._run.damaged_since = None
 
     def verdict(self) -> tuple[Verdict, str]:
-        if not self._enabled:
-            return Verdict.UNKNOWN, "switched off by policy"
         if self._row == 0:
             return Verdict.UNKNOWN, "no step read yet"
         if self._presence.is_empty:
@@ -170,10 +179,10 @@ class Presence:
             return None
         for name in [name for name in self._gone if name in names]:
             del self._gone[name]
-        for name, (row, step, heard_s) in self._gone.items():
+        for name, (row, step, seen_s) in self._gone.items():
             if self._row - row + 1 >= MISSING_ROWS:
                 del self._gone[name]
-                return name, step, heard_s
+                return name, step, seen_s
         return None
 
     def _note_change(self, reading: StepReading, now_s: float) -> None:

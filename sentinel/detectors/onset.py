@@ -17,7 +17,8 @@ import math
 from dataclasses import dataclass
 from itertools import accumulate
 
-from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
+from sentinel.detectors.registry import FINDS
+from sentinel.model.findings import Finding
 from sentinel.streams.change_point import Rows, find_bend, find_rise
 from sentinel.streams.series import Series
 
@@ -25,7 +26,6 @@ CO_SIGNALS = ("loss", "grad_norm", "activation_norm", "update_norm", "adam_v_max
 LOSS_SCALE = "loss_scale"
 KEPT = (*CO_SIGNALS, LOSS_SCALE)
 LINEAR = frozenset({"loss", "val_loss"})
-POWERS = {Kind.DRIFT: 1, Kind.DIVERGENCE: 2}  # a steady climb; one that feeds itself
 LOSS_RISE = 0.03
 NORM_RISE = 0.2
 FALLEN = 0.25  # of its highest: healthy scalers halve once and double again
@@ -47,7 +47,7 @@ def date_onset(
 
     `creeping`: a norm that climbs slowly now, as `drift` found it, and since when."""
     onset = finding.onset_step
-    if onset is None or finding.kind not in NUMERIC_KINDS or finding.kind is Kind.TOO_GOOD:
+    if onset is None or not finding.kind.is_numeric or FINDS[finding.kind].keeps_onset:
         return None
     own = finding.metric or "-"
     first = _bend(series, finding, onset, lookback_steps, cut_step)
@@ -56,7 +56,7 @@ def date_onset(
         at = _start(series, name, first - 1, lookback_steps, cut_step)
         if at is not None and at < began:
             began, signal = at, name
-    if creeping is not None and finding.kind in POWERS and max(onset - lookback_steps, cut_step + 1) <= creeping[1] < began:
+    if creeping is not None and FINDS[finding.kind].bend and max(onset - lookback_steps, cut_step + 1) <= creeping[1] < began:
         signal, began = creeping
     if began == onset:
         return None
@@ -67,8 +67,8 @@ def date_onset(
 
 def _bend(series: Series, finding: Finding, onset: int, lookback_steps: int, cut_step: int) -> int:
     """A slow alarm's own metric, dated anew; the alarm's own onset where that cannot be done, or is another kind's."""
-    power = POWERS.get(finding.kind)
-    if power is None or finding.metric is None:
+    power = FINDS[finding.kind].bend
+    if not power or finding.metric is None:
         return onset
     bend = find_bend(series.entries(finding.metric, cut_step, finding.detected_step), power)
     return bend if bend is not None and bend >= onset - lookback_steps else onset

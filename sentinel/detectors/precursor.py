@@ -9,7 +9,10 @@ warning); attention logits grow before they diverge (small-scale proxies). The f
 
 from __future__ import annotations
 
-from sentinel.detectors.contract import PrecursorSettings
+from dataclasses import dataclass
+
+from sentinel.detectors.contract import Detector, Start, WatchedRun
+from sentinel.detectors.settings import setting
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import StepReading
 from sentinel.streams.blocks import Blocks
@@ -17,27 +20,36 @@ from sentinel.streams.blocks import Blocks
 PAST_BLOCKS = 20
 
 
-class Precursor:
+@dataclass(frozen=True, slots=True)
+class PrecursorSettings:
+    """What often goes before a spike: recorded as info, and never more."""
+
+    enabled: bool = setting(True, "flag", "Whether this detector runs.")
+    metrics: tuple[str, ...] = setting(
+        ("update_norm", "adam_v_max", "logit_max", "activation_norm"), "metrics", "The streams watched, each on its own."
+    )
+    jump: float = setting(2.0, "positive", "Times its level of the last 100 samples.")
+
+
+class Precursor(Detector):
     kind = Kind.PRECURSOR
 
-    def __init__(self, settings: PrecursorSettings) -> None:
-        self._enabled = settings.enabled
+    def __init__(self, settings: PrecursorSettings, run: WatchedRun) -> None:
         self._jump = settings.jump
-        self._blocks = {name: Blocks(PAST_BLOCKS + 1) for name in settings.metrics} if settings.enabled else {}
-        self.metrics = frozenset(self._blocks)
-        self.begin(0)
+        self._blocks = {name: Blocks(PAST_BLOCKS + 1) for name in settings.metrics}
+        self.reads = frozenset(settings.metrics)
+        self.begin(Start(0))
 
-    def begin(self, attempt: int) -> None:
-        self._attempt = attempt
+    def begin(self, start: Start) -> None:
+        self._attempt = start.attempt
         self._high: dict[str, float] = {}
         for blocks in self._blocks.values():
             blocks.clear()
 
-    def seed(self, history: tuple[StepReading, ...]) -> None:
-        for reading in history:
-            self.step(reading, 0.0)
+    def learn(self, reading: StepReading) -> None:
+        self.step(reading, 1, 0.0)
 
-    def step(self, reading: StepReading, now_s: float) -> list[Finding]:
+    def step(self, reading: StepReading, covered: int, now_s: float) -> list[Finding]:
         found: list[Finding] = []
         get = reading.metrics.get
         for name, blocks in self._blocks.items():
@@ -62,8 +74,6 @@ class Precursor:
         return found
 
     def verdict(self) -> tuple[Verdict, str]:
-        if not self._enabled:
-            return Verdict.UNKNOWN, "switched off by policy"
         judged = [name for name, blocks in self._blocks.items() if blocks.count > PAST_BLOCKS]
         if not judged:
             return Verdict.UNKNOWN, "none of its metrics is logged, or too little history"

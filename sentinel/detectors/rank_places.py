@@ -25,7 +25,7 @@ class Beat:
 
     step: int
     phase: Phase
-    heard_s: float
+    seen_s: float
     moved_s: float
 
     @property
@@ -53,9 +53,9 @@ def choose_blamed(beats: Mapping[int, Beat], ranks_expected: int) -> int | None:
 
 def _stopped_first(beats: Mapping[int, Beat]) -> int | None:
     """Entering a place early is no stopping: the others must have been heard *in* it, well after this one's last word."""
-    first, second = sorted(beats, key=lambda rank: beats[rank].heard_s)[:2]
-    stayed = all(beat.heard_s > beat.moved_s for rank, beat in beats.items() if rank != first)
-    return first if stayed and beats[second].heard_s - beats[first].heard_s >= APART_S else None
+    first, second = sorted(beats, key=lambda rank: beats[rank].seen_s)[:2]
+    stayed = all(beat.seen_s > beat.moved_s for rank, beat in beats.items() if rank != first)
+    return first if stayed and beats[second].seen_s - beats[first].seen_s >= APART_S else None
 
 
 def choose_silent(beats: Mapping[int, Beat], now_s: float, stepped_s: float, limit_s: float) -> tuple[int, ...]:
@@ -64,11 +64,11 @@ def choose_silent(beats: Mapping[int, Beat], now_s: float, stepped_s: float, lim
     was silent long before the last step, made at `stepped_s`, has a broken heartbeat: the step was not made without it."""
     if any(now_s - beat.moved_s <= limit_s for beat in beats.values()):
         return ()
-    silent = [rank for rank, beat in beats.items() if now_s - beat.heard_s > limit_s]
-    living = [beat for beat in beats.values() if now_s - beat.heard_s <= limit_s]
+    silent = [rank for rank, beat in beats.items() if now_s - beat.seen_s > limit_s]
+    living = [beat for beat in beats.values() if now_s - beat.seen_s <= limit_s]
     if not living or any(beat.phase not in MEETING for beat in living):
         return ()
-    return tuple(sorted(rank for rank in silent if stepped_s - beats[rank].heard_s <= limit_s))
+    return tuple(sorted(rank for rank in silent if stepped_s - beats[rank].seen_s <= limit_s))
 
 
 def describe_places(beats: Mapping[int, Beat], now_s: float, blamed: int) -> str:
@@ -76,7 +76,7 @@ def describe_places(beats: Mapping[int, Beat], now_s: float, blamed: int) -> str
     beat = beats.get(blamed)
     others = [other.place for rank, other in beats.items() if rank != blamed]
     names = {order: phase for phase, order in PHASE_ORDER.items()}
-    where = "never heard" if beat is None else f"step {beat.step}, {beat.phase}, silent for {now_s - beat.heard_s:.0f} s"
+    where = "never heard" if beat is None else f"step {beat.step}, {beat.phase}, silent for {now_s - beat.seen_s:.0f} s"
     why = "stopped first" if beat is not None and beat.place in others else "is furthest behind"
     if not others:
         return f"rank {blamed} ({where})"

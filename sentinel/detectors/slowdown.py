@@ -6,7 +6,7 @@ last two are counted for each sample where the rows name their samples, so a bat
 the lowest level (median of twelve blocks) of the attempt and of the history it resumed from. Does not see: why; a run that
 was slow from its first step on; who is slow (straggler); a stand-still (hang).
 
-An evaluation, a checkpoint or a compilation is one long row: it is left out where the stream tells of it, and a median of
+An evaluation, a checkpoint or a compilation is one long row: it is left out where the stream names it, and a median of
 five does not feel it elsewhere. When the logging interval changes, everything is learned anew, for pauses then fall into
 the rows differently; so it is when a better source of the cost appears, and when the world's size differs from the history's.
 All of it is read from the stream alone, so that a restarted supervisor says the same.
@@ -18,11 +18,13 @@ arXiv 2410.12588); single slow steps are common everywhere: hence a factor that 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from sentinel.detectors.contract import SlowdownSettings
-from sentinel.model.findings import Finding, Kind, Severity, Verdict
-from sentinel.model.readings import StepReading
+from sentinel.detectors.contract import NOTHING, Detector, Start, WatchedRun
+from sentinel.detectors.settings import setting
+from sentinel.model.findings import Finding, Kind, Verdict
+from sentinel.model.readings import Receipt, StepReading, TrainerNote
 
 BLOCK = 5
 REFERENCE_BLOCKS = 12  # sixty rows: the lowest of shorter levels lies too low in very noisy runs (LOG.md)
@@ -37,18 +39,27 @@ INFINITE = float("inf")
 Place = tuple[int, float, float]  # step, trainer's time, supervisor's time
 
 
-class Slowdown:
+@dataclass(frozen=True, slots=True)
+class SlowdownSettings:
+    """Steps take longer than the run's own best pace."""
+
+    enabled: bool = setting(True, "flag", "Whether this detector runs.")
+    factor: float = setting(1.5, "multiple", "Times the best pace this run has kept.")
+    lasting_steps: int = setting(50, "steps", "For so many steps …", alias="lasting")
+    lasting_s: float = setting(600.0, "seconds", "… and so long.", alias="at_least")
+    min_history_steps: int = setting(200, "steps", "Steps seen before it judges at all.", alias="min_history")
+
+
+class Slowdown(Detector):
     kind = Kind.SLOWDOWN
 
-    def __init__(self, settings: SlowdownSettings, severity: Severity) -> None:
+    def __init__(self, settings: SlowdownSettings, run: WatchedRun) -> None:
         self._settings = settings
-        self._enabled = settings.enabled
-        self._severity = severity
-        self.begin(0)
+        self._severity = run.severity(Kind.SLOWDOWN)
+        self.begin(Start(0))
 
-    def begin(self, attempt: int, *, quiet_until: int = 0) -> None:
-        self._attempt = attempt
-        self._quiet_until = quiet_until
+    def begin(self, start: Start) -> None:
+        self._start = start
         self._last: tuple[int, float] | None = None
         self._gap = 0
         self._odd_gaps = self._odd_sources = 0
@@ -68,35 +79,37 @@ class Slowdown:
         self._slow: list[float] = []
         self._onset: Place = (0, 0.0, 0.0)
         self._tail: Place | None = None  # where a block that was not slow yet became so
-        self._told: float | None = None
+        self._reported: float | None = None
         self._calm = 0
 
-    def seed(self, history: tuple[StepReading, ...]) -> None:
-        """Learn the surviving past, without findings. The caller leaves out a past of another world size."""
+    def resume(self, receipt: Receipt, history: tuple[StepReading, ...], now_s: float) -> None:
+        """Rows of another world size say nothing about the pace of this one."""
+        if receipt.history_world_size != receipt.world_size:
+            return
         for reading in history:
             self._take(reading, 0.0)
         self._last = None
         self._part.clear()
         self._slow.clear()
-        self._told = None
+        self._reported = None
 
-    def pause(self) -> None:
-        """The stream told of something slow and legitimate: the running interval says nothing."""
+    def note(self, note: TrainerNote, now_s: float) -> None:
+        """The stream names something slow and legitimate: the running interval says nothing."""
         self._paused = True
 
-    def step(self, reading: StepReading, now_s: float) -> Finding | None:
-        if not self._enabled or not self._take(reading, now_s):
-            return None
+    def step(self, reading: StepReading, covered: int, now_s: float) -> Sequence[Finding]:
+        if not self._take(reading, now_s):
+            return NOTHING
         step, time_s, _ = self._onset
         lasted_s = reading.time_s - time_s
         is_timed = reading.time_s > 0.0 and time_s > 0.0
         long = reading.step - step >= self._settings.lasting_steps and (not is_timed or lasted_s >= self._settings.lasting_s)
         enough = self._first is not None and step - self._first >= self._settings.min_history_steps
-        if len(self._slow) < BLOCKS_MIN or not long or not enough or reading.step <= self._quiet_until:
-            return None
-        self._told = sorted(self._slow)[len(self._slow) // 2]
+        if len(self._slow) < BLOCKS_MIN or not long or not enough or reading.step <= self._start.quiet_until:
+            return NOTHING
+        self._reported = sorted(self._slow)[len(self._slow) // 2]
         self._slow.clear()
-        return self._finding(reading.step, self._told)
+        return (self._finding(reading.step, self._reported),)
 
     # What a row costs.
 
@@ -117,7 +130,7 @@ class Slowdown:
                 return False
             source, cost = "time_s", (time_s - last[1]) / gap
         else:
-            source, cost = _told_cost(metrics)
+            source, cost = _logged_cost(metrics)
         if not 0.0 < cost < INFINITE or (source != self._source and not self._keeps_source(source)):
             return False
         if source != TOKENS:
@@ -149,15 +162,15 @@ class Slowdown:
     def _keeps_source(self, source: str) -> bool:
         """False for a row without the source in use. A better one is taken at once, a worse one when the one in use stays away;
         what has stayed away is not taken up again."""
-        mine = self._source
+        current = self._source
         self._odd_sources += 1
-        if not mine or SOURCES.index(source) < SOURCES.index(mine):
+        if not current or SOURCES.index(source) < SOURCES.index(current):
             if source in self._left:
                 return False
         elif self._odd_sources < ABSENT_ROWS:
             return False
         else:
-            self._left.add(mine)
+            self._left.add(current)
         self._source, self._odd_sources = source, 0
         self._forget()
         return True
@@ -170,7 +183,7 @@ class Slowdown:
         self._odd_gaps = self._odd_sources = 0
         middle = sorted(cost for cost, _ in part)[BLOCK // 2]
         self._levels.append(middle)
-        limit = self._settings.factor * max(self._best, self._told or 0.0) if self._best is not None else INFINITE
+        limit = self._settings.factor * max(self._best, self._reported or 0.0) if self._best is not None else INFINITE
         is_slow = middle > limit
         slow_rows = [place for cost, place in part if cost > limit]
         if is_slow:
@@ -191,13 +204,13 @@ class Slowdown:
             self._best = level if self._best is None else min(self._best, level)
 
     def _resolve(self, middle: float) -> None:
-        """What was told is over once two blocks lie less than half way to it."""
-        if self._told is None or self._best is None:
+        """What was found is over once two blocks lie less than half way to it."""
+        if self._reported is None or self._best is None:
             return
         near = middle < self._best * (1.0 + (self._settings.factor - 1.0) / 2.0)
         self._calm = self._calm + 1 if near else 0
         if self._calm >= CALM_BLOCKS:
-            self._told, self._calm = None, 0
+            self._reported, self._calm = None, 0
 
     def _finding(self, step: int, level: float) -> Finding:
         assert self._best is not None
@@ -209,7 +222,7 @@ class Slowdown:
             f"{metric} {value:.4g} now, {baseline:.4g} at its best"
         )
         return Finding(
-            Kind.SLOWDOWN, self._severity, self._attempt, onset, step, visible_s, reason,
+            Kind.SLOWDOWN, self._severity, self._start.attempt, onset, step, visible_s, reason,
             metric=metric, value=value, baseline=baseline,
         )  # fmt: skip
 
@@ -218,19 +231,17 @@ class Slowdown:
         return 1.0 / cost if self._source == TOKENS else cost * self._size
 
     def verdict(self) -> tuple[Verdict, str]:
-        if not self._settings.enabled:
-            return Verdict.UNKNOWN, "switched off by policy"
         if not self._source:
             return Verdict.UNKNOWN, "no row has told what a step costs (tokens_per_s, step_time_s, or its time)"
         if self._best is None:
             return Verdict.UNKNOWN, f"pace not learned yet ({len(self._levels) * BLOCK} of {REFERENCE_BLOCKS * BLOCK} rows)"
         now = self._levels[-1] if self._levels else self._best
-        stands = f"{now / self._best:.2f} times its best pace by {self._source} (limit {self._settings.factor:g})"
-        return (Verdict.HEALTHY if self._told is None else Verdict.BREACHED), stands
+        summary = f"{now / self._best:.2f} times its best pace by {self._source} (limit {self._settings.factor:g})"
+        return (Verdict.HEALTHY if self._reported is None else Verdict.BREACHED), summary
 
 
-def _told_cost(metrics: Mapping[str, float]) -> tuple[str, float]:
-    """What the row itself tells of its cost: seconds a token, or a step; 0 where that is no time."""
+def _logged_cost(metrics: Mapping[str, float]) -> tuple[str, float]:
+    """What the row itself says of its cost: seconds a token, or a step; 0 where that is no time."""
     rate, seconds = metrics.get(TOKENS, 0.0), metrics.get("step_time_s", 0.0)
     if 0.0 < rate < INFINITE:
         return TOKENS, 1.0 / rate

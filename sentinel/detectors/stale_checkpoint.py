@@ -15,12 +15,14 @@ same. A checkpoint older than where the attempt resumed is none of its own: the 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sentinel.detectors.contract import StaleCheckpointSettings
-from sentinel.model.findings import Finding, Kind, Severity, Verdict
-from sentinel.model.readings import Phase, StepReading, TrainerNote
+from sentinel.detectors.contract import NOTHING, Detector, Start, WatchedRun
+from sentinel.detectors.settings import setting
+from sentinel.model.findings import Finding, Kind, Verdict
+from sentinel.model.readings import CheckpointReading, Heartbeat, Receipt, StepReading, TrainerNote
 
 GAPS_KEPT = 9
 GAPS_MIN = 3
@@ -30,21 +32,34 @@ BEGUN_KEPT = 8
 SETTING = "checkpoint_interval"
 
 
-class StaleCheckpoint:
+@dataclass(frozen=True, slots=True)
+class StaleCheckpointSettings:
+    """Training goes on and is not being saved."""
+
+    enabled: bool = setting(True, "flag", "Whether this detector runs.")
+    intervals: float = setting(
+        2.5, "multiple", "Times the run's own interval between checkpoints, in steps and in seconds.", alias="after"
+    )
+    max_age_s: float | None = setting(
+        None, "seconds", "And never older than this, whatever the rhythm; left out: no such limit.", alias="max_age"
+    )
+
+
+class StaleCheckpoint(Detector):
     kind = Kind.STALE_CHECKPOINT
 
-    def __init__(self, settings: StaleCheckpointSettings, severity: Severity) -> None:
+    def __init__(self, settings: StaleCheckpointSettings, run: WatchedRun) -> None:
         self._settings = settings
-        self._severity = severity
+        self._severity = run.severity(Kind.STALE_CHECKPOINT)
+        self._run = run
         self._gaps: deque[tuple[int, float]] = deque(maxlen=GAPS_KEPT)
         self._learned: tuple[int, float] | None = None
-        self.begin(0)
+        self.begin(Start(0))
 
-    def begin(self, attempt: int, resume_step: int = 0) -> None:
+    def begin(self, start: Start) -> None:
         """The rhythm is the run's and stays; the age begins again."""
-        self._attempt = attempt
-        self._base = resume_step
-        self._step = resume_step
+        self._attempt = start.attempt
+        self._base = self._step = start.resume_step
         self._age_s = 0.0
         self._last_time_s: float | None = None
         self._began_s = 0.0  # supervisor time at which the newest commit was heard, or the first step of the attempt
@@ -54,45 +69,52 @@ class StaleCheckpoint:
         self._fired = False
         self._why = ""
 
-    def in_effect(self, effective: Mapping[str, Any]) -> None:
+    def resume(self, receipt: Receipt, history: tuple[StepReading, ...], now_s: float) -> None:
+        self._declare(receipt.effective)
+
+    def _declare(self, effective: Mapping[str, Any]) -> None:
         """What the trainer says is in effect, in its receipt or after a live change."""
         value = effective.get(SETTING)
         self._declared = value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
     def note(self, note: TrainerNote, now_s: float) -> None:
         if note.event == "checkpoint_committed":
-            self.committed(note.step, now_s)
+            self._commit(note.step, now_s)
         elif note.event in ("override_applied", "override_lapsed"):
             effective = note.data.get("effective")
             before = self._declared
             if isinstance(effective, Mapping) and SETTING in effective:
-                self.in_effect(effective)
+                self._declare(effective)
             if self._declared != before:
                 self._gaps.clear()
                 self._learned = None
 
-    def committed(self, step: int, now_s: float) -> None:
+    def checkpoint(self, reading: CheckpointReading, now_s: float) -> None:
+        self._commit(reading.step, now_s)
+
+    def _commit(self, step: int, now_s: float) -> None:
         """A checkpoint of this step counts from now on."""
         if step <= self._base:
             return
         gap = step - self._base
-        if 2 * abs(self._step - step) <= gap:  # heard in time: else its seconds would say when somebody looked
+        if 2 * abs(self._step - step) <= gap:  # seen in time: else its seconds would say when somebody looked
             self._gaps.append((gap, self._age_s))
             self._learned = self._learn()
         self._base, self._age_s, self._began_s = step, 0.0, now_s
         self._begun = [begun for begun in self._begun if begun > step + 1]  # some trainers beat for the step to come
         self._fired, self._why = False, ""
 
-    def beat(self, rank: int, step: int, phase: Phase) -> None:
+    def heartbeat(self, beat: Heartbeat, now_s: float) -> None:
         """A rank that enters the checkpoint phase begins a save."""
-        if phase != "checkpoint":
+        rank, step = beat.rank, beat.step
+        if beat.phase != "checkpoint":
             self._saving.discard(rank)
             return
         if rank not in self._saving and step > self._base + 1 and not {step, step - 1} & {*self._begun}:
             self._begun = [*self._begun, step][-BEGUN_KEPT:]
         self._saving.add(rank)
 
-    def step(self, reading: StepReading, now_s: float) -> None:
+    def step(self, reading: StepReading, covered: int, now_s: float) -> Sequence[Finding]:
         step, last_s = reading.step, self._last_time_s
         self._last_time_s = time_s = reading.time_s
         if last_s is None:
@@ -101,25 +123,27 @@ class StaleCheckpoint:
             self._age_s += time_s - last_s if time_s - last_s < INTERVAL_S_MAX else INTERVAL_S_MAX
         if step > self._step:
             self._step = step
+        return NOTHING
 
-    def tick(self, *, can_see: bool) -> Finding | None:
-        """`can_see` is False while the checkpoints cannot be listed: what is not seen is not missing."""
-        if not self._settings.enabled or not can_see or self._step <= self._base:
-            return None
+    def tick(self, now_s: float) -> Sequence[Finding]:
+        """While the checkpoints cannot be listed nothing is found: what is not seen is not missing."""
+        if not self._run.sees_checkpoints or self._step <= self._base:
+            return NOTHING
         self._why = self._judge()
         if not self._why or self._fired:
-            return None
+            return NOTHING
         self._fired = True
         rhythm = self.rhythm
-        return Finding(
+        found = Finding(
             Kind.STALE_CHECKPOINT, self._severity, self._attempt, self._base, self._step, self._began_s, self._why,
             metric="steps_since_checkpoint", value=float(self._step - self._base),
             baseline=float(rhythm[0]) if rhythm is not None else None,
         )  # fmt: skip
+        return (found,)
 
     @property
     def rhythm(self) -> tuple[int, float | None] | None:
-        """Steps, and seconds where known, between two checkpoints; None while neither told nor learned."""
+        """Steps, and seconds where known, between two checkpoints; None while neither declared nor learned."""
         learned = self._learned
         if self._declared is not None:
             return self._declared, learned[1] if learned is not None else None
@@ -152,11 +176,9 @@ class StaleCheckpoint:
         return f"since step {self._base}, {self._step - self._base} steps and {self._age_s:.0f} s of training ago"
 
     def verdict(self) -> tuple[Verdict, str]:
-        if not self._settings.enabled:
-            return Verdict.UNKNOWN, "switched off by policy"
         if self._why:
             return Verdict.BREACHED, self._why
         if self.rhythm is None and self._settings.max_age_s is None:
-            heard = f"{len(self._gaps)} of {GAPS_MIN} commits"
-            return Verdict.UNKNOWN, f"the rhythm is not known yet ({heard}), and the policy has no max_age"
+            commits = f"{len(self._gaps)} of {GAPS_MIN} commits"
+            return Verdict.UNKNOWN, f"the rhythm is not known yet ({commits}), and the policy has no max_age"
         return Verdict.HEALTHY, f"newest checkpoint: step {self._base}, {self._step - self._base} steps ago"

@@ -1,88 +1,74 @@
-"""How everything stands, with unknown said wherever nobody can know: a detector that judged nothing lately is not healthy.
+"""How everything stands, with `unknown` wherever nobody can know: a detector that judged nothing lately is not healthy.
 
-A detector knows its own history; what it cannot know is that its metric stopped coming, that the source behind it is blind, that
+A detector knows its own history. It does not know that its metric stopped coming, that the source behind it is blind, that
 no attempt runs, or that a grace keeps it from judging. Only `healthy` becomes `unknown` here: what is breached stays so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
-from typing import Protocol
 
-from sentinel.detectors.contract import DetectorSettings
+from sentinel.detectors.contract import OFF, Detector
+from sentinel.detectors.registry import DETECTORS, Row
 from sentinel.model.findings import Kind, Verdict
 from sentinel.streams.series import Series
 
 MISSING_ROWS = 5
-GRACED = frozenset({Kind.DRIFT, Kind.DIVERGENCE})  # neither judge nor learn in a grace
-OFF = "switched off by policy"
-SOURCE_OF: Mapping[Kind, str] = {  # what else than the stream a kind is judged from; hardware says itself what it cannot see
-    Kind.STRAGGLER: "heartbeats", Kind.STALE_CHECKPOINT: "checkpoints", Kind.GPU_FAULT: "",
-}  # fmt: skip
 
 Standing = Mapping[Kind, tuple[Verdict, str]]
 
 
-class Judged(Protocol):
-    """Whatever can say how it stands."""
-
-    @property
-    def kind(self) -> Kind: ...
-    def verdict(self) -> tuple[Verdict, str]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is seen just now. `blind`: reason by source; `needs`: metrics by kind, any of which is enough to judge by."""
+    """What is seen just now. `blind`: reason by source; `quiet_until`: the last step of the present grace."""
 
     series: Series
     blind: Mapping[str, str]
     is_alive: bool
     has_beats: bool
     quiet_until: int
-    needs: Mapping[Kind, frozenset[str]]
 
 
-def needs_of(settings: DetectorSettings) -> Mapping[Kind, frozenset[str]]:
-    loss = frozenset({"loss"})
-    spike, drift = frozenset(settings.spike.metrics), frozenset(settings.drift.metrics)
-    return {Kind.SPIKE: spike, Kind.DRIFT: drift, Kind.DIVERGENCE: loss, Kind.TOO_GOOD: loss, Kind.PLATEAU: loss}
-
-
-def judge_standing(detectors: Iterable[Judged], view: View) -> Standing:
-    """Every detector's verdict and reason."""
+def judge_standing(detectors: Mapping[Kind, Detector], off: Set[Kind], view: View) -> Standing:
+    """Every detector's verdict and reason, in the registry's order. `off`: kinds whose detector the policy switches off."""
     standing: dict[Kind, tuple[Verdict, str]] = {}
-    for detector in detectors:
-        verdict, reason = detector.verdict()
-        if verdict is not Verdict.BREACHED and reason != OFF:
-            unknown = _unknown(detector.kind, view, is_judged=verdict is Verdict.HEALTHY)
-            if unknown:
-                verdict, reason = Verdict.UNKNOWN, unknown
-        standing[detector.kind] = verdict, reason
+    for row in DETECTORS:
+        kind = row.finds[0].kind
+        detector = detectors.get(kind)
+        if kind in off:
+            standing[kind] = Verdict.UNKNOWN, OFF
+        elif detector is not None:
+            standing[kind] = _judge(row, detector, view)
     return standing
 
 
-def _unknown(kind: Kind, view: View, *, is_judged: bool) -> str:
-    """Why the kind cannot be judged just now; empty when the detector may speak for itself."""
+def _judge(row: Row, detector: Detector, view: View) -> tuple[Verdict, str]:
+    verdict, reason = detector.verdict()
+    if verdict is Verdict.BREACHED:
+        return verdict, reason
+    unknown = _why_unknown(row, detector.needs, view, is_judged=verdict is Verdict.HEALTHY)
+    return (Verdict.UNKNOWN, unknown) if unknown else (verdict, reason)
+
+
+def _why_unknown(row: Row, needs: Set[str], view: View, *, is_judged: bool) -> str:
+    """Why the row's kind cannot be judged just now; empty when the detector may speak for itself."""
     if not view.is_alive:
         return "no attempt is running"
-    source = _blind_source(kind, view)
+    source = _blind_source(row, view)
     if source:
         return f"{source} cannot be seen: {view.blind[source]}"
-    if kind in GRACED and is_judged and view.series.newest_step <= view.quiet_until:
+    if row.is_graced and is_judged and view.series.newest_step <= view.quiet_until:
         return f"not judged in the grace, which ends at step {view.quiet_until}"
-    wanted = view.needs.get(kind, frozenset())
-    ages = {name: _age(view.series, name) for name in sorted(wanted)}
-    if ages and all(said for said in ages.values()):
-        return "; ".join(ages.values())
-    return ""
+    ages = [_age(view.series, name) for name in sorted(needs)]
+    return "; ".join(ages) if all(ages) else ""
 
 
-def _blind_source(kind: Kind, view: View) -> str:
-    if kind is not Kind.HANG:
-        source = SOURCE_OF.get(kind, "metrics")
-        return source if source in view.blind else ""
+def _blind_source(row: Row, view: View) -> str:
+    if row.source == "its own":
+        return ""
+    if row.source != "signs of life":
+        return row.source if row.source in view.blind else ""
     if "heartbeats" in view.blind:
         return "heartbeats"
     return "metrics" if "metrics" in view.blind and not view.has_beats else ""

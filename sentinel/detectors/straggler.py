@@ -19,11 +19,13 @@ spread condition (four deviations of the ranks' own) for large worlds of unequal
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sentinel.detectors.contract import StragglerSettings
-from sentinel.model.findings import Finding, Kind, Severity, Verdict
+from sentinel.detectors.contract import NOTHING, Detector, Start, WatchedRun
+from sentinel.detectors.settings import setting
+from sentinel.model.findings import Finding, Kind, Verdict
+from sentinel.model.readings import Heartbeat
 from sentinel.streams.baseline import MAD_TO_SIGMA
 
 RANKS_MAX = 65536
@@ -33,6 +35,17 @@ SIGMAS = 4.0
 SPREAD_RANKS_MIN = 4
 JUDGED_EVERY_S = 1.0  # a world of thousands of ranks takes milliseconds to judge
 NAMED_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class StragglerSettings:
+    """One rank is slower at its own work than its peers, and all wait for it."""
+
+    enabled: bool = setting(True, "flag", "Whether this detector runs.")
+    factor: float = setting(1.5, "multiple", "Times the work of the typical rank …")
+    share: float = setting(0.1, "fraction", "… and more than it by this share of a step.")
+    lasting_steps: int = setting(50, "steps", "For so many steps …", alias="lasting")
+    lasting_s: float = setting(300.0, "seconds", "… and so long.", alias="at_least")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,27 +67,31 @@ def choose_slow(medians: Mapping[int, float], step_time_s: float, factor: float,
     return {rank: Slow(value, typical) for rank, value in medians.items() if value > limit}
 
 
-class Straggler:
+class Straggler(Detector):
     kind = Kind.STRAGGLER
 
-    def __init__(self, settings: StragglerSettings, severity: Severity) -> None:
+    def __init__(self, settings: StragglerSettings, run: WatchedRun) -> None:
         self._settings = settings
-        self._severity = severity
-        self.begin(0)
+        self._severity = run.severity(Kind.STRAGGLER)
+        self._run = run
+        self.begin(Start(0))
 
-    def begin(self, attempt: int) -> None:
-        self._attempt = attempt
+    def begin(self, start: Start) -> None:
+        self._attempt = start.attempt
         self._samples: dict[int, deque[float]] = {}
         self._newest: dict[int, int] = {}
-        self._heard_s: dict[int, float] = {}
+        self._seen_s: dict[int, float] = {}
         self._since: dict[int, tuple[int, float]] = {}  # slow now, and since which step and second at every look
-        self._told: dict[int, int] = {}  # told of, and the step at which it was last slow
+        self._reported: dict[int, int] = {}  # found, and the step at which it was last slow
         self._step = 0
         self._judged_s = float("-inf")
-        self._stands = (Verdict.UNKNOWN, "no heartbeat says how long its rank was busy (busy_s)")
+        self._standing = (Verdict.UNKNOWN, "no heartbeat says how long its rank was busy (busy_s)")
 
-    def beat(self, rank: int, step: int, busy_s: float, now_s: float) -> None:
-        """In `step` this rank was busy for so long by its own clock. The same step again changes nothing."""
+    def heartbeat(self, beat: Heartbeat, now_s: float) -> None:
+        """In `busy_step` this rank was busy for so long by its own clock. The same step again changes nothing."""
+        if beat.busy_s is None:
+            return
+        rank, step = beat.rank, beat.busy_step
         known = self._newest.get(rank)
         if known is not None and step <= known:
             return
@@ -82,40 +99,40 @@ class Straggler:
             if len(self._samples) >= RANKS_MAX:
                 return
             self._samples[rank] = deque(maxlen=SAMPLES_KEPT)
-        self._newest[rank], self._heard_s[rank] = step, now_s
-        self._samples[rank].append(busy_s)
+        self._newest[rank], self._seen_s[rank] = step, now_s
+        self._samples[rank].append(beat.busy_s)
 
-    def tick(self, now_s: float, newest_step: int, ranks_expected: int, step_time_s: float | None) -> Finding | None:
+    def tick(self, now_s: float) -> Sequence[Finding]:
         """A look at all ranks, at most once a second and only when a step was made since the last."""
         if not self._newest:
-            return None
+            return NOTHING
         reached = max(self._newest.values())
-        if not self._settings.enabled or now_s - self._judged_s < JUDGED_EVERY_S or reached <= self._step:
-            return None
+        if now_s - self._judged_s < JUDGED_EVERY_S or reached <= self._step:
+            return NOTHING
         self._step, self._judged_s = reached, now_s
-        medians = self._medians(reached, now_s)
-        unknown = self._why_unknown(len(medians), ranks_expected, step_time_s)
+        medians, step_time_s = self._medians(reached, now_s), self._run.step_time_s
+        unknown = self._why_unknown(len(medians), self._run.ranks_expected, step_time_s)
         if unknown:
-            self._stands = (Verdict.UNKNOWN, unknown)
+            self._standing = (Verdict.UNKNOWN, unknown)
             self._since.clear()
-            return None
+            return NOTHING
         assert step_time_s is not None
         slow = choose_slow(medians, step_time_s, self._settings.factor, self._settings.share)
         self._since = {rank: self._since.get(rank, (reached, now_s)) for rank in slow}
-        self._forgive(slow, reached)
+        self._drop_recovered(slow, reached)
         lasted = {rank: found for rank, found in slow.items() if self._has_lasted(rank, reached, now_s)}
-        self._stands = _describe(lasted, slow, len(medians))
-        fresh = {rank: found for rank, found in lasted.items() if rank not in self._told}
-        self._told |= dict.fromkeys(fresh, reached)
-        return self._finding(fresh, newest_step, step_time_s) if fresh else None
+        self._standing = _describe(lasted, slow, len(medians))
+        fresh = {rank: found for rank, found in lasted.items() if rank not in self._reported}
+        self._reported |= dict.fromkeys(fresh, reached)
+        return (self._finding(fresh, self._run.newest_step, step_time_s),) if fresh else NOTHING
 
     def _medians(self, reached: int, now_s: float) -> dict[int, float]:
         """Of the ranks that are heard: enough samples, and news since half of what it takes to be called slow."""
         oldest_step, oldest_s = reached - self._settings.lasting_steps / 2, now_s - self._settings.lasting_s / 2
         found = {}
         for rank, samples in self._samples.items():
-            is_heard = self._newest[rank] >= oldest_step or self._heard_s[rank] >= oldest_s
-            if is_heard and len(samples) >= SAMPLES_MIN:
+            is_recent = self._newest[rank] >= oldest_step or self._seen_s[rank] >= oldest_s
+            if is_recent and len(samples) >= SAMPLES_MIN:
                 found[rank] = sorted(samples)[len(samples) // 2]
         return found
 
@@ -130,10 +147,10 @@ class Straggler:
         since_step, since_s = self._since[rank]
         return step - since_step >= self._settings.lasting_steps and now_s - since_s >= self._settings.lasting_s
 
-    def _forgive(self, slow: Mapping[int, Slow], step: int) -> None:
-        """A rank told of is news again only after it kept up for as long as it takes to be called slow."""
-        self._told |= {rank: step for rank in self._told if rank in slow}
-        self._told = {rank: last for rank, last in self._told.items() if step - last <= self._settings.lasting_steps}
+    def _drop_recovered(self, slow: Mapping[int, Slow], step: int) -> None:
+        """A rank that was found is news again only after it kept up for as long as it takes to be called slow."""
+        self._reported |= {rank: step for rank in self._reported if rank in slow}
+        self._reported = {rank: last for rank, last in self._reported.items() if step - last <= self._settings.lasting_steps}
 
     def _finding(self, fresh: Mapping[int, Slow], newest_step: int, step_time_s: float) -> Finding:
         worst = max(fresh, key=lambda rank: (fresh[rank].busy_s, -rank))
@@ -152,9 +169,7 @@ class Straggler:
         )  # fmt: skip
 
     def verdict(self) -> tuple[Verdict, str]:
-        if not self._settings.enabled:
-            return Verdict.UNKNOWN, "switched off by policy"
-        return self._stands
+        return self._standing
 
 
 def _named(ranks: list[int]) -> str:

@@ -11,10 +11,12 @@ Source: one Megatron run of the labelled logs went from 10.9 to 0.009 in 2,000 s
 
 from __future__ import annotations
 
-from sentinel.detectors.contract import TooGoodSettings
-from sentinel.model.findings import Finding, Kind, Severity, Verdict
-from sentinel.model.readings import StepReading
-from sentinel.streams.blocks import Blocks
+from dataclasses import dataclass
+
+from sentinel.detectors.contract import Detector, Start, WatchedRun
+from sentinel.detectors.settings import setting
+from sentinel.model.findings import Finding, Kind, Verdict
+from sentinel.streams.blocks import Block
 
 METRIC = "loss"
 STARTED_ABOVE = 1.0
@@ -23,40 +25,52 @@ PAST_BLOCKS = 20
 WAKE_BLOCKS = 40
 
 
-class TooGood:
+@dataclass(frozen=True, slots=True)
+class TooGoodSettings:
+    """A loss that is implausibly low, or falls as no learning does."""
+
+    enabled: bool = setting(True, "flag", "Whether this detector runs.")
+    below: float = setting(0.1, "positive", "A loss that began above 1 and stands below this is not believed.")
+    fall: float = setting(
+        0.5, "fraction", "Share of its level that a loss loses within 100 samples, late in a run, and is not believed."
+    )
+    min_history_steps: int = setting(
+        1000, "steps", "Steps seen before a fall is judged: the descent at the start is one.", alias="min_history"
+    )
+
+
+class TooGood(Detector):
     kind = Kind.TOO_GOOD
 
-    def __init__(self, settings: TooGoodSettings, severity: Severity, blocks: Blocks) -> None:
-        """`blocks` of the loss, fed by whoever owns them: `LEVEL_BLOCKS + PAST_BLOCKS` of them at least."""
-        self._settings = settings
-        self._severity = severity
-        self._blocks = blocks
-        self.begin(0)
+    needs = frozenset({METRIC})
+    blocks_of = (METRIC,)
 
-    def begin(self, attempt: int, *, quiet_until: int = 0) -> None:
-        self._attempt = attempt
-        self._quiet_until = quiet_until
+    def __init__(self, settings: TooGoodSettings, run: WatchedRun) -> None:
+        self._settings = settings
+        self._severity = run.severity(Kind.TOO_GOOD)
+        self._blocks = run.loss_blocks
+        self.begin(Start(0))
+
+    def begin(self, start: Start) -> None:
+        self._start = start
         self._highest = 0.0
         self._first: int | None = None
         self._plausible: tuple[int, float] = (0, 0.0)
         self._why = ""
 
-    def step(self, reading: StepReading, now_s: float) -> list[Finding]:
-        """Called when a block was completed."""
-        was = self._why
-        if not self._judge(reading.step, now_s) or was or reading.step <= self._quiet_until:
+    def block(self, metric: str, block: Block, now_s: float) -> list[Finding]:
+        known, step = self._why, block.last_step
+        if not self._judge(step, now_s) or known or step <= self._start.quiet_until:
             return []
         onset, visible_s = self._plausible
         found = Finding(
-            Kind.TOO_GOOD, self._severity, self._attempt, onset, reading.step, visible_s, self._why,
+            Kind.TOO_GOOD, self._severity, self._start.attempt, onset, step, visible_s, self._why,
             metric=METRIC, value=self._blocks.middle(LEVEL_BLOCKS), baseline=self._highest,
         )  # fmt: skip
         return [found]
 
     def _judge(self, step: int, now_s: float) -> bool:
         """True when the level is too good."""
-        if not self._settings.enabled:
-            return False
         if self._first is None:
             self._first = step
         blocks = self._blocks
@@ -77,8 +91,6 @@ class TooGood:
         return bool(why)
 
     def verdict(self) -> tuple[Verdict, str]:
-        if not self._settings.enabled:
-            return Verdict.UNKNOWN, "switched off by policy"
         if not self._highest:
             return Verdict.UNKNOWN, "too little history to judge by"
         return (Verdict.BREACHED, self._why) if self._why else (Verdict.HEALTHY, f"{METRIC} is plausible")

@@ -36,7 +36,7 @@ from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.incidents import IncidentState, Outcome
 from sentinel.model.records import Attribution, Comparison, SavedNumbers
 from sentinel.plan.checkpoint_validation import judge_numbers
-from sentinel.plan.remedy import Look, build_treatment
+from sentinel.plan.remedy import InspectionPlan, build_treatment
 from sentinel.plan.rollback import choose_newest
 
 NOT_FROM_SCRATCH = (
@@ -169,8 +169,10 @@ def _again_without(decision: Decision, action: VerifyCheckpoint, damage: str) ->
     decision.note("rollback", f"{passed_over}; instead: {reason}")
     wait_s = max(0.0, start.not_before_s - decision.now_s)
     inspect = next((a for a in plan.actions if isinstance(a, InspectSamples)), None)
-    look = Look(inspect.rung, inspect.samples, inspect.suspect, inspect.overrides, inspect.within_s) if inspect else None
-    return relaunch(decision, plan.incident, resume, start.overrides, wait_s, f"{reason}; {passed_over}", look)
+    inspection = (
+        InspectionPlan(inspect.rung, inspect.samples, inspect.suspect, inspect.overrides, inspect.within_s) if inspect else None
+    )
+    return relaunch(decision, plan.incident, resume, start.overrides, wait_s, f"{reason}; {passed_over}", inspection)
 
 
 def _next_older(

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
-from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
+from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import Incident, IncidentState
 from sentinel.policy.schema import Rung
 
@@ -88,9 +88,9 @@ def _stays_apart(finding: Finding, cause: Incident, left: Sequence[Rung]) -> str
     """Why an explained finding is an incident of its own all the same; empty when it joins its cause."""
     if cause.state is not IncidentState.OPEN:
         return f"that one is {cause.state} already"
-    if finding.kind in NUMERIC_KINDS:
+    if finding.kind.is_numeric:
         return "its onset limits where to resume, so it is repaired on its own"
-    if cause.kind in NUMERIC_KINDS:
+    if cause.kind.is_numeric:
         return "this is restarted on its own, and never past that onset"
     if finding.kind in DEATHS and not any(rung.rollback is not None or rung.resume is not None for rung in left):
         return "its playbook relaunches nothing, so this is repaired on its own"
@@ -120,7 +120,7 @@ def record_meanwhile(decision: Decision, finding: Finding, link: Explained | Non
     reason = "a recovery is already under way"
     if link is None:
         return decision.dismiss(finding, reason)
-    member = link.incident.id if not link.incident.is_closed and finding.kind not in NUMERIC_KINDS else None
+    member = link.incident.id if not link.incident.is_closed and not finding.kind.is_numeric else None
     return decision.record(f.FindingRecorded(finding, member, f"{reason}; {link.reason}"))
 
 

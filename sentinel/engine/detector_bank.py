@@ -7,6 +7,7 @@ from sentinel.detectors.bank import DetectorBank
 from sentinel.detectors.behind_reference import Reference
 from sentinel.detectors.expression import ExpressionRule, Expressions, RunFacts
 from sentinel.detectors.hold import Hold
+from sentinel.detectors.registry import KINDS
 from sentinel.model.findings import Kind, Severity
 from sentinel.policy.expr_compile import compile_expression
 from sentinel.policy.match import Match, match_rule
@@ -17,8 +18,8 @@ from sentinel.streams.metric_memory import MetricMemory
 def build_detector_bank(policy: Policy, reference: Reference | None = None) -> DetectorBank:
     holds: dict[Kind, Hold] = {}
     severities: dict[Kind, Severity] = {}
-    for kind in Kind:
-        match = match_rule(policy, kind.value)
+    for kind in KINDS:
+        match = match_rule(policy, kind)
         if isinstance(match, Match):
             holds[kind] = Hold(match.rule.for_.steps, match.rule.for_.seconds)
             severities[kind] = match.rule.labels.severity

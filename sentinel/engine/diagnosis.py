@@ -7,6 +7,7 @@ place goes on under probation, and one that failed again takes the next rung. No
 
 from __future__ import annotations
 
+from sentinel.client.settings import SETTINGS
 from sentinel.engine.decision import Decision
 from sentinel.engine.paging import page
 from sentinel.model import facts as f
@@ -15,7 +16,6 @@ from sentinel.model.incidents import Incident, IncidentState, Outcome
 from sentinel.model.records import Comparison
 from sentinel.model.state import Attempt
 from sentinel.plan.diagnosis import judge_diagnosis
-from sentinel.plan.overrides import SETTINGS
 
 PAST_STEPS = 10  # past the break before the records are compared: what failed once has had its chance to fail again
 
@@ -51,8 +51,7 @@ def _same_settings(old: Attempt, new: Attempt, action: CompareRecords) -> bool:
             return False
         if any(step in span for _, step in attempt.overrides.until):
             return False
-    keys = (*SETTINGS, "data_seed")
-    return all(getattr(old.overrides, key) == getattr(new.overrides, key) for key in keys)
+    return all(getattr(old.overrides, key) == getattr(new.overrides, key) for key in SETTINGS)
 
 
 def conclude(decision: Decision, action: CompareRecords, found: Comparison | None) -> str | None:

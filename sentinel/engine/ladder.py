@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sentinel.detectors.registry import FINDS
 from sentinel.engine import approval
 from sentinel.engine.causes import join, link_of, record_meanwhile
 from sentinel.engine.condemning import pass_over_failing
@@ -15,13 +16,13 @@ from sentinel.engine.exclusion import cures, exclude, is_left_out, pass_over, re
 from sentinel.engine.giving_up import give_up, is_last_resort
 from sentinel.engine.lapsing import fail_lapse, spare_steps
 from sentinel.engine.live_settings import write_live
-from sentinel.engine.opening import STANDING_KINDS, open_incident, reported_before
+from sentinel.engine.opening import open_incident, reported_before
 from sentinel.engine.paging import page
 from sentinel.engine.recurrence import healed_before
 from sentinel.engine.relaunching import drop_live_plan, relaunch
 from sentinel.engine.retention import lost_to_retention
 from sentinel.model import facts as f
-from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
+from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
 from sentinel.plan.effect import predict_effect
 from sentinel.plan.overrides import draw_data_seed
@@ -46,7 +47,7 @@ def consider(decision: Decision, finding: Finding) -> None:
     earlier = reported_before(decision, finding)
     if earlier is not None:
         return decision.dismiss(finding, f"incident {earlier.id} told of it before this supervisor came")
-    if finding.kind not in STANDING_KINDS and _acts(decision, match.rule.playbook):
+    if not FINDS[finding.kind].only_tells and _acts(decision, match.rule.playbook):
         drop_live_plan(decision, finding.reason)
     link = link_of(decision, finding)
     if decision.state.plan is not None or decision.state.giving_up or decision.state.ended:
@@ -82,7 +83,7 @@ def owner_of(decision: Decision, finding: Finding) -> Incident | None:
     could not be made). Past that, the same kind is at other samples, and new. Others: the same kind before any new step.
     """
     for incident in reversed(decision.state.open_incidents):
-        if finding.kind in NUMERIC_KINDS and incident.is_numeric:
+        if finding.kind.is_numeric and incident.is_numeric:
             onset = finding.onset_step if finding.onset_step is not None else finding.detected_step
             if incident.state is IncidentState.OPEN or min(onset, decision.newest_step) <= incident.break_step:
                 return incident
@@ -192,7 +193,7 @@ def take_rung(decision: Decision, incident_id: int, index: int) -> None:
         page(decision, incident.id, notice.severity, treatment.remedy.reason, follows)
     exclude(decision, incident, rungs[index])
     if treatment.relaunch:
-        launch = (treatment.resume, treatment.overrides, verdict.wait_s, treatment.remedy.reason, treatment.look)
+        launch = (treatment.resume, treatment.overrides, verdict.wait_s, treatment.remedy.reason, treatment.inspection)
         return relaunch(decision, incident.id, *launch)
     number = sum(len(i.tries) for i in decision.state.incidents)
     return write_live(decision, incident.id, str(number), treatment.overrides)
@@ -215,7 +216,7 @@ def take_up_again(decision: Decision, incident: Incident) -> bool:
     if not broken_off or incident.is_waiting or decision.observes_only or incident.rung >= len(rungs):
         return False
     treatment = _treatment(decision, incident, incident.rung, decision.is_alive)
-    relaunch(decision, incident.id, treatment.resume, treatment.overrides, 0.0, treatment.remedy.reason, treatment.look)
+    relaunch(decision, incident.id, treatment.resume, treatment.overrides, 0.0, treatment.remedy.reason, treatment.inspection)
     return True
 
 

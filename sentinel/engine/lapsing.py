@@ -7,6 +7,7 @@ is there: it is for a run whose supervisor is dead, and what the trainer lapses 
 
 from __future__ import annotations
 
+from sentinel.client.settings import LAPSING
 from sentinel.engine.decision import Decision
 from sentinel.engine.live_settings import KEEP, LAPSE, write_live
 from sentinel.model import facts as f
@@ -14,7 +15,7 @@ from sentinel.model.incidents import Incident
 from sentinel.model.readings import TrainerNote
 from sentinel.model.state import Lapse
 from sentinel.plan.decay import SPARE_PROBATIONS, is_set_anew, next_to_lapse, put_back, put_off
-from sentinel.plan.overrides import LAPSING, for_relaunch, without
+from sentinel.plan.overrides import for_relaunch, without
 
 
 def spare_steps(decision: Decision) -> int:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
 from sentinel.model.actions import WriteOverrides
-from sentinel.model.attempts import PERSON, Overrides
+from sentinel.model.attempts import PERSON, SettingsInForce
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.readings import TrainerNote
 from sentinel.plan.build import build_live_change
@@ -25,7 +25,7 @@ BY_PERSON = "wish-"  # how the name of a request begins that a person made
 LAPSE, KEEP = "lapse-", "keep-"  # that takes a setting back, or puts off the trainer's own lapse: the run does without either
 
 
-def write_live(decision: Decision, incident: int | None, name: str, overrides: Overrides) -> None:
+def write_live(decision: Decision, incident: int | None, name: str, overrides: SettingsInForce) -> None:
     """Ask the living attempt for other settings. `name` makes the request's id, which the answer repeats."""
     attempt = decision.attempt
     assert attempt is not None

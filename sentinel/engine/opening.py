@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from math import isfinite
 
+from sentinel.detectors.registry import FINDS
 from sentinel.engine.decision import Decision
 from sentinel.engine.exclusion import blamed_node, other_node
 from sentinel.model import facts as f
-from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
+from sentinel.model.findings import Finding
 from sentinel.model.incidents import Band, Incident, SampleAnchor
 
-SLOW_KINDS = frozenset({Kind.DIVERGENCE, Kind.DRIFT, Kind.TOO_GOOD, Kind.EXPRESSION})
-STANDING_KINDS = frozenset({Kind.STRAGGLER, Kind.SLOWDOWN, Kind.STALE_CHECKPOINT})  # they tell, and overtake no repair
 FOUND_AGAIN_S = 3600.0  # after a supervisor began
 
 
@@ -21,7 +20,7 @@ def open_incident(decision: Decision, finding: Finding, alert: str, playbook: st
     band: Band | None = None
     anchor: SampleAnchor | None = None
     onset, reason = finding.onset_step, finding.reason
-    if finding.kind in NUMERIC_KINDS:
+    if finding.kind.is_numeric:
         dated = decision.detectors.date_onset(finding)
         if dated is not None:
             onset = _within_reach(decision, finding, dated.step)
@@ -68,7 +67,7 @@ def _shown(value: float | None) -> str:
 def reported_before(decision: Decision, finding: Finding) -> Incident | None:
     """What stands and does not break is found again by whoever reads its signs anew: said once for each attempt and rank."""
     state = decision.state
-    if finding.kind not in STANDING_KINDS or decision.now_s - state.session_s > FOUND_AGAIN_S:
+    if not FINDS[finding.kind].only_tells or decision.now_s - state.session_s > FOUND_AGAIN_S:
         return None
     whom = (finding.kind, finding.attempt, finding.blamed_rank)
     before = (i for i in reversed(state.incidents) if i.detected_s < state.session_s)
@@ -96,7 +95,7 @@ def _band_before(decision: Decision, finding: Finding, onset_step: int | None, s
     metric = decision.policy.spec.probation.recovered_when.metric
     window = decision.policy.spec.detectors.spike.window_steps
     onset = onset_step if onset_step is not None else finding.detected_step
-    level = decision.detectors.pre_breach(metric) if finding.kind not in SLOW_KINDS and signal != metric else None
+    level = decision.detectors.pre_breach(metric) if not FINDS[finding.kind].is_gradual and signal != metric else None
     if level is None or level.last_step < onset - window:
         level = decision.detectors.level(metric, onset - 1 - window, onset - 1) or level
     return Band(metric, level.median, level.mad, level.count) if level is not None and isfinite(level.median) else None

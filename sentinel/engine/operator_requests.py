@@ -19,7 +19,7 @@ from sentinel.engine.relaunching import relaunch
 from sentinel.engine.stopping import ask_to_stop
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
-from sentinel.model.attempts import PERSON, Overrides, ResumePoint
+from sentinel.model.attempts import PERSON, ResumePoint, SettingsInForce
 from sentinel.model.incidents import Incident, Outcome
 from sentinel.model.readings import RequestReading
 from sentinel.plan.overrides import for_relaunch, laid_over
@@ -217,7 +217,7 @@ def _leave_out(decision: Decision, request: w.LeaveOut, asked: RequestReading) -
     if "skip" not in state.capabilities:
         return _refuse("the trainer cannot skip samples (capability 'skip')")
     seen = decision.detectors.samples_of(decision.newest_step)
-    wanted = Overrides(skip=(request.samples,))
+    wanted = SettingsInForce(skip=(request.samples,))
     if decision.is_alive and seen and seen[-1].end <= start and "live_overrides" in state.capabilities:
         words = f"samples {start}..{request.samples.end} will be left out (training stands at sample {seen[-1].end})"
         return RequestAnswer(words, lambda: _write(decision, asked, wanted, (), None))
@@ -252,7 +252,9 @@ def _change(decision: Decision, request: w.Change, asked: RequestReading) -> Req
     )
 
 
-def _write(decision: Decision, asked: RequestReading, wanted: Overrides, keys: tuple[str, ...], until_steps: int | None) -> None:
+def _write(
+    decision: Decision, asked: RequestReading, wanted: SettingsInForce, keys: tuple[str, ...], until_steps: int | None
+) -> None:
     until = decision.newest_step + until_steps if until_steps is not None else None
     now = for_relaunch(decision.state.overrides, decision.newest_step, None)
     later = laid_over(now, wanted, keys, PERSON, until, until_steps or 0, spare_steps(decision))

@@ -7,20 +7,20 @@ from dataclasses import replace
 from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
 from sentinel.model.actions import InspectSamples, StartAttempt
-from sentinel.model.attempts import Overrides, ResumePoint
+from sentinel.model.attempts import ResumePoint, SettingsInForce
 from sentinel.plan.build import build_relaunch
 from sentinel.plan.overrides import done_once_at
-from sentinel.plan.remedy import Look
+from sentinel.plan.remedy import InspectionPlan
 
 
 def relaunch(
     decision: Decision,
     incident_id: int | None,
     resume: ResumePoint | None,
-    overrides: Overrides,
+    overrides: SettingsInForce,
     wait_s: float,
     reason: str,
-    look: Look | None = None,
+    look: InspectionPlan | None = None,
 ) -> None:
     """Adopt the plan that ends in a new attempt, and decide its first action. `look`: at samples, before the launch."""
     attempt, number = decision.attempt, decision.state.next_attempt

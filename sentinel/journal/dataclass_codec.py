@@ -1,6 +1,7 @@
 """One value to plain JSON data and back, by its type hint: the codec behind `codec`, knowing nothing of facts.
 
-Understood: float int str bool, Literals of str, StrEnum, tuples, frozen dataclasses, X | None, unions of dataclasses.
+Understood: float int str bool, Literals of str, StrEnum, kinds of findings, tuples,
+frozen dataclasses, X | None, unions of dataclasses.
 A hint of any other shape raises TypeError when its codec is built, which is once per type.
 """
 
@@ -14,6 +15,8 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from sentinel.detectors.registry import KINDS
+from sentinel.model.findings import Kind
 from sentinel.model.recorded import recorded_name
 
 _TAG = "type"
@@ -57,6 +60,8 @@ def codec_of(hint: Any) -> Codec:
     if hint in _PRIMITIVES:
         return _PRIMITIVES[hint]
     origin = get_origin(hint)
+    if hint is Kind:
+        return _kind_codec()
     if origin is Literal:
         return _literal_codec(get_args(hint))
     if origin is tuple:
@@ -151,6 +156,25 @@ def _enum_codec(cls: type[StrEnum]) -> Codec:
         if plain not in members:
             raise UnknownWord(f"{plain!r} is no {cls.__name__} of this version")
         return members[plain]
+
+    return Codec(encode, decode)
+
+
+def _kind_codec() -> Codec:
+    """A kind of finding: a word of the registry."""
+    known = {str(kind): kind for kind in KINDS}
+
+    def encode(value: Any) -> str:
+        if type(value) is not Kind:
+            raise Misfit(f"{value!r} is not Kind")
+        return str(value)
+
+    def decode(plain: Any) -> Kind:
+        if type(plain) is not str:
+            raise Misfit(f"{plain!r} is not Kind")
+        if plain not in known:
+            raise UnknownWord(f"{plain!r} is no Kind of this version")
+        return known[plain]
 
     return Codec(encode, decode)
 

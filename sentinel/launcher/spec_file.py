@@ -9,9 +9,10 @@ import os
 from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.settings import settings_to_json
 from sentinel.client.strict_json import dumps
 from sentinel.launcher.environment import environment_to_json
-from sentinel.model.attempts import AttemptSpec, Overrides, ResumePoint, SampleRange
+from sentinel.model.attempts import AttemptSpec, ResumePoint, SampleRange, SettingsInForce
 from sentinel.run_files.attempt_files import EXCLUDE_VARIABLE, AttemptFiles
 
 
@@ -28,7 +29,7 @@ def write_spec(files: AttemptFiles, spec: AttemptSpec) -> None:
         "env": files.environment | ({EXCLUDE_VARIABLE: ",".join(spec.exclude_nodes)} if spec.exclude_nodes else {}),
         "resume": None if spec.resume is None else resume_to_json(spec.resume),
         "overrides": overrides_to_json(spec.overrides, spec.attempt),
-        "inspect": None if spec.inspect is None else {"samples": [[looked.start, looked.end] for looked in spec.inspect]},
+        "inspect": None if spec.inspect is None else {"samples": [[span.start, span.end] for span in spec.inspect]},
         "exclude_nodes": list(spec.exclude_nodes),
         "environment": None if spec.environment is None else environment_to_json(spec.environment),
     }
@@ -39,23 +40,13 @@ def resume_to_json(resume: ResumePoint) -> dict[str, Any]:
     return {"step": resume.step, "path": resume.path, "digest": resume.digest}
 
 
-def overrides_to_json(overrides: Overrides, attempt: int) -> dict[str, Any]:
+def overrides_to_json(overrides: SettingsInForce, attempt: int) -> dict[str, Any]:
     """The object of spec.json and overrides.json (PROTOCOL.md 'overrides.json'), every key there: null means 'as configured'."""
     return {
         "id": overrides.id,
         "attempt": attempt,
         "incident": overrides.incident,
-        "lr_scale": overrides.lr_scale,
-        "clip_norm": overrides.clip_norm,
-        "weight_decay": overrides.weight_decay,
-        "betas": None if overrides.betas is None else list(overrides.betas),
-        "eps": overrides.eps,
-        "skip": [_skip_to_json(skipped, overrides.data_seed) for skipped in overrides.skip],
-        "loss_scale": overrides.loss_scale,
-        "data_seed": overrides.data_seed,
-        "reset_optimizer": overrides.reset_optimizer,
-        "precision": overrides.precision,
-        "checkpoint_interval": overrides.checkpoint_interval,
+        **settings_to_json(overrides, skip=[_skip_to_json(skipped, overrides.data_seed) for skipped in overrides.skip]),
         "until": dict(overrides.until),
         "request": None,
     }

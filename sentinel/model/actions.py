@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from sentinel.model.attempts import Overrides, ResumePoint, SampleRange
+from sentinel.model.attempts import ResumePoint, SampleRange, SettingsInForce
 from sentinel.model.findings import Severity
 from sentinel.model.recorded import recorded_as
 
@@ -26,7 +26,7 @@ class StartAttempt:
     key: str
     attempt: int
     resume: ResumePoint | None
-    overrides: Overrides
+    overrides: SettingsInForce
     not_before_s: float = 0.0
     exclude_nodes: tuple[str, ...] = ()
 
@@ -47,7 +47,7 @@ class RequestStop:
 
     key: str
     attempt: int
-    overrides: Overrides
+    overrides: SettingsInForce
     request: Request
 
 
@@ -70,9 +70,9 @@ class WriteOverrides:
 
     key: str
     attempt: int
-    overrides: Overrides
+    overrides: SettingsInForce
     step: int = 0
-    before: Overrides | None = None
+    before: SettingsInForce | None = None
 
 
 @recorded_as("VerifyCheckpoint")
@@ -178,7 +178,7 @@ class InspectSamples:
     rung: int
     attempt: int
     resume: ResumePoint | None
-    overrides: Overrides
+    overrides: SettingsInForce
     samples: tuple[SampleRange, ...]
     suspect: SampleRange
     within_s: float

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from sentinel.client.settings import Settings
 from sentinel.model.environment import Environment
 from sentinel.model.recorded import recorded_as
 
@@ -46,31 +47,29 @@ class Decay:
     wait: int
 
 
-@dataclass(frozen=True, slots=True)
-class Overrides:
-    """Settings in force over the trainer's own; None means 'the schedule decides'. PROTOCOL.md 'overrides.json'.
+@dataclass(frozen=True)
+class _Origin:
+    """What comes before the settings."""
 
-    `lr_scale` multiplies the schedule, `clip_norm` replaces it; both are absolute. `until` gives, per key, the
-    first step at which it no longer holds. `skip` is merged, sorted and only grows during a run. `owners`: per key, the
-    incident whose remedy set it, or PERSON; a remedy takes back only what its own incident set.
+    __slots__ = ()
+
+    id: str = "ov-0"
+    incident: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsInForce(Settings, _Origin):
+    """Settings in force over the trainer's own: those of the table in `sentinel.client.settings`, whose they are, and how long.
+
+    None means 'the schedule decides'. `lr_scale` multiplies the schedule, `clip_norm` replaces it; both are absolute. `until`
+    gives, per key, the first step at which it no longer holds. `skip` is merged, sorted and only grows during a run. `owners`:
+    per key, the incident whose remedy set it, or PERSON; a remedy takes back only what its own incident set.
     `decay`: which of them sentinel takes back itself, and from which step on; for these `until` is later: the trainer's own
     lapse, should no sentinel be there.
     `once_step`: where what is done once (optimizer reset, loss scale) was done; a relaunch from there or before does it again.
     """
 
-    id: str = "ov-0"
-    incident: int | None = None
-    lr_scale: float | None = None
-    clip_norm: float | None = None
-    weight_decay: float | None = None
-    betas: tuple[float, float] | None = None
-    eps: float | None = None
     skip: tuple[SampleRange, ...] = ()
-    loss_scale: float | None = None
-    data_seed: int | None = None
-    reset_optimizer: bool = False
-    precision: str | None = None
-    checkpoint_interval: int | None = None
     until: tuple[tuple[str, int], ...] = ()
     owners: tuple[tuple[str, int], ...] = ()
     once_step: int | None = None
@@ -100,7 +99,7 @@ class AttemptSpec:
     argv: tuple[str, ...]
     cwd: str
     resume: ResumePoint | None
-    overrides: Overrides
+    overrides: SettingsInForce
     inspect: tuple[SampleRange, ...] | None = None  # samples to look at; None: it trains
     environment: Environment | None = None
     exclude_nodes: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sentinel.model.actions import Action
-from sentinel.model.attempts import Evidence, Overrides, RankExit, ResumePoint
+from sentinel.model.attempts import Evidence, RankExit, ResumePoint, SettingsInForce
 from sentinel.model.environment import Environment
 from sentinel.model.findings import Finding, Severity
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
@@ -145,7 +145,7 @@ class AttemptLaunched:
 
     attempt: int
     resume: ResumePoint | None
-    overrides: Overrides
+    overrides: SettingsInForce
     why: str
 
 
@@ -460,7 +460,7 @@ class SettingLapsed:
     attempt: int
     keys: tuple[str, ...]
     step: int
-    before: Overrides
+    before: SettingsInForce
     reason: str
     by_trainer: bool = False
 
@@ -475,7 +475,7 @@ class LapseJudged:
     keys: tuple[str, ...]
     outcome: Literal["proven", "failed", "refused", "overtaken"]
     reason: str
-    overrides: Overrides | None = None
+    overrides: SettingsInForce | None = None
     incident: int | None = None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import ClassVar, Literal
 
 Severity = Literal["info", "warning", "critical"]
 
@@ -17,36 +17,74 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Kind(StrEnum):
-    """What can be wrong with a run: the failure words of ARCHITECTURE.md."""
+class Kind(str):
+    """One word for what can be wrong with a run. Equal words are one object, so that `is` compares them.
 
-    NON_FINITE = "non_finite"
-    SPIKE = "spike"
-    DIVERGENCE = "divergence"
-    DRIFT = "drift"
-    LOSS_SCALE_COLLAPSE = "loss_scale_collapse"
-    PLATEAU = "plateau"
-    TOO_GOOD = "too_good"
-    BEHIND_REFERENCE = "behind_reference"
-    GENERALISATION = "generalisation"
-    PRECURSOR = "precursor"
-    HANG = "hang"
-    STRAGGLER = "straggler"
-    SLOWDOWN = "slowdown"
-    CRASH = "crash"
-    BROKEN_JOB = "broken_job"
-    GPU_FAULT = "gpu_fault"
-    HARDWARE_WARNING = "hardware_warning"
-    STALE_CHECKPOINT = "stale_checkpoint"
-    OVERRIDE_MISMATCH = "override_mismatch"
-    ENVIRONMENT_CHANGED = "environment_changed"
-    EXPRESSION = "expression"
+    The words that rules of the engine name stand below. A detector whose kind no rule names declares its own, in its module:
+    `Kind("layer_imbalance", is_numeric=True)`; `sentinel.detectors.registry` lists all of them.
+
+    is_numeric: the *state* of the model may be damaged from the onset on. A checkpoint at or after it is suspect, and the loss
+    says whether it has healed. False for what is wrong with processes, machines and pace.
+    """
+
+    is_numeric: bool
+    _declared: ClassVar[dict[str, Kind]] = {}
+
+    NON_FINITE: ClassVar[Kind]
+    SPIKE: ClassVar[Kind]
+    DIVERGENCE: ClassVar[Kind]
+    DRIFT: ClassVar[Kind]
+    LOSS_SCALE_COLLAPSE: ClassVar[Kind]
+    PLATEAU: ClassVar[Kind]
+    TOO_GOOD: ClassVar[Kind]
+    BEHIND_REFERENCE: ClassVar[Kind]
+    GENERALISATION: ClassVar[Kind]
+    PRECURSOR: ClassVar[Kind]
+    HANG: ClassVar[Kind]
+    STRAGGLER: ClassVar[Kind]
+    SLOWDOWN: ClassVar[Kind]
+    CRASH: ClassVar[Kind]
+    BROKEN_JOB: ClassVar[Kind]
+    GPU_FAULT: ClassVar[Kind]
+    HARDWARE_WARNING: ClassVar[Kind]
+    STALE_CHECKPOINT: ClassVar[Kind]
+    OVERRIDE_MISMATCH: ClassVar[Kind]
+    ENVIRONMENT_CHANGED: ClassVar[Kind]
+    EXPRESSION: ClassVar[Kind]
+
+    def __new__(cls, word: str, is_numeric: bool | None = None) -> Kind:
+        known = cls._declared.get(word)
+        if known is None:
+            known = cls._declared[str(word)] = super().__new__(cls, word)
+            known.is_numeric = bool(is_numeric)
+        assert is_numeric in (None, known.is_numeric), f"'{word}' is declared twice, and otherwise"
+        return known
+
+    def __reduce__(self) -> tuple[type[Kind], tuple[str, bool]]:
+        return Kind, (str(self), self.is_numeric)
 
 
-NUMERIC_KINDS = frozenset(
-    {Kind.NON_FINITE, Kind.SPIKE, Kind.DIVERGENCE, Kind.DRIFT, Kind.LOSS_SCALE_COLLAPSE, Kind.TOO_GOOD, Kind.EXPRESSION}
-)
-"""Kinds that say the *state* of the model may be damaged from the onset on: a checkpoint at or after it is suspect."""
+Kind.NON_FINITE = Kind("non_finite", is_numeric=True)
+Kind.SPIKE = Kind("spike", is_numeric=True)
+Kind.DIVERGENCE = Kind("divergence", is_numeric=True)
+Kind.DRIFT = Kind("drift", is_numeric=True)
+Kind.LOSS_SCALE_COLLAPSE = Kind("loss_scale_collapse", is_numeric=True)
+Kind.PLATEAU = Kind("plateau")
+Kind.TOO_GOOD = Kind("too_good", is_numeric=True)
+Kind.BEHIND_REFERENCE = Kind("behind_reference")
+Kind.GENERALISATION = Kind("generalisation")
+Kind.PRECURSOR = Kind("precursor")
+Kind.HANG = Kind("hang")
+Kind.STRAGGLER = Kind("straggler")
+Kind.SLOWDOWN = Kind("slowdown")
+Kind.CRASH = Kind("crash")
+Kind.BROKEN_JOB = Kind("broken_job")
+Kind.GPU_FAULT = Kind("gpu_fault")
+Kind.HARDWARE_WARNING = Kind("hardware_warning")
+Kind.STALE_CHECKPOINT = Kind("stale_checkpoint")
+Kind.OVERRIDE_MISMATCH = Kind("override_mismatch")
+Kind.ENVIRONMENT_CHANGED = Kind("environment_changed")
+Kind.EXPRESSION = Kind("expression", is_numeric=True)
 
 
 @dataclass(frozen=True, slots=True)

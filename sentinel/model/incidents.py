@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from sentinel.client.settings import Settings
 from sentinel.model.attempts import SampleRange
-from sentinel.model.findings import NUMERIC_KINDS, Kind, Severity
+from sentinel.model.findings import Kind, Severity
 from sentinel.model.paging import Page
 from sentinel.model.records import Attribution, Diagnosis
 
@@ -68,17 +69,25 @@ class SampleAnchor:
     data_seed: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Remedy:
-    """What policy chose for one rung, in absolute terms, with the reason. Nothing in it depends on earlier rungs."""
+@dataclass(frozen=True)
+class _Choice:
+    """What comes before a remedy's settings."""
+
+    __slots__ = ()
 
     rung: int
     words: tuple[str, ...]  # the rung's own keys in policy order, e.g. ("rollback", "skip")
     reason: str
     rollback_to_step: int | None = None  # the step resumed from; 0 is a start from scratch
     skip: tuple[SampleRange, ...] = ()
-    lr_scale: float | None = None
-    clip_norm: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy(Settings, _Choice):
+    """What policy chose for one rung, in absolute terms, with the reason and every setting that it changes (the fields of
+    `sentinel.client.settings`). Nothing in it depends on earlier rungs."""
+
+    skip: tuple[SampleRange, ...] = ()
     live: bool = False  # carried out by overrides.json, without a relaunch
     effect: str = ""  # what was expected of it when it was chosen
 
@@ -160,7 +169,7 @@ class Incident:
 
     @property
     def is_numeric(self) -> bool:
-        return self.kind in NUMERIC_KINDS
+        return self.kind.is_numeric
 
     @property
     def limit_step(self) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sentinel.model.attempts import Overrides, SampleRange
+from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.recorded import recorded_as
 
 
@@ -33,7 +33,7 @@ class RollBack:
     force, its skip list too; `keys` are the settings meant (one of them None: as configured)."""
 
     to_step: int
-    settings: Overrides = field(default_factory=Overrides)
+    settings: SettingsInForce = field(default_factory=SettingsInForce)
     keys: tuple[str, ...] = ()
 
 
@@ -50,7 +50,7 @@ class LeaveOut:
 class Change:
     """Other settings, while it runs. `until_steps`: so many steps from now they go back; None: until changed again."""
 
-    settings: Overrides
+    settings: SettingsInForce
     keys: tuple[str, ...]
     until_steps: int | None = None
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from sentinel.model.actions import Action, StartAttempt
-from sentinel.model.attempts import Evidence, Overrides, RankExit, ResumePoint
+from sentinel.model.attempts import Evidence, RankExit, ResumePoint, SettingsInForce
 from sentinel.model.environment import Environment
 from sentinel.model.incidents import Incident, IncidentState
 
@@ -71,7 +71,7 @@ class Attempt:
     attempt: int
     launched_s: float
     resume: ResumePoint | None
-    overrides: Overrides
+    overrides: SettingsInForce
     why: str
     receipt_s: float | None = None
     resumed_step: int = 0
@@ -94,7 +94,7 @@ class Attempt:
     written_s: float | None = None
     written_step: int = 0
     deterministic: bool = False
-    before: Overrides | None = None
+    before: SettingsInForce | None = None
     failed: str = ""
     failed_step: int = 0
     changes: tuple[str, ...] = ()
@@ -140,7 +140,7 @@ class Lapse:
     attempt: int
     keys: tuple[str, ...]
     step: int
-    before: Overrides
+    before: SettingsInForce
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class RunState:
     incidents: tuple[Incident, ...] = ()
     next_incident: int = 1
     next_attempt: int = 1
-    overrides: Overrides = field(default_factory=Overrides)  # in force for the newest attempt
+    overrides: SettingsInForce = field(default_factory=SettingsInForce)  # in force for the newest attempt
     lapse: Lapse | None = None
     excluded: tuple[Excluded, ...] = ()  # the oldest first
     environment: Environment | None = None  # the newest that is known of each part

@@ -1,4 +1,4 @@
-"""What a person asks of a run that is supervised: the wish into its inbox, the answer out of its journal.
+"""What a person asks of a run that is supervised: the request into its inbox, the answer out of its journal.
 
 The answer is a fact, which is read and not written here. So it works from any machine that sees the run directory, and what was
 asked is on record whether or not somebody waits for the answer.
@@ -19,7 +19,7 @@ from sentinel.report.reading import read_run, read_supervisor
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.telemetry.inbox import post
 
-LOOK_S = 0.1
+POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +43,27 @@ def check_supervised(run_dir: Path) -> None:
     raise UsageError(f"{run_dir}: nobody supervises this run{': it has finished' if is_finished else goes_on}")
 
 
-def post_wish(run_dir: Path, by: str, wish: OperatorRequest) -> str:
-    """The wish's id. Raises UsageError where this user may not ask."""
+def post_request(run_dir: Path, by: str, request: OperatorRequest) -> str:
+    """The request's id. Raises UsageError where this user may not ask."""
     try:
-        return post(run_dir, by, wish, round(SystemClock().wall_s() * 1e9))
+        return post(run_dir, by, request, round(SystemClock().wall_s() * 1e9))
     except OSError as error:
-        raise UsageError(f"{run_dir}: the wish cannot be written: {error.strerror}; ask as the user who owns the run") from error
+        raise UsageError(f"{run_dir}: the request cannot be written: {error.strerror}; ask as the run's owner") from error
 
 
 def await_answer(run_dir: Path, number: str, timeout_s: float, after: int = 0) -> Answered | None:
-    """None when there is none within `timeout_s`. `after`: an entry older than the wish. Raises JournalError."""
+    """None when there is none within `timeout_s`. `after`: an entry older than the request. Raises JournalError."""
     clock, waiting = SystemClock(), threading.Event()
     end_s = clock.now_s() + timeout_s
     while clock.now_s() < end_s:
-        after, answer = look_for_answer(run_dir, number, after)
+        after, answer = find_answer(run_dir, number, after)
         if answer is not None:
             return answer
-        clock.wait(waiting, LOOK_S)
+        clock.wait(waiting, POLL_S)
     return None
 
 
-def look_for_answer(run_dir: Path, number: str, after: int = 0) -> tuple[int, Answered | None]:
+def find_answer(run_dir: Path, number: str, after: int = 0) -> tuple[int, Answered | None]:
     """The answer among the journal's entries behind `after`, and the last entry looked at."""
     with Journal.open(run_dir / JOURNAL_NAME, read_only=True) as journal:
         for entry in journal.read_entries(after):

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from sentinel.client.settings import BY_WORD
 from sentinel.clock import SystemClock
 from sentinel.errors import AlreadySupervised, RetryLater, UsageError
 from sentinel.journal.answering import is_being_answered
-from sentinel.model.attempts import Overrides, SampleRange
+from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.operator_requests import OperatorRequest
-from sentinel.operator.answers import LOOK_S, Answered, await_answer, check_supervised, is_supervised, look_for_answer, post_wish
+from sentinel.operator.answers import POLL_S, Answered, await_answer, check_supervised, find_answer, is_supervised, post_request
 from sentinel.operator.unattended import ANSWERS, SEND_S, answer_unattended
 from sentinel.plan.overrides import with_rung
 from sentinel.policy.schema import Rung
@@ -24,36 +25,30 @@ from sentinel.telemetry.inbox import withdraw
 
 PAGE_SEND_S = 5.0  # somebody holds a phone and waits; the rest is sent by whoever starts the run again
 ANSWER_S = 30.0  # a supervisor looks at least once a second; on a busy shared filesystem it may take longer
-SETTINGS = {
-    "lr": "lr_scale", "clip_norm": "clip_norm", "weight_decay": "weight_decay", "betas": "betas", "eps": "eps",
-    "loss_scale": "loss_scale", "checkpoint_every": "checkpoint_interval", "reset_optimizer": "reset_optimizer",
-    "precision": "precision",
-}  # fmt: skip
-LIVE = ("lr", "clip_norm", "weight_decay", "betas", "eps", "loss_scale", "checkpoint_every")
 AS_CONFIGURED = "configured"
 
 
-def ask(run_dir: Path, wish: OperatorRequest, timeout_s: float = ANSWER_S) -> Answered:
-    """Post the wish and wait for the supervisor's answer. What answers a page is answered without a supervisor, too.
+def ask(run_dir: Path, request: OperatorRequest, timeout_s: float = ANSWER_S) -> Answered:
+    """Post the request and wait for the supervisor's answer. What answers a page is answered without a supervisor, too.
 
     Raises:
         UsageError: not the directory of a run, or nobody supervises it and could do this.
-        RetryLater: no answer within `timeout_s`; the wish was taken back.
+        RetryLater: no answer within `timeout_s`; the request was taken back.
     """
     by = f"{getpass.getuser()}@{socket.gethostname()}"
-    if isinstance(wish, ANSWERS):
+    if isinstance(request, ANSWERS):
         _let_answer(run_dir)
         if not is_supervised(run_dir):
             with suppress(AlreadySupervised):  # somebody has come between two looks: asked as usual
-                return ask_unattended(run_dir, by, wish, SEND_S)
+                return ask_unattended(run_dir, by, request, SEND_S)
     check_supervised(run_dir)
-    number = post_wish(run_dir, by, wish)
+    number = post_request(run_dir, by, request)
     answer = await_answer(run_dir, number, timeout_s)
     if answer is None and not withdraw(run_dir, number):
-        _, answer = look_for_answer(run_dir, number)
+        _, answer = find_answer(run_dir, number)
     if answer is not None:
         return answer
-    raise RetryLater(f"{run_dir}: the supervisor has not answered within {timeout_s:g} s; the wish was taken back", timeout_s)
+    raise RetryLater(f"{run_dir}: the supervisor has not answered within {timeout_s:g} s; the request was taken back", timeout_s)
 
 
 def _let_answer(run_dir: Path) -> None:
@@ -61,15 +56,15 @@ def _let_answer(run_dir: Path) -> None:
     clock, never = SystemClock(), threading.Event()
     end_s = clock.now_s() + ANSWER_S
     while is_being_answered(run_dir) and clock.now_s() < end_s:
-        clock.wait(never, LOOK_S)
+        clock.wait(never, POLL_S)
 
 
-def ask_unattended(run_dir: Path, by: str, wish: OperatorRequest, within_s: float = PAGE_SEND_S) -> Answered:
+def ask_unattended(run_dir: Path, by: str, request: OperatorRequest, within_s: float = PAGE_SEND_S) -> Answered:
     """Of a run that nobody supervises. Raises UsageError for what only a supervisor can do, and as `answer_unattended` does."""
-    if not isinstance(wish, ANSWERS):
+    if not isinstance(request, ANSWERS):
         check_supervised(run_dir)
-    said = answer_unattended(run_dir, by, wish, within_s)
-    return Answered(said.granted, said.answer)
+    answer = answer_unattended(run_dir, by, request, within_s)
+    return Answered(answer.granted, answer.answer)
 
 
 def read_range(text: str) -> SampleRange:
@@ -80,7 +75,7 @@ def read_range(text: str) -> SampleRange:
     return SampleRange(int(match[1]), int(match[2]))
 
 
-def read_settings(words: Sequence[str], live: bool) -> tuple[Overrides, tuple[str, ...], int | None]:
+def read_settings(words: Sequence[str], live: bool) -> tuple[SettingsInForce, tuple[str, ...], int | None]:
     """`lr=0.5x clip_norm=0.3 until='2000 steps'` in the policy's own words; `lr=configured` gives the schedule back.
 
     Returns the settings, their keys, and `until` in steps. Raises UsageError with the word, what is wrong, and what to write.
@@ -89,11 +84,11 @@ def read_settings(words: Sequence[str], live: bool) -> tuple[Overrides, tuple[st
     back: list[str] = []
     for word in words:
         key, sign, value = word.partition("=")
-        if not sign or key not in (*SETTINGS, "until"):
-            raise UsageError(f"{word}: is no setting; write KEY=VALUE with one of: {', '.join((*SETTINGS, 'until'))}")
+        if not sign or key not in (*BY_WORD, "until"):
+            raise UsageError(f"{word}: is no setting; write KEY=VALUE with one of: {', '.join((*BY_WORD, 'until'))}")
         if key in given or key in back:
             raise UsageError(f"{word}: {key} is given twice; give it once")
-        if live and key not in (*LIVE, "until"):
+        if live and key != "until" and BY_WORD[key].changes != "live":
             raise UsageError(f"{word}: takes effect only at a relaunch; use `sentinel rollback --to STEP --set {word}`")
         if value == AS_CONFIGURED and key != "until":
             back.append(key)
@@ -101,11 +96,11 @@ def read_settings(words: Sequence[str], live: bool) -> tuple[Overrides, tuple[st
             given[key] = _plain(value)
     if not back and not set(given) - {"until"}:
         raise UsageError("no setting is named; write KEY=VALUE, as in lr=0.5x")
-    overrides, until = Overrides(), None
+    overrides, until = SettingsInForce(), None
     if given.keys() - {"until"}:
         rung = _checked(given)
         overrides, until = with_rung(overrides, rung, 0, None, ()), rung.until_steps
-    return overrides, tuple(SETTINGS[key] for key in (*(k for k in given if k != "until"), *back)), until
+    return overrides, tuple(BY_WORD[key].key for key in (*(k for k in given if k != "until"), *back)), until
 
 
 def _checked(given: dict[str, object]) -> Rung:

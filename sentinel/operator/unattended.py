@@ -42,7 +42,7 @@ SEND_S = 20.0  # the person waits meanwhile; what could not be sent is sent by w
 RETRY_MAX_S = 2.0
 
 
-def answer_unattended(run_dir: Path, by: str, wish: w.OperatorRequest, within_s: float = SEND_S) -> RequestAnswered:
+def answer_unattended(run_dir: Path, by: str, request: w.OperatorRequest, within_s: float = SEND_S) -> RequestAnswered:
     """Let the engine answer, and send what is due.
 
     Raises:
@@ -53,21 +53,21 @@ def answer_unattended(run_dir: Path, by: str, wish: w.OperatorRequest, within_s:
     with answering(run_dir), take_run(run_dir) as session:
         policy, unread = _load_policy(run_dir)
         engine = Engine(policy)
-        asked = _Answering(run_dir, session, engine)
-        answer = asked.ask(by, wish)
-        if asked.pages():  # those that an earlier leaver could not send among them, whatever was answered now
-            ways = Ways(lambda: engine.state, _heard)
-            with closing(Desk(run_dir, engine.policy.spec.paging, ways, asked.clock)) as desk:
-                asked.send(desk.courier.send, within_s, asked.out_of_reach(unread))
-        asked.tell_what_is_missing(unread)
+        answering_run = _Answering(run_dir, session, engine)
+        answer = answering_run.ask(by, request)
+        if answering_run.pages():  # those that an earlier leaver could not send among them, whatever was answered now
+            ways = Ways(lambda: engine.state, _ignore)
+            with closing(Desk(run_dir, engine.policy.spec.paging, ways, answering_run.clock)) as desk:
+                answering_run.send(desk.courier.send, within_s, answering_run.out_of_reach(unread))
+        answering_run.print_undelivered(unread)
         if engine.state.ended:
-            leave_report(run_dir, engine.state, asked.clock.now_s())
-    if answer.granted and isinstance(wish, w.Acknowledge | w.Resolve):
-        _tell_anew(run_dir, wish.incident)  # the run is free again: that takes seconds
+            leave_report(run_dir, engine.state, answering_run.clock.now_s())
+    if answer.granted and isinstance(request, w.Acknowledge | w.Resolve):
+        _rewrite_report(run_dir, request.incident)  # the run is free again: that takes seconds
     return answer
 
 
-def _tell_anew(run_dir: Path, incident: int) -> None:
+def _rewrite_report(run_dir: Path, incident: int) -> None:
     """The incident's report, which is what a page links to. It may fail, and the answer stands all the same."""
     try:
         from sentinel.report.html.writing import report_command  # here, because jinja2 takes its time to load
@@ -92,8 +92,8 @@ class _Answering:
         if not engine.state.run_id:
             raise UsageError(f"{run_dir}: nothing is recorded of this run yet; start it with `sentinel run`")
 
-    def ask(self, by: str, wish: w.OperatorRequest) -> RequestAnswered:
-        facts = self._tell(RequestReading(uuid.uuid4().hex[:12], by, wish))
+    def ask(self, by: str, request: w.OperatorRequest) -> RequestAnswered:
+        facts = self._handle(RequestReading(uuid.uuid4().hex[:12], by, request))
         return next(fact for fact in facts if isinstance(fact, RequestAnswered))
 
     def out_of_reach(self, unread: str) -> dict[str, str]:
@@ -125,26 +125,26 @@ class _Answering:
                 if isinstance(outcome, ActionFailed) and outcome.retry_in_s is not None:
                     due_s[outcome.key] = self.clock.now_s() + min(outcome.retry_in_s, RETRY_MAX_S)
                 else:
-                    self._tell(outcome)
+                    self._handle(outcome)
         runner.close(0.0)
 
-    def tell_what_is_missing(self, unread: str) -> None:
+    def print_undelivered(self, unread: str) -> None:
         """The person has been told that it is answered; of whom that has not reached they must know."""
         if unread:
-            _say(f"{self._run_dir}: {unread}: whom its own routes have called is told when the run is started again with it")
+            _print(f"{self._run_dir}: {unread}: whom its own routes have called is told when the run is started again with it")
         for page in self.pages():
             later = "it goes out with the next answer, or when the run is started again"
             why = self._why.get(page.key, "there was no answer in time")
-            _say(f"{self._run_dir}: route {page.route}: {page.stage} is not out: {why}; {later}")
+            _print(f"{self._run_dir}: route {page.route}: {page.stage} is not out: {why}; {later}")
         for key, why in self._given_up.items():
-            _say(f"{self._run_dir}: {key} could not be delivered: {why}")
+            _print(f"{self._run_dir}: {key} could not be delivered: {why}")
 
     def pages(self, but_on: Container[str] = ()) -> list[SendPage]:
         """Decided and not yet sent."""
         pages = [action for action in self._engine.state.pending.values() if isinstance(action, SendPage)]
         return [page for page in pages if page.route not in but_on]
 
-    def _tell(self, event: Event) -> tuple[Fact, ...]:
+    def _handle(self, event: Event) -> tuple[Fact, ...]:
         now_s = self.clock.now_s()
         facts = self._engine.handle(now_s, event)
         if facts:
@@ -152,11 +152,11 @@ class _Answering:
         return facts
 
 
-def _heard(*_: object) -> None:
+def _ignore(*_: object) -> None:
     """A silence in Alertmanager is for whoever supervises to take for an acknowledgement."""
 
 
-def _say(words: str) -> None:
+def _print(words: str) -> None:
     with suppress(OSError, ValueError):
         print(words, file=sys.stderr)
 

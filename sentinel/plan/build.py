@@ -17,7 +17,7 @@ from sentinel.model.actions import (
     VerifyCheckpoint,
     WriteOverrides,
 )
-from sentinel.model.attempts import Overrides, ResumePoint
+from sentinel.model.attempts import ResumePoint, SettingsInForce
 
 
 def build_relaunch(
@@ -27,7 +27,7 @@ def build_relaunch(
     is_alive: bool,
     new_attempt: int,
     resume: ResumePoint | None,
-    overrides: Overrides,
+    overrides: SettingsInForce,
     not_before_s: float,
     reason: str,
     inspect: InspectSamples | None = None,
@@ -51,6 +51,8 @@ def build_relaunch(
     return tuple(actions)
 
 
-def build_live_change(attempt: int, overrides: Overrides, step: int, before: Overrides | None = None) -> tuple[Action, ...]:
+def build_live_change(
+    attempt: int, overrides: SettingsInForce, step: int, before: SettingsInForce | None = None
+) -> tuple[Action, ...]:
     """A change without a relaunch: write it; the trainer's `override_applied` is the proof."""
     return (WriteOverrides(f"override/{overrides.id}", attempt, overrides, step, before),)

@@ -57,17 +57,19 @@ def judge_numbers(saved: SavedNumbers) -> NumbersVerdict:
     if compared.is_off:
         older = _compare(saved.older) if saved.older is not None else None
         if older is None:
-            return NumbersVerdict("", f"{saved.checked}; {compared.told}, and no older one shows that both mean the same")
+            return NumbersVerdict("", f"{saved.checked}; {compared.sentence}, and no older one shows that both mean the same")
         if older.is_off:
-            return NumbersVerdict("", f"{saved.checked}; {compared.told}, as with the one before it: both mean something else")
-        return NumbersVerdict("norm", compared.told)
-    return NumbersVerdict("", f"{saved.checked}; {compared.told}")
+            return NumbersVerdict(
+                "", f"{saved.checked}; {compared.sentence}, as with the one before it: both mean something else"
+            )
+        return NumbersVerdict("norm", compared.sentence)
+    return NumbersVerdict("", f"{saved.checked}; {compared.sentence}")
 
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
     is_off: bool
-    told: str
+    sentence: str
 
 
 def _compare(saved: SavedNorm) -> _Compared | None:
@@ -79,5 +81,5 @@ def _compare(saved: SavedNorm) -> _Compared | None:
     at, value = min(rows, key=lambda row: (abs(row[0] - saved.step - 1), row[0]))  # row s+1 tells of what update s left
     far = abs(at - saved.step - 1) + 1  # one more: some trainers write the norm after the update
     tolerance = RATIO * abs(value) + CHANGES * change * far
-    told = f"{NORM} {saved.norm:.6g}, recorded {value:.6g} at step {at} (at most {tolerance:.3g} apart was expected)"
-    return _Compared(abs(saved.norm - value) > tolerance, told)
+    sentence = f"{NORM} {saved.norm:.6g}, recorded {value:.6g} at step {at} (at most {tolerance:.3g} apart was expected)"
+    return _Compared(abs(saved.norm - value) > tolerance, sentence)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sentinel.model.environment import Environment, Named
 
-SAID_MAX = 12  # changes named in a sentence; the rest is counted
+CHANGES_LISTED = 12  # changes named in a sentence; the rest is counted
 PARTS = ("interpreter", "distributions", "code", "configs", "variables")
 # Libraries that change numbers or communication come first in the sentence.
 TELLING = (
@@ -37,8 +37,8 @@ def compare_environments(before: Environment, now: Environment) -> tuple[str, ..
 
 def changes_in_words(changes: tuple[str, ...]) -> str:
     """As many as a sentence bears, and how many more."""
-    said = "; ".join(changes[:SAID_MAX])
-    return f"{said}; and {len(changes) - SAID_MAX} more" if len(changes) > SAID_MAX else said
+    listed = "; ".join(changes[:CHANGES_LISTED])
+    return f"{listed}; and {len(changes) - CHANGES_LISTED} more" if len(changes) > CHANGES_LISTED else listed
 
 
 def _pairs(before: Named | None, now: Named | None) -> list[tuple[str, str | None, str | None]]:

@@ -5,25 +5,19 @@ The receipt is compared because a real 175B run silently reloaded old Adam betas
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sentinel.model.attempts import PERSON, Decay, Overrides, ResumePoint, SampleRange
+from sentinel.client.settings import LAPSING, ONCE, SETTINGS
+from sentinel.model.attempts import PERSON, Decay, ResumePoint, SampleRange, SettingsInForce
 from sentinel.model.drawn import draw
 from sentinel.model.readings import Receipt
 from sentinel.plan.skip import bounded, covers, merge
 from sentinel.policy.schema import Rung
 
-EFFECTIVE = ("clip_norm", "weight_decay", "eps")  # scalars the receipt reads back under the same name
-LAPSING = ("lr_scale", "clip_norm", "weight_decay", "betas", "eps", "checkpoint_interval")  # what may lapse (`until`)
-ONCE = ("reset_optimizer", "loss_scale")  # done once, at a step; then they are in the checkpoints
-SETTINGS = (*LAPSING, *ONCE, "precision")
-CLOSE = 1e-6  # relative: float32 round trips
 
-
-def for_relaunch(now: Overrides, resume_step: int, incident: int | None) -> Overrides:
+def for_relaunch(now: SettingsInForce, resume_step: int, incident: int | None) -> SettingsInForce:
     """What stays in force across a relaunch at `resume_step`: every skip, and settings that have not lapsed.
 
     What this same incident's earlier rungs set is dropped: each rung is absolute, counted from the schedule. What another
@@ -36,9 +30,9 @@ def for_relaunch(now: Overrides, resume_step: int, incident: int | None) -> Over
     return without(now, gone)
 
 
-def without(now: Overrides, gone: Collection[str]) -> Overrides:
+def without(now: SettingsInForce, gone: Collection[str]) -> SettingsInForce:
     """`now` less some settings: as the trainer's own configuration has them."""
-    left: dict[str, Any] = {key: False if key == "reset_optimizer" else None for key in sorted(gone)}
+    left: dict[str, Any] = {key: SETTINGS[key].nothing if key in SETTINGS else None for key in sorted(gone)}
     owners = tuple(o for o in now.owners if o[0] not in gone)
     until = tuple(u for u in now.until if u[0] not in gone)
     decay = tuple(d for d in now.decay if d.key not in gone)
@@ -51,48 +45,36 @@ def draw_data_seed(run_id: str, incident: int, attempt: int) -> int:
     return draw(run_id, incident, attempt) >> 1
 
 
-def reseeded(now: Overrides, data_seed: int | None) -> Overrides:
+def reseeded(now: SettingsInForce, data_seed: int | None) -> SettingsInForce:
     """`now` with a new data order from the resume point on. It stays for good. What was to be skipped counted in the order
     before it, which is in force at no sample that is still to come, so it is taken out: in the new order it means others.
     """
     return replace(now, data_seed=data_seed, skip=())
 
 
-def done_once_at(wanted: Overrides, step: int) -> Overrides:
+def done_once_at(wanted: SettingsInForce, step: int) -> SettingsInForce:
     """Settings as they are launched, or written, at `step`: what is done once is known to be done there."""
-    once = wanted.reset_optimizer or wanted.loss_scale is not None
+    once = any(SETTINGS[key].is_asked(getattr(wanted, key)) for key in ONCE)
     return replace(wanted, once_step=step) if once and wanted.once_step is None else wanted
 
 
 def with_rung(
-    now: Overrides, rung: Rung, incident: int, until_step: int | None, skip: tuple[SampleRange, ...], spare: int = 0
-) -> Overrides:
+    now: SettingsInForce, rung: Rung, incident: int, until_step: int | None, skip: tuple[SampleRange, ...], spare: int = 0
+) -> SettingsInForce:
     """`now` with the rung's own settings laid over it; `spare` as in `laid_over`."""
-    wanted = Overrides(
-        lr_scale=rung.lr,
-        clip_norm=rung.clip_norm,
-        weight_decay=rung.weight_decay,
-        betas=rung.betas,
-        eps=rung.eps,
-        loss_scale=rung.loss_scale,
-        reset_optimizer=rung.reset_optimizer,
-        precision=rung.precision,
-        checkpoint_interval=rung.checkpoint_every_steps,
-        skip=skip,
-    )
-    keys = [key for key in SETTINGS if getattr(wanted, key) not in (None, False)]
-    return laid_over(now, wanted, keys, incident, until_step, rung.until_steps or 0, spare)
+    wanted = SettingsInForce(skip=skip, **rung.settings)
+    return laid_over(now, wanted, rung.settings, incident, until_step, rung.until_steps or 0, spare)
 
 
 def laid_over(
-    now: Overrides,
-    wanted: Overrides,
+    now: SettingsInForce,
+    wanted: SettingsInForce,
     keys: Collection[str],
     owner: int,
     until_step: int | None,
     wait: int = 0,
     spare: int = 0,
-) -> Overrides:
+) -> SettingsInForce:
     """`now` with `keys` of `wanted` (None: as configured) and its skip list laid over it, for an incident or a PERSON.
 
     `wait`: steps they are to hold, for sentinel to take them back itself from `until_step` on; the trainer's own lapse is `spare`
@@ -100,7 +82,7 @@ def laid_over(
     """
     values: dict[str, Any] = {key: getattr(wanted, key) for key in keys}
     now = without(now, keys)
-    set_now = [key for key, value in values.items() if value not in (None, False)]
+    set_now = [key for key, value in values.items() if SETTINGS[key].is_asked(value)]
     lapsing = [key for key in set_now if key in LAPSING and until_step is not None]
     until = tuple((key, (until_step or 0) + spare) for key in lapsing)
     decay = tuple(Decay(key, until_step or 0, wait) for key in lapsing if wait)
@@ -117,7 +99,7 @@ def laid_over(
     )
 
 
-def judge_receipt(asked: Overrides, resume: ResumePoint | None, receipt: Receipt) -> tuple[str, ...]:
+def judge_receipt(asked: SettingsInForce, resume: ResumePoint | None, receipt: Receipt) -> tuple[str, ...]:
     """Every difference between what was asked and what the trainer says is in force, as sentences; empty is good.
 
     Resuming older than asked is allowed (a damaged checkpoint is passed over) and is not reported here.
@@ -129,40 +111,27 @@ def judge_receipt(asked: Overrides, resume: ResumePoint | None, receipt: Receipt
     digests = (resume.digest if resume else None, receipt.resume_digest)
     if receipt.resume_step == resume_step and None not in digests and digests[0] != digests[1]:
         wrong.append(f"resumed from a checkpoint of step {resume_step} with digest {digests[1]}, asked for {digests[0]}")
-    said = {**receipt.overrides, **receipt.effective}  # what is read back outranks what is only repeated
-    wrong += _judge_scalars(asked, receipt.effective)
-    if asked.lr_scale is not None and not _close(said.get("lr_scale"), asked.lr_scale):
-        wrong.append(f"lr_scale is {said.get('lr_scale')!r}, asked for {asked.lr_scale!r}")
-    if asked.data_seed is not None and receipt.effective.get("data_seed") != asked.data_seed:
-        wrong.append(f"data_seed is {receipt.effective.get('data_seed')!r}, asked for {asked.data_seed!r}")
-    return (*wrong, *_judge_skip(asked, said, receipt.cursor or 0))
-
-
-def judge_effective(asked: Overrides, effective: Mapping[str, Any]) -> tuple[str, ...]:
-    """The same for the answer to a live change. A key the trainer does not read back is not held against it here."""
-    unsaid: dict[str, Any] = {key: None for key in (*EFFECTIVE, "betas") if key not in effective}
-    wrong = _judge_scalars(replace(asked, **unsaid), effective)
-    if asked.lr_scale is not None and "lr_scale" in effective and not _close(effective["lr_scale"], asked.lr_scale):
-        wrong.append(f"lr_scale is {effective['lr_scale']!r}, asked for {asked.lr_scale!r}")
-    return tuple(wrong)
-
-
-def _judge_scalars(asked: Overrides, effective: Mapping[str, Any]) -> list[str]:
-    wrong: list[str] = []
-    for key in EFFECTIVE:
+    repeated = {**receipt.overrides, **receipt.effective}  # what is read back outranks what is only repeated
+    for key, row in SETTINGS.items():
         want = getattr(asked, key)
-        if want is not None and not _close(effective.get(key), want):
-            wrong.append(f"{key} is {effective.get(key)!r}, asked for {want!r}")
-    if asked.betas is not None:
-        got = effective.get("betas")
-        if not (isinstance(got, (list, tuple)) and len(got) == 2 and all(map(_close, got, asked.betas))):
-            wrong.append(f"betas are {got!r}, asked for {list(asked.betas)!r}")
-    return wrong
+        if row.proof is not None and row.is_asked(want):
+            wrong.append(row.difference((repeated if row.proof == "repeated" else receipt.effective).get(key), want))
+    return (*filter(None, wrong), *_judge_skip(asked, repeated, receipt.cursor or 0))
 
 
-def _judge_skip(asked: Overrides, said: Mapping[str, Any], floor: int) -> tuple[str, ...]:
+def judge_effective(asked: SettingsInForce, effective: Mapping[str, Any]) -> tuple[str, ...]:
+    """The same for the answer to a live change. A key the trainer does not read back is not held against it here."""
+    wrong: list[str] = []
+    for key, row in SETTINGS.items():
+        want = getattr(asked, key)
+        if row.proof is not None and row.changes == "live" and row.is_asked(want) and key in effective:
+            wrong.append(row.difference(effective[key], want))
+    return tuple(filter(None, wrong))
+
+
+def _judge_skip(asked: SettingsInForce, repeated: Mapping[str, Any], floor: int) -> tuple[str, ...]:
     """A receipt may clamp what lies below its cursor, so only the end of each range is held against it."""
-    raw = said.get("skip")
+    raw = repeated.get("skip")
     pairs = raw if isinstance(raw, list) else []
     have = merge(found for pair in pairs if (found := _range_of(pair, asked.data_seed)) is not None)
     wrong = []
@@ -183,7 +152,3 @@ def _range_of(pair: Any, data_seed: int | None) -> SampleRange | None:
     if len(pair) == 3 and data_seed is not None and pair[2] != data_seed:
         return None
     return SampleRange(pair[0], pair[1]) if 0 <= pair[0] < pair[1] else None
-
-
-def _close(got: Any, want: float) -> bool:
-    return isinstance(got, (int, float)) and not isinstance(got, bool) and math.isclose(got, want, rel_tol=CLOSE)

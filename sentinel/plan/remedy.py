@@ -9,41 +9,42 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sentinel.model.attempts import Overrides, ResumePoint, SampleRange
+from sentinel.client.settings import BY_WORD, SETTINGS
+from sentinel.model.attempts import ResumePoint, SampleRange, SettingsInForce
 from sentinel.model.incidents import Incident, Remedy
 from sentinel.model.state import Checkpoint
-from sentinel.plan import overrides as settings
+from sentinel.plan.overrides import for_relaunch, reseeded, with_rung
 from sentinel.plan.rollback import Choice, choose_before, choose_newest
 from sentinel.plan.sample_attribution import CONTROLS, SAMPLES_MAX
 from sentinel.plan.skip import merge, window
 from sentinel.policy.schema import Rung
 
 GUILTY_WITHIN_S = 1800.0  # an inspection without `within` of its own
-RANGES_TOLD = 6
+RANGES_LISTED = 6
 DEFAULT_MARGIN_STEPS = 1  # `further` with no rollback above it to extend
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class InspectionPlan:
     """Samples to be looked at before the launch: `suspect`, and in `samples` some before it to compare with. `overrides`: what
     is in force without the rung's own skip."""
 
     rung: int
     samples: tuple[SampleRange, ...]
     suspect: SampleRange
-    overrides: Overrides
+    overrides: SettingsInForce
     within_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """A remedy with everything a launch (or a live change) needs. Until `look` has its answer, the whole window is skipped."""
+    """A remedy with everything a launch (or a live change) needs. Until `inspection` is answered, the whole window is skipped."""
 
     remedy: Remedy
     relaunch: bool
     resume: ResumePoint | None
-    overrides: Overrides
-    look: Look | None = None
+    overrides: SettingsInForce
+    inspection: InspectionPlan | None = None
 
 
 def margin_steps(rungs: Sequence[Rung], index: int) -> int:
@@ -101,7 +102,7 @@ def build_treatment(
     incident: Incident,
     checkpoints: Iterable[Checkpoint],
     open_incidents: Iterable[Incident],
-    in_force: Overrides,
+    in_force: SettingsInForce,
     is_alive: bool,
     new_seed: int | None = None,
     spare: int = 0,
@@ -111,73 +112,78 @@ def build_treatment(
     by itself.
     """
     rung = rungs[index]
-    at_launch = rung.reset_optimizer or rung.precision is not None or rung.reseed_data
+    at_launch = rung.reseed_data or any(SETTINGS[key].changes == "at launch" for key in rung.settings)
     relaunch = rung.rollback is not None or rung.resume is not None or at_launch or not is_alive
     choice = choose_checkpoint(rungs, index, incident, checkpoints, open_incidents) if relaunch else None
     found = skip_window(rungs, index, incident, in_force.data_seed)
     skip = merge([found]) if found else ()
     until = incident.break_step + rung.until_steps if rung.until_steps is not None else None
     resume = None
-    base = settings.for_relaunch(in_force, choice.step if choice else incident.break_step, incident.id)
+    base = for_relaunch(in_force, choice.step if choice else incident.break_step, incident.id)
     if choice is not None and choice.checkpoint is not None:
         resume = ResumePoint(choice.checkpoint.step, choice.checkpoint.path, choice.checkpoint.digest)
     if rung.reseed_data:
-        base = settings.reseeded(base, new_seed)
-    unskipped = settings.with_rung(base, rung, incident.id, until, (), spare)
-    look = _look(rung, index, incident, found, unskipped) if resume is not None else None
+        base = reseeded(base, new_seed)
+    unskipped = with_rung(base, rung, incident.id, until, (), spare)
+    inspection = _inspection(rung, index, incident, found, unskipped) if resume is not None else None
     if found and rung.skip and rung.skip.only and incident.attributed_rung == index and incident.attribution is not None:
         skip = incident.attribution.ranges or skip  # looked at before a stop broke the launch off
-    overrides = settings.with_rung(base, rung, incident.id, until, skip, spare)
-    reason = _reason(rung, choice, skip, until, incident.blamed_node, look)
+    overrides = with_rung(base, rung, incident.id, until, skip, spare)
+    reason = _reason(rung, choice, skip, until, incident.blamed_node, inspection)
+    changed = dict(rung.settings)
     if rung.reseed_data:
-        reason += f"; a new data order, seed {overrides.data_seed}"
+        changed["data_seed"] = overrides.data_seed
+        reason += f"; {SETTINGS['data_seed'].remedy(overrides.data_seed)}"
     remedy = Remedy(
         rung=index,
         words=rung.keys,
         reason=reason,
         rollback_to_step=choice.step if choice else None,
         skip=skip,
-        lr_scale=rung.lr,
-        clip_norm=rung.clip_norm,
         live=not relaunch,
+        **changed,
     )
-    return Treatment(remedy, relaunch, resume, overrides, look)
+    return Treatment(remedy, relaunch, resume, overrides, inspection)
 
 
-def _look(rung: Rung, index: int, incident: Incident, window: SampleRange | None, base: Overrides) -> Look | None:
+def _inspection(
+    rung: Rung, index: int, incident: Incident, window: SampleRange | None, base: SettingsInForce
+) -> InspectionPlan | None:
     """The inspection that `only: guilty` needs; None where there is none to make, or it was made for this very rung."""
     if window is None or rung.skip is None or rung.skip.only is None or incident.attributed_rung == index:
         return None
     if window.end - window.start > SAMPLES_MAX:
         return None
     samples = SampleRange(max(0, window.start - CONTROLS), window.end)
-    return Look(index, (samples,), window, base, rung.skip.within_s or GUILTY_WITHIN_S)
+    return InspectionPlan(index, (samples,), window, base, rung.skip.within_s or GUILTY_WITHIN_S)
 
 
 def _reason(
-    rung: Rung, choice: Choice | None, skip: tuple[SampleRange, ...], until: int | None, node: str, look: Look | None = None
+    rung: Rung,
+    choice: Choice | None,
+    skip: tuple[SampleRange, ...],
+    until: int | None,
+    node: str,
+    inspection: InspectionPlan | None = None,
 ) -> str:
     parts = [f"{'roll back to' if rung.rollback else 'resume from'} the {choice.reason}" if choice and choice.checkpoint else ""]
     if choice and not choice.checkpoint:
         parts = [choice.reason]
-    if look is not None:
-        parts.append(f"skip the guilty of samples {look.suspect.start}..{look.suspect.end}")
+    if inspection is not None:
+        parts.append(f"skip the guilty of samples {inspection.suspect.start}..{inspection.suspect.end}")
     else:
-        parts += [f"skip samples {r.start}..{r.end}" for r in skip[:RANGES_TOLD]]
-        parts += [f"and {len(skip) - RANGES_TOLD} more ranges"] if len(skip) > RANGES_TOLD else []
+        parts += [f"skip samples {r.start}..{r.end}" for r in skip[:RANGES_LISTED]]
+        parts += [f"and {len(skip) - RANGES_LISTED} more ranges"] if len(skip) > RANGES_LISTED else []
     if rung.skip and not skip:
         parts.append("skip nothing (the place in the data is unknown)")
     elif rung.skip and rung.skip.only and choice is not None and choice.checkpoint is None:
         parts.append("all of them, for untrained weights tell nothing of a sample")
-    elif rung.skip and rung.skip.only and look is None and skip[0].end - skip[0].start > SAMPLES_MAX:
+    elif rung.skip and rung.skip.only and inspection is None and skip[0].end - skip[0].start > SAMPLES_MAX:
         parts.append(f"all of them, for more than {SAMPLES_MAX} samples are not looked at one by one")
     if rung.exclude is not None:
         parts.insert(0, f"leave out node {node}" if node else "leave out the blamed node")
-    if rung.lr is not None:
-        parts.append(f"learning rate {rung.lr:g}x")
-    if rung.clip_norm is not None:
-        parts.append(f"clip at {rung.clip_norm:g}")
-    named = {"rollback", "resume", "exclude", "skip", "lr", "clip_norm", "until", "then", "reseed_data"}
+    parts += [SETTINGS[key].remedy(value) for key, value in rung.settings.items()]
+    named = {*BY_WORD, "rollback", "resume", "exclude", "skip", "until", "then", "reseed_data"}
     parts += [word for word in rung.keys if word not in named]
     if until is not None:
         parts.append(f"until step {until}")

@@ -88,8 +88,8 @@ def judge_guilt(seen: Iterable[SampleSeen], suspect: SampleRange, attempt: int) 
         return Attribution("nobody", reason, attempt, suspect, inspected=len(ranked))
     ranges = bounded(merge(SampleRange(one.sample.index, one.sample.index + 1) for one in guilty), RANGES_MAX)
     worst = guilty[0]
-    said = f"{len(guilty)} of {len(ranked)} samples {'is' if len(guilty) == 1 else 'are'} guilty"
-    reason = f"{said}; the worst, {worst.sample.index}: {worst.why}"
+    count = f"{len(guilty)} of {len(ranked)} samples {'is' if len(guilty) == 1 else 'are'} guilty"
+    reason = f"{count}; the worst, {worst.sample.index}: {worst.why}"
     return Attribution("guilty", reason, attempt, suspect, ranges, len(guilty), len(ranked))
 
 

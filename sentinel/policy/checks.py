@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
+from sentinel.detectors.registry import DETECTORS, MAKER_OF
+from sentinel.detectors.settings import misfits_of
 from sentinel.errors import Problem
+from sentinel.model.findings import Kind
 from sentinel.policy.checks_expressions import check_expression
 from sentinel.policy.checks_paging import check_paging
 from sentinel.policy.checks_playbooks import check_playbook
@@ -19,20 +22,6 @@ from sentinel.policy.problems import did_you_mean
 from sentinel.policy.schema import Budget, Detectors, FindingKind, Policy, Rule, Spec
 
 __all__ = ["Problem", "check_policy"]
-
-# Which detector makes which finding in this version; those of `_ALWAYS` are seen by sentinel itself.
-_DETECTOR_OF: dict[FindingKind, str] = {
-    "non_finite": "non_finite", "spike": "spike", "hang": "hang", "crash": "crash", "broken_job": "crash",
-    "loss_scale_collapse": "loss_scale", "divergence": "divergence", "drift": "drift", "too_good": "too_good",
-    "plateau": "plateau", "generalisation": "generalisation", "precursor": "precursor", "gpu_fault": "gpu_fault",
-    "hardware_warning": "gpu_fault", "slowdown": "slowdown", "straggler": "straggler", "stale_checkpoint": "stale_checkpoint",
-    "behind_reference": "behind_reference",
-}  # fmt: skip
-_ONLY_TELLS: frozenset[FindingKind] = frozenset({"plateau", "generalisation", "precursor"})  # info, with or without a rule
-# What these find is recorded all the same; what broken hardware does shows as a crash or a hang as well.
-_MAY_BE_UNRULED = _ONLY_TELLS | {"gpu_fault", "hardware_warning", "slowdown", "straggler", "stale_checkpoint"}
-_ALWAYS: frozenset[FindingKind] = frozenset({"override_mismatch", "environment_changed"})
-
 
 def check_policy(policy: Policy, capabilities: Set[str] | None = None) -> tuple[Problem, ...]:
     """Every problem, in the order of the language.
@@ -68,13 +57,11 @@ def _check_rules(spec: Spec) -> Iterator[Problem]:
 
 
 def _check_maker(path: str, kind: FindingKind, detectors: Detectors) -> Iterator[Problem]:
-    detector = _DETECTOR_OF.get(kind)
-    if detector is None and kind not in _ALWAYS:
-        made = ", ".join(sorted({*_DETECTOR_OF, *_ALWAYS}))
-        yield Problem(f"{path}.on", f"no detector of this version finds '{kind}'", f"remove the rule, or use one of: {made}")
-    elif detector is not None and not getattr(detectors, detector).enabled:
-        message = f"'{kind}' is never found, because the detector '{detector}' is switched off"
-        yield Problem(f"{path}.on", message, f"remove the rule, or switch on spec.detectors.{detector}", "warning")
+    """What sentinel finds itself is always found."""
+    row = MAKER_OF.get(Kind(kind))
+    if row is not None and not getattr(detectors, row.name).enabled:
+        message = f"'{kind}' is never found, because the detector '{row.name}' is switched off"
+        yield Problem(f"{path}.on", message, f"remove the rule, or switch on spec.detectors.{row.name}", "warning")
 
 
 def _check_treatment(path: str, rule: Rule, spec: Spec) -> Iterator[Problem]:
@@ -93,15 +80,17 @@ def _check_treatment(path: str, rule: Rule, spec: Spec) -> Iterator[Problem]:
 
 def _check_detectors(spec: Spec) -> Iterator[Problem]:
     ruled = {rule.on for rule in spec.rules}
-    for kind, detector in _DETECTOR_OF.items():
-        asked = kind != "behind_reference" or spec.detectors.behind_reference.reference is not None
-        if getattr(spec.detectors, detector).enabled and kind not in ruled and kind not in _MAY_BE_UNRULED and asked:
+    for row in DETECTORS:
+        if row.settings is None:
+            continue
+        settings = getattr(spec.detectors, row.name)
+        finds_any = settings.enabled and (not row.wants or getattr(settings, row.wants) is not None)
+        for kind in (one.kind for one in row.finds if finds_any and one.asks_for_rule and one.kind not in ruled):
             message = f"no rule is on '{kind}': what the detector finds is recorded, and nothing is done"
-            yield Problem("spec.rules", message, f"add a rule on {kind}, or switch the detector '{detector}' off", "warning")
-    spike = spec.detectors.spike
-    if spike.level_steps >= spike.window_steps:
-        message = f"the level ({spike.level_steps} steps) must be shorter than the window ({spike.window_steps} steps)"
-        yield Problem("spec.detectors.spike.level", message, "20 steps in a window of 200 steps is usual")
+            yield Problem("spec.rules", message, f"add a rule on {kind}, or switch the detector '{row.name}' off", "warning")
+    for row in DETECTORS:
+        for misfit in misfits_of(getattr(spec.detectors, row.name, None)):
+            yield Problem(f"spec.detectors.{row.name}.{misfit.word}", misfit.message, misfit.remedy)
 
 
 def _check_used(spec: Spec) -> Iterator[Problem]:

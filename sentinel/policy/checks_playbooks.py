@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
+from sentinel.client.setting_types import Flag
+from sentinel.client.settings import BY_WORD
 from sentinel.errors import Problem
 from sentinel.policy.schema import Rung
 
-# In the language, but nothing carries them out yet.
-_LATER: tuple[str, ...] = ()
-# Settings that go back to the schedule at `until`.
-_SETTINGS = ("lr", "clip_norm", "weight_decay", "betas", "eps", "loss_scale", "precision", "checkpoint_every")
+# Settings that `until` may stand beside.
+_VALUES = tuple(word for word, row in BY_WORD.items() if not isinstance(row.type, Flag))
 # What only a relaunch can change.
-_AT_LAUNCH = ("reset_optimizer", "precision", "reseed_data", "exclude")
+_AT_LAUNCH = (*(word for word, row in BY_WORD.items() if row.changes == "at launch"), "reseed_data", "exclude")
 _RELAUNCH = ("resume", "rollback")
 
 
@@ -75,8 +75,9 @@ def _check_combination(place: str, rung: Rung) -> Iterator[Problem]:
     if rung.hold and len(acts) > 1:
         others = " and ".join(part for part in acts if part != "hold")
         yield Problem(f"{place}.hold", f"hold pauses training, and {others} goes on with it", "give the hold a rung of its own")
-    if rung.loss_scale is not None and rung.precision in ("bf16", "fp32"):
-        yield Problem(f"{place}.loss_scale", f"{rung.precision} has no loss scale", "remove loss_scale or precision")
+    precision = rung.settings.get("precision")
+    if "loss_scale" in rung.settings and precision in ("bf16", "fp32"):
+        yield Problem(f"{place}.loss_scale", f"{precision} has no loss scale", "remove loss_scale or precision")
     if rung.approval is not None and (rung.wait is not None or rung.hold or not acts):
         message = "nothing is done here that a person could allow or refuse"
         yield Problem(f"{place}.approval", message, "move approval to a rung that acts, such as a rollback")
@@ -117,18 +118,15 @@ def _check_skip_window(place: str, rung: Rung) -> Iterator[Problem]:
 def _check_until(place: str, rung: Rung, probation_steps: int) -> Iterator[Problem]:
     if rung.until_steps is None:
         return
-    if not any(part in _SETTINGS for part in rung.parts):
+    if not any(part in _VALUES for part in rung.parts):
         message = "'until' says when changed settings go back, and this rung changes none"
-        yield Problem(f"{place}.until", message, f"remove it, or change one of: {', '.join(_SETTINGS)}")
+        yield Problem(f"{place}.until", message, f"remove it, or change one of: {', '.join(_VALUES)}")
     elif rung.until_steps < probation_steps:
         message = f"the settings go back after {rung.until_steps} steps, within the probation of {probation_steps}"
         yield Problem(f"{place}.until", message, "a repair is judged better while it is in force", "warning")
 
 
 def _check_available(place: str, rung: Rung, capabilities: Set[str] | None) -> Iterator[Problem]:
-    for part in rung.parts:
-        if part in _LATER:
-            yield Problem(f"{place}.{part}", f"'{part}' is not available in this version", "remove it")
     if capabilities is None:
         return
     if rung.skip is not None and "skip" not in capabilities:
@@ -143,7 +141,7 @@ def _check_available(place: str, rung: Rung, capabilities: Set[str] | None) -> I
     if rung.exclude is not None and "exclude" not in capabilities:
         message = "the command does not declare that it can leave a node out (capability 'exclude'): this rung is passed over"
         yield Problem(f"{place}.exclude", message, "begin the run with --with exclude, if the command honours it", "warning")
-    live = tuple(part for part in rung.parts if part in _SETTINGS and part not in _AT_LAUNCH)
+    live = tuple(part for part in rung.parts if part in BY_WORD and BY_WORD[part].changes == "live")
     if live and not any(part in rung.parts for part in _RELAUNCH) and "live_overrides" not in capabilities:
         message = "the trainer cannot change settings while it runs (capability 'live_overrides')"
         yield Problem(f"{place}.{live[0]}", message, "add a rollback or a resume, so that it changes at a relaunch")

@@ -12,13 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from sentinel.policy.quantities import Malformed, show
-from sentinel.policy.schema_detectors import (
-    CrashSettings,
-    Detectors,
-    HangSettings,
-    NonFiniteSettings,
-    SpikeSettings,
-)
+from sentinel.policy.schema_detectors import Detectors
 from sentinel.policy.schema_fields import (
     Condition,
     Count,
@@ -27,7 +21,6 @@ from sentinel.policy.schema_fields import (
     Model,
     Name,
     Phase,
-    Precision,
     Range,
     RateOf,
     Recovery,
@@ -41,9 +34,9 @@ from sentinel.policy.schema_paging import ChannelKind, Paging, Route, route_of
 from sentinel.policy.schema_rungs import Exclude, Page, Resume, Rollback, Rung, Skip, Wait
 
 __all__ = [
-    "Annotations", "Budget", "Checkpoints", "CrashSettings", "Detectors", "Exclude", "FindingKind", "HangSettings", "Labels",
-    "Metadata", "NonFiniteSettings", "Page", "Paging", "Phase", "Policy", "Precision", "Probation", "Resume", "Retain",
-    "Rollback", "Route", "Rule", "RunFacts", "Rung", "Severity", "Skip", "Spec", "SpikeSettings", "Then", "Wait", "with_channels",
+    "Annotations", "Budget", "Checkpoints", "Detectors", "Exclude", "FindingKind", "Labels", "Metadata", "Page", "Paging",
+    "Phase", "Policy", "Probation", "Resume", "Retain", "Rollback", "Route", "Rule", "RunFacts", "Rung", "Severity", "Skip",
+    "Spec", "Then", "Wait", "with_channels",
 ]  # fmt: skip
 
 

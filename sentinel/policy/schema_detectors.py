@@ -1,12 +1,21 @@
-"""Settings of the built-in detectors. Each has defaults, and `spike: off` switches one off."""
+"""`spec.detectors`, made from the registry: a model for each detector's settings, in the words of a policy file.
+
+A detector declares its settings as a frozen dataclass (`sentinel.detectors.settings`). Here each of its fields becomes a field of
+a model: its shape gives the type and the checks, its alias the word of the file, its default the text a person would write.
+What is read becomes the dataclass again: the engine and the detectors do not see the models. `spike: off` switches one off.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, WrapValidator, create_model
 
-from sentinel.policy.quantities import Malformed, parse_duration, show
+from sentinel.detectors.registry import TUNED
+from sentinel.detectors.settings import Setting, Shape, settings_of
+from sentinel.policy.quantities import Malformed, show, show_duration
 from sentinel.policy.schema_fields import (
     Count,
     Flag,
@@ -14,6 +23,7 @@ from sentinel.policy.schema_fields import (
     MetricName,
     Model,
     Multiple,
+    NotNegative,
     Phase,
     Positive,
     Seconds,
@@ -21,123 +31,114 @@ from sentinel.policy.schema_fields import (
     StepTimes,
     written,
 )
-from sentinel.policy.schema_hardware import GpuFaultSettings
-from sentinel.policy.schema_slow_detectors import (
-    BehindReferenceSettings,
-    DivergenceSettings,
-    DriftSettings,
-    GeneralisationSettings,
-    LossScaleSettings,
-    PlateauSettings,
-    PrecursorSettings,
-    SlowdownSettings,
-    StaleCheckpointSettings,
-    StragglerSettings,
-    TooGoodSettings,
-)
-
-# Longest silence believed in each phase. Step phases (data, forward, backward, optimizer) have none: the step time rules there.
-PHASE_LIMITS: dict[Phase, str] = {
-    "init": "10m", "compile": "20m", "eval": "15m", "checkpoint": "10m", "idle": "10m",
-}  # fmt: skip
 
 
-def _merged_phases(given: dict[Phase, float]) -> dict[Phase, float]:
-    """A phase left out keeps its default."""
-    return {phase: parse_duration(text) for phase, text in PHASE_LIMITS.items()} | given
+def _on_or_off(value: Any) -> Any:
+    """`on` and `off` are words in YAML 1.2."""
+    if isinstance(value, bool):
+        return value
+    if value not in ("on", "off"):
+        raise Malformed(f"{show(value)} is neither on nor off", "write on or off")
+    return value == "on"
 
 
-Phases = Annotated[dict[Phase, Seconds], AfterValidator(_merged_phases)]
+def _path_or_off(value: Any) -> Any:
+    if value != "off" and not (isinstance(value, str) and value.startswith("/")):
+        remedy = "write /dev/kmsg, the whole path of a text file such as /var/log/kern.log, or off"
+        raise Malformed(f"{show(value)} is not where a kernel log can be read", remedy)
+    return value
 
 
-class NonFiniteSettings(Model):
-    """NaN or infinity in a loss, parameter or moment is certain at once; a gated gradient only when it keeps coming."""
-
-    enabled: Flag = True
-    """Whether this detector runs."""
-    gated_in_a_row: Count = 5
-    """So many skipped updates with a non-finite gradient in a row are an alarm; fewer are recorded as info."""
-
-
-class SpikeSettings(Model):
-    """A sudden rise above the run's own recent level."""
-
-    enabled: Flag = True
-    """Whether this detector runs."""
-    metrics: Annotated[tuple[MetricName, ...], Field(min_length=1)] = ("loss", "grad_norm")
-    """The streams watched, each on its own."""
-    z: Positive = 8.0
-    """Robust deviations (median and MAD of the window) above the level before a value counts."""
-    relative: Fraction = 0.03
-    """And at least this share above the level, so that a very quiet run does not alarm at nothing."""
-    window_steps: Steps = written("200 steps", alias="window")
-    """Steps the spread is learned from."""
-    level_steps: Steps = written("20 steps", alias="level")
-    """Steps the present level is the median of."""
-    min_history_steps: Steps = written("200 steps", alias="min_history")
-    """Steps seen before the detector judges at all; until then the verdict is unknown."""
+TYPES: Mapping[Shape, Any] = {
+    "flag": Flag,
+    "on or off": Annotated[Flag, BeforeValidator(_on_or_off), WithJsonSchema({"enum": ["on", "off", True, False]})],
+    "count": Count,
+    "positive": Positive,
+    "not negative": NotNegative,
+    "fraction": Fraction,
+    "steps": Steps,
+    "seconds": Seconds,
+    "multiple": Multiple,
+    "step times": StepTimes,
+    "metrics": Annotated[tuple[MetricName, ...], Field(min_length=1)],
+    "phases": dict[Phase, Seconds],
+    "file": Annotated[str, Field(min_length=1, max_length=4096)],
+    "kernel log": Annotated[str, BeforeValidator(_path_or_off), Field(max_length=1000)],
+}
+# A default as a person would write it. Shapes that are not here are plain values.
+TEXTS: Mapping[Shape, Callable[[Any], Any]] = {
+    "steps": lambda count: f"{count} steps",
+    "seconds": show_duration,
+    "multiple": lambda factor: f"{factor:g}x",
+    "step times": lambda times: f"{times:g}x step_time",
+    "phases": lambda limits: {phase: show_duration(limit_s) for phase, limit_s in limits.items()},
+}
 
 
-class HangSettings(Model):
-    """No progress while processes live."""
-
-    enabled: Flag = True
-    """Whether this detector runs."""
-    after_step_times: StepTimes = written("3x step_time", alias="after")
-    """Silence, in multiples of the run's own step time, that is a hang."""
-    floor_s: Seconds = written("30s", alias="floor")
-    """Never call a shorter silence a hang."""
-    phases: Phases = written(PHASE_LIMITS)
-    """Longest silence in a phase that is not a step."""
-    standstill: Multiple = written("10x")
-    """Times such a limit that heartbeats may change without a step: a livelock is a hang, too."""
+class _Settings(Model):
+    model_config = ConfigDict(use_attribute_docstrings=False)  # descriptions come from the fields
 
 
-class CrashSettings(Model):
-    """An attempt that ended on its own. Three ends before the first step are a broken job."""
+def _field_of(one: Setting) -> tuple[Any, Any]:
+    kind = TYPES[one.shape]
+    if one.default is None:
+        return kind | None, Field(default=None, alias=one.alias, description=one.words, validate_default=False)
+    if one.shape == "phases":
+        kind = Annotated[kind, AfterValidator(lambda given: {**one.default, **given})]  # a phase left out keeps its default
+    text = TEXTS.get(one.shape, lambda value: value)(one.default)
+    return kind, Field(default=text, alias=one.alias, description=one.words)
 
-    enabled: Flag = True
-    """Whether this detector runs."""
+
+def model_of(settings: type[Any]) -> type[Model]:
+    """The model of a detector's settings dataclass."""
+    made = {one.name: _field_of(one) for one in settings_of(settings)}
+    return create_model(settings.__name__, __base__=_Settings, __doc__=settings.__doc__, **made)  # type: ignore[call-overload, no-any-return]
 
 
 def _switch(value: Any) -> Any:
     """`spike: off` for `spike: {enabled: false}`; `on` likewise."""
     if value in ("off", "on") or isinstance(value, bool):
         return {"enabled": value in ("on", True)}
-    if not isinstance(value, (dict, Model)):
+    if not isinstance(value, dict):
         raise Malformed(f"{show(value)} is not a detector's settings", "write 'off', or its settings as a mapping")
     return value
 
 
-def _switched(title: str) -> Any:
-    """Editors may see either form."""
-    return Field(default_factory=dict, description=title, json_schema_extra=_or_a_word)
+def _reader(settings: type[Any]) -> Any:
+    def read(value: Any, validate: Callable[[Any], Model]) -> Any:
+        if isinstance(value, settings):
+            return value
+        model = validate(_switch(value))
+        return settings(**{field.name: getattr(model, field.name) for field in fields(settings)})
+
+    return Annotated[model_of(settings), WrapValidator(read)]
 
 
 def _or_a_word(schema: dict[str, Any]) -> None:
+    """Editors may see either form."""
     reference = schema.pop("$ref")
     schema["anyOf"] = [{"$ref": reference}, {"enum": ["off", "on", True, False]}]
 
 
-class Detectors(Model):
+def _switched(words: str) -> Any:
+    return Field(default_factory=dict, description=words, json_schema_extra=_or_a_word)
+
+
+if TYPE_CHECKING:
+
+    class _OfTheRegistry(Model):
+        """Under each row's name the settings that its detector declares."""
+
+        def __getattr__(self, name: str) -> Any: ...
+
+else:
+    _tuned = {name: (_reader(settings), _switched(words)) for name, words, settings in TUNED}
+    _OfTheRegistry = create_model("_OfTheRegistry", __base__=Model, **_tuned)
+
+
+class Detectors(_OfTheRegistry):
     """The detectors of this version."""
 
-    non_finite: Annotated[NonFiniteSettings, BeforeValidator(_switch)] = _switched("NaN and infinity")
-    spike: Annotated[SpikeSettings, BeforeValidator(_switch)] = _switched("sudden rise of a metric")
-    hang: Annotated[HangSettings, BeforeValidator(_switch)] = _switched("silence while processes live")
-    crash: Annotated[CrashSettings, BeforeValidator(_switch)] = _switched("an attempt that ended on its own")
-    gpu_fault: Annotated[GpuFaultSettings, BeforeValidator(_switch)] = _switched("sick hardware")
-    loss_scale: Annotated[LossScaleSettings, BeforeValidator(_switch)] = _switched("fp16's loss scale collapses")
-    divergence: Annotated[DivergenceSettings, BeforeValidator(_switch)] = _switched("no way back")
-    drift: Annotated[DriftSettings, BeforeValidator(_switch)] = _switched("a slow, steady climb")
-    too_good: Annotated[TooGoodSettings, BeforeValidator(_switch)] = _switched("an implausibly low loss")
-    plateau: Annotated[PlateauSettings, BeforeValidator(_switch)] = _switched("the loss has stopped falling")
-    generalisation: Annotated[GeneralisationSettings, BeforeValidator(_switch)] = _switched("validation loss rises alone")
-    precursor: Annotated[PrecursorSettings, BeforeValidator(_switch)] = _switched("what often goes before a spike")
-    slowdown: Annotated[SlowdownSettings, BeforeValidator(_switch)] = _switched("steps take longer than they did")
-    straggler: Annotated[StragglerSettings, BeforeValidator(_switch)] = _switched("one rank keeps the others waiting")
-    stale_checkpoint: Annotated[StaleCheckpointSettings, BeforeValidator(_switch)] = _switched("training is not being saved")
-    behind_reference: Annotated[BehindReferenceSettings, BeforeValidator(_switch)] = _switched("above a recorded run's loss")
     grace_steps: Steps = written("50 steps", alias="grace")
     """Steps after a resume in which a bump is usual: only a tall one is an alarm. Never for values that are no number."""
     onset_lookback_steps: Steps = written("500 steps", alias="onset_lookback")

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 
+from sentinel.client import setting_types as t
+from sentinel.client.settings import Setting
+from sentinel.detectors.registry import RULED_KINDS
 from sentinel.policy import quantities as q
 from sentinel.policy.expr import parse_expression
 from sentinel.policy.expr_tree import LENGTH_MAX, Expression
 
-# What a detector can find: every kind of the model but `expression`, whose rules say `expr` instead of `on`.
-FindingKind = Literal[
-    "non_finite", "spike", "divergence", "drift", "loss_scale_collapse", "plateau", "too_good", "behind_reference",
-    "generalisation", "precursor", "hang", "straggler", "slowdown", "crash", "broken_job", "gpu_fault", "stale_checkpoint",
-    "override_mismatch", "hardware_warning", "environment_changed",
-]  # fmt: skip
+if TYPE_CHECKING:
+    FindingKind = str
+else:
+    FindingKind = Literal[tuple(str(kind) for kind in RULED_KINDS)]  # what a rule may be `on`
 Severity = Literal["info", "warning", "critical"]
-Precision = Literal["fp32", "bf16", "fp16"]
 Phase = Literal["init", "compile", "data", "forward", "backward", "optimizer", "eval", "checkpoint", "idle"]
 Then = Literal["stop_now", "hold", "keep_training"]
 
@@ -77,10 +77,40 @@ Condition = Annotated[
 
 Count = Annotated[int, Field(strict=True, ge=1, le=10**9)]
 Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
-LossScale = Annotated[float, Field(strict=True, gt=0, le=2.0**127, allow_inf_nan=False)]  # float32 has no room above
 NotNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False)]
 Flag = Annotated[bool, Field(strict=True)]
 Text = Annotated[str, Field(max_length=2000)]
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
 MetricName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z][A-Za-z0-9_/.]*$")]
+
+
+def setting_name(row: Setting) -> str:
+    """The name of the field of a rung that gives this setting: its word, and the unit where it has one."""
+    return f"{row.word}_steps" if isinstance(row.type, t.Steps) else str(row.word)
+
+
+def setting_field(row: Setting) -> tuple[Any, Any]:
+    """That field: its type, and its default with the word that policies write."""
+    hint = _hint(row.type)
+    default = Field(default=row.nothing, description=row.help, alias=row.word if row.word != setting_name(row) else None)
+    return (hint if row.nothing is False else hint | None), default
+
+
+def _hint(kind: t.ValueType) -> Any:
+    match kind:
+        case t.Factor():
+            return Factor
+        case t.Steps():
+            return Steps
+        case t.Number():
+            bounds = Field(strict=True, gt=kind.above, ge=kind.at_least, lt=kind.below, le=kind.at_most, allow_inf_nan=False)
+            return Annotated[float, bounds]
+        case t.Whole():
+            return Annotated[int, Field(strict=True, ge=kind.at_least)]
+        case t.Pair():
+            return tuple[_hint(kind.part), _hint(kind.part)]  # type: ignore[misc]
+        case t.Choice():
+            return Literal[kind.words]
+        case t.Flag():
+            return Flag

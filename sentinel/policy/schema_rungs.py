@@ -1,32 +1,31 @@
-"""One rung of a playbook: what is done together, in one try, before the next rung is taken."""
+"""One rung of a playbook: what is done together, in one try, before the next rung is taken.
+
+The settings that a rung can change are the rows of `sentinel.client.settings`; their fields are made from the table.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, model_validator
 
+from sentinel.client.settings import BY_WORD, SETTINGS
 from sentinel.policy.quantities import Malformed
 from sentinel.policy.schema_fields import (
     AboveBand,
     AtStep,
     Count,
-    Factor,
     Flag,
-    LossScale,
     Model,
-    NotNegative,
-    Positive,
-    Precision,
     Seconds,
     Severity,
     Steps,
     Then,
     Widening,
+    setting_field,
+    setting_name,
     written,
 )
-
-Beta = Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False)]
 
 _APPROVAL_SCHEMA: dict[str, Any] = {
     "anyOf": [
@@ -138,8 +137,8 @@ def _required(value: Any) -> Any:
     raise Malformed(f"{value!r} says nothing about approval", "write 'required', or {within: 30m, otherwise: deny}")
 
 
-class Rung(Model):
-    """What one try consists of. Combinations that contradict each other are refused by the checker."""
+class _Restart(Model):
+    """What a rung does to the run before any setting: the first words of the language."""
 
     wait: Wait | None = None
     """Do nothing for a while and watch."""
@@ -149,26 +148,21 @@ class Rung(Model):
     """Relaunch from before the onset."""
     skip: Skip | None = None
     """Leave out samples around the onset."""
-    lr: Factor | None = None
-    """Learning rate, as a factor on the schedule."""
-    clip_norm: Positive | None = None
-    """Gradient clipping at this global norm."""
-    weight_decay: NotNegative | None = None
-    """Weight decay, as the value to use."""
-    betas: tuple[Beta, Beta] | None = None
-    """Adam's betas."""
-    eps: Positive | None = None
-    """Adam's epsilon."""
-    loss_scale: LossScale | None = None
-    """Loss scale to start again from (fp16)."""
-    reset_optimizer: Flag = False
-    """Drop the optimizer's state."""
+
+
+if TYPE_CHECKING:
+    _WithSettings = _Restart
+else:
+    _WithSettings = create_model(
+        "_WithSettings", __base__=_Restart, **{setting_name(row): setting_field(row) for row in BY_WORD.values()}
+    )
+
+
+class Rung(_WithSettings):
+    """What one try consists of. Combinations that contradict each other are refused by the checker."""
+
     reseed_data: Flag = False
     """A new data order from the resume point on."""
-    precision: Precision | None = None
-    """Number format of the next attempt."""
-    checkpoint_every_steps: Steps | None = Field(default=None, alias="checkpoint_every")
-    """Checkpoints this often."""
     exclude: Exclude | None = None
     """Leave out the blamed node."""
     diagnose: Flag = False
@@ -191,6 +185,12 @@ class Rung(Model):
         if not self.parts:
             raise Malformed("this rung does nothing", "write what it does, such as 'resume: {from: newest}' or 'page: {}'")
         return self
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings it changes, by their keys in the table."""
+        values = {key: getattr(self, setting_name(row)) for key, row in SETTINGS.items() if row.word is not None}
+        return {key: value for key, value in values.items() if SETTINGS[key].is_asked(value)}
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sentinel.detectors.registry import RULED_KINDS
 from sentinel.errors import UsageError
-from sentinel.model.attempts import Overrides
-from sentinel.model.findings import NUMERIC_KINDS, Kind
+from sentinel.model.attempts import SettingsInForce
+from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, SampleAnchor
 from sentinel.model.state import Checkpoint
 from sentinel.plan.overrides import draw_data_seed
@@ -135,7 +136,7 @@ def _with_base(name: str, extends: str | None) -> str:
 
 def _matched(policy: Policy, finding: str) -> tuple[Kind, Match | None]:
     rule = next((rule for rule in policy.spec.rules if rule.alert == finding), None)
-    kinds = tuple(str(kind) for kind in Kind if kind is not Kind.EXPRESSION)
+    kinds = tuple(str(kind) for kind in RULED_KINDS)
     if rule is None and finding not in kinds:
         alerts = tuple(rule.alert for rule in policy.spec.rules)
         raise UsageError(
@@ -160,7 +161,7 @@ def _hold(hold: Hold) -> str:
 
 
 def _incident(kind: Kind, rule: Rule, assumed: Assumed, detected: int) -> Incident:
-    numeric, per_step = kind in NUMERIC_KINDS, assumed.samples_per_step
+    numeric, per_step = kind.is_numeric, assumed.samples_per_step
     anchor = SampleAnchor((assumed.onset_step - 1) * per_step, detected * per_step, per_step) if numeric else None
     onset = assumed.onset_step if numeric else None
     return Incident(
@@ -185,7 +186,7 @@ def _climb(policy: Policy, rungs: tuple[Rung, ...], incident: Incident, every: i
     per_step = incident.samples.per_step if incident.samples else 1
     every_one = [Checkpoint(step, f"checkpoints/step-{step:08d}", 1, step * per_step) for step in marks]
     checkpoints = _kept(policy, every_one)
-    in_force, alive = Overrides(), incident.kind not in _DEAD
+    in_force, alive = SettingsInForce(), incident.kind not in _DEAD
     for index, rung in enumerate(rungs):
         if rung.wait is not None:
             heals = rung.wait.unless_above_band_steps

@@ -107,7 +107,7 @@ class Collector:
     def _add(self, fact: f.FindingRecorded) -> Found:
         finding = fact.finding
         severity = finding.severity if fact.became is not None else "info"
-        found = Found(finding.kind.value, severity, finding.onset_step, finding.detected_step, finding.reason)
+        found = Found(str(finding.kind), severity, finding.onset_step, finding.detected_step, finding.reason)
         if fact.became is not None:
             known = self._members.setdefault(fact.became, [])
             if known:

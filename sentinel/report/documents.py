@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from sentinel.client.settings import settings_to_json
 from sentinel.engine.goodput import account
 from sentinel.model.incidents import Incident, Try
 from sentinel.model.records import Attribution
@@ -116,13 +117,13 @@ def _attribution_document(found: Attribution) -> dict[str, Any]:
 
 def _try_document(tried: Try) -> dict[str, Any]:
     remedy = tried.remedy
+    skip = [[r.start, r.end] for r in remedy.skip]
     return {
         "rung": remedy.rung,
         "words": list(remedy.words),
         "rollback_to_step": remedy.rollback_to_step,
-        "skip": [[r.start, r.end] for r in remedy.skip],
-        "lr_scale": remedy.lr_scale,
-        "clip_norm": remedy.clip_norm,
+        "skip": skip,
+        **settings_to_json(remedy, skip),
         "attempt": tried.attempt,
         "outcome": str(tried.outcome),
         "reason": tried.reason or remedy.reason,

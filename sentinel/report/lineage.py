@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.journal.store import JOURNAL_NAME, Journal
-from sentinel.launcher.spec_file import overrides_to_json
 from sentinel.model import facts as f
 from sentinel.model.actions import StartAttempt
-from sentinel.model.attempts import Overrides
 from sentinel.model.facts import Fact
 from sentinel.report.run_dirs import check_run_dir
-
-UNSAID = ("id", "attempt", "incident", "request", "until")
+from sentinel.report.settings import setting_text, settings_asked
 
 
 @dataclass(slots=True)
@@ -61,7 +58,7 @@ def trace(facts: Iterable[Fact], newest_step: int | None = None) -> list[Branch]
                 step = resume.step if resume else 0
                 parent = makers.get(step) if resume else None
                 makers = {at: maker for at, maker in makers.items() if at <= step}
-                branches[number] = Branch(number, parent, step, fact.why, _settings(fact.overrides), step)
+                branches[number] = Branch(number, parent, step, fact.why, settings_asked(fact.overrides), step)
             case f.CheckpointCommitted(attempt=maker, step=step):
                 makers[step] = maker
                 if maker in branches:
@@ -113,7 +110,9 @@ def lineage_text(branches: list[dict[str, Any]], newest_step: int | None = None)
         lines += [f"|      runs other than before: {change}" for change in branch["environment_changes"]]
         lines += [f"|      what it runs is not wholly known: {why}" for why in branch["environment_unknown"]]
         if branch["settings"]:
-            lines.append("|      settings: " + ", ".join(f"{key} {_said(value)}" for key, value in branch["settings"].items()))
+            lines.append(
+                "|      settings: " + ", ".join(f"{key} {setting_text(key, value)}" for key, value in branch["settings"].items())
+            )
         for change in branch["changed_live"]:
             lines.append(f"|      settings {change['id']} in force from step {change['step']}")
         end = f"{branch['outcome']}: {branch['end_reason']}" if branch["outcome"] else "has not ended"
@@ -129,17 +128,6 @@ def _mark_surviving(branches: Mapping[int, Branch]) -> None:
         branch.survives_to = bound
         bound = branch.resumed_step
         branch = branches.get(branch.parent) if branch.parent is not None and branch.parent < branch.attempt else None
-
-
-def _settings(overrides: Overrides) -> dict[str, Any]:
-    said = overrides_to_json(overrides, 0)
-    return {key: value for key, value in said.items() if key not in UNSAID and value not in (None, False, [])}
-
-
-def _said(value: object) -> str:
-    if isinstance(value, list):
-        return " ".join(f"{part[0]}..{part[1]}" if isinstance(part, list) else str(part) for part in value)
-    return str(value)
 
 
 def branch_document(branch: Branch) -> dict[str, Any]:

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from sentinel.client.settings import BY_WORD
 from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.model import actions as a
 from sentinel.model import facts as f
-from sentinel.model.attempts import Overrides
+from sentinel.model.attempts import SettingsInForce
 from sentinel.model.facts import Fact
-from sentinel.plan.overrides import SETTINGS, without
+from sentinel.plan.overrides import without
 from sentinel.report.lineage import Branch, trace
 from sentinel.run_files.stream_file import read_newest_step, read_tokens_per_sample
 
@@ -26,7 +27,7 @@ class Segment:
     """From `first` on the attempt trained under `settings`, until the next segment; `name` is that of the request."""
 
     first: int
-    settings: Overrides
+    settings: SettingsInForce
     name: str = ""
 
 
@@ -37,7 +38,7 @@ class Timeline:
 
     segments: list[Segment] = field(default_factory=list)
 
-    def begin(self, first: int, settings: Overrides, name: str = "") -> None:
+    def begin(self, first: int, settings: SettingsInForce, name: str = "") -> None:
         kept = [known for known in self.segments[1:] if known.first < first or known.name == name == ""]
         self.segments = [*self.segments[:1], *kept, Segment(first, settings, name)]
 
@@ -57,7 +58,7 @@ def schedule_document(facts: Iterable[Fact], newest_step: int | None, tokens_per
     facts = list(facts)
     branches = trace(facts, newest_step)
     timelines = _timelines(facts)
-    under = dict.fromkeys(SETTINGS, 0)
+    under = {row.key: 0 for row in BY_WORD.values()}
     lost = 0.0
     for branch in branches:
         for first, last, settings in _surviving(branch, timelines[branch.attempt]):
@@ -76,18 +77,18 @@ def schedule_document(facts: Iterable[Fact], newest_step: int | None, tokens_per
     }
 
 
-def schedule_rows(said: Mapping[str, Any]) -> list[tuple[str, str]]:
+def schedule_rows(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """For a terminal; nothing where nothing was lost."""
-    words = [f"{steps} steps under another {key}" for key, steps in said["steps_under"].items()]
-    if said["full_rate_steps_lost"]:
-        words.insert(0, f"{said['full_rate_steps_lost']:g} full-rate steps lost")
-    if said["skipped_samples"]:
-        tokens = f" ({said['skipped_tokens']} tokens)" if said["skipped_tokens"] is not None else ""
-        words.append(f"{said['skipped_samples']} samples left out{tokens}")
-    if said["steps_thrown_away"]:
-        words.append(f"{said['steps_thrown_away']} steps thrown away")
+    words = [f"{steps} steps under another {key}" for key, steps in document["steps_under"].items()]
+    if document["full_rate_steps_lost"]:
+        words.insert(0, f"{document['full_rate_steps_lost']:g} full-rate steps lost")
+    if document["skipped_samples"]:
+        tokens = f" ({document['skipped_tokens']} tokens)" if document["skipped_tokens"] is not None else ""
+        words.append(f"{document['skipped_samples']} samples left out{tokens}")
+    if document["steps_thrown_away"]:
+        words.append(f"{document['steps_thrown_away']} steps thrown away")
     rows = [("schedule", ", ".join(words))] if words else []
-    for lapse in said["lapses"]:
+    for lapse in document["lapses"]:
         outcome = f"{lapse['outcome']}: {lapse['verdict']}" if lapse["outcome"] else "being watched"
         rows.append(("lapse", f"{' and '.join(lapse['keys'])} at step {lapse['step']}, {outcome}"))
     return rows
@@ -124,7 +125,7 @@ def _answered(timeline: Timeline, fact: f.OverridesAnswered, name: str, step: in
         timeline.begin(step, without(asked.settings, fact.not_in_force), name)
 
 
-def _surviving(branch: Branch, timeline: Timeline) -> Iterable[tuple[int, int, Overrides]]:
+def _surviving(branch: Branch, timeline: Timeline) -> Iterable[tuple[int, int, SettingsInForce]]:
     """First and last surviving step of each segment."""
     if branch.survives_to is None:
         return
@@ -135,10 +136,10 @@ def _surviving(branch: Branch, timeline: Timeline) -> Iterable[tuple[int, int, O
             yield first, last, segment.settings
 
 
-def _held(settings: Overrides, first: int, last: int) -> dict[str, int]:
+def _held(settings: SettingsInForce, first: int, last: int) -> dict[str, int]:
     """Steps each setting was in force, of these: the trainer's own `until` ends it."""
     until = dict(settings.until)
-    keys = [key for key in SETTINGS if getattr(settings, key) not in (None, False)]
+    keys = [row.key for row in BY_WORD.values() if row.is_asked(getattr(settings, row.key))]
     return {key: max(0, min(last, until.get(key, last + 1) - 1) - first + 1) for key in keys}
 
 
@@ -159,8 +160,8 @@ def _lapses(facts: Iterable[Fact]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for fact in facts:
         if isinstance(fact, f.SettingLapsed):
-            said = {"attempt": fact.attempt, "keys": list(fact.keys), "step": fact.step, "by_trainer": fact.by_trainer}
-            found.append({**said, "reason": fact.reason, "outcome": "", "verdict": ""})
+            document = {"attempt": fact.attempt, "keys": list(fact.keys), "step": fact.step, "by_trainer": fact.by_trainer}
+            found.append({**document, "reason": fact.reason, "outcome": "", "verdict": ""})
         elif isinstance(fact, f.LapseJudged) and found and not found[-1]["outcome"]:
             found[-1] |= {"outcome": fact.outcome, "verdict": fact.reason}
     return found

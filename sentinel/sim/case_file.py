@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sentinel.detectors.registry import KINDS
 from sentinel.errors import PolicyError, Problem, UsageError
-from sentinel.model.findings import Kind
 from sentinel.policy.problems import print_problems
 from sentinel.policy.quantities import Malformed, parse_duration, parse_positive_steps
 from sentinel.policy_files.yaml_positions import read_yaml
@@ -157,6 +157,6 @@ class _CaseReader(DrillReader):
         if "remedies" in fields:
             remedies = tuple(map(str, self._list(fields["remedies"], f"{path}.remedies")))
         alert = str(fields["alert"]) if "alert" in fields else None
-        kind = self._word(fields, path, "kind", tuple(map(str, Kind)))
+        kind = self._word(fields, path, "kind", tuple(map(str, KINDS)))
         onset, detected = (self._span(fields, path, key) for key in ("onset", "detected"))
         return WantedIncident(alert, kind, onset, detected, remedies)

@@ -24,8 +24,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from sentinel.detectors.registry import KINDS
 from sentinel.errors import PolicyError, Problem, UsageError
-from sentinel.model.findings import Kind
 from sentinel.model.incidents import IncidentState
 from sentinel.policy.checks_playbooks import check_playbook
 from sentinel.policy.problems import print_problems
@@ -132,7 +132,7 @@ class Expectations(Fields):
 
     def _incident(self, raw: object, path: str) -> ExpectedIncident:
         fields = self._mapping(raw, path, INCIDENT_KEYS)
-        kind = self._word(fields, path, "kind", tuple(map(str, Kind)))
+        kind = self._word(fields, path, "kind", tuple(map(str, KINDS)))
         if "kind" not in fields:
             self._add(path, "which kind of incident is expected?", "write kind: crash, for example")
         remedies = None

@@ -41,7 +41,7 @@ from dataclasses import dataclass, field
 
 from sentinel.errors import UsageError
 from sentinel.model import operator_requests as w
-from sentinel.model.attempts import Overrides, SampleRange
+from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.readings import RequestReading
 from sentinel.sim.learning import HEALING
 from sentinel.sim.program_changes import CHANGES
@@ -188,8 +188,8 @@ def request_of(fault: Fault) -> RequestReading:
         "resume": w.Resume(),
         "hold": w.Hold(),
         "rollback": w.RollBack(to),
-        "set": w.Change(Overrides(lr_scale=0.5), ("lr_scale",), until),
-        "clip": w.Change(Overrides(clip_norm=0.5), ("clip_norm",), until),
+        "set": w.Change(SettingsInForce(lr_scale=0.5), ("lr_scale",), until),
+        "clip": w.Change(SettingsInForce(clip_norm=0.5), ("clip_norm",), until),
         "ack": w.Acknowledge(to),
         "resolve": w.Resolve(to),
         "note": w.Remark("a word for the record"),

@@ -84,7 +84,7 @@ class SimInspection:
         step, cursor, weights = (found.step, found.cursor, found.weights) if found else (0, 0, HEALTHY)
         if found is not None:
             settings.skip, settings.orders = found.skip, found.orders
-        settings.obey(overrides_to_json(self.spec.overrides, self.spec.attempt), cursor)
+        settings.apply(overrides_to_json(self.spec.overrides, self.spec.attempt), cursor)
         wanted = (i for span in self.spec.inspect or () for i in range(max(span.start, cursor), span.end))
         indices = [index for index in wanted if not any(start <= index < end for start, end in settings.skip)]
         excess = weights.excess(step + 1)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from sentinel.engine import Engine, evolve
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
-from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
+from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import IncidentState
 from sentinel.model.state import INCIDENTS_KEPT, PRUNED_KEPT, REQUESTS_KEPT, STAMPS_KEPT, RunState
 from sentinel.policy.schema import Policy
@@ -125,7 +125,7 @@ class Inspector:
         judge_retained(fact, self.state, self._policy, self.world.store, self.by_person)
         match fact:
             case f.FindingRecorded(finding=finding, became=became):
-                if finding.kind in NUMERIC_KINDS and became is not None:
+                if finding.kind.is_numeric and became is not None:
                     self.causes.setdefault(became, set()).update(self._hurting(finding))
                 if finding.kind is Kind.HANG and became is not None:
                     self._judge_hang(finding.attempt)

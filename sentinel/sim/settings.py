@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sentinel.client.settings import SETTINGS
 from sentinel.sim.data_order import Orders, Span, union
 from sentinel.sim.world import World
 
-CONFIGURED: dict[str, Any] = {"lr_scale": 1.0, "clip_norm": 1.0, "weight_decay": 0.1, "betas": [0.9, 0.95], "eps": 1e-8}
+CONFIGURED: dict[str, Any] = {key: row.usual for key, row in SETTINGS.items() if row.changes == "live" and not row.once}
 CONFIGURED_SEED = 1337
 
 
@@ -16,11 +17,10 @@ class Settings:
     """`skip` and `orders` are part of a checkpoint; everything else is said anew at each launch."""
 
     def __init__(self, checkpoint_every: int) -> None:
-        self.interval = checkpoint_every
         self.skip: tuple[Span, ...] = ()
         self.orders: Orders = ()
-        self._checkpoint_every = checkpoint_every
-        self._values = dict(CONFIGURED)
+        self._configured = CONFIGURED | {"checkpoint_interval": checkpoint_every}
+        self._values = dict(self._configured)
         self._until: dict[str, int] = {}
 
     @property
@@ -32,17 +32,19 @@ class Settings:
         return float(self._values["clip_norm"])
 
     @property
+    def interval(self) -> int:
+        return int(self._values["checkpoint_interval"])
+
+    @property
     def data_seed(self) -> int:
         return self.orders[-1][1] if self.orders else CONFIGURED_SEED
 
-    def obey(self, given: Mapping[str, Any], cursor: int) -> None:
+    def apply(self, given: Mapping[str, Any], cursor: int) -> None:
         """A missing key leaves its setting as it is, null means as configured; a skip list only grows, within its order."""
-        for key, configured in CONFIGURED.items():
+        for key, configured in self._configured.items():
             if key in given:
                 self._values[key] = configured if given[key] is None else given[key]
                 self._until.pop(key, None)
-        if "checkpoint_interval" in given:
-            self.interval = given["checkpoint_interval"] or self._checkpoint_every
         self._until |= dict(given.get("until") or {})
         seed = given.get("data_seed")
         if seed is not None and seed != self.data_seed:
@@ -56,16 +58,13 @@ class Settings:
         lapsed = [key for key, end in self._until.items() if step >= end]
         for key in lapsed:
             del self._until[key]
-            if key == "checkpoint_interval":
-                self.interval = self._checkpoint_every
-            else:
-                self._values[key] = CONFIGURED[key]
+            self._values[key] = self._configured[key]
         return lapsed
 
     def effective(self, cursor: int) -> dict[str, Any]:
         ahead = [[max(start, cursor), end] for start, end in self.skip if end > cursor]
-        said = {"checkpoint_interval": self.interval, "skip": ahead, "until": dict(self._until), "deterministic": True}
-        return self._values | said | {"data_seed": self.data_seed}
+        place = {"skip": ahead, "until": dict(self._until), "deterministic": True, "data_seed": self.data_seed}
+        return self._values | place
 
 
 def in_force(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -103,7 +103,7 @@ class SimTrainer:
         self.on_resume(self.attempt, self.resumed)
         given = overrides_to_json(self.spec.overrides, self.attempt)
         if not self._is_deaf:
-            self._settings.obey(given, self.cursor)
+            self._settings.apply(given, self.cursor)
         repeated, effective = {} if self._is_deaf else in_force(given), self._settings.effective(self.cursor)
         digest = self.resumed.digest if self.resumed is not None else None
         place = (self.attempt, self.world.now_s, self.step, digest, self.shape.ranks)
@@ -201,7 +201,7 @@ class SimTrainer:
         if self._is_deaf:
             self.output.note("override_refused", step, id=own, reason="this trainer does not listen", keys=[])
             return None
-        self._settings.obey(given, self.cursor)
+        self._settings.apply(given, self.cursor)
         self.world.record_change("obey", str(own))
         effective, request = self._settings.effective(self.cursor), given.get("request")
         self.output.note("override_applied", step, id=own, effective=effective, request=request)

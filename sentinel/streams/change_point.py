@@ -57,14 +57,14 @@ def find_rise(rows: Rows, after_step: int, *, log_space: bool, relative: float) 
     """
     scaled = [(step, _scaled(value, log_space)) for step, value in rows]
     for scale in SCALES:
-        look = min(scale, len(scaled) - PAST_ROWS_MIN)
-        if look < 2:
+        window = min(scale, len(scaled) - PAST_ROWS_MIN)
+        if window < 2:
             break
-        start = len(scaled) - look
+        start = len(scaled) - window
         rise = _rise(scaled[max(0, start - PAST_ROWS) : start], scaled[start:], log_space=log_space, relative=relative)
         if rise is not None:
             return rise if rise.step > after_step else None
-        if look < scale or scaled[start][0] <= after_step:
+        if window < scale or scaled[start][0] <= after_step:
             break
     return None
 
@@ -77,7 +77,7 @@ def _scaled(value: float, log_space: bool) -> float:
     return math.log(value) if value > 0.0 else -math.inf
 
 
-def _rise(past: Rows, look: Rows, *, log_space: bool, relative: float) -> Rise | None:
+def _rise(past: Rows, newest: Rows, *, log_space: bool, relative: float) -> Rise | None:
     finite = [value for _, value in past if value - value == 0.0]
     if len(finite) < PAST_ROWS_MIN:
         return None
@@ -86,7 +86,7 @@ def _rise(past: Rows, look: Rows, *, log_space: bool, relative: float) -> Rise |
     sigma = max(MAD_TO_SIGMA * _median([abs(value - middle) for value in finite]), SIGMA_OF_LEVEL * size)
     half = len(finite) // 2
     climb = max(0.0, _median(finite[-half:]) - _median(finite[:half])) / half  # a row: what rose already goes on rising
-    above = [value - middle - climb * (half + index) for index, (_, value) in enumerate(look)]
+    above = [value - middle - climb * (half + index) for index, (_, value) in enumerate(newest)]
     height = _median(above[-NEWEST_ROWS:]) / sigma
     allowance = min(max(ALLOWANCE, ALLOWANCE_OF_HEIGHT * height), ALLOWANCE_MAX)
     total, start = 0.0, 0
@@ -96,7 +96,7 @@ def _rise(past: Rows, look: Rows, *, log_space: bool, relative: float) -> Rise |
         total = max(0.0, total + min(excess / sigma, CLIP) - allowance)
     stands = _median(above[max(start, len(above) - NEWEST_ROWS) :])
     far = stands > CLEAR * sigma and stands > (math.log1p(relative) if log_space else relative * size)
-    return Rise(look[start][0], total) if total >= THRESHOLD and start * EDGE > len(look) and far else None
+    return Rise(newest[start][0], total) if total >= THRESHOLD and start * EDGE > len(newest) and far else None
 
 
 def find_bend(rows: Rows, power: int) -> int | None:

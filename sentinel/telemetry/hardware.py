@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sentinel.detectors.gpu_fault import GpuFaultSettings
 from sentinel.model.readings import Reading
-from sentinel.policy.schema_hardware import GpuFaultSettings
 from sentinel.telemetry.gpu_sample import GpuSample
 from sentinel.telemetry.kernel_log import KernelLog
 from sentinel.telemetry.nvml import NvmlSource

@@ -1,8 +1,8 @@
-"""RUN_DIR/inbox/: what people ask of a run, one small file for each wish, written by `sentinel pause`, `set` and so on.
+"""RUN_DIR/inbox/: what people ask of a run, one small file for each request, written by `sentinel pause`, `set` and so on.
 
-A file is told once and removed at the next look: by then the engine has answered it on disk. Killed in between, the supervisor's
-successor reads it again, and the engine knows the id. Files rather than a socket, because the run directory is what a person
-and a supervisor on another machine of the cluster share.
+A file is delivered once and removed at the next poll: by then the engine has answered it on disk. When the supervisor is killed
+in between, its successor reads the file again, and the engine knows the id. Files rather than a socket, because the run
+directory is what a person and a supervisor on another machine of the cluster share.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
-from sentinel.client.overrides import Overrides as Checked
-from sentinel.client.overrides import OverridesError
+from sentinel.client.overrides import Overrides, OverridesError
+from sentinel.client.settings import SETTINGS, to_json
 from sentinel.client.strict_json import dumps, loads
 from sentinel.model import operator_requests as w
-from sentinel.model.attempts import Overrides, SampleRange
+from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.readings import Reading, RequestReading
 from sentinel.telemetry.source import SourceHealth, describe_os_error
 
@@ -33,21 +33,17 @@ _WORDS: dict[type[w.OperatorRequest], str] = {
     w.Approve: "approve", w.Deny: "deny", w.Acknowledge: "ack",
     w.Readmit: "readmit", w.Resolve: "resolve", w.Remark: "note",
 }  # fmt: skip
-SETTABLE = (
-    "lr_scale", "clip_norm", "weight_decay", "betas", "eps", "loss_scale", "data_seed", "reset_optimizer", "precision",
-    "checkpoint_interval",
-)  # fmt: skip
 
 
 class Unreadable(ValueError):
-    """A file of the inbox that holds no wish; the message says why."""
+    """A file of the inbox that holds no request; the message says why."""
 
 
-def post(run_dir: Path, by: str, wish: w.OperatorRequest, wall_ns: int) -> str:
-    """Ask; returns the wish's id. `wall_ns` orders wishes for a supervisor that reads several. Raises OSError."""
+def post(run_dir: Path, by: str, request: w.OperatorRequest, wall_ns: int) -> str:
+    """Ask; returns the request's id. `wall_ns` orders requests for a supervisor that reads several. Raises OSError."""
     number = uuid.uuid4().hex[:12]
     place = run_dir / INBOX / f"{wall_ns:020d}-{number}.json"
-    write_atomically(place, dumps({"v": 1, "id": number, "by": by, **_to_json(wish)}).encode() + b"\n")
+    write_atomically(place, dumps({"v": 1, "id": number, "by": by, **_to_json(request)}).encode() + b"\n")
     return number
 
 
@@ -60,13 +56,13 @@ def withdraw(run_dir: Path, number: str) -> bool:
 
 
 class Inbox:
-    """A `Source` of wishes. A file that is no wish is said once and removed: it would never become one. One that cannot be read
-    now (a stale handle, an I/O error) stays, and is read at a later look."""
+    """A `Source` of requests. A file that is no request is reported once and removed: it would never become one. One that
+    cannot be read now (a stale handle, an I/O error) stays, and is read at a later poll."""
 
     def __init__(self, run_dir: Path, health: SourceHealth | None = None) -> None:
         self._folder = run_dir / INBOX
         self._health = health if health is not None else SourceHealth("inbox")
-        self._told: list[str] = []
+        self._delivered: list[str] = []
         self._is_blind = False
 
     @property
@@ -74,13 +70,13 @@ class Inbox:
         return False
 
     def poll(self, now_s: float) -> list[Reading]:
-        """New wishes in the order they were asked, a bounded batch."""
+        """New requests in the order they were asked, a bounded batch."""
         del now_s
         out: list[Reading] = []
         try:
-            for name in self._told:
+            for name in self._delivered:
                 (self._folder / name).unlink(missing_ok=True)
-            self._told.clear()
+            self._delivered.clear()
             names = sorted(name for name in os.listdir(self._folder) if _NAME.fullmatch(name))
         except FileNotFoundError:
             return []  # nobody has ever asked
@@ -96,8 +92,8 @@ class Inbox:
                 self._is_blind = True
                 return [*out, *self._health.lost(describe_os_error(error, path))]
             except ValueError as error:
-                out += [*self._health.regained(), *self._health.remark(f"{path}: is no wish: {error}")]
-            self._told.append(name)
+                out += [*self._health.regained(), *self._health.remark(f"{path}: is no request: {error}")]
+            self._delivered.append(name)
         if self._is_blind:
             self._is_blind = False
             out += self._health.regained()
@@ -111,24 +107,28 @@ class Inbox:
         return RequestReading(raw["id"], raw["by"], _from_json(raw))
 
 
-def _to_json(wish: w.OperatorRequest) -> dict[str, Any]:
-    said: dict[str, Any] = {"ask": _WORDS[type(wish)]}
-    match wish:
+def _to_json(request: w.OperatorRequest) -> dict[str, Any]:
+    body: dict[str, Any] = {"ask": _WORDS[type(request)]}
+    match request:
         case w.RollBack():
-            said |= {"to_step": wish.to_step, "skip": _pairs(wish.settings.skip), "settings": _settings(wish.settings, wish.keys)}
+            body |= {
+                "to_step": request.to_step,
+                "skip": _pairs(request.settings.skip),
+                "settings": _settings(request.settings, request.keys),
+            }
         case w.LeaveOut():
-            said |= {"skip": _pairs((wish.samples,))}
+            body |= {"skip": _pairs((request.samples,))}
         case w.Change():
-            said |= {"settings": _settings(wish.settings, wish.keys), "until_steps": wish.until_steps}
+            body |= {"settings": _settings(request.settings, request.keys), "until_steps": request.until_steps}
         case w.Approve() | w.Deny() | w.Acknowledge() | w.Resolve():
-            said |= {"incident": wish.incident}
+            body |= {"incident": request.incident}
         case w.Readmit():
-            said |= {"node": wish.node}
+            body |= {"node": request.node}
         case w.Remark():
-            said |= {"text": wish.text}
+            body |= {"text": request.text}
         case w.Pause() | w.Resume() | w.Hold():
             pass
-    return said
+    return body
 
 
 def _from_json(raw: Mapping[str, Any]) -> w.OperatorRequest:
@@ -171,20 +171,20 @@ def _from_json(raw: Mapping[str, Any]) -> w.OperatorRequest:
             raise Unreadable(f"ask: {word!r} is not one of {', '.join(_WORDS.values())}")
 
 
-def _settings(overrides: Overrides, keys: tuple[str, ...]) -> dict[str, Any]:
-    return {key: getattr(overrides, key) for key in keys}
+def _settings(overrides: SettingsInForce, keys: tuple[str, ...]) -> dict[str, Any]:
+    return {key: to_json(getattr(overrides, key)) for key in keys}
 
 
-def _read_settings(raw: object) -> tuple[Overrides, tuple[str, ...]]:
+def _read_settings(raw: object) -> tuple[SettingsInForce, tuple[str, ...]]:
     """Checked by the same rules as the trainer's own file, so that nothing is granted that a trainer could not read."""
-    if not isinstance(raw, dict) or not set(raw) <= set(SETTABLE):
-        raise Unreadable(f"settings: is not an object of {', '.join(SETTABLE)}")
+    if not isinstance(raw, dict) or not set(raw) <= set(SETTINGS):
+        raise Unreadable(f"settings: is not an object of {', '.join(SETTINGS)}")
     try:
-        checked = Checked.from_json(raw, "settings")
+        checked = Overrides.from_json(raw, "settings")
     except OverridesError as error:
         raise Unreadable(str(error)) from None
     changes: dict[str, Any] = {key: getattr(checked, key) for key in raw}
-    return replace(Overrides(), **changes), tuple(raw)
+    return replace(SettingsInForce(), **changes), tuple(raw)
 
 
 def _pairs(ranges: tuple[SampleRange, ...]) -> list[list[int]]:

@@ -9,7 +9,7 @@ from typing import Any
 from sentinel.client.strict_json import loads, printable
 from sentinel.errors import JournalError, RetryLater, UsageError
 from sentinel.model import operator_requests as w
-from sentinel.operator.answers import Answered, await_answer, check_supervised, post_wish
+from sentinel.operator.answers import Answered, await_answer, check_supervised, post_request
 from sentinel.web.answers import Refused, Request, Response, encode
 from sentinel.web.watched import WatchedRun
 
@@ -35,7 +35,7 @@ def ask_of(run: WatchedRun, wish: w.OperatorRequest, request: Request, unattende
         if unattended is not None and run.seen().supervisor != "alive":
             return _answered(unattended(run.run_dir, who_of(request), wish))
         check_supervised(run.run_dir)
-        number = post_wish(run.run_dir, who_of(request), wish)
+        number = post_request(run.run_dir, who_of(request), wish)
     except (UsageError, JournalError, RetryLater) as error:
         raise Refused(409, str(error)) from None
     try:

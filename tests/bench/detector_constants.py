@@ -12,8 +12,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import NamedTuple
 
-from sentinel.detectors import divergence, drift
-from sentinel.detectors import spike_watch as spike
+from sentinel.detectors import divergence, drift, spike
 from sentinel.policy.schema import Policy
 
 
@@ -79,7 +78,7 @@ def setting(policy: Policy, *changes: tuple[Constant, float]) -> Iterator[Policy
             detectors = policy.spec.detectors
             own = getattr(detectors, constant.room)
             kept = type(getattr(own, constant.name))(value)
-            detectors = detectors.model_copy(update={constant.room: own.model_copy(update={constant.name: kept})})
+            detectors = detectors.model_copy(update={constant.room: replace(own, **{constant.name: kept})})
             policy = policy.model_copy(update={"spec": policy.spec.model_copy(update={"detectors": detectors})})
     try:
         yield policy

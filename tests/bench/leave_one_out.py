@@ -184,7 +184,7 @@ def separation(constant: Constant, logs: Sequence[Log], policy: Policy) -> str:
         with setting(policy, (constant, value)) as changed:
             fired: dict[str, int] = defaultdict(int)
             for log in logs:
-                kinds = {finding.kind.value for finding in findings(log, changed)}
+                kinds = {str(finding.kind) for finding in findings(log, changed)}
                 fired[log.labels[0]["label"]] += KIND_OF.get(room, room) in kinds
         others = ", ".join(f"{label} {count}" for label, count in sorted(fired.items()) if label != "healthy" and count)
         cells.append(f"{value:g}: healthy {fired['healthy']}{', ' + others if others else ''}")

@@ -11,7 +11,7 @@ import pytest
 from sentinel.journal.codec import decode_fact, encode_fact
 from sentinel.journal.store import Journal
 from sentinel.model.actions import StartAttempt
-from sentinel.model.attempts import Overrides, ResumePoint, SampleRange
+from sentinel.model.attempts import ResumePoint, SampleRange, SettingsInForce
 from sentinel.model.facts import ActionDecided, CheckpointCommitted, Fact, FindingRecorded, IncidentOpened
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import Band, Incident
@@ -22,7 +22,9 @@ FACTS: tuple[Fact, ...] = (
         Finding(Kind.SPIKE, "warning", 3, 1200, 1204, 1e9, "loss 9.1 is 14 spreads above 2.4", "loss", 9.1, 2.4), 4, "opened"
     ),
     ActionDecided(
-        StartAttempt("start-4", 4, ResumePoint(1000, "checkpoints/step-00001000"), Overrides("ov-4", skip=(SampleRange(1, 9),)))
+        StartAttempt(
+            "start-4", 4, ResumePoint(1000, "checkpoints/step-00001000"), SettingsInForce("ov-4", skip=(SampleRange(1, 9),))
+        )
     ),
     IncidentOpened(
         Incident(

@@ -22,7 +22,7 @@ import psutil
 
 from sentinel.launcher.contract import Launcher
 from sentinel.launcher.local import LocalLauncher
-from sentinel.model.attempts import AttemptSpec, AttemptView, Overrides
+from sentinel.model.attempts import AttemptSpec, AttemptView, SettingsInForce
 
 HERE = Path(__file__).parent
 DEADLINE_S = 30.0
@@ -118,19 +118,19 @@ class LocalWorld:
             program = [*torchrun, program[-2], program[-1]]
         elif job.ranks > 1:
             program = [sys.executable, "-I", "-S", str(HERE / "torchrun_double.py"), str(job.ranks), *program]
-        return AttemptSpec(attempt, tuple(program), str(self.run_dir), None, Overrides())
+        return AttemptSpec(attempt, tuple(program), str(self.run_dir), None, SettingsInForce())
 
     def bad_spec(self, attempt: int) -> AttemptSpec:
         self._attempts.add(attempt)
-        return AttemptSpec(attempt, ("/no/such/program",), str(self.run_dir), None, Overrides())
+        return AttemptSpec(attempt, ("/no/such/program",), str(self.run_dir), None, SettingsInForce())
 
     def start_and_die(self, spec: AttemptSpec) -> None:
         program = (
             "import json, os, signal, sys\n"
             "from sentinel.launcher.local import LocalLauncher\n"
-            "from sentinel.model.attempts import AttemptSpec, Overrides\n"
+            "from sentinel.model.attempts import AttemptSpec, SettingsInForce\n"
             "argv = json.loads(sys.argv[2])\n"
-            f"spec = AttemptSpec({spec.attempt}, tuple(argv), sys.argv[1], None, Overrides())\n"
+            f"spec = AttemptSpec({spec.attempt}, tuple(argv), sys.argv[1], None, SettingsInForce())\n"
             "LocalLauncher(sys.argv[1]).ensure_started(spec)\n"
             "os.kill(0, signal.SIGKILL)\n"  # itself and its whole process group, as a service manager would
         )

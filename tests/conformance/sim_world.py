@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from sentinel.model.attempts import AttemptSpec, Overrides
+from sentinel.model.attempts import AttemptSpec, SettingsInForce
 from sentinel.sim.launcher import SimLauncher
 from sentinel.sim.processes import Job as SimJob
 from sentinel.sim.world import World as Universe
@@ -68,10 +68,10 @@ class SimWorld:
 
     def spec(self, attempt: int, job: Job) -> AttemptSpec:
         self._told.setdefault(attempt, job)
-        return AttemptSpec(attempt, (PROGRAM,), "/", None, Overrides())
+        return AttemptSpec(attempt, (PROGRAM,), "/", None, SettingsInForce())
 
     def bad_spec(self, attempt: int) -> AttemptSpec:
-        return AttemptSpec(attempt, ("/no/such/program",), "/", None, Overrides())
+        return AttemptSpec(attempt, ("/no/such/program",), "/", None, SettingsInForce())
 
     def start_and_die(self, spec: AttemptSpec) -> None:
         self.launcher().ensure_started(spec)

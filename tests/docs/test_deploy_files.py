@@ -17,8 +17,8 @@ import typer
 import yaml
 
 from sentinel.cli.root import app
+from sentinel.detectors.registry import KINDS
 from sentinel.metrics.families import FAMILIES
-from sentinel.model.findings import Kind
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -262,4 +262,4 @@ def test_alerts_are_none_of_the_incidents_of_a_run() -> None:
         assert rule["alert"].startswith("Sentinel")
         assert rule["labels"]["severity"] in ("warning", "critical")
         assert rule["annotations"]["summary"]
-        assert rule["alert"] not in {f"Sentinel{kind}" for kind in Kind}
+        assert rule["alert"] not in {f"Sentinel{kind}" for kind in KINDS}

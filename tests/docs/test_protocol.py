@@ -22,10 +22,9 @@ from sentinel.launcher.exit_report import write_report
 from sentinel.launcher.spec_file import overrides_to_json, write_spec
 from sentinel.model import attempts
 from sentinel.model.actions import Request
-from sentinel.model.attempts import AttemptSpec, ExitReport, ExitSource, Overrides, RankExit
+from sentinel.model.attempts import AttemptSpec, ExitReport, ExitSource, RankExit, SettingsInForce
 from sentinel.model.readings import Phase
 from sentinel.plan import checkpoint_validation as vetting
-from sentinel.plan import overrides as plan_overrides
 from sentinel.plan.sample_attribution import SAMPLES_MAX
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
@@ -39,7 +38,7 @@ def test_the_closed_lists_are_the_codes() -> None:
     assert listed("phases") == list(client.PHASES) == list(get_args(Phase))
     assert listed("end reasons") == list(client.END_REASONS)
     assert listed("requests") == list(client.REQUESTS) == list(get_args(Request))
-    assert listed("may lapse") == list(client.LAPSING) == list(plan_overrides.LAPSING)
+    assert listed("may lapse") == list(client.LAPSING)
     assert listed("pointers") == list(checkpoint_pointers.POINTERS)
     assert {words(row[0])[0]: words(row[1])[0] for row in table("in the stream")} == charts.MEGATRON
     assert f"`{charts.MARKER}`" in TEXT
@@ -53,7 +52,7 @@ def test_the_closed_lists_are_the_codes() -> None:
 
 def test_override_keys_are_those_written_and_those_read() -> None:
     keys = listed("override keys")
-    assert keys == list(overrides_to_json(Overrides(), 1))
+    assert keys == list(overrides_to_json(SettingsInForce(), 1))
     readable = {field.name for field in dataclasses.fields(client.Overrides)} - {"given", "raw"}
     assert set(keys) - {"incident"} == readable, "incident is for people, a trainer has no use for it"
 
@@ -86,7 +85,7 @@ def run_dir(tmp_path: Path) -> Path:
     with RunLock.acquire(tmp_path) as lock:
         Lease.publish(lock, 1)
     StandingsFile(tmp_path).write(0.0, Engine(load_policy(shipped_policy_path("default"))))
-    write_spec(files, AttemptSpec(3, ("train",), "/", None, Overrides(id="ov-3")))
+    write_spec(files, AttemptSpec(3, ("train",), "/", None, SettingsInForce(id="ov-3")))
     write_report(files, ExitReport(0, (RankExit(0, 0, None, "record", None),), None, "the command ended with code 0"))
     session = client.Session.from_environment(environ=files.environment)
     assert session is not None

@@ -22,7 +22,7 @@ from sentinel.launcher.keeper import HELD
 from sentinel.launcher.local import LocalLauncher
 from sentinel.launcher.process_tree import Process
 from sentinel.launcher.spec_file import write_spec
-from sentinel.model.attempts import Alive, AttemptSpec, Exited, Orphaned, Overrides
+from sentinel.model.attempts import Alive, AttemptSpec, Exited, Orphaned, SettingsInForce
 from sentinel.run_files.attempt_files import AttemptFiles
 from tests.conformance.launcher_world import Job, LocalWorld, wait_for
 
@@ -58,7 +58,7 @@ def test_two_threads_that_start_the_same_attempt_start_it_once(world: LocalWorld
 
 def _start(run_dir: str, argv: tuple[str, ...], gate: object) -> None:
     gate.wait()  # type: ignore[attr-defined]
-    LocalLauncher(run_dir).ensure_started(AttemptSpec(1, argv, run_dir, None, Overrides()))
+    LocalLauncher(run_dir).ensure_started(AttemptSpec(1, argv, run_dir, None, SettingsInForce()))
 
 
 def test_two_processes_that_start_the_same_attempt_start_it_once(world: LocalWorld) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sentinel.model.attempts import AttemptSpec, Exited, ExitReport, Overrides
+from sentinel.model.attempts import AttemptSpec, Exited, ExitReport, SettingsInForce
 from tests.conformance.launcher_world import Job, LocalWorld
 
 TWO = Job(ranks=2)
@@ -36,7 +36,7 @@ def run_script(world: LocalWorld, script: str, ranks: int = 2) -> ExitReport:
     path.write_text(script)
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", str(path))
     world.spec(1, TWO)  # so that the world looks for strays of this attempt
-    world.launcher().ensure_started(AttemptSpec(1, torchrun, str(world.run_dir), None, Overrides()))
+    world.launcher().ensure_started(AttemptSpec(1, torchrun, str(world.run_dir), None, SettingsInForce()))
     report = world.until_view(1, Exited).report
     assert isinstance(report, ExitReport)
     return report

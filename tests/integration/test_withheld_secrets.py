@@ -10,7 +10,7 @@ import pytest
 
 from sentinel.channels.opening import secret_variables
 from sentinel.launcher.local import LocalLauncher
-from sentinel.model.attempts import AttemptSpec, Overrides
+from sentinel.model.attempts import AttemptSpec, SettingsInForce
 from sentinel.policy.schema_paging import Paging
 from tests.integration.supervised import wait_for
 
@@ -30,7 +30,7 @@ def test_the_secrets_of_pages_are_not_handed_on_to_training(tmp_path: Path, monk
     assert withheld == {"PAGER_KEY", "DEAD_MAN_URL"}
     for name in (*withheld, "WANDB_API_KEY"):
         monkeypatch.setenv(name, "s3cret-s3cret")
-    spec = AttemptSpec(1, (sys.executable, "-I", "-S", "-c", TELLS), str(tmp_path), None, Overrides())
+    spec = AttemptSpec(1, (sys.executable, "-I", "-S", "-c", TELLS), str(tmp_path), None, SettingsInForce())
     LocalLauncher(tmp_path, withheld=withheld).ensure_started(spec)
     seen = tmp_path / "seen.json"
     wait_for("its environment", seen.exists)

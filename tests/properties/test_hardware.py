@@ -7,14 +7,14 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sentinel.detectors.gpu_fault import GpuFault
+from sentinel.detectors.gpu_fault import GpuFault, GpuFaultSettings
 from sentinel.model.findings import Kind
 from sentinel.model.readings import HardwareReading, HardwareWhat
 from sentinel.telemetry.gpu_sample import normalise_pci, read_sample, tell_values
 from sentinel.telemetry.kernel_lines import read_kernel_line
 from sentinel.telemetry.kernel_log import read_record
 from sentinel.telemetry.nvml import NvmlSource
-from tests.unit.detectors.bank_kit import GpuFaultConfig
+from tests.unit.detectors.bank_kit import watched
 
 WORDS = st.sampled_from(
     ["NVRM: Xid (PCI:0000:3b:00): ", "79", "154, ", "GPU recovery action changed from 0x0 (None) to 0x", "[Hardware Error]: ",
@@ -51,16 +51,16 @@ def test_any_record_of_the_kernel_is_read_or_passed_over(record: bytes) -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 100), READINGS), max_size=40))
 def test_the_detector_never_raises_and_says_each_thing_once_an_attempt(told: list[tuple[float, HardwareReading]]) -> None:
-    detector = GpuFault(GpuFaultConfig(), lambda kind: "critical" if kind is Kind.GPU_FAULT else "warning")
+    detector = GpuFault(GpuFaultSettings(), watched(newest_step=42))
     now_s, found = 0.0, []
-    detector.begin(1, now_s)
+    detector.launch(1, now_s)
     for after_s, reading in told:
         now_s += after_s
-        detector.hear(reading, now_s)
-        found += detector.tick(now_s, 7)
+        detector.hardware(reading, now_s)
+        found += detector.hardware_tick(now_s)
         detector.verdict()
         assert len(detector.explain(now_s)[0]) < 1500
-    found += detector.tick(now_s + 1000.0, 7)
+    found += detector.hardware_tick(now_s + 1000.0)
     keys = [finding.key for finding in found]
     assert len(keys) == len(set(keys))
     assert all(len(finding.reason) < 1500 and finding.attempt == 1 for finding in found)

@@ -103,7 +103,7 @@ def test_whoever_is_blamed_is_there_to_be_blamed(where: dict[int, Beat], ranks: 
     blamed = choose_blamed(where, ranks)
     assert blamed is None or blamed in where or blamed < ranks
     silent = choose_silent(where, 100.0, stepped_s, 30.0)
-    assert all(100.0 - where[rank].heard_s > 30.0 for rank in silent)
+    assert all(100.0 - where[rank].seen_s > 30.0 for rank in silent)
     assert not silent or len(silent) < len(where), "somebody lives and waits"
 
 

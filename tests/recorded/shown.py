@@ -127,7 +127,7 @@ def plain(value: Any) -> Any:
     if fields is not None:
         held = {field.alias or name: getattr(value, name) for name, field in fields.items()}
     elif is_dataclass(value):
-        held = {field.name: getattr(value, field.name) for field in dataclass_fields(value)}
+        held = {field.metadata.get("alias") or field.name: getattr(value, field.name) for field in dataclass_fields(value)}
     elif isinstance(value, dict):
         held = value
     elif isinstance(value, (list, tuple)):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sentinel.model.attempts import AttemptSpec, Overrides, ResumePoint, SampleRange
+from sentinel.model.attempts import AttemptSpec, ResumePoint, SampleRange, SettingsInForce
 from sentinel.sim.data_order import take, union
 from sentinel.sim.fault_injector import FaultInjector
 from sentinel.sim.faults import parse_fault
@@ -56,7 +56,7 @@ class SimRun:
         self._injector = FaultInjector([parse_fault(text) for text in FAULTS], self.world.faults_done)
         self._shape = Shape(steps=STEPS, batch=BATCH, ranks=2, checkpoint_every=EVERY)
 
-    def launch(self, attempt: int, resume: int | None, overrides: Overrides) -> tuple[Story, list[int | None]]:
+    def launch(self, attempt: int, resume: int | None, overrides: SettingsInForce) -> tuple[Story, list[int | None]]:
         point = None if resume is None else ResumePoint(resume, f"checkpoints/step-{resume:08d}")
         spec = AttemptSpec(attempt, ("train",), "/", point, overrides)
         SimLauncher(self.world, self._make).ensure_started(spec)
@@ -79,11 +79,11 @@ def test_three_attempts_tell_the_same_story(launch: Any) -> None:
     sizes = f"schedule.steps={STEPS}", "checkpoint.asynchronous=false"
     words = ["--set", *sizes, *(word for fault in FAULTS for word in ("--fault", fault))]
     simulated = SimRun()
-    changed = Overrides("ov-2", lr_scale=0.5, clip_norm=0.3, skip=(SampleRange(24, 30),), until=(("lr_scale", 7),))
-    attempts: list[tuple[int | None, Overrides, dict[str, Any]]] = [
-        (None, Overrides(), {}),
+    changed = SettingsInForce("ov-2", lr_scale=0.5, clip_norm=0.3, skip=(SampleRange(24, 30),), until=(("lr_scale", 7),))
+    attempts: list[tuple[int | None, SettingsInForce, dict[str, Any]]] = [
+        (None, SettingsInForce(), {}),
         (4, changed, CHANGED),
-        (8, Overrides(skip=changed.skip), {"skip": CHANGED["skip"]}),
+        (8, SettingsInForce(skip=changed.skip), {"skip": CHANGED["skip"]}),
     ]
     for number, (resume, overrides, asked) in enumerate(attempts, 1):
         real = launch(number, *words, ranks=2, resume=resume, overrides=asked)

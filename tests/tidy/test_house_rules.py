@@ -25,6 +25,9 @@ LONG = {
     "sentinel/sim/processes.py": "the processes of one attempt, with the habits of torchrun and of the keeper, read as one",
     "sentinel/policy_files/explain.py": "one verb, in the order in which it prints",
     "sentinel/model/facts.py": "one list of everything that is journaled, read as one",
+    "sentinel/detectors/bank.py": "one object, one short method for each reading and each question",
+    "sentinel/detectors/gpu_fault.py": "one table of what each reading means, beside what it leads to",
+    "sentinel/detectors/spike.py": "one rule, with every constant it was given",
     "sentinel/policy/inheritance.py": "what one policy keeps of another, read as one",
     "sentinel/journal/dataclass_codec.py": "one codec, one function a kind of type hint",
 }

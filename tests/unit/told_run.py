@@ -16,7 +16,7 @@ from sentinel.journal.run_file import PolicyReference, RunFile, write_run_file
 from sentinel.journal.session import take_run
 from sentinel.model import actions as a
 from sentinel.model import facts as f
-from sentinel.model.attempts import Overrides, RankExit, ResumePoint, SampleRange
+from sentinel.model.attempts import RankExit, ResumePoint, SampleRange, SettingsInForce
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
 from sentinel.model.readings import StepReading
@@ -37,12 +37,12 @@ def told(until: float = 1e9) -> list[tuple[float, f.Fact]]:
     skip = (SampleRange(5984, 6720),)
     back = Remedy(1, ("rollback", "skip"), "roll back to step 350; skip samples", 350, skip)
     kill = a.KillAttempt("kill/2", 2)
-    start_3 = a.StartAttempt("start/3", 3, resume_350, Overrides("ov-3", 2, skip=skip), at(92.5))
+    start_3 = a.StartAttempt("start/3", 3, resume_350, SettingsInForce("ov-3", 2, skip=skip), at(92.5))
     facts: list[tuple[float, f.Fact]] = [
         (0, f.RunCreated("demo", COMMAND, "/", "demo", "d" * 64, False, ("skip",))),
         (0, f.SupervisorTookOver(1, "here", 7, "demo", "d" * 64, False)),
-        (0, f.AttemptLaunched(1, None, Overrides(), "first launch")),
-        (0, f.ActionDecided(a.StartAttempt("start/1", 1, None, Overrides()))),
+        (0, f.AttemptLaunched(1, None, SettingsInForce(), "first launch")),
+        (0, f.ActionDecided(a.StartAttempt("start/1", 1, None, SettingsInForce()))),
         (0.1, f.ActionConfirmed("start/1", "alive")),
         (4, f.ReceiptSeen(1, 0, 2)),
         (4.5, f.FirstStep(1, 1)),
@@ -52,7 +52,7 @@ def told(until: float = 1e9) -> list[tuple[float, f.Fact]]:
         (30.5, f.IncidentOpened(crash)),
         (30.5, f.RungTaken(1, Remedy(0, ("resume",), "resume from the checkpoint of step 100", 100), True, 132)),
         (30.6, f.StepsLost(1, 32)),
-        (30.6, f.AttemptLaunched(2, resume_100, Overrides("ov-2"), "resume from the checkpoint of step 100")),
+        (30.6, f.AttemptLaunched(2, resume_100, SettingsInForce("ov-2"), "resume from the checkpoint of step 100")),
         (30.7, f.IncidentMoved(1, IncidentState.PROBATION, "the remedy is launched")),
         (34, f.ReceiptSeen(2, 100, 2)),
         (34.5, f.FirstStep(2, 101)),
@@ -71,7 +71,7 @@ def told(until: float = 1e9) -> list[tuple[float, f.Fact]]:
         (91.4, f.AttemptEnded(2, "stopped", "stop was requested", 384, at(90.9))),
         (91.5, f.ActionConfirmed("kill/2", "exited")),
         (91.5, f.StepsLost(2, 34)),
-        (91.5, f.AttemptLaunched(3, resume_350, Overrides("ov-3", 2, skip=skip), "roll back to step 350; skip samples")),
+        (91.5, f.AttemptLaunched(3, resume_350, SettingsInForce("ov-3", 2, skip=skip), "roll back to step 350; skip samples")),
         (91.5, f.ActionDecided(start_3)),
         (92.6, f.ActionConfirmed("start/3", "alive")),
         (92.6, f.IncidentMoved(2, IncidentState.PROBATION, "the remedy is launched")),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from sentinel.engine.evolve.attempts import change_attempt
 from sentinel.model import facts as f
 from sentinel.model.changed import replace
-from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
+from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import NEXT, Incident, IncidentState, Outcome, Try
 from sentinel.model.state import INCIDENTS_KEPT, STAMPS_KEPT, Attempt, Excluded, RunState
 
@@ -29,7 +29,7 @@ def finding(state: RunState, at_s: float, fact: f.FindingRecorded) -> RunState:
         state = replace(state, opening_metric=found.metric or "")
     state = change_incident(state, fact.became, lambda i: replace(i, again_step=found.detected_step, again_s=at_s))
     state = _failed(state, found)
-    if found.kind not in NUMERIC_KINDS:
+    if not found.kind.is_numeric:
         return state
     onset = found.onset_step if found.onset_step is not None else found.detected_step
 

@@ -7,24 +7,21 @@ from math import isfinite
 from pathlib import Path
 from statistics import median
 
-from sentinel.model.attempts import Overrides
-from sentinel.plan.overrides import SETTINGS
+from sentinel.client.settings import SETTINGS
+from sentinel.model.attempts import SettingsInForce
 from sentinel.run_files.stream_window import Row, read_steps
 
 STEPS = 50  # on either side
 METRICS = ("loss", "grad_norm")
-SHOWN = {"lr_scale": "learning rate", "clip_norm": "clip norm", "checkpoint_interval": "checkpoint interval"}
 
 
-def changes_between(before: Overrides, after: Overrides) -> list[str]:
+def changes_between(before: SettingsInForce, after: SettingsInForce) -> list[str]:
     """In words; empty where only bookkeeping differs."""
     words: list[str] = []
-    for key in (*SETTINGS, "data_seed"):
+    for key, row in SETTINGS.items():
         old, new = getattr(before, key), getattr(after, key)
-        if old == new:
-            continue
-        name = SHOWN.get(key, key.replace("_", " "))
-        words.append(f"{name} {_value(key, old)} → {_value(key, new)}")
+        if old != new:
+            words.append(f"{row.label} {row.show(old)} → {row.show(new)}")
     samples = sum(range_.end - range_.start for range_ in after.skip if range_ not in before.skip)
     if samples:
         words.append(f"{samples} more samples left out")
@@ -54,13 +51,3 @@ def _around(run_dir: Path, attempt: int, first: int, last: int) -> Sequence[Row]
 def _middle(rows: Sequence[Row], metric: str) -> str:
     values = [row[metric] for _, row in rows if metric in row and isfinite(row[metric])]
     return f"{median(values):.4g}" if values else "?"
-
-
-def _value(key: str, value: object) -> str:
-    if value is None or value is False:
-        return "as configured" if key != "data_seed" else "the configured order"
-    if key == "lr_scale":
-        return f"{value:g}x"
-    if isinstance(value, tuple):
-        return " ".join(f"{part:g}" for part in value)
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -14,7 +14,7 @@ from sentinel.engine import evolve
 from sentinel.engine.goodput import account
 from sentinel.model import facts as f
 from sentinel.model.actions import PruneCheckpoint, SendPage, WriteOverrides
-from sentinel.model.attempts import Overrides
+from sentinel.model.attempts import SettingsInForce
 from sentinel.model.facts import Entry, Fact
 from sentinel.model.operator_requests import Acknowledge
 from sentinel.model.state import RunState
@@ -47,7 +47,7 @@ class Moment:
     step: int
     fact: Fact
     story: Story | None = None
-    before: Overrides | None = None  # of a launch: what was in force until then
+    before: SettingsInForce | None = None  # of a launch: what was in force until then
 
 
 @dataclass(slots=True)
@@ -104,7 +104,7 @@ def _day(found: Gathered, number: int) -> Day:
     return found.days[number]
 
 
-def _take(found: Gathered, day: Day, entry: Entry, before: Overrides) -> None:
+def _take(found: Gathered, day: Day, entry: Entry, before: SettingsInForce) -> None:
     fact = entry.fact
     number = incident_of(fact)
     story = found.stories.get(number) if number is not None else None

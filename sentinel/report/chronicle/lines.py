@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sentinel.model import facts as f
-from sentinel.model.attempts import Overrides
+from sentinel.model.attempts import SettingsInForce
 from sentinel.model.operator_requests import Remark
 from sentinel.plan.environment import changes_in_words
 from sentinel.plan.overrides import without
@@ -21,7 +21,7 @@ def moment_lines(run_dir: Path, found: Gathered, branches: Mapping[int, Branch],
     """What happened, and below it what belongs to it. Empty for what says nothing to a person."""
     match moment.fact:
         case f.AttemptLaunched() as launched:
-            return _attempt(run_dir, branches, launched, moment.before or Overrides())
+            return _attempt(run_dir, branches, launched, moment.before or SettingsInForce())
         case f.OverridesAnswered() as answered:
             return _live_change(run_dir, found, answered)
         case f.SettingLapsed() as lapsed:
@@ -58,7 +58,7 @@ def _wish(found: Gathered, at_s: float, answered: f.RequestAnswered) -> list[str
     return [plain(said.text)] if said is not None else []
 
 
-def _attempt(run_dir: Path, branches: Mapping[int, Branch], launched: f.AttemptLaunched, before: Overrides) -> list[str]:
+def _attempt(run_dir: Path, branches: Mapping[int, Branch], launched: f.AttemptLaunched, before: SettingsInForce) -> list[str]:
     branch = branches[launched.attempt]
     origin = f"from step {branch.resumed_step}" if branch.resumed_step else "from scratch"
     origin += f" of attempt {branch.parent}" if branch.parent is not None else ""
@@ -86,7 +86,7 @@ def _trained(branch: Branch) -> str:
 
 def _live_change(run_dir: Path, found: Gathered, answered: f.OverridesAnswered) -> list[str]:
     write = found.writes.get(answered.id)
-    changed = changes_between(write.before or Overrides(), write.overrides) if write is not None else []
+    changed = changes_between(write.before or SettingsInForce(), write.overrides) if write is not None else []
     if answered.not_in_force:
         return [f"The trainer did not take {plain(', '.join(answered.not_in_force))} at step {answered.step}"]
     if not changed:

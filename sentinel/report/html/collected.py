@@ -13,7 +13,7 @@ from sentinel.engine import evolve
 from sentinel.engine.goodput import Ledger, account
 from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.model import facts as f
-from sentinel.model.attempts import Overrides
+from sentinel.model.attempts import SettingsInForce
 from sentinel.model.facts import Entry, Fact
 from sentinel.model.findings import Finding
 from sentinel.model.incidents import Incident
@@ -35,8 +35,8 @@ class Stretch:
 
     before: Ledger | None = None
     after: Ledger | None = None
-    settings_before: Overrides = field(default_factory=Overrides)
-    settings_after: Overrides | None = None
+    settings_before: SettingsInForce = field(default_factory=SettingsInForce)
+    settings_after: SettingsInForce | None = None
     finding: Finding | None = None
     ranks: int | None = None
     since: int = 0

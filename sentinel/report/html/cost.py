@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from sentinel.engine.goodput import ACCOUNTS
-from sentinel.launcher.spec_file import overrides_to_json
-from sentinel.model.attempts import Overrides
 from sentinel.model.incidents import Incident
 from sentinel.paging.case_words import span
 from sentinel.report.html.collected import Stretch
-from sentinel.report.lineage import UNSAID
+from sentinel.report.settings import setting_text, settings_asked
 
 LOST = ("replay", "detection", "recovery", "waiting")
 WORDS = {
@@ -75,20 +72,7 @@ def setting_rows(stretch: Stretch | None) -> list[tuple[str, str, str]]:
     """Every setting over the trainer's own, before the incident and behind it."""
     if stretch is None:
         return []
-    before, behind = settings_of(stretch.settings_before), settings_of(stretch.settings_after or stretch.settings_before)
-    return [(name, said(before.get(name)), said(behind.get(name))) for name in sorted({*before, *behind})]
-
-
-def settings_of(overrides: Overrides) -> dict[str, Any]:
-    said = overrides_to_json(overrides, 0)
-    return {key: value for key, value in said.items() if key not in UNSAID and value not in (None, False, [])}
-
-
-def said(value: object) -> str:
-    if value is None:
-        return "as configured"
-    if isinstance(value, list):
-        shown = [f"{part[0]}..{part[1]}" if isinstance(part, list) else str(part) for part in value]
-        more = f" and {len(shown) - 20} more" if len(shown) > 20 else ""
-        return " ".join(shown[:20]) + more
-    return str(value)
+    before, behind = settings_asked(stretch.settings_before), settings_asked(stretch.settings_after or stretch.settings_before)
+    return [
+        (name, setting_text(name, before.get(name)), setting_text(name, behind.get(name))) for name in sorted({*before, *behind})
+    ]

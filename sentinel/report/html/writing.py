@@ -18,13 +18,14 @@ from sentinel.model.incidents import Incident
 from sentinel.paging.case import RUNBOOK
 from sentinel.paging.case_words import follows, span
 from sentinel.report.html.collected import Collected, collect
-from sentinel.report.html.cost import cost_of, said, setting_rows, settings_of
+from sentinel.report.html.cost import cost_of, setting_rows
 from sentinel.report.html.curves import incident_panels, run_panels
 from sentinel.report.html.evidence import evidence_of, sample_texts
 from sentinel.report.html.page import render
 from sentinel.report.html.rows import journal_rows, page_rows
 from sentinel.report.html.story import story, try_rows
 from sentinel.report.lineage import Branch
+from sentinel.report.settings import setting_text, settings_asked
 from sentinel.report.summary import goodput_line, ledger_rows
 
 RUN_REPORT = "report.html"
@@ -90,7 +91,7 @@ def run_report(run_dir: Path) -> str:
         "ledger": ledger_rows(run.state, run.now_s) if run.state.attempts else [],
         "branches": [_branch(run, branch) for branch in run.branches[-BRANCHES_MAX:]],
         "branches_left_out": max(0, len(run.branches) - BRANCHES_MAX),
-        "settings": {name: said(value) for name, value in settings_of(run.state.overrides).items()},
+        "settings": {name: setting_text(name, value) for name, value in settings_asked(run.state.overrides).items()},
         "command": shlex.join(run.state.command),
     }
     return render("run.html", _of_run(run) | values)

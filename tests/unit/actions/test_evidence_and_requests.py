@@ -9,7 +9,7 @@ from pathlib import Path
 from sentinel.actions.capture import TAIL_BYTES, capture, describe_processes
 from sentinel.actions.control_file import write_overrides, write_request
 from sentinel.model.actions import RequestStop, WriteOverrides
-from sentinel.model.attempts import Overrides, SampleRange
+from sentinel.model.attempts import SampleRange, SettingsInForce
 
 
 def attempt_folder(run_dir: Path) -> Path:
@@ -52,10 +52,10 @@ def test_a_process_is_described_by_its_state_and_command() -> None:
 
 
 def test_overrides_name_their_attempt_and_a_request_names_nothing_but_itself(tmp_path: Path) -> None:
-    settings = Overrides("ov-3.1", 2, clip_norm=0.3, skip=(SampleRange(5, 9),))
+    settings = SettingsInForce("ov-3.1", 2, clip_norm=0.3, skip=(SampleRange(5, 9),))
     write_overrides(tmp_path, WriteOverrides("override/ov-3.1", 3, settings))
     said = json.loads((tmp_path / "overrides.json").read_text())
     assert (said["id"], said["attempt"], said["clip_norm"], said["skip"]) == ("ov-3.1", 3, 0.3, [[5, 9]])
-    write_request(tmp_path, RequestStop("stop/3", 3, Overrides("ov-3.stop", 2, clip_norm=0.3), "stop_now"))
+    write_request(tmp_path, RequestStop("stop/3", 3, SettingsInForce("ov-3.stop", 2, clip_norm=0.3), "stop_now"))
     said = json.loads((tmp_path / "overrides.json").read_text())
     assert said == {"v": 1, "id": "ov-3.stop", "attempt": 3, "request": "stop_now"}

@@ -18,17 +18,17 @@ from sentinel.model.attempts import (
     Exited,
     ExitReport,
     Orphaned,
-    Overrides,
     RankExit,
     ResumePoint,
     SampleRange,
+    SettingsInForce,
 )
 from sentinel.model.events import ActionFailed
 from sentinel.model.records import Attribution, SampleSeen
 
 SUSPECT = SampleRange(100, 200)
 RESUME = ResumePoint(40, "checkpoints/step-00000040", "d")
-ACTION = InspectSamples("inspect/4", 1, 1, 4, RESUME, Overrides("ov-4"), (SampleRange(50, 200),), SUSPECT, 60.0)
+ACTION = InspectSamples("inspect/4", 1, 1, 4, RESUME, SettingsInForce("ov-4"), (SampleRange(50, 200),), SUSPECT, 60.0)
 SEEN = tuple(SampleSeen(i, 9.0 if i in (150, 151) else 2.0 + 0.01 * (i % 7), 1.0, "a", i) for i in range(50, 200))
 
 

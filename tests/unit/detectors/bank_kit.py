@@ -1,169 +1,50 @@
-"""Settings, streams and shorthands for tests of the bank. Settings are plain dataclasses: detectors ask for a shape only."""
+"""Settings, streams and shorthands for tests of the bank. Settings are the detectors' own."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 from sentinel.detectors.bank import DetectorBank
+from sentinel.detectors.behind_reference import Reference
+from sentinel.detectors.contract import WatchedRun
+from sentinel.detectors.hang import HangSettings
 from sentinel.detectors.hold import Hold
+from sentinel.detectors.registry import FINDS, TUNED
+from sentinel.detectors.slowdown import SlowdownSettings
+from sentinel.detectors.spike import SpikeSettings
+from sentinel.detectors.straggler import StragglerSettings
 from sentinel.model.attempts import SampleRange
 from sentinel.model.findings import Finding, Kind, Severity
 from sentinel.model.readings import Heartbeat, Phase, Receipt, StepReading
+from sentinel.streams.series import Series
 
 BATCH = 16
 
 
-@dataclass(frozen=True)
-class NonFiniteConfig:
-    enabled: bool = True
-    gated_in_a_row: int = 5
+@dataclass(frozen=True, slots=True)
+class SpikeConfig(SpikeSettings):
+    """As shipped, but awake after 100 steps."""
 
-
-@dataclass(frozen=True)
-class SpikeConfig:
-    enabled: bool = True
-    metrics: tuple[str, ...] = ("loss", "grad_norm")
-    z: float = 8.0
-    relative: float = 0.03
-    window_steps: int = 200
-    level_steps: int = 20
     min_history_steps: int = 100
 
 
-@dataclass(frozen=True)
-class HangConfig:
-    enabled: bool = True
-    after_step_times: float = 3.0
-    floor_s: float = 30.0
-    phases: Mapping[Phase, float] = field(
-        default_factory=lambda: {
-            "init": 600.0,
-            "compile": 1200.0,
-            "data": 300.0,
-            "eval": 900.0,
-            "checkpoint": 600.0,
-            "idle": 600.0,
-        }
-    )
-    standstill: float = 10.0
+HANG = HangSettings(phases={"init": 600.0, "compile": 1200.0, "data": 300.0, "eval": 900.0, "checkpoint": 600.0, "idle": 600.0})
 
 
-@dataclass(frozen=True)
-class LossScaleConfig:
-    enabled: bool = True
-    halvings: int = 3
-    window_steps: int = 20
-    floor: float = 1.0
-    overflows_max: int = 5
-    search_steps: int = 100
-
-
-@dataclass(frozen=True)
-class DivergenceConfig:
-    enabled: bool = True
-    ratio: float = 0.05
-
-
-@dataclass(frozen=True)
-class DriftConfig:
-    enabled: bool = True
-    metrics: tuple[str, ...] = ("loss", "grad_norm")
-    z: float = 2.0
-    relative: float = 0.03
-    norm_relative: float = 0.2
-    window_steps: int = 500
-    min_history_steps: int = 200
-
-
-@dataclass(frozen=True)
-class TooGoodConfig:
-    enabled: bool = True
-    below: float = 0.1
-    fall: float = 0.5
-    min_history_steps: int = 1000
-
-
-@dataclass(frozen=True)
-class PlateauConfig:
-    enabled: bool = True
-    improvement: float = 0.005
-    window_steps: int = 10_000
-
-
-@dataclass(frozen=True)
-class GeneralisationConfig:
-    enabled: bool = True
-    relative: float = 0.01
-    evals_in_a_row: int = 3
-
-
-@dataclass(frozen=True)
-class PrecursorConfig:
-    enabled: bool = True
-    metrics: tuple[str, ...] = ("update_norm", "adam_v_max", "logit_max", "activation_norm")
-    jump: float = 2.0
-
-
-@dataclass(frozen=True)
-class SlowdownConfig:
-    enabled: bool = True
-    factor: float = 1.5
-    lasting_steps: int = 50
-    lasting_s: float = 30.0
-    min_history_steps: int = 100
-
-
-@dataclass(frozen=True)
-class StragglerConfig:
-    enabled: bool = True
-    factor: float = 1.5
-    share: float = 0.1
-    lasting_steps: int = 20
-    lasting_s: float = 10.0
-
-
-@dataclass(frozen=True)
-class StaleCheckpointConfig:
-    enabled: bool = True
-    intervals: float = 2.5
-    max_age_s: float | None = None
-
-
-@dataclass(frozen=True)
-class GpuFaultConfig:
-    enabled: bool = True
-    throttle_s: float = 300.0
-
-
-@dataclass(frozen=True)
-class BehindReferenceConfig:
-    enabled: bool = True
-    ratio: float = 0.1
-    absolute: float = 0.1
-    min_history_steps: int = 200
-
-
-@dataclass(frozen=True)
-class Config:
-    non_finite: NonFiniteConfig = NonFiniteConfig()
-    spike: SpikeConfig = SpikeConfig()
-    hang: HangConfig = HangConfig()
-    gpu_fault: GpuFaultConfig = GpuFaultConfig()
-    loss_scale: LossScaleConfig = LossScaleConfig()
-    divergence: DivergenceConfig = DivergenceConfig()
-    drift: DriftConfig = DriftConfig()
-    too_good: TooGoodConfig = TooGoodConfig()
-    plateau: PlateauConfig = PlateauConfig()
-    generalisation: GeneralisationConfig = GeneralisationConfig()
-    precursor: PrecursorConfig = PrecursorConfig()
-    slowdown: SlowdownConfig = SlowdownConfig()
-    straggler: StragglerConfig = StragglerConfig()
-    stale_checkpoint: StaleCheckpointConfig = StaleCheckpointConfig()
-    behind_reference: BehindReferenceConfig = BehindReferenceConfig()
-    grace_steps: int = 50
-    onset_lookback_steps: int = 500
+def config(**changed: Any) -> SimpleNamespace:
+    """`spec.detectors`: every detector of the registry as shipped, but for what would make a test long."""
+    shipped: dict[str, Any] = {name: settings() for name, _, settings in TUNED}
+    shorter = {
+        "spike": SpikeConfig(),
+        "hang": HANG,
+        "slowdown": SlowdownSettings(lasting_s=30.0, min_history_steps=100),
+        "straggler": StragglerSettings(lasting_steps=20, lasting_s=10.0),
+    }
+    return SimpleNamespace(grace_steps=50, onset_lookback_steps=500, **shipped | shorter | changed)
 
 
 SHORT_RUN = SpikeConfig(window_steps=40, level_steps=10, min_history_steps=50)
@@ -173,10 +54,10 @@ SEVERITIES: dict[Kind, Severity] = {
 
 
 def make_bank(
-    spike: SpikeConfig | None = None, hang: HangConfig | None = None, *, hold_steps: int = 2, begun: bool = True
+    spike: SpikeSettings | None = None, hang: HangSettings | None = None, *, hold_steps: int = 2, begun: bool = True
 ) -> DetectorBank:
-    config = Config(NonFiniteConfig(), spike or SpikeConfig(), hang or HangConfig())
-    bank = DetectorBank(config, {Kind.SPIKE: Hold(steps=hold_steps)}, SEVERITIES)
+    tuned = config(spike=spike or SpikeConfig(), hang=hang or HANG)
+    bank = DetectorBank(tuned, {Kind.SPIKE: Hold(steps=hold_steps)}, SEVERITIES)
     if begun:
         bank.begin_attempt(1, 0.0)
     return bank
@@ -232,3 +113,10 @@ def hurt(rows: Iterable[StepReading], first: int, last: int, *, loss: float = 0.
             metrics["grad_norm"] *= norm
             reading = StepReading(reading.attempt, reading.step, reading.time_s, reading.samples, metrics)
         yield reading
+
+
+def watched(newest_step: int = 0, reference: Reference | None = None) -> WatchedRun:
+    """What a detector alone is built with, where no bank is needed."""
+    series = Series(())
+    series.begin(newest_step)
+    return WatchedRun(series, lambda kind: FINDS[kind].severity, {}, reference)

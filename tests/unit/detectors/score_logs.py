@@ -166,9 +166,9 @@ def main() -> None:
     parser.add_argument("--hold-steps", type=int, default=2)
     parser.add_argument("--per-run", action="store_true")
     for name in ("window_steps", "level_steps", "min_history_steps"):
-        parser.add_argument("--" + name.replace("_", "-"), type=int, default=getattr(SpikeConfig, name))
-    parser.add_argument("--z", type=float, default=SpikeConfig.z)
-    parser.add_argument("--relative", type=float, default=SpikeConfig.relative)
+        parser.add_argument("--" + name.replace("_", "-"), type=int, default=getattr(SpikeConfig(), name))
+    parser.add_argument("--z", type=float, default=SpikeConfig().z)
+    parser.add_argument("--relative", type=float, default=SpikeConfig().relative)
     given = parser.parse_args()
     spike = SpikeConfig(
         z=given.z, relative=given.relative, window_steps=given.window_steps,

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from sentinel.detectors.behind_reference import BehindReference, Reference
-from sentinel.model.findings import Finding, Verdict
+from sentinel.detectors.bank import DetectorBank
+from sentinel.detectors.behind_reference import BehindReference, BehindReferenceSettings, Reference
+from sentinel.detectors.contract import Start
+from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import StepReading
-from tests.unit.detectors.bank_kit import BehindReferenceConfig
+from tests.unit.detectors.bank_kit import config, receipt, watched
 
 TOKENS = 1000
 
@@ -28,15 +30,14 @@ def reference(points: int = 400, every: int = 10_000) -> Reference:
 
 class Watched:
     def __init__(self, known: Reference | None, **settings: float) -> None:
-        config = replace(BehindReferenceConfig(), **settings)
-        self.detector = BehindReference(config, "warning", known)
-        self.detector.begin(1)
+        self.detector = BehindReference(BehindReferenceSettings(**settings), watched(reference=known))
+        self.detector.begin(Start(1))
         self.found: list[Finding] = []
 
     def run(self, losses: list[float], first: int = 1, tokens: int = TOKENS) -> Watched:
         for step, loss in enumerate(losses, first):
             metrics = {"loss": loss, "consumed_tokens": float(step * tokens)} if tokens else {"loss": loss}
-            self.found += self.detector.step(StepReading(1, step, 0.0, (), metrics), float(step))
+            self.found += self.detector.step(StepReading(1, step, 0.0, (), metrics), 1, float(step))
         return self
 
     @property
@@ -108,7 +109,7 @@ def test_without_tokens_in_both_the_axis_is_steps_and_that_is_said() -> None:
 
 def test_tokens_are_told_by_the_start_line_as_well() -> None:
     watched = Watched(reference())
-    watched.detector.begin(1, tokens_per_step=TOKENS)
+    watched.detector.resume(replace(receipt(), tokens_per_step=TOKENS), (), 0.0)
     watched.run(noisy(1500), tokens=0)
     assert (watched.verdict[0], "tokens" in watched.verdict[1]) == (Verdict.HEALTHY, True)
 
@@ -119,13 +120,13 @@ def test_samples_are_compared_with_samples() -> None:
     watched = Watched(by_samples)
     for step, loss in enumerate(noisy(1500), 1):
         metrics = {"loss": loss + 1.8, "consumed_samples": float(step * TOKENS)}
-        watched.found += watched.detector.step(StepReading(1, step, 0.0, (), metrics), 0.0)
+        watched.found += watched.detector.step(StepReading(1, step, 0.0, (), metrics), 1, 0.0)
     (found,) = watched.found
     assert "samples" in found.reason
 
 
 def test_unknown_says_why() -> None:
     assert Watched(None).run(noisy(500)).verdict == (Verdict.UNKNOWN, "no reference given")
-    off = BehindReference(BehindReferenceConfig(enabled=False), "warning", reference())
-    assert off.verdict() == (Verdict.UNKNOWN, "switched off by policy")
+    off = DetectorBank(config(behind_reference=BehindReferenceSettings(enabled=False)), {}, {}, reference())
+    assert off.verdicts()[Kind.BEHIND_REFERENCE] == (Verdict.UNKNOWN, "switched off by policy")
     assert Watched(reference()).run(noisy(50)).verdict[0] is Verdict.UNKNOWN

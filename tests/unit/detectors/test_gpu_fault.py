@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from sentinel.detectors.gpu_fault import RECENT_KEPT, RECENT_S, SETTLE_S, GpuFault
+from sentinel.detectors.bank import DetectorBank
+from sentinel.detectors.gpu_fault import RECENT_KEPT, RECENT_S, SETTLE_S, GpuFault, GpuFaultSettings
 from sentinel.detectors.xids import XIDS, Need, need_of_recovery
 from sentinel.model.attempts import ExitReport, RankExit
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import HardwareReading, HardwareWhat, SourceReading
-from tests.unit.detectors.bank_kit import GpuFaultConfig, beat, make_bank, receipt
+from tests.unit.detectors.bank_kit import beat, config, make_bank, receipt, watched
 
 GPU = "0000:3b:00"
 
@@ -21,23 +22,23 @@ def told(
 
 
 def make(attempt: int = 1, **settings: object) -> GpuFault:
-    detector = GpuFault(GpuFaultConfig(**settings), lambda kind: "critical" if kind is Kind.GPU_FAULT else "warning")  # type: ignore[arg-type]
+    detector = GpuFault(GpuFaultSettings(**settings), watched(newest_step=42))
     if attempt:
-        detector.begin(attempt, 0.0)
+        detector.launch(attempt, 0.0)
     return detector
 
 
 def heard(detector: GpuFault, *readings: HardwareReading, at_s: float = 10.0, wait_s: float = SETTLE_S) -> tuple[Finding, ...]:
     for reading in readings:
-        detector.hear(reading, at_s)
-    return detector.tick(at_s + wait_s, 42)
+        detector.hardware(reading, at_s)
+    return detector.hardware_tick(at_s + wait_s)
 
 
 def test_a_fault_waits_for_its_whole_story_and_says_what_to_do() -> None:
     detector = make()
-    detector.hear(told("xid", 79.0), 10.0)
-    assert detector.tick(10.0 + SETTLE_S - 0.1, 42) == ()
-    (found,) = detector.tick(10.0 + SETTLE_S, 42)
+    detector.hardware(told("xid", 79.0), 10.0)
+    assert detector.hardware_tick(10.0 + SETTLE_S - 0.1) == ()
+    (found,) = detector.hardware_tick(10.0 + SETTLE_S)
     assert (found.kind, found.severity, found.retryable) == (Kind.GPU_FAULT, "critical", False)
     assert (found.attempt, found.onset_step, found.detected_step, found.visible_s, found.value) == (1, None, 42, 10.0, 79.0)
     assert found.key == f"1/gpu_fault/xid79@{GPU}/42"
@@ -65,7 +66,7 @@ def test_the_drivers_word_outranks_the_table(code: int, retryable: bool, words: 
 
 def test_a_word_from_before_the_fault_is_not_about_it() -> None:
     detector = make()
-    detector.hear(told("recovery_action", 0.0), 1.0)
+    detector.hardware(told("recovery_action", 0.0), 1.0)
     (found,) = heard(detector, told("xid", 119.0))
     assert not found.retryable
 
@@ -102,18 +103,18 @@ def test_counters_and_states_count_from_the_first_look(what: HardwareWhat) -> No
     (found,) = heard(detector, told(what, 4.0), at_s=30.0)
     assert (found.kind, found.severity) == (Kind.HARDWARE_WARNING, "warning")
     assert heard(detector, told(what, 5.0), at_s=40.0) == ()  # once an attempt
-    detector.begin(2, 50.0)
+    detector.launch(2, 50.0)
     assert [found.attempt for found in heard(detector, told(what, 6.0), at_s=50.0)] == [2]
 
 
 def test_slow_clocks_are_a_warning_only_when_they_last() -> None:
     detector = make()
-    detector.hear(told("throttle", 1.0, text="clocks are held down by thermal slowdown at 91 °C"), 10.0)
-    assert detector.tick(309.0, 1) == ()
-    detector.hear(told("throttle", 0.0), 309.5)
-    detector.hear(told("throttle", 1.0), 310.0)
-    assert detector.tick(609.0, 1) == ()
-    (found,) = detector.tick(610.0, 1)
+    detector.hardware(told("throttle", 1.0, text="clocks are held down by thermal slowdown at 91 °C"), 10.0)
+    assert detector.hardware_tick(309.0) == ()
+    detector.hardware(told("throttle", 0.0), 309.5)
+    detector.hardware(told("throttle", 1.0), 310.0)
+    assert detector.hardware_tick(609.0) == ()
+    (found,) = detector.hardware_tick(610.0)
     assert (found.kind, found.visible_s) == (Kind.HARDWARE_WARNING, 310.0)
 
 
@@ -124,14 +125,14 @@ def test_slow_clocks_are_a_warning_only_when_they_last() -> None:
 )  # fmt: skip
 def test_what_the_machine_says_is_told_a_person_or_recorded(what: HardwareWhat, severity: str) -> None:
     detector = make()
-    detector.hear(told("nvlink_errors", 1.0), 1.0)
+    detector.hardware(told("nvlink_errors", 1.0), 1.0)
     (found,) = heard(detector, told(what, 2.0, source="kernel_log", device=None if what != "nvlink_errors" else GPU))
     assert (found.kind, found.severity) == (Kind.HARDWARE_WARNING, severity)
 
 
 def test_a_gpu_this_run_does_not_use_gives_info_only_and_explains_nothing() -> None:
     detector = make()
-    detector.hear(told("seen", used=False), 1.0)
+    detector.hardware(told("seen", used=False), 1.0)
     (found,) = heard(detector, told("xid", 79.0, source="kernel_log"))
     assert (found.severity, found.blamed_rank) == ("info", None)
     assert detector.explain(13.0) == ("", None)
@@ -140,14 +141,14 @@ def test_a_gpu_this_run_does_not_use_gives_info_only_and_explains_nothing() -> N
 
 def test_blame_by_process_then_by_place_where_every_rank_has_a_gpu_here() -> None:
     detector = make()
-    detector.hear(told("seen", rank=5, place=(1, 2)), 1.0)
+    detector.hardware(told("seen", rank=5, place=(1, 2)), 1.0)
     (found,) = heard(detector, told("xid", 79.0, source="kernel_log"))
     assert found.blamed_rank == 5
     for world_size, blamed in ((2, 1), (16, None), (None, None)):
         detector = make()
         if world_size is not None:
-            detector.ranks(world_size)
-        detector.hear(told("seen", place=(1, 2)), 1.0)
+            detector.resume(receipt(world_size=world_size), (), 0.0)
+        detector.hardware(told("seen", place=(1, 2)), 1.0)
         (found,) = heard(detector, told("xid", 79.0, source="kernel_log"))
         assert found.blamed_rank == blamed
 
@@ -155,21 +156,21 @@ def test_blame_by_process_then_by_place_where_every_rank_has_a_gpu_here() -> Non
 def test_a_fault_that_only_a_reboot_ends_is_one_of_the_next_attempt_too() -> None:
     detector = make()
     heard(detector, told("xid", 79.0))
-    detector.begin(2, 50.0)
-    (again,) = detector.tick(50.0 + SETTLE_S, 7)
+    detector.launch(2, 50.0)
+    (again,) = detector.hardware_tick(50.0 + SETTLE_S)
     assert (again.attempt, again.retryable) == (2, False)
     assert "not mended since: Xid 79" in again.reason
-    detector.hear(told("recovery_action", 0.0), 60.0)  # the driver is content
-    detector.begin(3, 70.0)
-    assert detector.tick(80.0, 7) == ()
+    detector.hardware(told("recovery_action", 0.0), 60.0)  # the driver is content
+    detector.launch(3, 70.0)
+    assert detector.hardware_tick(80.0) == ()
 
 
 def test_memory_is_bounded_whatever_is_told() -> None:
     detector = make()
     for number in range(5000):
-        detector.hear(told("io_error", 1.0, source="kernel_log", device=f"sd{number}"), float(number))
-        detector.hear(told("xid", float(number), source="kernel_log", text="x" * 5000), float(number))
-    assert len(detector.tick(6000.0, 1)) <= 512
+        detector.hardware(told("io_error", 1.0, source="kernel_log", device=f"sd{number}"), float(number))
+        detector.hardware(told("xid", float(number), source="kernel_log", text="x" * 5000), float(number))
+    assert len(detector.hardware_tick(6000.0)) <= 512
     assert len(detector._recent) <= RECENT_KEPT
     assert len(detector._parts) <= 256
     assert len(detector.explain(5000.0)[0]) < 1500
@@ -178,17 +179,18 @@ def test_memory_is_bounded_whatever_is_told() -> None:
 def test_the_verdict_is_unknown_without_eyes_and_says_why() -> None:
     detector = make()
     assert detector.verdict() == (Verdict.UNKNOWN, "no GPU was seen yet")
-    detector.hear(told("absent", text="no NVIDIA driver: gpu faults cannot be seen", device=None), 1.0)
+    detector.hardware(told("absent", text="no NVIDIA driver: gpu faults cannot be seen", device=None), 1.0)
     assert detector.verdict() == (Verdict.UNKNOWN, "no NVIDIA driver: gpu faults cannot be seen")
     detector = make()
-    detector.hear(told("seen"), 1.0)
+    detector.hardware(told("seen"), 1.0)
     assert detector.verdict()[0] is Verdict.HEALTHY
-    detector.source("nvml", False, "silent")
+    detector.source(SourceReading("nvml", False, "silent"))
     assert detector.verdict() == (Verdict.UNKNOWN, "silent")
-    detector.source("nvml", True, "back")
+    detector.source(SourceReading("nvml", True, "back"))
     heard(detector, told("xid", 48.0))
     assert detector.verdict()[0] is Verdict.BREACHED
-    assert make(enabled=False).verdict() == (Verdict.UNKNOWN, "switched off by policy")
+    off = DetectorBank(config(gpu_fault=GpuFaultSettings(enabled=False)), {}, {})
+    assert off.verdicts()[Kind.GPU_FAULT] == (Verdict.UNKNOWN, "switched off by policy")
 
 
 def test_the_table_and_the_drivers_codes_are_whole() -> None:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from sentinel.detectors.bank import DetectorBank
+from sentinel.detectors.hang import HangSettings
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import Phase, TrainerNote
-from tests.unit.detectors.bank_kit import HangConfig, beat, feed, make_bank, receipt, row
+from tests.unit.detectors.bank_kit import beat, feed, make_bank, receipt, row
 
 
 def training(steps: int = 20, *, step_s: float = 1.0, ranks: int = 2) -> DetectorBank:
@@ -180,7 +181,7 @@ def test_heartbeats_of_an_older_attempt_are_no_progress() -> None:
 
 
 def test_a_hang_switched_off_never_fires() -> None:
-    bank = make_bank(hang=HangConfig(enabled=False))
+    bank = make_bank(hang=HangSettings(enabled=False))
     assert ticks(bank, 0, 1e5, 1000) == []
     assert bank.verdicts()[Kind.HANG] == (Verdict.UNKNOWN, "switched off by policy")
 

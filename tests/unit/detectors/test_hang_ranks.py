@@ -118,8 +118,8 @@ def test_a_run_that_logs_rarely_has_no_gap() -> None:
         assert bank.stream_gap is None
 
 
-def at(step: int, phase: Phase, heard_s: float, moved_s: float | None = None) -> Beat:
-    return Beat(step, phase, heard_s, heard_s if moved_s is None else moved_s)
+def at(step: int, phase: Phase, seen_s: float, moved_s: float | None = None) -> Beat:
+    return Beat(step, phase, seen_s, seen_s if moved_s is None else moved_s)
 
 
 def test_who_entered_a_place_first_is_ahead_and_not_to_blame() -> None:

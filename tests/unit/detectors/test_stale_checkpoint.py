@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from sentinel.detectors.bank import DetectorBank
+from sentinel.detectors.stale_checkpoint import StaleCheckpointSettings
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import CheckpointReading, Receipt, TrainerNote
-from tests.unit.detectors.bank_kit import Config, StaleCheckpointConfig, beat, make_bank, row
+from tests.unit.detectors.bank_kit import beat, config, make_bank, row
 
 
 def begun(
-    effective: Mapping[str, Any] | None = None, resume_step: int = 0, settings: StaleCheckpointConfig | None = None
+    effective: Mapping[str, Any] | None = None, resume_step: int = 0, settings: StaleCheckpointSettings | None = None
 ) -> DetectorBank:
     bank = make_bank(begun=False)
     if settings is not None:
-        bank = DetectorBank(replace(Config(), stale_checkpoint=settings), {}, {})
+        bank = DetectorBank(config(stale_checkpoint=settings), {}, {})
     bank.begin_attempt(1, 0.0)
     bank.receipt(Receipt(1, 0.0, resume_step, None, 2, {}, effective or {}), 0.0)
     return bank
@@ -119,7 +119,7 @@ def test_saves_begun_and_never_committed_are_told_without_a_rhythm() -> None:
 
 
 def test_an_age_the_policy_does_not_allow_is_told_whatever_the_rhythm() -> None:
-    bank = begun(settings=StaleCheckpointConfig(max_age_s=300.0))
+    bank = begun(settings=StaleCheckpointSettings(max_age_s=300.0))
     assert bank.verdicts()[Kind.STALE_CHECKPOINT][0] is Verdict.HEALTHY
     (found,) = train(bank, 400, lambda step: False)
     assert found.detected_step == 302
@@ -127,7 +127,7 @@ def test_an_age_the_policy_does_not_allow_is_told_whatever_the_rhythm() -> None:
 
 
 def test_a_clock_that_jumps_makes_nothing_old() -> None:
-    bank = begun(settings=StaleCheckpointConfig(max_age_s=7200.0))
+    bank = begun(settings=StaleCheckpointSettings(max_age_s=7200.0))
     found: list[Finding] = []
     for step in range(1, 200):
         found += bank.step(row(step, time_s=step + (1e9 if step > 50 else 0.0), loss=2.0), float(step))
@@ -153,6 +153,6 @@ def test_a_checkpoint_of_an_abandoned_attempt_is_none_of_this_one() -> None:
 
 
 def test_switched_off_it_says_so() -> None:
-    bank = begun({"checkpoint_interval": 20}, settings=StaleCheckpointConfig(enabled=False))
+    bank = begun({"checkpoint_interval": 20}, settings=StaleCheckpointSettings(enabled=False))
     assert train(bank, 400, lambda step: False) == []
     assert bank.verdicts()[Kind.STALE_CHECKPOINT] == (Verdict.UNKNOWN, "switched off by policy")

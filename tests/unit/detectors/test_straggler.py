@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from sentinel.detectors.bank import DetectorBank
-from sentinel.detectors.straggler import choose_slow
+from sentinel.detectors.straggler import StragglerSettings, choose_slow
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import Heartbeat
-from tests.unit.detectors.bank_kit import Config, StragglerConfig, make_bank, receipt, row
+from tests.unit.detectors.bank_kit import config, make_bank, receipt, row
 
 Busy = Callable[[int, int], float | None]  # (rank, step): seconds of its own work, None when its file was not seen
 
@@ -118,7 +117,7 @@ def test_a_relaunch_begins_anew_and_a_switch_is_obeyed() -> None:
     bank, _ = train(lambda rank, step: 0.5 if rank == 2 else 0.1)
     bank.begin_attempt(2, 100.0)
     assert bank.verdicts()[Kind.STRAGGLER][0] is Verdict.UNKNOWN
-    off = DetectorBank(replace(Config(), straggler=StragglerConfig(enabled=False)), {}, {})
+    off = DetectorBank(config(straggler=StragglerSettings(enabled=False)), {}, {})
     off.begin_attempt(1, 0.0)
     assert train(lambda rank, step: 0.5 if rank == 2 else 0.1, bank=off)[1] == []
     assert off.verdicts()[Kind.STRAGGLER] == (Verdict.UNKNOWN, "switched off by policy")

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from sentinel.detectors.registry import KINDS
 from sentinel.engine import ladder
 from sentinel.engine.causes import BY_KINDS, LATE_S, LINKS, explain, is_cause_of
 from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
-from sentinel.model.findings import NUMERIC_KINDS, Finding, Kind
+from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import Incident, IncidentState, Outcome
 from sentinel.policy.schema import Rung
 from tests.builders import RESTART, Bench, build_policy
@@ -54,7 +55,7 @@ def test_a_symptom_is_explained_within_its_distance_and_attempt_only(link: Any) 
     late_s = 100.0 + link.within_s
     known = explain(symptom, [cause], {1: [RESUME]}, late_s)
     assert known is not None
-    assert known.joins == (not NUMERIC_KINDS & {link.cause, link.symptom})
+    assert known.joins == (not link.cause.is_numeric and not link.symptom.is_numeric)
     assert f"symptom of incident 1 ({link.cause})" in known.reason
     assert explain(symptom, [cause], {1: [RESUME]}, late_s + 1.0) is None
     assert explain(replace(symptom, attempt=2), [cause], {1: [RESUME]}, late_s) is None
@@ -63,7 +64,7 @@ def test_a_symptom_is_explained_within_its_distance_and_attempt_only(link: Any) 
 def test_nothing_explains_itself_and_the_table_has_no_pair_twice() -> None:
     assert len(BY_KINDS) == len(LINKS)
     assert not [link for link in LINKS if link.cause is link.symptom]
-    assert explain(found(Kind.DRIFT), [incident(kind) for kind in Kind], {}, 100.0) is None
+    assert explain(found(Kind.DRIFT), [incident(kind) for kind in KINDS], {}, 100.0) is None
 
 
 def test_a_death_does_not_join_a_cause_whose_playbook_relaunches_nothing() -> None:

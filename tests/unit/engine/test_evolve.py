@@ -11,7 +11,7 @@ from sentinel.engine.evolve import _RULES
 from sentinel.engine.evolve.incidents import FINDING_KEYS_KEPT
 from sentinel.model import actions as a
 from sentinel.model import facts as f
-from sentinel.model.attempts import Overrides, ResumePoint
+from sentinel.model.attempts import ResumePoint, SettingsInForce
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import NEXT, Incident, IncidentState, Remedy
 from sentinel.model.state import ATTEMPTS_KEPT, INCIDENTS_KEPT, MARKS_KEPT, STAMPS_KEPT, RunState
@@ -25,7 +25,7 @@ def fold(*facts: f.Fact, state: RunState | None = None) -> RunState:
 
 
 def launched(number: int, step: int = 0) -> f.AttemptLaunched:
-    return f.AttemptLaunched(number, ResumePoint(step, f"checkpoints/step-{step}") if step else None, Overrides(), "test")
+    return f.AttemptLaunched(number, ResumePoint(step, f"checkpoints/step-{step}") if step else None, SettingsInForce(), "test")
 
 
 def ended(number: int, step: int = 10, outcome: str = "crashed") -> f.AttemptEnded:
@@ -183,7 +183,7 @@ def test_the_first_step_not_to_be_resumed_from(kind: Kind, onset: int | None, li
 
 def test_a_plan_says_where_its_try_really_goes() -> None:
     remedy = Remedy(1, ("rollback",), "to 40", rollback_to_step=40)
-    start = a.StartAttempt("start/2", 2, ResumePoint(20, "p"), Overrides())
+    start = a.StartAttempt("start/2", 2, ResumePoint(20, "p"), SettingsInForce())
     state = fold(f.IncidentOpened(incident()), f.RungTaken(1, remedy, True, 62), f.PlanAdopted(1, (start,)))
     tried = state.incident(1).tries[-1]
     assert (tried.attempt, tried.remedy.rollback_to_step) == (2, 20)
@@ -191,7 +191,7 @@ def test_a_plan_says_where_its_try_really_goes() -> None:
 
 def test_dropping_a_plan_forgets_its_actions_and_no_others() -> None:
     kill, page = a.KillAttempt("kill/1", 1), a.SendPage("page/1/1", 1, "critical", "t", "x")
-    start = a.StartAttempt("start/2", 2, None, Overrides())
+    start = a.StartAttempt("start/2", 2, None, SettingsInForce())
     state = fold(
         f.IncidentOpened(incident()),
         f.ActionDecided(page),

@@ -12,7 +12,7 @@ from sentinel.engine import evolve
 from sentinel.engine.goodput import ACCOUNTS, account, surviving_steps
 from sentinel.model import actions as a
 from sentinel.model import facts as f
-from sentinel.model.attempts import Overrides, ResumePoint
+from sentinel.model.attempts import ResumePoint, SettingsInForce
 from sentinel.model.state import ATTEMPTS_KEPT, RunState
 from tests.builders import Bench
 
@@ -25,7 +25,7 @@ def fold(*told: tuple[float, f.Fact]) -> RunState:
 
 
 def launch(number: int, step: int = 0) -> f.AttemptLaunched:
-    return f.AttemptLaunched(number, ResumePoint(step, "p") if step else None, Overrides(), "test")
+    return f.AttemptLaunched(number, ResumePoint(step, "p") if step else None, SettingsInForce(), "test")
 
 
 def saved(number: int, step: int, seconds: float = 0.0) -> f.CheckpointCommitted:
@@ -33,7 +33,7 @@ def saved(number: int, step: int, seconds: float = 0.0) -> f.CheckpointCommitted
 
 
 def due(number: int, not_before_s: float) -> f.ActionDecided:
-    return f.ActionDecided(a.StartAttempt(f"start/{number}", number, None, Overrides(), not_before_s))
+    return f.ActionDecided(a.StartAttempt(f"start/{number}", number, None, SettingsInForce(), not_before_s))
 
 
 FIRST = ((0.0, launch(1)), (10.0, f.ReceiptSeen(1, 0, 2)))

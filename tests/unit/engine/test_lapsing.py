@@ -8,7 +8,7 @@ import pytest
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
-from sentinel.model.attempts import Decay, Overrides
+from sentinel.model.attempts import Decay, SettingsInForce
 from sentinel.model.incidents import IncidentState
 from tests.builders import Bench, build_policy
 
@@ -24,11 +24,11 @@ def trained(to: int = 80, **policy: object) -> Bench:
 
 def change(bench: Bench, key: str, value: float, until: int) -> None:
     """A person sets it for so many steps, and the trainer says that it holds."""
-    assert bench.asks(w.Change(Overrides(**{key: value}), (key,), until)).granted  # type: ignore[arg-type]
+    assert bench.asks(w.Change(SettingsInForce(**{key: value}), (key,), until)).granted  # type: ignore[arg-type]
     obeyed(bench)
 
 
-def obeyed(bench: Bench) -> Overrides:
+def obeyed(bench: Bench) -> SettingsInForce:
     """The change under way is written, and the trainer answers."""
     write = bench.decided(a.WriteOverrides)[-1]
     if write.key in bench.state.pending:
@@ -206,7 +206,7 @@ def test_a_setting_made_anew_in_the_probation_is_left_alone() -> None:
     bench.steps(81, 100).tick()
     obeyed(bench)
     bench.steps(101, 105)
-    assert bench.asks(w.Change(Overrides(lr_scale=0.8), ("lr_scale",))).granted
+    assert bench.asks(w.Change(SettingsInForce(lr_scale=0.8), ("lr_scale",))).granted
     obeyed(bench)
     bench.tick()
     assert verdicts(bench) == [("lr_scale", "overtaken")]

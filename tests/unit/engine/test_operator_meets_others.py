@@ -6,7 +6,7 @@ from __future__ import annotations
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
-from sentinel.model.attempts import Overrides, SampleRange
+from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.events import ActionDone
 from sentinel.model.incidents import IncidentState, Outcome, Remedy
 from sentinel.model.records import Comparison
@@ -207,7 +207,7 @@ def test_an_unreadable_file_leaves_older_settings_of_a_person_in_force() -> None
     bench.asks(SLOWER)
     bench.done("override/")
     bench.note("override_applied", 61, id=bench.state.overrides.id, effective={"lr_scale": 0.5})
-    bench.asks(w.Change(Overrides(clip_norm=0.3), ("clip_norm",)))
+    bench.asks(w.Change(SettingsInForce(clip_norm=0.3), ("clip_norm",)))
     bench.done("override/")
     bench.note("override_refused", 62, id=None, reason="cannot be read")
     assert (bench.state.overrides.lr_scale, bench.state.overrides.clip_norm) == (0.5, None)

@@ -7,7 +7,7 @@ import pytest
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
-from sentinel.model.attempts import PERSON, Overrides, SampleRange
+from sentinel.model.attempts import PERSON, SampleRange, SettingsInForce
 from sentinel.model.incidents import IncidentState, Outcome
 from tests.builders import BATCH, Bench, build_policy, healthy_loss
 
@@ -16,7 +16,7 @@ NEEDS_A_PERSON = [
     {"rollback": {"before_onset": "20 steps"}},
     {"page": {"severity": "critical"}, "then": "stop_now"},
 ]
-SLOWER = w.Change(Overrides(lr_scale=0.5), ("lr_scale",))
+SLOWER = w.Change(SettingsInForce(lr_scale=0.5), ("lr_scale",))
 
 
 def training(steps: int = 60, policy: object = None) -> Bench:
@@ -105,7 +105,7 @@ def test_a_held_attempt_that_does_not_answer_is_killed_in_the_end() -> None:
 
 def test_rollback_goes_to_the_newest_good_checkpoint_at_or_below_the_step() -> None:
     bench = training()
-    answer = bench.asks(w.RollBack(45, Overrides(lr_scale=0.5, skip=(SampleRange(700, 720),)), ("lr_scale",)))
+    answer = bench.asks(w.RollBack(45, SettingsInForce(lr_scale=0.5, skip=(SampleRange(700, 720),)), ("lr_scale",)))
     assert answer.granted, answer.answer
     start = started_from(bench)
     assert bench.resumed_from == 40
@@ -175,7 +175,7 @@ def test_a_setting_is_asked_of_the_trainer_and_its_answer_is_believed() -> None:
     bench.steps(61, 100)
     bench.tick(300.0)
     assert not bench.state.incidents
-    bench.asks(w.Change(Overrides(), ("lr_scale",)))
+    bench.asks(w.Change(SettingsInForce(), ("lr_scale",)))
     assert bench.decided(a.WriteOverrides)[-1].overrides.lr_scale is None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
-from sentinel.model.attempts import Decay, Overrides, SampleRange
+from sentinel.model.attempts import Decay, SampleRange, SettingsInForce
 from sentinel.model.events import ActionDone
 from sentinel.model.incidents import Outcome
 from sentinel.plan.decay import put_back
@@ -107,8 +107,10 @@ def test_steps_trained_again_without_it_are_not_counted_below_nothing() -> None:
 
 
 def test_what_is_put_back_brings_no_skips_of_an_order_that_is_over() -> None:
-    had = Overrides(lr_scale=0.5, skip=(SampleRange(10, 20),), owners=(("lr_scale", 1),), decay=(Decay("lr_scale", 100, 20),))
-    back = put_back(Overrides(data_seed=7), had, ("lr_scale",), 110, 240)
+    had = SettingsInForce(
+        lr_scale=0.5, skip=(SampleRange(10, 20),), owners=(("lr_scale", 1),), decay=(Decay("lr_scale", 100, 20),)
+    )
+    back = put_back(SettingsInForce(data_seed=7), had, ("lr_scale",), 110, 240)
     assert (back.lr_scale, back.skip, back.decay) == (0.5, (), (Decay("lr_scale", 150, 40),))
 
 

@@ -10,7 +10,7 @@ from sentinel.engine import evolve
 from sentinel.engine.retention import RETRY_S
 from sentinel.model import actions as a
 from sentinel.model import facts as f
-from sentinel.model.attempts import Overrides, ResumePoint, SampleRange
+from sentinel.model.attempts import ResumePoint, SampleRange, SettingsInForce
 from sentinel.model.events import ActionDone
 from sentinel.model.incidents import IncidentState
 from sentinel.model.operator_requests import LeaveOut
@@ -38,7 +38,7 @@ def steps_of(bench: Bench) -> list[int]:
 
 
 def gone_back(step: int) -> f.AttemptLaunched:
-    return f.AttemptLaunched(2, ResumePoint(step, "x"), Overrides(), "a person")
+    return f.AttemptLaunched(2, ResumePoint(step, "x"), SettingsInForce(), "a person")
 
 
 def prune_all(bench: Bench) -> list[int]:

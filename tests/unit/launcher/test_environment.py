@@ -17,7 +17,7 @@ from sentinel.launcher.environment import digest_of, environment_to_json, read_e
 from sentinel.launcher.interpreter import ask_interpreter, find_interpreter
 from sentinel.launcher.program_code import Reading, read_program
 from sentinel.launcher.spec_file import write_spec
-from sentinel.model.attempts import AttemptSpec, AttemptView, Exited, ExitReport, Overrides
+from sentinel.model.attempts import AttemptSpec, AttemptView, Exited, ExitReport, SettingsInForce
 from sentinel.run_files.attempt_files import AttemptFiles
 
 
@@ -215,7 +215,7 @@ class Recorder:
 
 def test_asked_again_what_stands_in_the_spec_is_told_and_not_what_lies_there_now(project: Path, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
-    spec = AttemptSpec(1, (sys.executable, "train.py"), str(project), None, Overrides())
+    spec = AttemptSpec(1, (sys.executable, "train.py"), str(project), None, SettingsInForce())
     launcher: object = Recorder(run_dir)
     first = start_recorded(launcher, run_dir, spec, ())  # type: ignore[arg-type]
     (project / "helper.py").write_text("x = 2\n")
@@ -233,7 +233,7 @@ def test_the_interpreter_is_asked_without_what_only_the_supervisor_should_know(
     (project / "sitecustomize.py").write_text(f"import os\nopen({str(tmp_path / 'seen')!r}, 'w').write(' '.join(os.environ))\n")
     monkeypatch.setenv("PYTHONPATH", str(project))
     monkeypatch.setenv("SENTINEL_PAGERDUTY_KEY", "k" * 32)
-    spec = AttemptSpec(1, (sys.executable, "train.py"), str(project), None, Overrides())
+    spec = AttemptSpec(1, (sys.executable, "train.py"), str(project), None, SettingsInForce())
     launcher: object = Recorder(tmp_path / "run")
     start_recorded(launcher, tmp_path / "run", spec, (), frozenset({"SENTINEL_PAGERDUTY_KEY"}))  # type: ignore[arg-type]
     seen = (tmp_path / "seen").read_text().split()

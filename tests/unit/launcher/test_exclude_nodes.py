@@ -9,7 +9,7 @@ import pytest
 
 from sentinel.launcher.keeper_start import Started, start_command
 from sentinel.launcher.spec_file import write_spec
-from sentinel.model.attempts import AttemptSpec, Overrides
+from sentinel.model.attempts import AttemptSpec, SettingsInForce
 from sentinel.run_files.attempt_files import AttemptFiles
 
 SAY = ("sh", "-c", 'echo "${SENTINEL_EXCLUDE_NODES-unset}"')
@@ -17,7 +17,7 @@ SAY = ("sh", "-c", 'echo "${SENTINEL_EXCLUDE_NODES-unset}"')
 
 def said(run_dir: Path, *nodes: str) -> tuple[str, list[str]]:
     files = AttemptFiles.of(run_dir, 1)
-    write_spec(files, AttemptSpec(1, SAY, str(run_dir), None, Overrides(), exclude_nodes=nodes))
+    write_spec(files, AttemptSpec(1, SAY, str(run_dir), None, SettingsInForce(), exclude_nodes=nodes))
     started = start_command(files)
     assert isinstance(started, Started)
     assert started.process.wait(10) == 0

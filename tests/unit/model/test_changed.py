@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from sentinel.model.attempts import Overrides, SampleRange
+from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.changed import _slots_of, replace
 from sentinel.model.incidents import Incident
 from sentinel.model.paging import Page
 from sentinel.model.state import Attempt, Checkpoint, RunState
 
-STATE = RunState(run_id="r", attempts=(Attempt(1, 2.0, None, Overrides(), "first launch"),))
+STATE = RunState(run_id="r", attempts=(Attempt(1, 2.0, None, SettingsInForce(), "first launch"),))
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ def test_resolving_closes_the_page_and_a_note_stays_in_the_record(tmp_path: Path
     assert ask(run_dir, w.Remark("the fan of node 3 had died")).words == "noted"
     wish = facts_of(run_dir, 0)[-1]
     assert isinstance(wish, f.RequestAnswered)
-    assert wish.request == w.Remark("the fan of node 3 had died")
+    assert wish.wish == w.Remark("the fan of node 3 had died")
 
 
 def test_the_incidents_report_tells_of_the_answer(tmp_path: Path) -> None:

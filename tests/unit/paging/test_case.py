@@ -14,6 +14,7 @@ import typer
 from sentinel.channels.notice import TEXT_CHARS_MAX, TITLE_CHARS_MAX, Notice
 from sentinel.channels.wording import web_links
 from sentinel.cli.root import app
+from sentinel.detectors.registry import KINDS
 from sentinel.engine import evolve
 from sentinel.model import facts as f
 from sentinel.model.actions import SendPage, Stage
@@ -261,7 +262,7 @@ def test_secrets_and_control_characters_never_reach_a_page(tmp_path: Path, monke
 
 
 def test_every_kind_has_a_title_that_says_since_when(tmp_path: Path) -> None:
-    for kind in Kind:
+    for kind in KINDS:
         incident = Incident(1, kind, "critical", "Alert", "p", 1, None, 9, 9, at(1), at(2), "it broke")
         notice = built(tmp_path, RunState(run_id="r", incidents=(incident,)), page("update", incident=1))
         assert notice.title == f"Changed: r: {kind} at step 9"

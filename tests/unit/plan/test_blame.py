@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sentinel.model.attempts import Overrides, ResumePoint
+from sentinel.model.attempts import ResumePoint, SettingsInForce
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident
 from sentinel.model.state import Attempt, Checkpoint
@@ -15,12 +15,14 @@ from sentinel.plan.checkpoint_blame import judge_blame
 CHECKPOINTS = tuple(
     Checkpoint(step, f"checkpoints/step-{step:08d}", 1, step * 16, str(step), committed_s=0.0) for step in (75, 100)
 )
-FIRST = Attempt(1, 0.0, None, Overrides(), "first", first_step=1, last_step=110, ended_s=9.0, outcome="crashed")
+FIRST = Attempt(1, 0.0, None, SettingsInForce(), "first", first_step=1, last_step=110, ended_s=9.0, outcome="crashed")
 
 
 def attempt(number: int, failed: str = "crash", step: int | None = None, resumed: int = 100) -> Attempt:
     """Failed at `step`; None: before its first step."""
-    made = Attempt(number, 0.0, ResumePoint(resumed, "", str(resumed)), Overrides(), "again", resumed_step=resumed, failed=failed)
+    made = Attempt(
+        number, 0.0, ResumePoint(resumed, "", str(resumed)), SettingsInForce(), "again", resumed_step=resumed, failed=failed
+    )
     end = resumed if step is None else step
     first = None if step is None else resumed + 1
     return replace(made, first_step=first, failed_step=end, last_step=end, ended_s=1.0, outcome="crashed")

@@ -6,7 +6,7 @@ from math import inf, nan
 
 import pytest
 
-from sentinel.model.attempts import Overrides, ResumePoint
+from sentinel.model.attempts import ResumePoint, SettingsInForce
 from sentinel.model.incidents import Band
 from sentinel.plan.build import build_live_change, build_relaunch
 from sentinel.plan.verdict import judge_band
@@ -28,7 +28,7 @@ def test_evidence_first_then_the_kill_then_what_is_resumed_from(
     incident: int | None, old: int | None, alive: bool, resume: ResumePoint | None, keys: list[str]
 ) -> None:
     actions = build_relaunch(
-        incident=incident, old_attempt=old, is_alive=alive, new_attempt=2, resume=resume, overrides=Overrides("ov-2"),
+        incident=incident, old_attempt=old, is_alive=alive, new_attempt=2, resume=resume, overrides=SettingsInForce("ov-2"),
         not_before_s=7.0, reason="why",
     )  # fmt: skip
     assert [action.key for action in actions] == keys
@@ -36,7 +36,7 @@ def test_evidence_first_then_the_kill_then_what_is_resumed_from(
 
 
 def test_a_live_change_is_one_write_under_the_name_of_its_settings() -> None:
-    (write,) = build_live_change(3, Overrides("ov-3.2"), 40)
+    (write,) = build_live_change(3, SettingsInForce("ov-3.2"), 40)
     assert (write.key, write.attempt) == ("override/ov-3.2", 3)  # type: ignore[union-attr]
 
 

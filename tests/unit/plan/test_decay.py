@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sentinel.model.attempts import PERSON, Decay, Overrides
+from sentinel.model.attempts import PERSON, Decay, SettingsInForce
 from sentinel.plan.decay import left_to_trainer, next_to_lapse, put_back, put_off
 from sentinel.plan.overrides import for_relaunch, laid_over, without
 
-LR = Overrides(lr_scale=0.5)
-CLIP = Overrides(clip_norm=0.3)
+LR = SettingsInForce(lr_scale=0.5)
+CLIP = SettingsInForce(clip_norm=0.3)
 
 
-def both() -> Overrides:
+def both() -> SettingsInForce:
     """Incident 1 halved the rate until step 300; a person clips harder until step 280."""
-    now = laid_over(Overrides(), LR, ["lr_scale"], 1, 300, 100, 40)
+    now = laid_over(SettingsInForce(), LR, ["lr_scale"], 1, 300, 100, 40)
     return laid_over(now, CLIP, ["clip_norm"], PERSON, 280, 80, 40)
 
 
@@ -27,7 +27,7 @@ def test_the_newest_that_is_due_goes_first_whoever_set_it() -> None:
 
 def test_the_trainers_own_lapse_is_later_and_without_a_wait_it_is_the_only_one() -> None:
     assert dict(both().until) == {"lr_scale": 340, "clip_norm": 320}
-    alone = laid_over(Overrides(), LR, ["lr_scale"], 1, 300)
+    alone = laid_over(SettingsInForce(), LR, ["lr_scale"], 1, 300)
     assert (alone.decay, alone.until) == ((), (("lr_scale", 300),))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sentinel.model.attempts import PERSON, Overrides, ResumePoint, SampleRange
+from sentinel.model.attempts import PERSON, ResumePoint, SampleRange, SettingsInForce
 from sentinel.model.readings import Receipt
 from sentinel.plan.overrides import draw_data_seed, for_relaunch, judge_receipt, with_rung
 from sentinel.policy.schema import Rung
@@ -19,19 +19,19 @@ def receipt(step: int = 100, said: dict[str, Any] | None = None, **effective: An
 
 def test_settings_that_have_lapsed_by_the_resume_step_are_dropped_and_the_skips_stay() -> None:
     until = (("lr_scale", 100), ("clip_norm", 200))
-    now = Overrides("ov-1", 1, lr_scale=0.5, clip_norm=0.3, skip=(SampleRange(0, 5),), until=until)
+    now = SettingsInForce("ov-1", 1, lr_scale=0.5, clip_norm=0.3, skip=(SampleRange(0, 5),), until=until)
     after = for_relaunch(now, 100, None)
     assert (after.lr_scale, after.clip_norm, after.until, after.skip) == (None, 0.3, (("clip_norm", 200),), now.skip)
     assert for_relaunch(now, 98, None).lr_scale == 0.5, "the next step is 99, and it lapses at 100"
 
 
 def test_the_optimizer_is_reset_once() -> None:
-    assert not for_relaunch(Overrides(reset_optimizer=True), 100, None).reset_optimizer
+    assert not for_relaunch(SettingsInForce(reset_optimizer=True), 100, None).reset_optimizer
 
 
 def test_an_incidents_own_settings_are_dropped_and_anothers_are_kept() -> None:
     owned = (("lr_scale", 1), ("clip_norm", 2), ("eps", PERSON))
-    now = Overrides("ov-1", 2, lr_scale=0.5, clip_norm=0.3, eps=1e-6, skip=(SampleRange(0, 5),), owners=owned)
+    now = SettingsInForce("ov-1", 2, lr_scale=0.5, clip_norm=0.3, eps=1e-6, skip=(SampleRange(0, 5),), owners=owned)
     assert for_relaunch(now, 100, 1) == replace(now, lr_scale=None, owners=owned[1:])
     assert for_relaunch(now, 100, 2) == replace(now, clip_norm=None, incident=1, owners=(owned[0], owned[2]))
     assert for_relaunch(now, 100, 2).lr_scale == 0.5
@@ -39,7 +39,7 @@ def test_an_incidents_own_settings_are_dropped_and_anothers_are_kept() -> None:
 
 def test_a_rung_lays_its_settings_over_what_holds() -> None:
     rung = Rung.model_validate({"clip_norm": 0.3, "until": "50 steps"})
-    now = Overrides("ov-1", 1, lr_scale=0.5, until=(("lr_scale", 100), ("clip_norm", 90)))
+    now = SettingsInForce("ov-1", 1, lr_scale=0.5, until=(("lr_scale", 100), ("clip_norm", 90)))
     after = with_rung(now, rung, 2, 150, (SampleRange(5, 9),))
     assert (after.incident, after.lr_scale, after.clip_norm) == (2, 0.5, 0.3)
     assert after.until == (("lr_scale", 100), ("clip_norm", 150))
@@ -49,37 +49,45 @@ def test_a_rung_lays_its_settings_over_what_holds() -> None:
 @pytest.mark.parametrize(
     ("asked", "got", "wrong"),
     [
-        (Overrides(), receipt(), ""),
-        (Overrides(), receipt(90), ""),
-        (Overrides(), receipt(101), "newer than the step 100"),
-        (Overrides(clip_norm=0.3), receipt(clip_norm=0.3000001), ""),
-        (Overrides(clip_norm=0.3), receipt(clip_norm=1.0), "clip_norm is 1.0, asked for 0.3"),
-        (Overrides(clip_norm=0.3), receipt(), "clip_norm is None"),
-        (Overrides(weight_decay=0.0), receipt(weight_decay=False), "weight_decay is False"),
-        (Overrides(betas=(0.9, 0.95)), receipt(betas=[0.9, 0.95]), ""),
-        (Overrides(betas=(0.9, 0.95)), receipt(betas=[0.9, 0.999]), "betas are"),
-        (Overrides(betas=(0.9, 0.95)), receipt(betas=0.9), "betas are"),
-        (Overrides(lr_scale=0.5), receipt(said={"lr_scale": 0.5}), ""),
-        (Overrides(lr_scale=0.5), receipt(), "lr_scale is None"),
-        (Overrides(data_seed=7), receipt(data_seed=7), ""),
-        (Overrides(data_seed=7), receipt(data_seed=1337), "data_seed is 1337, asked for 7"),
-        (Overrides(data_seed=7), receipt(said={"data_seed": 7}), "data_seed is None"),  # repeated, not in force
-        (Overrides(data_seed=7, skip=(SampleRange(5, 9),)), receipt(said={"skip": [[5, 9, 7]]}, data_seed=7), ""),
-        (Overrides(data_seed=7, skip=(SampleRange(5, 9),)), receipt(said={"skip": [[5, 9, 1]]}, data_seed=7), "samples 5..9"),
-        (Overrides(lr_scale=0.5), receipt(said={"lr_scale": 0.5}, lr_scale=1.0), "lr_scale is 1.0"),  # repeated, not in force
-        (Overrides(), replace(receipt(), resume_digest="d1"), ""),
-        (Overrides(), replace(receipt(), resume_digest="d2"), "digest d2, asked for d1"),
-        (Overrides(), replace(receipt(90), resume_digest="d2"), ""),  # passed over for an older one: another digest
-        (Overrides(skip=(SampleRange(5, 9),)), receipt(said={"skip": [[5, 9]]}), ""),
-        (Overrides(skip=(SampleRange(5, 9),)), receipt(said={"skip": [[7, 9]]}), ""),  # clamped at its cursor
-        (Overrides(skip=(SampleRange(5, 9),)), replace(receipt(said={"skip": [[7, 9]]}), cursor=5), "not in the trainer's"),
-        (Overrides(skip=(SampleRange(5, 9),)), replace(receipt(said={"skip": []}), cursor=9), ""),
-        (Overrides(skip=(SampleRange(5, 9),)), receipt(said={"skip": [[5, 8]]}), "samples 5..9"),
-        (Overrides(skip=(SampleRange(5, 9),)), receipt(said={"skip": "all"}), "samples 5..9"),
-        (Overrides(skip=(SampleRange(5, 9),)), receipt(said={"skip": [[9, 5], [1]]}), "samples 5..9"),
+        (SettingsInForce(), receipt(), ""),
+        (SettingsInForce(), receipt(90), ""),
+        (SettingsInForce(), receipt(101), "newer than the step 100"),
+        (SettingsInForce(clip_norm=0.3), receipt(clip_norm=0.3000001), ""),
+        (SettingsInForce(clip_norm=0.3), receipt(clip_norm=1.0), "clip_norm is 1.0, asked for 0.3"),
+        (SettingsInForce(clip_norm=0.3), receipt(), "clip_norm is None"),
+        (SettingsInForce(weight_decay=0.0), receipt(weight_decay=False), "weight_decay is False"),
+        (SettingsInForce(betas=(0.9, 0.95)), receipt(betas=[0.9, 0.95]), ""),
+        (SettingsInForce(betas=(0.9, 0.95)), receipt(betas=[0.9, 0.999]), "betas are"),
+        (SettingsInForce(betas=(0.9, 0.95)), receipt(betas=0.9), "betas are"),
+        (SettingsInForce(lr_scale=0.5), receipt(said={"lr_scale": 0.5}), ""),
+        (SettingsInForce(lr_scale=0.5), receipt(), "lr_scale is None"),
+        (SettingsInForce(data_seed=7), receipt(data_seed=7), ""),
+        (SettingsInForce(data_seed=7), receipt(data_seed=1337), "data_seed is 1337, asked for 7"),
+        (SettingsInForce(data_seed=7), receipt(said={"data_seed": 7}), "data_seed is None"),  # repeated, not in force
+        (SettingsInForce(data_seed=7, skip=(SampleRange(5, 9),)), receipt(said={"skip": [[5, 9, 7]]}, data_seed=7), ""),
+        (
+            SettingsInForce(data_seed=7, skip=(SampleRange(5, 9),)),
+            receipt(said={"skip": [[5, 9, 1]]}, data_seed=7),
+            "samples 5..9",
+        ),
+        (
+            SettingsInForce(lr_scale=0.5),
+            receipt(said={"lr_scale": 0.5}, lr_scale=1.0),
+            "lr_scale is 1.0",
+        ),  # repeated, not in force
+        (SettingsInForce(), replace(receipt(), resume_digest="d1"), ""),
+        (SettingsInForce(), replace(receipt(), resume_digest="d2"), "digest d2, asked for d1"),
+        (SettingsInForce(), replace(receipt(90), resume_digest="d2"), ""),  # passed over for an older one: another digest
+        (SettingsInForce(skip=(SampleRange(5, 9),)), receipt(said={"skip": [[5, 9]]}), ""),
+        (SettingsInForce(skip=(SampleRange(5, 9),)), receipt(said={"skip": [[7, 9]]}), ""),  # clamped at its cursor
+        (SettingsInForce(skip=(SampleRange(5, 9),)), replace(receipt(said={"skip": [[7, 9]]}), cursor=5), "not in the trainer's"),
+        (SettingsInForce(skip=(SampleRange(5, 9),)), replace(receipt(said={"skip": []}), cursor=9), ""),
+        (SettingsInForce(skip=(SampleRange(5, 9),)), receipt(said={"skip": [[5, 8]]}), "samples 5..9"),
+        (SettingsInForce(skip=(SampleRange(5, 9),)), receipt(said={"skip": "all"}), "samples 5..9"),
+        (SettingsInForce(skip=(SampleRange(5, 9),)), receipt(said={"skip": [[9, 5], [1]]}), "samples 5..9"),
     ],
 )
-def test_a_receipt_is_held_against_what_was_asked(asked: Overrides, got: Receipt, wrong: str) -> None:
+def test_a_receipt_is_held_against_what_was_asked(asked: SettingsInForce, got: Receipt, wrong: str) -> None:
     found = "; ".join(judge_receipt(asked, ResumePoint(100, "checkpoints/step-00000100", "d1"), got))
     assert wrong in found
     assert bool(wrong) == bool(found)
@@ -87,7 +95,7 @@ def test_a_receipt_is_held_against_what_was_asked(asked: Overrides, got: Receipt
 
 @pytest.mark.parametrize("skip", [[["a", "b"]], [[1.5, "x"]], [None], [[None, 3]], [5]])
 def test_a_skip_list_that_is_no_list_of_ranges_is_a_difference_and_no_crash(skip: Any) -> None:
-    assert judge_receipt(Overrides(skip=(SampleRange(5, 9),)), None, receipt(said={"skip": skip}))
+    assert judge_receipt(SettingsInForce(skip=(SampleRange(5, 9),)), None, receipt(said={"skip": skip}))
 
 
 def test_a_seed_is_the_same_for_the_same_launch_and_another_for_any_other() -> None:
@@ -98,4 +106,4 @@ def test_a_seed_is_the_same_for_the_same_launch_and_another_for_any_other() -> N
 
 
 def test_a_new_data_order_outlives_every_relaunch() -> None:
-    assert for_relaunch(Overrides(data_seed=7), 100, 1).data_seed == 7
+    assert for_relaunch(SettingsInForce(data_seed=7), 100, 1).data_seed == 7

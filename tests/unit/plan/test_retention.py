@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from sentinel.model.attempts import Overrides
+from sentinel.model.attempts import SettingsInForce
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.state import Attempt, Checkpoint, PlanInProgress, RunState
@@ -127,7 +127,7 @@ def test_any_run_keeps_what_it_must() -> None:
 
 
 def training() -> RunState:
-    attempt = Attempt(1, 0.0, None, Overrides(), "x", first_step=1)
+    attempt = Attempt(1, 0.0, None, SettingsInForce(), "x", first_step=1)
     return RunState(attempts=(attempt,))
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sentinel.model.attempts import Overrides, ResumePoint
+from sentinel.model.attempts import ResumePoint, SettingsInForce
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy, Try
 from sentinel.model.state import Attempt, Checkpoint, RunState
@@ -23,7 +23,7 @@ def checkpoint(step: int, attempt: int = 1, **more: object) -> Checkpoint:
 def attempt(number: int, last: int, resumed: int = 0, over: bool = True) -> Attempt:
     resume = ResumePoint(resumed, "", None) if resumed else None
     made = Attempt(
-        number, 0.0, resume, Overrides(), "x", resumed_step=resumed, first_step=resumed + 1, last_step=last if over else 0
+        number, 0.0, resume, SettingsInForce(), "x", resumed_step=resumed, first_step=resumed + 1, last_step=last if over else 0
     )
     return replace(made, ended_s=1.0 if over else None)
 

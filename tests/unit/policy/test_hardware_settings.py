@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from sentinel.detectors.gpu_fault import GpuFaultSettings
 from sentinel.policy.schema import Detectors
-from sentinel.policy.schema_hardware import GpuFaultSettings
 from sentinel.telemetry.hardware import open_hardware
 
 
 def read(**words: object) -> GpuFaultSettings:
-    return GpuFaultSettings.model_validate(words)
+    settings: GpuFaultSettings = Detectors.model_validate({"gpu_fault": words}).gpu_fault
+    return settings
 
 
 def test_defaults_and_words() -> None:

@@ -11,9 +11,12 @@ import yaml
 from pydantic import ValidationError
 from yamlcore import CoreLoader
 
+from sentinel.detectors.hang import HangSettings
+from sentinel.detectors.registry import KINDS
+from sentinel.detectors.spike import SpikeSettings
 from sentinel.model import findings
 from sentinel.policy.quantities import Hold, Rate, RecoveredWhen
-from sentinel.policy.schema import Budget, Detectors, FindingKind, HangSettings, Labels, Probation, Severity, Spec, SpikeSettings
+from sentinel.policy.schema import Budget, Detectors, FindingKind, Labels, Probation, Severity, Spec
 from sentinel.policy.schema_rungs import Rung
 from sentinel.policy_files.loading import load_policy, shipped_policies, shipped_policy_path
 from sentinel.policy_files.schema_json import policy_json_schema, policy_json_schema_text
@@ -21,8 +24,10 @@ from tests.unit.policy.policies_in_words import policy_with
 
 
 def test_defaults_are_values_the_engine_counts_with():
-    assert SpikeSettings() == SpikeSettings.model_validate({"window": "200 steps", "level": "20 steps", "z": 8})
-    hang = HangSettings()
+    written_out = Detectors.model_validate({"spike": {"window": "200 steps", "level": "20 steps", "z": 8}})
+    assert written_out.spike == SpikeSettings() == Detectors().spike
+    hang = Detectors().hang
+    assert hang == HangSettings()
     assert (hang.after_step_times, hang.floor_s, hang.phases["compile"]) == (3.0, 30.0, 1200.0)
     assert Budget().restarts == Rate(20, 3600.0)
     assert Budget().backoff == (5.0, 300.0)
@@ -48,7 +53,7 @@ def test_a_detector_is_switched_by_one_word(word, enabled):
 
 
 def test_a_phase_left_out_keeps_its_default():
-    phases = HangSettings.model_validate({"phases": {"compile": "40m"}}).phases
+    phases = Detectors.model_validate({"hang": {"phases": {"compile": "40m"}}}).hang.phases
     assert (phases["compile"], phases["init"]) == (2400.0, 600.0)
 
 
@@ -59,7 +64,7 @@ def test_labels_are_free_beside_severity():
 
 def test_the_language_knows_exactly_the_kinds_and_severities_of_the_model():
     """A rule on an expression says `expr`; nothing else can make its kind of finding."""
-    assert set(get_args(FindingKind)) == {str(kind) for kind in findings.Kind} - {"expression"}
+    assert set(get_args(FindingKind)) == {str(kind) for kind in KINDS} - {"expression"}
     assert get_args(Severity) == get_args(findings.Severity)
 
 

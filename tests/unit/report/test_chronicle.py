@@ -21,7 +21,7 @@ from sentinel.journal.session import take_run
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
-from sentinel.model.attempts import Overrides, ResumePoint
+from sentinel.model.attempts import ResumePoint, SettingsInForce
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
 from sentinel.report.chronicle.effects import changes_between, effect_words
@@ -129,7 +129,7 @@ def test_a_file_that_cannot_be_written_and_a_run_without_an_entry(tmp_path: Path
 
 
 def test_a_change_while_it_runs_is_told_with_what_it_did(tmp_path: Path) -> None:
-    before, after = Overrides("ov-1"), Overrides("ov-9", None, lr_scale=0.5, clip_norm=0.3)
+    before, after = SettingsInForce("ov-1"), SettingsInForce("ov-9", None, lr_scale=0.5, clip_norm=0.3)
     asked = w.Change(after, ("lr_scale", "clip_norm"))
     facts = [
         *begun(),
@@ -218,7 +218,7 @@ def month(incidents: int, days: int = 30) -> list[tuple[float, f.Fact]]:
             (when, f.IncidentOpened(crash)),
             (when, f.RungTaken(number, Remedy(0, ("resume",), "resume from the newest", step - 5), True, step)),
             (when, f.StepsLost(number, 5)),
-            (when + 1, f.AttemptLaunched(attempt, resume, Overrides(), "resume from the newest")),
+            (when + 1, f.AttemptLaunched(attempt, resume, SettingsInForce(), "resume from the newest")),
             (when + 5, f.ReceiptSeen(attempt, step - 5, 2)),
             (when + 6, f.FirstStep(attempt, step - 4)),
             (when + 60, f.CheckpointCommitted(attempt, step + 5, "p", 1)),
@@ -295,11 +295,11 @@ def plain_words(text: str) -> list[str]:
 
 
 def test_what_changed_between_two_settings_in_words() -> None:
-    old = Overrides(lr_scale=0.5, betas=(0.9, 0.95), reset_optimizer=False)
-    new = Overrides(clip_norm=0.3, betas=(0.9, 0.98), reset_optimizer=True, data_seed=7)
+    old = SettingsInForce(lr_scale=0.5, betas=(0.9, 0.95), reset_optimizer=False)
+    new = SettingsInForce(clip_norm=0.3, betas=(0.9, 0.98), reset_optimizer=True, data_seed=7)
     assert changes_between(old, new) == [
         "learning rate 0.5x → as configured", "clip norm as configured → 0.3", "betas 0.9 0.95 → 0.9 0.98",
-        "reset optimizer as configured → True", "data seed the configured order → 7",
+        "data seed the configured order → 7", "reset optimizer as configured → yes",
     ]  # fmt: skip
     assert changes_between(old, old) == []
 

@@ -15,7 +15,7 @@ from sentinel.errors import UsageError
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
-from sentinel.model.attempts import Overrides, ResumePoint, SampleRange
+from sentinel.model.attempts import ResumePoint, SampleRange, SettingsInForce
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import Band, Incident, IncidentState, Outcome, Remedy
 from sentinel.model.records import Attribution
@@ -162,7 +162,7 @@ def test_whoever_writes_html_into_a_run_is_only_quoted(tmp_path: Path) -> None:
             (91, f.RungJudged(2, Outcome.FAILED, HOSTILE)),
             (91, f.ActionDecided(a.SendPage("page/2/1", 2, "critical", HOSTILE, HOSTILE, "trigger", HOSTILE))),
             (91, f.RequestAnswered("1", HOSTILE, w.Acknowledge(2), True, HOSTILE)),
-            (91, f.AttemptLaunched(3, None, Overrides(), HOSTILE)),
+            (91, f.AttemptLaunched(3, None, SettingsInForce(), HOSTILE)),
             (91, f.AttemptEnded(3, "crashed", HOSTILE, 384, at(90.9))),
             (91, f.RunEnded("failed", HOSTILE)),
         ],
@@ -185,7 +185,7 @@ def test_secrets_of_the_command_line_and_the_logs_are_masked(tmp_path: Path) -> 
     (run_dir / "sentinel.db").unlink()
     command = ("python", "train.py", "--wandb-key", "abc123secret", "--db=postgres://me:hunter2@host/x")
     created = f.RunCreated("demo", command, "/", "demo", "d" * 64, False)
-    add_facts(run_dir, [(0, created), (1, f.AttemptLaunched(1, None, Overrides(), "x"))])
+    add_facts(run_dir, [(0, created), (1, f.AttemptLaunched(1, None, SettingsInForce(), "x"))])
     text = run_report(run_dir)
     assert "train.py" in text
     for secret in ("abc123secret", "hunter2"):
@@ -242,8 +242,8 @@ def test_a_thousand_attempts_and_five_hundred_incidents_fit(tmp_path: Path) -> N
             f.AttemptEnded(attempt - 1, "crashed", "rank 1 was killed " * 20, 100 * number + 5, at(24 + number)),
             f.IncidentOpened(crash),
             *[f.RungTaken(number, Remedy(rung, ("resume",), resume_words, 100), True, 9) for rung in range(4)],
-            f.AttemptLaunched(attempt, resume, Overrides(), "resume " * 30),
-            f.AttemptLaunched(attempt + 1, resume, Overrides(), "resume " * 30),
+            f.AttemptLaunched(attempt, resume, SettingsInForce(), "resume " * 30),
+            f.AttemptLaunched(attempt + 1, resume, SettingsInForce(), "resume " * 30),
             f.IncidentMoved(number, IncidentState.PROBATION, "the remedy is launched"),
             f.IncidentMoved(number, IncidentState.RECOVERED, "60 steps past the break " * 20),
         ]

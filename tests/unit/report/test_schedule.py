@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from sentinel.model import actions as a
 from sentinel.model import facts as f
-from sentinel.model.attempts import Overrides, ResumePoint, SampleRange
+from sentinel.model.attempts import ResumePoint, SampleRange, SettingsInForce
 from sentinel.report.schedule import schedule_document, schedule_rows
 
-HALF = Overrides("ov-1.half", lr_scale=0.5, owners=(("lr_scale", 0),))
-NONE = Overrides("ov-1.none")
+HALF = SettingsInForce("ov-1.half", lr_scale=0.5, owners=(("lr_scale", 0),))
+NONE = SettingsInForce("ov-1.none")
 
 
-def write(step: int, wanted: Overrides, attempt: int = 1) -> list[f.Fact]:
+def write(step: int, wanted: SettingsInForce, attempt: int = 1) -> list[f.Fact]:
     action = a.WriteOverrides(f"override/{wanted.id}", attempt, wanted, step)
     return [
         f.ActionDecided(action), f.ActionConfirmed(action.key), f.OverridesAnswered(attempt, wanted.id, step + 2),
     ]  # fmt: skip
 
 
-def launch(attempt: int, resume: int = 0, settings: Overrides | None = None) -> list[f.Fact]:
+def launch(attempt: int, resume: int = 0, settings: SettingsInForce | None = None) -> list[f.Fact]:
     point = ResumePoint(resume, f"checkpoints/step-{resume:08d}") if resume else None
-    return [f.AttemptLaunched(attempt, point, settings or Overrides(), "why"), f.ReceiptSeen(attempt, resume, 2)]
+    return [f.AttemptLaunched(attempt, point, settings or SettingsInForce(), "why"), f.ReceiptSeen(attempt, resume, 2)]
 
 
 def ended(attempt: int, last: int) -> f.Fact:
@@ -53,7 +53,7 @@ def test_half_the_rate_counts_from_the_answer_to_the_lapse() -> None:
 
 def test_what_was_abandoned_is_thrown_away_as_a_whole() -> None:
     facts = [*launch(1), *write(98, HALF), f.CheckpointCommitted(1, 150, "c", 2400), ended(1, 190)]
-    facts += launch(2, 150, Overrides("ov-2", lr_scale=0.25))
+    facts += launch(2, 150, SettingsInForce("ov-2", lr_scale=0.25))
     found = cost(*facts, newest=160)
     assert found["steps_thrown_away"] == 40
     assert found["steps_under"] == {"lr_scale": 51 + 10}, "steps 100 to 150 at half, 151 to 160 at a quarter"
@@ -63,7 +63,7 @@ def test_what_was_abandoned_is_thrown_away_as_a_whole() -> None:
 def test_a_refused_change_never_held_and_the_trainers_own_until_ends_one() -> None:
     refused = f.OverridesAnswered(1, HALF.id, 100, (), whole=True)
     assert cost(*launch(1), *write(98, HALF)[:2], refused, newest=500)["steps_under"] == {}
-    own = Overrides("ov-1", clip_norm=0.3, until=(("clip_norm", 101),))
+    own = SettingsInForce("ov-1", clip_norm=0.3, until=(("clip_norm", 101),))
     assert cost(*launch(1, 0, own), newest=500)["steps_under"] == {"clip_norm": 100}
 
 
@@ -73,8 +73,8 @@ def test_a_trainer_that_lapsed_by_itself_is_believed() -> None:
 
 
 def test_data_left_out_is_counted_once_in_samples_and_in_tokens() -> None:
-    first = Overrides("ov-2", skip=(SampleRange(0, 100), SampleRange(200, 300)))
-    more = Overrides("ov-3", skip=(SampleRange(0, 150), SampleRange(200, 300)))
+    first = SettingsInForce("ov-2", skip=(SampleRange(0, 100), SampleRange(200, 300)))
+    more = SettingsInForce("ov-3", skip=(SampleRange(0, 150), SampleRange(200, 300)))
     found = cost(*launch(1), ended(1, 9), *launch(2, 0, first), ended(2, 9), *launch(3, 0, more), newest=20, tokens=2048.0)
     assert (found["skipped_samples"], found["skipped_tokens"]) == (250, 250 * 2048)
     assert "250 samples left out (512000 tokens)" in schedule_rows(found)[0][1]
@@ -85,6 +85,6 @@ def test_a_change_asked_for_before_the_first_step_and_refused_leaves_what_was_la
     refused = f.OverridesAnswered(1, HALF.id, 0, ("lr_scale",), whole=True)
     found = cost(*launch(1, settings=NONE), f.ActionDecided(action), f.ActionConfirmed(action.key), refused, newest=9)
     assert found["steps_under"] == {}
-    launched = Overrides("ov-1", lr_scale=0.25)
+    launched = SettingsInForce("ov-1", lr_scale=0.25)
     found = cost(*launch(1, settings=launched), f.ActionDecided(action), f.ActionConfirmed(action.key), refused, newest=9)
     assert found["steps_under"] == {"lr_scale": 9}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sentinel.model import operator_requests as w
-from sentinel.model.attempts import Overrides, SampleRange
+from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.readings import RequestReading, SourceReading
 from sentinel.telemetry.inbox import Inbox, post, withdraw
 
@@ -16,10 +16,10 @@ REQUESTS: list[w.OperatorRequest] = [
     w.Resume(),
     w.Hold(),
     w.RollBack(0),
-    w.RollBack(120, Overrides(lr_scale=0.5, precision="bf16", skip=(SampleRange(3, 9),)), ("lr_scale", "precision")),
+    w.RollBack(120, SettingsInForce(lr_scale=0.5, precision="bf16", skip=(SampleRange(3, 9),)), ("lr_scale", "precision")),
     w.LeaveOut(SampleRange(51200, 53760)),
-    w.Change(Overrides(clip_norm=0.3, betas=(0.9, 0.95)), ("clip_norm", "betas"), 2000),
-    w.Change(Overrides(), ("lr_scale",)),
+    w.Change(SettingsInForce(clip_norm=0.3, betas=(0.9, 0.95)), ("clip_norm", "betas"), 2000),
+    w.Change(SettingsInForce(), ("lr_scale",)),
     w.Approve(3),
     w.Deny(3),
     w.Acknowledge(12),
@@ -83,7 +83,7 @@ def test_what_is_no_wish_is_said_and_removed(tmp_path: Path, text: str) -> None:
     inbox = Inbox(tmp_path)
     (*_, said) = inbox.poll(0.0)
     assert isinstance(said, SourceReading)
-    assert "is no wish" in said.reason
+    assert "is no request" in said.reason
     assert inbox.poll(0.0) == []
     assert list((tmp_path / "inbox").iterdir()) == []
 

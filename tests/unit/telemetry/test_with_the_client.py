@@ -7,7 +7,7 @@ import pytest
 
 from sentinel.client.session import Session
 from sentinel.launcher.spec_file import write_spec
-from sentinel.model.attempts import AttemptSpec, Overrides, ResumePoint, SampleRange
+from sentinel.model.attempts import AttemptSpec, ResumePoint, SampleRange, SettingsInForce
 from sentinel.model.readings import EndReading, Heartbeat, Receipt, SourceReading, StepReading, TrainerNote
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.telemetry.run_telemetry import RunTelemetry
@@ -15,7 +15,7 @@ from sentinel.telemetry.run_telemetry import RunTelemetry
 
 def open_session(run_dir: Path, attempt: int, resume: ResumePoint | None) -> Session:
     files = AttemptFiles.of(run_dir, attempt)
-    write_spec(files, AttemptSpec(attempt, ("train",), str(run_dir), resume, Overrides(id=f"ov-{attempt}", lr_scale=0.5)))
+    write_spec(files, AttemptSpec(attempt, ("train",), str(run_dir), resume, SettingsInForce(id=f"ov-{attempt}", lr_scale=0.5)))
     session = Session.from_environment(rank=0, environ=files.environment)
     assert session is not None
     return session

@@ -70,7 +70,7 @@ def test_an_incident_says_its_reason_once() -> None:
 
 def test_what_only_the_journal_needs_is_not_told() -> None:
     text = "\n".join(lines_of())
-    assert "Overrides(" not in text
+    assert "SettingsInForce(" not in text
     assert "start/1" not in text
     assert len(text.splitlines()) < len(told())
 

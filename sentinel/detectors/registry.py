@@ -1,0 +1,126 @@
+"""Every detector, one row each. To add one: a module beside this file, and its row below.
+
+The order of the rows is the order in which a row of the stream is judged and its findings are given: causes before symptoms.
+What a place needs to know of a kind it reads here: the policy's models and rules, the bank, the engine, status and replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sentinel.detectors.behind_reference import BehindReference, BehindReferenceSettings
+from sentinel.detectors.contract import Detector, WatchedRun
+from sentinel.detectors.crash import CrashSettings
+from sentinel.detectors.divergence import Divergence, DivergenceSettings
+from sentinel.detectors.drift import Drift, DriftSettings
+from sentinel.detectors.generalisation import Generalisation, GeneralisationSettings
+from sentinel.detectors.gpu_fault import GpuFault, GpuFaultSettings
+from sentinel.detectors.hang import Hang, HangSettings
+from sentinel.detectors.loss_scale import LossScale, LossScaleSettings
+from sentinel.detectors.non_finite import NonFinite, NonFiniteSettings
+from sentinel.detectors.plateau import Plateau, PlateauSettings
+from sentinel.detectors.precursor import Precursor, PrecursorSettings
+from sentinel.detectors.slowdown import Slowdown, SlowdownSettings
+from sentinel.detectors.spike import Spike, SpikeSettings
+from sentinel.detectors.stale_checkpoint import StaleCheckpoint, StaleCheckpointSettings
+from sentinel.detectors.straggler import Straggler, StragglerSettings
+from sentinel.detectors.too_good import TooGood, TooGoodSettings
+from sentinel.model.findings import Kind, Severity
+
+Source = Literal["metrics", "heartbeats", "checkpoints", "signs of life", "its own"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finds:
+    """A kind of finding. Whether it is numeric (what heals it, which checkpoints it makes suspect) is `kind.is_numeric`.
+
+    severity: where no rule is on the kind. asks_for_rule: the checker warns where no rule is on it.
+    only_tells: it is found again by whoever reads its signs anew, and overtakes no repair.
+    is_gradual: the band before it is measured before its onset, and not taken from a breach.
+    bend: the power by which it climbs; its onset is dated anew by where its own metric bent. 0: by no bend.
+    keeps_onset: no other signal dates it. is_explained: what the machine said just before is part of its reason.
+    """
+
+    kind: Kind
+    severity: Severity = "critical"
+    asks_for_rule: bool = True
+    only_tells: bool = False
+    is_gradual: bool = False
+    bend: Literal[0, 1, 2] = 0
+    keeps_onset: bool = False
+    is_explained: bool = False
+
+
+Build = Callable[[Any, WatchedRun], Detector | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """name: its word under `spec.detectors`. words: what it finds, for people. build: from its settings and the run it watches.
+    settings: None for what is built from the policy's rules.
+
+    source: what it is blind with. "signs of life": heartbeats, or the stream where none beats. "its own": it says so itself.
+    is_graced: in a grace it neither judges nor learns. wants: the setting without which it finds nothing, and asks for no rule.
+    """
+
+    name: str
+    words: str
+    settings: type[Any] | None
+    build: Build | None
+    finds: tuple[Finds, ...]
+    source: Source = "metrics"
+    is_graced: bool = False
+    wants: str = ""
+
+
+# fmt: off
+DETECTORS: tuple[Row, ...] = (
+    Row("non_finite", "NaN and infinity", NonFiniteSettings, NonFinite, (Finds(Kind.NON_FINITE),)),
+    Row("spike", "sudden rise of a metric", SpikeSettings, Spike, (Finds(Kind.SPIKE, "warning"),)),  # drift, divergence ask it
+    Row("loss_scale", "fp16's loss scale collapses", LossScaleSettings, LossScale, (Finds(Kind.LOSS_SCALE_COLLAPSE),)),
+    Row("drift", "a slow, steady climb", DriftSettings, Drift,
+        (Finds(Kind.DRIFT, "warning", is_gradual=True, bend=1),), is_graced=True),
+    Row("divergence", "no way back", DivergenceSettings, Divergence,
+        (Finds(Kind.DIVERGENCE, is_gradual=True, bend=2),), is_graced=True),
+    Row("too_good", "an implausibly low loss", TooGoodSettings, TooGood,
+        (Finds(Kind.TOO_GOOD, "warning", is_gradual=True, keeps_onset=True),)),
+    Row("plateau", "the loss has stopped falling", PlateauSettings, Plateau,
+        (Finds(Kind.PLATEAU, "info", asks_for_rule=False),)),
+    Row("generalisation", "validation loss rises alone", GeneralisationSettings, Generalisation,
+        (Finds(Kind.GENERALISATION, "info", asks_for_rule=False),)),
+    Row("precursor", "what often goes before a spike", PrecursorSettings, Precursor,
+        (Finds(Kind.PRECURSOR, "info", asks_for_rule=False),)),
+    Row("behind_reference", "above a recorded run's loss", BehindReferenceSettings, BehindReference,
+        (Finds(Kind.BEHIND_REFERENCE, "warning"),), wants="reference"),
+    Row("expression", "the policy's own expressions", None, lambda _, run: run.expressions,
+        (Finds(Kind.EXPRESSION, is_gradual=True),)),
+    Row("hang", "silence while processes live", HangSettings, Hang,
+        (Finds(Kind.HANG, is_explained=True),), source="signs of life"),
+    Row("slowdown", "steps take longer than they did", SlowdownSettings, Slowdown,
+        (Finds(Kind.SLOWDOWN, "warning", asks_for_rule=False, only_tells=True),)),
+    Row("straggler", "one rank keeps the others waiting", StragglerSettings, Straggler,
+        (Finds(Kind.STRAGGLER, "warning", asks_for_rule=False, only_tells=True),), source="heartbeats"),
+    Row("stale_checkpoint", "training is not being saved", StaleCheckpointSettings, StaleCheckpoint,
+        (Finds(Kind.STALE_CHECKPOINT, "warning", asks_for_rule=False, only_tells=True),), source="checkpoints"),
+    Row("gpu_fault", "sick hardware", GpuFaultSettings, GpuFault,
+        (Finds(Kind.GPU_FAULT, asks_for_rule=False), Finds(Kind.HARDWARE_WARNING, "warning", asks_for_rule=False)),
+        source="its own"),
+    Row("crash", "an attempt that ended on its own", CrashSettings, None,  # judged once, at the exit: crash.judge_exit
+        (Finds(Kind.CRASH, is_explained=True), Finds(Kind.BROKEN_JOB))),
+)
+# fmt: on
+
+# What sentinel itself finds, whatever detectors are on.
+OWN = (Finds(Kind.OVERRIDE_MISMATCH), Finds(Kind.ENVIRONMENT_CHANGED))
+
+MAKER_OF: dict[Kind, Row] = {finds.kind: row for row in DETECTORS for finds in row.finds}
+FINDS: dict[Kind, Finds] = {finds.kind: finds for finds in (*(one for row in DETECTORS for one in row.finds), *OWN)}
+KINDS: tuple[Kind, ...] = tuple(FINDS)
+TUNED: tuple[tuple[str, str, type[Any]], ...] = tuple(
+    (row.name, row.words, row.settings) for row in DETECTORS if row.settings is not None
+)
+"""Name, words and settings of what `spec.detectors` tunes."""
+RULED_KINDS = tuple(kind for kind in KINDS if kind is not Kind.EXPRESSION)
+"""What a rule may be `on`; one on an expression says `expr` instead."""
