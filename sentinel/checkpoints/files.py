@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from sentinel.client.run_layout import CHECKPOINTS
 from sentinel.client.strict_json import as_float, loads
 
-CHECKPOINTS = "checkpoints"
 MANIFEST = "manifest.json"
 PRUNED = ".pruned-"  # how what is being deleted is called
 ENTRIES_MAX = 100_000

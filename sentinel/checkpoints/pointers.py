@@ -13,9 +13,9 @@ import os
 import re
 from pathlib import Path
 
-from sentinel.checkpoints.files import CHECKPOINTS
 from sentinel.checkpoints.quarantine import quarantine_folder
 from sentinel.client.atomic_file import fsync_directory, write_atomically
+from sentinel.client.run_layout import CHECKPOINTS
 
 POINTERS = ("latest", "latest_checkpointed_iteration.txt")
 BYTES_MAX = 4096  # a longer file is no pointer

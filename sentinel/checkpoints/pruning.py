@@ -9,8 +9,9 @@ import os
 import shutil
 from pathlib import Path
 
-from sentinel.checkpoints.files import CHECKPOINTS, PRUNED, is_there, read_checkpoint, step_of_name
+from sentinel.checkpoints.files import PRUNED, is_there, read_checkpoint, step_of_name
 from sentinel.client.atomic_file import fsync_directory
+from sentinel.client.run_layout import CHECKPOINTS
 from sentinel.errors import GiveUp
 
 SWEPT_MAX = 64  # left over from before, that are deleted in one go

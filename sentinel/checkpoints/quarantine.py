@@ -12,8 +12,9 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from sentinel.checkpoints.files import CHECKPOINTS, MANIFEST, PRUNED, is_there, list_entries, step_of_name
+from sentinel.checkpoints.files import MANIFEST, PRUNED, is_there, list_entries, step_of_name
 from sentinel.client.atomic_file import ensure_directory, fsync_directory
+from sentinel.client.run_layout import CHECKPOINTS
 
 QUARANTINE = "quarantine"
 INSIDE = f".{QUARANTINE}"  # of checkpoints/, which it never leaves

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.cli.bundled_trainer import BATCH_SIZE, check_trainer, fault_words, launch_words, precision_words, size_words
+from sentinel.client.run_layout import JOURNAL_NAME, REPORT_NAME
 from sentinel.errors import UsageError
 from sentinel.journal.lease import RunLock
 from sentinel.journal.run_file import RunFile, find_run_file
-from sentinel.journal.store import JOURNAL_NAME
 from sentinel.paging.asked import with_checked_routes
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.report.documents import incident_document
 from sentinel.report.reading import NothingRecorded, read_run
-from sentinel.report.summary import REPORT_NAME, final_evaluation, goodput_line, ledger_rows
+from sentinel.report.summary import final_evaluation, goodput_line, ledger_rows
 from sentinel.report.tables import text_table
 from sentinel.report.text import INCIDENT_HEADER, incident_row
 from sentinel.sim.real_faults import parse_real_fault

@@ -23,7 +23,6 @@ from typing import Any
 
 from sentinel.cli.bundled_trainer import check_trainer, fault_words, launch_words, precision_words, size_words
 from sentinel.errors import UsageError
-from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.launcher.log_cap import CAP_BYTES, read_log_sizes
 from sentinel.launcher.process_tree import find_living
 from sentinel.model.actions import SendPage
@@ -31,7 +30,7 @@ from sentinel.model.facts import ActionConfirmed, ActionDecided, Entry
 from sentinel.model.state import RunState
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.report.documents import incident_document
-from sentinel.report.reading import read_run
+from sentinel.report.journal_fold import JournalFold
 from sentinel.run_files.attempt_files import RUN_DIR_VARIABLE, AttemptFiles
 from sentinel.sim.drill import NotShown, entry_lines, find_drill, policy_beside
 from sentinel.sim.drill_file import RealDrill, read_drill
@@ -195,9 +194,9 @@ def _supervise(real: RealDrill, folder: Path, policy: Path, until_s: float) -> l
 
 
 def _read(real: RealDrill, folder: Path) -> RealRun:
-    state = read_run(folder).state
-    with Journal.open(folder / JOURNAL_NAME, read_only=True) as journal:
-        entries = tuple(journal.read_entries())
+    fold = JournalFold(folder)
+    entries = tuple(entry for entry, _ in fold.read())
+    state = fold.state
     decided = (e.fact.action for e in entries if isinstance(e.fact, ActionDecided))
     asked = {a.key: a.incident for a in decided if isinstance(a, SendPage) and a.stage == "trigger"}
     told = (e.fact.key for e in entries if isinstance(e.fact, ActionConfirmed) and e.fact.key in asked)

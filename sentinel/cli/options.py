@@ -10,6 +10,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from sentinel.client.run_layout import RUN_FILE_NAME
+
 RUN, LOOK, STEER, ANSWER = "Run", "Look at a run", "Steer a run", "Answer a page"
 POLICIES, REHEARSE = "Policies", "Read logs, rehearse disasters"
 
@@ -82,4 +84,4 @@ class _Rearranged:
 
 def _is_run_dir(word: object) -> bool:
     """os.path answers False, and pathlib raises, for a word that no path can be, such as a long note."""
-    return isinstance(word, str) and os.path.isfile(os.path.join(word, "run.json"))
+    return isinstance(word, str) and os.path.isfile(os.path.join(word, RUN_FILE_NAME))

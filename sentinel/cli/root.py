@@ -145,20 +145,9 @@ def incidents(run_dir: RunDir, as_json: Json = False) -> None:
 def lineage(run_dir: RunDir, as_json: Json = False) -> None:
     """Every attempt: from which step of which other, with which settings, why, how it ended, what of it survives; and what the
     interventions cost the schedule (with --json: `schedule` of `sentinel status --json`)."""
-    from sentinel.report.lineage import lineage_text, read_lineage
-    from sentinel.report.schedule import read_schedule, schedule_rows
-    from sentinel.run_files.stream_file import read_newest_step
+    from sentinel.report.reading import lineage_page, read_lineage
 
-    branches = read_lineage(run_dir)
-    newest = read_newest_step(run_dir, branches[-1]["attempt"]) if branches else None
-    if as_json:
-        print(_dump(branches))
-    else:
-        print(
-            "\n".join(
-                [lineage_text(branches, newest), *(f"{what}: {words}" for what, words in schedule_rows(read_schedule(run_dir)))]
-            )
-        )
+    print(_dump(read_lineage(run_dir)) if as_json else lineage_page(run_dir))
 
 
 @app.command(rich_help_panel=LOOK)

@@ -42,10 +42,10 @@ def logs(
 
     Colours and control characters are taken out. Of a log that was cut while it grew, what was cut is said.
     """
-    from sentinel.report.logs import Asked, read_logs
+    from sentinel.report.logs import LogQuery, read_logs
 
     def show() -> None:
-        for said in read_logs(Asked(run_dir, tuple(rank or ()), attempt, tail, follow), _pause()):
+        for said in read_logs(LogQuery(run_dir, tuple(rank or ()), attempt, tail, follow), _pause()):
             print(f"[sentinel] {said.text}" if said.is_note else said.text, flush=follow)
 
     _until_interrupted(show)
@@ -60,7 +60,7 @@ def events(
 ) -> None:
     """What happened and what was decided, from the journal, in words: time of the run, UTC, sentence."""
     from sentinel.client.strict_json import dumps
-    from sentinel.report.journal_tail import event_document, event_line, read_events
+    from sentinel.report.events import event_document, event_line, read_events
 
     def show() -> None:
         for entry, state in read_events(run_dir, since, incident, follow, _pause()):

@@ -20,7 +20,7 @@ from sentinel.journal.run_file import read_run_file
 from sentinel.model.state import RunState
 from sentinel.policy_files.loading import load_policy
 from sentinel.report.reading import is_attempt_alive, is_holder_alive, read_run
-from sentinel.run_files.stream_file import read_newest_step
+from sentinel.run_files.stream import read_newest_step
 from sentinel.supervisor.app import supervise
 from sentinel.supervisor.run_request import RunRequest
 from sentinel.terminal.choose import choose_narrator

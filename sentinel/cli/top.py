@@ -13,17 +13,17 @@ from pathlib import Path
 
 from sentinel.cli.hardware import wait_for_gpus
 from sentinel.clock import Clock, SystemClock
+from sentinel.curves.blocks import Point
 from sentinel.report.drawn import DrawnAttempt
-from sentinel.report.following import FollowedRun, Sight
+from sentinel.report.following import FollowedRun, RunSnapshot
 from sentinel.run_files.heartbeats import RANKS_MAX, RANKS_READ_MAX, RankBeats
 from sentinel.telemetry.nvml import DRIVER_SIGNS, HELPER, NO_DRIVER, NvmlSource
 from sentinel.terminal.live import FRAMES_PER_S, LINES_KEPT, POINTS_KEPT, step_time
 from sentinel.terminal.picture import METRICS, Picture
 from sentinel.terminal.screen import Screen, open_console, print_plain, shows_blocks
-from sentinel.terminal.spark import Point
 from sentinel.terminal.words import Line, clock_words, describe
 
-LOOK_S = 1.0  # a look opens the journal and asks for the attempt's processes; curves are read on at every frame
+REFRESH_S = 1.0  # a refresh opens the journal and asks for the attempt's processes; curves are read on at every frame
 GPU_ROUND_MS = "200"  # of the helper: every tenth round it tells what it sees
 BACKLOG_PIECES_MAX = 200_000  # of streams, drawn before the first picture of --once: a bound, not a limit anybody meets
 
@@ -37,8 +37,8 @@ class Watched:
         self._blocks = blocks
         self._beats = RankBeats(run_dir)
         self._nvml = NvmlSource(run_dir, argv=(*HELPER, GPU_ROUND_MS), signs=DRIVER_SIGNS)
-        self._sight = self._run.look()
-        self._looked_s = clock.now_s()
+        self._snapshot = self._run.refresh()
+        self._refreshed_s = clock.now_s()
         self._seq = 0
         self._lines: deque[tuple[str, Line]] = deque(maxlen=LINES_KEPT)
         self._times: deque[tuple[int, float]] = deque(maxlen=50)
@@ -50,53 +50,53 @@ class Watched:
         for _ in range(BACKLOG_PIECES_MAX):
             if not self._run.draw():
                 break
-        attempt = self._sight.state.attempt
+        attempt = self._snapshot.state.attempt
         for _ in range(RANKS_MAX // RANKS_READ_MAX):
             if attempt is not None:
-                self._beats.look(attempt.attempt, self._clock.wall_s())
+                self._beats.refresh(attempt.attempt, self._clock.wall_s())
         wait_for_gpus(self._nvml, self._clock)
 
-    def look(self) -> Picture | None:
+    def refresh(self) -> Picture | None:
         """How everything stands; None where nothing can have changed since the last picture."""
         now_s = self._clock.now_s()
-        is_due = now_s - self._looked_s >= LOOK_S or self._changes < 0
+        is_due = now_s - self._refreshed_s >= REFRESH_S or self._changes < 0
         if is_due:
-            self._sight, self._looked_s = self._run.look(), now_s
+            self._snapshot, self._refreshed_s = self._run.refresh(), now_s
             self._nvml.poll(now_s)
         self._run.draw()
         changes = sum(drawn.changes for drawn in self._run.attempts.values())
         if not is_due and changes == self._changes:
             return None
         self._changes = changes
-        return self._picture(self._sight)
+        return self._picture(self._snapshot)
 
     def close(self) -> None:
         self._nvml.close()
 
-    def _picture(self, sight: Sight) -> Picture:
-        state = sight.state
+    def _picture(self, snapshot: RunSnapshot) -> Picture:
+        state = snapshot.state
         for entry in self._run.entries(self._seq):
             line = describe(entry.fact, entry.at_s, state)
             if line is not None:
                 self._lines.append((clock_words(entry.at_s - state.created_s), line))
-        self._seq = sight.seq
+        self._seq = snapshot.seq
         attempt = state.attempt
         return Picture(
             state=state,
-            now_s=sight.now_s if not state.ended else _ended_s(sight),
-            total=sight.total_steps,
+            now_s=snapshot.now_s if not state.ended else _ended_s(snapshot),
+            total=snapshot.total_steps,
             points=points_of(self._run.attempts),
             lines=tuple(self._lines),
             step_time_s=self._step_time(),
             blocks=self._blocks,
-            ranks=self._beats.look(attempt.attempt, self._clock.wall_s()) if attempt is not None else (),
+            ranks=self._beats.refresh(attempt.attempt, self._clock.wall_s()) if attempt is not None else (),
             gpus=self._nvml.gpus,
             gpus_why_not="none: no NVIDIA driver on this machine" if self._nvml.why_not == NO_DRIVER else self._nvml.why_not,
-            warnings=warnings_of(sight),
+            warnings=warnings_of(snapshot),
         )
 
     def _step_time(self) -> float | None:
-        attempt = self._sight.state.attempt
+        attempt = self._snapshot.state.attempt
         drawn = self._run.attempts.get(attempt.attempt) if attempt is not None else None
         if drawn is None or drawn.newest_step is None:
             return None
@@ -117,14 +117,14 @@ def show_top(run_dir: Path, once: bool) -> None:
     with closing(Watched(run_dir, clock, console is None or shows_blocks(console))) as watched:
         if once or console is None:
             watched.catch_up()
-            picture = watched.look()
-            assert picture is not None, "the first look always finds something"
+            picture = watched.refresh()
+            assert picture is not None, "the first refresh always finds something"
             print_plain(picture)
             return
         with Screen(console) as screen:
             key = ""
             while key not in ("q", "Q"):
-                picture = watched.look()
+                picture = watched.refresh()
                 if picture is not None:
                     screen.show(picture)
                 key = screen.wait(1.0 / FRAMES_PER_S)
@@ -161,16 +161,16 @@ def _points_of_one(drawn: DrawnAttempt, count: int) -> list[Point]:
     return [Point(drawn.attempt, end, values[first]) for first, end in zip(steps, ends, strict=True)] if steps else []
 
 
-def warnings_of(sight: Sight) -> tuple[str, ...]:
+def warnings_of(snapshot: RunSnapshot) -> tuple[str, ...]:
     """What a person must know before they believe the rest."""
-    found = [f"an older sight: {sight.trouble}"] if sight.trouble else []
-    if sight.supervisor == "gone" and not sight.state.ended:
-        alive = {True: "; training goes on unwatched", False: "; none of its processes lives", None: ""}[sight.attempt_alive]
-        found.append(f"NOBODY SUPERVISES THIS RUN{alive}: sentinel run --run-dir {sight.run_dir} goes on with it")
+    found = [f"an older snapshot: {snapshot.trouble}"] if snapshot.trouble else []
+    if snapshot.supervisor == "gone" and not snapshot.state.ended:
+        alive = {True: "; training goes on unwatched", False: "; none of its processes lives", None: ""}[snapshot.attempt_alive]
+        found.append(f"NOBODY SUPERVISES THIS RUN{alive}: sentinel run --run-dir {snapshot.run_dir} goes on with it")
     return tuple(found)
 
 
-def _ended_s(sight: Sight) -> float:
+def _ended_s(snapshot: RunSnapshot) -> float:
     """Time stands still when a run has ended."""
-    last = sight.state.attempt
-    return last.ended_s if last is not None and last.ended_s is not None else sight.now_s
+    last = snapshot.state.attempt
+    return last.ended_s if last is not None and last.ended_s is not None else snapshot.now_s

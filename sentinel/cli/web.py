@@ -23,6 +23,6 @@ def web(
     from sentinel.operator.requests import ask_unattended
     from sentinel.web.command import serve
     from sentinel.web.opening import Listen
-    from sentinel.web.site import Given
+    from sentinel.web.site import SiteServices
 
-    serve(paths, Listen(listen, token_file), Given(exposition, ask_unattended))
+    serve(paths, Listen(listen, token_file), SiteServices(exposition, ask_unattended))

@@ -4,6 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+RUN_FILE_NAME = "run.json"  # what is supervised: command, policy, launcher
+JOURNAL_NAME = "sentinel.db"
+LOCK_NAME = "sentinel.lock"  # held by whoever supervises
+LEASE_NAME = "lease.json"  # who that is, for other machines
+ANSWERING_NAME = "answering.lock"  # held by whoever answers a person while nobody supervises
+STANDINGS_NAME = "senses.json"  # how every detector stands
+OVERRIDES_NAME = "overrides.json"  # the settings a living trainer is asked to take
+INBOX = "inbox"  # what people and other programs ask for
+CHECKPOINTS = "checkpoints"
+TENSORBOARD = "tensorboard"
+REPORT_NAME = "report.md"
+HTML_REPORT_NAME = "report.html"  # of the run, and of an incident in its folder
+CHRONICLE_NAME = "chronicle.md"
+
 
 def attempts_folder(run_dir: Path) -> Path:
     """Where the attempts' own folders lie."""
@@ -37,7 +51,7 @@ def incident_folder(run_dir: Path, number: int) -> Path:
 
 def incident_report_path(run_dir: Path, number: int) -> Path:
     """The report of an incident, for people."""
-    return incident_folder(run_dir, number) / "report.html"
+    return incident_folder(run_dir, number) / HTML_REPORT_NAME
 
 
 def rank_file(folder: Path, rank: int) -> Path:

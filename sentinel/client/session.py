@@ -29,7 +29,7 @@ from typing import Any
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.heartbeat_file import HeartbeatFile
 from sentinel.client.overrides import Overrides, OverridesError
-from sentinel.client.run_layout import attempt_folder, rank_file, spec_path, stream_path
+from sentinel.client.run_layout import LEASE_NAME, OVERRIDES_NAME, attempt_folder, rank_file, spec_path, stream_path
 from sentinel.client.spec import Spec, SpecError, read_spec
 from sentinel.client.stream import END_REASONS, Stream
 from sentinel.client.strict_json import dumps, loads
@@ -176,7 +176,7 @@ class Session:
 
         One naming another attempt is ignored. Raises OverridesError, once per version of the file, for one that cannot be read.
         """
-        path = self.run_dir / "overrides.json"
+        path = self.run_dir / OVERRIDES_NAME
         try:
             status = path.stat()
         except OSError:
@@ -202,7 +202,7 @@ class Session:
     def may_commit(self) -> bool:
         """False once the run's lease names a later attempt: this one is a leftover and must not commit a checkpoint."""
         try:
-            lease = loads((self.run_dir / "lease.json").read_bytes())
+            lease = loads((self.run_dir / LEASE_NAME).read_bytes())
         except (OSError, ValueError):
             return True  # no lease, or one that cannot be read, proves nothing about a successor
         holder = lease.get("attempt") if isinstance(lease, dict) else None

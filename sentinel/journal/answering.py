@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-ANSWERING_NAME = "answering.lock"
+from sentinel.client.run_layout import ANSWERING_NAME
 
 
 @contextmanager

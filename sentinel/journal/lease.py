@@ -22,12 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.run_layout import LEASE_NAME, LOCK_NAME
 from sentinel.client.strict_json import as_float, dumps, loads
 from sentinel.errors import AlreadySupervised, Fenced, RetryLater, UsageError
 from sentinel.journal.identity import ProcessIdentity, is_alive, is_here, read_own_identity
 
-LEASE_NAME = "lease.json"
-LOCK_NAME = "sentinel.lock"
 RENEW_EVERY_S = 10.0
 STALE_AFTER_S = 60.0
 PID_MAX = 2**31

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.run_layout import RUN_FILE_NAME
 from sentinel.client.strict_json import dumps, loads
 from sentinel.errors import UsageError
 
-RUN_FILE_NAME = "run.json"
 CAPABILITIES = ("skip", "live_overrides", "attribution")  # what PROTOCOL.md gives every trainer that honours it
 MORE = ("exclude",)  # of the command, not of the trainer: only where somebody says so
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from sentinel.client.run_layout import JOURNAL_NAME, RUN_FILE_NAME
 from sentinel.errors import RetryLater, UsageError
 from sentinel.journal.codec import UNKNOWN_FACT
 from sentinel.journal.lease import Lease, RunLock
-from sentinel.journal.run_file import RUN_FILE_NAME
-from sentinel.journal.store import JOURNAL_NAME, Journal
+from sentinel.journal.store import Journal
 from sentinel.model.facts import Noted
 
 

@@ -27,8 +27,6 @@ from sentinel.journal.schema import MIGRATIONS, Migration, check_version, migrat
 from sentinel.journal.trouble import damaged, explained_errors
 from sentinel.model.facts import Entry, Fact
 
-JOURNAL_NAME = "sentinel.db"
-
 _BUSY_S = 5.0  # a reader holds its lock for one page of rows; whoever holds it for seconds is no part of us
 _PAGE_ROWS = 2048
 

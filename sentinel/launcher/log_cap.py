@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from sentinel.client.run_layout import attempts_folder
+
 CAP_BYTES = 128 << 20
 HEAD_BYTES = 1 << 20
 TAIL_BYTES = 16 << 20
@@ -63,7 +65,7 @@ class LogCap:
 def read_log_sizes(run_dir: Path) -> dict[Path, int]:
     """Bytes on disk of every log of every attempt, the kept beginnings and ends included."""
     found: dict[Path, int] = {}
-    for path in sorted((run_dir / "attempts").glob("*/logs/*")):
+    for path in sorted(attempts_folder(run_dir).glob("*/logs/*")):
         with contextlib.suppress(OSError):
             found[path] = path.stat().st_blocks * 512
     return found

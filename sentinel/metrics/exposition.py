@@ -1,6 +1,6 @@
 """Runs in Prometheus' text format. Each call has a registry of its own: nothing is kept, and nothing of this process is told.
 
-    exposition([run.look() for run in runs])
+    exposition([run.refresh() for run in runs])
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from prometheus_client.registry import Collector
 
 from sentinel.metrics.families import FAMILIES, Family
 from sentinel.metrics.of_run import rows
-from sentinel.report.following import Sight
+from sentinel.report.following import RunSnapshot
 from sentinel.report.tally import DURATIONS_S, Durations
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LABEL_CHARS_MAX = 100
 
 
-def exposition(sights: Sequence[Sight]) -> bytes:
+def exposition(snapshots: Sequence[RunSnapshot]) -> bytes:
     """What a scrape is answered with. Two runs of one name are told apart by as much of their place as it takes."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Runs(sights))
+    registry.register(_Runs(snapshots))
     return generate_latest(registry)
 
 
-def name_runs(sights: Sequence[Sight]) -> list[str]:
+def name_runs(snapshots: Sequence[RunSnapshot]) -> list[str]:
     """A name for each, all different."""
-    names = [sight.state.run_id or sight.run_dir.name for sight in sights]
-    places = [sight.run_dir.absolute() for sight in sights]
+    names = [snapshot.state.run_id or snapshot.run_dir.name for snapshot in snapshots]
+    places = [snapshot.run_dir.absolute() for snapshot in snapshots]
     for depth in range(1, max((len(place.parts) for place in places), default=0) + 1):
         often = Counter(names)
         if len(often) == len(names):
@@ -51,14 +51,14 @@ class _Runs(Collector):
     """Label values are cut and made printable here, and a series that would stand there twice stands there once: no
     scrape is refused because of a trainer's metric names."""
 
-    def __init__(self, sights: Sequence[Sight]) -> None:
-        self._sights = sights
+    def __init__(self, snapshots: Sequence[RunSnapshot]) -> None:
+        self._sights = snapshots
 
     def collect(self) -> Iterator[Metric]:
         series: dict[str, dict[tuple[str, ...], float | Durations]] = {family.name: {} for family in FAMILIES}
-        for name, sight in zip(name_runs(self._sights), self._sights, strict=True):
+        for name, snapshot in zip(name_runs(self._sights), self._sights, strict=True):
             run = _plain(name)
-            for exported, labels, value in rows(sight):
+            for exported, labels, value in rows(snapshot):
                 series[exported].setdefault((run, *map(_plain, labels)), value)
         for family in FAMILIES:
             if series[family.name]:

@@ -1,5 +1,7 @@
 """The families that are exported, one row each: what deploy/prometheus/METRICS.md says, and all that `exposition` may yield.
 
+Those of the curves are made from the registry of curves.
+
 Every family has the label `run` besides its own. Labels come from small closed sets, or are bounded where they are made: no step,
 no path, no incident's number.
 """
@@ -8,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
+
+from sentinel.curves.registry import CURVES, ShownCurve
 
 Type = Literal["gauge", "counter", "histogram"]
 
@@ -21,6 +25,12 @@ class Family:
     labels: tuple[str, ...]
     unit: str
     meaning: str
+
+
+def _gauge_of(curve: ShownCurve) -> Family:
+    """With a label for the layer where a family of curves shares the gauge."""
+    has_layers = any(other.is_family and other.gauge == curve.gauge for other in CURVES)
+    return Family(curve.gauge, "gauge", ("layer",) if has_layers else (), curve.unit, curve.meaning)
 
 
 RUN = (
@@ -61,22 +71,8 @@ RUN = (
 TRAINING = (
     Family("sentinel_step", "gauge", (), "steps", "Newest optimizer step"),
     Family("sentinel_total_steps", "gauge", (), "steps", "Steps of the whole run, where the trainer says"),
-    Family("sentinel_loss", "gauge", (), "", "Training loss as last told; NaN and infinities as they are"),
-    Family("sentinel_val_loss", "gauge", (), "", "Held-out loss as last told by this attempt"),
-    Family("sentinel_grad_norm", "gauge", (), "", "Gradient norm before clipping"),
-    Family("sentinel_param_norm", "gauge", (), "", "Norm of the parameters"),
-    Family("sentinel_update_norm", "gauge", (), "", "Norm of the update"),
-    Family(
-        "sentinel_activation_norm", "gauge", ("layer",), "",
-        "RMS of the stream behind a layer; layer `final` is that before the head",
-    ),
-    Family("sentinel_loss_scale", "gauge", (), "", "Loss scale of fp16"),
-    Family("sentinel_learning_rate", "gauge", (), "", "Learning rate of the step"),
-    Family("sentinel_tokens_per_second", "gauge", (), "", "Throughput as the trainer tells it"),
-    Family("sentinel_step_seconds", "gauge", (), "seconds", "A whole step"),
-    Family("sentinel_mfu_ratio", "gauge", (), "ratio", "Model FLOPs over the devices' peak"),
-    Family("sentinel_memory_bytes", "gauge", (), "bytes", "The most that rank 0 has held"),
-)  # fmt: skip
+    *(_gauge_of(curve) for curve in CURVES if curve.gauge and curve.meaning),
+)
 
 INCIDENTS = (
     Family("sentinel_findings_total", "counter", ("kind", "severity"), "", "What detectors found, with and without consequence"),

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import get_args
 
 from sentinel import __version__
+from sentinel.curves.registry import CURVES
 from sentinel.engine.goodput import account
 from sentinel.model.findings import Severity, Verdict
 from sentinel.report.detectors import OLD_AFTER_S
-from sentinel.report.following import Sight
+from sentinel.report.following import RunSnapshot
 from sentinel.report.tally import ACTIONS, Durations
 
 Row = tuple[str, tuple[str, ...], float | Durations]
@@ -21,99 +22,82 @@ STATES = (
 SEVERITIES = get_args(Severity)
 LAYERS_MAX = 256
 DETECTORS_MAX = 64
-FINAL = "final"
-ACTIVATION = "activation_norm"
+WITH_LAYERS = {curve.gauge for curve in CURVES if curve.gauge and curve.is_family}
+FINAL = "final"  # the value of the label `layer` for the metric that stands for all layers
 
-# The metric of a step line, by the family that shows it.
-SHOWN = {
-    "sentinel_loss": "loss",
-    "sentinel_val_loss": "val_loss",
-    "sentinel_grad_norm": "grad_norm",
-    "sentinel_param_norm": "param_norm",
-    "sentinel_update_norm": "update_norm",
-    "sentinel_loss_scale": "loss_scale",
-    "sentinel_learning_rate": "lr",
-    "sentinel_tokens_per_second": "tokens_per_s",
-    "sentinel_step_seconds": "step_time_s",
-    "sentinel_mfu_ratio": "mfu",
-    "sentinel_memory_bytes": "peak_memory_bytes",
-}
-
-
-def rows(sight: Sight) -> Iterator[Row]:
+def rows(snapshot: RunSnapshot) -> Iterator[Row]:
     """All of them; each part stands for itself."""
-    yield from _standing(sight)
-    yield from _goodput(sight)
-    yield from _checkpoints(sight)
-    yield from _training(sight)
-    yield from _incidents(sight)
-    yield from _detectors(sight)
-    yield from _actions(sight)
-    yield from _pages(sight)
+    yield from _standing(snapshot)
+    yield from _goodput(snapshot)
+    yield from _checkpoints(snapshot)
+    yield from _training(snapshot)
+    yield from _incidents(snapshot)
+    yield from _detectors(snapshot)
+    yield from _actions(snapshot)
+    yield from _pages(snapshot)
 
 
-def _standing(sight: Sight) -> Iterator[Row]:
-    state, tally = sight.state, sight.tally
+def _standing(snapshot: RunSnapshot) -> Iterator[Row]:
+    state, tally = snapshot.state, snapshot.tally
     yield "sentinel_info", (__version__, state.policy_name), 1.0
     for word in STATES:
         yield "sentinel_run_state", (word,), float(state.label == word)
     yield "sentinel_observe_only", (), float(state.observe_only)
-    if sight.heartbeat_s is not None:
-        yield "sentinel_heartbeat_timestamp_seconds", (), sight.heartbeat_s
-    yield "sentinel_supervisor_alive", (), float(sight.supervisor == "alive")
+    if snapshot.heartbeat_s is not None:
+        yield "sentinel_heartbeat_timestamp_seconds", (), snapshot.heartbeat_s
+    yield "sentinel_supervisor_alive", (), float(snapshot.supervisor == "alive")
     yield "sentinel_supervisors_total", (), float(tally.takeovers)
-    if sight.attempt_alive is not None:
-        yield "sentinel_attempt_alive", (), float(sight.attempt_alive)
+    if snapshot.attempt_alive is not None:
+        yield "sentinel_attempt_alive", (), float(snapshot.attempt_alive)
     yield "sentinel_attempt", (), float(state.attempt.attempt if state.attempt else 0)
     yield "sentinel_attempts_total", (), float(state.archive.attempts + len(state.attempts))
     yield "sentinel_ranks", (), float(tally.ranks)
     yield "sentinel_excluded_nodes", (), float(len(state.excluded))
-    yield "sentinel_journal_unreadable", (), float(bool(sight.trouble))
+    yield "sentinel_journal_unreadable", (), float(bool(snapshot.trouble))
     for source, blind in tally.blind.items():
         yield "sentinel_source_blind", (source,), float(blind)
 
 
-def _goodput(sight: Sight) -> Iterator[Row]:
-    ledger = account(sight.state, sight.now_s)
+def _goodput(snapshot: RunSnapshot) -> Iterator[Row]:
+    ledger = account(snapshot.state, snapshot.now_s)
     yield "sentinel_goodput_ratio", (), ledger.goodput_ratio
     for name, seconds in ledger.seconds.items():
         yield "sentinel_account_seconds", (name,), seconds
 
 
-def _checkpoints(sight: Sight) -> Iterator[Row]:
-    newest = next((one for one in reversed(sight.state.checkpoints) if not one.condemned), None)
+def _checkpoints(snapshot: RunSnapshot) -> Iterator[Row]:
+    newest = next((one for one in reversed(snapshot.state.checkpoints) if not one.condemned), None)
     if newest is None:
         return
     yield "sentinel_checkpoint_step", (), float(newest.step)
     if newest.committed_s is not None:
-        yield "sentinel_checkpoint_age_seconds", (), max(0.0, sight.now_s - newest.committed_s)
+        yield "sentinel_checkpoint_age_seconds", (), max(0.0, snapshot.now_s - newest.committed_s)
 
 
-def _training(sight: Sight) -> Iterator[Row]:
-    told = {**sight.last, **sight.newest}
-    if sight.step is not None:
-        yield "sentinel_step", (), float(sight.step)
-    if sight.total_steps is not None:
-        yield "sentinel_total_steps", (), float(sight.total_steps)
-    for family, metric in SHOWN.items():
-        if metric in told:
-            yield family, (), told[metric]
-    if ACTIVATION in told:
-        yield "sentinel_activation_norm", (FINAL,), told[ACTIVATION]
-    layers = [name for name in told if name.startswith(f"{ACTIVATION}/")]
-    for name in layers[:LAYERS_MAX]:
-        yield "sentinel_activation_norm", (name.partition("/")[2],), told[name]
+def _training(snapshot: RunSnapshot) -> Iterator[Row]:
+    values = {**snapshot.last, **snapshot.newest}
+    if snapshot.step is not None:
+        yield "sentinel_step", (), float(snapshot.step)
+    if snapshot.total_steps is not None:
+        yield "sentinel_total_steps", (), float(snapshot.total_steps)
+    for curve in CURVES:
+        if curve.gauge and curve.is_family:
+            layers = [name for name in values if name.startswith(curve.metric)]
+            for name in layers[:LAYERS_MAX]:
+                yield curve.gauge, (name.removeprefix(curve.metric),), values[name]
+        elif curve.gauge and curve.metric in values:
+            yield curve.gauge, (FINAL,) if curve.gauge in WITH_LAYERS else (), values[curve.metric]
 
 
-def _incidents(sight: Sight) -> Iterator[Row]:
-    tally = sight.tally
+def _incidents(snapshot: RunSnapshot) -> Iterator[Row]:
+    tally = snapshot.tally
     for found, count in tally.findings.items():
         yield "sentinel_findings_total", found, float(count)
     for kind, count in tally.opened.items():
         yield "sentinel_incidents_opened_total", (kind,), float(count)
     for ending, count in tally.closed.items():
         yield "sentinel_incidents_total", ending, float(count)
-    open_now = Counter(one.severity for one in sight.state.open_incidents)
+    open_now = Counter(one.severity for one in snapshot.state.open_incidents)
     for severity in SEVERITIES:
         yield "sentinel_open_incidents", (severity,), float(open_now[severity])
     for kind, taken in tally.detection.items():
@@ -123,30 +107,30 @@ def _incidents(sight: Sight) -> Iterator[Row]:
     yield "sentinel_steps_lost_total", (), float(tally.steps_lost)
 
 
-def _detectors(sight: Sight) -> Iterator[Row]:
+def _detectors(snapshot: RunSnapshot) -> Iterator[Row]:
     """A healthy detector of an hour ago is no healthy detector."""
-    told = sight.senses
-    is_old = sight.supervisor != "alive" or told.time_s is None or sight.now_s - told.time_s > OLD_AFTER_S
-    for kind, verdict, _ in told.verdicts[:DETECTORS_MAX]:
+    standings = snapshot.senses
+    is_old = snapshot.supervisor != "alive" or standings.time_s is None or snapshot.now_s - standings.time_s > OLD_AFTER_S
+    for kind, verdict, _ in standings.verdicts[:DETECTORS_MAX]:
         stands = Verdict.UNKNOWN if is_old else verdict
         for word in Verdict:
             yield "sentinel_detector_state", (kind, str(word)), float(stands == word)
 
 
-def _actions(sight: Sight) -> Iterator[Row]:
-    for act, count in sight.tally.actions.items():
+def _actions(snapshot: RunSnapshot) -> Iterator[Row]:
+    for act, count in snapshot.tally.actions.items():
         yield "sentinel_actions_total", act, float(count)
-    pending = Counter(ACTIONS[type(action)] for action in sight.state.pending.values())
+    pending = Counter(ACTIONS[type(action)] for action in snapshot.state.pending.values())
     for name in ACTIONS.values():
         yield "sentinel_actions_pending", (name,), float(pending[name])
 
 
-def _pages(sight: Sight) -> Iterator[Row]:
-    tally = sight.tally
+def _pages(snapshot: RunSnapshot) -> Iterator[Row]:
+    tally = snapshot.tally
     for delivery, count in tally.delivered.items():
         yield "sentinel_pages_total", delivery, float(count)
     for delivery, count in tally.undelivered.items():
         yield "sentinel_pages_undelivered_total", delivery, float(count)
-    still_open = [one.page for one in sight.state.open_pages if one.page is not None]
+    still_open = [one.page for one in snapshot.state.open_pages if one.page is not None]
     yield "sentinel_pages_open", (), float(len(still_open))
     yield "sentinel_page_acknowledged", (), float(bool(still_open) and all(page.is_answered for page in still_open))

@@ -10,9 +10,10 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.clock import SystemClock
 from sentinel.errors import UsageError
-from sentinel.journal.store import JOURNAL_NAME, Journal
+from sentinel.journal.store import Journal
 from sentinel.model.facts import RequestAnswered
 from sentinel.model.operator_requests import OperatorRequest
 from sentinel.report.reading import read_run, read_supervisor

@@ -20,16 +20,16 @@ from urllib.parse import quote
 from sentinel.channels.notice import TEXT_CHARS_MAX, TITLE_CHARS_MAX, Notice, dedup_key
 from sentinel.channels.reach import where_it_leads
 from sentinel.client.run_layout import incident_report_path
+from sentinel.curves.blocks import draw_plot
 from sentinel.model.actions import SendPage
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.state import RunState
 from sentinel.paging import case_words
 from sentinel.paging.case_answers import AnswerCommand, answers
-from sentinel.paging.case_plot import draw_plot
 from sentinel.paging.masking import mask, one_line, plain, secret_values
 from sentinel.policy.schema_paging import Paging
-from sentinel.run_files.stream_window import read_steps, read_world_size
+from sentinel.run_files.stream import read_steps, read_world_size
 
 ENGINE_CHARS_MAX = 4000
 SECTION_CHARS_MAX = 6000

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sentinel.client.strict_json import dumps
 from sentinel.clock import SystemClock
+from sentinel.curves.svg import PlotMark, draw_picture
 from sentinel.detectors.behind_reference import Reference
 from sentinel.errors import UsageError
 from sentinel.policy.schema import Policy
@@ -20,7 +21,6 @@ from sentinel.replay.many_logs import Log, find_logs, replay_many
 from sentinel.telemetry.log_formats import FORMATS
 from sentinel.telemetry.reference import load_reference, read_reference
 from sentinel.terminal.replay_table import Progress, count_words, describe_found, print_table, sum_up
-from sentinel.terminal.run_svg import Mark, draw_run
 
 EXIT_OK, EXIT_UNREADABLE = 0, 1
 
@@ -148,18 +148,18 @@ def _draw(folder: Path, log: Log, result: ReplayResult, drawn: set[str]) -> None
         count += 1
         name = f"{plain}-{count}"
     drawn.add(name)
-    marks: list[Mark] = []
+    marks: list[PlotMark] = []
     for found in result.found:
         words = f"{found.severity} {found.kind}: {found.reason}"
         if found.severity == "info":
-            marks.append(Mark(found.detected_step, "info", words))
+            marks.append(PlotMark(found.detected_step, "info", words))
             continue
         if found.onset_step is not None:
-            marks.append(Mark(found.onset_step, "onset", f"onset of {found.kind} at step {found.onset_step}"))
-        marks.append(Mark(found.detected_step, "found", words))
+            marks.append(PlotMark(found.onset_step, "onset", f"onset of {found.kind} at step {found.onset_step}"))
+        marks.append(PlotMark(found.detected_step, "found", words))
         if found.remedy_step is not None:
-            marks.append(Mark(found.remedy_step, "remedy", f"{found.remedy} at step {found.remedy_step}"))
+            marks.append(PlotMark(found.remedy_step, "remedy", f"{found.remedy} at step {found.remedy_step}"))
     try:
-        (folder / f"{name}.svg").write_text(draw_run(result.file, result.curves, marks), encoding="utf-8")
+        (folder / f"{name}.svg").write_text(draw_picture(result.file, result.curves, marks), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"--plot {folder}: cannot be written ({error.strerror})") from None

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sentinel.checkpoints.files import CHECKPOINTS, list_entries, read_size, step_of_name
+from sentinel.checkpoints.files import list_entries, read_size, step_of_name
+from sentinel.client.run_layout import CHECKPOINTS
 from sentinel.errors import GiveUp, SentinelError, UsageError
 from sentinel.journal.run_file import find_run_file
 from sentinel.model.state import RunState
@@ -22,7 +23,7 @@ from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.report.reading import read_run
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.report.tables import text_table
-from sentinel.run_files.stream_file import read_newest_step
+from sentinel.run_files.stream import read_newest_step
 from sentinel.telemetry.saved_numbers import verify_saved
 
 SIZES = (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("bytes", 1.0))

@@ -8,12 +8,12 @@ from typing import Any
 OLD_AFTER_S = 30.0  # six writes of a living supervisor were missed
 
 
-def detector_rows(told: Mapping[str, Any], *, is_watched: bool) -> list[tuple[str, str]]:
+def detector_rows(standings: Mapping[str, Any], *, is_watched: bool) -> list[tuple[str, str]]:
     """Name and words, row by row. `is_watched`: a supervisor lives; without one all of this is past."""
-    if told["missing"]:
-        return [("detectors", f"nothing is known of them: {told['missing']}")]
-    rows = [("detectors", _as_of(told, is_watched=is_watched))]
-    verdicts = [(item["kind"], item["verdict"], item["reason"]) for item in told["verdicts"]]
+    if standings["missing"]:
+        return [("detectors", f"nothing is known of them: {standings['missing']}")]
+    rows = [("detectors", _as_of(standings, is_watched=is_watched))]
+    verdicts = [(item["kind"], item["verdict"], item["reason"]) for item in standings["verdicts"]]
     rows += [("breached", f"{kind}: {reason}") for kind, verdict, reason in verdicts if verdict == "breached"]
     unknown: dict[str, list[str]] = {}  # many share a reason: one line for each reason, and not for each kind
     for kind, verdict, reason in verdicts:
@@ -25,15 +25,16 @@ def detector_rows(told: Mapping[str, Any], *, is_watched: bool) -> list[tuple[st
     healthy = [kind for kind, verdict, _ in verdicts if verdict == "healthy"]
     if healthy:
         rows.append(("healthy", ", ".join(healthy)))
-    if told["unwritten_remarks"]:
-        rows.append(("remarks", f"{told['unwritten_remarks']} more on the sources of this attempt, counted and not written down"))
+    if standings["unwritten_remarks"]:
+        count = standings["unwritten_remarks"]
+        rows.append(("remarks", f"{count} more on the sources of this attempt, counted and not written down"))
     return rows
 
 
-def _as_of(told: Mapping[str, Any], *, is_watched: bool) -> str:
-    age_s = told["age_s"]
+def _as_of(standings: Mapping[str, Any], *, is_watched: bool) -> str:
+    age_s = standings["age_s"]
     ago = f"{_duration(age_s)} ago"
-    where = f"attempt {told['attempt']}, step {told['step']}" if told["attempt"] else "before the first attempt"
+    where = f"attempt {standings['attempt']}, step {standings['step']}" if standings["attempt"] else "before the first attempt"
     if not is_watched:
         return f"as of the last supervisor, {ago}, {where}; nobody judges now"
     if age_s > OLD_AFTER_S:

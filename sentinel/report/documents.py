@@ -12,7 +12,7 @@ from sentinel.model.records import Attribution
 from sentinel.model.state import RunState
 from sentinel.report.environment import environment_document
 from sentinel.report.pages import page_document, pages_document
-from sentinel.run_files.detector_standings import NOTHING_TOLD, Told
+from sentinel.run_files.detector_standings import NO_STANDINGS, DetectorStandings
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Outside:
     supervisor: str
     attempt_alive: bool | None
     warning: str = ""
-    senses: Told = NOTHING_TOLD
+    senses: DetectorStandings = NO_STANDINGS
 
 
 def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str, Any]:
@@ -59,15 +59,15 @@ def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str
     }
 
 
-def _detectors_document(told: Told, now_s: float) -> dict[str, Any]:
+def _detectors_document(standings: DetectorStandings, now_s: float) -> dict[str, Any]:
     """As of `age_s` ago, about `attempt` at `step`; `missing`: why nothing is known, and all of them are null or empty."""
     return {
-        "age_s": round(max(0.0, now_s - told.time_s), 3) if told.time_s is not None else None,
-        "attempt": told.attempt,
-        "step": told.step,
-        "missing": told.missing,
-        "unwritten_remarks": told.unwritten_remarks,
-        "verdicts": [{"kind": kind, "verdict": verdict, "reason": reason} for kind, verdict, reason in told.verdicts],
+        "age_s": round(max(0.0, now_s - standings.time_s), 3) if standings.time_s is not None else None,
+        "attempt": standings.attempt,
+        "step": standings.step,
+        "missing": standings.missing,
+        "unwritten_remarks": standings.unwritten_remarks,
+        "verdicts": [{"kind": kind, "verdict": verdict, "reason": reason} for kind, verdict, reason in standings.verdicts],
     }
 
 

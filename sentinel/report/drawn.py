@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from sentinel.client.run_layout import stream_path
 from sentinel.model.readings import Receipt, StepReading
+from sentinel.run_files.stream import StreamPieces
+from sentinel.run_files.stream_lines import parse_line
 from sentinel.streams.curve import Curve
-from sentinel.telemetry.stream_lines import parse_line
 
-PIECE_BYTES = 256 << 10  # some hundred lines of the bundled trainer
-LINE_BYTES_MAX = 1 << 20  # a longer line is none
 METRICS_MAX = 512  # of different names: a trainer that makes up a name a step must not fill the memory
 BUCKETS_MAX = 512
 
@@ -26,7 +24,7 @@ class DrawnAttempt:
         self.attempt = attempt
         self.changes = 0
         self._buckets_max = BUCKETS_MAX
-        self._path = stream_path(run_dir, attempt)
+        self._stream = StreamPieces(stream_path(run_dir, attempt))
         self._is_complete = False  # nobody writes it any more, and all of it is drawn
         self._begin()
 
@@ -36,20 +34,16 @@ class DrawnAttempt:
         if self._is_complete:
             return False
         try:
-            piece, size = self._read(PIECE_BYTES)
-            end = piece.rfind(b"\n") + 1
-            if end == 0 and len(piece) == PIECE_BYTES:
-                piece, size = self._read(LINE_BYTES_MAX)
-                end = piece.rfind(b"\n") + 1 or (len(piece) if len(piece) == LINE_BYTES_MAX else 0)
+            piece = self._stream.read(is_over)
         except OSError:
             return False
-        if is_over and self._taken + len(piece) >= size:
-            end = len(piece)
-        for line in piece[:end].split(b"\n"):
+        if piece.is_anew:
+            self._begin()
+            self.changes += 1
+        for line in piece.lines:
             self._take(line)
-        self._taken += end
-        self._is_complete = is_over and self._taken >= size > 0
-        return end > 0 and self._taken < size
+        self._is_complete = is_over and piece.is_end
+        return piece.has_more
 
     @property
     def buckets(self) -> int:
@@ -71,21 +65,7 @@ class DrawnAttempt:
         self.newest_step: int | None = None
         self.newest_s = 0.0
         self.after_step = 0
-        self._taken = 0
         self._is_complete = False
-
-    def _read(self, bytes_max: int) -> tuple[bytes, int]:
-        """The next bytes, and the stream's size. One that was cut or written anew is drawn anew."""
-        try:
-            with self._path.open("rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                if size < self._taken:
-                    self._begin()
-                    self.changes += 1
-                file.seek(self._taken)
-                return file.read(bytes_max), size
-        except FileNotFoundError:
-            return b"", 0
 
     def _take(self, line: bytes) -> None:
         try:

@@ -26,13 +26,13 @@ def environment_document(state: RunState) -> dict[str, Any]:
     }
 
 
-def environment_rows(said: Mapping[str, Any]) -> list[tuple[str, str]]:
+def environment_rows(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Nothing where nothing was ever read (an older journal)."""
-    words = [said["interpreter"].partition(" (")[0]] if said["interpreter"] else []
-    words += [f"{name} {said['libraries'][name]}" for name in ("torch", "numpy") if name in said["libraries"]]
-    if said["code_files"] is not None:
-        words.append(f"{said['code_files']} source files ({said['digests']['code'][:12]})")
+    words = [document["interpreter"].partition(" (")[0]] if document["interpreter"] else []
+    words += [f"{name} {document['libraries'][name]}" for name in ("torch", "numpy") if name in document["libraries"]]
+    if document["code_files"] is not None:
+        words.append(f"{document['code_files']} source files ({document['digests']['code'][:12]})")
     rows = [("runs", ", ".join(words))] if words else []
-    if said["changes"]:
-        rows.append(("changed", changes_in_words(tuple(said["changes"]))))
-    return rows + [("unknown", why) for why in said["unknown"]]
+    if document["changes"]:
+        rows.append(("changed", changes_in_words(tuple(document["changes"]))))
+    return rows + [("unknown", why) for why in document["unknown"]]

@@ -1,11 +1,11 @@
-"""A run looked at again and again from outside: how it stands, what has happened, its curves. A look reads what is new.
+"""A run looked at again and again from outside: how it stands, what has happened, its curves. A refresh reads what is new.
 
 For whatever shows a run while it goes on (the metrics, the page in the browser, `sentinel top`), in the supervisor's own process
 or in any other on a machine that sees the run directory. Nothing is written and nobody is blocked.
 
     run = FollowedRun(Path("runs/demo"))
-    sight = run.look()
-    run.entries(after=sight.seq)       # what has been written down since
+    snapshot = run.refresh()
+    run.entries(after=snapshot.seq)       # what has been written down since
     while run.draw(): ...              # the curves, piece by piece
 
 One thread at a time.
@@ -18,18 +18,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sentinel.clock import SystemClock
-from sentinel.engine import evolve
-from sentinel.errors import JournalError
-from sentinel.journal.store import JOURNAL_NAME, Journal
+from sentinel.errors import JournalError, UsageError
 from sentinel.model.facts import Entry
 from sentinel.model.state import RunState
 from sentinel.report.drawn import DrawnAttempt
+from sentinel.report.journal_fold import JournalFold
 from sentinel.report.reading import Supervisor, is_attempt_alive, read_heartbeat, read_supervisor
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.report.tally import Tally
-from sentinel.run_files.detector_standings import NOTHING_TOLD, Told, read_standings
-from sentinel.run_files.stream_file import read_newest_metrics, read_total_steps
+from sentinel.run_files.detector_standings import NO_STANDINGS, DetectorStandings, read_standings
+from sentinel.run_files.stream import read_newest_metrics, read_total_steps
 
 ENTRIES_KEPT = 4096
 ATTEMPTS_DRAWN = 64  # of a run relaunched more often the oldest are shown no more
@@ -40,11 +38,11 @@ NO_LINE: NewestLine = (None, {})
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class RunSnapshot:
     """How a run stands. `now_s` is session time. `seq`: of the newest entry. `newest`: the metrics of the newest step line of the
     newest attempt, also while its curves are still being drawn; `step` its step, None before there is one. `last`: the last value
-    drawn of every metric of that attempt, for those that do not stand in every line. `trouble`: why this is an older sight than
-    it should be; empty otherwise. `heartbeat_s`: when the supervisor's loop last turned, wall clock; None where none ever was."""
+    drawn of every metric of that attempt, for those that do not stand in every line. `trouble`: why this is older than it
+    should be; empty otherwise. `heartbeat_s`: when the supervisor's loop last turned, wall clock; None where none ever was."""
 
     run_dir: Path
     state: RunState = field(default_factory=RunState)
@@ -56,31 +54,28 @@ class Sight:
     last: Mapping[str, float] = field(default_factory=dict)
     supervisor: Supervisor = "gone"
     attempt_alive: bool | None = None
-    senses: Told = NOTHING_TOLD
+    senses: DetectorStandings = NO_STANDINGS
     trouble: str = ""
     heartbeat_s: float | None = None
     tally: Tally = field(default_factory=Tally)
 
 
 class FollowedRun:
-    """Made of what is not the directory of a run it raises UsageError. Afterwards it never raises, and `Sight.trouble` says what
-    could not be read."""
+    """Made of what is not the directory of a run it raises UsageError. Afterwards it never raises, and `RunSnapshot.trouble` says
+    what could not be read."""
 
     def __init__(self, run_dir: Path) -> None:
         check_run_dir(run_dir)
         self.run_dir = run_dir
         self.attempts: dict[int, DrawnAttempt] = {}  # by number, the newest ATTEMPTS_DRAWN
-        self._state = RunState()
-        self._tally = Tally()
-        self._seq, self._last_s = 0, 0.0
-        self._clock = SystemClock()
+        self.journal = JournalFold(run_dir)
         self._entries: deque[Entry] = deque(maxlen=ENTRIES_KEPT)
         self._total: tuple[int, int | None] = (0, None)
 
-    def look(self) -> Sight:
-        """What is new since the last look, and how everything stands now. Draws one piece of the newest attempt's curves."""
+    def refresh(self) -> RunSnapshot:
+        """What is new since the last refresh, and how everything stands now. Draws one piece of the newest attempt's curves."""
         trouble = self._read_journal()
-        state = self._state
+        state = self.journal.state
         newest = state.attempt
         drawn = None
         step, metrics = NO_LINE
@@ -88,11 +83,11 @@ class FollowedRun:
             self._know_attempts()
             drawn = self.attempts[newest.attempt]
             step, metrics = self._newest_line(drawn, has_more=drawn.advance(newest.is_over))
-        return Sight(
+        return RunSnapshot(
             run_dir=self.run_dir,
             state=state,
-            now_s=max(self._clock.now_s(), self._last_s),
-            seq=self._seq,
+            now_s=self.journal.now_s,
+            seq=self.journal.seq,
             step=step,
             total_steps=self._total_steps(),
             newest=metrics,
@@ -102,7 +97,7 @@ class FollowedRun:
             senses=read_standings(self.run_dir),
             trouble=trouble,
             heartbeat_s=read_heartbeat(self.run_dir),
-            tally=self._tally.copy(),
+            tally=self.journal.tally.copy(),
         )
 
     def entries(self, after: int = 0) -> list[Entry]:
@@ -117,7 +112,7 @@ class FollowedRun:
     def draw(self) -> bool:
         """What is new of every attempt, up to one piece of the newest that is not drawn to its end; whether there is more to
         draw at once."""
-        over = {attempt.attempt: attempt.is_over for attempt in self._state.attempts}
+        over = {attempt.attempt: attempt.is_over for attempt in self.journal.state.attempts}
         numbers = sorted(self.attempts, reverse=True)
         has_more = any(self.attempts[number].advance(over.get(number, True)) for number in numbers)
         self._coarsen()
@@ -138,7 +133,7 @@ class FollowedRun:
         return found if found is not None else (drawn.newest_step, drawn.newest)
 
     def _know_attempts(self) -> None:
-        numbers = [attempt.attempt for attempt in self._state.attempts[-ATTEMPTS_DRAWN:]]
+        numbers = [attempt.attempt for attempt in self.journal.state.attempts[-ATTEMPTS_DRAWN:]]
         for number in numbers:
             if number not in self.attempts:
                 self.attempts[number] = DrawnAttempt(self.run_dir, number)
@@ -146,7 +141,7 @@ class FollowedRun:
             del self.attempts[number]
 
     def _total_steps(self) -> int | None:
-        attempt = self._state.attempt
+        attempt = self.journal.state.attempt
         if attempt is None:
             return None
         if self._total[0] != attempt.attempt or self._total[1] is None:
@@ -154,16 +149,10 @@ class FollowedRun:
         return self._total[1]
 
     def _read_journal(self) -> str:
-        """Opened anew for each look, so that a journal that was restored from a copy, or a mount that came back, is seen."""
+        """Why it could not be read; empty otherwise."""
         try:
-            with Journal.open(self.run_dir / JOURNAL_NAME, read_only=True) as journal:
-                for entry in journal.read_entries(self._seq):
-                    self._tally.take(self._state, entry)
-                    self._state = evolve(self._state, entry.at_s, entry.fact)
-                    self._seq, self._last_s = entry.seq, entry.at_s
-                    self._entries.append(entry)
-        except (JournalError, OSError) as error:
+            for entry, _ in self.journal.read():
+                self._entries.append(entry)
+        except (JournalError, UsageError, OSError) as error:
             return str(error)
-        if self._last_s > self._clock.now_s():
-            self._clock = SystemClock(self._last_s)
         return ""

@@ -6,16 +6,13 @@ attempt resumed from is whoever had committed that step last when it was launche
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.model import facts as f
 from sentinel.model.actions import StartAttempt
 from sentinel.model.facts import Fact
-from sentinel.report.run_dirs import check_run_dir
 from sentinel.report.settings import setting_text, settings_asked
 
 
@@ -40,53 +37,59 @@ class Branch:
     environment_unknown: list[str] = field(default_factory=list)
 
 
-def read_lineage(run_dir: Path) -> list[dict[str, Any]]:
-    """The document of `sentinel lineage --json`: attempts, oldest first. Raises UsageError, JournalError."""
-    check_run_dir(run_dir)
-    with Journal.open(run_dir / JOURNAL_NAME, read_only=True) as journal:
-        return [branch_document(branch) for branch in trace(entry.fact for entry in journal.read_entries())]
+class Lineage:
+    """The attempts of a run, folded from its facts one by one."""
 
+    def __init__(self) -> None:
+        self._branches: dict[int, Branch] = {}
+        self._makers: dict[int, int] = {}  # step → who committed the checkpoint that lies there
 
-def trace(facts: Iterable[Fact], newest_step: int | None = None) -> list[Branch]:
-    """The attempts in the order they were launched, each with its parent and what of it survives. `newest_step`: of the newest,
-    which the journal does not know while it lives."""
-    branches: dict[int, Branch] = {}
-    makers: dict[int, int] = {}  # step → who committed the checkpoint that lies there
-    for fact in facts:
+    def take(self, fact: Fact) -> None:
+        known, makers = self._branches, self._makers
         match fact:
             case f.AttemptLaunched(attempt=number, resume=resume):
                 step = resume.step if resume else 0
                 parent = makers.get(step) if resume else None
-                makers = {at: maker for at, maker in makers.items() if at <= step}
-                branches[number] = Branch(number, parent, step, fact.why, settings_asked(fact.overrides), step)
+                self._makers = {at: maker for at, maker in makers.items() if at <= step}
+                known[number] = Branch(number, parent, step, fact.why, settings_asked(fact.overrides), step)
             case f.CheckpointCommitted(attempt=maker, step=step):
                 makers[step] = maker
-                if maker in branches:
-                    branches[maker].last_step = max(branches[maker].last_step, step)
-            case f.ReceiptSeen(attempt=number, resumed_step=step) if number in branches:
-                branch = branches[number]
+                if maker in known:
+                    known[maker].last_step = max(known[maker].last_step, step)
+            case f.ReceiptSeen(attempt=number, resumed_step=step) if number in known:
+                branch = known[number]
                 if step != branch.resumed_step:  # the trainer passed a damaged checkpoint over
                     branch.parent, branch.resumed_step, branch.last_step = makers.get(step) if step else None, step, step
-            case f.ActionDecided(action=StartAttempt(attempt=number, exclude_nodes=nodes)) if number in branches:
-                branches[number].exclude_nodes = list(nodes)
-            case f.EnvironmentRead(attempt=number) if number in branches:
-                branches[number].environment_changes = list(fact.changes)
-                branches[number].environment_unknown = list(fact.unknown)
-            case f.FirstStep(attempt=number, step=step) if number in branches:
-                branches[number].first_step, branches[number].last_step = step, max(step, branches[number].last_step)
-            case f.OverridesAnswered(attempt=number, id=name, step=step) if number in branches:
-                branches[number].changed_live.append({"id": name, "step": step})
-            case f.AttemptEnded(attempt=number) if number in branches:
-                branch = branches[number]
+            case f.ActionDecided(action=StartAttempt(attempt=number, exclude_nodes=nodes)) if number in known:
+                known[number].exclude_nodes = list(nodes)
+            case f.EnvironmentRead(attempt=number) if number in known:
+                known[number].environment_changes = list(fact.changes)
+                known[number].environment_unknown = list(fact.unknown)
+            case f.FirstStep(attempt=number, step=step) if number in known:
+                known[number].first_step, known[number].last_step = step, max(step, known[number].last_step)
+            case f.OverridesAnswered(attempt=number, id=name, step=step) if number in known:
+                known[number].changed_live.append({"id": name, "step": step})
+            case f.AttemptEnded(attempt=number) if number in known:
+                branch = known[number]
                 branch.outcome, branch.end_reason = fact.outcome, fact.reason
                 branch.last_step = max(fact.last_step, branch.resumed_step)
             case _:
                 pass
-    newest = branches[max(branches)] if branches else None
-    if newest is not None and newest_step is not None and not newest.outcome:
-        newest.last_step = max(newest.last_step, newest_step)
-    _mark_surviving(branches)
-    return list(branches.values())
+
+    @property
+    def newest(self) -> int | None:
+        """The newest attempt; None before the first."""
+        return max(self._branches, default=None)
+
+    def branches(self, newest_step: int | None = None) -> list[Branch]:
+        """The attempts in the order they were launched, each with its parent and what of it survives. Copies: they do not change
+        any more. `newest_step`: of the newest attempt, which the journal does not know while it lives."""
+        found = {number: replace(branch, changed_live=list(branch.changed_live)) for number, branch in self._branches.items()}
+        newest = found[max(found)] if found else None
+        if newest is not None and newest_step is not None and not newest.outcome:
+            newest.last_step = max(newest.last_step, newest_step)
+        _mark_surviving(found)
+        return list(found.values())
 
 
 def lineage_text(branches: list[dict[str, Any]], newest_step: int | None = None) -> str:

@@ -26,7 +26,7 @@ _NAME = re.compile(r"(?:rank-(\d{1,7})|(launcher))\.(out|err)")
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class LogFile:
     """`rank` None: the launcher's, which is the whole command's where the ranks keep none of their own."""
 
     rank: int | None
@@ -37,21 +37,21 @@ class Log:
         return LAUNCHER if self.rank is None else f"rank {self.rank}"
 
 
-def find_logs(run_dir: Path, attempt: int) -> list[Log]:
+def find_logs(run_dir: Path, attempt: int) -> list[LogFile]:
     """By rank, the launcher's last; of each its output before its errors."""
-    found: list[Log] = []
+    found: list[LogFile] = []
     try:
         with os.scandir(AttemptFiles(run_dir, attempt).logs) as entries:
             for entry in entries:
                 match = _NAME.fullmatch(entry.name)
                 if match is not None:
-                    found.append(Log(None if match[2] else int(match[1]), Path(entry.path)))
+                    found.append(LogFile(None if match[2] else int(match[1]), Path(entry.path)))
     except OSError:
         return []
     return sorted(found, key=lambda log: (log.rank is None, log.rank or 0, log.path.suffix == ".err"))
 
 
-def silent_ranks(run_dir: Path, attempt: int, logs: list[Log]) -> list[int]:
+def silent_ranks(run_dir: Path, attempt: int, logs: list[LogFile]) -> list[int]:
     """Ranks that beat or left a record, and have no log."""
     files = AttemptFiles(run_dir, attempt)
     known: set[int] = set()
@@ -101,11 +101,11 @@ def _last_lines(handle: int, size: int, count: int) -> bytes:
     return data if start == 0 else data[data.find(b"\n") + 1 :]
 
 
-class LogReader:
+class LogFollower:
     """Reads on in one log, whole lines as they come. One that was cut or put in another's place is read from its start: what the
     keeper writes there says what was cut."""
 
-    def __init__(self, log: Log, offset: int = 0) -> None:
+    def __init__(self, log: LogFile, offset: int = 0) -> None:
         self.log = log
         self._offset = offset
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from sentinel.client.run_layout import attempts_folder
 from sentinel.errors import UsageError
-from sentinel.report.journal_tail import JournalTail
-from sentinel.report.log_files import Log, LogReader, find_logs, read_tail, silent_ranks
+from sentinel.report.journal_fold import JournalFold
+from sentinel.report.log_files import LogFile, LogFollower, find_logs, read_tail, silent_ranks
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.run_files.attempt_files import AttemptFiles
 
@@ -23,7 +23,7 @@ RANKS_NAMED = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LogQuery:
     """`ranks` empty: all of them, and the launcher. `attempt` None: the newest, and with `follow` those after it too."""
 
     run_dir: Path
@@ -34,36 +34,36 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class LogLine:
     """A line of a log, or of sentinel's own about them (`is_note`)."""
 
     text: str
     is_note: bool = False
 
 
-def read_logs(asked: Asked, pause: Callable[[], None]) -> Iterator[Said]:
+def read_logs(query: LogQuery, pause: Callable[[], None]) -> Iterator[LogLine]:
     """The ends of the logs, and with `follow` what comes until the run, or the attempt that was named, is over; `pause` waits a
     moment before each look.
 
     Raises UsageError, before the first line, where there is no such run, attempt or log.
     """
-    check_run_dir(asked.run_dir)
-    attempt = _choose(asked)
-    readers, said = _begin(asked, attempt)
-    yield from said
-    if not asked.follow:
+    check_run_dir(query.run_dir)
+    attempt = _choose(query)
+    readers, shown = _begin(query, attempt)
+    yield from shown
+    if not query.follow:
         return
-    run = JournalTail(asked.run_dir)
+    run = JournalFold(query.run_dir)
     while True:
-        run.read()
-        is_run_over, newest = bool(run.state.ended), _newest(asked.run_dir)
-        is_over = AttemptFiles(asked.run_dir, attempt).exit.exists() or newest != attempt
-        yield from _drain(asked, attempt, readers, is_over or is_run_over)
-        if asked.attempt is None and newest is not None and newest != attempt:
-            attempt = min(number for number in attempt_numbers(asked.run_dir) if number > attempt)
+        run.catch_up()
+        is_run_over, newest = bool(run.state.ended), _newest(query.run_dir)
+        is_over = AttemptFiles(query.run_dir, attempt).exit.exists() or newest != attempt
+        yield from _drain(query, attempt, readers, is_over or is_run_over)
+        if query.attempt is None and newest is not None and newest != attempt:
+            attempt = min(number for number in attempt_numbers(query.run_dir) if number > attempt)
             readers = {}
-            yield Said(f"attempt {attempt} is launched", is_note=True)
-        elif is_run_over or (is_over and asked.attempt is not None):
+            yield LogLine(f"attempt {attempt} is launched", is_note=True)
+        elif is_run_over or (is_over and query.attempt is not None):
             return
         else:
             pause()
@@ -82,44 +82,45 @@ def _newest(run_dir: Path) -> int | None:
     return max(attempt_numbers(run_dir), default=None)
 
 
-def _choose(asked: Asked) -> int:
-    numbers = attempt_numbers(asked.run_dir)
+def _choose(query: LogQuery) -> int:
+    numbers = attempt_numbers(query.run_dir)
     if not numbers:
-        raise UsageError(f"{asked.run_dir}: no attempt was launched yet, so there is no log; look again in a moment")
-    if asked.attempt is None:
+        raise UsageError(f"{query.run_dir}: no attempt was launched yet, so there is no log; look again in a moment")
+    if query.attempt is None:
         return numbers[-1]
-    if asked.attempt not in numbers:
-        raise UsageError(f"--attempt {asked.attempt}: {asked.run_dir} has {_named('attempt', numbers)}")
-    return asked.attempt
+    if query.attempt not in numbers:
+        raise UsageError(f"--attempt {query.attempt}: {query.run_dir} has {_named('attempt', numbers)}")
+    return query.attempt
 
 
-def _begin(asked: Asked, attempt: int) -> tuple[dict[Path, LogReader], list[Said]]:
+def _begin(query: LogQuery, attempt: int) -> tuple[dict[Path, LogFollower], list[LogLine]]:
     """The ends of the logs there are, and who reads on in each."""
-    logs = find_logs(asked.run_dir, attempt)
-    wanted = _wanted(asked, logs)
-    missing = [rank for rank in asked.ranks if rank not in {log.rank for log in logs}]
-    if missing and not asked.follow:
+    logs = find_logs(query.run_dir, attempt)
+    wanted = _wanted(query, logs)
+    missing = [rank for rank in query.ranks if rank not in {log.rank for log in logs}]
+    if missing and not query.follow:
         ranks = sorted({log.rank for log in logs if log.rank is not None})
         none = "has no log of a rank; without --rank stands what the launcher printed"
         there = f"has logs of {_named('rank', ranks)}" if ranks else none
-        raise UsageError(f"--rank {missing[0]}: attempt {attempt} of {asked.run_dir} {there}")
-    said = [Said(f"attempt {attempt}: no log of rank {missing[0]} yet", is_note=True)] if missing else []
-    silent = [] if asked.ranks else silent_ranks(asked.run_dir, attempt, logs)
+        raise UsageError(f"--rank {missing[0]}: attempt {attempt} of {query.run_dir} {there}")
+    shown = [LogLine(f"attempt {attempt}: no log of rank {missing[0]} yet", is_note=True)] if missing else []
+    silent = [] if query.ranks else silent_ranks(query.run_dir, attempt, logs)
     if silent:
-        said.append(Said(f"attempt {attempt}: no log of {_named('rank', silent)}: what they print goes elsewhere", is_note=True))
-    readers: dict[Path, LogReader] = {}
+        words = f"attempt {attempt}: no log of {_named('rank', silent)}: what they print goes elsewhere"
+        shown.append(LogLine(words, is_note=True))
+    readers: dict[Path, LogFollower] = {}
     for log in sorted(wanted, key=_written_ns):
-        lines, offset = read_tail(log.path, asked.tail)
-        readers[log.path] = LogReader(log, offset)
-        said += [Said(_prefix(asked, log, logs) + line) for line in lines]
-    return readers, said
+        lines, offset = read_tail(log.path, query.tail)
+        readers[log.path] = LogFollower(log, offset)
+        shown += [LogLine(_prefix(query, log, logs) + line) for line in lines]
+    return readers, shown
 
 
-def _drain(asked: Asked, attempt: int, readers: dict[Path, LogReader], is_over: bool) -> Iterator[Said]:
+def _drain(query: LogQuery, attempt: int, readers: dict[Path, LogFollower], is_over: bool) -> Iterator[LogLine]:
     """What is new in all of them, those that have appeared too; of an attempt that is over to their ends."""
-    logs = find_logs(asked.run_dir, attempt)
-    for log in _wanted(asked, logs):
-        readers.setdefault(log.path, LogReader(log))
+    logs = find_logs(query.run_dir, attempt)
+    for log in _wanted(query, logs):
+        readers.setdefault(log.path, LogFollower(log))
     has_more = True
     while has_more:
         has_more = False
@@ -127,23 +128,23 @@ def _drain(asked: Asked, attempt: int, readers: dict[Path, LogReader], is_over: 
             size = 0
             for line in reader.read(is_over):
                 size += 1
-                yield Said(_prefix(asked, reader.log, logs) + line)
+                yield LogLine(_prefix(query, reader.log, logs) + line)
             has_more |= is_over and size > 0 and reader.has_more
 
 
-def _wanted(asked: Asked, logs: Sequence[Log]) -> list[Log]:
-    return [log for log in logs if not asked.ranks or log.rank in asked.ranks]
+def _wanted(query: LogQuery, logs: Sequence[LogFile]) -> list[LogFile]:
+    return [log for log in logs if not query.ranks or log.rank in query.ranks]
 
 
-def _prefix(asked: Asked, log: Log, logs: Sequence[Log]) -> str:
+def _prefix(query: LogQuery, log: LogFile, logs: Sequence[LogFile]) -> str:
     """Nothing where only one rank was asked for."""
-    if len(asked.ranks) == 1:
+    if len(query.ranks) == 1:
         return ""
-    width = max((len(other.label) for other in _wanted(asked, logs)), default=0)
+    width = max((len(other.label) for other in _wanted(query, logs)), default=0)
     return f"{log.label:<{width}} | "
 
 
-def _written_ns(log: Log) -> tuple[int, str]:
+def _written_ns(log: LogFile) -> tuple[int, str]:
     try:
         return log.path.stat().st_mtime_ns, log.path.name
     except OSError:

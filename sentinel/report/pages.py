@@ -23,7 +23,7 @@ def page_document(incident: Incident) -> dict[str, Any] | None:
         "open": page.is_open,
         "raised_s": page.raised_s,
         "times_raised": page.number,
-        "told": [_told_document(page, told) for told in page.routes],
+        "told": [_delivery_document(page, one) for one in page.routes],
         "acknowledged_by": page.acknowledged_by,
         "resolved": page.resolved,
         "resolved_by": page.resolved_by,
@@ -40,9 +40,9 @@ def page_rows(pages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Rows of `sentinel status`."""
     rows = []
     for page in pages:
-        said = f"incident {page['incident']} ({page['severity']}), open for {minutes_words(page['open_for_s'])}"
+        head = f"incident {page['incident']} ({page['severity']}), open for {minutes_words(page['open_for_s'])}"
         seen = f"acknowledged by {page['acknowledged_by']}" if page["acknowledged_by"] else _not_seen(page["incident"])
-        rows.append(("page", f"{said}: {told_words(page)}; {seen}"))
+        rows.append(("page", f"{head}: {told_words(page)}; {seen}"))
     return rows
 
 
@@ -62,11 +62,12 @@ def page_story(page: Mapping[str, Any]) -> list[str]:
 
 def told_words(page: Mapping[str, Any]) -> str:
     """`told on terminal; phone: not delivered (no answer)`."""
-    on = [told["route"] for told in page["told"] if told["state"] == "delivered"]
+    on = [delivery["route"] for delivery in page["told"] if delivery["state"] == "delivered"]
     words = [f"told on {', '.join(on)}"] if on else ["nobody is told yet"]
-    for told in page["told"]:
-        if told["state"] != "delivered":
-            words.append(f"{told['route']}: {told['state']}" + (f" ({told['trouble']})" if told["trouble"] else ""))
+    for delivery in page["told"]:
+        if delivery["state"] != "delivered":
+            why = f" ({delivery['trouble']})" if delivery["trouble"] else ""
+            words.append(f"{delivery['route']}: {delivery['state']}{why}")
     return "; ".join(words)
 
 
@@ -75,10 +76,10 @@ def minutes_words(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min" if minutes else f"{int(seconds)} s"
 
 
-def _told_document(page: Page, told: RouteStatus) -> dict[str, Any]:
+def _delivery_document(page: Page, delivery: RouteStatus) -> dict[str, Any]:
     """`state`: of the present raising: delivered | under way | not delivered."""
-    state = "delivered" if told.delivered == page.number else "under way" if told.under_way else "not delivered"
-    return {"route": told.route, "state": state, "delivered_s": told.delivered_s, "trouble": told.trouble}
+    state = "delivered" if delivery.delivered == page.number else "under way" if delivery.under_way else "not delivered"
+    return {"route": delivery.route, "state": state, "delivered_s": delivery.delivered_s, "trouble": delivery.trouble}
 
 
 def _not_seen(number: int) -> str:

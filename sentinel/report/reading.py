@@ -5,26 +5,24 @@ The journal is opened read-only and folded with the engine's own `evolve`; nothi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from sentinel.client.run_layout import LEASE_NAME
 from sentinel.clock import SystemClock
-from sentinel.engine import evolve
 from sentinel.errors import UsageError
 from sentinel.journal.identity import is_alive, is_here
-from sentinel.journal.lease import LEASE_NAME, STALE_AFTER_S, LeaseRecord, read_lease
-from sentinel.journal.recover import recover
+from sentinel.journal.lease import STALE_AFTER_S, LeaseRecord, read_lease
 from sentinel.journal.run_file import find_run_file
-from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.launcher.registry import DEFAULT, Place, open_launcher
 from sentinel.model.attempts import Alive, AttemptView, Orphaned, Unseen
 from sentinel.model.state import RunState
 from sentinel.report.documents import Outside, incident_document, status_document
-from sentinel.report.run_dirs import check_run_dir
-from sentinel.report.schedule import read_schedule
+from sentinel.report.journal_fold import JournalFold
+from sentinel.report.lineage import branch_document, lineage_text
+from sentinel.report.schedule import schedule_rows
 from sentinel.run_files.detector_standings import read_standings
-from sentinel.run_files.stream_file import read_newest_step, read_total_steps
+from sentinel.run_files.stream import read_newest_step, read_tokens_per_sample, read_total_steps
 
 
 class NothingRecorded(UsageError):
@@ -32,16 +30,6 @@ class NothingRecorded(UsageError):
 
 
 Supervisor = Literal["alive", "gone"]
-
-
-@dataclass(frozen=True, slots=True)
-class RunRead:
-    """The run as its journal tells it. `now_s` is session time: never before the last entry."""
-
-    run_dir: Path
-    state: RunState
-    now_s: float
-    warning: str
 
 
 def read_status(run_dir: Path) -> dict[str, Any]:
@@ -57,7 +45,14 @@ def read_status(run_dir: Path) -> dict[str, Any]:
         warning=run.warning,
         senses=read_standings(run_dir),
     )
-    return status_document(run.state, run.now_s, outside) | {"schedule": read_schedule(run_dir)}
+    return status_document(run.state, run.now_s, outside) | {"schedule": read_schedule(run, newest)}
+
+
+def read_schedule(run: JournalFold, newest_step: int | None) -> dict[str, Any]:
+    """What the interventions cost. `newest_step`: of the newest attempt."""
+    newest = run.lineage.newest
+    tokens = read_tokens_per_sample(run.run_dir, newest) if newest is not None else None
+    return run.schedule.document(run.lineage.branches(newest_step), tokens)
 
 
 def read_incidents(run_dir: Path) -> list[dict[str, Any]]:
@@ -65,14 +60,35 @@ def read_incidents(run_dir: Path) -> list[dict[str, Any]]:
     return [incident_document(incident) for incident in read_run(run_dir).state.incidents]
 
 
-def read_run(run_dir: Path) -> RunRead:
-    """Fold the journal. Raises as `read_status`."""
-    check_run_dir(run_dir)
-    with Journal.open(run_dir / JOURNAL_NAME, read_only=True) as journal:
-        found = recover(journal.read_entries(), evolve, RunState())
-    if not found.state.run_id:
-        raise NothingRecorded(f"{run_dir}: the run is only just being started, nothing is recorded yet; look again in a moment")
-    return RunRead(run_dir, found.state, SystemClock(found.last_at_s).now_s(), found.warning)
+def read_lineage(run_dir: Path) -> list[dict[str, Any]]:
+    """The document of `sentinel lineage --json`: attempts, oldest first. Raises UsageError, JournalError."""
+    fold = JournalFold(run_dir)
+    fold.catch_up()
+    return [branch_document(branch) for branch in fold.lineage.branches()]
+
+
+def lineage_page(run_dir: Path) -> str:
+    """The text of `sentinel lineage`: the tree of attempts, and what the interventions cost. Raises as `read_lineage`."""
+    fold = JournalFold(run_dir)
+    fold.catch_up()
+    branches = [branch_document(branch) for branch in fold.lineage.branches()]
+    newest = read_newest_step(run_dir, branches[-1]["attempt"]) if branches else None
+    cost = schedule_rows(read_schedule(fold, newest))
+    return "\n".join([lineage_text(branches, newest), *(f"{what}: {words}" for what, words in cost)])
+
+
+def read_run(run_dir: Path) -> JournalFold:
+    """The whole journal, folded. Raises as `read_status`; NothingRecorded before its first fact."""
+    fold = JournalFold(run_dir)
+    fold.catch_up()
+    refuse_empty(fold)
+    return fold
+
+
+def refuse_empty(fold: JournalFold) -> None:
+    if not fold.state.run_id:
+        why = "the run is only just being started, nothing is recorded yet; look again in a moment"
+        raise NothingRecorded(f"{fold.run_dir}: {why}")
 
 
 def read_supervisor(run_dir: Path) -> Supervisor:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sentinel.client.run_layout import JOURNAL_NAME, RUN_FILE_NAME
 from sentinel.errors import UsageError
-from sentinel.journal.run_file import RUN_FILE_NAME
-from sentinel.journal.store import JOURNAL_NAME
 
 
 def check_run_dir(run_dir: Path) -> None:

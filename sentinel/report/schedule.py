@@ -6,20 +6,17 @@ whole. A live change counts from the step the trainer says, and a setting until 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from sentinel.client.settings import BY_WORD
-from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model.attempts import SettingsInForce
 from sentinel.model.facts import Fact
 from sentinel.plan.overrides import without
-from sentinel.report.lineage import Branch, trace
-from sentinel.run_files.stream_file import read_newest_step, read_tokens_per_sample
+from sentinel.report.lineage import Branch
 
 
 @dataclass(slots=True)
@@ -43,38 +40,63 @@ class Timeline:
         self.segments = [*self.segments[:1], *kept, Segment(first, settings, name)]
 
 
-def read_schedule(run_dir: Path) -> dict[str, Any]:
-    """The ledger of a run, as `sentinel status --json` has it under `schedule`. Raises JournalError."""
-    with Journal.open(run_dir / JOURNAL_NAME, read_only=True) as journal:
-        facts = [entry.fact for entry in journal.read_entries()]
-    launched = [fact.attempt for fact in facts if isinstance(fact, f.AttemptLaunched)]
-    newest = read_newest_step(run_dir, launched[-1]) if launched else None
-    return schedule_document(facts, newest, read_tokens_per_sample(run_dir, launched[-1]) if launched else None)
+class Schedule:
+    """What was in force when, folded from a run's facts one by one."""
 
+    def __init__(self) -> None:
+        self._timelines: dict[int, Timeline] = {}
+        self._writes: dict[str, a.WriteOverrides] = {}
+        self._lapses: list[dict[str, Any]] = []
 
-def schedule_document(facts: Iterable[Fact], newest_step: int | None, tokens_per_sample: float | None) -> dict[str, Any]:
-    """`newest_step`: of the newest attempt, where the journal does not say yet. `full_rate_steps_lost`: the sum of 1 - lr_scale
-    over the surviving steps; negative where the rate was raised. `skipped_tokens` None: the trainer does not say."""
-    facts = list(facts)
-    branches = trace(facts, newest_step)
-    timelines = _timelines(facts)
-    under = {row.key: 0 for row in BY_WORD.values()}
-    lost = 0.0
-    for branch in branches:
-        for first, last, settings in _surviving(branch, timelines[branch.attempt]):
-            for key, steps in _held(settings, first, last).items():
-                under[key] += steps
-                lost += steps * (1.0 - (settings.lr_scale or 1.0)) if key == "lr_scale" else 0.0
-    skip = [range_ for timeline in timelines.values() for segment in timeline.segments for range_ in segment.settings.skip]
-    samples = _covered((range_.start, range_.end) for range_ in skip)
-    return {
-        "full_rate_steps_lost": round(lost, 3),
-        "steps_under": {key: steps for key, steps in under.items() if steps},
-        "skipped_samples": samples,
-        "skipped_tokens": round(samples * tokens_per_sample) if tokens_per_sample is not None else None,
-        "steps_thrown_away": sum(_thrown_away(branch) for branch in branches),
-        "lapses": _lapses(facts),
-    }
+    def take(self, fact: Fact) -> None:
+        known, writes = self._timelines, self._writes
+        match fact:
+            case f.AttemptLaunched(attempt=number, resume=resume, overrides=settings):
+                known[number] = Timeline([Segment(resume.step + 1 if resume else 1, settings)])
+            case f.ReceiptSeen(attempt=number, resumed_step=step) if number in known:
+                known[number].segments[0] = replace(known[number].segments[0], first=step + 1)
+            case f.ActionDecided(action=a.WriteOverrides() as write):
+                writes[write.key] = write
+            case f.ActionConfirmed(key=key) if key in writes and writes[key].attempt in known:
+                write = writes[key]
+                known[write.attempt].begin(write.step + 1, write.overrides, write.overrides.id)
+            case f.OverridesAnswered(attempt=number, id=name, step=step) if number in known:
+                _answered(known[number], fact, name, step)
+            case f.SettingLapsed():
+                self._lapsed(fact)
+            case f.LapseJudged() if self._lapses and not self._lapses[-1]["outcome"]:
+                self._lapses[-1] |= {"outcome": fact.outcome, "verdict": fact.reason}
+            case _:
+                pass
+
+    def document(self, branches: Sequence[Branch], tokens_per_sample: float | None) -> dict[str, Any]:
+        """The ledger of a run, as `sentinel status --json` has it under `schedule`. `branches`: its lineage.
+        `full_rate_steps_lost`: the sum of 1 - lr_scale over the surviving steps; negative where the rate was raised.
+        `skipped_tokens` None: the trainer does not say."""
+        under = {row.key: 0 for row in BY_WORD.values()}
+        lost = 0.0
+        for branch in branches:
+            for first, last, settings in _surviving(branch, self._timelines[branch.attempt]):
+                for key, steps in _held(settings, first, last).items():
+                    under[key] += steps
+                    lost += steps * (1.0 - (settings.lr_scale or 1.0)) if key == "lr_scale" else 0.0
+        segments = [segment for timeline in self._timelines.values() for segment in timeline.segments]
+        samples = _covered((range_.start, range_.end) for segment in segments for range_ in segment.settings.skip)
+        return {
+            "full_rate_steps_lost": round(lost, 3),
+            "steps_under": {key: steps for key, steps in under.items() if steps},
+            "skipped_samples": samples,
+            "skipped_tokens": round(samples * tokens_per_sample) if tokens_per_sample is not None else None,
+            "steps_thrown_away": sum(_thrown_away(branch) for branch in branches),
+            "lapses": [dict(lapse) for lapse in self._lapses],
+        }
+
+    def _lapsed(self, fact: f.SettingLapsed) -> None:
+        timeline = self._timelines.get(fact.attempt)
+        if timeline is not None and fact.by_trainer:
+            timeline.begin(fact.step, without(timeline.segments[-1].settings, fact.keys))
+        lapse = {"attempt": fact.attempt, "keys": list(fact.keys), "step": fact.step, "by_trainer": fact.by_trainer}
+        self._lapses.append({**lapse, "reason": fact.reason, "outcome": "", "verdict": ""})
 
 
 def schedule_rows(document: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -92,29 +114,6 @@ def schedule_rows(document: Mapping[str, Any]) -> list[tuple[str, str]]:
         outcome = f"{lapse['outcome']}: {lapse['verdict']}" if lapse["outcome"] else "being watched"
         rows.append(("lapse", f"{' and '.join(lapse['keys'])} at step {lapse['step']}, {outcome}"))
     return rows
-
-
-def _timelines(facts: Iterable[Fact]) -> dict[int, Timeline]:
-    found: dict[int, Timeline] = {}
-    writes: dict[str, a.WriteOverrides] = {}
-    for fact in facts:
-        match fact:
-            case f.AttemptLaunched(attempt=number, resume=resume, overrides=settings):
-                found[number] = Timeline([Segment(resume.step + 1 if resume else 1, settings)])
-            case f.ReceiptSeen(attempt=number, resumed_step=step) if number in found:
-                found[number].segments[0] = replace(found[number].segments[0], first=step + 1)
-            case f.ActionDecided(action=a.WriteOverrides() as write):
-                writes[write.key] = write
-            case f.ActionConfirmed(key=key) if key in writes and writes[key].attempt in found:
-                write = writes[key]
-                found[write.attempt].begin(write.step + 1, write.overrides, write.overrides.id)
-            case f.OverridesAnswered(attempt=number, id=name, step=step) if number in found:
-                _answered(found[number], fact, name, step)
-            case f.SettingLapsed(attempt=number, keys=keys, step=step, by_trainer=True) if number in found:
-                found[number].begin(step, without(found[number].segments[-1].settings, keys))
-            case _:
-                pass
-    return found
 
 
 def _answered(timeline: Timeline, fact: f.OverridesAnswered, name: str, step: int) -> None:
@@ -154,14 +153,3 @@ def _covered(ranges: Iterable[tuple[int, int]]) -> int:
         total += max(0, end - max(start, behind))
         behind = max(behind, end)
     return total
-
-
-def _lapses(facts: Iterable[Fact]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for fact in facts:
-        if isinstance(fact, f.SettingLapsed):
-            document = {"attempt": fact.attempt, "keys": list(fact.keys), "step": fact.step, "by_trainer": fact.by_trainer}
-            found.append({**document, "reason": fact.reason, "outcome": "", "verdict": ""})
-        elif isinstance(fact, f.LapseJudged) and found and not found[-1]["outcome"]:
-            found[-1] |= {"outcome": fact.outcome, "verdict": fact.reason}
-    return found

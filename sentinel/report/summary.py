@@ -10,15 +10,14 @@ import sys
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.run_layout import JOURNAL_NAME, REPORT_NAME
 from sentinel.engine.goodput import ACCOUNTS, account, surviving_steps
-from sentinel.journal.store import JOURNAL_NAME
 from sentinel.model.state import Attempt, RunState
 from sentinel.report.documents import incident_document
 from sentinel.report.tables import markdown_table, rounded_parts
 from sentinel.report.text import INCIDENT_HEADER, incident_row, incident_story
-from sentinel.run_files.stream_file import read_last_metric
+from sentinel.run_files.stream import read_last_metric
 
-REPORT_NAME = "report.md"
 ACCOUNT_WORDS = {
     "training": "steps that survive",
     "checkpointing": "saves within them",

@@ -1,1 +1,1 @@
-"""Reading a run directory: the stream, heartbeats, and what the detectors last said."""
+"""Reading a run directory: the stream, heartbeats, and how the detectors stand."""

@@ -1,4 +1,4 @@
-"""RUN_DIR/senses.json: what every detector says just now, told by the supervisor to whoever asks (`sentinel status`).
+"""RUN_DIR/senses.json: how every detector stands just now, written by the supervisor for whoever asks (`sentinel status`).
 
 Verdicts are not facts: they flow by, and a journal of them would be noise. The file holds the newest only, is replaced whole, and
 may be lost with the machine. Whoever reads it must say as of when: a healthy detector of an hour ago is no healthy detector.
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.run_layout import STANDINGS_NAME
 from sentinel.client.strict_json import as_float, dumps, loads, printable
 from sentinel.engine import Engine
 from sentinel.model.findings import Kind, Verdict
 
-STANDINGS_NAME = "senses.json"
 VERSION = 1
-LOOK_S = 1.0  # asking every detector at each of a hundred turns a second would be waste
+JUDGE_S = 1.0  # asking every detector at each of a hundred turns a second would be waste
 WRITE_S = 5.0
 BYTES_MAX = 1 << 20
 
@@ -28,21 +28,21 @@ class StandingsFile:
 
     def __init__(self, run_dir: Path) -> None:
         self._path = run_dir / STANDINGS_NAME
-        self._looked_s = self._tried_s = float("-inf")
-        self._said: dict[Kind, Verdict] = {}
+        self._judged_s = self._tried_s = float("-inf")
+        self._written: dict[Kind, Verdict] = {}
 
     def keep(self, now_s: float, engine: Engine) -> None:
         """Write when a verdict is another than the last time, and else every `WRITE_S`. `now_s`: session seconds."""
-        if now_s - self._looked_s < LOOK_S:
+        if now_s - self._judged_s < JUDGE_S:
             return
-        self._looked_s = now_s
+        self._judged_s = now_s
         standing = engine.detectors.verdicts(engine.state.blind)
-        if now_s - self._tried_s >= WRITE_S or {kind: verdict for kind, (verdict, _) in standing.items()} != self._said:
+        if now_s - self._tried_s >= WRITE_S or {kind: verdict for kind, (verdict, _) in standing.items()} != self._written:
             self.write(now_s, engine)
 
     def write(self, now_s: float, engine: Engine) -> None:
         standing = engine.detectors.verdicts(engine.state.blind)
-        self._said = {kind: verdict for kind, (verdict, _) in standing.items()}
+        self._written = {kind: verdict for kind, (verdict, _) in standing.items()}
         self._tried_s = now_s
         document = {
             "v": VERSION,
@@ -57,9 +57,9 @@ class StandingsFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """The file as read. `time_s`: session seconds at which it was told; `verdicts`: kind, verdict, reason.
-    `missing`: why nothing is told, and then there is nothing else; empty otherwise."""
+class DetectorStandings:
+    """The file as read. `time_s`: session seconds at which it was written; `verdicts`: kind, verdict, reason.
+    `missing`: why nothing is known, and then there is nothing else; empty otherwise."""
 
     time_s: float | None = None
     attempt: int | None = None
@@ -69,24 +69,30 @@ class Told:
     missing: str = ""
 
 
-NOTHING_TOLD = Told(missing=f"no supervisor has written {STANDINGS_NAME} yet")
+NO_STANDINGS = DetectorStandings(missing=f"no supervisor has written {STANDINGS_NAME} yet")
 
 
-def read_standings(run_dir: Path) -> Told:
-    """What the supervisor told last. A file that is missing, damaged or of another version is said in `missing`."""
+def read_standings(run_dir: Path) -> DetectorStandings:
+    """What the supervisor wrote last. `missing` says so of a file that is not there, damaged or of another version."""
     try:
         with (run_dir / STANDINGS_NAME).open("rb") as file:
             raw = loads(file.read(BYTES_MAX))
         if raw["v"] != VERSION:
-            return Told(missing=f"{STANDINGS_NAME} is of version {raw['v']!r}, this sentinel reads version {VERSION}")
-        told = tuple(_verdict(item) for item in raw["detectors"])
-        return Told(as_float(raw["time_s"]), int(raw["attempt"]), int(raw["step"]), int(raw.get("unwritten_remarks", 0)), told)
+            why = f"{STANDINGS_NAME} is of version {raw['v']!r}, this sentinel reads version {VERSION}"
+            return DetectorStandings(missing=why)
+        return DetectorStandings(
+            time_s=as_float(raw["time_s"]),
+            attempt=int(raw["attempt"]),
+            step=int(raw["step"]),
+            unwritten_remarks=int(raw.get("unwritten_remarks", 0)),
+            verdicts=tuple(_verdict(item) for item in raw["detectors"]),
+        )
     except FileNotFoundError:
-        return NOTHING_TOLD
+        return NO_STANDINGS
     except OSError as error:
-        return Told(missing=f"{STANDINGS_NAME} cannot be read: {error.strerror}")
+        return DetectorStandings(missing=f"{STANDINGS_NAME} cannot be read: {error.strerror}")
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
-        return Told(missing=f"{STANDINGS_NAME} is damaged; a living supervisor writes it anew within {WRITE_S:g} s")
+        return DetectorStandings(missing=f"{STANDINGS_NAME} is damaged; a living supervisor writes it anew within {WRITE_S:g} s")
 
 
 def _verdict(item: Any) -> tuple[str, str, str]:

@@ -13,8 +13,8 @@ from pathlib import Path
 from sentinel.client.strict_json import loads
 from sentinel.run_files.attempt_files import AttemptFiles, rank_files
 
-RANKS_READ_MAX = 512  # files that one look opens: those of ranks not read yet first, then the ones read longest ago
-RANKS_MAX = 8192  # the first; the silence of each is known at every look, since it costs no opening
+RANKS_READ_MAX = 512  # files that one refresh opens: those of ranks not read yet first, then the ones read longest ago
+RANKS_MAX = 8192  # the first; the silence of each is known at every refresh, since it costs no opening
 BEAT_BYTES_MAX = 4096
 TICK_S = 0.25  # beats are written in place: two within a tick of the filesystem's clock look like one
 WORD_CHARS = 24
@@ -36,15 +36,15 @@ class RankBeats:
         self._run_dir = run_dir
         self._attempt = -1
         self._known: dict[int, tuple[int, RankSeen]] = {}  # with the time of writing the record was read at
-        self._looks = 0
-        self._read_at: dict[int, int] = {}  # in which look
+        self._refreshes = 0
+        self._read_at: dict[int, int] = {}  # in which refresh
 
-    def look(self, attempt: int, wall_s: float) -> tuple[RankSeen, ...]:
-        """By rank; those whose heartbeat never made sense are left out, and at the first looks those that were not read yet. Of
-        more than RANKS_READ_MAX step and phase may be some looks old."""
+    def refresh(self, attempt: int, wall_s: float) -> tuple[RankSeen, ...]:
+        """By rank; left out are those whose heartbeat never made sense, and at the first refreshes those that were not read yet.
+        Of more than RANKS_READ_MAX step and phase may be some refreshes old."""
         if attempt != self._attempt:
             self._attempt, self._known, self._read_at = attempt, {}, {}
-        self._looks += 1
+        self._refreshes += 1
         try:
             files = rank_files(AttemptFiles(self._run_dir, attempt).heartbeats)
         except OSError:
@@ -52,7 +52,7 @@ class RankBeats:
         ranks = sorted(files)[:RANKS_MAX]
         due = [rank for rank in ranks if self._has_beaten(rank, files[rank], wall_s)]
         for rank in sorted(due, key=lambda rank: self._read_at.get(rank, 0))[:RANKS_READ_MAX]:
-            self._read_at[rank] = self._looks
+            self._read_at[rank] = self._refreshes
             self._read(rank, files[rank], wall_s)
         return tuple(self._known[rank][1] for rank in ranks if rank in self._known)
 

@@ -54,7 +54,7 @@ from sentinel.telemetry.wake import Wake
 from sentinel.tensorboard.keeper import open_boards
 from sentinel.terminal.choose import show_gpus
 from sentinel.web.opening import open_for_run
-from sentinel.web.site import Given
+from sentinel.web.site import SiteServices
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_STOPPED = 0, 1, 2, 130
 
@@ -78,7 +78,7 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
     if not request.stop_at_once:
         launcher_row.check(run_file.command, run_file.cwd)
         check_code(request.code, run_file.cwd)
-    site = open_for_run(request.listen, run_dir, Given(exposition))
+    site = open_for_run(request.listen, run_dir, SiteServices(exposition))
     policy = lay_run_url(policy, site.link)
     ensure_run_dir(run_dir)
     with closing(site), StopSignals() as stops, Notifier.from_environment() as systemd:

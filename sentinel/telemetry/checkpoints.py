@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sentinel.checkpoints.files import CHECKPOINTS, MANIFEST, list_entries, read_checkpoint, step_of_name
+from sentinel.checkpoints.files import MANIFEST, list_entries, read_checkpoint, step_of_name
+from sentinel.client.run_layout import CHECKPOINTS
 from sentinel.model.readings import CheckpointReading, Reading
 from sentinel.telemetry.source import SourceHealth, describe_os_error
 

@@ -16,9 +16,9 @@ import math
 import re
 
 from sentinel.model.readings import StepReading
+from sentinel.run_files.stream_lines import LARGEST_INT
 from sentinel.telemetry.log_reader import ATTEMPT
 from sentinel.telemetry.metric_names import canonical
-from sentinel.telemetry.stream_lines import LARGEST_INT
 
 DELIMITERS = b",;\t"
 COLUMNS_MAX = 4096

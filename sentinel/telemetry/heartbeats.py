@@ -14,8 +14,8 @@ from typing import get_args
 from sentinel.client.run_layout import attempt_folder
 from sentinel.model.readings import Heartbeat, Phase, Reading
 from sentinel.run_files.attempt_files import rank_files
+from sentinel.run_files.stream_lines import parse_object, real_number, whole_number
 from sentinel.telemetry.source import SourceHealth, describe_os_error
-from sentinel.telemetry.stream_lines import parse_object, real_number, whole_number
 
 RANKS_MAX = 1 << 16
 FILE_BYTES_MAX = 1 << 16

@@ -17,6 +17,7 @@ from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.overrides import Overrides, OverridesError
+from sentinel.client.run_layout import INBOX
 from sentinel.client.settings import SETTINGS, to_json
 from sentinel.client.strict_json import dumps, loads
 from sentinel.model import operator_requests as w
@@ -24,7 +25,6 @@ from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.readings import Reading, RequestReading
 from sentinel.telemetry.source import SourceHealth, describe_os_error
 
-INBOX = "inbox"
 FILES_PER_POLL = 32
 BYTES_MAX = 64 * 1024
 _NAME = re.compile(r"\d{20}-[0-9a-f]{12}\.json")

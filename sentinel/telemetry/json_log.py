@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 from sentinel.model.readings import Receipt, StepReading
+from sentinel.run_files.stream_lines import parse_line, parse_object
 from sentinel.telemetry.log_reader import ATTEMPT
 from sentinel.telemetry.metric_names import canonical
-from sentinel.telemetry.stream_lines import parse_line, parse_object
 
 NAMES_MAX = 4096
 HOUSE_KEYS = frozenset({"step", "kind"})

@@ -10,13 +10,13 @@ missing or damaged makes the history shorter and nothing worse.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
-from sentinel.client.run_layout import spec_path, stream_path
-from sentinel.model.readings import Receipt, StepReading
-from sentinel.telemetry.stream_lines import parse_line, parse_object, whole_number
+from sentinel.client.run_layout import CHECKPOINTS, spec_path, stream_path
+from sentinel.model.readings import StepReading
+from sentinel.run_files.stream import lines_backwards, read_receipt
+from sentinel.run_files.stream_lines import parse_line, parse_object, whole_number
 
 HISTORY_LIMIT = 500
 GENERATIONS_MAX = 20
@@ -24,7 +24,6 @@ ATTEMPTS_MAX = 100  # looked at to find one parent
 BYTES_MAX = 256 << 20  # read backwards, over all generations: an abandoned branch may be long
 BLOCK_BYTES = 256 << 10
 END_BYTES = 256 << 10
-LINE_BYTES_MAX = 1 << 20
 JSON_FILE_BYTES_MAX = 16 << 20  # a manifest names every file of a checkpoint
 STEP_PROBE_LINES = 4
 
@@ -41,7 +40,7 @@ def read_history(run_dir: Path, attempt: int, resume_step: int, limit: int = HIS
             break
         start = _resume_step_of(run_dir, parent)
         newest = bound
-        for block in _blocks_backwards(stream_path(run_dir, parent), bytes_left):
+        for block in lines_backwards(stream_path(run_dir, parent), bytes_left, BLOCK_BYTES):
             bytes_left -= sum(len(line) + 1 for line in block)
             newest, is_done = _take_block(block, parent, start, newest, limit, found)
             if is_done:
@@ -55,17 +54,18 @@ def read_own(run_dir: Path, attempt: int, last_step: int, limit: int) -> tuple[i
     start = _resume_step_of(run_dir, attempt)
     found: list[StepReading] = []
     newest, bytes_left = last_step, BYTES_MAX
-    for block in _blocks_backwards(stream_path(run_dir, attempt), bytes_left):
+    for block in lines_backwards(stream_path(run_dir, attempt), bytes_left, BLOCK_BYTES):
         newest, is_done = _take_block(block, attempt, start, newest, limit, found)
         if is_done:
             break
     return start, tuple(reversed(found))
 
+
 def read_world_size(run_dir: Path, attempts: Iterable[int]) -> int | None:
     """How many ranks these attempts had, by their receipts; None where they differ, or one does not say."""
     sizes = set()
     for attempt in attempts:
-        receipt = _read_receipt(run_dir, attempt)
+        receipt = read_receipt(run_dir, attempt)
         sizes.add(None if receipt is None else receipt.world_size)
     return sizes.pop() if len(sizes) == 1 else None
 
@@ -86,33 +86,23 @@ def _find_parent(run_dir: Path, child: int, bound: int) -> int | None:
 
 
 def _attempt_of_checkpoint(run_dir: Path, step: int) -> int | None:
-    fields = _read_object(run_dir / "checkpoints" / f"step-{step:08d}" / "manifest.json")
+    fields = _read_object(run_dir / CHECKPOINTS / f"step-{step:08d}" / "manifest.json")
     attempt = whole_number(fields.get("attempt"), -1)
     return attempt if attempt >= 0 else None
 
 
 def _resume_step_of(run_dir: Path, attempt: int) -> int:
     """Where the attempt really began: its receipt's word, else what its spec asked for, else the beginning."""
-    receipt = _read_receipt(run_dir, attempt)
+    receipt = read_receipt(run_dir, attempt)
     if receipt is not None:
         return receipt.resume_step
     resume = _read_object(spec_path(run_dir, attempt)).get("resume")
     return whole_number(resume.get("step"), 0) if isinstance(resume, dict) else 0
 
 
-def _read_receipt(run_dir: Path, attempt: int) -> Receipt | None:
-    """The first line of the attempt's stream, if it is a receipt."""
-    try:
-        with open(stream_path(run_dir, attempt), "rb") as file:
-            first = parse_line(file.readline(LINE_BYTES_MAX), attempt)
-    except (OSError, ValueError):
-        return None
-    return first if isinstance(first, Receipt) else None
-
-
 def _newest_step(path: Path) -> int:
     """The newest step the stream reached, judged by its end; -1 when no step stands there."""
-    for block in _blocks_backwards(path, END_BYTES):
+    for block in lines_backwards(path, END_BYTES, BLOCK_BYTES):
         steps = [step for step in map(_step_of, block) if step is not None]
         if steps:
             return max(steps)
@@ -149,24 +139,6 @@ def _step_of(line: bytes) -> int | None:
         return None
     step = whole_number(fields.get("step"), -1)
     return step if step >= 0 else None
-
-
-def _blocks_backwards(path: Path, bytes_max: int) -> Iterator[list[bytes]]:
-    """The file's whole lines in blocks of lines, last block first; ends early when the file cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            end = file.seek(0, os.SEEK_END)
-            rest = b""  # the tail of a line whose beginning lies in the block before
-            while end > 0 and bytes_max > 0 and len(rest) <= LINE_BYTES_MAX:
-                size = min(BLOCK_BYTES, end, bytes_max)
-                end -= size
-                bytes_max -= size
-                file.seek(end)
-                lines = (file.read(size) + rest).split(b"\n")
-                rest = lines.pop(0) if end > 0 else b""
-                yield lines
-    except OSError:
-        return
 
 
 def _read_object(path: Path) -> dict[str, object]:

@@ -15,10 +15,10 @@ import math
 import re
 
 from sentinel.model.readings import StepReading
+from sentinel.run_files.stream_lines import LARGEST_INT
 from sentinel.telemetry.log_reader import ATTEMPT
 from sentinel.telemetry.metric_names import canonical
 from sentinel.telemetry.ranks import Speaker
-from sentinel.telemetry.stream_lines import LARGEST_INT
 
 _ITERATION = re.compile(rb"(?:^|[\s|:\]])iteration:?\s+(\d{1,16})\s*/\s*\d+\s*\|")
 _NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)\b", re.IGNORECASE)

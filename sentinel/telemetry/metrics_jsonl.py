@@ -15,9 +15,9 @@ from pathlib import Path
 
 from sentinel.client.run_layout import stream_path
 from sentinel.model.readings import EndReading, Reading, Receipt, StepReading, TrainerNote
+from sentinel.run_files.stream_lines import StreamReading, parse_line
 from sentinel.telemetry.lineage import HISTORY_LIMIT, read_history, read_world_size
 from sentinel.telemetry.source import SourceHealth, describe_os_error
-from sentinel.telemetry.stream_lines import StreamReading, parse_line
 from sentinel.telemetry.tailed_file import TailedFile
 
 LINES_PER_POLL = 5000

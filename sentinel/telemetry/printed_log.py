@@ -14,10 +14,10 @@ from __future__ import annotations
 import re
 
 from sentinel.model.readings import StepReading
+from sentinel.run_files.stream_lines import LARGEST_INT
 from sentinel.telemetry.log_reader import ATTEMPT
 from sentinel.telemetry.metric_names import canonical
 from sentinel.telemetry.ranks import Speaker
-from sentinel.telemetry.stream_lines import LARGEST_INT
 
 _STEP = re.compile(
     rb"(?:^|[\s\[(|,])(?:global[ _]step|step|iteration|iter|num_updates|s) ?[:= ] ?(\d{1,16})(?=[\s:/,|\])]|$)", re.IGNORECASE

@@ -11,7 +11,7 @@ from sentinel.client.strict_json import as_float
 from sentinel.errors import GiveUp
 from sentinel.model.records import SampleSeen
 from sentinel.plan.sample_attribution import CONTROLS, SAMPLES_MAX
-from sentinel.telemetry.stream_lines import parse_object, whole_number
+from sentinel.run_files.stream_lines import parse_object, whole_number
 
 LINES_MAX = SAMPLES_MAX + CONTROLS + 2
 LINE_BYTES_MAX = 1 << 16

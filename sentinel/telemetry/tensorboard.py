@@ -13,6 +13,7 @@ import re
 from pathlib import Path
 
 from sentinel.model.readings import StepReading
+from sentinel.run_files.stream_lines import LARGEST_INT
 from sentinel.telemetry.event_records import (
     DOUBLE,
     FLOAT,
@@ -27,7 +28,6 @@ from sentinel.telemetry.event_records import (
 )
 from sentinel.telemetry.log_reader import ATTEMPT
 from sentinel.telemetry.metric_names import canonical
-from sentinel.telemetry.stream_lines import LARGEST_INT
 
 BLOCK_BYTES = 1 << 20
 RECORD_MAX_BYTES = 256 * 1024  # larger records are pictures and histograms: passed over unread

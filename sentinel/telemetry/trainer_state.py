@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from sentinel.model.readings import StepReading
+from sentinel.run_files.stream_lines import whole_number
 from sentinel.telemetry.log_reader import ATTEMPT
 from sentinel.telemetry.metric_names import canonical
-from sentinel.telemetry.stream_lines import whole_number
 
 CHUNK_CHARS = 1 << 16
 ENTRY_CHARS_MAX = 1 << 20

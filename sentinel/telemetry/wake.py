@@ -22,9 +22,8 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentinel.client.run_layout import attempt_folder
+from sentinel.client.run_layout import CHECKPOINTS, INBOX, attempt_folder
 from sentinel.filesystem import filesystem_of
-from sentinel.telemetry.inbox import INBOX
 from sentinel.telemetry.source import describe_os_error
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ class Wake:
             folder.parent: re.compile(folder.name),
             folder: _IN_ATTEMPT,
             self._beats: _IN_HEARTBEATS,
-            self._run_dir / "checkpoints": _IN_CHECKPOINTS,
+            self._run_dir / CHECKPOINTS: _IN_CHECKPOINTS,
             self._run_dir / INBOX: _IN_INBOX,
         }
 

@@ -7,24 +7,86 @@ hold. `.place.json` only saves the successor the search.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
-from sentinel.client.run_layout import stream_path
+from sentinel.client.run_layout import TENSORBOARD, stream_path
 from sentinel.client.strict_json import dumps, loads
 from sentinel.model.incidents import Incident
+from sentinel.model.readings import Receipt, StepReading
 from sentinel.model.state import RunState
-from sentinel.tensorboard.attempt_board import AttemptBoard, Reached
+from sentinel.run_files.stream import StreamPieces
+from sentinel.run_files.stream_lines import parse_line
+from sentinel.tensorboard.charts import chart_name
 from sentinel.tensorboard.effective import Cut, Effective
 from sentinel.tensorboard.event_bytes import RowEncoder
-from sentinel.tensorboard.event_file import event_name, first_step
+from sentinel.tensorboard.event_file import EventFileWriter, Place, event_name, first_step
 from sentinel.tensorboard.incident_sheet import IncidentSheet
 from sentinel.tensorboard.survivors import Begun, bounds
 
-FOLDER, EFFECTIVE, PLACE = "tensorboard", "effective", ".place.json"
+EFFECTIVE, PLACE = "effective", ".place.json"
 VERSION = 1
 PIECES_NOTED = 64  # a long past is written in thousands of pieces: so often it is noted how far that is
 PLACE_BYTES_MAX = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far an attempt's board is: bytes of its stream that are taken, and the file's size and newest step then."""
+
+    stream: int = 0
+    size: int = 0
+    step: int = -1
+
+
+class AttemptBoard:
+    """One attempt's stream as one event file: every step once, in rising order, piece by piece. Where it stands is what the file
+    holds; `reached` only saves the way there. Without it both are read from their beginnings, and steps that are in the file
+    already are passed over. Raises OSError; make it anew then, from what was last `reached`."""
+
+    def __init__(self, stream: Path, path: Path, reached: Reached, encoder: RowEncoder) -> None:
+        self.path = path
+        self._encoder = encoder
+        self._file = EventFileWriter(path, Place(reached.size, reached.step))
+        place = self._file.place
+        is_known = place.size >= reached.size > 0
+        self._stream = StreamPieces(stream, reached.stream if is_known else 0)
+        self._step = max(place.step, reached.step if is_known else -1)
+
+    @property
+    def reached(self) -> Reached:
+        return Reached(self._stream.taken, self._file.place.size, self._step)
+
+    def advance(self, is_over: bool) -> bool:
+        """Take the next block of the stream; whether there is more to take at once. `is_over`: an unfinished last line counts."""
+        piece = self._stream.read(is_over)
+        self._take(piece.lines)
+        return piece.has_more
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _take(self, lines: list[bytes]) -> None:
+        out: list[bytes] = []
+        began_s: float | None = None
+        for line in lines:
+            try:
+                reading = parse_line(line, 0)
+            except ValueError:
+                continue  # telemetry tells of damaged lines
+            if isinstance(reading, Receipt):
+                self._step = max(self._step, reading.resume_step or -1)  # a row of the step resumed from is the parent's
+            if not isinstance(reading, StepReading) or reading.step <= self._step:
+                continue
+            metrics = {chart_name(name): value for name, value in reading.metrics.items()}
+            data = self._encoder.encode(reading.step, reading.time_s, metrics)
+            if data:
+                out.append(data)
+                self._step = reading.step
+                began_s = reading.time_s if began_s is None else began_s
+        if out and began_s is not None:
+            self._file.append(b"".join(out), self._step, began_s)
 
 
 def begun_attempts(state: RunState) -> list[Begun]:
@@ -37,7 +99,7 @@ class Board:
 
     def __init__(self, run_dir: Path, folder: Path | None = None) -> None:
         """`folder`: where to draw, RUN_DIR/tensorboard if not given."""
-        self.folder = folder or run_dir / FOLDER
+        self.folder = folder or run_dir / TENSORBOARD
         self._run_dir = run_dir
         self._encoder = RowEncoder()
         self._reached: dict[int, Reached] = {}

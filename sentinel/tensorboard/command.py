@@ -8,13 +8,12 @@ import shutil
 from contextlib import closing
 from pathlib import Path
 
+from sentinel.client.run_layout import JOURNAL_NAME, TENSORBOARD
 from sentinel.errors import AlreadySupervised, UsageError
 from sentinel.journal.lease import RunLock
-from sentinel.journal.store import JOURNAL_NAME, Journal
-from sentinel.report.lineage import trace
 from sentinel.report.reading import read_run
 from sentinel.telemetry.tensorboard import event_files
-from sentinel.tensorboard.board import EFFECTIVE, FOLDER, PLACE, Board
+from sentinel.tensorboard.board import EFFECTIVE, PLACE, Board
 from sentinel.tensorboard.event_file import SHEET
 from sentinel.tensorboard.log_board import draw_log, folder_beside
 from sentinel.tensorboard.survivors import Begun, bounds
@@ -29,7 +28,7 @@ def draw(place: Path, out: Path | None = None, format: str = "auto") -> str:
     log = log_at(place)
     if log is None:
         if out is not None:
-            raise UsageError(f"--out {out}: is for a log; the boards of a run lie in {place / FOLDER}")
+            raise UsageError(f"--out {out}: is for a log; the boards of a run lie in {place / TENSORBOARD}")
         return make_tensorboard(place)
     folder = folder_beside(log) if out is None else out
     return f"{draw_log(log, folder, format)}\n{_look(folder)}"
@@ -52,17 +51,18 @@ def make_tensorboard(run_dir: Path) -> str:
 
     Raises UsageError for what is no run, or cannot be written; JournalError when the journal is damaged.
     """
-    folder = run_dir / FOLDER
+    folder = run_dir / TENSORBOARD
     run = read_run(run_dir)
     try:
         lock = RunLock.acquire(run_dir)
     except AlreadySupervised as error:
         if (folder / EFFECTIVE).is_dir():
             return f"{folder}: kept up to date by the run's supervisor\n{_look(folder)}"
-        why = f"it has no {FOLDER}/, because of {FLAG} or not yet"
+        why = f"it has no {TENSORBOARD}/, because of {FLAG} or not yet"
         raise UsageError(f"{run_dir}: is supervised, and {why}; ask again in a moment, or when it has ended") from error
     try:
-        attempts = read_attempts(run_dir)
+        run.catch_up()  # what its supervisor wrote until it let go of the run
+        attempts = [Begun(one.attempt, one.resumed_step, is_over=bool(one.outcome)) for one in run.lineage.branches()]
         _draw_attempts(run_dir, attempts)
         with closing(Board(run_dir)) as board:
             while board.advance(attempts, run.state.incidents, run.state.created_s):
@@ -85,17 +85,10 @@ def last_surviving(attempts: list[Begun], board: Board) -> int:
     return max([0, *(step if bound is None else min(step, bound) for step, bound in steps)])
 
 
-def read_attempts(run_dir: Path) -> list[Begun]:
-    """Every attempt of the journal, also those that its state no longer knows one by one. The newest may go on unwatched."""
-    with Journal.open(run_dir / JOURNAL_NAME, read_only=True) as journal:
-        branches = trace(entry.fact for entry in journal.read_entries())
-    return [Begun(branch.attempt, branch.resumed_step, is_over=bool(branch.outcome)) for branch in branches]
-
-
 def _draw_attempts(run_dir: Path, attempts: list[Begun]) -> None:
     """The attempts' own boards, drawn aside and then put in place, so that no old one is lost before there is a new one. One
     whose stream is gone stays as it is. The stitched board is taken apart: it is put together from these."""
-    folder, aside = run_dir / FOLDER, run_dir / ASIDE
+    folder, aside = run_dir / TENSORBOARD, run_dir / ASIDE
     shutil.rmtree(aside, ignore_errors=True)
     with closing(Board(run_dir, aside)) as fresh:
         while fresh.take(attempts):

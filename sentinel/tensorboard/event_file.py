@@ -36,7 +36,7 @@ class Place:
     step: int = NO_STEP
 
 
-class EventFile:
+class EventFileWriter:
     """A file that only this process writes. Raises OSError; open it again then."""
 
     def __init__(self, path: Path, known: Place) -> None:

@@ -16,7 +16,7 @@ from sentinel.model.incidents import Incident
 from sentinel.report.documents import incident_document
 from sentinel.report.tables import markdown_table
 from sentinel.report.text import rung_words
-from sentinel.tensorboard.charts import LAYOUT, MARKER, STORY
+from sentinel.tensorboard.charts import MARKER, STORY, layout
 from sentinel.tensorboard.event_bytes import RowEncoder, layout_record, text_record, version_record
 from sentinel.tensorboard.event_file import SHEET
 
@@ -28,11 +28,11 @@ class IncidentSheet:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._told: tuple[Incident, ...] | None = None
+        self._written: tuple[Incident, ...] | None = None
 
     def tell(self, incidents: tuple[Incident, ...], created_s: float) -> None:
         """Write the sheet where it says something else than the one that lies there. Done twice, it changes nothing."""
-        if incidents is self._told:
+        if incidents is self._written:
             return
         data = sheet(incidents, created_s)
         found = self._found()
@@ -44,7 +44,7 @@ class IncidentSheet:
             found.pop()
         for old in found:
             old.unlink(missing_ok=True)
-        self._told = incidents
+        self._written = incidents
 
     def _found(self) -> list[Path]:
         if not self._folder.is_dir():
@@ -54,7 +54,7 @@ class IncidentSheet:
 
 def sheet(incidents: Sequence[Incident], created_s: float) -> bytes:
     """The file's bytes: the layout of the charts, the texts, the markers by rising step (of several at one step the newest)."""
-    out = [version_record(created_s), layout_record(created_s, LAYOUT)]
+    out = [version_record(created_s), layout_record(created_s, layout())]
     markers: dict[int, Incident] = {}
     for incident in incidents:
         markers[step_of(incident)] = incident
@@ -72,22 +72,22 @@ def step_of(incident: Incident) -> int:
 
 def story(incident: Incident) -> str:
     """The incident in Markdown: kind, onset, reason, what was tried and how that ended."""
-    told = incident_document(incident)
-    onset = "" if told["onset_step"] is None else f", onset at step {told['onset_step']}"
+    document = incident_document(incident)
+    onset = "" if document["onset_step"] is None else f", onset at step {document['onset_step']}"
     lines = [
-        f"**Incident {told['id']}: {told['kind']}** ({told['severity']}){onset}, found at step {told['detected_step']} "
-        f"of attempt {incident.attempt}: **{told['state']}**",
-        _plain(told["reason"]),
+        f"**Incident {document['id']}: {document['kind']}** ({document['severity']}){onset}, "
+        f"found at step {document['detected_step']} of attempt {incident.attempt}: **{document['state']}**",
+        _plain(document["reason"]),
     ]
     rows = [
         (remedy["rung"] + 1, rung_words(remedy), remedy["attempt"], remedy["outcome"], _plain(remedy["chosen"]))
-        for remedy in told["remedies"]
+        for remedy in document["remedies"]
     ]
     if rows:
         lines.append(markdown_table(("rung", "remedy", "attempt launched", "outcome", "why"), rows))
-    if told["diagnosis"]:
-        lines.append(f"Diagnosis: {told['diagnosis']['cause']}: {_plain(told['diagnosis']['reason'])}")
-    lines.append(f"Steps lost: {told['steps_lost']}. {_plain(incident.verdict)}".strip())
+    if document["diagnosis"]:
+        lines.append(f"Diagnosis: {document['diagnosis']['cause']}: {_plain(document['diagnosis']['reason'])}")
+    lines.append(f"Steps lost: {document['steps_lost']}. {_plain(incident.verdict)}".strip())
     return "\n\n".join(lines)
 
 

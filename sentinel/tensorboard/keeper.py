@@ -16,11 +16,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from sentinel.client.run_layout import TENSORBOARD
 from sentinel.model.readings import Reading
 from sentinel.model.state import RunState
 from sentinel.remarks import Remarks
 from sentinel.telemetry.source import describe_os_error
-from sentinel.tensorboard.board import FOLDER, Board, begun_attempts
+from sentinel.tensorboard.board import Board, begun_attempts
 
 SOURCE = "tensorboard"
 EVERY_S = 2.0
@@ -67,7 +68,7 @@ class BoardKeeper(Remarks):
                 board = board or Board(self._run_dir)
                 has_more = board.advance(begun_attempts(state), state.incidents, state.created_s)
             except OSError as error:
-                self._complain(describe_os_error(error, self._run_dir / FOLDER))
+                self._complain(describe_os_error(error, self._run_dir / TENSORBOARD))
             except Exception as bug:  # noqa: BLE001 - a bug here may cost the charts, and must not end in silence
                 self._complain(f"{type(bug).__name__}: {bug}")
             else:

@@ -19,15 +19,15 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from sentinel.clock import SystemClock
+from sentinel.curves.blocks import Point
 from sentinel.engine import Engine
 from sentinel.model.facts import Entry, ReceiptSeen
 from sentinel.model.readings import StepReading
 from sentinel.model.state import RunState
 from sentinel.run_files.heartbeats import RankBeats
-from sentinel.run_files.stream_file import read_total_steps
+from sentinel.run_files.stream import read_total_steps
 from sentinel.terminal.panel import Picture, draw
 from sentinel.terminal.picture import METRICS, GpuSeen
-from sentinel.terminal.spark import Point
 from sentinel.terminal.words import Line, clock_words, describe
 
 FRAMES_PER_S = 4
@@ -61,15 +61,15 @@ class LiveNarrator:
 
     def facts(self, entries: Sequence[Entry], engine: Engine) -> None:
         total = self._picture.total
-        told = []
+        lines = []
         for entry in entries:
             if isinstance(entry.fact, ReceiptSeen):
                 total = read_total_steps(self._run_dir, entry.fact.attempt) or total
             line = describe(entry.fact, entry.at_s, engine.state)
             if line is not None:
-                told.append((clock_words(entry.at_s - engine.state.created_s), line))
+                lines.append((clock_words(entry.at_s - engine.state.created_s), line))
         with self._lock:
-            self._lines.extend(told)
+            self._lines.extend(lines)
             self._picture = replace(self._picture, state=engine.state, total=total)
         self._start()
 
@@ -108,7 +108,7 @@ class LiveNarrator:
         while not self._closing.is_set():
             attempt = self._picture.state.attempt
             if attempt is not None:
-                ranks = beats.look(attempt.attempt, clock.wall_s())
+                ranks = beats.refresh(attempt.attempt, clock.wall_s())
                 with self._lock:
                     self._picture = replace(self._picture, ranks=ranks)
             clock.wait(self._closing, RANKS_EVERY_S)

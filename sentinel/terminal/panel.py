@@ -15,12 +15,13 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from sentinel.curves.blocks import ASCII_BLOCKS, BLOCKS, Point, columns, find_column, sparkline
+from sentinel.curves.registry import CURVES, SHORT_CHARS_MAX
 from sentinel.engine.goodput import account
 from sentinel.model.actions import StartAttempt
 from sentinel.terminal.clean import clean
 from sentinel.terminal.picture import METRICS, Picture, newest_step, shown_incident
 from sentinel.terminal.side_rows import checkpoint_row, gpu_rows, page_row, rank_rows
-from sentinel.terminal.spark import ASCII_BLOCKS, BLOCKS, Point, columns, find_column, sparkline
 from sentinel.terminal.words import Tone, action_words, clock_words
 
 __all__ = ["Picture", "draw", "draw_plain"]
@@ -30,10 +31,8 @@ STATE_STYLES = {
     "training": "green", "probation": "yellow", "recovering": "bold yellow", "finished": "bold green", "observing": "cyan",
     "failed": "bold red", "held": "bold red", "stopped": "yellow",
 }  # fmt: skip
-LABELS = {
-    "grad_norm": "grad norm", "activation_norm": "act. norm", "loss_scale": "scale", "val_loss": "val loss",
-}  # fmt: skip
-LABEL_WIDTH = 10
+LABELS = {curve.metric: curve.short for curve in CURVES if curve.short}
+LABEL_WIDTH = SHORT_CHARS_MAX
 VALUE_WIDTH = 10
 FRAME_ROWS = 2
 SPARE_ROWS = 2  # of the terminal, for the cursor and what is printed above
@@ -146,8 +145,8 @@ def _progress(picture: Picture, width: int) -> RenderableType:
 
 def _metrics(picture: Picture) -> list[str]:
     """Loss and gradient norm always, the others where the trainer tells them."""
-    told = {name for point in picture.points for name in point.values}
-    return [name for name in METRICS if name in told or name in METRICS[:2]]
+    reported = {name for point in picture.points for name in point.values}
+    return [name for name in METRICS if name in reported or name in METRICS[:2]]
 
 
 def _sparks(picture: Picture, width: int, rows: int) -> list[RenderableType]:
@@ -230,10 +229,10 @@ def _now(picture: Picture) -> Text:
 
 def _events(picture: Picture, rows: int) -> list[RenderableType]:
     lines: list[RenderableType] = []
-    for when, told in picture.lines[-rows:] if rows else ():
+    for when, event in picture.lines[-rows:] if rows else ():
         line = Text(no_wrap=True, overflow="ellipsis")
         line.append(f"{when:>7}  ", "dim")
-        line.append(clean(told.text.strip()), STYLES[told.tone])
+        line.append(clean(event.text.strip()), STYLES[event.tone])
         lines.append(line)
     return lines
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from sentinel.curves.blocks import Point
+from sentinel.curves.registry import metrics_shown_on
 from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
 from sentinel.run_files.heartbeats import RankSeen
-from sentinel.terminal.spark import Point
 from sentinel.terminal.words import Line
 
-METRICS = ("loss", "grad_norm", "activation_norm", "loss_scale", "lr", "val_loss")
+METRICS = metrics_shown_on("terminal")
 """What has a curve, as far as there is room; the first come first."""
 
 

@@ -22,7 +22,7 @@ from sentinel.engine import Engine
 from sentinel.engine.goodput import account
 from sentinel.model.facts import Entry, ReceiptSeen
 from sentinel.model.readings import StepReading
-from sentinel.run_files.stream_file import read_total_steps
+from sentinel.run_files.stream import read_total_steps
 from sentinel.terminal.clean import clean
 from sentinel.terminal.words import clock_words, describe
 

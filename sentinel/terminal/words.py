@@ -8,8 +8,8 @@ from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.incidents import IncidentState, Outcome
+from sentinel.model.recorded import recorded_name
 from sentinel.model.state import RunState
-from sentinel.terminal.words_of_people import page_words, request_words
 
 Tone = Literal["plain", "quiet", "good", "warn", "bad"]
 
@@ -247,3 +247,40 @@ def clock_words(seconds: float) -> str:
     whole = max(0, int(seconds))
     hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def page_words(action: a.SendPage) -> str:
+    """What is sent, as in 'now: …'."""
+    on = f" on {action.route}" if action.route else ""
+    match action.stage:
+        case "trigger":
+            return f"page a person{on} ({action.severity}): {action.title}"
+        case "update":
+            return f"bring the page of incident {action.incident} up to date{on}"
+        case "acknowledge":
+            return f"tell{on} that incident {action.incident} is acknowledged"
+        case "resolve":
+            return f"tell{on} that incident {action.incident} needs nobody any more"
+        case "message":
+            return f"tell{on}: {action.title}"
+
+
+def request_words(wish: w.OperatorRequest) -> str:
+    """What was asked, as in 'asked to …'."""
+    match wish:
+        case w.Pause() | w.Resume() | w.Hold():
+            return recorded_name(type(wish)).lower()
+        case w.RollBack():
+            return f"roll back to step {wish.to_step}"
+        case w.LeaveOut():
+            return f"leave out samples {wish.samples.start}..{wish.samples.end}"
+        case w.Change():
+            return f"change {', '.join(wish.keys)}"
+        case w.Readmit():
+            return f"readmit node {wish.node}"
+        case w.Remark():
+            return f"note: {wish.text}"
+        case w.Approve() | w.Deny() | w.Acknowledge() | w.Resolve():
+            return f"{recorded_name(type(wish)).lower()} incident {wish.incident}"
+        case _:
+            assert_never(wish)

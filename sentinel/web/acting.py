@@ -50,10 +50,10 @@ def ask_of(run: WatchedRun, wish: w.OperatorRequest, request: Request, unattende
 def check_body(body: bytes) -> None:
     """Nothing in it means anything yet; what is not an object was sent by mistake. Raises Refused."""
     try:
-        said: Any = loads(body) if body.strip() else {}
+        fields: Any = loads(body) if body.strip() else {}
     except ValueError:
-        said = None
-    if not isinstance(said, dict):
+        fields = None
+    if not isinstance(fields, dict):
         raise Refused(400, "the body is not a JSON object; send {}")
 
 

@@ -1,4 +1,4 @@
-"""Where the site listens: `--listen [HOST:]PORT|off`, read and bound."""
+"""`--listen [HOST:]PORT|off`: parses the address and binds it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sentinel.errors import UsageError
 OFF = "off"
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 9464
 BACKLOG = 64
-_WORDS = re.compile(r"(?:(?P<host>\[[^\]]+\]|[^:\[\]]+):)?(?P<port>[0-9]{1,5})")
+_PATTERN = re.compile(r"(?:(?P<host>\[[^\]]+\]|[^:\[\]]+):)?(?P<port>[0-9]{1,5})")
 
 
 class AddressTaken(UsageError):
-    """Another program listens there: another run, most likely."""
+    """Another program listens there, usually another run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +32,25 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def read_address(words: str) -> Address | None:
+def read_address(text: str) -> Address | None:
     """None: off. Raises UsageError."""
-    if words.strip().lower() == OFF:
+    if text.strip().lower() == OFF:
         return None
-    found = _WORDS.fullmatch(words.strip())
-    if found is None or int(found["port"]) > 65535:
-        raise UsageError(f"--listen {words}: is no address; write PORT, HOST:PORT or off, as in 9464, [::1]:9464")
-    return Address((found["host"] or DEFAULT_HOST).strip("[]"), int(found["port"]))
+    match = _PATTERN.fullmatch(text.strip())
+    if match is None or int(match["port"]) > 65535:
+        raise UsageError(f"--listen {text}: is no address; write PORT, HOST:PORT or off, as in 9464, [::1]:9464")
+    return Address((match["host"] or DEFAULT_HOST).strip("[]"), int(match["port"]))
 
 
 def bind(address: Address) -> socket.socket:
-    """Raises AddressTaken, and UsageError for every other reason."""
+    """Raises AddressTaken, or UsageError for any other reason."""
     place = f"--listen {address}"
     try:
         family, kind, protocol, _, target = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = socket.socket(family, kind, protocol)
-    except (OSError, UnicodeError) as error:  # UnicodeError: no name can be spelled so, such as a..b
+    except (OSError, UnicodeError) as error:  # UnicodeError: not a valid host name, such as a..b
         why = error.strerror if isinstance(error, OSError) else "no name is written so"
         raise UsageError(f"{place}: {address.host} is no address of this machine ({why})") from None
     try:
@@ -68,6 +68,6 @@ def bind(address: Address) -> socket.socket:
 
 
 def is_loopback(listener: socket.socket) -> bool:
-    """Only programs of this machine reach it."""
+    """Only programs on this machine reach it."""
     host = str(listener.getsockname()[0]).partition("%")[0]
     return ipaddress.ip_address(host).is_loopback

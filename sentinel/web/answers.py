@@ -1,5 +1,4 @@
-"""What the site is asked, what it answers, and how an answer looks: JSON that any language reads, and headers that keep a
-browser from doing what nobody meant."""
+"""A request, a response and a refusal of the site: strict JSON, and the security headers that every response carries."""
 
 from __future__ import annotations
 
@@ -15,11 +14,11 @@ JSON = "application/json; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
 QUERY_FIELDS_MAX = 8
 PIECES_DEEP = 3  # curves, of a metric, of an attempt
-# No script, style, frame or connection but from this very server; nobody may frame the page, and no form leads anywhere.
+# Scripts, styles and connections only from this server. No frames, and no form target.
 PAGE_POLICY = (
     "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'; img-src 'self' data:"
 )
-# A report is one file with its styles inside and no script at all: whatever a log line in it says, nothing of it runs.
+# A report is one file with inline styles and no script: nothing in a log line that it quotes can run.
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; frame-ancestors 'none'; sandbox"
 GUARD = (
     ("X-Content-Type-Options", "nosniff"),
@@ -31,12 +30,12 @@ GUARD = (
 
 
 class Refused(Exception):
-    """The answer is no: an HTTP status, and a sentence for a person."""
+    """An error response: an HTTP status, and a sentence for a person."""
 
-    def __init__(self, status: int, words: str, **headers: str) -> None:
-        super().__init__(words)
+    def __init__(self, status: int, message: str, **headers: str) -> None:
+        super().__init__(message)
         self.status = status
-        self.words = words
+        self.message = message
         self.headers = tuple((name.replace("_", "-"), value) for name, value in headers.items())
 
 
@@ -69,33 +68,33 @@ class Response:
         return f"{self.status} {HTTPStatus(self.status).phrase}"
 
     def all_headers(self) -> list[tuple[str, str]]:
-        said = [("Content-Type", self.content_type), ("Cache-Control", self.cache), ("Content-Security-Policy", self.policy)]
-        return [*said, *GUARD, *self.headers]
+        of_body = [("Content-Type", self.content_type), ("Content-Length", str(len(self.body))), ("Cache-Control", self.cache)]
+        return [*of_body, ("Content-Security-Policy", self.policy), *GUARD, *self.headers]
 
 
 def encode(document: object) -> bytes:
-    """Piece by piece: nothing else runs in this process while one is made, and the curves of a long run are megabytes."""
-    return "".join(_pieces(document, PIECES_DEEP)).encode("ascii")
+    """In pieces: json.dumps holds the GIL for one whole document, and the curves of a long run are megabytes."""
+    return "".join(_json_pieces(document, PIECES_DEEP)).encode("ascii")
 
 
-def _pieces(document: object, deep: int) -> Iterator[str]:
+def _json_pieces(document: object, deep: int) -> Iterator[str]:
     if not deep or not isinstance(document, Mapping):
         yield dumps(document)
         return
     separator = "{"
     for key, part in document.items():
         yield f"{separator}{dumps(str(key))}:"
-        yield from _pieces(part, deep - 1)
+        yield from _json_pieces(part, deep - 1)
         separator = ","
     yield "}" if document else "{}"
 
 
 def refusal_of(refused: Refused) -> Response:
-    return Response(encode({"error": refused.words}), status=refused.status, headers=refused.headers)
+    return Response(encode({"error": refused.message}), status=refused.status, headers=refused.headers)
 
 
 def read_request(environ: Mapping[str, Any]) -> Request:
-    """Raises Refused for what can be no path or query of this site."""
+    """Raises Refused for a path or a query that is not valid UTF-8."""
     try:
         path = environ["PATH_INFO"].encode("latin-1").decode("utf-8")
         pairs = parse_qsl(

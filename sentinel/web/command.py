@@ -14,17 +14,17 @@ from sentinel.web.access import read_token
 from sentinel.web.address import Address, read_address
 from sentinel.web.opening import Listen, check_places, open_site
 from sentinel.web.runs import Runs
-from sentinel.web.site import NOTHING_GIVEN, Given
+from sentinel.web.site import NO_SERVICES, SiteServices
 
 
-def serve(places: Sequence[Path], listen: Listen, given: Given = NOTHING_GIVEN) -> None:
+def serve(places: Sequence[Path], listen: Listen, services: SiteServices = NO_SERVICES) -> None:
     """Until it is interrupted, or asked to end by SIGTERM. Raises UsageError before anything is shown."""
     check_places(places)
-    address = Address() if listen.words is None else read_address(listen.words)
+    address = Address() if listen.address is None else read_address(listen.address)
     if address is None:
         raise UsageError("--listen off: then there is nothing to do; name a port")
     token = read_token(listen.token_file, os.environ)
-    with closing(open_site(address, token, Runs(places), given)) as site:
+    with closing(open_site(address, token, Runs(places), services)) as site:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             site.start()

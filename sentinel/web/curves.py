@@ -26,7 +26,7 @@ POINTS_MAX = 60_000  # of one answer, about 2 MB, but for an attempt that alone 
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class MetricChoice:
     """`names` are metrics, or prefixes that end in a slash."""
 
     names: tuple[str, ...]
@@ -57,11 +57,11 @@ def read_cursor(text: str) -> Cursor:
 
 
 def curves_document(
-    drawn: Mapping[int, DrawnAttempt], state: RunState, newest_step: int | None, asked: Asked, since: Cursor, stamp: str
+    drawn: Mapping[int, DrawnAttempt], state: RunState, newest_step: int | None, choice: MetricChoice, since: Cursor, stamp: str
 ) -> dict[str, Any]:
     """`stamp`: of these drawings; another one than the cursor's, and nothing that its holder has still holds."""
-    wanted = {number: asked.of(drawn[number].curves) for number in sorted(drawn, reverse=True)}
-    shape = _shape(drawn, wanted, asked)
+    wanted = {number: choice.of(drawn[number].curves) for number in sorted(drawn, reverse=True)}
+    shape = _shape(drawn, wanted, choice)
     whole = (since.stamp, since.shape) != (stamp, shape)
     reached = {} if whole else {number: step for number, step in since.reached.items() if number in drawn}
     curves: dict[str, dict[str, Any]] = {}
@@ -105,10 +105,10 @@ def metric_names(drawn: Iterable[DrawnAttempt]) -> list[str]:
     return sorted({name for attempt in drawn for name in attempt.curves})
 
 
-def _shape(drawn: Mapping[int, DrawnAttempt], wanted: Mapping[int, Sequence[str]], asked: Asked) -> str:
+def _shape(drawn: Mapping[int, DrawnAttempt], wanted: Mapping[int, Sequence[str]], choice: MetricChoice) -> str:
     """Another one when a curve was halved, the oldest attempt is no longer drawn, or other metrics are asked for."""
     halvings = sum(drawn[number].curves[name].halvings for number, names in wanted.items() for name in names)
-    return f"{zlib.crc32(','.join(asked.names).encode()):x}.{min(drawn, default=0)}.{halvings}"
+    return f"{zlib.crc32(','.join(choice.names).encode()):x}.{min(drawn, default=0)}.{halvings}"
 
 
 def _news(curve: Curve, known: int | None) -> dict[str, list[Any]]:

@@ -1,4 +1,4 @@
-"""What the site tells of a run, as JSON documents; made of sights, entries and facts, and of nothing else."""
+"""What the site tells of a run, as JSON documents; made of snapshots, entries and facts, and of nothing else."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from sentinel.engine.goodput import account
 from sentinel.model import facts as f
 from sentinel.model.state import RunState
 from sentinel.report.documents import Outside, incident_document, status_document
-from sentinel.report.following import Sight
-from sentinel.report.journal_tail import incident_of
+from sentinel.report.events import incident_of
+from sentinel.report.following import RunSnapshot
 from sentinel.terminal.words import describe
 
 EVENTS_MAX = 500
 
 
-def overview_document(name: str, sight: Sight) -> dict[str, Any]:
+def overview_document(name: str, snapshot: RunSnapshot) -> dict[str, Any]:
     """One row of the list of runs."""
-    state = sight.state
+    state = snapshot.state
     return {
         "name": name,
         "state": state.label,
-        "step": sight.step,
-        "total_steps": sight.total_steps,
-        "goodput": round(account(state, sight.now_s).goodput_ratio, 4),
+        "step": snapshot.step,
+        "total_steps": snapshot.total_steps,
+        "goodput": round(account(state, snapshot.now_s).goodput_ratio, 4),
         "open_incidents": len(state.open_incidents),
         "paged": bool(state.open_pages),
-        "supervisor": sight.supervisor,
+        "supervisor": snapshot.supervisor,
     }
 
 
-def run_document(sight: Sight, schedule: Mapping[str, Any] | None, trouble: str) -> dict[str, Any]:
+def run_document(snapshot: RunSnapshot, schedule: Mapping[str, Any] | None, trouble: str) -> dict[str, Any]:
     """The document of `sentinel status --json`, and what only somebody who looks again and again asks. `schedule` None: it could
     not be read, which `trouble` says."""
-    state = sight.state
-    outside = Outside(sight.step, sight.total_steps, sight.supervisor, sight.attempt_alive, trouble, sight.senses)
-    return status_document(state, sight.now_s, outside) | {
+    state = snapshot.state
+    outside = Outside(snapshot.step, snapshot.total_steps, snapshot.supervisor, snapshot.attempt_alive, trouble, snapshot.senses)
+    return status_document(state, snapshot.now_s, outside) | {
         "schedule": schedule,
-        "seq": sight.seq,
-        "now_s": sight.now_s,
-        "elapsed_s": elapsed(sight.now_s, state),
+        "seq": snapshot.seq,
+        "now_s": snapshot.now_s,
+        "elapsed_s": elapsed(snapshot.now_s, state),
         "trouble": trouble,
-        "newest": dict(sight.newest),
+        "newest": dict(snapshot.newest),
     }
 
 
@@ -61,21 +61,21 @@ def incident_documents(state: RunState) -> list[dict[str, Any]]:
 
 def events_document(entries: Sequence[f.Entry], state: RunState, seq: int) -> dict[str, Any]:
     """The newest EVENTS_MAX of these that a person is told of, oldest first."""
-    told: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = []
     for entry in reversed(entries):
         line = describe(entry.fact, entry.at_s, state)
         if line is None:
             continue
         elapsed_s, about = elapsed(entry.at_s, state), incident_of(entry.fact)
-        said = {"seq": entry.seq, "at_s": entry.at_s, "elapsed_s": elapsed_s, "text": printable(line.text), "tone": line.tone}
-        told.append(said | {"incident": about})
-        if len(told) == EVENTS_MAX:
+        event = {"seq": entry.seq, "at_s": entry.at_s, "elapsed_s": elapsed_s, "text": printable(line.text), "tone": line.tone}
+        events.append(event | {"incident": about})
+        if len(events) == EVENTS_MAX:
             break
-    return {"seq": seq, "events": told[::-1]}
+    return {"seq": seq, "events": events[::-1]}
 
 
-def ledger_document(sight: Sight) -> dict[str, Any]:
-    ledger = account(sight.state, sight.now_s)
+def ledger_document(snapshot: RunSnapshot) -> dict[str, Any]:
+    ledger = account(snapshot.state, snapshot.now_s)
     return {"accounts": dict(ledger.seconds), "goodput": ledger.goodput_ratio, "whole_s": ledger.total_s}
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 from sentinel.client.run_layout import incident_report_path
+from sentinel.curves.registry import metrics_shown_on
 from sentinel.web.acting import OF_INCIDENT, OF_RUN, Unattended, ask_of
 from sentinel.web.answers import REPORT_POLICY, TEXT, Refused, Request, Response, encode
-from sentinel.web.curves import METRICS_ASKED_MAX, Asked, curves_document, metric_names, read_cursor
+from sentinel.web.curves import METRICS_ASKED_MAX, MetricChoice, curves_document, metric_names, read_cursor
 from sentinel.web.documents import events_document, incident_documents, ledger_document, overview_document, run_document
 from sentinel.web.runs import Runs
 from sentinel.web.static_files import INDEX, StaticFiles
@@ -89,8 +90,9 @@ def _runs(served: Served, request: Request, words: Words) -> Response:
 def _run(served: Served, request: Request, words: Words) -> Response:
     del request
     run = served.runs.find(words["NAME"])
-    is_stale, past = served.runs.is_stale(run), run.past()
-    return Response(run.document(("run", is_stale), lambda: run_document(run.seen(), past.schedule, trouble_of(run, is_stale))))
+    is_stale, history = served.runs.is_stale(run), run.history()
+    key = ("run", is_stale, history.snapshot.now_s)
+    return Response(run.document(key, lambda: run_document(run.seen(), history.schedule, trouble_of(run, is_stale))))
 
 
 def _incidents(served: Served, request: Request, words: Words) -> Response:
@@ -103,8 +105,8 @@ def _events(served: Served, request: Request, words: Words) -> Response:
     run, since = served.runs.find(words["NAME"]), request.query.get("since", "0")
     if not (since.isascii() and since.isdecimal()) or len(since) > 18:
         raise Refused(400, "since: is not the number of an event")
-    sight = run.seen()
-    return Response(run.document(("events", since), lambda: events_document(run.entries(int(since)), sight.state, sight.seq)))
+    now = run.seen()
+    return Response(run.document(("events", since), lambda: events_document(run.entries(int(since)), now.state, now.seq)))
 
 
 def _curves(served: Served, request: Request, words: Words) -> Response:
@@ -112,11 +114,11 @@ def _curves(served: Served, request: Request, words: Words) -> Response:
     names = tuple(name for name in request.query.get("metrics", "").split(",") if name)
     if not 0 < len(names) <= METRICS_ASKED_MAX:
         raise Refused(400, f"metrics: name one to {METRICS_ASKED_MAX}, separated by commas, as in metrics=loss,activation_norm/")
-    since, sight = request.query.get("since", ""), run.seen()
+    since, snapshot = request.query.get("since", ""), run.seen()
 
     def build() -> object:
         with run.drawings() as (drawn, stamp):
-            return curves_document(drawn, sight.state, sight.step, Asked(names), read_cursor(since), stamp)
+            return curves_document(drawn, snapshot.state, snapshot.step, MetricChoice(names), read_cursor(since), stamp)
 
     return Response(run.document(("curves", names, since), build))
 
@@ -129,11 +131,17 @@ def _metric_names(served: Served, request: Request, words: Words) -> Response:
         return Response(encode({"metrics": metric_names(drawn.values())}))
 
 
+def _shown_curves(served: Served, request: Request, words: Words) -> Response:
+    """Which curves a page shows until somebody chooses others; in order, families with a slash at their end."""
+    del served, request, words
+    return Response(encode({"shown": metrics_shown_on("page")}))
+
+
 def _lineage(served: Served, request: Request, words: Words) -> Response:
     del request
     run = served.runs.find(words["NAME"])
-    past = run.past()
-    return Response(run.document(("lineage", past.read_s), lambda: past.lineage))
+    history = run.history()
+    return Response(run.document(("lineage", history.snapshot.now_s), lambda: history.lineage))
 
 
 def _ledger(served: Served, request: Request, words: Words) -> Response:
@@ -173,6 +181,7 @@ ROUTES = (
     Route("GET", "/static/FILE", "nothing", _file),
     Route("GET", "/healthz", "nothing", _health),
     Route("GET", "/metrics", "reading", _metrics_of_runs),
+    Route("GET", "/api/curves", "reading", _shown_curves),
     Route("GET", "/api/runs", "reading", _runs),
     Route("GET", "/api/runs/NAME", "reading", _run),
     Route("GET", "/api/runs/NAME/incidents", "reading", _incidents),
@@ -202,9 +211,9 @@ def find_route(method: str, parts: tuple[str, ...]) -> tuple[Route, dict[str, st
 
 def trouble_of(run: WatchedRun, is_stale: bool) -> str:
     """Why what is told of the run is older than it should be."""
-    sight = run.seen()
+    snapshot = run.seen()
     words = "the run directory has not answered for a while; a disk may hang" if is_stale else ""
-    return "; ".join(part for part in (sight.trouble, words) if part)
+    return "; ".join(part for part in (snapshot.trouble, words) if part)
 
 
 def number_of(words: Words) -> int:

@@ -16,22 +16,21 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from sentinel.client.run_layout import JOURNAL_NAME, LEASE_NAME
 from sentinel.client.strict_json import printable
 from sentinel.clock import Clock, SystemClock
-from sentinel.journal.lease import LEASE_NAME
-from sentinel.journal.store import JOURNAL_NAME
 from sentinel.web.answers import Refused
 from sentinel.web.watched import WatchedRun
 
 RUNS_MAX = 64  # of one place, the newest
 FOLDERS_MAX = 4096  # looked at to find them
 ASKED_S = 10.0  # somebody who asked so lately still looks
-LOOK_S = 1.0
+REFRESH_S = 1.0
 LIST_S = 5.0
 IDLE_S = 10.0
 SCAN_S = 10.0
 FORGET_S = 600.0
-FRESH_S = 1.0  # how long a request waits for a look, when the last one is old
+FRESH_S = 1.0  # how long a request waits for a refresh, when the last one is old
 PAUSE_S, IDLE_PAUSE_S = 0.02, 0.2  # between two pieces of a long stream, beside a supervisor: while somebody waits, and not
 ALONE_PAUSE_S = 0.002
 CLOSE_S = 2.0
@@ -47,9 +46,9 @@ class Runs:
         self._runs: dict[str, WatchedRun] = {}
         self._listed_s = self._scanned_s = float("-inf")
         self._wake = threading.Event()
-        self._looked = threading.Condition()
+        self._refreshed = threading.Condition()
         self._is_closing = self._has_complained = False
-        self._is_late = False  # a look takes longer than anybody waits
+        self._is_late = False  # a refresh takes longer than anybody waits
         self._thread = threading.Thread(target=self._work, name="sentinel-web-runs", daemon=True)
 
     def start(self) -> None:
@@ -57,7 +56,7 @@ class Runs:
         self._thread.start()
 
     def close(self) -> None:
-        """Safe to call twice. A look that hangs is left behind."""
+        """Safe to call twice. A refresh that hangs is left behind."""
         self._is_closing = True
         self._wake.set()
         if self._thread.is_alive():
@@ -71,7 +70,7 @@ class Runs:
         if run is None:
             raise Refused(404, "there is no run of that name; /api/runs lists them")
         run.asked_s = self._clock.now_s()
-        self._await_looks([run])
+        self._await_refreshes([run])
         return run
 
     def all(self) -> list[WatchedRun]:
@@ -79,8 +78,8 @@ class Runs:
         self._listed_s = self._clock.now_s()
         if self._listed_s - self._scanned_s > SCAN_S:
             self._wake.set()
-        self._await_looks(list(self._runs.values()))
-        return [run for run in self._runs.values() if run.sight is not None]
+        self._await_refreshes(list(self._runs.values()))
+        return [run for run in self._runs.values() if run.snapshot is not None]
 
     def exposed(self) -> list[WatchedRun]:
         """Whose metrics this server tells: the supervisor's own run, so that no other server tells them too; else every run."""
@@ -89,21 +88,21 @@ class Runs:
         own = [run for run in self._runs.values() if run.is_own]
         for run in own:
             run.asked_s = self._clock.now_s()
-        self._await_looks(own)
-        return [run for run in own if run.sight is not None]
+        self._await_refreshes(own)
+        return [run for run in own if run.snapshot is not None]
 
     def is_stale(self, run: WatchedRun) -> bool:
         """It was asked for, and has not been looked at for much longer than it should be."""
-        return self._clock.now_s() - run.looked_s > 5 * LOOK_S
+        return self._clock.now_s() - run.refreshed_s > 5 * REFRESH_S
 
-    def _await_looks(self, runs: Iterable[WatchedRun]) -> None:
-        """Wait until those that are due have been looked at, for FRESH_S at most; not at all behind a look that hangs."""
-        seen = {run: run.looks for run in runs if self._is_due(run, self._clock.now_s() - LOOK_S)}
+    def _await_refreshes(self, runs: Iterable[WatchedRun]) -> None:
+        """Wait until those that are due have been refreshed, for FRESH_S at most; not at all behind a refresh that hangs."""
+        seen = {run: run.refreshes for run in runs if self._is_due(run, self._clock.now_s() - REFRESH_S)}
         if not seen or self._is_late:
             return
         self._wake.set()
-        with self._looked:
-            is_done = self._looked.wait_for(lambda: all(run.looks > looks for run, looks in seen.items()), FRESH_S)
+        with self._refreshed:
+            is_done = self._refreshed.wait_for(lambda: all(run.refreshes > before for run, before in seen.items()), FRESH_S)
         if not is_done:
             self._is_late = True
 
@@ -131,37 +130,37 @@ class Runs:
                 print(f"the page in the browser: {type(bug).__name__}: {words}", file=sys.stderr)
 
     def _step(self, now_s: float) -> float:
-        """One look, or one piece of a curve; how long may pass before the next."""
+        """One refresh, or one piece of a curve; how long may pass before the next."""
         due = next((run for run in self._runs.values() if self._is_due(run, now_s)), None)
         if due is not None:
             try:
                 if due.is_own or now_s - due.asked_s < ASKED_S or due.may_have_changed():
-                    due.look(now_s)
+                    due.refresh(now_s)
                 else:
-                    due.note_look(now_s)
+                    due.note_refresh(now_s)
             except Exception as bug:
-                due.note_failed_look(now_s, bug)  # or it would be due for ever, and no other run had its turn
+                due.note_failed_refresh(now_s, bug)  # or it would be due for ever, and no other run had its turn
                 raise
             finally:
-                with self._looked:
+                with self._refreshed:
                     self._is_late = False
-                    self._looked.notify_all()
+                    self._refreshed.notify_all()
             return 0.0
         for run in self._runs.values():
             is_asked = now_s - run.asked_s < ASKED_S
             if run.has_more and (is_asked or run.is_own) and run.draw():
                 return ALONE_PAUSE_S if self._own is None else PAUSE_S if is_asked else IDLE_PAUSE_S
-            if run.is_drawn and not run.is_own and now_s - max(run.asked_s, run.looked_s) > FORGET_S:
+            if run.is_drawn and not run.is_own and now_s - max(run.asked_s, run.refreshed_s) > FORGET_S:
                 run.forget()
         asked_s = max([self._listed_s, *(run.asked_s for run in self._runs.values())])
-        return LOOK_S / 4 if now_s - asked_s < ASKED_S else IDLE_S
+        return REFRESH_S / 4 if now_s - asked_s < ASKED_S else IDLE_S
 
     def _is_due(self, run: WatchedRun, now_s: float) -> bool:
-        age_s = now_s - run.looked_s
+        age_s = now_s - run.refreshed_s
         if now_s - run.asked_s < ASKED_S:
-            return age_s >= LOOK_S
+            return age_s >= REFRESH_S
         if now_s - self._listed_s < ASKED_S:
-            return age_s >= (LOOK_S if run.is_own else LIST_S)
+            return age_s >= (REFRESH_S if run.is_own else LIST_S)
         return run.is_own and age_s >= IDLE_S
 
     # -- which runs ----------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""One run that the site shows: as it was at the last look, with every document made once for all who ask.
+"""One run that the site shows: as it was at the last refresh, with every document made once for all who ask.
 
-`look` and `draw` belong to the thread of `runs.Runs`; everything else may be called from any thread.
+`refresh` and `draw` belong to the thread of `runs.Runs`; everything else may be called from any thread.
 """
 
 from __future__ import annotations
@@ -9,102 +9,93 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sentinel.client.run_layout import JOURNAL_NAME, LEASE_NAME
 from sentinel.clock import SystemClock
-from sentinel.errors import JournalError, UsageError
-from sentinel.journal.lease import LEASE_NAME
-from sentinel.journal.store import JOURNAL_NAME, Journal
+from sentinel.errors import UsageError
 from sentinel.model.facts import Entry
 from sentinel.report.drawn import DrawnAttempt
-from sentinel.report.following import FollowedRun, Sight
-from sentinel.report.lineage import branch_document, trace
-from sentinel.report.schedule import schedule_document
-from sentinel.run_files.stream_file import read_tokens_per_sample
+from sentinel.report.following import FollowedRun, RunSnapshot
+from sentinel.report.lineage import branch_document
+from sentinel.run_files.stream import read_tokens_per_sample
 from sentinel.streams.curve import Curve
 from sentinel.web.answers import Refused, encode
 
-LOCK_S = 1.0  # a look takes milliseconds, but for one at a disk that hangs
-DOCUMENTS_KEPT = 64  # of one look
+LOCK_S = 1.0  # a refresh takes milliseconds, but for one at a disk that hangs
+DOCUMENTS_KEPT = 64  # of one refresh
 DOCUMENT_BYTES_KEPT = 16 << 20  # of these together: whoever makes up cursors must not fill the memory
-PAST_SHARE = 20.0  # of the time, one part at most goes into reading the whole journal again
-PAST_OLD_S = 10.0
 _server = f"{round(SystemClock().wall_s() * 1e3):x}"  # a cursor of another process is none of this one's
 _serial = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """What only the whole journal tells. `seq`: its newest entry; `read_s`, `took_s`: when it was read, and for how long."""
+class History:
+    """What the whole journal amounts to, as documents. `snapshot`: that of the look they were made after."""
 
-    seq: int = -1
-    read_s: float = 0.0
-    took_s: float = 0.0
-    lineage: list[dict[str, Any]] = field(default_factory=list)
-    schedule: dict[str, Any] | None = None
-    trouble: str = ""
+    snapshot: RunSnapshot
+    lineage: list[dict[str, Any]]
+    schedule: dict[str, Any]
 
 
 class WatchedRun:
-    """Attributes: sight, None before the first look that saw anything; looks, how many there were; asked_s and looked_s, when
-    somebody asked for this run, and when it was last looked at; trouble, why there is no sight."""
+    """Attributes: snapshot, None before the first refresh that read anything; refreshes, how many there were; asked_s and
+    refreshed_s, when somebody asked for this run, and when it was last read; trouble, why there is no snapshot."""
 
     def __init__(self, name: str, run_dir: Path, is_own: bool = False) -> None:
         self.name = name
         self.run_dir = run_dir
         self.is_own = is_own
-        self.sight: Sight | None = None
+        self.snapshot: RunSnapshot | None = None
         self.trouble = ""
-        self.looks = 0
-        self.asked_s = self.looked_s = float("-inf")
+        self.refreshes = 0
+        self.asked_s = self.refreshed_s = float("-inf")
         self.has_more = False  # of its curves, to be drawn
         self._lock = threading.Lock()
         self._followed: FollowedRun | None = None
         self._documents: dict[object, bytes] = {}
         self._curves: dict[int, dict[str, Curve]] = {}  # whose identity tells that a stream was drawn anew
         self._drawing = 0
-        self._past = Past()
-        self._past_lock = threading.Lock()
+        self._history: History | None = None
         self._seen: object = None
-        self._clock = SystemClock()
 
     # -- the watching thread -------------------------------------------------------------------------------------------
 
-    def look(self, now_s: float) -> None:
+    def refresh(self, now_s: float) -> None:
         with self._lock:
             self._seen = self._signature()
             try:
                 if self._followed is None:
                     self._followed = FollowedRun(self.run_dir)
-                sight = self._followed.look()
-                self.sight = sight if sight.seq else None
-                self.trouble = sight.trouble or f"{self.run_dir}: nothing is recorded yet; look again in a moment"
+                snapshot = self._followed.refresh()
+                self.snapshot = snapshot if snapshot.seq else None
+                self.trouble = snapshot.trouble or f"{self.run_dir}: nothing is recorded yet; look again in a moment"
             except UsageError as error:
                 self.trouble = str(error)
             self._documents = {}
             self.has_more = self._followed is not None
-        self.note_look(now_s)
+        self.note_refresh(now_s)
 
-    def note_look(self, now_s: float) -> None:
+    def note_refresh(self, now_s: float) -> None:
         """Also where there was nothing new to see."""
-        self.looked_s = now_s
-        self.looks += 1
+        self.refreshed_s = now_s
+        self.refreshes += 1
 
-    def note_failed_look(self, now_s: float, bug: Exception) -> None:
+    def note_failed_refresh(self, now_s: float, bug: Exception) -> None:
         """What is known stays, with the reason why it is old."""
         self.trouble = f"{self.run_dir}: an error of the page itself: {type(bug).__name__}"
-        if self.sight is not None:
-            self.sight = replace(self.sight, trouble=self.trouble)
+        if self.snapshot is not None:
+            self.snapshot = replace(self.snapshot, trouble=self.trouble)
         self._documents, self.has_more = {}, False
-        self.note_look(now_s)
+        self.note_refresh(now_s)
 
     def draw(self) -> bool:
         """A piece of its curves; whether there may be more."""
         with self._lock:
             self.has_more = False  # also when it raises: the other runs have their turn
-            if self._followed is None or self.sight is None:
+            if self._followed is None or self.snapshot is None:
                 return False
             self.has_more = self._followed.draw()
             return self.has_more
@@ -121,8 +112,8 @@ class WatchedRun:
 
     def may_have_changed(self) -> bool:
         """False for a run that nobody supervises and of which nothing lives, as long as nothing is written."""
-        sight = self.sight
-        if sight is None or sight.trouble or sight.supervisor == "alive" or sight.attempt_alive is not False:
+        snapshot = self.snapshot
+        if snapshot is None or snapshot.trouble or snapshot.supervisor == "alive" or snapshot.attempt_alive is not False:
             return True
         return self._signature() != self._seen
 
@@ -138,15 +129,15 @@ class WatchedRun:
 
     # -- whoever asks --------------------------------------------------------------------------------------------------
 
-    def seen(self) -> Sight:
+    def seen(self) -> RunSnapshot:
         """How it stands. Raises Refused before that is known."""
-        sight = self.sight
-        if sight is None:
+        snapshot = self.snapshot
+        if snapshot is None:
             raise Refused(503, self.trouble or f"{self.run_dir}: is being read; ask again in a moment", Retry_After="1")
-        return sight
+        return snapshot
 
     def document(self, key: object, build: Callable[[], object]) -> bytes:
-        """As it was made for the first who asked since the last look."""
+        """As it was made for the first who asked since the last refresh."""
         documents = self._documents
         if key not in documents:
             body = encode(build())
@@ -174,32 +165,24 @@ class WatchedRun:
         with self._followed_run() as followed:
             return followed.entries(after)
 
-    def past(self) -> Past:
-        """Read again when the journal has grown, by one of those who ask, while the others get what was read before."""
-        sight, known, now_s = self.seen(), self._past, self._clock.now_s()
-        age_s = now_s - known.read_s
-        is_old = known.seq != sight.seq or age_s > PAST_OLD_S
-        is_first = known.seq < 0
-        is_wanted = is_first or (is_old and age_s > PAST_SHARE * known.took_s)
-        if is_wanted and self._past_lock.acquire(blocking=is_first):
-            try:
-                if self._past is known:  # nobody has read it while this one waited
-                    self._past = self._read_past(sight, now_s)
-            finally:
-                self._past_lock.release()
-        return self._past
-
-    def _read_past(self, sight: Sight, now_s: float) -> Past:
-        attempt = sight.state.attempt
+    def history(self) -> History:
+        """Made for the first who asks after a refresh. Who cannot have the run within LOCK_S gets what was made before. Raises
+        Refused where there is nothing yet."""
+        snapshot, known = self.seen(), self._history
+        if known is not None and known.snapshot is snapshot:
+            return known
+        attempt = snapshot.state.attempt
+        tokens = read_tokens_per_sample(self.run_dir, attempt.attempt) if attempt is not None else None
         try:
-            with Journal.open(self.run_dir / JOURNAL_NAME, read_only=True) as journal:
-                facts = [entry.fact for entry in journal.read_entries()]
-            tokens = read_tokens_per_sample(self.run_dir, attempt.attempt) if attempt is not None else None
-            schedule = schedule_document(facts, sight.step, tokens)
-        except (JournalError, OSError) as error:
-            return replace(self._past, read_s=now_s, took_s=0.1, seq=max(0, self._past.seq), trouble=str(error))
-        branches = [branch_document(branch) for branch in trace(facts, sight.step)]
-        return Past(sight.seq, now_s, self._clock.now_s() - now_s, branches, schedule)
+            with self._followed_run() as followed:
+                branches = followed.journal.lineage.branches(snapshot.step)
+                schedule = followed.journal.schedule.document(branches, tokens)
+        except Refused:
+            if known is None:
+                raise
+            return known
+        self._history = History(snapshot, [branch_document(branch) for branch in branches], schedule)
+        return self._history
 
     @contextmanager
     def _followed_run(self) -> Iterator[FollowedRun]:

@@ -58,7 +58,7 @@ class Viewer(threading.Thread):
         self.answers, self.received = self.answers + 1, self.received + len(body)
         return json.loads(body)
 
-    def look(self, turn: int) -> None:
+    def refresh(self, turn: int) -> None:
         self.get("")
         since = f"&since={self.cursor}" if self.cursor else ""
         self.cursor = self.get(f"/curves?metrics={CHOSEN}{since}")["cursor"]
@@ -68,7 +68,7 @@ class Viewer(threading.Thread):
     def run(self) -> None:
         turn, deadline = 0, time.monotonic() + 600.0
         while not self.over.is_set() and time.monotonic() < deadline:
-            self.look(turn)
+            self.refresh(turn)
             turn += 1
             time.sleep(1.0)
 
@@ -101,7 +101,7 @@ def test_ten_viewers(tmp_path: Path) -> None:
         idle_s = busy_s(process)
         first = Viewer(port, threading.Event())
         start, deadline = time.perf_counter(), time.monotonic() + 600.0
-        first.look(0)
+        first.refresh(0)
         size_mb = stream.stat().st_size / 1e6
         print(f"\n{STEPS} steps of {len(NAMES)} metrics, {size_mb:.0f} MB; first answer within {first.slowest_s:.2f} s")
         while time.monotonic() < deadline:
@@ -115,7 +115,7 @@ def test_ten_viewers(tmp_path: Path) -> None:
         over, step = threading.Event(), STEPS
         viewers = [Viewer(port, over) for _ in range(VIEWERS)]
         for viewer in viewers:
-            viewer.look(0)
+            viewer.refresh(0)
             viewer.slowest_s = 0.0
             viewer.start()
         before, end = busy_s(process), time.monotonic() + SECONDS

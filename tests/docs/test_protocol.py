@@ -13,10 +13,11 @@ import pytest
 from sentinel import client
 from sentinel.checkpoints import files as checkpoint_files
 from sentinel.checkpoints import pointers as checkpoint_pointers
+from sentinel.client.run_layout import LEASE_NAME, STANDINGS_NAME
 from sentinel.detectors import divergence, generalisation, loss_scale, non_finite, plateau, too_good
 from sentinel.engine import Engine
 from sentinel.journal import run_file
-from sentinel.journal.lease import LEASE_NAME, Lease, RunLock
+from sentinel.journal.lease import Lease, RunLock
 from sentinel.journal.run_file import PolicyReference, RunFile, write_run_file
 from sentinel.launcher.exit_report import write_report
 from sentinel.launcher.spec_file import overrides_to_json, write_spec
@@ -28,7 +29,7 @@ from sentinel.plan import checkpoint_validation as vetting
 from sentinel.plan.sample_attribution import SAMPLES_MAX
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.run_files.attempt_files import ATTEMPT_VARIABLE, RUN_DIR_VARIABLE, AttemptFiles
-from sentinel.run_files.detector_standings import STANDINGS_NAME, StandingsFile
+from sentinel.run_files.detector_standings import StandingsFile
 from sentinel.tensorboard import charts
 from tests.docs.protocol_page import TEXT, keys_of, listed, table, words
 from trainer import exits

@@ -14,8 +14,9 @@ from typing import Any
 
 import psutil
 
+from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.errors import JournalError
-from sentinel.journal.store import JOURNAL_NAME, Journal
+from sentinel.journal.store import Journal
 from sentinel.model.facts import Entry
 from tests.integration.forked_sentinel import ForkedSentinel, run_sentinel
 

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from sentinel.journal.lease import LEASE_NAME
+from sentinel.client.run_layout import LEASE_NAME
 from sentinel.metrics.exposition import exposition
 from sentinel.report.following import FollowedRun
 from tests.integration.prometheus_kit import Exporter, Prometheus, needs_prometheus
@@ -37,7 +37,7 @@ def test_prometheus_hears_the_heartbeat_and_tells_when_it_stops_and_when_nobody_
 
     def scraped() -> bytes:
         loop.turn()
-        return exposition([run.look() for run in runs])
+        return exposition([run.refresh() for run in runs])
 
     exporter = Exporter(scraped)
     prometheus = Prometheus(tmp_path / "prometheus", exporter.port)

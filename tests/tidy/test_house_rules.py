@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.client import run_layout
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted(p for room in ("sentinel", "trainer", "cuda_ext") for p in (ROOT / room).rglob("*.py"))
 PURE = ("engine", "plan", "policy", "detectors", "streams", "model")
@@ -30,6 +32,9 @@ LONG = {
     "sentinel/detectors/spike.py": "one rule, with every constant it was given",
     "sentinel/policy/inheritance.py": "what one policy keeps of another, read as one",
     "sentinel/journal/dataclass_codec.py": "one codec, one function a kind of type hint",
+    "sentinel/curves/svg.py": "two frames around one scale",
+    "sentinel/terminal/words.py": "a sentence for every fact, action and request, read as one",
+    "sentinel/run_files/stream.py": "one stream, read in four ways over the same few lines",
 }
 BANNED = {"utils", "util", "helpers", "common", "misc", "base", "manager", "watchdog"}
 
@@ -47,6 +52,7 @@ ONE_PLACE = {
     "jinja2": ("sentinel/report/html/page.py",),
     "markupsafe": ("sentinel/report/html/page.py",),
     "prometheus_client": ("sentinel/metrics/",),
+    "waitress": ("sentinel/web/server.py",),
 }
 # Rooms of the trainer that must answer at once, and so load no torch (ARCHITECTURE "Who may import what").
 TORCHLESS = (
@@ -138,6 +144,15 @@ def test_one_place_knows_where_an_attempt_and_an_incident_lie() -> None:
         if path.name != "run_layout.py":
             text = path.read_text(encoding="utf-8")
             assert not [word for word in ("attempts", "incidents") if f'"{word}" /' in text], f"{relative(path)}: ask run_layout"
+
+
+def test_one_place_knows_the_names_of_a_runs_files() -> None:
+    names = {value for name, value in vars(run_layout).items() if name.isupper() and "." in value}
+    assert {"sentinel.db", "run.json", "lease.json"} <= names
+    for path in SOURCES:
+        if relative(path).startswith("sentinel/") and path.name != "run_layout.py":
+            found = [node.value for node in ast.walk(parsed(path)) if isinstance(node, ast.Constant) and node.value in names]
+            assert not found, f"{relative(path)} spells {found}: ask run_layout"
 
 
 def test_the_supervisor_never_loads_torch() -> None:

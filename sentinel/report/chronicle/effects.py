@@ -9,7 +9,7 @@ from statistics import median
 
 from sentinel.client.settings import SETTINGS
 from sentinel.model.attempts import SettingsInForce
-from sentinel.run_files.stream_window import Row, read_steps
+from sentinel.run_files.stream import Row, read_steps
 
 STEPS = 50  # on either side
 METRICS = ("loss", "grad_norm")

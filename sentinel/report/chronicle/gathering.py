@@ -10,16 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from sentinel.engine import evolve
 from sentinel.engine.goodput import account
 from sentinel.model import facts as f
 from sentinel.model.actions import PruneCheckpoint, SendPage, WriteOverrides
 from sentinel.model.attempts import SettingsInForce
+from sentinel.model.environment import Environment
 from sentinel.model.facts import Entry, Fact
 from sentinel.model.operator_requests import Acknowledge
 from sentinel.model.state import RunState
 from sentinel.report.chronicle.stories import Story
-from sentinel.report.journal_tail import incident_of
+from sentinel.report.events import incident_of
 
 DAY_S = 86_400
 DAYS_MAX = 4000  # a clock that was once wrong by decades must not make a page of years
@@ -53,24 +53,30 @@ class Moment:
 @dataclass(slots=True)
 class Gathered:
     """Attributes: state, at the end; days, those on which anything was written down; stories, by incident; writes, live changes
-    by their id; last_s and seq, of the last entry."""
+    by their id; first_s, of the first entry; last_s and seq, of the last; attempts, how many were launched; environment, the
+    first that was read."""
 
     state: RunState = field(default_factory=RunState)
     days: dict[int, Day] = field(default_factory=dict)
     stories: dict[int, Story] = field(default_factory=dict)
     writes: dict[str, WriteOverrides] = field(default_factory=dict)
     step: int = 0
+    first_s: float = 0.0
     last_s: float = 0.0
     seq: int = 0
+    attempts: int = 0
+    environment: Environment | None = None
 
 
-def gather(entries: Iterable[Entry]) -> Gathered:
+def gather(steps: Iterable[tuple[Entry, RunState]]) -> Gathered:
+    """`steps`: each entry with the state it leads to (`JournalFold.read`)."""
     found = Gathered()
-    for entry in entries:
+    for entry, state in steps:
         _close_days(found, entry.at_s)
         before = found.state.overrides
         day = _day(found, int(entry.at_s // DAY_S))  # which begins where the run stood before
-        found.state = evolve(found.state, entry.at_s, entry.fact)
+        found.state = state
+        found.first_s = found.first_s if found.seq else entry.at_s
         found.last_s, found.seq = entry.at_s, entry.seq
         found.step = _step_of(entry.fact, found.step)
         _take(found, day, entry, before)
@@ -106,6 +112,10 @@ def _day(found: Gathered, number: int) -> Day:
 
 def _take(found: Gathered, day: Day, entry: Entry, before: SettingsInForce) -> None:
     fact = entry.fact
+    if isinstance(fact, f.AttemptLaunched):
+        found.attempts += 1
+    elif isinstance(fact, f.EnvironmentRead):
+        found.environment = found.environment or fact.environment
     number = incident_of(fact)
     story = found.stories.get(number) if number is not None else None
     if story is not None:

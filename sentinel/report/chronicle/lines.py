@@ -54,8 +54,8 @@ def moment_lines(run_dir: Path, found: Gathered, branches: Mapping[int, Branch],
 def _wish(found: Gathered, at_s: float, answered: f.RequestAnswered) -> list[str]:
     if isinstance(answered.wish, Remark):
         return [f"**Note by {plain(answered.by)}**: {plain(answered.wish.text, 2000)}"]
-    said = describe(answered, at_s, found.state)
-    return [plain(said.text)] if said is not None else []
+    line = describe(answered, at_s, found.state)
+    return [plain(line.text)] if line is not None else []
 
 
 def _attempt(run_dir: Path, branches: Mapping[int, Branch], launched: f.AttemptLaunched, before: SettingsInForce) -> list[str]:

@@ -124,10 +124,10 @@ def page_words(story: Story, when: Callable[[float], str]) -> str:
     """Who was called, when and where, and who answered."""
     pages = [page for _, page in story.called.values()]
     routes = sorted({page.route for page in pages if page.route})
-    told = ", ".join(f"{count} {stage}" for stage, count in Counter(page.stage for page in pages).items())
+    stages = ", ".join(f"{count} {stage}" for stage, count in Counter(page.stage for page in pages).items())
     on = f" on {', '.join(map(plain, routes[:ROUTES_TOLD]))}" if routes else ""
     called_s = story.called_s
-    words = f"People were told{on} ({told})" if called_s is None else f"A person was called at {when(called_s)}{on} ({told})"
+    words = f"People were told{on} ({stages})" if called_s is None else f"A person was called at {when(called_s)}{on} ({stages})"
     if story.refused:
         words += f"; {many(len(story.refused), 'delivery', 'deliveries')} given up, the first: {plain(story.refused[0])}"
     if called_s is not None and not story.seen_by:

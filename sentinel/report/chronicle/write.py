@@ -14,43 +14,39 @@ from itertools import groupby
 from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
+from sentinel.client.run_layout import CHRONICLE_NAME
 from sentinel.engine.goodput import account
 from sentinel.errors import SentinelError, UsageError
-from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.model import facts as f
-from sentinel.model.facts import Entry
 from sentinel.report.chronicle.gathering import DAY_S, Day, Gathered, Moment, gather
 from sentinel.report.chronicle.lines import moment_lines
 from sentinel.report.chronicle.plain import code, plain
 from sentinel.report.chronicle.stories import Story, many, outcome_words, story_lines
-from sentinel.report.journal_tail import utc_words
-from sentinel.report.lineage import Branch, trace
-from sentinel.report.run_dirs import check_run_dir
-from sentinel.report.schedule import schedule_document, schedule_rows
+from sentinel.report.events import utc_words
+from sentinel.report.journal_fold import JournalFold
+from sentinel.report.lineage import Branch
+from sentinel.report.schedule import schedule_rows
 from sentinel.report.tables import markdown_table, rounded_parts
 
-CHRONICLE_NAME = "chronicle.md"
 INCIDENTS_TOLD_MAX = 8  # of one day one by one; of more the repaired ones are a table
 CONDEMNED_TOLD = 3
 
 
 def chronicle_text(run_dir: Path) -> str:
     """Raises UsageError for what is no run, JournalError for a damaged journal."""
-    check_run_dir(run_dir)
-    with Journal.open(run_dir / JOURNAL_NAME, read_only=True) as journal:
-        entries = list(journal.read_entries())
-    if not entries:
+    fold = JournalFold(run_dir)
+    found = gather(fold.read())
+    if not found.seq:
         raise UsageError(f"{run_dir}: nothing is recorded yet; look again in a moment")
-    found = gather(entries)
-    branches = {branch.attempt: branch for branch in trace(entry.fact for entry in entries)}
+    branches = {branch.attempt: branch for branch in fold.lineage.branches()}
     days = [day for _, day in sorted(found.days.items())]
-    parts = [f"# Chronicle of {plain(found.state.run_id)}", _head(found, entries)]
+    parts = [f"# Chronicle of {plain(found.state.run_id)}", _head(found)]
     if len(days) > 1:
         parts += ["## Day by day", markdown_table(DAY_HEADER, [_day_row(day) for day in days if not _is_quiet(day)])]
     for is_quiet, group in groupby(days, key=_is_quiet):
         some = list(group)
         parts += [_quiet_days(some)] if is_quiet else [_day_text(run_dir, found, branches, day) for day in some]
-    return "\n\n".join([*parts, _foot(found, entries)]) + "\n"
+    return "\n\n".join([*parts, _foot(found, fold)]) + "\n"
 
 
 def write_chronicle(run_dir: Path, path: Path) -> str:
@@ -79,37 +75,35 @@ def leave_chronicle(run_dir: Path) -> None:
 DAY_HEADER = ("day", "steps", "attempts", "incidents", "pages", "goodput")
 
 
-def _head(found: Gathered, entries: Sequence[Entry]) -> str:
-    state, first = found.state, entries[0]
+def _head(found: Gathered) -> str:
+    state, read = found.state, found.environment
     mode = ", observe only" if state.observe_only else ""
     stands = f"{state.label}: {plain(state.end_reason)}" if state.ended else f"{state.label} as of the last entry"
     lines = [
         f"Written from the journal up to entry {found.seq} ({utc_words(found.last_s)}) and the streams. Times are UTC.",
-        f"- begun: {utc_words(first.at_s)}",
+        f"- begun: {utc_words(found.first_s)}",
         f"- stands: {stands}",
         f"- command: {code(shlex.join(state.command))}",
         f"- policy: {plain(state.policy_name)} (sha256 {state.policy_digest[:12]}){mode}",
     ]
-    read = next((e.fact.environment for e in entries if isinstance(e.fact, f.EnvironmentRead) and e.fact.environment), None)
     if read is not None:
         libraries = dict(read.distributions or ())
         words = [read.interpreter] if read.interpreter else []
         words += [f"{name} {libraries[name]}" for name in ("torch", "numpy", "transformers") if name in libraries]
         words += [f"{len(read.code)} source files"] if read.code is not None else []
         lines.append(f"- ran at first: {plain(', '.join(words))}")
-    attempts = sum(isinstance(entry.fact, f.AttemptLaunched) for entry in entries)
     called = sum(story.called_s is not None for story in found.stories.values())
     repaired = sum(str(story.state) == "recovered" for story in found.stories.values())
     incidents = many(len(found.stories), "incident")
-    lines.append(f"- {many(attempts, 'attempt')}, {incidents}: {repaired} recovered, for {called} a person was called")
+    lines.append(f"- {many(found.attempts, 'attempt')}, {incidents}: {repaired} recovered, for {called} a person was called")
     lines.append(f"- goodput: {account(found.state, found.last_s).goodput_ratio:.1%}")
     return lines[0] + "\n\n" + "\n".join(lines[1:])
 
 
 def _day_text(run_dir: Path, found: Gathered, branches: dict[int, Branch], day: Day) -> str:
-    told = [moment for moment in day.moments if moment.story is not None]
-    is_busy = len(told) > INCIDENTS_TOLD_MAX
-    folded = [moment for moment in told if is_busy and moment.story is not None and not moment.story.needed_a_person]
+    incidents = [moment for moment in day.moments if moment.story is not None]
+    is_busy = len(incidents) > INCIDENTS_TOLD_MAX
+    folded = [moment for moment in incidents if is_busy and moment.story is not None and not moment.story.needed_a_person]
     lines: list[str] = []
     for moment in day.moments:
         if moment in folded or (is_busy and isinstance(moment.fact, f.AttemptLaunched)):
@@ -186,20 +180,20 @@ def _counts(day: Day, is_busy: bool) -> str:
     words += [f"{counts['pruned']} deleted as the policy asks"] if counts["pruned"] else []
     words += [f"checkpoints moved to quarantine {many(counts['quarantines'], 'time')}"] if counts["quarantines"] else []
     if counts["condemned"]:
-        told = "; ".join(plain(words) for words in day.condemned[:CONDEMNED_TOLD])
-        told += "; …" if counts["condemned"] > CONDEMNED_TOLD else ""
-        words.append(f"{counts['condemned']} not to be used any more ({told})")
+        reasons = "; ".join(plain(words) for words in day.condemned[:CONDEMNED_TOLD])
+        reasons += "; …" if counts["condemned"] > CONDEMNED_TOLD else ""
+        words.append(f"{counts['condemned']} not to be used any more ({reasons})")
     words += [f"{many(counts['findings'], 'finding')} that opened nothing"] if counts["findings"] else []
     words += [f"a source went blind {many(counts['blind'], 'time')}"] if counts["blind"] else []
     return f"Besides: {', '.join(words)}." if words else ""
 
 
-def _foot(found: Gathered, entries: Sequence[Entry]) -> str:
+def _foot(found: Gathered, fold: JournalFold) -> str:
     ledger = account(found.state, found.last_s)
     seconds = rounded_parts(ledger.seconds)
     rows = [(name, value, f"{value / ledger.total_s:.1%}" if ledger.total_s > 0 else None) for name, value in seconds.items()]
     parts = ["## What the time went into", markdown_table(("account", "seconds", "share"), rows)]
-    cost = schedule_rows(schedule_document([entry.fact for entry in entries], None, None))
+    cost = schedule_rows(fold.schedule.document(fold.lineage.branches(), None))
     parts += ["\n".join(f"- {what}: {plain(words)}" for what, words in cost)] if cost else []
     return "\n\n".join(parts)
 

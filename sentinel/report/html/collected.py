@@ -4,25 +4,22 @@ and what the ledger said before and after."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sentinel.clock import SystemClock
-from sentinel.engine import evolve
 from sentinel.engine.goodput import Ledger, account
-from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.model import facts as f
 from sentinel.model.attempts import SettingsInForce
 from sentinel.model.facts import Entry, Fact
 from sentinel.model.findings import Finding
 from sentinel.model.incidents import Incident
 from sentinel.model.state import Archive, RunState
-from sentinel.report.journal_tail import incident_of
-from sentinel.report.lineage import Branch, trace
-from sentinel.report.reading import NothingRecorded
-from sentinel.report.run_dirs import check_run_dir
-from sentinel.run_files.stream_file import read_newest_step
+from sentinel.report.events import incident_of
+from sentinel.report.journal_fold import JournalFold
+from sentinel.report.lineage import Branch
+from sentinel.report.reading import refuse_empty
+from sentinel.run_files.stream import read_newest_step
 
 ATTEMPTS_BACK = 32  # a rollback behind so many attempts is not counted as the incident's
 FIRST_KEPT, NEWEST_KEPT = 200, 400  # entries of one incident
@@ -75,31 +72,20 @@ class Collected:
 
 def collect(run_dir: Path, entries_of: Collection[int] = ()) -> Collected:
     """`entries_of`: the incidents whose entries are wanted. Raises UsageError, JournalError."""
-    check_run_dir(run_dir)
     found = Collected(run_dir)
-    with Journal.open(run_dir / JOURNAL_NAME, read_only=True) as journal:
-        found.branches = trace(_followed(found, journal.read_entries(), entries_of))
-    if not found.state.run_id:
-        raise NothingRecorded(f"{run_dir}: the run is only just being started, nothing is recorded yet; look again in a moment")
+    fold = JournalFold(run_dir)
+    for entry, state in fold.read():
+        found.state, found.last_s = state, entry.at_s
+        _take(found, entry, entries_of)
+    refuse_empty(fold)
     attempt = found.state.attempt
     newest = read_newest_step(run_dir, attempt.attempt) if attempt is not None else None
-    if found.branches and newest is not None and not found.branches[-1].outcome:
-        last = found.branches[-1]
-        last.last_step = last.survives_to = max(last.last_step, newest)
-    found.now_s = SystemClock(found.last_s).now_s()
+    found.branches = fold.lineage.branches(newest)
+    found.now_s = fold.now_s
     for incident in found.state.open_incidents:
         if incident.id in found.stretches and incident.restored_s is None:
             _end(found, incident.id, found.last_s if found.state.ended else found.now_s)
     return found
-
-
-def _followed(found: Collected, entries: Iterator[Entry], entries_of: Collection[int]) -> Iterator[Fact]:
-    """Every fact, taken on the way."""
-    for entry in entries:
-        found.state = evolve(found.state, entry.at_s, entry.fact)
-        found.last_s = entry.at_s
-        _take(found, entry, entries_of)
-        yield entry.fact
 
 
 def _take(found: Collected, entry: Entry, entries_of: Collection[int]) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from sentinel.curves.registry import metrics_shown_on
+from sentinel.curves.svg import AttemptLine, Panel, PlotMark, draw_panel
 from sentinel.model.incidents import Incident
 from sentinel.paging.case import judged_metric
 from sentinel.report.html.collected import Collected
-from sentinel.report.html.drawing import Line, Mark, Panel, draw
 from sentinel.report.lineage import Branch
-from sentinel.run_files.stream_window import Row, read_steps, read_thinned
+from sentinel.run_files.stream import Row, read_steps, read_thinned
 
-METRICS = ("loss", "grad_norm", "loss_scale", "activation_norm", "lr")
+METRICS = metrics_shown_on("report")
 ATTEMPTS_MAX = 8  # of one incident: the first that broke, and the newest
 BEFORE_MIN, BEFORE_MAX = 60, 2000  # steps
 BEHIND_MAX = 4000
@@ -47,15 +48,15 @@ def window(incident: Incident) -> tuple[int, int]:
     return min(first, max(0, onset - margin)), min(broke + margin, onset + BEHIND_MAX)
 
 
-def incident_marks(incident: Incident) -> list[Mark]:
-    marks = [Mark(incident.onset_step, "onset", "onset")] if incident.onset_step is not None else []
-    marks.append(Mark(incident.detected_step, "seen", "seen"))
+def incident_marks(incident: Incident) -> list[PlotMark]:
+    marks = [PlotMark(incident.onset_step, "onset", "onset")] if incident.onset_step is not None else []
+    marks.append(PlotMark(incident.detected_step, "seen", "seen"))
     for number, one in enumerate(incident.tries, start=1):
         back = one.remedy.rollback_to_step
         if one.attempt is not None and back is not None:
-            marks.append(Mark(back, "remedy", f"try {number} from here"))
+            marks.append(PlotMark(back, "remedy", f"try {number} from here"))
         if one.struck_step is not None:
-            marks.append(Mark(one.struck_step, "struck", f"try {number} struck again"))
+            marks.append(PlotMark(one.struck_step, "struck", f"try {number} struck again"))
     return marks
 
 
@@ -75,9 +76,9 @@ def run_panels(run: Collected) -> tuple[list[Panel], float]:
     return _panels(METRICS, branches, rows, marks, (min(steps), max(steps)), None), min(shares)
 
 
-def _mark(incident: Incident) -> Mark:
+def _mark(incident: Incident) -> PlotMark:
     step = incident.onset_step if incident.onset_step is not None else incident.break_step
-    return Mark(step, "onset", str(incident.id))
+    return PlotMark(step, "onset", str(incident.id))
 
 
 def _concerned(run: Collected, incident: Incident, first: int) -> list[Branch]:
@@ -96,7 +97,7 @@ def _passes(branch: Branch, step: int) -> bool:
 
 
 def _panels(
-    names: Sequence[str], branches: Sequence[Branch], rows: Mapping[int, Sequence[Row]], marks: Sequence[Mark],
+    names: Sequence[str], branches: Sequence[Branch], rows: Mapping[int, Sequence[Row]], marks: Sequence[PlotMark],
     span: tuple[int, int], incident: Incident | None,
 ) -> list[Panel]:  # fmt: skip
     panels = []
@@ -106,8 +107,8 @@ def _panels(
         for place, branch in enumerate(branches):
             points = [(step, metrics[name]) for step, metrics in rows[branch.attempt] if name in metrics]
             keep = None if branch.survives_to is None else branch.survives_to if branch.outcome else LIVES_ON
-            lines += [Line(branch.attempt, points, keep, place)] if points else []
-        panel = draw(name, lines, inside, *span, _band(incident, name))
+            lines += [AttemptLine(branch.attempt, points, keep, place)] if points else []
+        panel = draw_panel(name, lines, inside, *span, _band(incident, name))
         if panel is not None:
             panels.append(panel)
     return panels

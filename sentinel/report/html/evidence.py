@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sentinel.client.run_layout import incident_folder
+from sentinel.client.run_layout import HTML_REPORT_NAME, incident_folder
 from sentinel.launcher.sample_text import show_sample
 from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
@@ -21,7 +21,7 @@ TAIL_BYTES = 6000
 TAIL_LINES = 40
 SAMPLES_MAX = 20
 TEXTS_MAX = 3  # each takes the trainer some seconds
-OURS = ("report.html", "page.json")
+OURS = (HTML_REPORT_NAME, "page.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Tail:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class IncidentEvidence:
     """`folder` relative to the run. `more`: files that are not listed."""
 
     folder: str
@@ -49,7 +49,7 @@ class Evidence:
     guilty: int
 
 
-def evidence_of(run_dir: Path, incident: Incident) -> Evidence:
+def evidence_of(run_dir: Path, incident: Incident) -> IncidentEvidence:
     """What can be read; nothing is raised for what cannot."""
     folder = incident_folder(run_dir, incident.id)
     paths = sorted(_walked(folder))
@@ -58,10 +58,11 @@ def evidence_of(run_dir: Path, incident: Incident) -> Evidence:
     ranked, missing = rank_of_incident(run_dir, incident) if incident.attribution is not None else ((), "")
     guilty = sum(one["guilty"] for one in ranked)
     samples = tuple(ranked[:SAMPLES_MAX])
-    return Evidence(str(folder.relative_to(run_dir)), files, max(0, len(paths) - FILES_MAX), tails, samples, missing, guilty)
+    more = max(0, len(paths) - FILES_MAX)
+    return IncidentEvidence(str(folder.relative_to(run_dir)), files, more, tails, samples, missing, guilty)
 
 
-def sample_texts(run_dir: Path, state: RunState, incident: Incident, evidence: Evidence) -> tuple[str, ...]:
+def sample_texts(run_dir: Path, state: RunState, incident: Incident, evidence: IncidentEvidence) -> tuple[str, ...]:
     """The text of the guiltiest samples, where the trainer can show it."""
     found = incident.attribution
     guilty = [one["sample"] for one in evidence.samples if one["guilty"]][:TEXTS_MAX]

@@ -95,5 +95,5 @@ class ReportKeeper:
 
 def _version(incident: Incident) -> Version:
     page = incident.page
-    said = (page.number, page.resolved, tuple((told.route, told.delivered) for told in page.routes)) if page is not None else None
-    return (incident.state, incident.pages, incident.acknowledged_by, len(incident.tries), incident.verdict, said)
+    called = (page.number, page.resolved, tuple((one.route, one.delivered) for one in page.routes)) if page is not None else None
+    return (incident.state, incident.pages, incident.acknowledged_by, len(incident.tries), incident.verdict, called)

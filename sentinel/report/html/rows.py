@@ -30,7 +30,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PageRow:
     """A delivery of a page: on which route, what of it, and what came of that."""
 
     after: str
@@ -93,7 +93,7 @@ def _spaced(name: str) -> str:
     return "".join(f" {c.lower()}" if c.isupper() else c for c in name).strip()
 
 
-def page_rows(entries: Sequence[Entry], incident: Incident) -> list[Told]:
+def page_rows(entries: Sequence[Entry], incident: Incident) -> list[PageRow]:
     """Every delivery that was decided, with its outcome, and every answer to it."""
     outcomes = {e.fact.key: e.fact for e in entries if isinstance(e.fact, (f.ActionConfirmed, f.ActionAbandoned))}
     rows = []
@@ -101,9 +101,9 @@ def page_rows(entries: Sequence[Entry], incident: Incident) -> list[Told]:
         when = after(entry.at_s, incident)
         match entry.fact:
             case f.ActionDecided(action=a.SendPage() as page):
-                rows.append(Told(when, page.route or "terminal", page.stage, page.title, _outcome(outcomes.get(page.key))))
+                rows.append(PageRow(when, page.route or "terminal", page.stage, page.title, _outcome(outcomes.get(page.key))))
             case f.RequestAnswered(by=by, wish=wish, answer=answer) if getattr(wish, "incident", None) == incident.id:
-                rows.append(Told(when, "", recorded_name(type(wish)).lower(), f"{by}: {answer}", ""))
+                rows.append(PageRow(when, "", recorded_name(type(wish)).lower(), f"{by}: {answer}", ""))
             case _:
                 pass
     return rows

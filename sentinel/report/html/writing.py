@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.client.atomic_file import write_atomically
-from sentinel.client.run_layout import incident_report_path
+from sentinel.client.run_layout import HTML_REPORT_NAME, incident_report_path
 from sentinel.errors import UsageError
 from sentinel.model.incidents import Incident
 from sentinel.paging.case import RUNBOOK
@@ -28,7 +28,6 @@ from sentinel.report.lineage import Branch
 from sentinel.report.settings import setting_text, settings_asked
 from sentinel.report.summary import goodput_line, ledger_rows
 
-RUN_REPORT = "report.html"
 DRAWN_MAX = 16  # incidents with a plot of their own in the report of a run: the newest
 TOLD_CHARS_MAX = 300  # of one reason there: the incident's own report has it whole
 BRANCHES_MAX = 400
@@ -38,7 +37,7 @@ def report_command(run_dir: Path, number: int | None, out: Path | None, with_tex
     """Write the report asked for; where it lies. `with_texts`: of guilty samples, which takes seconds.
     Raises UsageError, JournalError."""
     text = run_report(run_dir) if number is None else incident_report(run_dir, number, with_texts)
-    path = out or (run_dir / RUN_REPORT if number is None else incident_report_path(run_dir, number))
+    path = out or (run_dir / HTML_REPORT_NAME if number is None else incident_report_path(run_dir, number))
     try:
         write_atomically(path, text.encode())
     except OSError as error:

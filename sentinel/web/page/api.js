@@ -29,6 +29,8 @@ export const readStatus = (run) => read(at(run));
 export const readIncidents = (run) => read(`${at(run)}/incidents`);
 /** @param {string} run @param {number} since */
 export const readEvents = (run, since) => read(`${at(run)}/events?${new URLSearchParams({ since: String(since) })}`);
+/** The curves that are shown until a person chooses others. */
+export const readShownCurves = () => read("/api/curves");
 /** @param {string} run */
 export const readMetricNames = (run) => read(`${at(run)}/metrics`);
 /** @param {string} run */

@@ -1,6 +1,6 @@
 /** The section of curves: which are shown, over which steps, on what scale, and whose colour is whose. */
 
-import { readCurves, readMetricNames } from "./api.js";
+import { readCurves, readMetricNames, readShownCurves } from "./api.js";
 import { onColoursChanged } from "./colours.js";
 import { CurveStore } from "./curve_store.js";
 import { byId, make, redraw } from "./dom.js";
@@ -9,8 +9,6 @@ import { Plot } from "./plot.js";
 import { colourOf, survivesTo } from "./plot_data.js";
 import { bandOf } from "./plot_marks.js";
 
-const WANTED = ["loss", "grad_norm", "activation_norm/", "loss_scale", "lr"];
-const INSTEAD = new Map([["activation_norm/", "activation_norm"]]);
 const PLOTS_MAX = 12;
 const FAMILY_MIN = 2;
 const LEGEND_MAX = 12;
@@ -32,6 +30,8 @@ export class Curves {
   /** @type {string[]} */
   #names = [];
   #namesMs = -Infinity;
+  /** @type {string[]} shown until a person chooses others, as the server says; empty before it did */
+  #usual = [];
   /** @type {string[] | null} by the person, null: the usual ones */
   #chosen = readChosen();
 
@@ -56,6 +56,8 @@ export class Curves {
   /** Asks for what is new and draws it. */
   async refresh() {
     const run = this.#run;
+    if (!this.#usual.length) this.#usual = (await readShownCurves()).shown;
+    if (run !== this.#run) return;
     if (performance.now() - this.#namesMs > NAMES_EVERY_MS || !this.#names.length) {
       const names = await readMetricNames(run);
       if (run !== this.#run) return;
@@ -150,7 +152,7 @@ export class Curves {
 
   #choices() {
     const offered = new Set(this.#offered());
-    const usual = WANTED.map((choice) => (offered.has(choice) ? choice : INSTEAD.get(choice) ?? choice));
+    const usual = this.#usual.map((choice) => (offered.has(choice) ? choice : aloneOf(choice)));
     const chosen = (this.#chosen ?? usual).filter((choice) => offered.has(choice));
     return (chosen.length || this.#chosen ? chosen : [...offered]).slice(0, PLOTS_MAX);
   }
@@ -201,6 +203,9 @@ export class Curves {
     ]);
   }
 }
+
+/** The metric that stands for a family of which no layer is told. @param {string} choice */
+const aloneOf = (choice) => (choice.endsWith("/") ? choice.slice(0, -1) : choice);
 
 /** @param {import("./curve_store.js").Attempt} attempt @param {number} survives */
 function fateOf(attempt, survives) {

@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 
 from sentinel.cli.root import app
 from sentinel.cli.top import Watched, points_of
+from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.clock import SystemClock
-from sentinel.journal.store import JOURNAL_NAME
 from sentinel.report.drawn import DrawnAttempt
 from tests.unit.run_files.test_heartbeats import beat
 from tests.unit.told_run import state_of, told, write_run, write_stream
@@ -75,12 +75,12 @@ def test_a_look_is_drawn_again_only_when_something_can_be_new(tmp_path: Path) ->
     run_dir = write_run(tmp_path / "run", until=42)
     write_stream(run_dir, 2, [101, 102])
     watched = Watched(run_dir, SystemClock(), blocks=True)
-    first = watched.look()
+    first = watched.refresh()
     assert first is not None
     assert (first.points[-1].step, first.total) == (102, 600)
-    assert watched.look() is None
+    assert watched.refresh() is None
     write_stream(run_dir, 2, [101, 102, 103])
-    again = watched.look()
+    again = watched.refresh()
     assert again is not None
     assert again.points[-1].step == 103
     watched.close()
@@ -90,10 +90,10 @@ def test_a_journal_that_is_gone_is_said(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "run", until=42)
     watched = Watched(run_dir, SystemClock(), blocks=True)
     (run_dir / JOURNAL_NAME).rename(tmp_path / "aside")
-    watched._looked_s = -math.inf  # a look is due
-    shown = watched.look()
+    watched._refreshed_s = -math.inf  # a refresh is due
+    shown = watched.refresh()
     assert shown is not None
-    assert any("older sight" in warning for warning in shown.warnings)
+    assert any("older snapshot" in warning for warning in shown.warnings)
     watched.close()
 
 
@@ -106,7 +106,7 @@ def test_the_time_of_a_step_is_of_one_attempt_and_not_of_the_pause_between_two(t
         write_stream(run_dir, attempt, steps, time_s=1000.0 * attempt + steps[-1])
         one = drawn_so_far(run_dir, attempt)
         watched._run.attempts[attempt] = one
-        watched._sight = replace(watched._sight, state=state_of(told(42 if attempt == 2 else 10)))
+        watched._snapshot = replace(watched._snapshot, state=state_of(told(42 if attempt == 2 else 10)))
         said.append(watched._step_time())
     assert said == [None, 1.0, None, 1.0]
     watched.close()

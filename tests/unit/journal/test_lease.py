@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.client.run_layout import JOURNAL_NAME, LEASE_NAME, LOCK_NAME
 from sentinel.errors import AlreadySupervised, UsageError
 from sentinel.journal.identity import ProcessIdentity, read_own_identity
-from sentinel.journal.lease import LEASE_NAME, LOCK_NAME, LeaseRecord, RunLock, read_lease
+from sentinel.journal.lease import LeaseRecord, RunLock, read_lease
 from sentinel.journal.session import take_run
-from sentinel.journal.store import JOURNAL_NAME
 from sentinel.model.facts import Held
 
 HOLDER = """

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.client.run_layout import JOURNAL_NAME, LEASE_NAME
 from sentinel.errors import Fenced, RetryLater
 from sentinel.journal.identity import read_own_identity
-from sentinel.journal.lease import LEASE_NAME, LeaseRecord, read_lease
+from sentinel.journal.lease import LeaseRecord, read_lease
 from sentinel.journal.session import take_run
-from sentinel.journal.store import JOURNAL_NAME, Journal
+from sentinel.journal.store import Journal
 
 
 def write_foreign_lease(run_dir: Path, epoch: int) -> None:

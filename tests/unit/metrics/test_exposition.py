@@ -16,55 +16,56 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sentinel import __version__
+from sentinel.curves.registry import CURVES
 from sentinel.engine import evolve
 from sentinel.journal.session import take_run
 from sentinel.metrics.exposition import CONTENT_TYPE, LABEL_CHARS_MAX, exposition
 from sentinel.metrics.families import FAMILIES
-from sentinel.metrics.of_run import LAYERS_MAX, SHOWN, STATES
+from sentinel.metrics.of_run import LAYERS_MAX, STATES
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model.state import Mark, RunState
-from sentinel.report.following import FollowedRun, Sight
+from sentinel.report.following import FollowedRun, RunSnapshot
 from sentinel.report.tally import Tally
-from sentinel.run_files.detector_standings import Told
+from sentinel.run_files.detector_standings import DetectorStandings
 from tests.docs.test_commands import STATES as DOCUMENTED_STATES
 from tests.sim.kit import simulate
 from tests.unit.told_run import at, entries_of, told, write_run, write_stream
 
 METRICS_PAGE = Path(__file__).resolve().parents[3] / "deploy/prometheus/METRICS.md"
-DETECTORS = Told(at(200), 3, 600, 0, (("spike", "healthy", "well"), ("hang", "breached", "silent")))
+DETECTORS = DetectorStandings(at(200), 3, 600, 0, (("spike", "healthy", "well"), ("hang", "breached", "silent")))
 
 
-def fold(entries: list[f.Entry], **more: Any) -> Sight:
+def fold(entries: list[f.Entry], **more: Any) -> RunSnapshot:
     tally, state = Tally(), RunState()
     for entry in entries:
         tally.take(state, entry)
         state = evolve(state, entry.at_s, entry.fact)
     standing = {"now_s": at(200), "supervisor": "alive", "heartbeat_s": at(195), "senses": DETECTORS, "attempt_alive": True}
-    return Sight(**{"run_dir": Path("/runs/demo"), "state": state, "tally": tally, **standing, **more})
+    return RunSnapshot(**{"run_dir": Path("/runs/demo"), "state": state, "tally": tally, **standing, **more})
 
 
-def sight(until: float = 1e9, **more: Any) -> Sight:
+def snapshot(until: float = 1e9, **more: Any) -> RunSnapshot:
     return fold(entries_of(told(until)), **more)
 
 
-def everything() -> Sight:
+def everything() -> RunSnapshot:
     """A run of which all is known that can be."""
     page = a.SendPage("page/1/1/trigger/terminal", 1, "critical", "a title", "a text")
     blind = f.SourceChanged("nvml", False, "the driver is gone")
     raised = f.PageRaised(1, page.severity, page.title, page.text)
     more: list[tuple[float, f.Fact]] = [(151, raised), (151, f.ActionDecided(page)), (152, f.ActionConfirmed(page.key))]
-    last = dict.fromkeys(SHOWN.values(), 0.5) | {"activation_norm": 1.0, "activation_norm/block-00": 0.9}
+    last = {curve.metric: 0.5 for curve in CURVES if curve.gauge and not curve.is_family} | {"activation_norm/block-00": 0.9}
     return fold(entries_of([*told(), *more, (153, blind)]), step=600, total_steps=600, last=last)
 
 
-def samples(*sights: Sight) -> Iterator[tuple[str, dict[str, str], float]]:
-    for family in text_string_to_metric_families(exposition(sights).decode()):
+def samples(*snapshots: RunSnapshot) -> Iterator[tuple[str, dict[str, str], float]]:
+    for family in text_string_to_metric_families(exposition(snapshots).decode()):
         for one in family.samples:
             yield one.name, one.labels, one.value
 
 
-def value(found: Sight, name: str, **labels: str) -> float | None:
+def value(found: RunSnapshot, name: str, **labels: str) -> float | None:
     """Of the one series that has these labels; None when there is none."""
     values = [number for named, has, number in samples(found) if named == name and labels.items() <= has.items()]
     assert len(values) <= 1, (name, labels)
@@ -108,13 +109,13 @@ def test_promtool_finds_nothing_wrong_with_the_names() -> None:
 def test_the_state_is_one_word_of_those_that_status_shows() -> None:
     assert set(STATES) == DOCUMENTED_STATES
     for until in (0, 5, 31, 50, 92, 1e9):
-        run = sight(until)
+        run = snapshot(until)
         assert value(run, "sentinel_run_state", state=run.state.label) == 1.0
         assert sum(number for name, _, number in samples(run) if name == "sentinel_run_state") == 1.0
 
 
 def test_a_run_that_has_only_just_begun_tells_what_is_known_and_nothing_else() -> None:
-    bare = Sight(Path("/runs/new"))
+    bare = RunSnapshot(Path("/runs/new"))
     names = {name for name, _, _ in samples(bare)}
     assert value(bare, "sentinel_run_state", run="new", state="starting") == 1.0
     assert value(bare, "sentinel_pages_open") == 0.0
@@ -124,7 +125,7 @@ def test_a_run_that_has_only_just_begun_tells_what_is_known_and_nothing_else() -
 
 
 def test_numbers_that_are_not_finite_are_told_as_they_are() -> None:
-    run = sight(last={"loss": nan, "grad_norm": inf, "loss_scale": -inf})
+    run = snapshot(last={"loss": nan, "grad_norm": inf, "loss_scale": -inf})
     assert isnan(value(run, "sentinel_loss") or 0.0)
     assert isinf(value(run, "sentinel_grad_norm") or 0.0)
     assert value(run, "sentinel_loss_scale") == -inf
@@ -133,24 +134,24 @@ def test_numbers_that_are_not_finite_are_told_as_they_are() -> None:
 
 def test_the_heartbeat_is_the_supervisors_and_not_the_exporters(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "run")
-    first = value(FollowedRun(run_dir).look(), "sentinel_heartbeat_timestamp_seconds")
+    first = value(FollowedRun(run_dir).refresh(), "sentinel_heartbeat_timestamp_seconds")
     assert first == pytest.approx((run_dir / "lease.json").stat().st_mtime)
-    assert value(FollowedRun(run_dir).look(), "sentinel_heartbeat_timestamp_seconds") == first
+    assert value(FollowedRun(run_dir).refresh(), "sentinel_heartbeat_timestamp_seconds") == first
     (run_dir / "lease.json").unlink()
-    assert value(FollowedRun(run_dir).look(), "sentinel_heartbeat_timestamp_seconds") is None
+    assert value(FollowedRun(run_dir).refresh(), "sentinel_heartbeat_timestamp_seconds") is None
 
 
 def test_what_a_line_leaves_out_is_told_as_it_was_last(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "run")
     path = write_stream(run_dir, 3, [351, 352, 353], grad_norm=0.5)
     path.write_text(path.read_text().replace('"step": 352,', '"step": 352, "val_loss": 2.25,'))
-    look = FollowedRun(run_dir).look()
+    look = FollowedRun(run_dir).refresh()
     assert (look.newest.get("val_loss"), value(look, "sentinel_val_loss")) == (None, 2.25)
     assert (value(look, "sentinel_step"), value(look, "sentinel_grad_norm")) == (353.0, 0.5)
 
 
 def test_nobody_is_called_healthy_when_nobody_judges() -> None:
-    judged = sight()
+    judged = snapshot()
     assert value(judged, "sentinel_detector_state", detector="spike", verdict="healthy") == 1.0
     assert value(judged, "sentinel_detector_state", detector="hang", verdict="breached") == 1.0
     for stale in (replace(judged, supervisor="gone"), replace(judged, now_s=at(300))):
@@ -159,7 +160,7 @@ def test_nobody_is_called_healthy_when_nobody_judges() -> None:
             assert value(stale, "sentinel_detector_state", detector=detector, verdict="healthy") == 0.0
 
 
-def answered(run: Sight, **how: Any) -> Sight:
+def answered(run: RunSnapshot, **how: Any) -> RunSnapshot:
     """With the one page of the run answered."""
     now = tuple(replace(one, page=replace(one.page, **how)) if one.page is not None else one for one in run.state.incidents)
     return replace(run, state=replace(run.state, incidents=now))
@@ -171,19 +172,19 @@ def test_a_page_is_acknowledged_when_every_open_one_is() -> None:
     assert value(answered(run, acknowledged_by="ana"), "sentinel_page_acknowledged") == 1.0
     over = answered(run, resolved="a person says so", resolved_s=at(160))
     assert (value(over, "sentinel_pages_open"), value(over, "sentinel_page_acknowledged")) == (0.0, 0.0)
-    assert value(sight(), "sentinel_page_acknowledged") == 0.0, "there is none"
+    assert value(snapshot(), "sentinel_page_acknowledged") == 0.0, "there is none"
 
 
 def test_a_condemned_checkpoint_is_none_to_go_back_to() -> None:
     facts: list[tuple[float, f.Fact]] = [*told(), (151, f.CheckpointCondemned(350, "numbers"))]
-    assert value(sight(), "sentinel_checkpoint_step") == 350.0
-    assert value(sight(), "sentinel_checkpoint_age_seconds") == 120.0
+    assert value(snapshot(), "sentinel_checkpoint_step") == 350.0
+    assert value(snapshot(), "sentinel_checkpoint_age_seconds") == 120.0
     assert value(fold(entries_of(facts)), "sentinel_checkpoint_step") == 100.0
 
 
 def test_names_of_a_trainer_or_a_machine_break_no_line() -> None:
     nasty = 'a"b\\c\nsentinel_step{run="x"} 7\r\x1b[31m\ud800'
-    run = sight(run_dir=Path("/runs/demo"), last={f"activation_norm/{nasty}": 1.0, f"activation_norm/{'long' * 99}": 2.0})
+    run = snapshot(run_dir=Path("/runs/demo"), last={f"activation_norm/{nasty}": 1.0, f"activation_norm/{'long' * 99}": 2.0})
     run.tally.blind[nasty] = True
     layers = [labels["layer"] for name, labels, _ in samples(run) if name == "sentinel_activation_norm"]
     assert len(layers) == 2
@@ -195,20 +196,20 @@ def test_names_of_a_trainer_or_a_machine_break_no_line() -> None:
 
 def test_layers_are_bounded_and_a_series_never_stands_there_twice() -> None:
     same = {f"activation_norm/{'x' * LABEL_CHARS_MAX}{n}": float(n) for n in range(3)}
-    assert value(sight(last=same), "sentinel_activation_norm") == 0.0
+    assert value(snapshot(last=same), "sentinel_activation_norm") == 0.0
     many = {f"activation_norm/{n}": 1.0 for n in range(3 * LAYERS_MAX)}
-    assert sum(name == "sentinel_activation_norm" for name, _, _ in samples(sight(last=many))) == LAYERS_MAX
+    assert sum(name == "sentinel_activation_norm" for name, _, _ in samples(snapshot(last=many))) == LAYERS_MAX
 
 
 def test_runs_of_one_name_are_told_apart() -> None:
-    runs = [sight(run_dir=Path(place)) for place in ("/a/one/demo", "/b/one/demo", "/b/two/demo")]
-    other = replace(sight(run_dir=Path("/c/x")), state=replace(runs[0].state, run_id="other"))
+    runs = [snapshot(run_dir=Path(place)) for place in ("/a/one/demo", "/b/one/demo", "/b/two/demo")]
+    other = replace(snapshot(run_dir=Path("/c/x")), state=replace(runs[0].state, run_id="other"))
     found = {labels["run"] for name, labels, _ in samples(*runs, other) if name == "sentinel_step" or name == "sentinel_info"}
     assert found == {"a/one/demo", "b/one/demo", "two/demo", "other"}
     assert {labels["run"] for _, labels, _ in samples(runs[0])} == {"demo"}
 
 
-def counters(found: Sight) -> dict[tuple[str, str], float]:
+def counters(found: RunSnapshot) -> dict[tuple[str, str], float]:
     names = {one.name for one in FAMILIES if one.type != "gauge"}
     return {
         (name, str(sorted(labels.items()))): number
@@ -228,7 +229,7 @@ def test_no_counter_falls_while_the_journal_grows() -> None:
         tally.take(state, entry)
         state = evolve(state, entry.at_s, entry.fact)
         if number % 3 == 0 or number == len(entries) - 1:
-            now = counters(Sight(Path("/runs/x"), state, entry.at_s, tally=tally))
+            now = counters(RunSnapshot(Path("/runs/x"), state, entry.at_s, tally=tally))
             assert {series: (was, now.get(series)) for series, was in before.items() if now.get(series, -1.0) < was} == {}
             before = now
     assert any(name == "sentinel_incidents_total" for name, _ in before)
@@ -237,11 +238,11 @@ def test_no_counter_falls_while_the_journal_grows() -> None:
 def test_another_program_or_a_later_one_tells_the_same_counters(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "run", until=90.2)
     follower = FollowedRun(run_dir)
-    follower.look()
+    follower.refresh()
     with take_run(run_dir) as session:
         for when, fact in told()[len(told(90.2)) :]:
             session.journal.append(at(when), [fact], session.epoch)
-    assert counters(follower.look()) == counters(FollowedRun(run_dir).look())
+    assert counters(follower.refresh()) == counters(FollowedRun(run_dir).refresh())
 
 
 def test_a_scrape_of_five_hundred_incidents_takes_less_than_20_ms_of_a_processor() -> None:
@@ -264,5 +265,5 @@ def test_a_scrape_of_five_hundred_incidents_takes_less_than_20_ms_of_a_processor
 
 
 def test_it_says_which_sentinel_exports_and_in_which_format() -> None:
-    assert value(sight(), "sentinel_info", version=__version__, policy="demo") == 1.0
+    assert value(snapshot(), "sentinel_info", version=__version__, policy="demo") == 1.0
     assert CONTENT_TYPE.startswith("text/plain; version=0.0.4")

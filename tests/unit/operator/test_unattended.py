@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 from sentinel.channels.notice import Notice
 from sentinel.channels.terminal import Terminal
 from sentinel.cli.root import app
-from sentinel.client.run_layout import incident_report_path
+from sentinel.client.run_layout import JOURNAL_NAME, incident_report_path
 from sentinel.errors import AlreadySupervised, GiveUp, RetryLater, UsageError
 from sentinel.journal.answering import answering, is_being_answered
 from sentinel.journal.lease import read_lease
 from sentinel.journal.session import take_run
-from sentinel.journal.store import JOURNAL_NAME, Journal
+from sentinel.journal.store import Journal
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.actions import KillAttempt, SendPage

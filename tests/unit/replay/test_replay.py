@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.curves.svg import PlotMark, draw_picture
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.replay import Found, ReplayResult, replay_file
 from sentinel.replay.many_logs import find_logs, replay_many
 from sentinel.streams.curve import BUCKETS_MAX, Curve
 from sentinel.telemetry.rewind import Rewind
-from sentinel.terminal.run_svg import Mark, draw_run
 from tests.unit.telemetry.event_kit import file_version, scalar
 
 POLICY = load_policy(shipped_policy_path("default"))
@@ -235,12 +235,12 @@ def test_curves_keep_their_peaks_in_bounded_memory() -> None:
 def test_a_picture_is_sound_xml_with_its_marks() -> None:
     from xml.etree import ElementTree
 
-    marks = [Mark(5, "onset", "a < b"), Mark(6, "found", "spike"), Mark(7, "remedy", "rollback")]
-    text = draw_run("runs/<a>&b.csv", {"loss": [(1, 2.0, 200.0), (10, 2.0, 3.0)], "grad_norm": []}, marks)
+    marks = [PlotMark(5, "onset", "a < b"), PlotMark(6, "found", "spike"), PlotMark(7, "remedy", "rollback")]
+    text = draw_picture("runs/<a>&b.csv", {"loss": [(1, 2.0, 200.0), (10, 2.0, 3.0)], "grad_norm": []}, marks)
     root = ElementTree.fromstring(text)
     words = "".join(root.itertext())
     assert "loss (log)" in words
     assert "onset" in words
     assert "remedy would start" in words
     for curves in ({}, {"loss": [(3, 1.0, 1.0)]}, {"loss": [(3, -1e300, 1e300), (4, 0.0, 0.0)]}):
-        ElementTree.fromstring(draw_run("x", curves, []))
+        ElementTree.fromstring(draw_picture("x", curves, []))

@@ -11,9 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from sentinel.cli.root import app
+from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.client.strict_json import dumps
 from sentinel.journal.run_file import PolicyReference, read_run_file, write_run_file
-from sentinel.journal.store import JOURNAL_NAME, Journal
+from sentinel.journal.store import Journal
 from sentinel.model import facts as f
 from sentinel.model.actions import PruneCheckpoint
 from sentinel.policy_files.loading import shipped_policy_path

@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from typer.testing import CliRunner
 
 from sentinel.cli.root import app
-from sentinel.client.run_layout import stream_path
+from sentinel.client.run_layout import CHRONICLE_NAME, stream_path
 from sentinel.errors import UsageError
 from sentinel.journal.session import take_run
 from sentinel.model import actions as a
@@ -28,7 +28,8 @@ from sentinel.report.chronicle.effects import changes_between, effect_words
 from sentinel.report.chronicle.gathering import gather
 from sentinel.report.chronicle.plain import code, plain
 from sentinel.report.chronicle.stories import Story, page_words
-from sentinel.report.chronicle.write import CHRONICLE_NAME, chronicle_text, leave_chronicle, write_chronicle
+from sentinel.report.chronicle.write import chronicle_text, leave_chronicle, write_chronicle
+from sentinel.report.journal_fold import JournalFold
 from tests.unit.told_run import COMMAND, at, entries_of, told, write_run
 
 DAY_S = 86_400.0
@@ -232,7 +233,7 @@ def month(incidents: int, days: int = 30) -> list[tuple[float, f.Fact]]:
 
 
 def test_a_month_with_five_hundred_incidents_stays_readable() -> None:
-    found = gather(entries_of(month(500, days=60)))
+    found = gather(JournalFold(Path()).fold(entries_of(month(500, days=60))))
     assert len(found.stories) == 500
     assert sum(day.counts["incidents"] for day in found.days.values()) == 500
     assert abs(sum(day.whole_s for day in found.days.values()) - (found.last_s - at(0))) < 1.0

@@ -10,15 +10,15 @@ import pytest
 from typer.testing import CliRunner
 
 from sentinel.cli.root import app
+from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.errors import JournalError
 from sentinel.journal.codec import decode_fact
 from sentinel.journal.session import take_run
-from sentinel.journal.store import JOURNAL_NAME
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.incidents import Outcome
-from sentinel.report.journal_tail import event_line, incident_of, read_events
+from sentinel.report.events import event_line, incident_of, read_events
 from tests.unit.told_run import at, state_of, told, write_run
 
 

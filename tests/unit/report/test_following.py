@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.errors import UsageError
 from sentinel.journal.session import take_run
-from sentinel.journal.store import JOURNAL_NAME
-from sentinel.report.drawn import METRICS_MAX, PIECE_BYTES, DrawnAttempt
+from sentinel.report.drawn import METRICS_MAX, DrawnAttempt
 from sentinel.report.following import FollowedRun
+from sentinel.run_files.stream import PIECE_BYTES
 from sentinel.streams.curve import Curve
 from tests.unit.told_run import at, told, write_run, write_stream
 
@@ -19,17 +20,17 @@ def test_a_look_reads_what_has_been_written_since_the_last_one(tmp_path: Path) -
     run_dir = write_run(tmp_path / "run", until=42)
     write_stream(run_dir, 2, [101, 102], loss=7.0)
     run = FollowedRun(run_dir)
-    sight = run.look()
-    assert (sight.state.label, sight.step, sight.newest["loss"], sight.total_steps) == ("probation", 102, 7.0, 600)
-    assert (sight.supervisor, sight.trouble) == ("gone", "")
-    assert len(run.entries()) == sight.seq == len(told(42))
+    snapshot = run.refresh()
+    assert (snapshot.state.label, snapshot.step, snapshot.newest["loss"], snapshot.total_steps) == ("probation", 102, 7.0, 600)
+    assert (snapshot.supervisor, snapshot.trouble) == ("gone", "")
+    assert len(run.entries()) == snapshot.seq == len(told(42))
 
     with take_run(run_dir) as session:
         for when, fact in told(100)[len(told(42)) :]:
             session.journal.append(at(when), [fact], session.epoch)
     write_stream(run_dir, 3, [351])
-    later = run.look()
-    assert [entry.seq for entry in run.entries(sight.seq)] == list(range(sight.seq + 1, later.seq + 1))
+    later = run.refresh()
+    assert [entry.seq for entry in run.entries(snapshot.seq)] == list(range(snapshot.seq + 1, later.seq + 1))
     assert (later.state.attempt.attempt, later.step) == (3, 351)
     assert later.now_s >= at(96.5), "session time is never before the last entry"
 
@@ -37,13 +38,13 @@ def test_a_look_reads_what_has_been_written_since_the_last_one(tmp_path: Path) -
 def test_a_journal_that_is_gone_is_said_and_what_was_known_stays(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "run", until=42)
     run = FollowedRun(run_dir)
-    known = run.look()
+    known = run.refresh()
     (run_dir / JOURNAL_NAME).rename(tmp_path / "aside")
-    blind = run.look()
+    blind = run.refresh()
     assert blind.state == known.state
     assert "journal" in blind.trouble
     (tmp_path / "aside").rename(run_dir / JOURNAL_NAME)
-    assert run.look().trouble == ""
+    assert run.refresh().trouble == ""
 
 
 def test_what_is_no_run_is_refused_at_once(tmp_path: Path) -> None:
@@ -56,7 +57,7 @@ def test_every_attempt_is_drawn_piece_by_piece(tmp_path: Path) -> None:
     for attempt, steps in ((1, range(1, 133)), (2, range(101, 381)), (3, range(351, 20_000))):
         write_stream(run_dir, attempt, list(steps))
     run = FollowedRun(run_dir)
-    run.look()
+    run.refresh()
     looks = 0
     while run.draw():
         looks += 1
@@ -114,10 +115,10 @@ def test_a_long_stream_tells_its_newest_line_while_it_is_still_being_drawn(tmp_p
     run_dir = write_run(tmp_path / "run", until=42)
     write_stream(run_dir, 2, list(range(101, 20_001)), loss=8.0)
     run = FollowedRun(run_dir)
-    sight = run.look()
+    snapshot = run.refresh()
     assert run.attempts[2].newest_step is not None
     assert run.attempts[2].newest_step < 20_000, "the stream is longer than a piece"
-    assert (sight.step, sight.newest["loss"]) == (20_000, 8.0)
+    assert (snapshot.step, snapshot.newest["loss"]) == (20_000, 8.0)
 
 
 def test_many_attempts_of_many_metrics_are_drawn_coarser_and_the_newest_as_finely_as_ever(
@@ -128,7 +129,7 @@ def test_many_attempts_of_many_metrics_are_drawn_coarser_and_the_newest_as_finel
         write_stream(run_dir, attempt, list(steps), grad_norm=1.0)
     monkeypatch.setattr("sentinel.report.following.BUCKETS_KEPT", 100)
     run = FollowedRun(run_dir)
-    run.look()
+    run.refresh()
     while run.draw():
         pass
     assert sum(run.attempts[number].buckets for number in (1, 2)) <= 100

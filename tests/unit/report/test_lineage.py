@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from sentinel.model import operator_requests as w
-from sentinel.report.lineage import Branch, lineage_text, trace
+from sentinel.report.lineage import Branch, Lineage, lineage_text
 from tests.builders import Bench
 
 
 def traced(bench: Bench) -> dict[int, Branch]:
-    return {branch.attempt: branch for branch in trace(bench.facts)}
+    lineage = Lineage()
+    for fact in bench.facts:
+        lineage.take(fact)
+    return {branch.attempt: branch for branch in lineage.branches()}
 
 
 def test_a_line_of_restarts_keeps_what_lies_below_each_resume() -> None:
@@ -44,7 +47,7 @@ def test_the_tree_says_what_survives(words: str) -> None:
     bench = Bench().launched().steps(1, 60).checkpoint(25).checkpoint(50).exits(signal=9).launched().steps(51, 80)
     bench.asks(w.RollBack(30))
     bench.launched().steps(26, 40)
-    documents = [{name: getattr(branch, name) for name in Branch.__slots__} for branch in trace(bench.facts)]
+    documents = [{name: getattr(branch, name) for name in Branch.__slots__} for branch in traced(bench).values()]
     text = lineage_text(documents, 40)
     assert words in text
     assert "o   3  from step 25 of attempt 1: steps 26..40\n" in text

@@ -16,8 +16,8 @@ from sentinel.client.run_layout import attempt_folder
 from sentinel.errors import UsageError
 from sentinel.journal.session import take_run
 from sentinel.launcher.log_cap import LogCap
-from sentinel.report.log_files import BLOCK_BYTES, Log, LogReader, read_tail
-from sentinel.report.logs import Asked, Said, read_logs
+from sentinel.report.log_files import BLOCK_BYTES, LogFile, LogFollower, read_tail
+from sentinel.report.logs import LogLine, LogQuery, read_logs
 from tests.unit.run_files.test_heartbeats import beat
 from tests.unit.told_run import at, told, write_run
 
@@ -49,10 +49,10 @@ def lines(run_dir: Path, *words: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def follow(asked: Asked, *moments: Callable[[], object]) -> list[Said]:
+def follow(query: LogQuery, *moments: Callable[[], object]) -> list[LogLine]:
     """Each look is followed by one of the moments; the last of them must end the run."""
     left = list(moments)
-    return list(read_logs(asked, lambda: left.pop(0)()))
+    return list(read_logs(query, lambda: left.pop(0)()))
 
 
 def test_the_newest_attempt_with_whose_line_it_is_the_last_written_at_the_end(run_dir: Path) -> None:
@@ -91,14 +91,14 @@ def test_what_is_not_there_is_said_with_what_is(run_dir: Path, words: tuple[str,
     with pytest.raises(UsageError, match=said):
         CliRunner().invoke(app, ["logs", str(run_dir), *words], catch_exceptions=False)
     with pytest.raises(UsageError, match="has no log of a rank; without --rank"):
-        list(read_logs(Asked(run_dir, (0,), attempt=1), lambda: None))
+        list(read_logs(LogQuery(run_dir, (0,), attempt=1), lambda: None))
 
 
 def test_a_run_without_an_attempt_and_what_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no attempt was launched yet"):
-        list(read_logs(Asked(write_run(tmp_path / "run", until=0)), lambda: None))
+        list(read_logs(LogQuery(write_run(tmp_path / "run", until=0)), lambda: None))
     with pytest.raises(UsageError, match="not the directory of a run"):
-        list(read_logs(Asked(tmp_path), lambda: None))
+        list(read_logs(LogQuery(tmp_path), lambda: None))
 
 
 def test_nothing_a_rank_prints_reaches_the_terminal_raw(run_dir: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_log_that_was_cut_says_so_and_what_came_before(run_dir: Path) -> None:
 def test_it_follows_what_comes_across_a_relaunch_to_the_end_of_the_run(run_dir: Path) -> None:
     write(run_dir, 2, "rank-00000.out", "a1\nhalf")
     said = follow(
-        Asked(run_dir, follow=True),
+        LogQuery(run_dir, follow=True),
         lambda: (write(run_dir, 2, "rank-00000.out", " a line\na3\n"), write(run_dir, 2, "rank-00001.err", "b1\n")),
         lambda: (write(run_dir, 2, "rank-00000.out", "last words"), write(run_dir, 3, "rank-00000.out", "c1\n")),
         lambda: (write(run_dir, 3, "rank-00000.out", "c2\nno newline"), end_run(run_dir)),
@@ -161,7 +161,7 @@ def test_it_follows_what_comes_across_a_relaunch_to_the_end_of_the_run(run_dir: 
 def test_a_rank_that_has_no_log_yet_is_waited_for(run_dir: Path) -> None:
     write(run_dir, 2, "launcher.out", "x\n")
     said = follow(
-        Asked(run_dir, ranks=(1,), follow=True),
+        LogQuery(run_dir, ranks=(1,), follow=True),
         lambda: write(run_dir, 2, "rank-00001.out", "here\n"),
         lambda: end_run(run_dir),
     )
@@ -172,7 +172,7 @@ def test_a_named_attempt_is_followed_to_its_own_end(run_dir: Path) -> None:
     write(run_dir, 2, "launcher.out", "x\n")
     done = attempt_folder(run_dir, 2) / "exit.json"
     said = follow(
-        Asked(run_dir, attempt=2, follow=True),
+        LogQuery(run_dir, attempt=2, follow=True),
         lambda: (write(run_dir, 2, "launcher.out", "y\n"), done.write_text("{}"), write(run_dir, 3, "launcher.out", "z\n")),
     )
     assert [line.text for line in said] == ["launcher | x", "launcher | y"]
@@ -181,7 +181,7 @@ def test_a_named_attempt_is_followed_to_its_own_end(run_dir: Path) -> None:
 def test_a_log_cut_while_it_is_followed_goes_on_with_the_note(tmp_path: Path) -> None:
     path = tmp_path / "rank-00000.out"
     path.write_text("one\n" * 100)
-    reader = LogReader(Log(0, path))
+    reader = LogFollower(LogFile(0, path))
     assert len(list(reader.read())) == 100
     LogCap(tmp_path, cap_bytes=100, head_bytes=20, tail_bytes=30).keep(0.0)
     with path.open("a") as file:

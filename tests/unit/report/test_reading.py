@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.client.run_layout import JOURNAL_NAME
 from sentinel.client.strict_json import dumps, loads
 from sentinel.errors import JournalError, UsageError
 from sentinel.journal.lease import Lease, RunLock
-from sentinel.journal.store import JOURNAL_NAME, Journal
+from sentinel.journal.store import Journal
 from sentinel.report.reading import read_incidents, read_run, read_status
 from tests.unit.told_run import write_run, write_stream
 

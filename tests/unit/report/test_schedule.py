@@ -5,7 +5,8 @@ from __future__ import annotations
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model.attempts import ResumePoint, SampleRange, SettingsInForce
-from sentinel.report.schedule import schedule_document, schedule_rows
+from sentinel.report.lineage import Lineage
+from sentinel.report.schedule import Schedule, schedule_rows
 
 HALF = SettingsInForce("ov-1.half", lr_scale=0.5, owners=(("lr_scale", 0),))
 NONE = SettingsInForce("ov-1.none")
@@ -28,7 +29,11 @@ def ended(attempt: int, last: int) -> f.Fact:
 
 
 def cost(*facts: f.Fact, newest: int | None = None, tokens: float | None = None) -> dict[str, object]:
-    return schedule_document(facts, newest, tokens)
+    lineage, schedule = Lineage(), Schedule()
+    for fact in facts:
+        lineage.take(fact)
+        schedule.take(fact)
+    return schedule.document(lineage.branches(newest), tokens)
 
 
 def test_a_run_that_was_left_alone_lost_nothing_and_says_nothing() -> None:

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from sentinel.client.run_layout import STANDINGS_NAME
 from sentinel.model.findings import Verdict
 from sentinel.model.readings import SourceReading
 from sentinel.report.detectors import detector_rows
 from sentinel.report.reading import read_status
 from sentinel.report.text import status_text
-from sentinel.run_files.detector_standings import STANDINGS_NAME, StandingsFile, read_standings
+from sentinel.run_files.detector_standings import StandingsFile, read_standings
 from tests.builders import Bench
 from tests.unit.told_run import at, write_run
 

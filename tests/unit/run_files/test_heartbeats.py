@@ -26,26 +26,26 @@ def test_step_phase_and_silence_of_each(tmp_path: Path) -> None:
     beat(tmp_path, 1, 0, 40, "forward", WALL_S - 1)
     beat(tmp_path, 1, 1, 39, "data", WALL_S - 12)
     beats = RankBeats(tmp_path)
-    assert beats.look(1, WALL_S) == (RankSeen(0, 40, "forward", 1.0, "node-7"), RankSeen(1, 39, "data", 12.0, "node-7"))
+    assert beats.refresh(1, WALL_S) == (RankSeen(0, 40, "forward", 1.0, "node-7"), RankSeen(1, 39, "data", 12.0, "node-7"))
     beat(tmp_path, 1, 1, 40, "forward", WALL_S + 1)
-    assert [(seen.step, seen.silent_s) for seen in beats.look(1, WALL_S + 2)] == [(40, 3.0), (40, 1.0)]
+    assert [(seen.step, seen.silent_s) for seen in beats.refresh(1, WALL_S + 2)] == [(40, 3.0), (40, 1.0)]
 
 
 def test_half_a_beat_shows_what_was_known_and_nothing_where_nothing_was(tmp_path: Path) -> None:
     beats = RankBeats(tmp_path)
     path = beat(tmp_path, 1, 0, 40, "forward")
-    assert len(beats.look(1, WALL_S)) == 1
+    assert len(beats.refresh(1, WALL_S)) == 1
     path.write_text('{"step": 41, "pha')
     beat(tmp_path, 1, 1, 1, "init").write_text("[]")
-    assert [seen.step for seen in beats.look(1, WALL_S)] == [40]
+    assert [seen.step for seen in beats.refresh(1, WALL_S)] == [40]
 
 
 def test_a_new_attempt_begins_with_nobody_and_a_missing_folder_is_nobody(tmp_path: Path) -> None:
     beats = RankBeats(tmp_path)
-    assert beats.look(1, WALL_S) == ()
+    assert beats.refresh(1, WALL_S) == ()
     beat(tmp_path, 1, 0, 40, "forward")
-    assert len(beats.look(1, WALL_S)) == 1
-    assert beats.look(2, WALL_S) == ()
+    assert len(beats.refresh(1, WALL_S)) == 1
+    assert beats.refresh(2, WALL_S) == ()
 
 
 def test_of_thousands_the_first_are_looked_at(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_of_thousands_the_first_are_looked_at(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     for rank in range(RANKS_READ_MAX + 5):
         rank_file(folder, rank).write_text(json.dumps({"step": 1, "phase": "x" * 999}))
-    seen = RankBeats(tmp_path).look(1, WALL_S)
+    seen = RankBeats(tmp_path).refresh(1, WALL_S)
     assert len(seen) == RANKS_READ_MAX
     assert len(seen[0].phase) < 50
 
@@ -67,7 +67,7 @@ def test_of_a_thousand_the_one_that_falls_silent_is_seen_whatever_its_number(
         for rank in range(10):
             if rank != 9 or second < 2:
                 beat(tmp_path, 1, rank, second, "forward", WALL_S + second)
-        seen = beats.look(1, WALL_S + second + 0.5)
+        seen = beats.refresh(1, WALL_S + second + 0.5)
         assert len(seen) == min(10, 4 * (second + 1))
     assert seen[9] == RankSeen(9, 1, "forward", 10.5, "node-7")
     assert {one.silent_s for one in seen[:9]} == {0.5}

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentinel.model.readings import Reading, Receipt, TrainerNote
+from sentinel.run_files.stream_lines import parse_line
 from sentinel.telemetry import tailed_file
 from sentinel.telemetry.metrics_jsonl import MetricsStream
-from sentinel.telemetry.stream_lines import parse_line
 
 huge = st.sampled_from([2**53, -(2**64), 10**400, -(10**400)])
 numbers = st.one_of(

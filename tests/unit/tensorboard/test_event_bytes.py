@@ -12,7 +12,7 @@ from sentinel.telemetry.event_records import FOOTER, HEADER, crc32c, masked, rea
 from sentinel.telemetry.metric_names import canonical
 from sentinel.telemetry.tensorboard import RECORD_MAX_BYTES
 from sentinel.tensorboard import charts, event_bytes, survivors
-from sentinel.tensorboard.charts import LAYOUT, MEGATRON, chart_name
+from sentinel.tensorboard.charts import MEGATRON, chart_name, layout
 from sentinel.tensorboard.event_bytes import METRICS_MAX, RowEncoder, layout_record, part, text_record, version_record
 
 GOLDEN = Path(__file__).parents[1] / "telemetry" / "golden"
@@ -56,10 +56,10 @@ def test_the_version_is_what_every_writer_begins_with() -> None:
 
 def test_the_layout_is_a_layout_of_custom_scalars() -> None:
     ours = message(layout_record(0.0, {"run": [("loss", ["^lm loss$"])]}))
-    layout = b"\x12\x1a\x0a\x03run\x12\x13\x0a\x04loss\x12\x0b\x0a\x09^lm loss$"
-    assert part(1, b"custom_scalars__config__") + part(8, b"\x08\x07\x12\x00" + part(8, layout)) in ours
+    bare = b"\x12\x1a\x0a\x03run\x12\x13\x0a\x04loss\x12\x0b\x0a\x09^lm loss$"
+    assert part(1, b"custom_scalars__config__") + part(8, b"\x08\x07\x12\x00" + part(8, bare)) in ours
     assert part(1, part(1, b"custom_scalars")) in ours
-    first, second = LAYOUT["run"][:2]
+    first, second = layout()["run"][:2]
     assert (first[0], second[0]) == ("loss", "gradient norm")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sentinel.report.lineage import Branch, trace
+from sentinel.report.lineage import Branch, Lineage
 from sentinel.sim.run import run_seed
 from sentinel.tensorboard.survivors import Begun, bounds
 from tests.sim.kit import policy_named
@@ -23,7 +23,10 @@ def test_it_is_the_lineage_of_the_journal() -> None:
 def _checked_branches(seed: int) -> list[Branch]:
     """The attempts of a simulated run; each survives as far by the rule as by the journal."""
     result = run_seed(seed, policy_named("demo"))
-    branches = trace(entry.fact for entry in result.entries)
+    lineage = Lineage()
+    for entry in result.entries:
+        lineage.take(entry.fact)
+    branches = lineage.branches()
     kept = bounds([Begun(attempt.attempt, attempt.resumed_step) for attempt in result.state.attempts])
     assert list(kept) == [branch.attempt for branch in branches]
     for branch in branches[:-1]:

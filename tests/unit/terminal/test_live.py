@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from sentinel.curves.blocks import Point, columns, find_column, sparkline
 from sentinel.telemetry.gpu_sample import GpuSample
 from sentinel.terminal import choose
 from sentinel.terminal.live import LiveNarrator
 from sentinel.terminal.panel import Picture, draw
 from sentinel.terminal.plain import PlainNarrator
-from sentinel.terminal.spark import Point, columns, find_column, sparkline
 from sentinel.terminal.words import Line
 from tests.unit.run_files.test_heartbeats import beat
 from tests.unit.told_run import at, state_of, step, tell, told, write_stream

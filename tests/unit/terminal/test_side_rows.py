@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from sentinel.curves.blocks import Point
 from sentinel.model.actions import SendPage
 from sentinel.model.state import Checkpoint
 from sentinel.run_files.heartbeats import RankSeen
 from sentinel.telemetry.gpu_sample import GpuSample
 from sentinel.terminal.panel import draw, draw_plain
 from sentinel.terminal.picture import Picture
-from sentinel.terminal.spark import Point
 from sentinel.terminal.words import Line
 from tests.unit.told_run import at, state_of, told
 

@@ -14,7 +14,7 @@ from sentinel.report.reading import read_incidents
 from sentinel.web import acting
 from sentinel.web.acting import WHO_CHARS_MAX, who_of
 from sentinel.web.answers import Request
-from sentinel.web.site import Given
+from sentinel.web.site import SiteServices
 from tests.unit.web.web_kit import BEARER, JSON, TOKEN, served, supervised, write_told
 
 
@@ -80,7 +80,7 @@ def test_what_may_be_answered_without_a_supervisor_is_answered_and_the_rest_refu
             raise UsageError("nobody could do this")
         return Answered(True, f"{by} has seen incident {wish.incident} of {place.name}")
 
-    with served(run_dir, token=TOKEN, given=Given(unattended=unattended)) as site:
+    with served(run_dir, token=TOKEN, services=SiteServices(unattended=unattended)) as site:
         answer = site.post("/api/runs/demo/incidents/2/acknowledge")
         assert (answer.status, answer.json) == (
             200,
@@ -89,13 +89,13 @@ def test_what_may_be_answered_without_a_supervisor_is_answered_and_the_rest_refu
         refused = site.post("/api/runs/demo/pause")
         assert (refused.status, refused.json) == (409, {"error": "nobody could do this"})
         assert site.post("/api/runs/demo/incidents/2/acknowledge", JSON).status == 401
-    with supervised(run_dir) as heard, served(run_dir, token=TOKEN, given=Given(unattended=unattended)) as site:
+    with supervised(run_dir) as heard, served(run_dir, token=TOKEN, services=SiteServices(unattended=unattended)) as site:
         assert site.post("/api/runs/demo/pause").json["granted"] is True
     assert len(heard) == 1, "whoever supervises it is asked"
 
 
 def test_a_page_of_a_run_whose_supervisor_has_gone_is_acknowledged_from_the_browser(run_dir: Path) -> None:
-    with served(run_dir, token=TOKEN, given=Given(unattended=ask_unattended)) as site:
+    with served(run_dir, token=TOKEN, services=SiteServices(unattended=ask_unattended)) as site:
         answer = site.post("/api/runs/demo/incidents/2/acknowledge", {**BEARER, **JSON, "X-Sentinel-Who": "Ada"})
         assert (answer.status, answer.json["granted"]) == (200, True), answer.body
         assert site.post("/api/runs/demo/pause").status == 409

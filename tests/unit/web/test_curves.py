@@ -14,7 +14,7 @@ from sentinel.client.strict_json import dumps
 from sentinel.model.state import RunState
 from sentinel.report.drawn import DrawnAttempt
 from sentinel.web import answers
-from sentinel.web.curves import POINTS_MAX, Asked, Cursor, curves_document, read_cursor
+from sentinel.web.curves import POINTS_MAX, Cursor, MetricChoice, curves_document, read_cursor
 from tests.unit.told_run import state_of, told
 
 STAMP = "s.0"
@@ -29,7 +29,7 @@ class Holder:
         self.non_finite: dict[tuple[str, str], list[int]] = {}
 
     def ask(self, drawn: dict[int, DrawnAttempt], state: RunState | None = None, stamp: str = STAMP) -> dict[str, Any]:
-        said = curves_document(drawn, state or RunState(), None, Asked(self.names), read_cursor(self.cursor), stamp)
+        said = curves_document(drawn, state or RunState(), None, MetricChoice(self.names), read_cursor(self.cursor), stamp)
         self.take(said)
         return said
 
@@ -58,7 +58,7 @@ class Holder:
             (m, str(n))
             for n, one in drawn.items()
             for m, c in one.curves.items()
-            if m in Asked(self.names).of(one.curves) and (c.buckets or c.non_finite)
+            if m in MetricChoice(self.names).of(one.curves) and (c.buckets or c.non_finite)
         }
         assert set(self.series) == wanted
 
@@ -130,7 +130,7 @@ def test_a_cursor_that_does_not_fit_is_answered_with_everything(tmp_path: Path, 
     write(tmp_path, 1, range(1, 11))
     drawn = {1: DrawnAttempt(tmp_path, 1)}
     drawn_whole(drawn[1])
-    said = curves_document(drawn, RunState(), None, Asked(("loss",)), read_cursor(since), STAMP)
+    said = curves_document(drawn, RunState(), None, MetricChoice(("loss",)), read_cursor(since), STAMP)
     assert said["whole"]
     assert len(said["curves"]["loss"]["1"]["step"]) == 10
 
@@ -144,7 +144,7 @@ def test_other_metrics_another_drawing_and_a_dropped_attempt_come_whole(tmp_path
     page = Holder("loss")
     cursor = page.ask(drawn)["cursor"]
     for names, stamp, left in ((("grad_norm",), STAMP, drawn), (("loss",), "s.1", drawn), (("loss",), STAMP, {2: drawn[2]})):
-        assert curves_document(left, RunState(), None, Asked(names), read_cursor(cursor), stamp)["whole"]
+        assert curves_document(left, RunState(), None, MetricChoice(names), read_cursor(cursor), stamp)["whole"]
     assert str(read_cursor(cursor)) == cursor
     assert read_cursor(cursor) == Cursor(STAMP, cursor.split("~")[1], {1: 10, 2: 10})
 
@@ -205,7 +205,7 @@ def test_whatever_happens_in_between_the_holder_has_what_is_drawn(tmp_path: Path
 def test_attempts_say_what_of_them_survives(tmp_path: Path) -> None:
     state = state_of(told(100))
     drawn = {attempt: DrawnAttempt(tmp_path, attempt) for attempt in (2, 3)}
-    said = curves_document(drawn, state, 400, Asked(("loss",)), read_cursor(""), STAMP)["attempts"]
+    said = curves_document(drawn, state, 400, MetricChoice(("loss",)), read_cursor(""), STAMP)["attempts"]
     assert said == [
         {"attempt": 2, "after_step": 100, "survives_to": 350, "is_over": True},
         {"attempt": 3, "after_step": 350, "survives_to": 400, "is_over": False},

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from sentinel.report.drawn import PIECE_BYTES, DrawnAttempt
-from sentinel.report.following import FollowedRun, Sight
+from sentinel.report.drawn import DrawnAttempt
+from sentinel.report.following import FollowedRun, RunSnapshot
+from sentinel.run_files.stream import PIECE_BYTES
 from sentinel.web import runs as runs_module
 from sentinel.web.answers import Refused
-from sentinel.web.runs import ASKED_S, FORGET_S, IDLE_S, LIST_S, LOOK_S, RUNS_MAX, Runs, find_runs
+from sentinel.web.runs import ASKED_S, FORGET_S, IDLE_S, LIST_S, REFRESH_S, RUNS_MAX, Runs, find_runs
 from sentinel.web.watched import WatchedRun
 from tests.fakes import ManualClock
 from tests.integration.supervised import wait_for
@@ -42,8 +43,8 @@ class Stepped:
             pass
         return pause
 
-    def looks(self, name: str) -> int:
-        return self[name].looks
+    def refreshes(self, name: str) -> int:
+        return self[name].refreshes
 
 
 @contextmanager
@@ -58,14 +59,14 @@ def test_a_run_is_looked_at_each_second_while_somebody_asks_and_then_no_more(tmp
     write_told(tmp_path)
     stepped = Stepped(tmp_path)
     stepped.turn(100.0)
-    assert stepped.looks("demo") == 0
+    assert stepped.refreshes("demo") == 0
     for _ in range(20):
         stepped.runs.find("demo")
-        stepped.turn(LOOK_S / 4)
-    assert 4 <= stepped.looks("demo") <= 6
+        stepped.turn(REFRESH_S / 4)
+    assert 4 <= stepped.refreshes("demo") <= 6
     for _ in range(200):
-        stepped.turn(LOOK_S)
-    assert stepped.looks("demo") <= 6 + ASKED_S
+        stepped.turn(REFRESH_S)
+    assert stepped.refreshes("demo") <= 6 + ASKED_S
 
 
 def test_ten_who_ask_cost_one_look_and_one_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,10 +77,10 @@ def test_ten_who_ask_cost_one_look_and_one_document(tmp_path: Path, monkeypatch:
     for _ in range(10):
         stepped.runs.find("demo").document("key", lambda: made.append(1) or {})
         stepped.turn()
-    assert (len(made), run.looks) == (1, 1)
-    stepped.turn(LOOK_S)
+    assert (len(made), run.refreshes) == (1, 1)
+    stepped.turn(REFRESH_S)
     run.document("key", lambda: made.append(1) or {})
-    assert (len(made), run.looks) == (2, 2)
+    assert (len(made), run.refreshes) == (2, 2)
 
 
 def test_the_list_looks_at_those_seldom_that_nobody_opens_and_never_at_those_that_cannot_change(tmp_path: Path) -> None:
@@ -88,13 +89,13 @@ def test_the_list_looks_at_those_seldom_that_nobody_opens_and_never_at_those_tha
     with supervised(live):
         stepped = Stepped(tmp_path)
         journals: list[str] = []
-        looks = FollowedRun.look
+        really = FollowedRun.refresh
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(FollowedRun, "look", lambda self: (journals.append(self.run_dir.name), looks(self))[1])
+            patch.setattr(FollowedRun, "refresh", lambda self: (journals.append(self.run_dir.name), really(self))[1])
             for _ in range(20):
                 stepped.runs.all()
-                stepped.turn(LOOK_S)
-    assert journals.count("over") <= 2, "the first look may leave a file of SQLite's behind"
+                stepped.turn(REFRESH_S)
+    assert journals.count("over") <= 2, "the first refresh may leave a file of SQLite's behind"
     assert 20 / LIST_S - 1 <= journals.count("live") <= 20 / LIST_S + 1
 
 
@@ -106,7 +107,7 @@ def test_a_run_that_was_over_and_goes_on_is_seen_in_the_list(tmp_path: Path) -> 
     append_told(run_dir, 42, 100)
     for _ in range(7):
         stepped.runs.all()
-        stepped.turn(LOOK_S)
+        stepped.turn(REFRESH_S)
     (run,) = stepped.runs.all()
     assert run.seen().seq == 38
 
@@ -123,11 +124,11 @@ def test_the_supervisors_own_run_is_kept_up_without_anybody_and_slowly(tmp_path:
             break
     with stepped["demo"].drawings() as (drawn, _):
         assert drawn[3].newest_step == 19_999
-    looks = stepped.looks("demo")
+    looks = stepped.refreshes("demo")
     stepped.clock.advance(ASKED_S)
     for _ in range(10):
         stepped.turn(IDLE_S)
-    assert stepped.looks("demo") == looks + 10
+    assert stepped.refreshes("demo") == looks + 10
 
 
 def test_a_long_stream_is_read_in_small_pieces_and_its_newest_line_is_known_at_once(tmp_path: Path) -> None:
@@ -172,7 +173,7 @@ def test_a_stream_that_was_written_anew_is_another_drawing(tmp_path: Path) -> No
         pass
     write_stream(run_dir, 2, [101, 102])
     stepped.runs.find("demo")
-    stepped.turn(LOOK_S)
+    stepped.turn(REFRESH_S)
     with run.drawings() as (drawn, after):
         assert drawn[2].newest_step == 102
     assert after != before
@@ -221,28 +222,28 @@ def test_a_disk_that_hangs_costs_the_first_who_asks_a_second_and_the_others_noth
 ) -> None:
     write_told(tmp_path)
     hangs, goes_on = threading.Event(), threading.Event()
-    looks = FollowedRun.look
+    really = FollowedRun.refresh
 
-    def look(self: FollowedRun) -> Sight:
+    def refresh(self: FollowedRun) -> RunSnapshot:
         hangs.set()
         assert goes_on.wait(20.0)
-        return looks(self)
+        return really(self)
 
-    monkeypatch.setattr(FollowedRun, "look", look)
+    monkeypatch.setattr(FollowedRun, "refresh", refresh)
     monkeypatch.setattr(runs_module, "FRESH_S", 0.05)
     try:
         with started(tmp_path) as runs:
             run = runs.find("demo")
             assert hangs.wait(20.0)
             waited: list[Any] = []
-            monkeypatch.setattr(runs._looked, "wait_for", lambda *args: waited.append(args))
+            monkeypatch.setattr(runs._refreshed, "wait_for", lambda *args: waited.append(args))
             for _ in range(5):
                 assert runs.find("demo") is run
             assert waited == []
             with pytest.raises(Refused, match="is being read"):
                 run.seen()
             goes_on.set()
-            wait_for("its end", lambda: run.sight)
+            wait_for("its end", lambda: run.snapshot)
     finally:
         goes_on.set()
 
@@ -257,20 +258,20 @@ def test_a_bug_in_a_look_is_told_and_ends_nothing(
     with started(tmp_path) as runs:
         runs.find("demo")
         monkeypatch.setattr(DrawnAttempt, "advance", advance)
-        assert wait_for("a look", lambda: runs.find("demo").sight)
+        assert wait_for("a refresh", lambda: runs.find("demo").snapshot)
     assert capsys.readouterr().err.startswith("the page in the browser: ZeroDivisionError")
 
 
 def test_a_run_whose_looks_fail_for_ever_takes_no_other_ones_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bad = write_told(tmp_path, name="a bad one")
     write_told(tmp_path, name="good")
-    looks = FollowedRun.look
-    monkeypatch.setattr(FollowedRun, "look", lambda self: 1 / 0 if self.run_dir == bad else looks(self))
+    really = FollowedRun.refresh
+    monkeypatch.setattr(FollowedRun, "refresh", lambda self: 1 / 0 if self.run_dir == bad else really(self))
     with started(tmp_path) as runs:
         runs.find("a bad one")
-        assert wait_for("a look", lambda: runs.find("good").sight)
+        assert wait_for("a refresh", lambda: runs.find("good").snapshot)
         run = runs.find("a bad one")
-        wait_for("its look", lambda: run.looks)
+        wait_for("its refresh", lambda: run.refreshes)
         with pytest.raises(Refused, match="a bad one: an error of the page itself: ZeroDivisionError"):
             run.seen()
 

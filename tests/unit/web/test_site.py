@@ -13,12 +13,12 @@ from wsgiref.validate import validator
 
 import pytest
 
-from sentinel.report.following import Sight
+from sentinel.report.following import RunSnapshot
 from sentinel.web.access import Access
 from sentinel.web.answers import REPORT_POLICY
 from sentinel.web.routes import ROUTES
 from sentinel.web.runs import Runs
-from sentinel.web.site import Given, Site
+from sentinel.web.site import Site, SiteServices
 from sentinel.web.static_files import StaticFiles
 from tests.fakes import ManualClock
 from tests.integration.supervised import wait_for
@@ -104,6 +104,10 @@ def test_curves_come_by_attempt_and_then_only_what_is_new(told_site: Served) -> 
     assert told_site.get("/api/runs/half/metrics").json == {"metrics": ["loss"]}
 
 
+def test_the_page_is_told_which_curves_to_show(told_site: Served) -> None:
+    assert told_site.get("/api/curves").json == {"shown": ["loss", "grad_norm", "activation_norm/", "loss_scale", "lr"]}
+
+
 def test_lineage_and_ledger(told_site: Served) -> None:
     branches = told_site.get("/api/runs/demo/lineage").json
     assert [(b["attempt"], b["parent"], b["survives_to"]) for b in branches] == [(1, None, 100), (2, 1, 350), (3, 2, 600)]
@@ -113,7 +117,7 @@ def test_lineage_and_ledger(told_site: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/api/runs/none", "/api/runs/", "/api/runs/demo/none", "/api", "/x", "//", "/runs/demo/incidents/1/report"]
+    "path", ["/api/runs/none", "/api/runs/", "/api/runs/demo/none", "/api", "/x", "/runs/demo/incidents/1/report"]
 )
 def test_what_is_not_there_is_a_sentence(told_site: Served, path: str) -> None:
     answer = told_site.get(path)
@@ -282,21 +286,21 @@ def test_metrics_are_those_of_the_own_run_else_of_all(tmp_path: Path) -> None:
     write_told(tmp_path, until=42, name="one")
     write_told(tmp_path, until=100, name="two")
 
-    def exposition(sights: list[Sight]) -> bytes:
-        return "".join(f"{sight.run_dir.name} {sight.step}\n" for sight in sights).encode()
+    def exposition(snapshots: list[RunSnapshot]) -> bytes:
+        return "".join(f"{snapshot.run_dir.name} {snapshot.step}\n" for snapshot in snapshots).encode()
 
-    with served(tmp_path, given=Given(exposition)) as site:
+    with served(tmp_path, services=SiteServices(exposition)) as site:
         answer = site.get("/metrics")
         assert (answer.status, answer.body) == (200, b"one 384\ntwo 600\n")
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-    with served(tmp_path, own=tmp_path / "two", given=Given(exposition)) as site:
+    with served(tmp_path, own=tmp_path / "two", services=SiteServices(exposition)) as site:
         assert site.get("/metrics").body == b"two 600\n"
         assert [run["name"] for run in site.get("/api/runs").json["runs"]] == ["two", "one"]
 
 
 def test_away_from_loopback_everything_about_a_run_takes_the_token(tmp_path: Path) -> None:
     write_told(tmp_path)
-    with served(tmp_path, token=TOKEN, host="0.0.0.0", given=Given(lambda sights: b"")) as site:
+    with served(tmp_path, token=TOKEN, host="0.0.0.0", services=SiteServices(lambda snapshots: b"")) as site:
         readable = [route.path for route in ROUTES if route.needs == "reading"]
         assert len(readable) > 8
         for path in readable:
@@ -333,11 +337,11 @@ def test_a_directory_that_holds_no_run_yet_shows_its_first_run_when_it_begins(tm
 def until_said(site: Served, path: str, is_wanted: Callable[[Any], object]) -> Any:
     found: list[Any] = []
 
-    def look() -> bool:
+    def answers() -> bool:
         found[:] = [site.get(path).json]
         return bool(is_wanted(found[0]))
 
-    wait_for(path, look, 20.0)
+    wait_for(path, answers, 20.0)
     return found[0]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from sentinel.curves.registry import metrics_shown_on
 from tests.unit.web_page.simulated_run import SimulatedRun
 
 PAGE = Path(__file__).resolve().parents[3] / "sentinel" / "web" / "page"
@@ -48,6 +49,8 @@ class PageServer:
         self._server.server_close()
 
     def get(self, parts: list[str], query: dict[str, list[str]]) -> Any:
+        if parts == ["curves"]:
+            return {"shown": metrics_shown_on("page")}
         if parts == ["runs"]:
             return {"runs": [_overview(run) for run in self.runs.values()], "can_act": self.can_act}
         run = self.runs.get(parts[1])

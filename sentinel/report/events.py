@@ -1,4 +1,4 @@
-"""A run's journal read on and on from outside, with the state it amounts to; and each entry as people and programs read it."""
+"""`sentinel events`: the entries of a run's journal, as people and programs read them."""
 
 from __future__ import annotations
 
@@ -8,36 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sentinel.engine import evolve
 from sentinel.errors import JournalError
 from sentinel.journal.codec import encode_fact
-from sentinel.journal.store import JOURNAL_NAME, Journal
 from sentinel.model import facts as f
 from sentinel.model.actions import incident_of_page_key
 from sentinel.model.facts import Entry, Fact
 from sentinel.model.state import RunState
-from sentinel.report.run_dirs import check_run_dir
+from sentinel.report.journal_fold import JournalFold
 from sentinel.terminal.clean import clean
 from sentinel.terminal.words import clock_words, describe
-
-
-class JournalTail:
-    """Attributes: state, the fold of what was read; seq, of the newest entry read."""
-
-    def __init__(self, run_dir: Path) -> None:
-        self.state = RunState()
-        self.seq = 0
-        self._path = run_dir / JOURNAL_NAME
-
-    def read(self) -> list[Entry]:
-        """What was written since the last time. Raises JournalError; what was read before a damaged entry is in the state."""
-        found: list[Entry] = []
-        with Journal.open(self._path, read_only=True) as journal:
-            for entry in journal.read_entries(self.seq):
-                self.state = evolve(self.state, entry.at_s, entry.fact)
-                self.seq = entry.seq
-                found.append(entry)
-        return found
 
 
 def read_events(
@@ -48,34 +27,23 @@ def read_events(
 
     Raises UsageError for what is no run; JournalError for a damaged entry, behind all that could be read.
     """
-    check_run_dir(run_dir)
-    run = JournalTail(run_dir)
+    fold = JournalFold(run_dir)
     while True:
-        before, damage = run.seq, None
+        entries: list[Entry] = []
+        damage: JournalError | None = None
         try:
-            entries = run.read()
+            for entry, _ in fold.read():
+                entries.append(entry)
         except JournalError as error:
-            entries, damage = _up_to(run_dir, before, run.seq), error
+            damage = error
         for entry in entries:
             if entry.seq > since and (incident is None or incident_of(entry.fact) == incident):
-                yield entry, run.state
+                yield entry, fold.state
         if damage is not None:
             raise damage
-        if not follow or run.state.ended:
+        if not follow or fold.state.ended:
             return
         pause()
-
-
-def _up_to(run_dir: Path, after: int, last: int) -> list[Entry]:
-    found: list[Entry] = []
-    if last == after:
-        return found
-    with Journal.open(run_dir / JOURNAL_NAME, read_only=True) as journal:
-        for entry in journal.read_entries(after):
-            found.append(entry)
-            if entry.seq >= last:
-                break
-    return found
 
 
 def incident_of(fact: Fact) -> int | None:
@@ -98,23 +66,23 @@ def incident_of(fact: Fact) -> int | None:
 
 def event_line(entry: Entry, state: RunState) -> str | None:
     """`  1:03:07  2026-11-20 15:54:00Z  INCIDENT 2 spike …`; None for what only the journal needs."""
-    said = describe(entry.fact, entry.at_s, state)
-    if said is None:
+    line = describe(entry.fact, entry.at_s, state)
+    if line is None:
         return None
-    return f"{clock_words(entry.at_s - state.created_s):>8}  {utc_words(entry.at_s)}  {clean(said.text)}"
+    return f"{clock_words(entry.at_s - state.created_s):>8}  {utc_words(entry.at_s)}  {clean(line.text)}"
 
 
 def event_document(entry: Entry, state: RunState) -> dict[str, Any]:
     """The entry as one object: `fact` holds every field as the journal has it; `text` is null for what has no words."""
     kind, body = encode_fact(entry.fact)
-    said = describe(entry.fact, entry.at_s, state)
+    line = describe(entry.fact, entry.at_s, state)
     return {
         "seq": entry.seq,
         "at_s": entry.at_s,
         "elapsed_s": round(max(0.0, entry.at_s - state.created_s), 3),
         "kind": kind,
         "incident": incident_of(entry.fact),
-        "text": said.text.strip() if said is not None else None,
+        "text": line.text.strip() if line is not None else None,
         "fact": json.loads(body),
     }
 

@@ -5,7 +5,7 @@ import pytest
 
 from sentinel.model.attempts import SampleRange
 from sentinel.model.readings import EndReading, Receipt, StepReading, TrainerNote
-from sentinel.telemetry.stream_lines import parse_line
+from sentinel.run_files.stream_lines import parse_line
 
 
 def line(**fields: object) -> bytes:

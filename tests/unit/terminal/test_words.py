@@ -8,8 +8,7 @@ from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.actions import SendPage, Stage
 from sentinel.model.state import RunState
-from sentinel.terminal.words import describe
-from sentinel.terminal.words_of_people import page_words
+from sentinel.terminal.words import describe, page_words
 
 PAGE = ("page/4/1/x/phone", 4, "critical", "big: spike since step 71", "the case")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from sentinel.paging.case_plot import WIDTH, draw_plot
+from sentinel.curves.blocks import WIDTH, draw_plot
 
 
 def test_the_highest_fills_both_rows_and_the_onset_stands_under_its_column() -> None:

@@ -1,0 +1,1 @@
+"""Curves: which metrics of the stream are shown where (`registry`), and how a curve is drawn."""
