@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from sentinel.detectors.bank import DetectorBank
-from sentinel.detectors.behind_reference import Reference
+from sentinel.detectors.reference import Reference
 from sentinel.engine import (
     action_results,
     attempts,

@@ -11,7 +11,7 @@ from pathlib import Path
 from sentinel.client.strict_json import dumps
 from sentinel.clock import SystemClock
 from sentinel.curves.svg import PlotMark, draw_picture
-from sentinel.detectors.behind_reference import Reference
+from sentinel.detectors.reference import Reference
 from sentinel.errors import UsageError
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import load_policy, shipped_policy_path

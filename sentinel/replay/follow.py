@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from sentinel.clock import Clock
-from sentinel.detectors.behind_reference import Reference
+from sentinel.detectors.reference import Reference
 from sentinel.policy.schema import Policy
 from sentinel.replay.findings import Found, ReplayResult
 from sentinel.replay.many_logs import Log, find_logs

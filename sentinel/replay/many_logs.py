@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-from sentinel.detectors.behind_reference import Reference
+from sentinel.detectors.reference import Reference
 from sentinel.policy.schema import Policy
 from sentinel.replay.findings import ReplayResult
 from sentinel.replay.one_log import replay_file

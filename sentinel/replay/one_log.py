@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from sentinel.detectors.behind_reference import Reference
+from sentinel.detectors.reference import Reference
 from sentinel.engine import Engine
 from sentinel.errors import SentinelError
 from sentinel.model.events import ActionDone, Event, SupervisorStarted
