@@ -29,9 +29,9 @@ from sentinel.model.readings import (
     Phase,
     Reading,
     Receipt,
+    RequestReading,
     StepReading,
     TrainerNote,
-    WishReading,
 )
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
@@ -183,7 +183,7 @@ class Bench:
     def asks(self, wish: OperatorRequest, name: str = "", by: str = "ada@desk") -> f.RequestAnswered:
         """A person asks; the answer. `name` is the wish's id, else a new one."""
         self.asked += 1
-        self.tell(WishReading(name or f"wish-{self.asked}", by, wish))
+        self.tell(RequestReading(name or f"wish-{self.asked}", by, wish))
         return self.of(f.RequestAnswered)[-1]
 
     # What became of its actions.

@@ -32,7 +32,7 @@ from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.report.documents import incident_document
 from sentinel.report.journal_fold import JournalFold
 from sentinel.run_files.attempt_files import RUN_DIR_VARIABLE, AttemptFiles
-from sentinel.sim.drill import NotShown, find_drill, policy_beside, told
+from sentinel.sim.drill import NotShown, entry_lines, find_drill, policy_beside
 from sentinel.sim.drill_file import RealDrill, read_drill
 from sentinel.sim.expected import differences, rungs_of
 from sentinel.sim.scenarios import Scenario
@@ -91,7 +91,7 @@ class RealReport:
         shape, faults = run.scenario.shape, run.scenario.faults
         yield f"drill {self.title}: policy {self.policy}, {shape.ranks} real ranks, {shape.steps} steps, {len(faults)} fault(s)"
         yield from (f"  {fault.text}" for fault in faults)
-        yield from told(run.entries, run.began_s)
+        yield from entry_lines(run.entries, run.began_s)
         yield f"{run.outcome} after {clock_words(run.seconds)}, {len(run.pages)} page(s) sent"
         yield from (f"not as expected: {sentence}" for sentence in self.differing)
         kept = f"; the run is kept in {self.run_dir}" if self.run_dir else ""

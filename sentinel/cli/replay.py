@@ -21,9 +21,9 @@ def replay(
 
     Exit codes: 0 every log could be read, 1 some could not (standard error says why), 2 usage or policy error.
     """
-    from sentinel.replay.command import Request, replay_command
+    from sentinel.replay.command import ReplayRequest, replay_command
 
-    raise typer.Exit(replay_command(Request(tuple(paths), policy, format, as_json, plot, follow, reference)))
+    raise typer.Exit(replay_command(ReplayRequest(tuple(paths), policy, format, as_json, plot, follow, reference)))
 
 
 def watch(
@@ -37,6 +37,6 @@ def watch(
 
     Exit codes: 0 interrupted, 1 there was nothing that could be followed, 2 usage or policy error.
     """
-    from sentinel.replay.command import Request, replay_command
+    from sentinel.replay.command import ReplayRequest, replay_command
 
-    raise typer.Exit(replay_command(Request(tuple(paths), policy, format, as_json, None, True, reference)))
+    raise typer.Exit(replay_command(ReplayRequest(tuple(paths), policy, format, as_json, None, True, reference)))

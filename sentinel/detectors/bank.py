@@ -16,12 +16,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sentinel.detectors.bands import back_since, judge_newest, top_of_band
-from sentinel.detectors.behind_reference import Reference
 from sentinel.detectors.contract import Detector, DetectorSettings, Start, WatchedRun
 from sentinel.detectors.crash import Ended, Ending, Failed, judge_exit
 from sentinel.detectors.expression import Expressions
 from sentinel.detectors.hold import Hold
 from sentinel.detectors.onset import KEPT, Dated, date_onset
+from sentinel.detectors.reference import Reference
 from sentinel.detectors.registry import DETECTORS, FINDS
 from sentinel.detectors.standing import Standing, View, judge_standing
 from sentinel.detectors.stream_gap import judge_stream_gap

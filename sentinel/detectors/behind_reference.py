@@ -15,9 +15,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
-from typing import Literal
 
 from sentinel.detectors.contract import Detector, Start, WatchedRun
+from sentinel.detectors.reference import Axis, Reference
 from sentinel.detectors.settings import setting
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import Receipt, StepReading
@@ -31,8 +31,6 @@ COARSE_STEPS = 500
 CATCHING_UP = 0.9  # a gap that shrank below this share within the hold is closing
 CALM = 0.5  # share of the limits below which a finding is over
 
-Axis = Literal["tokens", "samples", "steps"]
-
 
 @dataclass(frozen=True, slots=True)
 class BehindReferenceSettings:
@@ -45,23 +43,6 @@ class BehindReferenceSettings:
     ratio: float = setting(0.1, "fraction", "Share above the reference's loss …")
     absolute: float = setting(0.1, "not negative", "… and at least so much above it.")
     min_history_steps: int = setting(200, "steps", "Steps before it judges: warm-ups differ.", alias="min_history")
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """A recorded run as a table: its loss at rising places, by each axis it tells. At most a few thousand points.
-
-    `tokens` and `samples` are empty where the run does not tell them; else as long as `steps` and `losses`.
-    """
-
-    name: str
-    steps: tuple[float, ...]
-    losses: tuple[float, ...]
-    tokens: tuple[float, ...] = ()
-    samples: tuple[float, ...] = ()
-
-    def places(self, axis: Axis) -> tuple[float, ...]:
-        return self.tokens if axis == "tokens" else self.samples if axis == "samples" else self.steps
 
 
 class BehindReference(Detector):

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from sentinel.detectors.hold import Hold
+from sentinel.detectors.reference import Reference
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.model.readings import (
     CheckpointReading,
@@ -26,10 +27,6 @@ from sentinel.streams.baseline import Level
 from sentinel.streams.blocks import Block, Blocks
 from sentinel.streams.pace import Pace
 from sentinel.streams.series import Series
-
-if TYPE_CHECKING:
-    from sentinel.detectors.behind_reference import Reference
-    from sentinel.detectors.expression import Expressions
 
 OFF = "switched off by policy"
 NOTHING: tuple[Finding, ...] = ()
@@ -73,7 +70,7 @@ class WatchedRun:
         severity: Callable[[Kind], Severity],
         holds: Mapping[Kind, Hold],
         reference: Reference | None = None,
-        expressions: Expressions | None = None,
+        expressions: Detector | None = None,
     ) -> None:
         self.series = series
         self.pace = Pace()

@@ -6,15 +6,15 @@ from dataclasses import replace
 from math import isfinite
 
 from sentinel.detectors.crash import Failed, Finished, Stopped
+from sentinel.engine.condemning import condemn_refused
 from sentinel.engine.decision import Decision
 from sentinel.engine.giving_up import fail_run, finish_giving_up
-from sentinel.engine.judging import judge_open_incidents, settle_at_finish
 from sentinel.engine.ladder import consider, take_up_again
 from sentinel.engine.lapsing import on_lapsed_by_trainer
-from sentinel.engine.live_changes import mismatch, on_answer
-from sentinel.engine.passing_over import heed_refusal
+from sentinel.engine.live_settings import mismatch, on_answer
+from sentinel.engine.probation import judge_open_incidents, settle_at_finish
 from sentinel.engine.relaunching import drop_live_plan, relaunch
-from sentinel.engine.retaining import prune_next
+from sentinel.engine.retention import prune_next
 from sentinel.model import facts as f
 from sentinel.model.actions import CompareRecords, KillAttempt, PruneCheckpoint
 from sentinel.model.attempts import Alive, AttemptView, Exited, ExitReport, NotStarted, Orphaned, ResumePoint, Unseen
@@ -81,9 +81,9 @@ def on_note(decision: Decision, note: TrainerNote) -> None:
     if attempt is None or note.attempt != attempt.attempt:
         return
     if note.event == "checkpoint_committed":
-        _save_told(decision, attempt, note)
+        _on_save_reported(decision, attempt, note)
     elif note.event == "resumed_older":
-        heed_refusal(decision, note)
+        condemn_refused(decision, note)
     elif note.event == "override_lapsed":
         on_lapsed_by_trainer(decision, note)
     elif note.event in ("override_applied", "override_refused"):
@@ -91,7 +91,7 @@ def on_note(decision: Decision, note: TrainerNote) -> None:
             consider(decision, finding)
 
 
-def _save_told(decision: Decision, attempt: Attempt, note: TrainerNote) -> None:
+def _on_save_reported(decision: Decision, attempt: Attempt, note: TrainerNote) -> None:
     """What a save cost: for a checkpoint already seen, told now; for one not yet seen, kept until it is. A save behind training
     costs what training stood still for it, not how long it took."""
     save_s = note.data.get("blocked_s", note.data.get("seconds"))
@@ -211,8 +211,8 @@ def _deaths_before_a_step(decision: Decision) -> int:
 
 def _is_untrained(decision: Decision, attempt: Attempt) -> bool:
     """Nothing was ever heard of it; behind a blind source that says nothing."""
-    heard = decision.live.finished or attempt.receipt_s is not None or attempt.first_step is not None
-    return not heard and "metrics" not in decision.state.blind
+    has_begun = decision.live.finished or attempt.receipt_s is not None or attempt.first_step is not None
+    return not has_begun and "metrics" not in decision.state.blind
 
 
 def consider_untrained(decision: Decision, reason: str) -> None:

@@ -13,15 +13,25 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from sentinel.detectors.bank import DetectorBank
-from sentinel.detectors.behind_reference import Reference
-from sentinel.engine import attempts, attributing, carrying_out, ladder, lapsing, live_changes, operator, paging, stopping
+from sentinel.detectors.reference import Reference
+from sentinel.engine import (
+    action_results,
+    attempts,
+    ladder,
+    lapsing,
+    live_settings,
+    operator_requests,
+    paging,
+    sample_attribution,
+    stopping,
+)
 from sentinel.engine.decision import Decision
 from sentinel.engine.detector_bank import build_detector_bank
 from sentinel.engine.environment import on_launched
 from sentinel.engine.evolve import evolve
 from sentinel.engine.giving_up import finish_giving_up
-from sentinel.engine.live import Live
-from sentinel.engine.sources import on_hardware, on_source, tell_of_stream_gap
+from sentinel.engine.live_attempt import LiveAttempt
+from sentinel.engine.sources import on_hardware, on_source, report_stream_gap
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt, SendPage, StartAttempt
 from sentinel.model.environment import Environment
@@ -37,10 +47,10 @@ from sentinel.model.readings import (
     LauncherReading,
     LogTail,
     Receipt,
+    RequestReading,
     SourceReading,
     StepReading,
     TrainerNote,
-    WishReading,
 )
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
@@ -53,7 +63,7 @@ class Engine:
         self.policy = policy
         self.state = RunState()
         self.detectors: DetectorBank = build_detector_bank(policy, reference)
-        self._live = Live()
+        self._live = LiveAttempt()
         self._incidents: tuple[Incident, ...] = ()  # those of which `_all_closed` speaks
         self._all_closed = True
 
@@ -118,8 +128,8 @@ class Engine:
                 attempts.on_receipt(decision, event)
             case TrainerNote():
                 detectors.note(event, now_s)
-                if (key := live_changes.answered_write(decision, event)) is not None:
-                    carrying_out.on_done(decision, ActionDone(key, "answered by the trainer"))
+                if (key := live_settings.answered_write(decision, event)) is not None:
+                    action_results.on_done(decision, ActionDone(key, "answered by the trainer"))
                 attempts.on_note(decision, event)
             case EndReading():
                 live.end(event)
@@ -138,17 +148,17 @@ class Engine:
                 action = decision.state.pending.get(event.key)
                 if isinstance(action, StartAttempt):
                     self._begin(action.attempt, now_s)
-                carrying_out.on_done(decision, event)
+                action_results.on_done(decision, event)
                 if isinstance(action, StartAttempt) and isinstance(event.found, Environment):
                     on_launched(decision, action.attempt, event.found)
             case ActionFailed():
-                carrying_out.on_failed(decision, event)
+                action_results.on_failed(decision, event)
             case ActionDelayed():
                 decision.note(event.key, f"could not be done yet: {event.reason}; asked for again in {event.retry_in_s:g} s")
             case StopWanted():
                 stopping.on_stop_wanted(decision, event.by)
-            case WishReading():
-                operator.on_wish(decision, event)
+            case RequestReading():
+                operator_requests.on_request(decision, event)
             case SupervisorStarted():
                 self._started(decision, event)
             case StepReading() | Heartbeat():
@@ -159,7 +169,7 @@ class Engine:
     def _begin(self, attempt: int, now_s: float) -> None:
         """The attempt lives (or is adopted): its streams will be read from their first line."""
         if self._live.attempt != attempt:
-            self._live = Live(attempt)
+            self._live = LiveAttempt(attempt)
             self.detectors.begin_attempt(attempt, now_s)
 
     def _started(self, decision: Decision, event: SupervisorStarted) -> None:
@@ -178,15 +188,15 @@ class Engine:
                 )
             )
         who = (event.epoch, event.host, event.pid, event.policy_name, event.policy_digest, event.observe_only)
-        over, unsaid = decision.state.ended, paging.is_unsaid(decision.state)
-        decision.record(f.SupervisorTookOver(*who, answers=not unsaid, capabilities=event.capabilities))
-        if over and not decision.state.ended:
-            paging.on_taken_up(decision, f"the run had {over}, and was started again", f"whoever started it on {event.host}")
+        outcome, is_undelivered = decision.state.ended, paging.is_unsaid(decision.state)
+        decision.record(f.SupervisorTookOver(*who, answers=not is_undelivered, capabilities=event.capabilities))
+        if outcome and not decision.state.ended:
+            paging.on_taken_up(decision, f"the run had {outcome}, and was started again", f"whoever started it on {event.host}")
         if decision.state.ended:
             calls = sorted({page.incident for page in decision.state.pending.values() if isinstance(page, SendPage)})
             remedy = "; ".join(f"sentinel ack {number} RUN_DIR" for number in calls)
-            told = f"nobody has got the page about it: it is sent now, and the run stays {decision.state.ended}"
-            decision.note("the end", f"{told}; once it is answered ({remedy}) it can be started again")
+            message = f"nobody has got the page about it: it is sent now, and the run stays {decision.state.ended}"
+            decision.note("the end", f"{message}; once it is answered ({remedy}) it can be started again")
             return
         attempt = decision.attempt
         if decision.state.giving_up:
@@ -212,16 +222,16 @@ class Engine:
                 self._hung_while_stopping(decision, finding)
             else:
                 ladder.consider(decision, finding)
-        tell_of_stream_gap(decision)
+        report_stream_gap(decision)
         for finding in self.detectors.hardware_tick(decision.now_s):
             if decision.state.stop_by or not decision.is_alive:
                 decision.dismiss(finding, "nothing trains on it now, or it is being stopped; a fault that lasts is found again")
             else:
                 ladder.consider(decision, finding)
-        for finding in live_changes.judge_unanswered(decision):
+        for finding in live_settings.judge_unanswered(decision):
             ladder.consider(decision, finding)
-        attributing.on_tick(decision)
-        operator.on_tick(decision)
+        sample_attribution.on_tick(decision)
+        operator_requests.on_tick(decision)
         lapsing.on_tick(decision)
         stopping.on_tick(decision)
         paging.on_tick(decision)

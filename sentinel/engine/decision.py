@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sentinel.detectors.bank import DetectorBank
 from sentinel.engine.evolve import evolve
-from sentinel.engine.live import Live
+from sentinel.engine.live_attempt import LiveAttempt
 from sentinel.model.actions import Action, StartAttempt
 from sentinel.model.facts import ActionDecided, AttemptLaunched, Fact, FindingRecorded, Noted
 from sentinel.model.findings import Finding
@@ -23,7 +23,7 @@ class Decision:
     policy, detectors, live: what to judge by; the last two are read here and only fed by the engine itself.
     """
 
-    def __init__(self, state: RunState, now_s: float, policy: Policy, detectors: DetectorBank, live: Live) -> None:
+    def __init__(self, state: RunState, now_s: float, policy: Policy, detectors: DetectorBank, live: LiveAttempt) -> None:
         self.state = state
         self.now_s = now_s
         self.policy = policy
@@ -68,8 +68,8 @@ class Decision:
         attempt = self.state.attempt
         if attempt is None:
             return 0
-        heard = self.detectors.newest_step if self.live.attempt == attempt.attempt else 0
-        return max(attempt.resumed_step, attempt.last_step if attempt.is_over else heard)
+        newest = self.detectors.newest_step if self.live.attempt == attempt.attempt else 0
+        return max(attempt.resumed_step, attempt.last_step if attempt.is_over else newest)
 
     def rungs_of(self, incident: Incident) -> tuple[Rung, ...]:
         """The incident's playbook as the policy has it now; empty when a changed policy has it no more."""

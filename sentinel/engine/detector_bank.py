@@ -4,9 +4,9 @@ expressions, compiled."""
 from __future__ import annotations
 
 from sentinel.detectors.bank import DetectorBank
-from sentinel.detectors.behind_reference import Reference
 from sentinel.detectors.expression import ExpressionRule, Expressions, RunFacts
 from sentinel.detectors.hold import Hold
+from sentinel.detectors.reference import Reference
 from sentinel.detectors.registry import KINDS
 from sentinel.model.findings import Kind, Severity
 from sentinel.policy.expr_compile import compile_expression

@@ -9,18 +9,18 @@ from dataclasses import replace
 from sentinel.detectors.registry import FINDS
 from sentinel.engine import approval
 from sentinel.engine.causes import join, link_of, record_meanwhile
+from sentinel.engine.condemning import pass_over_failing
 from sentinel.engine.decision import Decision
-from sentinel.engine.diagnosing import ask_for_comparison, is_diagnosing
-from sentinel.engine.excluding import cures, exclude, is_left_out, pass_over, reason_against
+from sentinel.engine.diagnosis import ask_for_comparison, is_diagnosing
+from sentinel.engine.exclusion import cures, exclude, is_left_out, pass_over, reason_against
 from sentinel.engine.giving_up import give_up, is_last_resort
 from sentinel.engine.lapsing import fail_lapse, spare_steps
-from sentinel.engine.live_changes import write_live
-from sentinel.engine.opening import open_incident, told_before
+from sentinel.engine.live_settings import write_live
+from sentinel.engine.opening import open_incident, reported_before
 from sentinel.engine.paging import page
-from sentinel.engine.passing_over import pass_over_failing
+from sentinel.engine.recurrence import healed_before
 from sentinel.engine.relaunching import drop_live_plan, relaunch
-from sentinel.engine.retaining import lost_to_retention
-from sentinel.engine.seen_before import healed_before
+from sentinel.engine.retention import lost_to_retention
 from sentinel.model import facts as f
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
@@ -44,9 +44,9 @@ def consider(decision: Decision, finding: Finding) -> None:
         return decision.dismiss(finding, match.reason)
     if is_left_out(decision, finding):
         return decision.dismiss(finding, f"node {finding.blamed_node} is left out of this attempt")
-    told = told_before(decision, finding)
-    if told is not None:
-        return decision.dismiss(finding, f"incident {told.id} told of it before this supervisor came")
+    earlier = reported_before(decision, finding)
+    if earlier is not None:
+        return decision.dismiss(finding, f"incident {earlier.id} told of it before this supervisor came")
     if not FINDS[finding.kind].only_tells and _acts(decision, match.rule.playbook):
         drop_live_plan(decision, finding.reason)
     link = link_of(decision, finding)
@@ -58,7 +58,7 @@ def consider(decision: Decision, finding: Finding) -> None:
         return decision.dismiss(finding, f"the samples of incident {healed.id} once more, which healed by itself")
     if owner is not None:
         decision.record(f.FindingRecorded(finding, owner.id, f"belongs to incident {owner.id}"))
-        return strike_again(decision, owner, finding)
+        return on_recurrence(decision, owner, finding)
     if link and link.joins:
         worse = join(decision, finding, link)
         return fail_rung(decision, link.incident.id, worse) if worse else None
@@ -92,11 +92,11 @@ def owner_of(decision: Decision, finding: Finding) -> Incident | None:
     return None
 
 
-def strike_again(decision: Decision, incident: Incident, finding: Finding) -> None:
+def on_recurrence(decision: Decision, incident: Incident, finding: Finding) -> None:
     """A finding of an incident that is being treated: the remedy failed. Patience ends at once when values turn non-finite,
     and when the attempt has died: no step will come to heal in."""
     if is_diagnosing(incident):
-        return ask_for_comparison(decision, incident, struck_again=True)
+        return ask_for_comparison(decision, incident, failed_again=True)
     if incident.state is IncidentState.PROBATION:
         return fail_rung(decision, incident.id, f"the same again: {finding.reason}", finding.onset_step)
     turned = finding.kind is Kind.NON_FINITE and incident.kind is not Kind.NON_FINITE
@@ -106,15 +106,17 @@ def strike_again(decision: Decision, incident: Incident, finding: Finding) -> No
     return fail_rung(decision, incident.id, f"it got worse: {finding.reason}")
 
 
-def fail_rung(decision: Decision, incident_id: int, reason: str, struck_step: int | None = None) -> None:
+def fail_rung(decision: Decision, incident_id: int, reason: str, broke_again_step: int | None = None) -> None:
     """The rung did not help: judge it, and take the next, from the original incident. One that failed for the checkpoint it
-    resumed from is taken again, from the next older one, as where a checkpoint turns out to be damaged. `struck_step`: where
+    resumed from is taken again, from the next older one, as where a checkpoint turns out to be damaged. `broke_again_step`: where
     it broke again."""
     incident = decision.state.incident(incident_id)
     if incident.tries and incident.tries[-1].outcome is Outcome.PENDING:
-        decision.record(f.RungJudged(incident_id, Outcome.FAILED, reason, struck_step))
+        decision.record(f.RungJudged(incident_id, Outcome.FAILED, reason, broke_again_step))
     if incident.state is IncidentState.PROBATION:
         decision.record(f.IncidentMoved(incident_id, IncidentState.OPEN, reason))
+    if incident.awaits_approval and incident.approval is not None:
+        return take_next_rung(decision, incident_id, incident.approval.rung)  # no other rung before a person has answered
     rungs = decision.rungs_of(incident)
     resumes = 0 <= incident.rung < len(rungs) and (rungs[incident.rung].resume or rungs[incident.rung].rollback) is not None
     if pass_over_failing(decision) and resumes:
@@ -186,9 +188,9 @@ def take_rung(decision: Decision, incident_id: int, index: int) -> None:
     if not verdict.allowed:
         return give_up(decision, incident.id, _spent(decision, verdict.reason))
     decision.record(f.RungTaken(incident.id, treatment.remedy, True, decision.newest_step))
-    if (told := rungs[index].page) is not None:
+    if (notice := rungs[index].page) is not None:
         follows = "sentinel does this by itself, and watches whether it works"
-        page(decision, incident.id, told.severity, treatment.remedy.reason, follows)
+        page(decision, incident.id, notice.severity, treatment.remedy.reason, follows)
     exclude(decision, incident, rungs[index])
     if treatment.relaunch:
         launch = (treatment.resume, treatment.overrides, verdict.wait_s, treatment.remedy.reason, treatment.inspection)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sentinel.client.settings import LAPSING
 from sentinel.engine.decision import Decision
-from sentinel.engine.live_changes import KEEP, LAPSE, write_live
+from sentinel.engine.live_settings import KEEP, LAPSE, write_live
 from sentinel.model import facts as f
 from sentinel.model.incidents import Incident
 from sentinel.model.readings import TrainerNote
@@ -69,13 +69,13 @@ def _begin_or_put_off(decision: Decision) -> None:
 
 def _judge(decision: Decision, lapse: Lapse) -> None:
     now, needed = decision.state.overrides, decision.policy.spec.probation.steps
-    said = " and ".join(lapse.keys)
+    keys = " and ".join(lapse.keys)
     if all(is_set_anew(now, lapse.before, key) for key in lapse.keys):
-        decision.record(f.LapseJudged(lapse.keys, "overtaken", f"{said} was set anew since"))
+        decision.record(f.LapseJudged(lapse.keys, "overtaken", f"{keys} was set anew since"))
     elif any(getattr(now, key) is not None for key in lapse.keys):
-        decision.record(f.LapseJudged(lapse.keys, "overtaken", f"{said} never lapsed: the change was overtaken; it is still due"))
+        decision.record(f.LapseJudged(lapse.keys, "overtaken", f"{keys} never lapsed: the change was overtaken; it is still due"))
     elif not decision.state.open_incidents and (past := decision.newest_step - lapse.step) >= needed:
-        decision.record(f.LapseJudged(lapse.keys, "proven", f"healthy for {past} steps without {said}"))
+        decision.record(f.LapseJudged(lapse.keys, "proven", f"healthy for {past} steps without {keys}"))
 
 
 def fail_lapse(decision: Decision, incident: Incident) -> bool:
@@ -112,7 +112,7 @@ def on_lapsed_by_trainer(decision: Decision, note: TrainerNote) -> None:
 
     A restarted supervisor hears of it again: then it is out of the attempt's settings already, or was written anew since.
     """
-    attempt, said = decision.attempt, note.data.get("keys")
+    attempt, reported = decision.attempt, note.data.get("keys")
     if (
         attempt is None
         or decision.state.lapse is not None
@@ -120,7 +120,7 @@ def on_lapsed_by_trainer(decision: Decision, note: TrainerNote) -> None:
     ):
         return
     known = {found.key for found in decision.state.overrides.decay if getattr(attempt.overrides, found.key) is not None}
-    keys = tuple(key for key in said if key in known) if isinstance(said, list) else ()
+    keys = tuple(key for key in reported if key in known) if isinstance(reported, list) else ()
     if not keys:
         return
     reason = f"{' and '.join(keys)} lapsed in the trainer itself at step {note.step}"

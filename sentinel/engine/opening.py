@@ -7,7 +7,7 @@ from math import isfinite
 
 from sentinel.detectors.registry import FINDS
 from sentinel.engine.decision import Decision
-from sentinel.engine.excluding import blamed_node, other_node
+from sentinel.engine.exclusion import blamed_node, other_node
 from sentinel.model import facts as f
 from sentinel.model.findings import Finding
 from sentinel.model.incidents import Band, Incident, SampleAnchor
@@ -64,7 +64,7 @@ def _shown(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
 
 
-def told_before(decision: Decision, finding: Finding) -> Incident | None:
+def reported_before(decision: Decision, finding: Finding) -> Incident | None:
     """What stands and does not break is found again by whoever reads its signs anew: said once for each attempt and rank."""
     state = decision.state
     if not FINDS[finding.kind].only_tells or decision.now_s - state.session_s > FOUND_AGAIN_S:

@@ -34,7 +34,7 @@ def on_source(decision: Decision, reading: SourceReading) -> None:
         decision.note(f.ABOUT_SOURCE, f"{REMARKS_KEPT} remarks are written down, more in this attempt are only counted")
 
 
-def tell_of_stream_gap(decision: Decision) -> None:
+def report_stream_gap(decision: Decision) -> None:
     """No step lines under ranks that go on: not a hang, but what is judged from the stream is not seen. Where the stream
     cannot be read at all, that was said already."""
     gap, blind = decision.detectors.stream_gap, decision.state.blind

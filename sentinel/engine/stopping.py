@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sentinel.engine.attributing import break_off
 from sentinel.engine.decision import Decision
 from sentinel.engine.giving_up import finish_giving_up
+from sentinel.engine.sample_attribution import break_off
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt, Request, RequestStop, SignalRanks
 from sentinel.model.incidents import IncidentState

@@ -191,8 +191,10 @@ class Incident:
 
     @property
     def awaits_approval(self) -> bool:
-        """A rung waits for a person."""
-        return not self.is_closed and self.approval is not None and not self.approval.answer
+        """A rung waits for a person. The question is void once a later rung was taken, or a remedy is on probation: an answer
+        would undo it."""
+        asked = self.approval
+        return self.state is IncidentState.OPEN and asked is not None and not asked.answer and self.rung <= asked.rung
 
     @property
     def is_closed(self) -> bool:

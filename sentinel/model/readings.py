@@ -157,12 +157,12 @@ class SourceReading:
 
 
 @dataclass(frozen=True, slots=True)
-class WishReading:
+class RequestReading:
     """A person asks something of the run. The same `id` is told again by a supervisor that starts anew, and answered once."""
 
     id: str
     by: str
-    wish: OperatorRequest
+    request: OperatorRequest
 
 
 Reading = (
@@ -176,5 +176,5 @@ Reading = (
     | LogTail
     | HardwareReading
     | SourceReading
-    | WishReading
+    | RequestReading
 )

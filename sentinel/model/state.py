@@ -19,7 +19,7 @@ ATTEMPTS_KEPT = 512  # whole attempts kept for the ledger and the lineage; older
 MARKS_KEPT = 256  # checkpoint marks per attempt kept for the ledger; older ones are folded into the oldest kept
 INCIDENTS_KEPT = 512
 STAMPS_KEPT = 1024
-WISHES_KEPT = 256
+REQUESTS_KEPT = 256
 QUARANTINED_KEPT = 256
 PRUNED_KEPT = 256
 REMARKS_KEPT = 20  # per attempt, written down; of more, one word says that they are only counted
@@ -198,7 +198,7 @@ class RunState:
     held: str = ""
     hold_by: str = ""  # who asked for a hold that is still being carried out
     paused: str = ""  # who asked that nothing be carried out
-    wishes: tuple[str, ...] = ()  # ids answered, the newest last
+    answered_requests: tuple[str, ...] = ()  # ids answered, the newest last
     giving_up: str = ""  # stop_now | hold: what follows when the living attempt has ended
     giving_up_reason: str = ""
     ended: str = ""  # finished | failed | stopped

@@ -30,7 +30,7 @@ from sentinel.model import operator_requests as w
 from sentinel.model.actions import SendPage
 from sentinel.model.events import ActionFailed, Event
 from sentinel.model.facts import Fact, RequestAnswered
-from sentinel.model.readings import WishReading
+from sentinel.model.readings import RequestReading
 from sentinel.paging.asked import lay_routes
 from sentinel.paging.desk import Desk, Ways
 from sentinel.policy.schema import Policy
@@ -93,7 +93,7 @@ class _Answering:
             raise UsageError(f"{run_dir}: nothing is recorded of this run yet; start it with `sentinel run`")
 
     def ask(self, by: str, request: w.OperatorRequest) -> RequestAnswered:
-        facts = self._handle(WishReading(uuid.uuid4().hex[:12], by, request))
+        facts = self._handle(RequestReading(uuid.uuid4().hex[:12], by, request))
         return next(fact for fact in facts if isinstance(fact, RequestAnswered))
 
     def out_of_reach(self, unread: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """What a remedy is expected to do, said when it is chosen, so that its probation can be read against it.
 
 It is a promise in the words of the probation: where the metric will stand, for how long, past which step, and what it costs. The
-judgement itself does not read it (`verdict.py`, `engine/judging.py`).
+judgement itself does not read it (`verdict.py`, `engine/probation.py`).
 """
 
 from __future__ import annotations

@@ -11,13 +11,13 @@ from pathlib import Path
 from sentinel.client.strict_json import dumps
 from sentinel.clock import SystemClock
 from sentinel.curves.svg import PlotMark, draw_picture
-from sentinel.detectors.behind_reference import Reference
+from sentinel.detectors.reference import Reference
 from sentinel.errors import UsageError
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
+from sentinel.replay.findings import Found, ReplayResult
 from sentinel.replay.follow import follow_logs
-from sentinel.replay.found import Found, Result
-from sentinel.replay.many import Log, find_logs, replay_many
+from sentinel.replay.many_logs import Log, find_logs, replay_many
 from sentinel.telemetry.log_formats import FORMATS
 from sentinel.telemetry.reference import load_reference, read_reference
 from sentinel.terminal.replay_table import Progress, count_words, describe_found, print_table, sum_up
@@ -26,7 +26,7 @@ EXIT_OK, EXIT_UNREADABLE = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ReplayRequest:
     """The command line, as it was typed."""
 
     paths: tuple[Path, ...]
@@ -38,7 +38,7 @@ class Request:
     reference: Path | None = None
 
 
-def replay_command(request: Request) -> int:
+def replay_command(request: ReplayRequest) -> int:
     """Returns the exit code. Raises UsageError and PolicyError before anything is read."""
     if request.format not in ("auto", *FORMATS):
         raise UsageError(f"--format {request.format}: no such format; there are auto, {', '.join(FORMATS)}")
@@ -54,7 +54,7 @@ def replay_command(request: Request) -> int:
     return _replay(request, policy, reference)
 
 
-def _replay(request: Request, policy: Policy, reference: Reference | None) -> int:
+def _replay(request: ReplayRequest, policy: Policy, reference: Reference | None) -> int:
     logs = find_logs(request.paths)
     code, read = EXIT_OK, 0
     summaries: list[dict[str, object]] = []
@@ -67,7 +67,7 @@ def _replay(request: Request, policy: Policy, reference: Reference | None) -> in
             if result.error and not passed_over:
                 code = EXIT_UNREADABLE
             read += not result.error
-            _print_troubles(result, "passed over: " if passed_over else "")
+            _print_problems(result, "passed over: " if passed_over else "")
             if passed_over:
                 continue
             if request.as_json:
@@ -81,8 +81,8 @@ def _replay(request: Request, policy: Policy, reference: Reference | None) -> in
     return code if read else EXIT_UNREADABLE
 
 
-def _follow(request: Request, policy: Policy, reference: Reference | None) -> int:
-    def tell(result: Result, found: list[Found]) -> None:
+def _follow(request: ReplayRequest, policy: Policy, reference: Reference | None) -> int:
+    def report(result: ReplayResult, found: list[Found]) -> None:
         unique = list({id(one): one for one in found}.values())
         if request.as_json:
             _print_json(result, unique)
@@ -95,19 +95,19 @@ def _follow(request: Request, policy: Policy, reference: Reference | None) -> in
     def say(sentence: str) -> None:
         print(sentence, file=sys.stderr, flush=True)
 
-    results, followed = follow_logs(request.paths, policy, request.format, SystemClock(), tell, say, reference)
+    results, followed = follow_logs(request.paths, policy, request.format, SystemClock(), report, say, reference)
     if not followed:
         return EXIT_UNREADABLE
     (say if request.as_json else print)(sum_up([_summary(result) for result in results if result.rows]))
     return EXIT_OK
 
 
-def _print_json(result: Result, found: list[Found]) -> None:
+def _print_json(result: ReplayResult, found: list[Found]) -> None:
     for one in found:
         print(dumps(one.document(result.file)), flush=True)
 
 
-def _print_troubles(result: Result, prefix: str) -> None:
+def _print_problems(result: ReplayResult, prefix: str) -> None:
     if result.error:
         print(prefix + result.error, file=sys.stderr)
     if result.damaged:
@@ -123,7 +123,7 @@ def _print_troubles(result: Result, prefix: str) -> None:
         print(f"{result.file}: {result.dropped} more findings were counted and are not shown", file=sys.stderr)
 
 
-def _summary(result: Result) -> dict[str, object]:
+def _summary(result: ReplayResult) -> dict[str, object]:
     return {
         "file": result.file,
         "rows": result.rows,
@@ -140,7 +140,7 @@ def _ensure_folder(folder: Path) -> None:
         raise UsageError(f"--plot {folder}: no directory, and none can be made ({error.strerror})") from None
 
 
-def _draw(folder: Path, log: Log, result: Result, drawn: set[str]) -> None:
+def _draw(folder: Path, log: Log, result: ReplayResult, drawn: set[str]) -> None:
     """A name of the log's own, and of its folder where two logs share one."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "_", log.path.name) or "run"
     name, count = plain, 1

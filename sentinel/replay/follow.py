@@ -17,37 +17,37 @@ from pathlib import Path
 from types import FrameType
 
 from sentinel.clock import Clock
-from sentinel.detectors.behind_reference import Reference
+from sentinel.detectors.reference import Reference
 from sentinel.policy.schema import Policy
-from sentinel.replay.found import Found, Result
-from sentinel.replay.many import Log, find_logs
-from sentinel.replay.one import Replay
+from sentinel.replay.findings import Found, ReplayResult
+from sentinel.replay.many_logs import Log, find_logs
+from sentinel.replay.one_log import Replay
 from sentinel.signals import Bell
 from sentinel.telemetry.log_formats import EmptyLog, NoStepYet, UnreadableLog, open_log
 from sentinel.telemetry.log_reader import LogReader
 from sentinel.telemetry.source import describe_os_error
 
 POLL_S = 0.5
-LOOK_AROUND_POLLS = 20  # so often are directories walked anew
+FIND_LOGS_EVERY_POLLS = 20  # so often are directories walked anew
 OPEN_LOGS_MAX = 200  # of more, none stays open between two polls
 
-Tell = Callable[[Result, list[Found]], None]
-Say = Callable[[str], None]
+ReportFound = Callable[[ReplayResult, list[Found]], None]
+PrintSentence = Callable[[str], None]
 
 
 class Followed:
     """One log: opened when there is something in it."""
 
-    def __init__(self, log: Log, policy: Policy, format: str, say: Say, reference: Reference | None = None) -> None:
+    def __init__(self, log: Log, policy: Policy, format: str, say: PrintSentence, reference: Reference | None = None) -> None:
         self.log = log
-        self.result = Result(log.file)
+        self.result = ReplayResult(log.file)
         self.is_hopeless = False  # it is there, and no log
         self._format = format
         self._say = say
-        self._said = ""
-        self._damage_told = False
+        self._last_sentence = ""
+        self._damage_reported = False
         self._remark = ""
-        self._looked: tuple[int, int] | None = None  # size and change of the file that was not recognised
+        self._unrecognised_as: tuple[int, int] | None = None  # size and change of the file that was not recognised
         self._reader: LogReader | None = None
         self._replay = Replay(self.result, policy, reference)
 
@@ -61,35 +61,35 @@ class Followed:
                 yield self._replay.read(self._reader.poll(now_s))
                 if not self._reader.has_more:
                     break
-            self._trouble("")
+            self._report_trouble("")
         except FileNotFoundError:
-            self._trouble(f"{self.log.file}: not there; waiting for it")
+            self._report_trouble(f"{self.log.file}: not there; waiting for it")
         except OSError as error:
-            self._trouble(describe_os_error(error, self.log.path))
+            self._report_trouble(describe_os_error(error, self.log.path))
         if self._reader is not None:
-            self._tell_of_damage(self._reader)
+            self._report_damage(self._reader)
 
     def _opened(self) -> bool:
         """Is there something to read by now? Looked at again when the file has changed."""
         try:
             status = self.log.path.stat()
-            if self._looked == (status.st_size, status.st_mtime_ns):
+            if self._unrecognised_as == (status.st_size, status.st_mtime_ns):
                 return False
             self.result.format, self._reader = open_log(self.log.path, self._format)
-            self.is_hopeless, self._looked = False, None
+            self.is_hopeless, self._unrecognised_as = False, None
             return True
         except EmptyLog:
             return False
         except UnreadableLog as error:
-            self._looked = (status.st_size, status.st_mtime_ns)
+            self._unrecognised_as = (status.st_size, status.st_mtime_ns)
             waits = isinstance(error, NoStepYet) and self.log.asked
             self.is_hopeless = not waits
-            self._trouble(error.message + ("; waiting for one" if waits else ""))
+            self._report_trouble(error.message + ("; waiting for one" if waits else ""))
             return False
 
-    def _tell_of_damage(self, reader: LogReader) -> None:
-        if reader.damaged and not self._damage_told:
-            self._damage_told = True
+    def _report_damage(self, reader: LogReader) -> None:
+        if reader.damaged and not self._damage_reported:
+            self._damage_reported = True
             self._say(f"{self.log.file}: damaged, left out: {reader.first_damage}")
         if reader.remark != self._remark:
             self._remark = reader.remark
@@ -100,11 +100,11 @@ class Followed:
         if self._reader is not None:
             self._reader.close()
 
-    def _trouble(self, sentence: str) -> None:
+    def _report_trouble(self, sentence: str) -> None:
         """Said once when it begins."""
-        if sentence and sentence != self._said:
+        if sentence and sentence != self._last_sentence:
             self._say(sentence)
-        self._said = sentence
+        self._last_sentence = sentence
 
 
 def follow_logs(
@@ -112,22 +112,22 @@ def follow_logs(
     policy: Policy,
     format: str,
     clock: Clock,
-    tell: Tell,
-    say: Say,
+    report: ReportFound,
+    say: PrintSentence,
     reference: Reference | None = None,
-) -> tuple[list[Result], bool]:
+) -> tuple[list[ReplayResult], bool]:
     """Until SIGINT or SIGTERM. What was followed, and False when there was nothing that could ever be."""
     followed: dict[Path, Followed] = {}
     with _stop_signals() as stop:
         polls = 0
         while not stop.is_set():
-            if polls % LOOK_AROUND_POLLS == 0:
-                _look_around(followed, paths, lambda log: Followed(log, policy, format, say, reference))
+            if polls % FIND_LOGS_EVERY_POLLS == 0:
+                _find_new_logs(followed, paths, lambda log: Followed(log, policy, format, say, reference))
             polls += 1
             for one in followed.values():
                 for found in one.poll(clock.now_s()):
                     if found:
-                        tell(one.result, found)
+                        report(one.result, found)
                     if stop.is_set():
                         break
                 if len(followed) > OPEN_LOGS_MAX:
@@ -140,7 +140,7 @@ def follow_logs(
     return [one.result for one in followed.values()], True
 
 
-def _look_around(followed: dict[Path, Followed], paths: tuple[Path, ...], follow: Callable[[Log], Followed]) -> None:
+def _find_new_logs(followed: dict[Path, Followed], paths: tuple[Path, ...], follow: Callable[[Log], Followed]) -> None:
     """Logs that are new. A directory that had none in it yet gives way to those that came."""
     for log in find_logs(paths):
         if log.path not in followed:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.run_layout import JOURNAL_NAME, REPORT_NAME
-from sentinel.engine.goodput import account
-from sentinel.engine.ledger import ACCOUNTS, surviving_steps
+from sentinel.engine.goodput import ACCOUNTS, account, surviving_steps
 from sentinel.model.state import Attempt, RunState
 from sentinel.report.documents import incident_document
 from sentinel.report.tables import markdown_table, rounded_parts

@@ -22,9 +22,10 @@ from sentinel.model.recorded import recorded_name
 from sentinel.model.records import Attribution, Comparison, SavedNorm, SavedNumbers
 from sentinel.plan.diagnosis import compare
 from sentinel.sim.faults import Fault
-from sentinel.sim.inspection import look_into
+from sentinel.sim.inspection import sample_source
 from sentinel.sim.launcher import SimLauncher
-from sentinel.sim.world import Deed, Happening, World
+from sentinel.sim.machine import ScheduledEvent
+from sentinel.sim.world import World, WorldChange
 
 SIGTERM = 15
 TAKES_S: dict[type[a.Action], float] = {
@@ -75,7 +76,7 @@ class SimRunner:
         self._failures = failures
         self._at_effect = at_effect
         self._lane_free_s: dict[str, float] = {}
-        self._under_way: list[Happening] = []
+        self._under_way: list[ScheduledEvent] = []
         self._outcomes: list[ActionDone | ActionFailed] = []
         handlers: dict[type[a.Action], Callable[[Any], Found]] = {
             a.StartAttempt: self._start,
@@ -109,8 +110,8 @@ class SimRunner:
 
     def die(self) -> None:
         """The supervisor is dead, its threads with it."""
-        for happening in self._under_way:
-            happening.cancel()
+        for event in self._under_way:
+            event.cancel()
 
     def _carry_out(self, action: a.Action) -> None:
         self._at_effect("before")
@@ -133,31 +134,31 @@ class SimRunner:
     def _signal(self, action: a.SignalRanks) -> str:
         self._failures.check(action)
         count = self._launcher.signal_ranks(action.attempt, SIGTERM)
-        self._world.did("signal", f"attempt {action.attempt}", action.key)
+        self._world.record_change("signal", f"attempt {action.attempt}", action.key)
         return f"SIGTERM sent to {count} ranks"
 
     def _request(self, action: a.RequestStop) -> str:
         self._failures.check(action)
         value = {"v": 1, "id": action.overrides.id, "attempt": action.attempt, "request": action.request}
         self._world.write_overrides(value)
-        self._world.did("request", f"attempt {action.attempt}", action.key)
+        self._world.record_change("request", f"attempt {action.attempt}", action.key)
         return f"{action.request} requested"
 
     def _override(self, action: a.WriteOverrides) -> str:
         self._failures.check(action)
         self._world.write_overrides({"v": 1, **overrides_to_json(action.overrides, action.attempt)})
-        self._world.did("override", f"attempt {action.attempt}", action.key)
+        self._world.record_change("override", f"attempt {action.attempt}", action.key)
         return f"overrides {action.overrides.id} written"
 
     def _verify(self, action: a.VerifyCheckpoint) -> SavedNumbers:
         self._failures.check(action)
-        ok, said = self._world.store.verify(action.step)
+        ok, detail = self._world.store.verify(action.step)
         if not ok:
-            raise GiveUp(said)
+            raise GiveUp(detail)
         committed = self._world.store.committed
         older = max((step for step in committed if step < action.step), default=None)
         numbers, norm = committed[action.step].numbers, self._norm(action.step)
-        return SavedNumbers(said, numbers=numbers, norm=norm, older=None if older is None else self._norm(older))
+        return SavedNumbers(detail, numbers=numbers, norm=norm, older=None if older is None else self._norm(older))
 
     def _norm(self, step: int) -> SavedNorm:
         """A checkpoint's norm, and what its maker's stream says around its step."""
@@ -172,7 +173,7 @@ class SimRunner:
         doomed = self._world.store.above(action.above_step)
         for step in doomed:
             self._world.store.quarantine(step)
-            self._world.did("quarantine", f"checkpoint {step}", action.key)
+            self._world.record_change("quarantine", f"checkpoint {step}", action.key)
             self._at_effect("between")
         swept = self._world.store.sweep_unfinished()
         return f"{len(doomed) + swept} moved to quarantine"
@@ -185,7 +186,7 @@ class SimRunner:
         except OSError as error:
             raise GiveUp(f"{action.path} cannot be taken away: {error.strerror}") from error
         if is_taken:
-            self._world.did("prune", f"checkpoint {action.step}", action.key)
+            self._world.record_change("prune", f"checkpoint {action.step}", action.key)
         self._at_effect("between")
         return ""
 
@@ -197,7 +198,7 @@ class SimRunner:
     def _inspect(self, action: a.InspectSamples) -> Attribution:
         self._failures.check(action)
         self._world.lease_attempt = max(self._world.lease_attempt, action.attempt)
-        return inspect_samples(self._launcher, look_into(self._world), action, self._command, "/")
+        return inspect_samples(self._launcher, sample_source(self._world), action, self._command, "/")
 
     def _page(self, action: a.SendPage) -> str:
         self._failures.check(action)
@@ -206,5 +207,5 @@ class SimRunner:
             raise GiveUp(f"{action.route}: refused")
         if does == "hangs":
             raise RetryLater(f"{action.route}: no answer", AGAIN_S)
-        self._world.pages.append(Deed(self._world.now_s, action.stage, str(action.incident), action.key))
+        self._world.pages.append(WorldChange(self._world.now_s, action.stage, str(action.incident), action.key))
         return "delivered"

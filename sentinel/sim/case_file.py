@@ -28,8 +28,8 @@ from sentinel.errors import PolicyError, Problem, UsageError
 from sentinel.policy.problems import print_problems
 from sentinel.policy.quantities import Malformed, parse_duration, parse_positive_steps
 from sentinel.policy_files.yaml_positions import read_yaml
-from sentinel.sim.drill_file import Drill, _Reader
-from sentinel.sim.series import Series, parse_values
+from sentinel.sim.drill_file import Drill, DrillReader
+from sentinel.sim.series import MetricSeries, parse_values
 
 CASE_KEYS = ("name", "description", "policy", "seed", "series", "expect")
 SERIES_KEYS = ("metrics", "every", "step_time", "checkpoint_every", "noise", "run")
@@ -57,7 +57,7 @@ class SeriesCase:
     name: str
     policy: str
     seed: int
-    series: Series
+    series: MetricSeries
     alerts: tuple[str, ...] | None
     incidents: tuple[WantedIncident, ...] | None
 
@@ -84,7 +84,7 @@ def read_cases(path: Path, policy: str | None = None) -> tuple[Case, ...]:
 def _cases(raw: object, stem: str, problems: list[Problem]) -> list[Case]:
     if not (isinstance(raw, dict) and "cases" in raw):
         return [_case(raw, stem, "", problems)]
-    reader = _Reader(problems)
+    reader = DrillReader(problems)
     top = reader._mapping(raw, "", ("cases", "policy", "name", "description"))
     listed = reader._list(top["cases"], "cases")
     if not listed:
@@ -106,7 +106,7 @@ def _case(raw: object, name: str, path: str, problems: list[Problem]) -> Case:
     return case
 
 
-class _CaseReader(_Reader):
+class _CaseReader(DrillReader):
     """Reads what drill files do not know: series, and what is expected of them."""
 
     def series_case(self, raw: object, stem: str) -> SeriesCase:
@@ -123,7 +123,7 @@ class _CaseReader(_Reader):
         name, policy = str(top.get("name", stem)), str(top.get("policy", "default"))
         return SeriesCase(name, policy, self._number(top, "", "seed", 1), self._series(top["series"]), alerts, incidents)
 
-    def _series(self, raw: object) -> Series:
+    def _series(self, raw: object) -> MetricSeries:
         fields = self._mapping(raw, "series", SERIES_KEYS)
         if "metrics" not in fields:
             self._add("series", "a series needs metrics", "write metrics: {loss: 3x1000}")
@@ -135,7 +135,7 @@ class _CaseReader(_Reader):
             except Malformed as malformed:
                 self._add(f"series.metrics.{name}", str(malformed), malformed.remedy)
         run = self._mapping(fields.get("run", {}), "series.run", RUN_KEYS)
-        return Series(
+        return MetricSeries(
             metrics,
             every=int(self._quantity(fields, "series", "every", parse_positive_steps, 1)),
             step_s=self._quantity(fields, "series", "step_time", parse_duration, 1.0) or 1.0,

@@ -16,24 +16,24 @@ from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.sim.case_file import Case, SeriesCase, Span, WantedIncident, read_cases
 from sentinel.sim.expected import differences
 from sentinel.sim.run import run_scenario
-from sentinel.sim.series import Outcome, run_series
+from sentinel.sim.series import SeriesOutcome, run_series
 
 
 @dataclass(frozen=True)
-class Tested:
+class CaseResult:
     """One case: what was said of it, as lines, and where that was not what was expected."""
 
     file: str
     name: str
     policy: str
-    said: tuple[str, ...]
+    seen: tuple[str, ...]
     differing: tuple[str, ...]
 
     @property
     def document(self) -> dict[str, Any]:
         ok = not self.differing
         return {
-            "file": self.file, "case": self.name, "policy": self.policy, "ok": ok, "said": list(self.said),
+            "file": self.file, "case": self.name, "policy": self.policy, "ok": ok, "said": list(self.seen),
             "not_as_expected": list(self.differing),
         }  # fmt: skip
 
@@ -42,7 +42,7 @@ class Tested:
 class CasesReport:
     """All cases of all files."""
 
-    cases: tuple[Tested, ...]
+    cases: tuple[CaseResult, ...]
 
     @property
     def ok(self) -> bool:
@@ -59,7 +59,7 @@ class CasesReport:
             lines.append(f"{'FAILED' if case.differing else 'passed'}  {case.name} ({case.file}, policy {case.policy})")
             if case.differing:
                 lines += [f"    not as expected: {sentence}" for sentence in case.differing]
-                lines += [f"    {line}" for line in case.said]
+                lines += [f"    {line}" for line in case.seen]
         failed = sum(bool(case.differing) for case in self.cases)
         return "\n".join([*lines, f"{len(self.cases)} cases, {failed or 'none'} failed"])
 
@@ -76,28 +76,31 @@ def run_case_files(paths: Sequence[Path], policy: str | None = None, until_s: fl
     return CasesReport(tuple(_test(path, case, until_s) for path, case in read))
 
 
-def _test(path: Path, case: Case, until_s: float | None) -> Tested:
+def _test(path: Path, case: Case, until_s: float | None) -> CaseResult:
     place = Path(case.policy)
     beside = path.parent / place
     policy = load_policy(beside if not place.is_absolute() and beside.is_file() else shipped_policy_path(case.policy))
     if isinstance(case, SeriesCase):
         outcome = run_series(case.series, policy, case.seed)
-        return Tested(str(path), case.name, case.policy, tuple(_said(outcome)), tuple(_differing(case, outcome)))
+        return CaseResult(str(path), case.name, case.policy, tuple(_describe(outcome)), tuple(_differing(case, outcome)))
     if case.not_simulated:
-        return Tested(str(path), case.name, case.policy, (f"not simulated: {case.not_simulated}",), ())
+        return CaseResult(str(path), case.name, case.policy, (f"not simulated: {case.not_simulated}",), ())
     result = run_scenario(case.scenario, policy, case.until_s if until_s is None else until_s)
     broken = (f"invariant broken: {result.broken}",) if result.broken else ()
-    said = (f"the run {result.outcome}, {len(result.pages)} page(s)", *(_told(incident) for incident in result.state.incidents))
-    return Tested(str(path), case.name, case.policy, said, (*broken, *differences(case.expected, result)))
+    seen = (
+        f"the run {result.outcome}, {len(result.pages)} page(s)",
+        *(_describe_incident(incident) for incident in result.state.incidents),
+    )
+    return CaseResult(str(path), case.name, case.policy, seen, (*broken, *differences(case.expected, result)))
 
 
-def _said(outcome: Outcome) -> Iterator[str]:
+def _describe(outcome: SeriesOutcome) -> Iterator[str]:
     yield f"alerts: {', '.join(outcome.alerts) or 'none'}"
     yield from (fact.finding.reason for fact in outcome.findings[:20])
-    yield from (_told(incident) for incident in outcome.state.incidents)
+    yield from (_describe_incident(incident) for incident in outcome.state.incidents)
 
 
-def _told(incident: Incident) -> str:
+def _describe_incident(incident: Incident) -> str:
     remedies = ", ".join(remedies_of(incident)) or "none"
     onset = "no onset" if incident.onset_step is None else f"onset {incident.onset_step}"
     where = f"{onset}, detected {incident.detected_step}"
@@ -109,7 +112,7 @@ def remedies_of(incident: Incident) -> tuple[str, ...]:
     return tuple(" + ".join(word for word in t.remedy.words if word not in ("then", "until", "approval")) for t in incident.tries)
 
 
-def _differing(case: SeriesCase, outcome: Outcome) -> Iterator[str]:
+def _differing(case: SeriesCase, outcome: SeriesOutcome) -> Iterator[str]:
     if case.alerts is not None and case.alerts != outcome.alerts:
         yield f"alerts {', '.join(outcome.alerts) or 'none'}, expected {', '.join(case.alerts) or 'none'}"
     if case.incidents is None:

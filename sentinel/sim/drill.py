@@ -23,9 +23,9 @@ from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.report.documents import incident_document
 from sentinel.sim.drill_file import UNTIL_S, Drill, read_drill
 from sentinel.sim.expected import differences
-from sentinel.sim.run import Result, run_scenario, run_seed
+from sentinel.sim.machine import EPOCH_S
+from sentinel.sim.run import SimulationResult, run_scenario, run_seed
 from sentinel.sim.variation import vary_scenario
-from sentinel.sim.world import EPOCH_S
 from sentinel.terminal.words import clock_words, describe
 
 
@@ -35,7 +35,7 @@ class DrillReport:
 
     title: str
     policy: str
-    result: Result
+    result: SimulationResult
     differing: tuple[str, ...]
     reproduce: str
 
@@ -51,7 +51,7 @@ class DrillReport:
         result, scenario = self.result, self.result.scenario
         yield f"drill {self.title}: policy {self.policy}, {scenario.shape.steps} steps, {len(scenario.faults)} fault(s)"
         yield from (f"  {fault.text}" for fault in scenario.faults)
-        yield from told(result.entries, EPOCH_S)
+        yield from entry_lines(result.entries, EPOCH_S)
         yield f"{result.outcome} after {clock_words(result.seconds)} simulated, {len(result.pages)} page(s) sent"
         yield f"invariants: {'broken: ' + result.broken if result.broken else 'all held'}"
         yield from (f"not as expected: {sentence}" for sentence in self.differing)
@@ -109,7 +109,7 @@ class NotShown:
         return {"drill": self.title, "ok": True, "not_shown": self.reason}
 
 
-def told(entries: Sequence[Entry], began_s: float) -> Iterator[str]:
+def entry_lines(entries: Sequence[Entry], began_s: float) -> Iterator[str]:
     """What a journal tells, as the lines of `sentinel run`, with the time since `began_s`."""
     state = RunState()
     for entry in entries:

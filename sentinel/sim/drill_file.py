@@ -24,16 +24,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from sentinel.detectors.registry import KINDS
 from sentinel.errors import PolicyError, Problem, UsageError
+from sentinel.model.incidents import IncidentState
+from sentinel.policy.checks_playbooks import check_playbook
 from sentinel.policy.problems import print_problems
-from sentinel.policy.quantities import parse_duration, parse_positive_steps
+from sentinel.policy.quantities import parse_duration, parse_positive_steps, parse_steps
 from sentinel.policy.schema import Policy, Rung
+from sentinel.policy.schema_problems import validate_rung
 from sentinel.policy_files.yaml_positions import read_yaml
-from sentinel.sim.drill_expect import Expectations
-from sentinel.sim.drill_playbooks import Playbooks
-from sentinel.sim.expected import Expected
+from sentinel.sim.drill_fields import Fields
+from sentinel.sim.expected import Expected, ExpectedIncident
 from sentinel.sim.faults import Fault, parse_fault
-from sentinel.sim.learning import Curve
+from sentinel.sim.learning import LossCurve
 from sentinel.sim.real_faults import as_real_fault, parse_real_fault
 from sentinel.sim.scenarios import Scenario
 from sentinel.sim.shape import Shape
@@ -48,6 +51,12 @@ REAL_RUN_KEYS = ("steps", "batch", "ranks", "checkpoint_every", "precision")
 PRECISIONS = ("fp32", "bf16", "fp16")
 RUN_KEYS = ("steps", "batch", "ranks", "nodes", "step", "startup", "checkpoint_every", "save")
 VARY_KEYS = ("position", "length", "magnitude")
+OUTCOMES = ("finished", "failed", "stopped", "held", "unfinished")
+EXPECT_KEYS = ("outcome", "pages", "attempts", "incidents", "lapses")
+INCIDENT_KEYS = (
+    "kind", "state", "remedies", "onset", "resumed_from", "steps_lost_max", "skipped_max", "diagnosis", "blamed_rank",
+)  # fmt: skip
+CAUSES = ("data", "hardware", "transient", "unknown")
 UNTIL_S = 4 * 3600.0
 REAL_UNTIL_S = 600.0
 
@@ -95,7 +104,7 @@ def read_drill(path: Path, real: bool = False) -> Drill:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     read = read_yaml(text)
-    reader = _Reader(list(read.problems))
+    reader = DrillReader(list(read.problems))
     drill = reader.drill(read.value, path.stem) if not read.problems else None
     found = [*reader.problems, *(reader.only_simulated if real else ())]
     located = sorted((read.locate(problem) for problem in found), key=lambda p: (p.line, p.column))
@@ -104,7 +113,65 @@ def read_drill(path: Path, real: bool = False) -> Drill:
     return drill
 
 
-class _Reader(Expectations, Playbooks):
+class Expectations(Fields):
+    """What a drill file expects of a run."""
+
+    def _expected(self, raw: object, path: str) -> Expected:
+        expect = self._mapping(raw, path, EXPECT_KEYS)
+        incidents = None
+        if "incidents" in expect:
+            listed = enumerate(self._list(expect["incidents"], f"{path}.incidents"))
+            incidents = tuple(self._incident(item, f"{path}.incidents[{index}]") for index, item in listed)
+        return Expected(
+            outcome=self._word(expect, path, "outcome", OUTCOMES),
+            pages=self._number(expect, path, "pages", 0, floor=0) if "pages" in expect else None,
+            attempts=self._number(expect, path, "attempts", 1) if "attempts" in expect else None,
+            incidents=incidents,
+            lapses=tuple(map(str, self._list(expect["lapses"], f"{path}.lapses"))) if "lapses" in expect else None,
+        )
+
+    def _incident(self, raw: object, path: str) -> ExpectedIncident:
+        fields = self._mapping(raw, path, INCIDENT_KEYS)
+        kind = self._word(fields, path, "kind", tuple(map(str, KINDS)))
+        if "kind" not in fields:
+            self._add(path, "which kind of incident is expected?", "write kind: crash, for example")
+        remedies = None
+        if "remedies" in fields:
+            remedies = tuple(map(str, self._list(fields["remedies"], f"{path}.remedies")))
+        lost = self._quantity(fields, path, "steps_lost_max", parse_steps, None)
+        onset, resumed = (self._span(fields, path, key) for key in ("onset", "resumed_from"))
+        state = self._word(fields, path, "state", tuple(map(str, IncidentState)))
+        cause = self._word(fields, path, "diagnosis", CAUSES)
+        blamed = self._number(fields, path, "blamed_rank", 0, floor=0) if "blamed_rank" in fields else None
+        skipped = self._number(fields, path, "skipped_max", 0, floor=0) if "skipped_max" in fields else None
+        return ExpectedIncident(kind or "", state, remedies, onset, resumed, lost, skipped, cause, blamed)
+
+
+class Playbooks(Fields):
+    """Playbooks that a drill file rehearses in place of its policy's own, checked as a policy's are."""
+
+    def _playbooks(self, raw: object) -> dict[str, tuple[Rung, ...]]:
+        found: dict[str, tuple[Rung, ...]] = {}
+        if not isinstance(raw, dict):
+            self._add("playbooks", "this is no mapping of playbooks", "write name: and its rungs below it")
+            return found
+        for name, rungs in raw.items():
+            path = f"playbooks.{name}"
+            read = [self._rung(rung, f"{path}[{index}]") for index, rung in enumerate(self._list(rungs, path))]
+            found[str(name)] = tuple(rung for rung in read if rung is not None)
+            if read and None not in read:
+                problems = check_playbook(path, found[str(name)], 0, None)
+                self.problems += [problem for problem in problems if problem.severity == "error"]
+        return found
+
+    def _rung(self, raw: object, path: str) -> Rung | None:
+        rung, problems = validate_rung(raw)
+        for problem in problems:
+            self._add(f"{path}.{problem.path}".rstrip("."), problem.message, problem.remedy)
+        return rung
+
+
+class DrillReader(Expectations, Playbooks):
     """`only_simulated`: faults that are fine in the simulator and cannot be done to the real trainer."""
 
     def __init__(self, problems: list[Problem]) -> None:
@@ -119,8 +186,8 @@ class _Reader(Expectations, Playbooks):
         policy = str(top.get("policy", "demo"))
         expected = self._expected(top.get("expect", {}), "expect")
         playbooks = self._playbooks(top.get("playbooks", {}))
-        said = top.get("real")
-        if playbooks and not (isinstance(said, dict) and {"policy", "not_shown"} & said.keys()):
+        on_real = top.get("real")
+        if playbooks and not (isinstance(on_real, dict) and {"policy", "not_shown"} & on_real.keys()):
             remedy = "write real: {policy: a policy with such playbooks}, or real: {not_shown: why}"
             self.only_simulated.append(Problem("playbooks", "these are rehearsed in the simulator only", remedy))
         return Drill(
@@ -189,7 +256,7 @@ class _Reader(Expectations, Playbooks):
             startup_s=self._quantity(run, "run", "startup", parse_duration, default.startup_s),
             save_s=self._quantity(run, "run", "save", parse_duration, default.save_s),
             checkpoint_every=int(self._quantity(run, "run", "checkpoint_every", parse_positive_steps, default.checkpoint_every)),
-            curve=Curve(seed),
+            curve=LossCurve(seed),
         )
 
     def _faults(self, raw: object, path: str, parse: Callable[[str], Fault]) -> list[Fault]:

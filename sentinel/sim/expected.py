@@ -14,8 +14,8 @@ from typing import Protocol
 from sentinel.model.facts import Entry, LapseJudged
 from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.state import RunState
+from sentinel.sim.data_order import union
 from sentinel.sim.faults import SAMPLE, Fault
-from sentinel.sim.order import union
 from sentinel.sim.scenarios import Scenario
 from sentinel.sim.variation import first_step
 
@@ -133,8 +133,8 @@ def _uncovered(want: ExpectedIncident, incident: Incident, result: Happened) -> 
     for fault in result.scenario.faults:
         start, end = int(fault.at), fault.behind
         if fault.place == SAMPLE and not any(first <= start and end <= behind for first, behind in skipped):
-            told = ", ".join(f"{first}-{behind}" for first, behind in skipped) or "nothing"
-            yield f"incident {incident.id}: it skipped {told}, and the poison is {start}-{end}"
+            ranges = ", ".join(f"{first}-{behind}" for first, behind in skipped) or "nothing"
+            yield f"incident {incident.id}: it skipped {ranges}, and the poison is {start}-{end}"
 
 
 def _resumed_too_late(result: Happened) -> Iterator[str]:

@@ -40,8 +40,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sentinel.errors import UsageError
-from sentinel.sim.environment import CHANGES
+from sentinel.model import operator_requests as w
+from sentinel.model.attempts import SampleRange, SettingsInForce
+from sentinel.model.readings import RequestReading
 from sentinel.sim.learning import HEALING
+from sentinel.sim.program_changes import CHANGES
 
 STEP, SAMPLE, TIME, JOURNAL, EFFECT, ACTION = "step", "sample", "time", "journal", "effect", "action"
 
@@ -175,3 +178,21 @@ def _number(text: str, key: str, value: str) -> float:
 
 def _wrong(text: str, what: str, remedy: str) -> UsageError:
     return UsageError(f"fault {text!r}: {what}; write {remedy}")
+
+
+def request_of(fault: Fault) -> RequestReading:
+    """What a simulated person asks: the `ask` fault as a request."""
+    to, until = int(fault.number("to")), int(fault.number("until")) or None
+    requests: dict[str, w.OperatorRequest] = {
+        "pause": w.Pause(),
+        "resume": w.Resume(),
+        "hold": w.Hold(),
+        "rollback": w.RollBack(to),
+        "set": w.Change(SettingsInForce(lr_scale=0.5), ("lr_scale",), until),
+        "clip": w.Change(SettingsInForce(clip_norm=0.5), ("clip_norm",), until),
+        "ack": w.Acknowledge(to),
+        "resolve": w.Resolve(to),
+        "note": w.Remark("a word for the record"),
+        "skip": w.LeaveOut(SampleRange(to, to + max(1, int(fault.number("length"))))),
+    }
+    return RequestReading(fault.text, "a person", requests[fault.options["what"]])

@@ -15,15 +15,16 @@ from sentinel.errors import GiveUp
 from sentinel.launcher.spec_file import overrides_to_json
 from sentinel.model.attempts import AttemptSpec
 from sentinel.model.records import SampleSeen
+from sentinel.sim.data_order import sequence_of
+from sentinel.sim.fault_injector import FaultInjector
 from sentinel.sim.faults import SAMPLE
 from sentinel.sim.learning import HEALTHY, noise
-from sentinel.sim.order import sequence_of
+from sentinel.sim.machine import ScheduledEvent
 from sentinel.sim.processes import Job
 from sentinel.sim.settings import Settings
 from sentinel.sim.shape import Shape
 from sentinel.sim.trainer import INTERRUPTS, PEER_LOST_S, SimTrainer
-from sentinel.sim.trouble import Trouble
-from sentinel.sim.world import Happening, World
+from sentinel.sim.world import World
 
 SAMPLE_S = 0.004
 SAMPLE_NOISE, NORM_NOISE = 0.12, 0.3  # of single samples; a batch of 16 has a quarter of it, as `learning.Curve` says
@@ -35,32 +36,32 @@ MakeJob = Callable[[AttemptSpec], Job | None]
 class SimInspection:
     """One inspection's program. What it wrote lies in `world.samples`, under its attempt, once it is whole."""
 
-    def __init__(self, world: World, shape: Shape, trouble: Trouble, spec: AttemptSpec) -> None:
+    def __init__(self, world: World, shape: Shape, injector: FaultInjector, spec: AttemptSpec) -> None:
         self.world = world
         self.shape = shape
         self.spec = spec
-        self._trouble = trouble
-        self._pending: Happening | None = None
+        self._injector = injector
+        self._pending: ScheduledEvent | None = None
 
     def begin(self, job: Job) -> None:
         self.job = job
-        self._pending = self.world.after(self.shape.startup_s, self._look)
+        self._pending = self.world.after(self.shape.startup_s, self._inspect)
 
-    def heard(self, rank: int, number: int) -> bool:
+    def on_signal(self, rank: int, number: int) -> bool:
         del rank, number
         return False
 
-    def died(self, rank: int) -> None:
+    def on_death(self, rank: int) -> None:
         del rank
         if self._pending is not None:
             self._pending.cancel()
         self._pending = None
 
-    def lost(self, rank: int) -> None:
+    def on_peer_lost(self, rank: int) -> None:
         self.world.after(PEER_LOST_S, lambda: self.job.leave(rank, 1, "RuntimeError: connection closed by peer"))
 
-    def _look(self) -> None:
-        for fault in self._trouble.due(0, self.spec.attempt):
+    def _inspect(self) -> None:
+        for fault in self._injector.due(0, self.spec.attempt):
             rank = int(fault.options.get("rank", "0")) % self.shape.ranks
             if fault.kind in ("kill", "hang"):
                 self.job.send(self.job.rank_process(rank).pid, SIGKILL if fault.kind == "kill" else SIGSTOP)
@@ -94,31 +95,31 @@ class SimInspection:
         level = curve.floor + curve.height / (1.0 + step / curve.halved_at)
         loss = level * (1.0 + SAMPLE_NOISE * noise(curve.seed + 3, sequence)) + excess
         norm = (0.5 + 1.0 / (1.0 + step / curve.halved_at)) * math.exp(NORM_NOISE * noise(curve.seed + 4, sequence))
-        for fault in self._trouble.faults:
+        for fault in self._injector.faults:
             if fault.place == SAMPLE and fault.at <= sequence < fault.behind:
                 loss, norm = max(loss, fault.number("loss") + excess), norm * POISON_NORM
         return SampleSeen(index, loss, norm, f"shard-{sequence // 1024:03d}", sequence % 1024)
 
 
-def with_inspections(make_job: MakeJob, world: World, shape: Shape, trouble: Trouble) -> MakeJob:
+def with_inspections(make_job: MakeJob, world: World, shape: Shape, injector: FaultInjector) -> MakeJob:
     """`make_job`, and inspections for specs that ask for them."""
 
     def make(spec: AttemptSpec) -> Job | None:
         if spec.inspect is None:
             return make_job(spec)
-        deaf = any(fault.kind == "deaf" and fault.attempt == spec.attempt for fault in trouble.faults)
-        program = SimTrainer(world, shape, trouble, spec) if deaf else SimInspection(world, shape, trouble, spec)
+        deaf = any(fault.kind == "deaf" and fault.attempt == spec.attempt for fault in injector.faults)
+        program = SimTrainer(world, shape, injector, spec) if deaf else SimInspection(world, shape, injector, spec)
         return Job(world, spec.attempt, program, shape.ranks)
 
     return make
 
 
-def look_into(world: World) -> SampleSource:
+def sample_source(world: World) -> SampleSource:
     """How a simulated supervisor sees what an inspection did."""
 
     def trains(attempt: int) -> bool:
         job = world.jobs.get(attempt)
-        return job is not None and isinstance(job.program, SimTrainer) and bool(job.program.voice.stream)
+        return job is not None and isinstance(job.program, SimTrainer) and bool(job.program.output.stream)
 
     def samples(attempt: int) -> tuple[SampleSeen, ...]:
         if attempt not in world.samples:

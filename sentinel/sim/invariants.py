@@ -13,28 +13,27 @@ from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import IncidentState
-from sentinel.model.state import RunState
+from sentinel.model.state import INCIDENTS_KEPT, PRUNED_KEPT, REQUESTS_KEPT, STAMPS_KEPT, RunState
 from sentinel.policy.schema import Policy
-from sentinel.sim.broken import InvariantBroken, judge_caps, judge_lapse
-from sentinel.sim.from_scratch import find_spared
-from sentinel.sim.paged import PageJudge
-from sentinel.sim.resumed import judge_asked, judge_resumed
-from sentinel.sim.retained import judge_retained
+from sentinel.sim.checkpoint_invariants import find_spared, judge_requested_resume, judge_resumed, judge_retained
+from sentinel.sim.invariant_broken import InvariantBroken
+from sentinel.sim.page_invariants import PageJudge
 from sentinel.sim.store import SimCheckpoint
 from sentinel.sim.trainer import SimTrainer
-from sentinel.sim.world import Deed, World
+from sentinel.sim.world import World, WorldChange
 
 SPOILED_NATS = 0.15  # damage in a checkpoint that a judge of the loss could have seen: three times its noise
 SEEN_STEPS, GROWN_STEPS = 3, 12  # harm that began earlier began unseen; what grows is seen that much later than it began
-BLIND_TOLD_S = 5.0
+BLIND_REPORTED_S = 5.0
 STUCK_S = 900.0  # longest silence of a whole supervised run: a compile limit, a backoff and an action's retries
 ENTRIES_PER_HOUR_MAX = 6000
 ACTS = ("kill", "quarantine", "prune", "override", "request", "signal")
+ATTEMPTS_MAX, CHECKPOINTS_MAX, FINDINGS_MAX, PENDING_MAX = 512, 4096, 256, 32
 ONCE = ("start", "kill", "quarantine", "prune")
 
 
 class Inspector:
-    """Told of every deed and every journal entry; `is_stopping` and `by_person` are set by the driver."""
+    """Sees every change of the world and every journal entry; `is_stopping` and `by_person` are set by the driver."""
 
     def __init__(self, world: World, policy: Policy, trainer_of: Callable[[int], SimTrainer | None], observe_only: bool) -> None:
         self.world = world
@@ -51,26 +50,26 @@ class Inspector:
         self._done: set[tuple[str, str, str]] = set()
         self.pages = PageJudge(world, policy.spec.paging)
         self._moved_s = world.now_s
-        self._happened = 0
+        self._events_count = 0
         self._blind_since: dict[str, float] = {}
         self._hour = (world.now_s, 0)
         self.by_person: set[int] = {1}
         self._inspections: set[int] = set()  # they train nothing, and are no restarts
         self._lapsing: tuple[str, ...] = ()
 
-    # Deeds.
+    # What was changed in the world.
 
-    def on_deed(self, deed: Deed) -> None:
-        self._moved_s = deed.at_s
-        if deed.what in ONCE:
-            if (mark := (deed.what, deed.to, deed.key)) in self._done:
-                raise InvariantBroken("no act takes effect twice", f"{deed.what} of {deed.to} under {deed.key} again")
+    def on_change(self, change: WorldChange) -> None:
+        self._moved_s = change.at_s
+        if change.what in ONCE:
+            if (mark := (change.what, change.to, change.key)) in self._done:
+                raise InvariantBroken("no act takes effect twice", f"{change.what} of {change.to} under {change.key} again")
             self._done.add(mark)
-        is_persons = deed.what == "quarantine" and int(deed.key.removeprefix("quarantine/")) in self.by_person
-        if self.observe_only and deed.what in ACTS and not (self.is_stopping or is_persons):
-            raise InvariantBroken("observe only changes nothing", f"{deed.what} of {deed.to}")
-        if deed.what == "start":
-            self._on_start(int(deed.key.removeprefix("start/")))
+        is_persons = change.what == "quarantine" and change.key in {f"quarantine/{attempt}" for attempt in self.by_person}
+        if self.observe_only and change.what in ACTS and not (self.is_stopping or is_persons):
+            raise InvariantBroken("observe only changes nothing", f"{change.what} of {change.to}")
+        if change.what == "start":
+            self._on_start(change.attempt)
 
     def _on_start(self, attempt: int) -> None:
         others = [number for number in sorted(self.world.living) if number != attempt]
@@ -136,7 +135,7 @@ class Inspector:
                 if to in (IncidentState.RECOVERED, IncidentState.EXHAUSTED):
                     self._open.pop(number, None)
             case f.SettingLapsed(keys=keys, by_trainer=False):
-                judge_lapse(keys, self._lapsing, self.state)
+                _judge_lapse(keys, self._lapsing, self.state)
                 self._lapsing = keys
             case f.LapseJudged():
                 self._lapsing = ()
@@ -152,7 +151,7 @@ class Inspector:
                 self._spoil()
 
     def _judge_launch(self, attempt: int, step: int) -> None:
-        judge_asked(self.state.checkpoints, attempt, step)
+        judge_requested_resume(self.state.checkpoints, attempt, step)
         for number, onset in self._open.items():
             if onset is not None and onset <= step:
                 sentence = f"attempt {attempt} is to resume at step {step}, incident {number} began at step {onset}"
@@ -183,10 +182,10 @@ class Inspector:
         trainer = self._trainer_of(attempt)
         floor_s = self._policy.spec.detectors.hang.floor_s
         job = self.world.jobs.get(attempt)
-        if trainer is None or job is None or trainer.voice.moved_s is None:
+        if trainer is None or job is None or trainer.output.moved_s is None:
             return
         is_stuck = any(process.is_stopped for process in job.processes.values()) or not job.living_ranks
-        if not is_stuck and self.world.now_s - trainer.voice.moved_s < floor_s:
+        if not is_stuck and self.world.now_s - trainer.output.moved_s < floor_s:
             raise InvariantBroken("a blind supervisor kills no healthy job", f"attempt {attempt} moved, and was called hung")
 
     # After every turn of the loop.
@@ -195,8 +194,8 @@ class Inspector:
         now_s = self.world.now_s
         if len(self.world.living) > 1:
             raise InvariantBroken("never two live attempts", f"attempts {sorted(self.world.living)} live")
-        if self.world.happened != self._happened and any(self._is_moving(number) for number in self.world.living):
-            self._happened, self._moved_s = self.world.happened, now_s
+        if self.world.events_count != self._events_count and any(self._is_moving(number) for number in self.world.living):
+            self._events_count, self._moved_s = self.world.events_count, now_s
         self.pages.judge(now_s)
         if self.world.blind or self._blind_since:
             self._judge_blindness(engine, now_s)
@@ -208,7 +207,7 @@ class Inspector:
 
     def _is_moving(self, attempt: int) -> bool:
         trainer = self._trainer_of(attempt)
-        moved_s = None if trainer is None else trainer.voice.moved_s
+        moved_s = None if trainer is None else trainer.output.moved_s
         return moved_s is not None and self.world.now_s - moved_s < STUCK_S / 3
 
     def was_down(self, seconds: float) -> None:
@@ -220,8 +219,8 @@ class Inspector:
     def _judge_blindness(self, engine: Engine, now_s: float) -> None:
         for source in sorted(self.world.blind):
             since_s = self._blind_since.setdefault(source, now_s)
-            is_unsaid = source not in engine.state.blind and engine.watched in self.world.living
-            if now_s - since_s > BLIND_TOLD_S and is_unsaid and not engine.state.ended:
+            is_unreported = source not in engine.state.blind and engine.watched in self.world.living
+            if now_s - since_s > BLIND_REPORTED_S and is_unreported and not engine.state.ended:
                 raise InvariantBroken("a dead source is reported", f"{source} has been blind for {now_s - since_s:.0f} s unsaid")
         for source in [known for known in self._blind_since if known not in self.world.blind]:
             del self._blind_since[source]
@@ -231,4 +230,28 @@ class Inspector:
         if engine.state != self.state:
             differing = [name for name in RunState.__slots__ if getattr(engine.state, name) != getattr(self.state, name)]
             raise InvariantBroken("same journal, same state", f"the fold differs in {', '.join(differing)}")
-        judge_caps(self.state)
+        _judge_caps(self.state)
+
+
+def _judge_caps(state: RunState) -> None:
+    """Raises InvariantBroken for a container that has outgrown its bound."""
+    sizes = {
+        "attempts": (len(state.attempts), ATTEMPTS_MAX),
+        "checkpoints": (len(state.checkpoints), CHECKPOINTS_MAX),
+        "pruned": (len(state.pruned), PRUNED_KEPT),
+        "incidents": (len(state.incidents), INCIDENTS_KEPT),
+        "findings": (len(state.findings), FINDINGS_MAX),
+        "stamps": (max(len(state.restarts_s), len(state.interventions_s)), STAMPS_KEPT),
+        "pending": (len(state.pending), PENDING_MAX),
+        "wishes": (len(state.answered_requests), REQUESTS_KEPT),
+    }
+    for name, (size, cap) in sizes.items():
+        if size > cap:
+            raise InvariantBroken("state stays under its cap", f"{size} {name}, {cap} at most")
+
+
+def _judge_lapse(keys: tuple[str, ...], lapsing: tuple[str, ...], state: RunState) -> None:
+    """A setting is taken back in a healthy run, alone, and when the one before it (`lapsing`) has proved itself."""
+    if lapsing or len(keys) != 1 or state.open_incidents:
+        sentence = f"{', '.join(keys)} lapsed while {', '.join(lapsing) or 'an incident'} was not settled"
+        raise InvariantBroken("settings lapse one at a time", sentence)

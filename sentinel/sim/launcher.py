@@ -6,12 +6,10 @@ from collections.abc import Callable
 
 from sentinel.errors import GiveUp, RetryLater
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, ExitReport, NotStarted, Orphaned, Unseen
-from sentinel.sim.processes import Job
-from sentinel.sim.program import Program
+from sentinel.sim.processes import Job, Program
 from sentinel.sim.world import World
 
 RETRY_IN_S = 5.0
-START_WORD_S = 0.1
 
 MakeJob = Callable[[AttemptSpec], Job | None]
 
@@ -21,13 +19,13 @@ class NoProgram:
 
     def begin(self, job: Job) -> None: ...
 
-    def heard(self, rank: int, number: int) -> bool:
+    def on_signal(self, rank: int, number: int) -> bool:
         del rank, number
         return False
 
-    def died(self, rank: int) -> None: ...
+    def on_death(self, rank: int) -> None: ...
 
-    def lost(self, rank: int) -> None: ...
+    def on_peer_lost(self, rank: int) -> None: ...
 
 
 class SimLauncher:
@@ -46,7 +44,7 @@ class SimLauncher:
             self._world.jobs[spec.attempt] = job
             if job.can_start:
                 job.start()
-                self._world.did("start", f"attempt {spec.attempt}", f"start/{spec.attempt}")
+                self._world.record_change("start", f"attempt {spec.attempt}", f"start/{spec.attempt}", spec.attempt)
         if not job.can_start:
             assert job.report is not None
             raise GiveUp(job.report.reason)
@@ -64,7 +62,7 @@ class SimLauncher:
         if job is None:
             return NotStarted(attempt)
         if job.report is None and job.stop_all():
-            self._world.did("kill", f"attempt {attempt}", f"kill/{attempt}")
+            self._world.record_change("kill", f"attempt {attempt}", f"kill/{attempt}")
         return self._view(job)
 
     def signal_ranks(self, attempt: int, signal_number: int) -> int:

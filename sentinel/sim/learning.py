@@ -98,7 +98,7 @@ def own_norms_and_scale(
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class LossCurve:
     """How loss and gradient norm run without any fault; noise is relative."""
 
     seed: int
@@ -140,7 +140,7 @@ class Update(NamedTuple):
     weights: Weights
 
 
-def update(curve: Curve, weights: Weights, step: int, cursor: int, hurts: list[Hurt], lr_scale: float, clip: float) -> Update:
+def update(curve: LossCurve, weights: Weights, step: int, cursor: int, hurts: list[Hurt], lr_scale: float, clip: float) -> Update:
     """One optimizer step: the loss before it, the norm of its gradient, and the weights after it."""
     loss, norm = curve.loss(step, cursor), curve.norm(step, cursor)
     if weights is HEALTHY and not hurts:

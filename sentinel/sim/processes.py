@@ -10,27 +10,58 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
-from typing import Literal
+from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM, Signals
+from typing import Literal, Protocol
 
-from sentinel.model.attempts import ExitReport
-from sentinel.sim.exits import Record, how, rank_exit
-from sentinel.sim.program import Process, Program
-from sentinel.sim.world import World
+from sentinel.model.attempts import ExitReport, RankExit
+from sentinel.sim.machine import Machine
 
-TORCHRUN_LOOKS_S = 0.1
+TORCHRUN_POLL_S = 0.1
 TORCHRUN_CLOSE_S = 30.0
-TORCHRUN_TEARDOWN_S = 1.0  # measured: 31 s from SIGTERM to its end with a stopped rank
 KEEPER_GRACE_S = 2.0
 KEEPER_REPORT_S = 0.2
 ORDERLY = (0, 6)
+
+Record = tuple[int, str | None]  # a rank's own: its exit code, and its error
+
+
+class Program(Protocol):
+    """What runs in the ranks of an attempt."""
+
+    def begin(self, job: Job) -> None: ...
+    def on_signal(self, rank: int, number: int) -> bool:
+        """A signal other than KILL, STOP and CONT. False: no handler, the default (death) applies."""
+        ...
+
+    def on_death(self, rank: int) -> None:
+        """A rank is gone, this instant: nothing it was doing happens any more."""
+        ...
+
+    def on_peer_lost(self, rank: int) -> None:
+        """What `rank`, still living, notices after a peer died: the collective it is in fails."""
+        ...
+
+
+@dataclass(slots=True)
+class SimProcess:
+    """`value` is the exit value once dead: a code, or a negative signal."""
+
+    pid: int
+    role: Literal["command", "rank", "helper"]
+    rank: int = -1
+    is_stopped: bool = False
+    value: int | None = None
+
+    @property
+    def is_living(self) -> bool:
+        return self.value is None
 
 
 @dataclass
 class Job:
     """One attempt's keeper and everything below it. `version` counts what a look from outside could see."""
 
-    world: World
+    world: Machine
     attempt: int
     program: Program
     ranks: int
@@ -38,7 +69,7 @@ class Job:
     keeper_pid: int = 0
     is_keeper_living: bool = True
     is_keeper_stopped: bool = False
-    processes: dict[int, Process] = field(default_factory=dict)
+    processes: dict[int, SimProcess] = field(default_factory=dict)
     records: dict[int, Record] = field(default_factory=dict)
     beating: set[int] = field(default_factory=set)
     command_status: int | None = None
@@ -53,7 +84,7 @@ class Job:
         self._is_closing = False
         self._command_pid = 0
         self._living = 0
-        self._ranks: dict[int, Process] = {}
+        self._ranks: dict[int, SimProcess] = {}
 
     def start(self) -> None:
         """Keeper, command, ranks and helpers come up; a single rank is the command itself."""
@@ -67,8 +98,8 @@ class Job:
                 self._spawn("helper", rank)
         self.program.begin(self)
 
-    def _spawn(self, role: Literal["command", "rank", "helper"], rank: int = -1) -> Process:
-        process = Process(self.world.next_pid(), role, rank)
+    def _spawn(self, role: Literal["command", "rank", "helper"], rank: int = -1) -> SimProcess:
+        process = SimProcess(self.world.next_pid(), role, rank)
         self.processes[process.pid] = process
         if role == "rank":
             self._ranks[rank] = process
@@ -87,7 +118,7 @@ class Job:
     def pids(self) -> tuple[int, ...]:
         return tuple(process.pid for process in self.processes.values() if process.is_living)
 
-    def rank_process(self, rank: int) -> Process:
+    def rank_process(self, rank: int) -> SimProcess:
         return self._ranks[rank]
 
     @property
@@ -128,7 +159,7 @@ class Job:
             return True  # pending until SIGCONT, which nobody here ever sends
         elif process.role == "command":
             self._close() if number == SIGTERM else self._die(process, -number)
-        elif process.role != "rank" or not self.program.heard(process.rank, number):
+        elif process.role != "rank" or not self.program.on_signal(process.rank, number):
             self._die(process, -number)
         return True
 
@@ -140,7 +171,7 @@ class Job:
         self.version += 1
         self.world.wake()
 
-    def _die(self, process: Process, value: int) -> None:
+    def _die(self, process: SimProcess, value: int) -> None:
         if not process.is_living:
             return
         process.value = value
@@ -149,24 +180,24 @@ class Job:
             self.world.living.discard(self.attempt)
         self.version += 1
         if process.role == "rank":
-            self.program.died(process.rank)
+            self.program.on_death(process.rank)
             code = self.records.get(process.rank, (value, None))[0]
             if (code not in ORDERLY) and not self._killed:
                 self._failed.append(process.rank)
                 self._ends(f"rank {process.rank} {how(code)}", KEEPER_GRACE_S)
             if value != 0:
-                self.world.after(TORCHRUN_LOOKS_S, self._close)
+                self.world.after(TORCHRUN_POLL_S, self._close)
             for rank in self.living_ranks:
-                self.world.after(0.0, partial(self._tell_lost, rank))
+                self.world.after(0.0, partial(self._report_lost, rank))
         if process.pid == self._command_pid:
             self.command_status = value
             self._ends(f"the command {how(value)}", KEEPER_GRACE_S)
-        self.world.after(TORCHRUN_LOOKS_S, self._look)
+        self.world.after(TORCHRUN_POLL_S, self._poll)
 
-    def _tell_lost(self, rank: int) -> None:
+    def _report_lost(self, rank: int) -> None:
         process = self.rank_process(rank)
         if process.is_living and not process.is_stopped:
-            self.program.lost(rank)
+            self.program.on_peer_lost(rank)
 
     # torchrun.
 
@@ -189,7 +220,7 @@ class Job:
         process = self.processes.get(self._command_pid)
         return process is not None and process.is_living
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """torchrun's look at its workers, and the keeper's at everything."""
         if self.ranks > 1 and self._is_command_living and not self.living_ranks:
             values = [process.value for process in self._ranks.values()]
@@ -238,3 +269,23 @@ class Job:
         self.report = ExitReport(self.command_status if kept else None, exits, first, reason)
         self.version += 1
         self.world.wake()
+
+
+def rank_exit(rank: int, value: int | None, record: Record | None, *, was_kept: bool) -> RankExit:
+    """A rank's own record first, then what the keeper saw, else 'unknown'.
+
+    `value`: the exit value, negative for a signal. `was_kept` False: the keeper was dead and saw nothing.
+    """
+    if record is not None:
+        return RankExit(rank, record[0], None, "record", record[1])
+    if not was_kept:
+        return RankExit(rank, None, None, "unknown")
+    assert value is not None, "a report is written when nothing lives"
+    if value < 0:
+        return RankExit(rank, None, -value, "reaped", how(value))
+    return RankExit(rank, value, None, "reaped")
+
+
+def how(value: int) -> str:
+    """An exit value in words, to follow a subject."""
+    return f"ended with code {value}" if value >= 0 else f"was ended by signal {-value} ({Signals(-value).name})"

@@ -18,22 +18,21 @@ from sentinel.model.facts import Entry
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
 from sentinel.sim.actions import Failures, SimRunner
-from sentinel.sim.asked import wish_of
-from sentinel.sim.broken import InvariantBroken
-from sentinel.sim.ending import judge_ending
-from sentinel.sim.faults import EFFECT, JOURNAL, TIME, Fault
+from sentinel.sim.end_invariants import judge_ending
+from sentinel.sim.fault_injector import FaultInjector
+from sentinel.sim.faults import EFFECT, JOURNAL, TIME, Fault, request_of
 from sentinel.sim.inspection import with_inspections
+from sentinel.sim.invariant_broken import InvariantBroken
 from sentinel.sim.invariants import Inspector
 from sentinel.sim.launcher import SimLauncher
+from sentinel.sim.machine import EPOCH_S
 from sentinel.sim.memory_journal import MemoryJournal
-from sentinel.sim.paged import calls
+from sentinel.sim.page_invariants import calls
 from sentinel.sim.processes import Job
-from sentinel.sim.records import read_record
 from sentinel.sim.scenarios import Scenario, draw_scenario
-from sentinel.sim.telemetry import SimTelemetry
+from sentinel.sim.telemetry import SimTelemetry, read_record
 from sentinel.sim.trainer import SimTrainer
-from sentinel.sim.trouble import Trouble
-from sentinel.sim.world import EPOCH_S, Deed, SupervisorKilled, World
+from sentinel.sim.world import SupervisorKilled, World, WorldChange
 from sentinel.supervisor.daemon import Daemon
 
 COMMAND = ("train",)
@@ -46,7 +45,7 @@ MakeEngine = Callable[[Policy], Engine]
 
 
 @dataclass(frozen=True)
-class Result:
+class SimulationResult:
     """How it went. `outcome`: finished | failed | stopped | held | unfinished; `broken` names the first broken invariant;
     `pages`: the first call for a person of each incident."""
 
@@ -55,8 +54,8 @@ class Result:
     broken: str
     state: RunState
     entries: tuple[Entry, ...]
-    pages: tuple[Deed, ...]
-    deeds: tuple[Deed, ...]
+    pages: tuple[WorldChange, ...]
+    world_changes: tuple[WorldChange, ...]
     seconds: float
     appends: int
     effects: int
@@ -109,12 +108,12 @@ class Simulation:
         self.world = World(scenario.seed)
         self.trainers: dict[int, SimTrainer] = {}
         self.inspector = Inspector(self.world, policy, self.trainers.get, scenario.observe_only)
-        self.world.on_deed = self.inspector.on_deed
+        self.world.on_change = self.inspector.on_change
         self.points = Points([fault for fault in scenario.faults if fault.kind == "supervisor_kill"])
         self.journal = MemoryJournal(self.points.at_append, self.inspector.on_entries)
         self.failures = Failures([fault for fault in scenario.faults if fault.kind == "fails"])
-        self._trouble = Trouble(scenario.faults, self.world.struck)
-        self.launcher = SimLauncher(self.world, with_inspections(self._make_job, self.world, scenario.shape, self._trouble))
+        self._injector = FaultInjector(scenario.faults, self.world.faults_done)
+        self.launcher = SimLauncher(self.world, with_inspections(self._make_job, self.world, scenario.shape, self._injector))
         self._make_engine = make_engine
         self._check_fold = check_fold
         self._daemon: Daemon | None = None
@@ -124,7 +123,7 @@ class Simulation:
             if fault.place == TIME and fault.kind != "again":
                 self.world.after(fault.at, self._timed(fault))
 
-    def run(self, until_s: float) -> Result:
+    def run(self, until_s: float) -> SimulationResult:
         """Simulate until the run is over or `until_s` has passed."""
         broken, engine, end_s = "", Engine(self.policy), EPOCH_S + until_s
         try:
@@ -140,14 +139,14 @@ class Simulation:
             broken = str(found)
         state = self.inspector.state
         text = "\n".join(f"{at_s!r} {epoch} {kind} {body}" for at_s, epoch, kind, body in self.journal.rows)
-        return Result(
+        return SimulationResult(
             scenario=self.scenario,
             outcome=state.ended or ("held" if state.held else "unfinished"),
             broken=broken,
             state=state,
             entries=tuple(self.journal.read_entries()),
             pages=calls(self.world.pages),
-            deeds=tuple(self.world.deeds),
+            world_changes=tuple(self.world.world_changes),
             seconds=self.world.now_s - EPOCH_S,
             appends=self.points.appends,
             effects=self.points.effects,
@@ -213,7 +212,7 @@ class Simulation:
     # The world's side.
 
     def _make_job(self, spec: AttemptSpec) -> Job | None:
-        trainer = SimTrainer(self.world, self.scenario.shape, self._trouble, spec)
+        trainer = SimTrainer(self.world, self.scenario.shape, self._injector, spec)
         trainer.on_resume = self.inspector.on_resume
         self.trainers[spec.attempt] = trainer
         return Job(self.world, spec.attempt, trainer, self.scenario.shape.ranks)
@@ -229,22 +228,22 @@ class Simulation:
                 self.points.down_s = fault.number("for")
                 raise SupervisorKilled(fault.text)
 
-        world, said = self.world, fault.options
-        deeds = {"stop": stop, "supervisor_kill": kill, "ask": lambda: world.ask(wish_of(fault))}
-        deeds["changed"] = lambda: world.change_program(said["what"])
-        deeds["blind"] = lambda: world.go_blind(said["source"], fault.number("for"))
-        deeds["route"] = lambda: world.spoil_route(said["name"], said["does"], fault.number("for"))
-        return {**deeds, "unreadable": lambda: world.hide_checkpoints(fault.number("for"))}[fault.kind]
+        world, options = self.world, fault.options
+        effects = {"stop": stop, "supervisor_kill": kill, "ask": lambda: world.ask(request_of(fault))}
+        effects["changed"] = lambda: world.change_program(options["what"])
+        effects["blind"] = lambda: world.go_blind(options["source"], fault.number("for"))
+        effects["route"] = lambda: world.spoil_route(options["name"], options["does"], fault.number("for"))
+        return {**effects, "unreadable": lambda: world.hide_checkpoints(fault.number("for"))}[fault.kind]
 
 
 def run_scenario(
     scenario: Scenario, policy: Policy, until_s: float = UNTIL_S, make_engine: MakeEngine = Engine, check_fold: bool = True
-) -> Result:
+) -> SimulationResult:
     """Simulate one scenario. `make_engine` lets a test put a broken engine in its place."""
     return Simulation(scenario, policy, make_engine, check_fold).run(until_s)
 
 
-def run_seed(seed: int, policy: Policy, until_s: float = UNTIL_S, make_engine: MakeEngine = Engine) -> Result:
+def run_seed(seed: int, policy: Policy, until_s: float = UNTIL_S, make_engine: MakeEngine = Engine) -> SimulationResult:
     """Simulate what this seed draws; the run is as long as the policy's detectors need."""
     long_history = policy.spec.detectors.spike.min_history_steps > LONG_HISTORY_STEPS
     return run_scenario(draw_scenario(seed, long_history), policy, until_s, make_engine)

@@ -10,9 +10,9 @@ import random
 import re
 from dataclasses import dataclass, replace
 
-from sentinel.sim.environment import CHANGES
 from sentinel.sim.faults import ASKED, SOURCES, Fault, parse_fault
-from sentinel.sim.learning import Curve
+from sentinel.sim.learning import LossCurve
+from sentinel.sim.program_changes import CHANGES
 from sentinel.sim.shape import Shape
 
 PLANS = ("healthy", "one", "several", "chaos", "hopeless")
@@ -109,7 +109,7 @@ def draw_scenario(seed: int, long_history: bool = False) -> Scenario:
         texts.append(f"blind@time={dice.randrange(1, 150)}:source={source},for={seconds}")
     if dice.random() < 0.1:
         texts.append(f"fails@action={dice.choice(RETRIED)}:times={dice.randrange(1, 4)},retry={dice.choice((1, 4))}")
-    texts += _draw_wishes(random.Random(f"wishes {seed}"), shape)  # dice of its own: the faults of a seed stay what they were
+    texts += _draw_requests(random.Random(f"wishes {seed}"), shape)  # dice of its own: the faults of a seed stay what they were
     texts += _draw_pages(random.Random(f"pages {seed}"))
     if plan in ("chaos", "hopeless"):
         texts += _draw_bad_checkpoints(random.Random(f"checkpoints {seed}"), shape)
@@ -140,7 +140,7 @@ def _draw_shape(dice: random.Random, seed: int, long_history: bool) -> Shape:
         checkpoint_every=dice.choice((10, 20, 25, 50)),
         save_s=dice.choice((0.1, 0.8, 4.0, 12.0)),
         max_skipped=dice.choice((20, 100)),
-        curve=Curve(seed, loss_noise=dice.choice((0.003, 0.01, 0.02, 0.04))),
+        curve=LossCurve(seed, loss_noise=dice.choice((0.003, 0.01, 0.02, 0.04))),
     )
 
 
@@ -174,7 +174,7 @@ def _fill(dice: random.Random, shape: Shape, template: str, step: int) -> str:
     return re.sub(r"\{([^}]*)\}", lambda found: drawn.get(found[1]) or dice.choice(found[1].split("|")), template)
 
 
-def _draw_wishes(dice: random.Random, shape: Shape) -> list[str]:
+def _draw_requests(dice: random.Random, shape: Shape) -> list[str]:
     """What people ask meanwhile. Whoever pauses or holds also resumes, and asks twice: the first may come too early."""
     texts: list[str] = []
     while dice.random() < 0.2:

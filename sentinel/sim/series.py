@@ -38,7 +38,7 @@ _WORD = re.compile(rf"(?P<first>{_NUMBER}|NaN|[+-]?Inf|_)(?P<each>[+-][0-9.]+(?:
 
 
 @dataclass(frozen=True)
-class Series:
+class MetricSeries:
     """Rows as a case gives them; a metric's None is a value that is missing."""
 
     metrics: Mapping[str, tuple[float | None, ...]]
@@ -54,7 +54,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SeriesOutcome:
     """`alerts`: names of the alerts that fired, in order, those that only tell included."""
 
     state: RunState
@@ -85,7 +85,7 @@ def parse_values(text: object) -> tuple[float | None, ...]:
     return tuple(found)
 
 
-def run_series(series: Series, policy: Policy, seed: int) -> Outcome:
+def run_series(series: MetricSeries, policy: Policy, seed: int) -> SeriesOutcome:
     """Every row through the engine. Nothing is carried out: what would have been is on the incidents' tries."""
     engine, dice = Engine(policy), random.Random(seed)
     facts: list[Fact] = []
@@ -111,7 +111,7 @@ def run_series(series: Series, policy: Policy, seed: int) -> Outcome:
         if step // series.checkpoint_every > (step - series.every) // series.checkpoint_every:
             tell(CheckpointReading(step, f"checkpoints/step-{step:08d}", 1, step * BATCH, f"{step}"))
     findings = tuple(fact for fact in facts if isinstance(fact, FindingRecorded))
-    return Outcome(engine.state, tuple(_alert(policy, fact) for fact in findings), findings)
+    return SeriesOutcome(engine.state, tuple(_alert(policy, fact) for fact in findings), findings)
 
 
 def _noisy(value: float | None, noise: float, dice: random.Random) -> float | None:

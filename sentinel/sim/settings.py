@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sentinel.client.settings import SETTINGS
-from sentinel.sim.order import Orders, Span, union
+from sentinel.sim.data_order import Orders, Span, union
 from sentinel.sim.world import World
 
 CONFIGURED: dict[str, Any] = {key: row.usual for key, row in SETTINGS.items() if row.changes == "live" and not row.once}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sentinel.sim.learning import Curve
+from sentinel.sim.learning import LossCurve
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Shape:
     checkpoint_every: int = 25
     save_s: float = 0.8
     max_skipped: int = 100
-    curve: Curve = field(default_factory=lambda: Curve(1))
+    curve: LossCurve = field(default_factory=lambda: LossCurve(1))
 
     @property
     def capabilities(self) -> tuple[str, ...]:

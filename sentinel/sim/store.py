@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from sentinel.errors import GiveUp
 from sentinel.model.readings import CheckpointReading
+from sentinel.sim.data_order import Orders
 from sentinel.sim.learning import Weights, param_norm
-from sentinel.sim.order import Orders
 
 LOST_SHARD = 0.9  # of a norm: what is left of it where a fifth of the parameters was not saved
 KILLED_BY_LOAD = "UnpicklingError: invalid load key"

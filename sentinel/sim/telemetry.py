@@ -16,7 +16,7 @@ from sentinel.sim.trainer import SimTrainer
 from sentinel.sim.world import World
 from sentinel.telemetry.source import SourceHealth
 
-LOOK_EVERY_S = 0.5
+POLL_EVERY_S = 0.5
 HISTORY_LIMIT = 500
 
 TrainerOf = Callable[[int], SimTrainer | None]
@@ -34,8 +34,8 @@ class SimTelemetry:
         self._health_of = {name: SourceHealth(name) for name in ("launcher", "metrics", "heartbeats", "checkpoints")}
         self._known: dict[int, str] = {}
         self._store_version = -1
-        self._told: set[str] = set()
-        self._heard = len(world.hardware)  # a look at the machine begins now
+        self._delivered: set[str] = set()
+        self._hardware_read = len(world.hardware)  # a look at the machine begins now
         self.has_more = False
 
     def follow(self, attempt: int) -> None:
@@ -47,7 +47,7 @@ class SimTelemetry:
         self._beat_version = 0
         self._beats: dict[int, tuple[int, str, float]] = {}
         self._view: AttemptView | None = None
-        self._looked_s = float("-inf")
+        self._polled_s = float("-inf")
         self._job_version = self._seen_version = -1
         self._exit: LauncherReading | None = None
         self._store_version = -1
@@ -55,8 +55,8 @@ class SimTelemetry:
 
     def poll(self, now_s: float) -> list[Reading]:
         out = self._read_inbox()
-        out += self._world.hardware[self._heard :]
-        self._heard = len(self._world.hardware)
+        out += self._world.hardware[self._hardware_read :]
+        self._hardware_read = len(self._world.hardware)
         if not self._attempt:
             return out
         self._look(now_s, out)
@@ -66,8 +66,8 @@ class SimTelemetry:
             self._list_checkpoints(out)
         if self._sees("metrics", out) and trainer is not None:
             self._read_stream(trainer, out)
-        if self._sees("heartbeats", out) and trainer is not None and trainer.voice.beat_version != self._beat_version:
-            self._beat_version = trainer.voice.beat_version
+        if self._sees("heartbeats", out) and trainer is not None and trainer.output.beat_version != self._beat_version:
+            self._beat_version = trainer.output.beat_version
             self._read_beats(trainer, out)
         if self._exit is not None and not self.has_more:
             out.append(self._exit)
@@ -77,10 +77,10 @@ class SimTelemetry:
     def _read_inbox(self) -> list[Reading]:
         """Each wish once; removed at the next look, when it has been answered on disk."""
         inbox = self._world.inbox
-        if not inbox and not self._told:
+        if not inbox and not self._delivered:
             return []
-        inbox[:] = [wish for wish in inbox if wish.id not in self._told]
-        self._told = {wish.id for wish in inbox}
+        inbox[:] = [request for request in inbox if request.id not in self._delivered]
+        self._delivered = {request.id for request in inbox}
         return list(inbox)
 
     def _sees(self, source: str, out: list[Reading]) -> bool:
@@ -96,10 +96,10 @@ class SimTelemetry:
         """The launcher's view when it is due and new; an exit is held back until everything is read."""
         job = self._world.jobs.get(self._attempt)
         version = -1 if job is None or job.report is None else job.version
-        is_due = now_s - self._looked_s >= LOOK_EVERY_S or version != self._job_version
+        is_due = now_s - self._polled_s >= POLL_EVERY_S or version != self._job_version
         if not is_due or isinstance(self._view, Exited):
             return
-        self._looked_s, self._job_version = now_s, version
+        self._polled_s, self._job_version = now_s, version
         seen = -1 if job is None else job.version
         if self._view is not None and seen == self._seen_version and "launcher" not in self._world.blind:
             return  # nothing that a look could see has changed since the last
@@ -118,10 +118,10 @@ class SimTelemetry:
                 out.append(LauncherReading(view))
 
     def _read_stream(self, trainer: SimTrainer, out: list[Reading]) -> None:
-        end = min(len(trainer.voice.stream), self._at_line + self._lines_per_poll)
+        end = min(len(trainer.output.stream), self._at_line + self._lines_per_poll)
         if end == self._at_line:
             return
-        for line in trainer.voice.stream[self._at_line : end]:
+        for line in trainer.output.stream[self._at_line : end]:
             if line is None:
                 self._damaged += 1
                 if str(self._damaged).rstrip("0") == "1":
@@ -133,7 +133,7 @@ class SimTelemetry:
             else:
                 out.append(line)
         self._at_line = end
-        self.has_more = end < len(trainer.voice.stream)
+        self.has_more = end < len(trainer.output.stream)
 
     def _history(self, trainer: SimTrainer) -> tuple[StepReading, ...]:
         """The last steps of the surviving lineage before this attempt, oldest first."""
@@ -145,12 +145,12 @@ class SimTelemetry:
             if child is None:
                 break
             start = child.resumed.step if child.resumed else 0
-            steps = [line for line in child.voice.stream if isinstance(line, StepReading) and start < line.step <= bound]
+            steps = [line for line in child.output.stream if isinstance(line, StepReading) and start < line.step <= bound]
             found = [*steps, *found]
         return tuple(found[-HISTORY_LIMIT:])
 
     def _read_beats(self, trainer: SimTrainer, out: list[Reading]) -> None:
-        for rank, beat in sorted(trainer.voice.beats.items()):
+        for rank, beat in sorted(trainer.output.beats.items()):
             if self._beats.get(rank) != beat:
                 self._beats[rank] = beat
                 out.append(Heartbeat(self._attempt, rank, *beat, host=trainer.hosts[rank]))
@@ -163,3 +163,16 @@ class SimTelemetry:
             if self._known.get(step) != found.digest:
                 self._known[step] = found.digest
                 out.append(found.reading())
+
+
+def read_record(trainer_of: TrainerOf, attempt: int) -> dict[int, StepReading]:
+    """What an attempt recorded, with the attempts it came from below it: what `telemetry.records` reads from files."""
+    rows: dict[int, StepReading] = {}
+    trainer, bound = trainer_of(attempt), None
+    while trainer is not None:
+        own = (line for line in trainer.output.stream if isinstance(line, StepReading))
+        rows = {line.step: line for line in own if bound is None or line.step <= bound} | rows
+        if trainer.resumed is None:
+            break
+        bound, trainer = trainer.resumed.step, trainer_of(trainer.resumed.attempt)
+    return rows

@@ -12,17 +12,18 @@ from signal import SIGKILL, SIGSTOP, SIGTERM
 from sentinel.launcher.spec_file import overrides_to_json
 from sentinel.model.attempts import AttemptSpec, SampleRange
 from sentinel.model.readings import Phase, Receipt, StepReading
+from sentinel.sim.data_order import Span, take
+from sentinel.sim.fault_injector import FaultInjector
 from sentinel.sim.faults import Fault
 from sentinel.sim.learning import HEALTHY, Weights, noise, own_norms_and_scale, update
-from sentinel.sim.order import Span, take
-from sentinel.sim.outside import place_ranks, strike_from_outside
+from sentinel.sim.machine import ScheduledEvent
+from sentinel.sim.outside_faults import inject_from_outside, place_ranks
 from sentinel.sim.processes import Job
 from sentinel.sim.settings import Mailbox, Settings, in_force
 from sentinel.sim.shape import Shape
 from sentinel.sim.store import KILLED_BY_LOAD, NONE_TO_TRUST, REFUSED, SimCheckpoint
-from sentinel.sim.trouble import Trouble
-from sentinel.sim.voice import Voice
-from sentinel.sim.world import Happening, World
+from sentinel.sim.trainer_output import TrainerOutput
+from sentinel.sim.world import World
 
 PEER_LOST_S = 0.7  # a survivor notices a closed connection and leaves within about 1 s (measured)
 INTERRUPTS = ("kill", "hang", "crash", "exit")
@@ -31,13 +32,13 @@ INTERRUPTS = ("kill", "hang", "crash", "exit")
 class SimTrainer:
     """One attempt's program. `trail` is what really happened: every update made, with the samples it consumed."""
 
-    def __init__(self, world: World, shape: Shape, trouble: Trouble, spec: AttemptSpec) -> None:
+    def __init__(self, world: World, shape: Shape, injector: FaultInjector, spec: AttemptSpec) -> None:
         self.world = world
         self.shape = shape
         self.spec = spec
         self.attempt = spec.attempt
         self.hosts = place_ranks(shape.ranks, shape.nodes, spec.exclude_nodes)
-        self.voice = Voice(world, spec.attempt)
+        self.output = TrainerOutput(world, spec.attempt)
         self.trail: list[tuple[int, tuple[Span, ...]]] = []
         self.resumed: SimCheckpoint | None = None
         self.step = 0
@@ -46,32 +47,32 @@ class SimTrainer:
         self.is_over = False
         self.on_resume: Callable[[int, SimCheckpoint | None], None] = lambda *_: None
         self.hurt_since: dict[str, int] = {}
-        self._trouble = trouble
+        self._injector = injector
         self._settings = Settings(shape.checkpoint_every)
         self._mailbox = Mailbox(world, spec.attempt, spec.overrides.id)
-        self._is_told_to_stop = False
+        self._must_stop = False
         self._is_deaf = False
         self._skipped_in_row = 0
         self._saved_step = -1
-        self._pending: Happening | None = None
+        self._pending: ScheduledEvent | None = None
 
     def begin(self, job: Job) -> None:
         self.job = job
         self.world.after(0.05, lambda: self._beat("init"))
         self._pending = self.world.after(self.shape.startup_s, self._set_up)
 
-    def heard(self, rank: int, number: int) -> bool:  # noqa: ARG002 - any rank's flag is everybody's at the next step
+    def on_signal(self, rank: int, number: int) -> bool:  # noqa: ARG002 - any rank's flag is everybody's at the next step
         if number == SIGTERM:
-            self._is_told_to_stop = True
+            self._must_stop = True
             return True
         return False
 
-    def died(self, rank: int) -> None:  # noqa: ARG002
+    def on_death(self, rank: int) -> None:  # noqa: ARG002
         if self._pending is not None:
             self._pending.cancel()
         self._pending = None
 
-    def lost(self, rank: int) -> None:
+    def on_peer_lost(self, rank: int) -> None:
         if not self.is_over:
             self.world.after(PEER_LOST_S, lambda: self._leave_lost(rank))
 
@@ -81,14 +82,14 @@ class SimTrainer:
             self.job.leave(rank, 1, "RuntimeError: connection closed by peer")
 
     def _abandon(self, rank: int) -> None:
-        if rank == 0 and self.voice.stream:
-            self.voice.end(self.voice.beats[0][0], "failed")  # the step it was working on
+        if rank == 0 and self.output.stream:
+            self.output.end(self.output.beats[0][0], "failed")  # the step it was working on
 
     def _set_up(self) -> None:
         """Load what was asked for, obey the launch's overrides, write the receipt of what then holds."""
-        due = self._trouble.due(0, self.attempt)
+        due = self._injector.due(0, self.attempt)
         self._is_deaf = any(fault.kind == "deaf" for fault in due)
-        if self._struck_down([fault for fault in due if fault.kind in INTERRUPTS]):
+        if self._interrupted([fault for fault in due if fault.kind in INTERRUPTS]):
             return None
         asked = self.spec.resume
         if asked is not None:
@@ -103,12 +104,12 @@ class SimTrainer:
         given = overrides_to_json(self.spec.overrides, self.attempt)
         if not self._is_deaf:
             self._settings.apply(given, self.cursor)
-        said, effective = {} if self._is_deaf else in_force(given), self._settings.effective(self.cursor)
+        repeated, effective = {} if self._is_deaf else in_force(given), self._settings.effective(self.cursor)
         digest = self.resumed.digest if self.resumed is not None else None
         place = (self.attempt, self.world.now_s, self.step, digest, self.shape.ranks)
-        self.voice.say(Receipt(*place, said, effective, cursor=self.cursor))
+        self.output.say(Receipt(*place, repeated, effective, cursor=self.cursor))
         if asked is not None and self.step != asked.step:
-            self.voice.note("resumed_older", self.step, passed_over=[{"step": asked.step, "reason": REFUSED}])
+            self.output.note("resumed_older", self.step, passed_over=[{"step": asked.step, "reason": REFUSED}])
         return self._next(self.shape.first_step_s)
 
     def _next(self, extra_s: float = 0.0) -> None:
@@ -118,35 +119,35 @@ class SimTrainer:
             return self._finish()
         if self.resumed is not None and self.resumed.kills(self.step):
             return self._leave_all(1, KILLED_BY_LOAD)
-        request = "stop_after_checkpoint" if self._is_told_to_stop else self._read_overrides()
+        request = "stop_after_checkpoint" if self._must_stop else self._read_overrides()
         if request is not None:
             return self._save(self._next) if request == "checkpoint_now" else self._stop(request)
         step = self.step + 1
         lapsed = self._settings.lapse(step)
         if lapsed:
-            self.voice.note("override_lapsed", step, keys=lapsed, effective=self._settings.effective(self.cursor))
-        due = self._trouble.due(step, self.attempt)
+            self.output.note("override_lapsed", step, keys=lapsed, effective=self._settings.effective(self.cursor))
+        due = self._injector.due(step, self.attempt)
         self._beat("data", step)
         if due:
-            if self._struck_down([fault for fault in due if fault.kind in INTERRUPTS]):
+            if self._interrupted([fault for fault in due if fault.kind in INTERRUPTS]):
                 return None
             extra_s += sum(fault.number("for") for fault in due if fault.kind == "slow")
         self._beat("forward", step)
         jitter = 1.0 + 0.08 * min(4.0, abs(noise(self.shape.curve.seed + 2, step * 5 + self.attempt)))
         self._pending = self.world.after(self.shape.step_s * jitter + extra_s, lambda: self._done(step, due))
         if due:
-            strike_from_outside(self.world, self.job, self.hosts, due)
+            inject_from_outside(self.world, self.job, self.hosts, due)
         return None
 
     def _done(self, step: int, due: list[Fault]) -> None:
         """The update is made: say so, save when it is time, go on."""
         shape, settings = self.shape, self._settings
         spans, behind = take(self.cursor, shape.batch, settings.skip)
-        hurts = self._trouble.hurts(step, self.attempt, spans, shape.batch, due, settings.orders)
+        hurts = self._injector.hurts(step, self.attempt, spans, shape.batch, due, settings.orders)
         for hurt in hurts:
             self.hurt_since.setdefault(hurt.fault, step)
-        overflowed, gated = (self._trouble.lasting(kind, step, self.attempt) for kind in ("scale_collapse", "nan_grad"))
-        more = own_norms_and_scale(self.weights, hurts, step, shape.ranks, self._trouble.is_fp16, overflowed is not None)
+        overflowed, gated = (self._injector.lasting(kind, step, self.attempt) for kind in ("scale_collapse", "nan_grad"))
+        more = own_norms_and_scale(self.weights, hurts, step, shape.ranks, self._injector.is_fp16, overflowed is not None)
         made = update(shape.curve, self.weights, step, spans[0][0], hurts, settings.lr_scale, settings.clip_norm)
         loss, norm, weights = made
         if skipped := bool(overflowed or gated):
@@ -161,8 +162,8 @@ class SimTrainer:
         metrics = {"loss": loss, "grad_norm": norm, "lr": 1e-3 * settings.lr_scale, "skipped": float(not usable), **more}
         metrics |= {"val_loss": loss} if step == shape.steps else {}
         samples = tuple(SampleRange(start, end) for start, end in spans)
-        torn = self._trouble.lasting("damaged_line", step, self.attempt) is not None
-        self.voice.say(None if torn else StepReading(self.attempt, step, self.world.now_s, samples, metrics))
+        torn = self._injector.lasting("damaged_line", step, self.attempt) is not None
+        self.output.say(None if torn else StepReading(self.attempt, step, self.world.now_s, samples, metrics))
         self._skipped_in_row = 0 if usable else self._skipped_in_row + 1
         if self._skipped_in_row >= shape.max_skipped:
             return self._leave_all(5, f"NonFiniteError: step {step}: {self._skipped_in_row} updates in a row were not finite")
@@ -173,7 +174,7 @@ class SimTrainer:
     def _save(self, then: Callable[[], None]) -> None:
         """Written aside for `save_s`, then committed by a rename; whoever is killed in between leaves a torn save."""
         if self._saved_step == self.step:
-            self.voice.note("checkpoint_committed", self.step, seconds=0.0, path=f"checkpoints/step-{self.step:08d}")
+            self.output.note("checkpoint_committed", self.step, seconds=0.0, path=f"checkpoints/step-{self.step:08d}")
             return then()
         self._beat("checkpoint")
         self.world.store.begin_save(self.attempt, self.step)
@@ -185,10 +186,10 @@ class SimTrainer:
             return self._leave_all(1, "LeaseLostError: lease.json names a later attempt")
         place = (self.step, self.attempt, self.cursor, self._settings.skip, self.weights, self._skipped_in_row)
         made = SimCheckpoint(*place, self.world.now_s, orders=self._settings.orders)
-        self._trouble.spoil(made)
+        self._injector.spoil(made)
         self.world.store.commit(made)
         self._saved_step = self.step
-        self.voice.note("checkpoint_committed", self.step, seconds=self.shape.save_s, path=made.path, digest=made.digest)
+        self.output.note("checkpoint_committed", self.step, seconds=self.shape.save_s, path=made.path, digest=made.digest)
         return then()
 
     def _read_overrides(self) -> str | None:
@@ -198,29 +199,29 @@ class SimTrainer:
             return None
         step, own = self.step + 1, given.get("id")
         if self._is_deaf:
-            self.voice.note("override_refused", step, id=own, reason="this trainer does not listen", keys=[])
+            self.output.note("override_refused", step, id=own, reason="this trainer does not listen", keys=[])
             return None
         self._settings.apply(given, self.cursor)
-        self.world.did("obey", str(own))
+        self.world.record_change("obey", str(own))
         effective, request = self._settings.effective(self.cursor), given.get("request")
-        self.voice.note("override_applied", step, id=own, effective=effective, request=request)
+        self.output.note("override_applied", step, id=own, effective=effective, request=request)
         return request
 
     def _stop(self, request: str) -> None:
         def leave() -> None:
-            self.voice.end(self.step, "stopped_on_request")
+            self.output.end(self.step, "stopped_on_request")
             self._leave_all(6, None)
 
         return self._save(leave) if request == "stop_after_checkpoint" and self.step > 0 else leave()
 
     def _finish(self) -> None:
         def leave() -> None:
-            self.voice.end(self.step, "finished")
+            self.output.end(self.step, "finished")
             self._leave_all(0, None)
 
         return self._save(leave) if self._saved_step != self.step else leave()
 
-    def _struck_down(self, due: list[Fault]) -> bool:
+    def _interrupted(self, due: list[Fault]) -> bool:
         """Kill, stop, crash or leave; True when no step follows."""
         for fault in due:
             rank = int(fault.options.get("rank", "0")) % self.shape.ranks
@@ -246,4 +247,4 @@ class SimTrainer:
 
     def _beat(self, phase: Phase, step: int | None = None) -> None:
         """Every rank that can still run says where it is."""
-        self.voice.beat(self.job.running_ranks, self.step if step is None else step, phase)
+        self.output.beat(self.job.running_ranks, self.step if step is None else step, phase)

@@ -22,7 +22,7 @@ from sentinel.client.settings import SETTINGS, to_json
 from sentinel.client.strict_json import dumps, loads
 from sentinel.model import operator_requests as w
 from sentinel.model.attempts import SampleRange, SettingsInForce
-from sentinel.model.readings import Reading, WishReading
+from sentinel.model.readings import Reading, RequestReading
 from sentinel.telemetry.source import SourceHealth, describe_os_error
 
 FILES_PER_POLL = 32
@@ -99,12 +99,12 @@ class Inbox:
             out += self._health.regained()
         return out
 
-    def _read(self, path: Path) -> WishReading:
+    def _read(self, path: Path) -> RequestReading:
         with path.open("rb") as file:
             raw = loads(file.read(BYTES_MAX))
         if not isinstance(raw, dict) or not all(isinstance(raw.get(key), str) for key in ("id", "by", "ask")):
             raise Unreadable("it has no id, by and ask")
-        return WishReading(raw["id"], raw["by"], _from_json(raw))
+        return RequestReading(raw["id"], raw["by"], _from_json(raw))
 
 
 def _to_json(request: w.OperatorRequest) -> dict[str, Any]:

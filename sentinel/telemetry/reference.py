@@ -9,7 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from sentinel.detectors.behind_reference import Reference, samples_of
+from sentinel.detectors.behind_reference import samples_of
+from sentinel.detectors.reference import Reference
 from sentinel.errors import PolicyError, Problem, UsageError
 from sentinel.model.readings import StepReading
 from sentinel.policy.problems import print_problems

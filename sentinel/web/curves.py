@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from sentinel.engine.ledger import surviving_steps
+from sentinel.engine.goodput import surviving_steps
 from sentinel.model.state import RunState
 from sentinel.report.drawn import DrawnAttempt
 from sentinel.streams.curve import Curve

@@ -22,9 +22,9 @@ import pytest
 from sentinel.policy.schema import Policy
 from sentinel.policy.schema_rungs import Rung
 from sentinel.sim import trainer as sim_trainer
-from sentinel.sim.ending import surviving
+from sentinel.sim.end_invariants import surviving
 from sentinel.sim.invariants import SPOILED_NATS
-from sentinel.sim.learning import Curve, Hurt, Update, Weights, update
+from sentinel.sim.learning import Hurt, LossCurve, Update, Weights, update
 from sentinel.sim.run import Simulation
 from sentinel.sim.scenarios import Scenario, draw_scenario
 from tests.sim.kit import policy_named
@@ -79,7 +79,7 @@ def gate() -> Callable[..., Update]:
     gated = 0
 
     def gated_update(
-        curve: Curve, weights: Weights, step: int, cursor: int, hurts: list[Hurt], lr_scale: float, clip: float
+        curve: LossCurve, weights: Weights, step: int, cursor: int, hurts: list[Hurt], lr_scale: float, clip: float
     ) -> Update:
         nonlocal gated
         made = update(curve, weights, step, cursor, hurts, lr_scale, clip)

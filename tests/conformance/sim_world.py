@@ -30,16 +30,16 @@ class Double:
         if self._told.beats:
             self._universe.after(BEAT_S, lambda: job.beating.update(job.living_ranks))
 
-    def heard(self, rank: int, number: int) -> bool:
+    def on_signal(self, rank: int, number: int) -> bool:
         if number == signal.SIGUSR1:
             self.signalled.add(rank)
             return True
         return number == signal.SIGTERM and self._told.ignores_sigterm
 
-    def died(self, rank: int) -> None:
+    def on_death(self, rank: int) -> None:
         """Its exit value says it all."""
 
-    def lost(self, rank: int) -> None:
+    def on_peer_lost(self, rank: int) -> None:
         """It is in no collective and notices nothing."""
 
     def leave(self) -> None:
@@ -106,7 +106,7 @@ class SimWorld:
         assert len(self._double(attempt).signalled) == ranks
 
     def starts(self, attempt: int) -> int:
-        return sum(deed.what == "start" and deed.key == f"start/{attempt}" for deed in self.universe.deeds)
+        return sum(change.what == "start" and change.attempt == attempt for change in self.universe.world_changes)
 
     def living(self, attempt: int) -> list[int]:
         job = self.universe.jobs.get(attempt)

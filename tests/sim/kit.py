@@ -9,7 +9,7 @@ from pathlib import Path
 from sentinel.policy.schema import Checkpoints, Policy, Retain
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.sim.faults import parse_fault
-from sentinel.sim.run import Result, run_scenario
+from sentinel.sim.run import SimulationResult, run_scenario
 from sentinel.sim.scenarios import Scenario
 from sentinel.sim.shape import Shape
 
@@ -34,10 +34,12 @@ def with_retention(policy: Policy, last: int, every_steps: int | None = None, lo
     return policy.model_copy(update={"spec": spec.model_copy(update={"checkpoints": kept, "detectors": detectors})})
 
 
-def simulate(*faults: str, policy: str = "demo", shape: Shape = SHORT, until_s: float = 4 * 3600.0, **more: object) -> Result:
+def simulate(
+    *faults: str, policy: str = "demo", shape: Shape = SHORT, until_s: float = 4 * 3600.0, **more: object
+) -> SimulationResult:
     scenario = Scenario(seed=1, shape=shape, faults=tuple(parse_fault(text) for text in faults))
     return run_scenario(replace(scenario, **more), policy_named(policy), until_s)  # type: ignore[arg-type]
 
 
-def kinds_and_states(result: Result) -> list[tuple[str, str]]:
+def kinds_and_states(result: SimulationResult) -> list[tuple[str, str]]:
     return [(str(incident.kind), str(incident.state)) for incident in result.state.incidents]

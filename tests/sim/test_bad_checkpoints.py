@@ -6,18 +6,18 @@ import pytest
 
 from sentinel.plan.trust import judge_trust
 from sentinel.sim.drill import drill_file
-from sentinel.sim.run import Result, run_seed
+from sentinel.sim.run import SimulationResult, run_seed
 from tests.sim.kit import policy_named, simulate
 from tests.sim.test_drills import DRILLS
 
 KILL = "kill@step=90:rank=0"
 
 
-def resumed(result: Result) -> list[int]:
+def resumed(result: SimulationResult) -> list[int]:
     return [attempt.resumed_step for attempt in result.state.attempts]
 
 
-def why(result: Result, step: int) -> str:
+def why(result: SimulationResult, step: int) -> str:
     return next(t.reason for t in judge_trust(result.state, 60) if t.checkpoint.step == step and t.word == "quarantined")
 
 

@@ -17,9 +17,9 @@ from sentinel.model.facts import ActionDecided, Entry, Fact, PlanDropped
 from sentinel.plan.checkpoint_validation import NumbersVerdict
 from sentinel.plan.rollback import Choice
 from sentinel.policy.budget import BudgetVerdict
-from sentinel.sim.broken import InvariantBroken
 from sentinel.sim.faults import parse_fault
-from sentinel.sim.run import MakeEngine, Result, run_scenario, run_seed
+from sentinel.sim.invariant_broken import InvariantBroken
+from sentinel.sim.run import MakeEngine, SimulationResult, run_scenario, run_seed
 from sentinel.sim.scenarios import Scenario
 from tests.sim.kit import SHORT, policy_named, simulate
 
@@ -38,7 +38,7 @@ def newest_whatever_the_onset(checkpoints: Iterable[object], *_: object) -> Choi
 
 
 def test_one_that_resumes_from_the_newest_ignoring_the_onset(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("sentinel.plan.remedy", "sentinel.engine.attempts", "sentinel.engine.carrying_out"):
+    for place in ("sentinel.plan.remedy", "sentinel.engine.attempts", "sentinel.engine.action_results"):
         monkeypatch.setattr(f"{place}.choose_newest", newest_whatever_the_onset)
     monkeypatch.setattr("sentinel.plan.remedy.choose_before", newest_whatever_the_onset)
     assert "never resume from at or after the onset" in caught(range(BASE, BASE + 40))
@@ -141,13 +141,13 @@ def test_one_that_takes_a_read_error_for_damage_and_starts_from_scratch(monkeypa
         decision.record(PlanDropped(damage))
         relaunch(decision, decision.state.incidents[-1].id, None, decision.state.overrides, 0.0, "start from scratch")
 
-    monkeypatch.setattr("sentinel.engine.carrying_out._again_without", scratch)
+    monkeypatch.setattr("sentinel.engine.action_results._again_without", scratch)
     broken = simulate_with(Hasty, "kill@step=100", "unreadable@time=30:for=900").broken
     assert broken.startswith("never from scratch for nothing: the checkpoint of step 80 is whole")
 
 
 def test_one_that_believes_every_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sentinel.engine.carrying_out.judge_numbers", lambda saved: NumbersVerdict("", "believed"))
+    monkeypatch.setattr("sentinel.engine.action_results.judge_numbers", lambda saved: NumbersVerdict("", "believed"))
     for seen in ("norm", "finite"):
         broken = simulate_with(Engine, f"bad_numbers@step=80:seen={seen}", "kill@step=90").broken
         said = f"attempt 2 resumed from step 80, which is damaged ({seen})"
@@ -155,14 +155,14 @@ def test_one_that_believes_every_number(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_one_that_resumes_from_what_its_own_journal_condemned(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("sentinel.plan.remedy", "sentinel.engine.carrying_out"):
+    for place in ("sentinel.plan.remedy", "sentinel.engine.action_results"):
         monkeypatch.setattr(f"{place}.choose_newest", newest_whatever_the_onset)
     broken = simulate_with(Engine, "bad_resume@step=80", "kill@step=90").broken
     said = "attempt 4 is to resume at step 80, which was passed over: attempts 2 and 3"
     assert broken.startswith(f"never resume from what is not trusted: {said}")
 
 
-def simulate_with(engine: MakeEngine, *faults: str, observe_only: bool = False, check_fold: bool = True) -> Result:
+def simulate_with(engine: MakeEngine, *faults: str, observe_only: bool = False, check_fold: bool = True) -> SimulationResult:
     scenario = Scenario(1, SHORT, tuple(parse_fault(text) for text in faults), observe_only=observe_only)
     return run_scenario(scenario, policy_named("demo"), 4 * 3600.0, engine, check_fold)
 

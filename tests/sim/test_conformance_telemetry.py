@@ -18,7 +18,7 @@ from sentinel.model.readings import CheckpointReading, EndReading, Reading, Rece
 from sentinel.sim import run as sim_run
 from sentinel.sim.store import SimCheckpoint
 from sentinel.sim.telemetry import SimTelemetry, TrainerOf
-from sentinel.sim.voice import Line
+from sentinel.sim.trainer_output import Line
 from sentinel.sim.world import World
 from sentinel.telemetry.run_telemetry import RunTelemetry
 from tests.sim.kit import simulate
@@ -60,12 +60,12 @@ class Mirror:
             if trainer is None:
                 continue
             first = self._written.get(attempt, 0)
-            lines = trainer.voice.stream[first:]
+            lines = trainer.output.stream[first:]
             self._written[attempt] = first + len(lines)
             if lines:
                 with (folder / "metrics.jsonl").open("a") as file:
                     file.writelines("{torn\n" if line is None else dumps(as_json(line)) + "\n" for line in lines)
-            for rank, (step, phase, time_s) in trainer.voice.beats.items():
+            for rank, (step, phase, time_s) in trainer.output.beats.items():
                 beat = dumps({"step": step, "phase": phase, "time_s": time_s, "pid": 1, "host": "sim"})
                 place = folder / "heartbeats" / f"rank-{rank:05d}.json"
                 if not place.exists() or place.read_text() != beat:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from sentinel.model.attempts import AttemptSpec, ResumePoint, SampleRange, SettingsInForce
+from sentinel.sim.data_order import take, union
+from sentinel.sim.fault_injector import FaultInjector
 from sentinel.sim.faults import parse_fault
 from sentinel.sim.launcher import SimLauncher
-from sentinel.sim.order import take, union
 from sentinel.sim.processes import Job
 from sentinel.sim.shape import Shape
 from sentinel.sim.trainer import SimTrainer
-from sentinel.sim.trouble import Trouble
 from sentinel.sim.world import World
 from tests.integration.test_trainer_launch import launch
 from tests.sim.test_conformance_telemetry import as_json
@@ -53,7 +53,7 @@ class SimRun:
     def __init__(self) -> None:
         self.world = World(1)
         self.trainers: dict[int, SimTrainer] = {}
-        self._trouble = Trouble([parse_fault(text) for text in FAULTS], self.world.struck)
+        self._injector = FaultInjector([parse_fault(text) for text in FAULTS], self.world.faults_done)
         self._shape = Shape(steps=STEPS, batch=BATCH, ranks=2, checkpoint_every=EVERY)
 
     def launch(self, attempt: int, resume: int | None, overrides: SettingsInForce) -> tuple[Story, list[int | None]]:
@@ -66,10 +66,10 @@ class SimRun:
                 break
             self.world.advance(1.0, wakes=False)
         records = [job.records[rank][0] if rank in job.records else None for rank in (0, 1)]
-        return told([as_json(line) for line in self.trainers[attempt].voice.stream]), records
+        return told([as_json(line) for line in self.trainers[attempt].output.stream]), records
 
     def _make(self, spec: AttemptSpec) -> Job:
-        self.trainers[spec.attempt] = SimTrainer(self.world, self._shape, self._trouble, spec)
+        self.trainers[spec.attempt] = SimTrainer(self.world, self._shape, self._injector, spec)
         return Job(self.world, spec.attempt, self.trainers[spec.attempt], 2)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from sentinel.model import facts as f
-from sentinel.sim.run import Result
+from sentinel.sim.run import SimulationResult
 from tests.sim.kit import kinds_and_states, simulate
 
 DISASTERS = {
@@ -28,7 +28,7 @@ DISASTERS = {
 LIVE = {"an unstable run": ("unstable@step=100",), "poisoned data": ("bad_data@sample=1600-1900:heals=slow",)}
 
 
-def points(result: Result, *, both_sides: bool = False) -> Iterator[str]:
+def points(result: SimulationResult, *, both_sides: bool = False) -> Iterator[str]:
     """Every append and effect of the run. Before an append is after the one before it, but for the turn in between."""
     yield "supervisor_kill@journal=1:for=1,side=before"
     for place, count in (("journal", result.appends), ("effect", result.effects)):
@@ -37,16 +37,16 @@ def points(result: Result, *, both_sides: bool = False) -> Iterator[str]:
                 yield f"supervisor_kill@{place}={at}:for=1,side={side}"
 
 
-def has(result: Result, kind: type[f.Fact]) -> bool:
+def has(result: SimulationResult, kind: type[f.Fact]) -> bool:
     return any(isinstance(entry.fact, kind) for entry in result.entries)
 
 
-def ended_before_the_kill(result: Result) -> bool:
+def ended_before_the_kill(result: SimulationResult) -> bool:
     """It was over when the supervisor died in its last moments: starting it again is a person's word to go on."""
     return any(isinstance(entry.fact, f.RunEnded) and entry.epoch == 1 for entry in result.entries)
 
 
-def check(undisturbed: Result, disturbed: Result, point: str) -> None:
+def check(undisturbed: SimulationResult, disturbed: SimulationResult, point: str) -> None:
     assert disturbed.ok, f"{point}: {disturbed.broken}"
     if ended_before_the_kill(disturbed) or (has(undisturbed, f.StopAsked) and not has(disturbed, f.StopAsked)):
         return

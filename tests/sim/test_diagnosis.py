@@ -8,7 +8,7 @@ from sentinel.model.incidents import IncidentState, Outcome
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.sim.faults import parse_fault
-from sentinel.sim.run import Result, run_scenario
+from sentinel.sim.run import SimulationResult, run_scenario
 from sentinel.sim.scenarios import Scenario
 from sentinel.sim.shape import Shape
 
@@ -25,7 +25,7 @@ def policy() -> Policy:
     return demo.model_copy(update={"spec": demo.spec.model_copy(update={"playbooks": playbooks})})
 
 
-def simulate(policy: Policy, *faults: str) -> Result:
+def simulate(policy: Policy, *faults: str) -> SimulationResult:
     result = run_scenario(Scenario(7, SHAPE, tuple(parse_fault(text) for text in faults)), policy)
     assert result.ok, result.reproduce
     assert result.outcome == "finished"

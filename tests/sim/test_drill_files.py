@@ -129,7 +129,7 @@ def test_a_drill_that_cannot_be_simulated_says_so_and_passes() -> None:
     assert drill_seeds(DRILLS / "log-flood.yaml", 1, 5).ok
     cases = run_case_files([DRILLS / "log-flood.yaml"])
     assert cases.ok
-    assert cases.cases[0].said == ("not simulated: a simulated run writes no logs",)
+    assert cases.cases[0].seen == ("not simulated: a simulated run writes no logs",)
 
 
 def test_another_policy_than_the_files_own(tmp_path: Path) -> None:

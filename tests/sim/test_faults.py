@@ -53,14 +53,14 @@ def test_a_hang_behind_a_blindness_is_seen_when_the_eyes_open() -> None:
 def test_observe_only_changes_nothing_in_the_world(fault: str) -> None:
     result = simulate(fault, observe_only=True, until_s=600.0)
     assert result.ok, result.broken
-    assert [deed.what for deed in result.deeds] == ["start"]
+    assert [change.what for change in result.world_changes] == ["start"]
     assert result.state.incidents
 
 
 def test_a_rung_that_only_changes_settings_leaves_the_attempt_alive() -> None:
     result = simulate("unstable@step=100", policy="live", until_s=90.0)
     assert result.ok, result.broken
-    assert [deed.what for deed in result.deeds][:3] == ["start", "override", "obey"]
+    assert [change.what for change in result.world_changes][:3] == ["start", "override", "obey"]
 
 
 def test_a_trainer_that_ignores_what_it_was_told_is_an_incident() -> None:
@@ -80,7 +80,7 @@ def test_a_run_that_restarts_hundreds_of_times_stays_small() -> None:
     result = run_scenario(Scenario(1, shape, crashes, must_finish=True), policy, 2 * DAY_S, check_fold=False)
     assert result.ok, result.broken
     assert len(result.state.attempts) <= 512
-    assert len([deed for deed in result.deeds if deed.what == "start"]) > 512
+    assert len([change for change in result.world_changes if change.what == "start"]) > 512
 
 
 def test_a_spike_that_heals_is_benign() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from sentinel.model import facts as f
 from sentinel.model.incidents import IncidentState
-from sentinel.sim.order import overlap, union
-from sentinel.sim.run import Result
+from sentinel.sim.data_order import overlap, union
+from sentinel.sim.run import SimulationResult
 from sentinel.sim.shape import Shape
 from tests.sim.kit import simulate
 from tests.sim.test_crash_points import check, points
@@ -21,13 +21,13 @@ POISON = tuple(f"bad_data@sample={start}-{end}:heals=never" for start, end in BU
 WINDOW = 700  # samples that the plain rung would leave out here
 
 
-def skipped(result: Result) -> int:
+def skipped(result: SimulationResult) -> int:
     (incident,) = result.state.incidents
     assert incident.last_try is not None
     return sum(span.end - span.start for span in incident.last_try.remedy.skip)
 
 
-def run(*faults: str, shape: Shape = SHAPE, **more: object) -> Result:
+def run(*faults: str, shape: Shape = SHAPE, **more: object) -> SimulationResult:
     result = simulate(*POISON, *faults, policy="guilty", shape=shape, **more)
     assert result.ok, result.broken
     return result

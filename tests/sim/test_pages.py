@@ -15,7 +15,7 @@ from sentinel.model.actions import SendPage
 from sentinel.model.incidents import IncidentState
 from sentinel.model.paging import Page
 from sentinel.sim.faults import parse_fault
-from sentinel.sim.run import Result, run_scenario
+from sentinel.sim.run import SimulationResult, run_scenario
 from sentinel.sim.scenarios import Scenario
 from tests.sim.kit import SHORT, kinds_and_states, policy_named, simulate
 
@@ -24,19 +24,19 @@ REFUSED = ("route@time=0:name=terminal,does=refuses", "route@time=0:name=first,d
 HOUR = 3600.0
 
 
-def told(result: Result, incident: int = 1) -> list[tuple[str, str]]:
+def told(result: SimulationResult, incident: int = 1) -> list[tuple[str, str]]:
     """Stage and route of everything that was decided for the incident, in order."""
     decided = [entry.fact.action for entry in result.entries if isinstance(entry.fact, f.ActionDecided)]
     return [(x.stage, x.route) for x in decided if isinstance(x, SendPage) and x.incident == incident]
 
 
-def page_of(result: Result, incident: int = 1) -> Page:
+def page_of(result: SimulationResult, incident: int = 1) -> Page:
     page = result.state.incident(incident).page
     assert page is not None
     return page
 
 
-def called_after_s(result: Result) -> dict[str, float]:
+def called_after_s(result: SimulationResult) -> dict[str, float]:
     """By route: how long after the page was last raised the call got through."""
     raised_s, found = page_of(result).raised_s, {}
     for entry in result.entries:
@@ -47,7 +47,7 @@ def called_after_s(result: Result) -> dict[str, float]:
     return found
 
 
-def paged(*faults: str, **more: Any) -> Result:
+def paged(*faults: str, **more: Any) -> SimulationResult:
     result = simulate(*faults, policy="paging", **more)
     assert result.ok, result.broken
     return result

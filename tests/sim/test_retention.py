@@ -16,9 +16,9 @@ from sentinel.policy_files.loading import load_policy
 from sentinel.sim.drill import find_drill, policy_beside, shipped_drills
 from sentinel.sim.drill_file import read_drill
 from sentinel.sim.expected import differences
-from sentinel.sim.run import Result, run_scenario, run_seed
+from sentinel.sim.machine import EPOCH_S
+from sentinel.sim.run import SimulationResult, run_scenario, run_seed
 from sentinel.sim.shape import Shape
-from sentinel.sim.world import EPOCH_S
 from tests.sim.kit import SHORT, policy_named, simulate, with_retention
 from tests.sim.test_crash_points import check, points
 
@@ -31,8 +31,8 @@ def is_deletion(fact: f.Fact) -> bool:
     return isinstance(fact, f.ActionDecided) and isinstance(fact.action, PruneCheckpoint)
 
 
-def deleted(result: Result) -> list[str]:
-    return [deed.to for deed in result.deeds if deed.what == "prune"]
+def deleted(result: SimulationResult) -> list[str]:
+    return [change.to for change in result.world_changes if change.what == "prune"]
 
 
 def test_every_shipped_drill_ends_as_it_expects() -> None:
@@ -96,7 +96,7 @@ def test_one_that_keeps_only_the_newest_costs_a_rollback_and_is_caught(monkeypat
         there = sorted((t.checkpoint for t in trusts if t.word not in ("pruned", "quarantined")), key=lambda c: c.step)
         return tuple(Retained(c, c not in there[-2:], "x") for c in there)
 
-    monkeypatch.setattr("sentinel.engine.retaining.judge_retention", greedy)
+    monkeypatch.setattr("sentinel.engine.retention.judge_retention", greedy)
     often = replace(SHORT, checkpoint_every=5, save_s=0.1)
     assert simulate(policy="retaining", shape=often).ok, "where nothing happens nobody misses anything"
     broken = simulate("bad_data@sample=2400-2700:heals=never", policy="retaining", shape=often).broken
@@ -105,6 +105,6 @@ def test_one_that_keeps_only_the_newest_costs_a_rollback_and_is_caught(monkeypat
 
 
 def test_one_that_deletes_during_a_repair_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sentinel.engine.retaining.why_not_now", lambda state: "")
+    monkeypatch.setattr("sentinel.engine.retention.why_not_now", lambda state: "")
     broken = simulate("kill@step=245:rank=1", policy="retaining", shape=LONG).broken
     assert broken.endswith("is to be deleted while the run is not simply training"), broken

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from sentinel.sim.run import Result, run_seed
+from sentinel.sim.run import SimulationResult, run_seed
 from tests.sim.kit import policy_named
 
 BASE = int(os.environ.get("SIM_SEED_BASE", "20261120"))
@@ -18,7 +18,7 @@ VARIED_CHUNKS = 2  # of the first; told apart by how they end as well, so that n
 DEFAULT_CHUNK = 15  # these runs are three times as long
 
 
-def run_chunk(policy: str, first: int, count: int) -> list[Result]:
+def run_chunk(policy: str, first: int, count: int) -> list[SimulationResult]:
     print(f"base seed {BASE}: seeds {first} to {first + count - 1} under policy {policy}")
     shown = f"tests/sim/{policy}.yaml" if policy in ("live", "paging") else policy
     results = [run_seed(seed, policy_named(policy)) for seed in range(first, first + count)]

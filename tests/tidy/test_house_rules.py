@@ -21,6 +21,10 @@ KERNEL_LINES_MAX = 300  # a kernel stands beside its launch
 PURE_FUNCTION_LINES_MAX = 50
 # A file is as long as its subject. Longer than the tripwire are:
 LONG = {
+    "sentinel/engine/operator_requests.py": "every request of a person and its answer, read as one",
+    "sentinel/sim/drill_file.py": "one file format, read and checked",
+    "sentinel/sim/invariants.py": "what must hold after every event, one inspector",
+    "sentinel/sim/processes.py": "the processes of one attempt, with the habits of torchrun and of the keeper, read as one",
     "sentinel/policy_files/explain.py": "one verb, in the order in which it prints",
     "sentinel/model/facts.py": "one list of everything that is journaled, read as one",
     "sentinel/detectors/bank.py": "one object, one short method for each reading and each question",
@@ -61,7 +65,7 @@ TORCHLESS = (
 MAY_IMPORT_TIME = ("sentinel/clock.py", "sentinel/launcher/", "sentinel/client/")
 # The NVML helper is a process because a call to the driver of a sick GPU may never return; the page route `command` is one.
 MAY_START_PROCESSES = (
-    "sentinel/launcher/", "sentinel/replay/many.py", "sentinel/telemetry/helper_process.py", "sentinel/channels/command.py",
+    "sentinel/launcher/", "sentinel/replay/many_logs.py", "sentinel/telemetry/helper_process.py", "sentinel/channels/command.py",
 )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sentinel.engine.ledger import ACCOUNTS
+from sentinel.engine.goodput import ACCOUNTS
 from sentinel.model.incidents import Incident
 from sentinel.paging.case_words import span
 from sentinel.report.html.collected import Stretch

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from sentinel.detectors.bank import DetectorBank
-from sentinel.detectors.behind_reference import Reference
 from sentinel.detectors.contract import WatchedRun
 from sentinel.detectors.hang import HangSettings
 from sentinel.detectors.hold import Hold
+from sentinel.detectors.reference import Reference
 from sentinel.detectors.registry import FINDS, TUNED
 from sentinel.detectors.slowdown import SlowdownSettings
 from sentinel.detectors.spike import SpikeSettings

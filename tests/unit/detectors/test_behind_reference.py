@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from sentinel.detectors.bank import DetectorBank
-from sentinel.detectors.behind_reference import BehindReference, BehindReferenceSettings, Reference
+from sentinel.detectors.behind_reference import BehindReference, BehindReferenceSettings
 from sentinel.detectors.contract import Start
+from sentinel.detectors.reference import Reference
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import StepReading
 from tests.unit.detectors.bank_kit import config, receipt, watched

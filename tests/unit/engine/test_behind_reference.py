@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sentinel.detectors.behind_reference import Reference
+from sentinel.detectors.reference import Reference
 from sentinel.engine.detector_bank import build_detector_bank
 from sentinel.model import actions as a
 from sentinel.model import facts as f

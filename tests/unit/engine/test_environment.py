@@ -11,7 +11,7 @@ from sentinel.model.findings import Kind
 from sentinel.model.incidents import IncidentState
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
-from sentinel.sim.environment import CHANGES, PROGRAM
+from sentinel.sim.program_changes import CHANGES, PROGRAM
 from tests.builders import Bench
 
 

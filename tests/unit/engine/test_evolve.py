@@ -8,7 +8,7 @@ import pytest
 
 from sentinel.engine import evolve
 from sentinel.engine.evolve import _RULES
-from sentinel.engine.evolve_incidents import FINDING_KEYS_KEPT
+from sentinel.engine.evolve.incidents import FINDING_KEYS_KEPT
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model.attempts import ResumePoint, SettingsInForce

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from sentinel.model import actions as a
+from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.events import ActionDone
-from sentinel.model.incidents import IncidentState, Outcome
+from sentinel.model.incidents import IncidentState, Outcome, Remedy
 from sentinel.model.records import Comparison
 from tests.builders import Bench, build_policy
-from tests.unit.engine.test_operator import NEEDS_A_PERSON, SLOWER, training
+from tests.unit.engine.test_operator_requests import NEEDS_A_PERSON, SLOWER, training
 
 DIAGNOSED = [{"rollback": {"before_onset": "4 steps"}, "diagnose": True}, {"rollback": {"further": "2x"}}, *NEEDS_A_PERSON[2:]]
 ASKED_NUMERIC = [{"rollback": {"before_onset": "20 steps"}, "approval": "required"}, *NEEDS_A_PERSON[2:]]
@@ -24,6 +25,50 @@ def crashed_while_a_spike_waits() -> Bench:
     bench.exits(signal=9)
     assert bench.state.plan is not None
     return bench
+
+
+ASKED_NON_FINITE = [
+    {"rollback": {"before_onset": "4 steps"}, "approval": {"within": "5m", "otherwise": "approve"}},
+    {"rollback": {"further": "2x"}, "lr": "0.5x"},
+    NEEDS_A_PERSON[-1],
+]
+
+
+def waits_after_a_pause() -> Bench:
+    """The rung was observed during a pause; since the pause ended it waits for a person."""
+    bench = training(policy=build_policy({"non_finite": ASKED_NON_FINITE}))
+    bench.asks(w.Pause())
+    bench.step(61, float("nan"))
+    assert bench.incident.tries[-1].outcome is Outcome.OBSERVED
+    assert bench.asks(w.Resume()).granted
+    assert bench.incident.awaits_approval
+    return bench
+
+
+def test_a_rung_that_waits_after_a_pause_is_not_passed_by() -> None:
+    bench = waits_after_a_pause()
+    bench.step(62, float("nan"), val_loss=float("nan"))
+    assert bench.state.plan is None, "no other rung is taken before the answer"
+    assert bench.incident.awaits_approval
+    assert [one.remedy.rung for one in bench.incident.tries] == [0]
+
+
+def test_the_answer_after_a_pause_takes_the_rung_once_and_no_settings_of_a_later_one() -> None:
+    bench = waits_after_a_pause()
+    bench.step(62, float("nan"), val_loss=float("nan"))
+    assert bench.asks(w.Approve(1)).granted
+    bench.launched()
+    assert [one.remedy.rung for one in bench.incident.tries] == [0, 0]
+    assert bench.incident.state is IncidentState.PROBATION
+    assert bench.state.overrides.lr_scale is None
+    assert not bench.asks(w.Approve(1)).granted
+
+
+def test_a_journal_in_which_a_later_rung_was_taken_has_no_rung_that_waits() -> None:
+    bench = waits_after_a_pause()
+    bench.recall(f.RungTaken(1, Remedy(1, ("rollback", "lr"), "taken past the question"), True, 61))
+    assert not bench.incident.awaits_approval
+    assert not bench.asks(w.Approve(1)).granted
 
 
 def test_an_approval_waits_until_the_recovery_under_way_is_done() -> None:

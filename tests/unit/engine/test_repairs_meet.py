@@ -13,9 +13,9 @@ from sentinel.model.events import ActionDone
 from sentinel.model.incidents import Outcome
 from sentinel.plan.decay import put_back
 from tests.builders import Bench, build_policy
-from tests.unit.engine.test_attributing import spiking
-from tests.unit.engine.test_excluding import EXCLUDE, PAGE, RULES, Cluster, starts
+from tests.unit.engine.test_exclusion import EXCLUDE, PAGE, RULES, Cluster, starts
 from tests.unit.engine.test_lapsing import PLAYBOOK, change, lapses, obeyed, trained, verdicts
+from tests.unit.engine.test_sample_attribution import spiking
 
 
 def writes(bench: Bench) -> list[a.WriteOverrides]:

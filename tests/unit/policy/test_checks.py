@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sentinel.engine.evolve_pages import ROUTES_KEPT
+from sentinel.engine.evolve.pages import ROUTES_KEPT
 from sentinel.policy.schema_paging import ROUTES_MAX
 from tests.unit.policy.policies_in_words import GOOD, SMALL, data_with, located, numeric, policy_with, said
 

@@ -11,10 +11,9 @@ import pytest
 from sentinel.curves.svg import PlotMark, draw_picture
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
-from sentinel.replay import Found, Result, replay_file
-from sentinel.replay.curves import Curves
-from sentinel.replay.many import find_logs, replay_many
-from sentinel.streams.curve import BUCKETS_MAX
+from sentinel.replay import Found, ReplayResult, replay_file
+from sentinel.replay.many_logs import find_logs, replay_many
+from sentinel.streams.curve import BUCKETS_MAX, Curve
 from sentinel.telemetry.rewind import Rewind
 from tests.unit.telemetry.event_kit import file_version, scalar
 
@@ -32,11 +31,11 @@ def write_csv(path: Path, values: Iterable[float], first: int = 1, every: int = 
     return path
 
 
-def replay(path: Path) -> Result:
+def replay(path: Path) -> ReplayResult:
     return replay_file(path, POLICY)
 
 
-def alarms(result: Result) -> list[Found]:
+def alarms(result: ReplayResult) -> list[Found]:
     return [found for found in result.found if found.severity != "info"]
 
 
@@ -226,11 +225,11 @@ def test_directories_are_walked_and_event_files_of_one_place_are_one_log(tmp_pat
 
 
 def test_curves_keep_their_peaks_in_bounded_memory() -> None:
-    curves = Curves()
+    curve = Curve()
     for step in range(1, 100_001):
-        curves.add(StepReading(1, step, 0.0, (), {"loss": 9.0 if step == 77_777 else 2.0}))
-    assert len(curves.buckets["loss"]) <= 2 * BUCKETS_MAX
-    assert max(high for _, _, high in curves.buckets["loss"]) == 9.0
+        curve.add(step, 9.0 if step == 77_777 else 2.0)
+    assert len(curve.buckets) <= 2 * BUCKETS_MAX
+    assert max(high for _, _, high in curve.buckets) == 9.0
 
 
 def test_a_picture_is_sound_xml_with_its_marks() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sentinel.client.run_layout import REPORT_NAME
-from sentinel.engine.ledger import ACCOUNTS
+from sentinel.engine.goodput import ACCOUNTS
 from sentinel.report.reading import read_incidents, read_run, read_status
 from sentinel.report.summary import attempt_rows, ledger_rows, report_text, write_report
 from sentinel.report.tables import markdown_table, rounded_parts, text_table

@@ -12,7 +12,7 @@ from sentinel.model import facts as f
 from sentinel.model.attempts import Exited
 from sentinel.model.events import SupervisorStarted
 from sentinel.model.operator_requests import Acknowledge
-from sentinel.model.readings import EndReading, LauncherReading, Receipt, StepReading, WishReading
+from sentinel.model.readings import EndReading, LauncherReading, Receipt, RequestReading, StepReading
 from sentinel.supervisor.daemon import EVIDENCE_RETRY_S, FLUSH_S, RETRIES_MAX, TICK_S, Daemon, run_until_over
 from tests.builders import build_policy, read_step, report_of
 from tests.fakes import GivenTelemetry, HeldRunner, ManualClock, MemoryLog
@@ -250,7 +250,7 @@ def test_who_answers_long_after_the_end_is_told_on_before_sentinel_leaves() -> N
     loop.clock.advance(600)
     loop.turn()
     assert not loop.daemon.is_over(loop.clock.now_s()), "a route still waits its turn"
-    loop.telemetry.batches.append([WishReading("w", "ada", Acknowledge(1))])
+    loop.telemetry.batches.append([RequestReading("w", "ada", Acknowledge(1))])
     loop.turn()
     told = loop.runner.keys[-1]
     assert "/acknowledge/" in told

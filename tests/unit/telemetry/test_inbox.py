@@ -8,7 +8,7 @@ import pytest
 
 from sentinel.model import operator_requests as w
 from sentinel.model.attempts import SampleRange, SettingsInForce
-from sentinel.model.readings import SourceReading, WishReading
+from sentinel.model.readings import RequestReading, SourceReading
 from sentinel.telemetry.inbox import Inbox, post, withdraw
 
 REQUESTS: list[w.OperatorRequest] = [
@@ -28,14 +28,14 @@ REQUESTS: list[w.OperatorRequest] = [
 ]
 
 
-def read(inbox: Inbox) -> list[WishReading]:
-    return [reading for reading in inbox.poll(0.0) if isinstance(reading, WishReading)]
+def read(inbox: Inbox) -> list[RequestReading]:
+    return [reading for reading in inbox.poll(0.0) if isinstance(reading, RequestReading)]
 
 
 @pytest.mark.parametrize("wish", REQUESTS, ids=lambda wish: type(wish).__name__)
 def test_a_wish_is_read_as_it_was_meant(tmp_path: Path, wish: w.OperatorRequest) -> None:
     number = post(tmp_path, "ada@desk", wish, 1)
-    assert read(Inbox(tmp_path)) == [WishReading(number, "ada@desk", wish)]
+    assert read(Inbox(tmp_path)) == [RequestReading(number, "ada@desk", wish)]
 
 
 def test_wishes_come_in_the_order_they_were_asked_and_once(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_wish_that_cannot_be_read_now_is_read_later(tmp_path: Path) -> None:
     file.rmdir()
     file.write_bytes(kept)
     wish, said = inbox.poll(2.0)
-    assert wish == WishReading(number, "ann", w.Hold())
+    assert wish == RequestReading(number, "ann", w.Hold())
     assert isinstance(said, SourceReading)
     assert said.ok
     assert inbox.poll(3.0) == []

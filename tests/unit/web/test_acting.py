@@ -38,7 +38,7 @@ def test_a_wish_reaches_the_supervisor_and_its_answer_the_page(run_dir: Path, pa
     with supervised(run_dir) as heard, served(run_dir, token=TOKEN) as site:
         answer = site.post(f"/api/runs/demo/{path}", {**BEARER, **JSON, "X-Sentinel-Who": "Ada"})
     assert (answer.status, answer.json) == (200, {"granted": True, "words": "as you wish"})
-    assert [(one.by, one.wish) for one in heard] == [("Ada (browser at 127.0.0.1)", wish)]
+    assert [(one.by, one.request) for one in heard] == [("Ada (browser at 127.0.0.1)", wish)]
 
 
 def test_a_refusal_of_the_supervisor_is_its_sentence(run_dir: Path) -> None:

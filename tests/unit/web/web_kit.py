@@ -15,7 +15,7 @@ from typing import Any
 
 from sentinel.journal.session import take_run
 from sentinel.model.facts import RequestAnswered
-from sentinel.model.readings import WishReading
+from sentinel.model.readings import RequestReading
 from sentinel.telemetry.inbox import Inbox
 from sentinel.web.address import Address
 from sentinel.web.opening import OpenSite, open_site
@@ -97,9 +97,9 @@ def served(*places: Path, token: str = "", host: str = "127.0.0.1", own: Path | 
 
 
 @contextmanager
-def supervised(run_dir: Path, granted: bool = True, answers: bool = True) -> Iterator[list[WishReading]]:
+def supervised(run_dir: Path, granted: bool = True, answers: bool = True) -> Iterator[list[RequestReading]]:
     """Somebody who holds the run and answers every wish; the wishes heard."""
-    heard: list[WishReading] = []
+    heard: list[RequestReading] = []
     ready, done = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -109,9 +109,9 @@ def supervised(run_dir: Path, granted: bool = True, answers: bool = True) -> Ite
             deadline = time.monotonic() + DEADLINE_S
             while not done.is_set() and time.monotonic() < deadline:
                 for wish in inbox.poll(0.0) if answers else ():
-                    assert isinstance(wish, WishReading)
+                    assert isinstance(wish, RequestReading)
                     heard.append(wish)
-                    fact = RequestAnswered(wish.id, wish.by, wish.wish, granted, "as you wish" if granted else "not now")
+                    fact = RequestAnswered(wish.id, wish.by, wish.request, granted, "as you wish" if granted else "not now")
                     session.journal.append(START_S + 5000.0 + len(heard), [fact], session.epoch)
                 time.sleep(0.01)
 

@@ -1,0 +1,236 @@
+"""`evolve(state, at_s, fact) -> state`: the fold of facts, the only place that changes what Sentinel believes.
+
+One function per fact, looked up in a table. The modules beside this one hold those of attempts, incidents, pages, requests and
+settings. None of them decides anything. An upgrade must not rewrite history, so these may only read what the fact says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from sentinel.engine.evolve import attempts as of_attempts
+from sentinel.engine.evolve import incidents as of_incidents
+from sentinel.engine.evolve import pages as of_pages
+from sentinel.engine.evolve import requests as of_requests
+from sentinel.engine.evolve import settings as of_decay
+from sentinel.engine.evolve.attempts import change_attempt
+from sentinel.engine.evolve.incidents import change_incident
+from sentinel.model import facts as f
+from sentinel.model.actions import Action, PruneCheckpoint, SendPage, SignalRanks, StartAttempt, VerifyCheckpoint, WriteOverrides
+from sentinel.model.changed import replace
+from sentinel.model.incidents import Incident
+from sentinel.model.state import REMARKS_KEPT, PlanInProgress, RunState
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def evolve(state: RunState, at_s: float, fact: f.Fact) -> RunState:
+    """The state after this fact. Total over `Fact`: a kind without a rule is a programming error."""
+    return _RULES[type(fact)](state, at_s, fact)
+
+
+def _with(mapping: Mapping[K, V], key: K, value: V) -> Mapping[K, V]:
+    return MappingProxyType({**mapping, key: value})
+
+
+def _without(mapping: Mapping[K, V], key: K) -> Mapping[K, V]:
+    return MappingProxyType({k: v for k, v in mapping.items() if k != key})
+
+
+def _created(state: RunState, at_s: float, fact: f.RunCreated) -> RunState:
+    return replace(
+        state,
+        run_id=fact.run_id,
+        command=fact.command,
+        cwd=fact.cwd,
+        created_s=at_s,
+        policy_name=fact.policy_name,
+        policy_digest=fact.policy_digest,
+        observe_only=fact.observe_only,
+        capabilities=fact.capabilities,
+    )
+
+
+def _took_over(state: RunState, at_s: float, fact: f.SupervisorTookOver) -> RunState:
+    """A new session. A person who starts an ended run again has answered its page: the end and the hold are lifted. A hold, or
+    giving up, during which the supervisor died goes on: whoever restarted it need not be a person."""
+    answered = bool(state.ended) and fact.answers
+    state = of_attempts.pardoned(state) if answered else state
+    return replace(
+        state,
+        epoch=fact.epoch,
+        session_s=at_s,
+        policy_name=fact.policy_name,
+        policy_digest=fact.policy_digest,
+        observe_only=fact.observe_only,
+        capabilities=state.capabilities if fact.capabilities is None else fact.capabilities,
+        stop_by="",
+        held="" if answered else state.held,
+        hold_by="" if answered else state.hold_by,
+        giving_up="" if answered else state.giving_up,
+        giving_up_reason="" if answered else state.giving_up_reason,
+        ended="" if answered else state.ended,
+        end_reason="" if answered else state.end_reason,
+        blind=MappingProxyType({}),
+        without_progress=0 if answered else state.without_progress,
+    )
+
+
+def _decided(state: RunState, at_s: float, fact: f.ActionDecided) -> RunState:
+    action = fact.action
+    state = replace(state, pending=_with(state.pending, action.key, action))
+    if isinstance(action, SignalRanks):
+        return change_attempt(state, action.attempt, lambda a: replace(a, signalled_s=at_s))
+    if isinstance(action, StartAttempt):
+        return change_attempt(state, action.attempt, lambda a: replace(a, not_before_s=action.not_before_s))
+    if isinstance(action, SendPage):
+        return of_pages.decided(state, at_s, action)
+    if isinstance(action, PruneCheckpoint):
+        return of_attempts.pruned(state, action)
+    return state
+
+
+def _confirmed(state: RunState, at_s: float, fact: f.ActionConfirmed) -> RunState:
+    action = state.pending.get(fact.key)
+    state = replace(state, pending=_without(state.pending, fact.key))
+    if isinstance(action, VerifyCheckpoint):
+        state = of_attempts.validated(state, action.step, fact.detail)
+    if isinstance(action, SendPage):
+        return of_pages.delivered(state, at_s, action)
+    if isinstance(action, WriteOverrides):
+        written = action.overrides
+        at_step = action.step
+        change = partial(replace, overrides=written, written_s=at_s, written_step=at_step, before=action.before)
+        state = replace(change_attempt(state, action.attempt, change), overrides=written)
+    plan = state.plan
+    if plan is None or plan.actions[plan.next].key != fact.key:
+        return state
+    after = replace(plan, next=plan.next + 1)
+    return replace(state, plan=None if after.next == len(after.actions) else after)
+
+
+def _abandoned(state: RunState, at_s: float, fact: f.ActionAbandoned) -> RunState:
+    action = state.pending.get(fact.key)
+    if isinstance(action, PruneCheckpoint):
+        state = of_attempts.not_pruned(state, at_s, action)
+    if isinstance(action, SendPage):
+        state = of_pages.abandoned(state, action, fact)
+    return replace(state, pending=_without(state.pending, fact.key))
+
+
+def _plan(state: RunState, at_s: float, fact: f.PlanAdopted) -> RunState:
+    del at_s
+    state = replace(state, plan=PlanInProgress(fact.incident, fact.actions, reason=fact.reason), inspection=None)
+    started = next((a for a in fact.actions if isinstance(a, StartAttempt)), None)
+    if fact.incident is None or started is None:
+        return state
+
+    def planned(i: Incident) -> Incident:
+        if not i.tries:
+            return i
+        last = i.tries[-1]
+        step = started.resume.step if started.resume else 0
+        remedy = replace(last.remedy, rollback_to_step=step, reason=fact.reason or last.remedy.reason)
+        return replace(i, tries=(*i.tries[:-1], replace(last, remedy=remedy, attempt=started.attempt)))
+
+    return change_incident(state, fact.incident, planned)
+
+
+def _dropped(state: RunState, at_s: float, fact: f.PlanDropped) -> RunState:
+    del at_s, fact
+    keys = {a.key for a in state.plan.actions} if state.plan else set()
+    left: dict[str, Action] = {k: a for k, a in state.pending.items() if k not in keys}
+    return replace(state, plan=None, inspection=None, pending=MappingProxyType(left))
+
+
+def _stop(state: RunState, at_s: float, fact: f.StopAsked) -> RunState:
+    del at_s
+    return replace(state, stop_by=fact.by)
+
+
+def _source(state: RunState, at_s: float, fact: f.SourceChanged) -> RunState:
+    del at_s
+    blind = _without(state.blind, fact.source) if fact.ok else _with(state.blind, fact.source, fact.reason)
+    return replace(state, blind=blind)
+
+
+def _noted(state: RunState, at_s: float, fact: f.Noted) -> RunState:
+    """Notes are for people; those about a source are kept, so that none is written twice."""
+    del at_s
+    if fact.about != f.ABOUT_SOURCE or len(state.remarks) > REMARKS_KEPT:
+        return state
+    return replace(state, remarks=(*state.remarks, fact.reason))
+
+
+def _held(state: RunState, at_s: float, fact: f.Held) -> RunState:
+    return replace(_idle(state, at_s), held=fact.reason, hold_by="")
+
+
+def _idle(state: RunState, at_s: float) -> RunState:
+    last = state.attempt
+    if last is None or not last.is_over or last.idle_s is not None:
+        return state
+    return change_attempt(state, last.attempt, lambda a: replace(a, idle_s=at_s))
+
+
+def _refilled(state: RunState, at_s: float, fact: f.BudgetRefilled) -> RunState:
+    del at_s, fact
+    return replace(state, interventions_s=(), restarts_s=())
+
+
+def _gave_up(state: RunState, at_s: float, fact: f.GaveUp) -> RunState:
+    del at_s
+    return state if fact.then == "keep_training" else replace(state, giving_up=fact.then, giving_up_reason=fact.reason)
+
+
+def _run_ended(state: RunState, at_s: float, fact: f.RunEnded) -> RunState:
+    return replace(_idle(state, at_s), ended=fact.outcome, end_reason=fact.reason, plan=None, inspection=None, hold_by="")
+
+
+_RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
+    f.RunCreated: _created,
+    f.SupervisorTookOver: _took_over,
+    f.ActionDecided: _decided,
+    f.ActionConfirmed: _confirmed,
+    f.ActionAbandoned: _abandoned,
+    f.AttemptLaunched: of_attempts.launched,
+    f.EnvironmentRead: of_attempts.environment_read,
+    f.ReceiptSeen: of_attempts.receipt,
+    f.FirstStep: of_attempts.first_step,
+    f.CheckpointCommitted: of_attempts.checkpoint,
+    f.CheckpointCondemned: of_attempts.condemned,
+    f.CheckpointsQuarantined: of_attempts.quarantined,
+    f.AttemptStopping: of_attempts.stopping,
+    f.AttemptEnded: of_attempts.ended,
+    f.FindingRecorded: of_incidents.finding,
+    f.IncidentOpened: of_incidents.opened,
+    f.RungTaken: of_incidents.rung,
+    f.RungJudged: of_incidents.judged,
+    f.IncidentMoved: of_incidents.moved,
+    f.Restored: of_incidents.restored,
+    f.Diagnosed: of_incidents.diagnosed,
+    f.InspectionLaunched: of_attempts.inspection,
+    f.Attributed: of_incidents.attributed,
+    f.NodeExcluded: of_incidents.excluded,
+    f.PageRaised: of_pages.raised,
+    f.PageResolved: of_pages.resolved,
+    f.StepsLost: of_incidents.lost,
+    f.PlanAdopted: _plan,
+    f.PlanDropped: _dropped,
+    f.StopAsked: _stop,
+    f.SourceChanged: _source,
+    f.Noted: _noted,
+    f.Held: _held,
+    f.BudgetRefilled: _refilled,
+    f.GaveUp: _gave_up,
+    f.RunEnded: _run_ended,
+    f.RequestAnswered: of_requests.answered,
+    f.ApprovalAsked: of_requests.approval_asked,
+    f.OverridesAnswered: of_requests.overrides_answered,
+    f.SettingLapsed: of_decay.lapsed,
+    f.LapseJudged: of_decay.judged,
+}

@@ -1,0 +1,187 @@
+"""The rules of `evolve` about attempts and checkpoints. None of them decides anything; each reads only what its fact says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sentinel.engine.goodput import fold_oldest
+from sentinel.model import facts as f
+from sentinel.model.actions import PruneCheckpoint
+from sentinel.model.changed import replace
+from sentinel.model.state import (
+    ATTEMPTS_KEPT,
+    MARKS_KEPT,
+    PRUNED_KEPT,
+    QUARANTINED_KEPT,
+    STAMPS_KEPT,
+    Attempt,
+    Checkpoint,
+    Inspection,
+    Mark,
+    RunState,
+)
+from sentinel.plan.environment import merge
+
+CHECKPOINTS_KEPT = 4096
+
+
+def change_attempt(state: RunState, number: int, change: Callable[[Attempt], Attempt]) -> RunState:
+    return replace(state, attempts=tuple(change(a) if a.attempt == number else a for a in state.attempts))
+
+
+def launched(state: RunState, at_s: float, fact: f.AttemptLaunched) -> RunState:
+    """Only what lies at or below the resume step is still this run's: the rest was moved aside before the launch."""
+    resumed = fact.resume.step if fact.resume else 0
+    attempt = Attempt(fact.attempt, at_s, fact.resume, fact.overrides, fact.why, resumed_step=resumed)
+    restarts = state.restarts_s if fact.attempt == 1 else (*state.restarts_s, at_s)[-STAMPS_KEPT:]
+    attempts, archive = (*state.attempts, attempt), state.archive
+    while len(attempts) > ATTEMPTS_KEPT:
+        attempts, archive = fold_oldest(attempts, archive)
+    return replace(
+        state,
+        attempts=attempts,
+        archive=archive,
+        next_attempt=fact.attempt + 1,
+        overrides=fact.overrides,
+        restarts_s=restarts,
+        checkpoints=tuple(c for c in state.checkpoints if c.step <= resumed),
+        findings=(),
+        remarks=(),
+    )
+
+
+def inspection(state: RunState, at_s: float, fact: f.InspectionLaunched) -> RunState:
+    """None of the run's attempts, but its number is used up: no other is ever launched under it."""
+    return replace(state, inspection=Inspection(fact.attempt, fact.incident, at_s), next_attempt=fact.attempt + 1)
+
+
+def environment_read(state: RunState, at_s: float, fact: f.EnvironmentRead) -> RunState:
+    del at_s
+    found = fact.environment
+    state = replace(state, environment=merge(state.environment, found)) if found is not None else state
+    return change_attempt(state, fact.attempt, lambda a: replace(a, changes=fact.changes, unread=fact.unknown))
+
+
+def receipt(state: RunState, at_s: float, fact: f.ReceiptSeen) -> RunState:
+    def with_receipt(a: Attempt) -> Attempt:
+        return replace(a, receipt_s=at_s, resumed_step=fact.resumed_step, deterministic=fact.deterministic)
+
+    return change_attempt(state, fact.attempt, with_receipt)
+
+
+def first_step(state: RunState, at_s: float, fact: f.FirstStep) -> RunState:
+    """A trainer that writes no receipt has begun with its first step."""
+
+    def begun(a: Attempt) -> Attempt:
+        began_s = at_s if a.receipt_s is None else a.receipt_s
+        return replace(a, first_step=fact.step, first_step_s=at_s, receipt_s=began_s)
+
+    return change_attempt(state, fact.attempt, begun)
+
+
+def checkpoint(state: RunState, at_s: float, fact: f.CheckpointCommitted) -> RunState:
+    """Known by directory first or by event line first; the event's cost in seconds and the digest are kept from either."""
+    known = next((c for c in state.checkpoints if c.step == fact.step), None)
+    same = known is not None and known.attempt == fact.attempt and fact.digest in (None, known.digest)
+    new = Checkpoint(fact.step, fact.path, fact.attempt, fact.samples_end, fact.digest, committed_s=at_s)
+    if known is not None and same:
+        new = replace(known, path=fact.path, samples_end=fact.samples_end)
+    rest = tuple(c for c in state.checkpoints if c.step != fact.step)
+    state = replace(state, checkpoints=tuple(sorted((*rest, new), key=lambda c: c.step))[-CHECKPOINTS_KEPT:])
+
+    def marked(a: Attempt) -> Attempt:
+        old = next((m for m in a.marks if m.step == fact.step), None)
+        mark = Mark(fact.step, old.at_s if old else at_s, max(fact.seconds, old.save_s if old else 0.0))
+        marks = sorted((*(m for m in a.marks if m.step != fact.step), mark), key=lambda m: m.step)
+        while len(marks) > MARKS_KEPT:
+            first, second = marks[:2]
+            marks[:2] = [replace(second, save_s=first.save_s + second.save_s)]
+        return replace(a, marks=tuple(marks))
+
+    return change_attempt(state, fact.attempt, marked)
+
+
+def condemned(state: RunState, at_s: float, fact: f.CheckpointCondemned) -> RunState:
+    del at_s
+
+    def condemn(c: Checkpoint) -> Checkpoint:
+        if c.step != fact.step:
+            return c
+        return replace(c, condemned=fact.reason, damaged=fact.damaged, evidence=fact.evidence, verified="")
+
+    return replace(state, checkpoints=tuple(condemn(c) for c in state.checkpoints))
+
+
+def validated(state: RunState, step: int, detail: str) -> RunState:
+    """A checkpoint was looked at before a resume, and held."""
+    held = tuple(replace(c, verified=detail or "every byte was compared") if c.step == step else c for c in state.checkpoints)
+    return replace(state, checkpoints=held)
+
+
+def pardoned(state: RunState) -> RunState:
+    """A person has answered: what was damaged may have been mended, and what failed again and again may have been the machine's
+    fault. Both are looked at again, and verified before they are used."""
+
+    def again(c: Checkpoint) -> Checkpoint:
+        is_open = c.damaged or c.evidence == "failures"
+        return replace(c, condemned="", damaged=False, evidence="") if is_open else c
+
+    return replace(state, checkpoints=tuple(again(c) for c in state.checkpoints))
+
+
+def quarantined(state: RunState, at_s: float, fact: f.CheckpointsQuarantined) -> RunState:
+    del at_s
+    doomed = (c for c in state.checkpoints if c.step > fact.above_step)
+    moved = tuple(replace(c, condemned=f"{fact.reason}; {c.condemned}" if c.condemned else fact.reason) for c in doomed)
+    kept = tuple(c for c in state.checkpoints if c.step <= fact.above_step)
+    return replace(state, checkpoints=kept, quarantined=(*state.quarantined, *moved)[-QUARANTINED_KEPT:])
+
+
+def pruned(state: RunState, action: PruneCheckpoint) -> RunState:
+    """Given up from the decision on: whatever is planned while it is being deleted does not reckon with it."""
+    gone = tuple(replace(c, pruned=action.reason) for c in state.checkpoints if _is_meant(c, action))
+    kept = tuple(c for c in state.checkpoints if not _is_meant(c, action))
+    return replace(state, checkpoints=kept, pruned=(*state.pruned, *gone)[-PRUNED_KEPT:])
+
+
+def not_pruned(state: RunState, at_s: float, action: PruneCheckpoint) -> RunState:
+    """It is there after all. One above the step that the run has since gone back to was moved aside then."""
+    back = next((c for c in state.pruned if _is_meant(c, action)), None)
+    last = state.attempt
+    if back is None:
+        return state
+    left = tuple(c for c in state.pruned if c is not back)
+    taken = any(c.step == back.step for c in state.checkpoints)
+    is_ours = last is None or back.attempt == last.attempt or back.step <= last.resumed_step
+    again = (replace(back, pruned="", unpruned_s=at_s),) if is_ours and not taken else ()
+    return replace(state, checkpoints=tuple(sorted((*state.checkpoints, *again), key=lambda c: c.step)), pruned=left)
+
+
+def _is_meant(found: Checkpoint, action: PruneCheckpoint) -> bool:
+    return (found.step, found.digest) == (action.step, action.digest)
+
+
+def stopping(state: RunState, at_s: float, fact: f.AttemptStopping) -> RunState:
+    by = "" if state.giving_up else state.stop_by
+    return change_attempt(state, fact.attempt, lambda a: replace(a, stopping=fact.reason, stopping_s=at_s, stopped_by=by))
+
+
+def ended(state: RunState, at_s: float, fact: f.AttemptEnded) -> RunState:
+    before = next(a for a in state.attempts if a.attempt == fact.attempt)
+    progressed = fact.last_step > state.best_step
+    wanted = bool(before.stopping) or fact.outcome == "finished"
+    state = change_attempt(
+        state,
+        fact.attempt,
+        lambda a: replace(
+            a,
+            ended_s=at_s,
+            outcome=fact.outcome,
+            end_reason=fact.reason,
+            last_step=fact.last_step,
+            last_step_s=fact.last_step_s,
+            ranks=fact.ranks,
+        ),
+    )
+    stuck = 0 if progressed else state.without_progress + (0 if wanted and before.first_step is not None else 1)
+    return replace(state, without_progress=stuck, best_step=max(state.best_step, fact.last_step))

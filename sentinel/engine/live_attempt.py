@@ -1,0 +1,63 @@
+"""What is known of the living attempt beyond statistics: forgotten at its end, rebuilt by reading its files again."""
+
+from __future__ import annotations
+
+from sentinel.model.readings import EndReading, Heartbeat, Phase, StepReading
+
+RANKS_KEPT = 65536
+SAVES_KEPT = 64
+
+
+class LiveAttempt:
+    """Attributes:
+    last_step_s: when the newest step was made; None before the first. By the trainer's clock where that is believable
+        (after the launch, not ahead of us): a supervisor that was away reads old lines late.
+    saving_s: supervisor time at which a rank was last heard to begin or end a checkpoint; None before the first.
+    finished: the stream's end line says finished.
+    unwritten_remarks: what sources had to say beyond what an attempt may write down.
+    """
+
+    def __init__(self, attempt: int = 0) -> None:
+        self.attempt = attempt
+        self.last_step_s: float | None = None
+        self.saving_s: float | None = None
+        self.finished = False
+        self.unwritten_remarks = 0
+        self.saves_s: dict[int, float] = {}  # by step: what a save cost, told before its directory was seen
+        self.hosts: dict[int, str] = {}  # by rank, as its heartbeats tell
+        self._phases: dict[int, Phase] = {}
+
+    def step(self, reading: StepReading, now_s: float, launched_s: float) -> None:
+        if reading.attempt == self.attempt:
+            self.last_step_s = reading.time_s if launched_s <= reading.time_s <= now_s else now_s
+
+    def beat(self, beat: Heartbeat, now_s: float) -> None:
+        if beat.attempt != self.attempt or beat.rank >= RANKS_KEPT:
+            return
+        if "checkpoint" in (beat.phase, self._phases.get(beat.rank)):
+            self.saving_s = now_s
+        self._phases[beat.rank] = beat.phase
+        if beat.host:
+            self.hosts[beat.rank] = beat.host
+
+    def saved(self, step: int, seconds: float) -> None:
+        self.saves_s[step] = seconds
+        while len(self.saves_s) > SAVES_KEPT:
+            del self.saves_s[min(self.saves_s)]
+
+    def end(self, reading: EndReading) -> None:
+        if reading.attempt == self.attempt and reading.reason == "finished":
+            self.finished = True
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """The machines that ranks of this attempt were heard from."""
+        return frozenset(self.hosts.values())
+
+    @property
+    def has_beats(self) -> bool:
+        return bool(self._phases)
+
+    @property
+    def is_checkpointing(self) -> bool:
+        return any(phase == "checkpoint" for phase in self._phases.values())
