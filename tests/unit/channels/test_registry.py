@@ -57,7 +57,7 @@ def pigeon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(module, "CHANNELS", {row.kind: row for row in rows})
     monkeypatch.setattr(asked, "Route", route)
     yield
-    with_channels(ROWS, registry.__name__)
+    registry.Route = with_channels(ROWS, registry.__name__)
 
 
 @pytest.mark.usefixtures("pigeon")
