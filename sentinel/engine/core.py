@@ -187,9 +187,19 @@ class Engine:
                     event.capabilities,
                 )
             )
-        who = (event.epoch, event.host, event.pid, event.policy_name, event.policy_digest, event.observe_only)
         outcome, is_undelivered = decision.state.ended, paging.is_unsaid(decision.state)
-        decision.record(f.SupervisorTookOver(*who, answers=not is_undelivered, capabilities=event.capabilities))
+        decision.record(
+            f.SupervisorTookOver(
+                epoch=event.epoch,
+                host=event.host,
+                pid=event.pid,
+                policy_name=event.policy_name,
+                policy_digest=event.policy_digest,
+                observe_only=event.observe_only,
+                answers=not is_undelivered,
+                capabilities=event.capabilities,
+            )
+        )
         if outcome and not decision.state.ended:
             paging.on_taken_up(decision, f"the run had {outcome}, and was started again", f"whoever started it on {event.host}")
         if decision.state.ended:

@@ -20,16 +20,25 @@ def relaunch(
     overrides: SettingsInForce,
     wait_s: float,
     reason: str,
-    look: InspectionPlan | None = None,
+    inspection: InspectionPlan | None = None,
 ) -> None:
-    """Adopt the plan that ends in a new attempt, and decide its first action. `look`: at samples, before the launch."""
+    """Adopt the plan that ends in a new attempt, and decide its first action. `inspection`: of samples, before the launch."""
     attempt, number = decision.attempt, decision.state.next_attempt
     excluded = tuple(one.node for one in decision.state.excluded)
     inspect = None
-    if look is not None and incident_id is not None:
-        settings, key = replace(look.overrides, id=f"ov-{number}"), f"inspect/{number}"
-        where = (resume, settings, look.samples, look.suspect, look.within_s, excluded)
-        inspect = InspectSamples(key, incident_id, look.rung, number, *where)
+    if inspection is not None and incident_id is not None:
+        inspect = InspectSamples(
+            key=f"inspect/{number}",
+            incident=incident_id,
+            rung=inspection.rung,
+            attempt=number,
+            resume=resume,
+            overrides=replace(inspection.overrides, id=f"ov-{number}"),
+            samples=inspection.samples,
+            suspect=inspection.suspect,
+            within_s=inspection.within_s,
+            exclude_nodes=excluded,
+        )
         number += 1
     named = done_once_at(replace(overrides, id=f"ov-{number}"), resume.step if resume else 0)
     actions = build_relaunch(

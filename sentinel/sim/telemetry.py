@@ -153,7 +153,8 @@ class SimTelemetry:
         for rank, beat in sorted(trainer.output.beats.items()):
             if self._beats.get(rank) != beat:
                 self._beats[rank] = beat
-                out.append(Heartbeat(self._attempt, rank, *beat, host=trainer.hosts[rank]))
+                step, phase, time_s = beat
+                out.append(Heartbeat(self._attempt, rank, step, phase, time_s, host=trainer.hosts[rank]))
 
     def _list_checkpoints(self, out: list[Reading]) -> None:
         committed = self._world.store.committed

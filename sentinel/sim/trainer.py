@@ -106,8 +106,18 @@ class SimTrainer:
             self._settings.apply(given, self.cursor)
         repeated, effective = {} if self._is_deaf else in_force(given), self._settings.effective(self.cursor)
         digest = self.resumed.digest if self.resumed is not None else None
-        place = (self.attempt, self.world.now_s, self.step, digest, self.shape.ranks)
-        self.output.say(Receipt(*place, repeated, effective, cursor=self.cursor))
+        self.output.say(
+            Receipt(
+                attempt=self.attempt,
+                time_s=self.world.now_s,
+                resume_step=self.step,
+                resume_digest=digest,
+                world_size=self.shape.ranks,
+                overrides=repeated,
+                effective=effective,
+                cursor=self.cursor,
+            )
+        )
         if asked is not None and self.step != asked.step:
             self.output.note("resumed_older", self.step, passed_over=[{"step": asked.step, "reason": REFUSED}])
         return self._next(self.shape.first_step_s)
@@ -184,8 +194,16 @@ class SimTrainer:
     def _commit(self, then: Callable[[], None]) -> None:
         if self.world.lease_attempt > self.attempt:
             return self._leave_all(1, "LeaseLostError: lease.json names a later attempt")
-        place = (self.step, self.attempt, self.cursor, self._settings.skip, self.weights, self._skipped_in_row)
-        made = SimCheckpoint(*place, self.world.now_s, orders=self._settings.orders)
+        made = SimCheckpoint(
+            step=self.step,
+            attempt=self.attempt,
+            cursor=self.cursor,
+            skip=self._settings.skip,
+            weights=self.weights,
+            skipped_in_row=self._skipped_in_row,
+            committed_s=self.world.now_s,
+            orders=self._settings.orders,
+        )
         self._injector.spoil(made)
         self.world.store.commit(made)
         self._saved_step = self.step

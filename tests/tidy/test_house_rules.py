@@ -21,6 +21,8 @@ KERNEL_LINES_MAX = 300  # a kernel stands beside its launch
 PURE_FUNCTION_LINES_MAX = 50
 # A file is as long as its subject. Longer than the tripwire are:
 LONG = {
+    "sentinel/engine/core.py": "the order in which one event is handled, read downward",
+    "sentinel/sim/trainer.py": "one simulated trainer, from its start to its exit",
     "sentinel/engine/operator_requests.py": "every request of a person and its answer, read as one",
     "sentinel/sim/drill_file.py": "one file format, read and checked",
     "sentinel/sim/invariants.py": "what must hold after every event, one inspector",
