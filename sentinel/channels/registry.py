@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sentinel.channels import alertmanager, apprise, command, email, pagerduty, slack, terminal, webhook
+from sentinel.channels import alertmanager, apprise, command, email, pagerduty, slack, teams, terminal, webhook
 from sentinel.channels.alertmanager_keeper import AlertmanagerKeeper
 from sentinel.channels.row import ChannelRow, ShortForm
 from sentinel.policy.schema import with_channels
@@ -45,6 +45,13 @@ ROWS: tuple[ChannelRow[Any], ...] = (
         about="Slack.",
         build=lambda settings, vault, _run_dir: slack.Slack(settings, vault),
         short_form=ShortForm("slack", slack.short_form),
+    ),
+    ChannelRow(
+        kind="teams",
+        settings=teams.TeamsRoute,
+        about="Microsoft Teams.",
+        build=lambda settings, vault, _run_dir: teams.Teams(settings, vault),
+        short_form=ShortForm("teams", teams.short_form),
     ),
     ChannelRow(
         kind="webhook",

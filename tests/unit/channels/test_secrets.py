@@ -152,6 +152,10 @@ def slack(url: str) -> dict[str, Any]:
     return {"slack": {"webhook": Secret(env="URL")}}
 
 
+def teams(url: str) -> dict[str, Any]:
+    return {"teams": {"webhook": Secret(env="URL")}}
+
+
 def webhook(url: str) -> dict[str, Any]:
     return {"webhook": {"url": url, "secret": Secret(env="KEY")}}
 
@@ -160,7 +164,7 @@ def apprise(url: str) -> dict[str, Any]:
     return {"apprise": {"urls": Secret(env="URLS")}}
 
 
-HTTP = (pagerduty, alertmanager, slack, webhook)
+HTTP = (pagerduty, alertmanager, slack, teams, webhook)
 WORLDS = {f"{make.__name__} {status}": (lambda m=make, s=status: http_echo(m, s)) for make in HTTP for status in (400, 503, 200)}
 WORLDS |= {f"{make.__name__} broken": (lambda m=make: broken_echo(m)) for make in HTTP}
 WORLDS |= {"email": smtp_echo, "apprise": lambda: http_echo(apprise, 400)}

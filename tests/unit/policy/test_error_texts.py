@@ -179,8 +179,8 @@ x.yaml:1:1: metadata: 'metadata' is missing
 x.yaml:5:21: spec.paging.routes[0]: pager is no channel
     paging: {routes: [{pager: {}}]}
                       ^
-  remedy: did you mean 'pagerduty'? write one of terminal, pagerduty, alertmanager, slack, webhook, email, command, apprise, \
-such as 'terminal: {}'""",
+  remedy: did you mean 'pagerduty'? write one of terminal, pagerduty, alertmanager, slack, teams, webhook, email, command, \
+apprise, such as 'terminal: {}'""",
         ),
         (
             "spec:\n", "spec:\n  paging: {routes: [{slack: {webhook: 'https://hooks.example/x'}}]}\n",
