@@ -15,6 +15,7 @@ from typing import Any
 
 from sentinel.errors import UsageError
 from sentinel.launcher.checks import check_command
+from sentinel.launcher.command import CommandLauncher, CommandSettings, check_training_command
 from sentinel.launcher.contract import Launcher
 from sentinel.launcher.local import LocalLauncher
 
@@ -58,6 +59,13 @@ LAUNCHERS = (
         build=lambda place, _: LocalLauncher(place.run_dir, withheld=place.withheld),
         check=check_command,
     ),
+    Row(
+        kind="command",
+        summary="any scheduler, driven by three commands: start, status, stop",
+        settings=CommandSettings,
+        build=lambda place, settings: CommandLauncher(place.run_dir, settings, place.withheld, place.supervises),
+        check=check_training_command,
+    ),
 )
 DEFAULT = "local"
 
@@ -89,7 +97,7 @@ def settings_of(row: Row, options: Mapping[str, str]) -> Any:
     try:
         return row.settings(**options)
     except ValueError as error:
-        raise UsageError(f"--launcher {row.kind}: {error}") from None
+        raise UsageError(f"the launcher {row.kind!r}: {error}") from None
 
 
 def parse_options(words: Sequence[str]) -> dict[str, str]:

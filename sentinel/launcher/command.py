@@ -1,0 +1,419 @@
+"""The launcher that drives any scheduler through three commands that the user names.
+
+    sentinel run --launcher command \
+      --launcher-option start='sbatch --parsable --job-name "$SENTINEL_JOB" train.sbatch "$@"' \
+      --launcher-option status='sh status.sh' \
+      --launcher-option stop='scancel --name "$SENTINEL_JOB"' \
+      -- python train.py
+
+Each is a line for `sh`, run in the run's working directory. In its environment are SENTINEL_RUN_DIR, SENTINEL_ATTEMPT,
+SENTINEL_JOB (a name for this attempt that no other attempt has) and, where nodes are excluded, SENTINEL_EXCLUDE_NODES.
+
+start    submits the job, with the training command as "$@", and returns when the scheduler knows the job. Status 0: accepted.
+         126 or 127: it can never start. Anything else: it may start later.
+status   prints one word: `pending`, `running`, `exited` (with the exit status behind it, where the scheduler knows it:
+         `exited 1`), or `none`: the scheduler knows no such job. Anything else, a failure or a silence is unknown, and nothing
+         is relaunched on it.
+stop     ends the job. It succeeded when `status` says `exited` or `none`; its own exit status proves nothing.
+
+What is not assumed: a job of which the scheduler knows nothing, and whose ranks' heartbeats still change, is not ended. The
+processes run elsewhere, so no rank can be signalled: a trainer is asked to stop through overrides.json, then the job is stopped.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, TypeGuard, get_args
+
+from sentinel.client.atomic_file import write_atomically
+from sentinel.client.run_layout import stream_path
+from sentinel.client.strict_json import dumps
+from sentinel.errors import GiveUp, RetryLater
+from sentinel.launcher.checks import check_command
+from sentinel.launcher.exit_report import Evidence, build_report, read_object, read_records, read_report, read_table, write_report
+from sentinel.launcher.spec_file import write_spec
+from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, ExitReport, NotStarted, Unseen
+from sentinel.policy.quantities import Malformed, parse_positive_duration
+from sentinel.run_files.attempt_files import EXCLUDE_VARIABLE, AttemptFiles, rank_files
+
+Word = Literal["pending", "running", "exited", "none"]
+NEVER_STARTS = (126, 127)  # a shell's "cannot be executed" and "not found"
+STOP_WAIT_S = 60.0  # from the stop command to the scheduler's word that the job is gone
+POLL_S = 0.2
+QUIET_S = 60.0  # a heartbeat that changed within it contradicts a scheduler that knows no such job
+ANSWER_BYTES_MAX = 4096
+RETRY_IN_S = 5.0
+# Holds the lock while the user's command runs, and hands it to nothing that the command leaves behind.
+HOLD = (sys.executable, "-I", "-S", "-c", "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode % 256)")
+LAST_ANSWER = "launcher.json"  # in the attempt's folder: what `status` said last, for those who only look
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSettings:
+    """`start`, `status`, `stop`: lines for sh. `every`: how often status is asked. `timeout`: how long one command may take.
+
+    Raises:
+        ValueError: a line is empty, or a duration is none.
+    """
+
+    start: str
+    status: str
+    stop: str
+    every: str = "5s"
+    timeout: str = "60s"
+
+    def __post_init__(self) -> None:
+        for name in ("start", "status", "stop"):
+            if not getattr(self, name).strip():
+                raise ValueError(f"--launcher-option {name}: is empty; write a line for sh")
+        for name in ("every", "timeout"):
+            try:
+                parse_positive_duration(getattr(self, name))
+            except Malformed as error:
+                raise ValueError(f"--launcher-option {name}: {error}; {error.remedy}") from None
+
+    @property
+    def every_s(self) -> float:
+        return parse_positive_duration(self.every)
+
+    @property
+    def timeout_s(self) -> float:
+        return parse_positive_duration(self.timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the scheduler says of a job. `status`: the exit status behind `exited`, where it is known."""
+
+    word: Word
+    status: int | None = None
+
+
+class CommandLauncher:
+    """`contract.Launcher` over three commands. `supervises`: see `registry.Place`; without it no command is ever run."""
+
+    def __init__(
+        self,
+        run_dir: str | os.PathLike[str],
+        settings: CommandSettings,
+        withheld: frozenset[str] = frozenset(),
+        supervises: bool = False,
+    ) -> None:
+        self._run_dir = Path(os.path.realpath(run_dir))
+        self._settings = settings
+        self._withheld = withheld
+        self._supervises = supervises
+        self._asking: _Running | None = None  # the status command under way; `observe` never waits for it
+        self._answer: Answer | str = "its status has not been asked yet"  # or why it is unknown
+        self._asked_s = -float("inf")
+        self._attempt = -1
+
+    def observe(self, attempt: int) -> AttemptView:
+        """As the contract says. The status command runs beside the caller: what comes back is the last answer there was."""
+        files = AttemptFiles(self._run_dir, attempt)
+        try:
+            settled = _settled(files)
+            if settled is not None:
+                return settled
+            answer = self._poll_status(files) if self._supervises else _last_answer(files, 3 * self._settings.every_s)
+            return self._view(files, answer)
+        except (OSError, ValueError) as error:
+            return Unseen(attempt, f"attempt {attempt} cannot be looked at: {error}")
+
+    def ensure_started(self, spec: AttemptSpec) -> AttemptView:
+        """As the contract says. An attempt that ever ran, or whose job the scheduler knows, is never submitted again."""
+        files = AttemptFiles(self._run_dir, spec.attempt)
+        try:
+            with _starting(files) as lock:
+                settled = _settled(files)
+                if isinstance(settled, Exited):
+                    return settled
+                answer = self._ask(files)
+                if isinstance(answer, str):
+                    raise RetryLater(f"attempt {spec.attempt} is not started while its job may exist: {answer}", RETRY_IN_S)
+                if answer.word == "none" and isinstance(settled, NotStarted):
+                    write_spec(files, spec)
+                    self._start(files, spec, lock)
+                    answer = Answer("pending")
+                elif isinstance(settled, NotStarted):
+                    _mark_started(files)  # whoever submitted it was killed before it could say so
+                return self._view(files, answer)
+        except (OSError, ValueError) as error:
+            raise RetryLater(f"attempt {spec.attempt} cannot be started now: {error}", RETRY_IN_S) from error
+
+    def ensure_stopped(self, attempt: int) -> AttemptView:
+        """As the contract says. The stop command is run; the attempt has ended when the scheduler says that its job is gone."""
+        files = AttemptFiles(self._run_dir, attempt)
+        try:
+            if not files.spec.exists():
+                return NotStarted(attempt)
+            settled = _settled(files)
+            if isinstance(settled, Exited):
+                return settled
+            done = self._run(files, self._settings.stop)
+            deadline = time.monotonic() + STOP_WAIT_S
+            while True:
+                answer = self._ask(files)
+                doubt = _doubt(files, answer)
+                if isinstance(answer, Answer) and answer.word in ("exited", "none") and not doubt:
+                    return _end(files, answer, "stopped by sentinel", was_killed=True)
+                if time.monotonic() >= deadline:
+                    reason = f"not known to be stopped: the stop command: {done}; status: {doubt or _words(answer)}"
+                    raise RetryLater(f"attempt {attempt}: {reason}", RETRY_IN_S)
+                time.sleep(POLL_S)
+        except (OSError, ValueError) as error:
+            raise RetryLater(f"attempt {attempt} cannot be stopped now: {error}", RETRY_IN_S) from error
+
+    def signal_ranks(self, attempt: int, signal_number: int) -> int:
+        """No rank can be reached from here."""
+        del attempt, signal_number
+        return 0
+
+    def _view(self, files: AttemptFiles, answer: Answer | str) -> AttemptView:
+        if isinstance(answer, str):
+            return Unseen(files.attempt, f"attempt {files.attempt}: {answer}")
+        if answer.word in ("pending", "running"):
+            return Alive(files.attempt, 0, ())
+        if not self._supervises:
+            return Unseen(
+                files.attempt, f"attempt {files.attempt}: the scheduler says {_words(answer)}; its end is not on record yet"
+            )
+        doubt = _doubt(files, answer)
+        if doubt:
+            return Unseen(files.attempt, f"attempt {files.attempt}: {doubt}")
+        return _end(files, answer, f"the scheduler says: {_words(answer)}")
+
+    def _start(self, files: AttemptFiles, spec: AttemptSpec, lock: int) -> None:
+        """Raises GiveUp, RetryLater."""
+        done = self._run(files, self._settings.start, spec, lock)
+        if done.status in NEVER_STARTS:
+            write_report(files, ExitReport(done.status, (), None, f"the start command: {done}"), "certain")
+            raise GiveUp(f"the start command of the launcher can never start anything: {done}")
+        if done.status != 0:
+            raise RetryLater(f"attempt {files.attempt}: the start command failed: {done}", RETRY_IN_S)
+        _mark_started(files)
+
+    def _ask(self, files: AttemptFiles) -> Answer | str:
+        """The status now; waits for it. Text: why it is unknown."""
+        return _read_answer(self._run(files, self._settings.status))
+
+    def _poll_status(self, files: AttemptFiles) -> Answer | str:
+        """The newest answer; starts the next question when it is due, and never waits."""
+        if files.attempt != self._attempt:
+            if self._asking is not None:
+                self._asking.end()
+            self._attempt, self._asking, self._asked_s = files.attempt, None, -float("inf")
+            self._answer = "its status has not been asked yet"
+        if self._asking is not None:
+            done = self._asking.result()
+            if done is not None:
+                self._asking, self._answer = None, _read_answer(done)
+                _keep_answer(files, self._answer)
+        if self._asking is None and time.monotonic() - self._asked_s >= self._settings.every_s:
+            self._asked_s = time.monotonic()
+            self._asking = self._begin(files, self._settings.status)
+        return self._answer
+
+    def _run(self, files: AttemptFiles, line: str, spec: AttemptSpec | None = None, lock: int | None = None) -> Done:
+        running = self._begin(files, line, spec, lock)
+        while (done := running.result()) is None:
+            time.sleep(POLL_S / 10)
+        return done
+
+    def _begin(self, files: AttemptFiles, line: str, spec: AttemptSpec | None = None, lock: int | None = None) -> _Running:
+        """`spec`: what is started. `lock`: a descriptor that stays open until the command has ended."""
+        environment = {name: value for name, value in os.environ.items() if name not in self._withheld}
+        environment |= files.environment | {"SENTINEL_JOB": _job(files)}
+        if spec is not None and spec.exclude_nodes:
+            environment[EXCLUDE_VARIABLE] = ",".join(spec.exclude_nodes)
+        cwd = spec.cwd if spec is not None else str((read_object(files.spec) or {}).get("cwd") or files.run_dir)
+        words = ["sh", "-c", line, "sentinel", *(spec.argv if spec is not None else ())]
+        return _Running(words, cwd, environment, self._settings.timeout_s, lock)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command ended. `status` None: it did not end in time."""
+
+    status: int | None
+    output: str
+
+    def __str__(self) -> str:
+        ended = "it did not end in time" if self.status is None else f"it ended with {self.status}"
+        return f"{ended}: {self.output.strip()[-500:] or 'no output'}"
+
+
+class _Running:
+    """One of the user's commands, with a deadline. It has a process group of its own, so that its deadline ends all of it."""
+
+    def __init__(
+        self, words: Sequence[str], cwd: str, environment: Mapping[str, str], timeout_s: float, lock: int | None = None
+    ) -> None:
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the result; a pipe could fill and block it
+        self._end_s = time.monotonic() + timeout_s
+        self._process = subprocess.Popen(
+            words if lock is None else [*HOLD, *words],
+            cwd=cwd,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            pass_fds=() if lock is None else (lock,),
+            start_new_session=True,
+        )
+
+    def result(self) -> Done | None:
+        """How it ended; None while it runs."""
+        status = self._process.poll()
+        if status is None and time.monotonic() < self._end_s:
+            return None
+        if status is None:
+            self.end()
+        size = self._output.seek(0, os.SEEK_END)
+        self._output.seek(max(0, size - ANSWER_BYTES_MAX))
+        text = self._output.read(ANSWER_BYTES_MAX).decode("utf-8", "replace")
+        self._output.close()
+        return Done(status, text)
+
+    def end(self) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+def _read_answer(done: Done) -> Answer | str:
+    words = done.output.split()
+    if done.status != 0:
+        return f"the status command failed: {done}"
+    if not words or len(words) > 2 or not _is_word(words[0]):
+        return f"the status command said {done.output.strip()[:80]!r}, and not one of {', '.join(get_args(Word))}"
+    if len(words) == 1:
+        return Answer(words[0])
+    if words[0] != "exited" or not words[1].removeprefix("-").isdecimal():
+        return f"the status command said {' '.join(words)[:80]!r}; behind exited stands a number, and behind no other word"
+    return Answer("exited", int(words[1]))
+
+
+def _is_word(text: str) -> TypeGuard[Word]:
+    return text in get_args(Word)
+
+
+def _words(answer: Answer | str) -> str:
+    if isinstance(answer, str):
+        return answer
+    return answer.word if answer.status is None else f"{answer.word} {answer.status}"
+
+
+def _job(files: AttemptFiles) -> str:
+    """A job name that no other attempt has, of this run or of another run of the same name elsewhere."""
+    mark = sha256(str(files.run_dir).encode(errors="surrogateescape")).hexdigest()[:8]
+    name = "".join(c if c.isalnum() or c in "-_" else "-" for c in files.run_dir.name)[:40]
+    return f"sentinel-{name}-{mark}-{files.attempt}"
+
+
+def _keep_answer(files: AttemptFiles, answer: Answer | str) -> None:
+    value: dict[str, Any] = {"v": 1, "answer": _words(answer) if isinstance(answer, Answer) else None}
+    write_atomically(files.folder / LAST_ANSWER, dumps(value).encode() + b"\n")
+
+
+def _last_answer(files: AttemptFiles, fresh_s: float) -> Answer | str:
+    """What the supervisor heard last, for whoever only looks."""
+    path = files.folder / LAST_ANSWER
+    kept = read_object(path)
+    if kept is None:
+        return "its supervisor has heard nothing from the scheduler yet"
+    age_s = time.time() - path.stat().st_mtime
+    if age_s > max(fresh_s, QUIET_S):
+        return f"its supervisor last heard from the scheduler {age_s:.0f} s ago"
+    if not isinstance(kept.get("answer"), str):
+        return "the scheduler's last answer could not be understood"
+    return _read_answer(Done(0, kept["answer"]))
+
+
+def _settled(files: AttemptFiles) -> AttemptView | None:
+    """What needs no scheduler: an attempt that has ended, or that never was started; None for any other."""
+    report = read_report(files)
+    if report is not None:
+        return Exited(files.attempt, report)
+    ran = _started(files).exists() or rank_files(files.heartbeats) or stream_path(files.run_dir, files.attempt).exists()
+    return None if ran else NotStarted(files.attempt)
+
+
+def _end(files: AttemptFiles, answer: Answer, reason: str, was_killed: bool = False) -> Exited:
+    """Write exit.json. Nobody here saw the ranks' statuses, so only their own records and torchrun's table tell."""
+    evidence = Evidence(
+        command_status=answer.status,
+        ranks=set(rank_files(files.heartbeats)),
+        records=read_records(files),
+        table=read_table(files),
+        was_killed=was_killed,
+    )
+    report = build_report(evidence, reason)
+    write_report(files, report)
+    return Exited(files.attempt, report)
+
+
+def _doubt(files: AttemptFiles, answer: Answer | str) -> str:
+    """Why a job that the scheduler does not know may live all the same; empty where nothing says so.
+
+    Its ranks' own records end the doubt. Files are compared with a file written now, so that the clock of the filesystem counts.
+    """
+    if isinstance(answer, str):
+        return answer
+    beats = rank_files(files.heartbeats)
+    if answer.word != "none" or (beats and set(beats) <= set(read_records(files))):
+        return ""
+    started = _started(files)
+    now = files.folder / "now"
+    now.touch()
+    now_s = now.stat().st_mtime
+    ages = {f"rank {rank}'s heartbeat changed": now_s - entry.stat().st_mtime for rank, entry in beats.items()}
+    if started.exists():
+        ages["it was submitted"] = now_s - started.stat().st_mtime
+    newest = min(ages, key=lambda what: ages[what], default=None)
+    if newest is None or ages[newest] >= QUIET_S:
+        return ""
+    return f"the scheduler knows no job {_job(files)}, but {newest} {ages[newest]:.0f} s ago"
+
+
+def _started(files: AttemptFiles) -> Path:
+    """There when the start command has succeeded, so that the number is never started again."""
+    return files.folder / "started"
+
+
+def _mark_started(files: AttemptFiles) -> None:
+    write_atomically(_started(files), b"")
+
+
+@contextmanager
+def _starting(files: AttemptFiles) -> Iterator[int]:
+    """One start at a time, over processes. The start command keeps the lock, so no second job is submitted beside one whose
+    supervisor was killed. Raises OSError, RetryLater."""
+    if not files.run_dir.is_dir():
+        raise FileNotFoundError(f"the run directory {files.run_dir} is not there")
+    files.make_folders()
+    lock = os.open(files.folder / "start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RetryLater(f"attempt {files.attempt}: a start command is still running", RETRY_IN_S) from None
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def check_training_command(command: tuple[str, ...], cwd: str) -> None:
+    """It runs elsewhere, so only that there is one can be checked. Raises UsageError."""
+    if not command:
+        check_command(command, cwd)
