@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sentinel.policy.schema_json import policy_json_schema
 from typer.testing import CliRunner
 
 from sentinel.actions.control_file import write_overrides
@@ -29,6 +28,7 @@ from sentinel.operator.requests import read_settings
 from sentinel.plan.overrides import judge_effective, judge_receipt
 from sentinel.policy.schema_problems import validate_rung
 from sentinel.policy_files.loading import load_policy
+from sentinel.policy_files.schema_json import policy_json_schema
 from sentinel.report.chronicle.effects import changes_between
 from sentinel.report.documents import incident_document
 from sentinel.report.schedule import schedule_document, schedule_rows
