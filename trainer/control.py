@@ -32,6 +32,7 @@ class LiveSettings:
     weight_decay: float | None  # None: the schedule's
     betas: tuple[float, float]
     eps: float
+    embed_grad_scale: float
     checkpoint_interval: int
     until: Mapping[str, int] = field(default_factory=dict)
 
@@ -44,6 +45,7 @@ class LiveSettings:
             weight_decay=None,
             betas=optim.betas,
             eps=optim.eps,
+            embed_grad_scale=config.stability.embedding_grad_shrink,
             checkpoint_interval=config.checkpoint.every,
         )
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
 
 from sentinel.client import Overrides, Session
 
@@ -22,7 +21,7 @@ from .data import Loader, open_corpus, same_on_all_ranks
 from .data_order import Position, Span
 from .exits import NonFiniteError
 from .fused import Kernels, choose
-from .model.gpt import build_model
+from .model.gpt import GPT, build_model
 from .model.sizes import padded_vocabulary
 from .optim import ShardedAdamW
 from .optim.scaler import LossScaler
@@ -44,7 +43,7 @@ class Run:
     world: World
     root: Path  # checkpoints and quarantine go below it
     telemetry: Telemetry
-    model: nn.Module
+    model: GPT
     optimizer: ShardedAdamW
     scaler: LossScaler
     loader: Loader
@@ -132,22 +131,24 @@ def apply_overrides(run: Run, overrides: Overrides) -> list[Span]:
 
 
 def settings_at(run: Run, step: int) -> list[str]:
-    """Set the optimizer up for a step; the names of settings that lapse with it."""
+    """Set the model and the optimizer up for a step; the names of settings that lapse with it."""
     now = run.settings.at(step, run.configured)
     lapsed = run.settings.differing(now)
     run.settings = now
+    run.model.shrink = now.embed_grad_scale
     run.optimizer.set(now.hyperparameters(run.schedule, step))
     return lapsed
 
 
 def effective(run: Run) -> dict[str, Any]:
-    """What is in force for the next step, read back from the live optimizer, scaler and data position."""
+    """What is in force for the next step, read back from the live model, optimizer, scaler and data position."""
     live = run.optimizer.read_back()
     scheduled = run.schedule.lr(run.step + 1)  # 0 at the very end of a cosine that ends there
     return live | {
         "lr_scale": float(f"{live['lr'] / scheduled:.12g}") if scheduled else run.settings.lr_scale,
         "seed": run.config.init.seed,
         "data_seed": run.position.data_seed,
+        "embed_grad_scale": run.model.shrink,
         "loss_scale": run.scaler.scale.item() if run.scaler.active else None,
         "precision": run.config.numerics.precision,
         "checkpoint_interval": run.settings.checkpoint_interval,

@@ -115,6 +115,10 @@ class Settings:
     eps: float | None = setting(
         Number(above=0), "Adam's epsilon.", lapses=True, usual=1e-8,
     )  # fmt: skip
+    embed_grad_scale: float | None = setting(
+        Number(above=0, at_most=1), "Share of the gradient that reaches the token embedding (GLM-130B: 0.1).", lapses=True,
+        label="embedding gradient scale", shifts_level=True, usual=1.0,
+    )  # fmt: skip
     skip: tuple[Any, ...] = ()  # sample ranges to leave out: no value that a rung gives or takes back, so no row
     loss_scale: float | None = setting(
         Number(above=0, at_most=LOSS_SCALE_MAX, limit="2^127"), "Loss scale to start again from (fp16).", once=True, proof=None,

@@ -25,7 +25,8 @@ def test_a_live_change_holds_on_every_rank_from_the_step_it_names(launch):
     attempt = launch(1, "--set", "schedule.steps=100000", "checkpoint.every=100000", ranks=2)
     attempt.await_steps(1)
     # A learning rate this small moves no bit of any shard: had one rank not obeyed, its shard would move.
-    attempt.ask(id="ov-1", lr_scale=1e-30, skip=[[400, 440], [0, 4]], request="checkpoint_now", precision="bf16")
+    more = {"request": "checkpoint_now", "precision": "bf16"}
+    attempt.ask(id="ov-1", lr_scale=1e-30, embed_grad_scale=0.1, skip=[[400, 440], [0, 4]], **more)
     await_that(lambda: attempt.events("checkpoint_committed"), "the checkpoint asked for")
     attempt.await_steps(attempt.events("checkpoint_committed")[0]["step"] + 5)
     attempt.ask(id="ov-2", request="stop_after_checkpoint")
@@ -35,6 +36,7 @@ def test_a_live_change_holds_on_every_rank_from_the_step_it_names(launch):
     applied, stop = attempt.events("override_applied")
     assert (applied["id"], stop["id"], stop["request"]) == ("ov-1", "ov-2", "stop_after_checkpoint")
     assert applied["effective"]["lr_scale"] == stop["effective"]["lr_scale"] == 1e-30
+    assert applied["effective"]["embed_grad_scale"] == stop["effective"]["embed_grad_scale"] == 0.1
     assert applied["effective"]["skip"] == [[400, 440]]
     assert applied["skip_clamped"] == [[0, 4]]
     refused = attempt.events("override_refused")[0]
@@ -60,6 +62,34 @@ def test_a_launch_with_overrides_skips_scales_and_lapses_exactly(launch):
     assert [steps[n]["lr"] / unhurt[n]["lr"] for n in (1, 5, 6, 8)] == [0.5, 0.5, 1.0, 1.0]
     lapsed = attempt.events("override_lapsed")
     assert [(event["step"], event["keys"]) for event in lapsed] == [(6, ["lr_scale"])]
+
+
+@pytest.mark.parametrize("tied", ["true", "false"])
+def test_the_embeddings_gradient_is_scaled_from_the_launch_until_it_lapses(launch, tied):
+    """Two ranks, recomputed, in micro-batches. The first step has the weights of the unhurt run, so its gradients compare."""
+    sets = "schedule.steps=8", f"model.tied_head={tied}", "parallel.micro_batch=1", "parallel.recompute=full"
+    plain = launch(1, "--set", *sets, ranks=2, run="plain").finish()
+    asked = {"id": "ov-7", "embed_grad_scale": 0.1, "until": {"embed_grad_scale": 6}}
+    attempt = launch(1, "--set", *sets, ranks=2, overrides=asked).finish()
+    assert (plain.receipt()["effective"]["embed_grad_scale"], attempt.receipt()["effective"]["embed_grad_scale"]) == (1.0, 0.1)
+    (lapsed,) = attempt.events("override_lapsed")
+    assert (lapsed["step"], lapsed["keys"], lapsed["effective"]["embed_grad_scale"]) == (6, ["embed_grad_scale"], 1.0)
+    unhurt, first = plain.steps()[1], attempt.steps()[1]
+    assert first["loss"] == unhurt["loss"]
+    layers = [name for name in unhurt if name.startswith("grad_norm/") and name != "grad_norm/embed"]
+    assert layers
+    assert all(first[name] == pytest.approx(unhurt[name], rel=1e-6) for name in layers)
+    if tied == "false":
+        # The layer holds the learned positions, too, whose gradient is whole.
+        assert 0.1 * unhurt["grad_norm/embed"] < first["grad_norm/embed"] < unhurt["grad_norm/embed"]
+    squares = sum(value**2 for name, value in first.items() if name.startswith("grad_norm/"))
+    assert first["grad_norm"] == pytest.approx(squares**0.5, rel=1e-5), "the norm is of the scaled gradient"
+
+    again = launch(2, "--set", *sets, ranks=2, resume=4, overrides=asked).finish()
+    assert again.steps() == {step: line for step, line in attempt.steps().items() if step > 4}, "to the bit"
+    other = launch(3, "--set", *sets, ranks=2, resume=4).finish()
+    assert other.receipt()["effective"]["embed_grad_scale"] == 1.0, "it is of the launch, not of the checkpoint"
+    assert other.steps()[5]["grad_norm"] != again.steps()[5]["grad_norm"]
 
 
 def test_a_relaunch_changes_order_precision_and_moments_and_clamps_what_is_past(launch):

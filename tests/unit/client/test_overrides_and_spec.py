@@ -33,6 +33,7 @@ def test_what_asks_for_nothing_is_not_in_force():
     [
         ("lr_scale", 0), ("lr_scale", "fast"), ("lr_scale", "NaN"), ("clip_norm", "Infinity"),
         ("loss_scale", 0), ("loss_scale", 1e39),
+        *(("embed_grad_scale", value) for value in (0, -1, 2, "NaN", float("nan"), "a tenth")),
         ("weight_decay", -1), ("betas", [0.9]),
         ("betas", [0.9, 1.0]), ("betas", 3), ("skip", [[5]]), ("skip", [[7, 5]]), ("skip", [[-1, 5]]), ("skip", 4),
         ("eps", True), ("until", {"skip": 3}), ("until", []), ("request", "stop"), ("checkpoint_interval", 0), ("data_seed", 1.5),

@@ -14,9 +14,11 @@ from sentinel.operator.requests import ask, read_range, read_settings
 
 
 def test_settings_are_the_policys_words() -> None:
-    wanted, keys, until = read_settings(["lr=0.5x", "clip_norm=0.3", "betas=0.9,0.95", "until=2000 steps"], live=True)
-    assert (wanted.lr_scale, wanted.clip_norm, wanted.betas, until) == (0.5, 0.3, (0.9, 0.95), 2000)
-    assert set(keys) == {"lr_scale", "clip_norm", "betas"}
+    words = ["lr=0.5x", "clip_norm=0.3", "betas=0.9,0.95", "embed_grad_scale=0.1", "until=2000 steps"]
+    wanted, keys, until = read_settings(words, live=True)
+    assert (wanted.lr_scale, wanted.clip_norm, wanted.betas, wanted.embed_grad_scale) == (0.5, 0.3, (0.9, 0.95), 0.1)
+    assert until == 2000
+    assert set(keys) == {"lr_scale", "clip_norm", "betas", "embed_grad_scale"}
 
 
 def test_configured_gives_a_setting_back() -> None:
@@ -39,6 +41,7 @@ def test_a_relaunch_can_change_what_a_living_trainer_cannot() -> None:
         (["lr=0.5x", "lr=0.7x"], "given twice"),
         (["clip_norm=-1"], "clip_norm"),
         (["clip_norm=nan"], "clip_norm"),
+        *(([f"embed_grad_scale={value}"], "embed_grad_scale") for value in ("0", "-1", "2", "nan", "tenth", "0.1x")),
         (["betas=0.9"], "betas"),
         (["precision=bf16"], "takes effect only at a relaunch; use `sentinel rollback --to STEP --set precision=bf16`"),
         (["until=20 steps"], "no setting is named"),

@@ -146,19 +146,20 @@ def test_an_incident_placed_in_another_data_order_skips_nothing() -> None:
 
 def test_a_remedy_says_and_keeps_every_setting_of_its_rung() -> None:
     settings = {
-        "lr": "0.5x", "clip_norm": 0.3, "weight_decay": 0.0, "betas": [0.9, 0.98], "eps": 1e-6, "loss_scale": 1024.0,
-        "reset_optimizer": True, "precision": "fp16", "checkpoint_every": "50 steps",
+        "lr": "0.5x", "clip_norm": 0.3, "weight_decay": 0.0, "betas": [0.9, 0.98], "eps": 1e-6,
+        "embed_grad_scale": 0.1, "loss_scale": 1024.0, "reset_optimizer": True, "precision": "fp16",
+        "checkpoint_every": "50 steps",
     }  # fmt: skip
     rung = {"rollback": {"before_onset": "100 steps"}, **settings, "reseed_data": True, "until": "200 steps"}
     treatment = build_treatment(rungs(rung), 0, spike(), KEPT, (), SettingsInForce(), True, new_seed=7)
     remedy = treatment.remedy
     assert [getattr(remedy, key) for key in SETTINGS] == [
-        0.5, 0.3, 0.0, (0.9, 0.98), 1e-6, 1024.0, 7, True, "fp16", 50,
+        0.5, 0.3, 0.0, (0.9, 0.98), 1e-6, 0.1, 1024.0, 7, True, "fp16", 50,
     ]  # fmt: skip
     assert [getattr(treatment.overrides, key) for key in SETTINGS] == [getattr(remedy, key) for key in SETTINGS]
     words = (
-        "learning rate 0.5x; clip at 0.3; weight decay 0; betas 0.9 0.98; eps 1e-06; loss scale 1024; reset the optimizer; "
-        "precision fp16; a checkpoint every 50 steps"
+        "learning rate 0.5x; clip at 0.3; weight decay 0; betas 0.9 0.98; eps 1e-06; embedding gradient scale 0.1; "
+        "loss scale 1024; reset the optimizer; precision fp16; a checkpoint every 50 steps"
     )
     assert words in remedy.reason
     assert remedy.reason.endswith("a new data order, seed 7")

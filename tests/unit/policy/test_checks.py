@@ -74,6 +74,7 @@ def test_a_doubtful_rung_is_a_warning(rung, path, message):
         {**ROLLBACK, "lr": "0.5x", "clip_norm": 0.3, "weight_decay": 0, "betas": [0.9, 0.95], "eps": 1e-8, "until": "900 steps"},
         {**ROLLBACK, "reset_optimizer": True, "precision": "fp16", "loss_scale": 1024, "checkpoint_every": "10 steps"},
         {"resume": {}, "page": {"severity": "info"}},
+        {"embed_grad_scale": 0.1, "until": "900 steps"},
         {"hold": True},
     ],
 )

@@ -105,6 +105,33 @@ def test_shrinking_changes_the_gradient_and_not_a_bit_of_the_value():
     torch.testing.assert_close(x.grad, torch.full_like(x, 0.1))
 
 
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_scale_set_live_multiplies_the_embeddings_gradient_as_input_and_nothing_else(tied, fused):
+    """Against plain torch that knows of no scale. A tied head's part is taken there from a head of its own with equal weights."""
+    inputs, targets = tokens(), tokens().roll(-1, 1)
+    model = built(settings({"tied_head": tied}), fused=fused)
+    weights = dict(model.named_parameters())
+    plain = PlainGPT(settings(), weights | ({"head.weight": weights["embed.weight"]} if tied else {}))
+    F.cross_entropy(plain(inputs)[0].flatten(0, 1), targets.flatten()).backward()
+    expected = {name: weight.grad for name, weight in plain.weights.items()}
+    as_head = expected.pop("head.weight") if tied else 0.0
+    whole, logits = {}, {}
+    for scale in (1.0, 0.1, 0.7, 1.0):
+        model.shrink = scale
+        output = model(inputs).logits
+        F.cross_entropy(output.flatten(0, 1), targets.flatten()).backward()
+        found = {name: parameter.grad for name, parameter in model.named_parameters()}
+        model.zero_grad(set_to_none=True)
+        assert torch.equal(logits.setdefault("first", output.detach()), output), "no bit of the forward pass"
+        for name in expected.keys() - {"embed.weight"}:
+            assert torch.equal(whole.setdefault(name, found[name]), found[name]), f"{name}: no bit of it, at {scale}"
+            torch.testing.assert_close(found[name], expected[name], rtol=2e-4, atol=2e-6)
+        at_scale = scale * expected["embed.weight"] + as_head
+        torch.testing.assert_close(found["embed.weight"], at_scale, rtol=2e-4, atol=2e-6)
+        if scale == 1.0:
+            assert torch.equal(whole.setdefault("embed.weight", found["embed.weight"]), found["embed.weight"])
+
+
 def test_exact_softmax_tells_scores_apart_that_bfloat16_cannot():
     """64 and 64.1 are one number in bfloat16; in float32 the second of two values weighs 0.525."""
     query = torch.tensor([[64.0, 1.0]] * 2).bfloat16()[None, None]

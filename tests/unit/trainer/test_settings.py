@@ -1,4 +1,4 @@
-from sentinel.client import Overrides
+from sentinel.client import LAPSING, Overrides
 from tests.unit.trainer.in_process import train_here
 from trainer import train as training
 from trainer.command_line import parse_arguments
@@ -28,6 +28,18 @@ def test_a_missing_key_leaves_and_a_null_restores():
     kept = after(hurt, clip_norm=None)
     assert (kept.lr_scale, kept.until) == (0.5, {"lr_scale": 90})
     assert after(hurt, lr_scale=0.7).until == {}
+
+
+def test_whatever_may_lapse_is_live_and_has_a_configured_value():
+    assert all(hasattr(CONFIGURED, key) for key in LAPSING)
+
+
+def test_the_embeddings_share_of_the_gradient_goes_back_to_the_configured_one():
+    shrunk = LiveSettings.configured(parse_arguments(["--set", "stability.embedding_grad_shrink=0.5"]).config)
+    assert (CONFIGURED.embed_grad_scale, shrunk.embed_grad_scale) == (1.0, 0.5)
+    live = shrunk.overridden(Overrides.from_json({"embed_grad_scale": 0.1, "until": {"embed_grad_scale": 9}}, ""), shrunk)
+    assert (live.at(8, shrunk).embed_grad_scale, live.at(9, shrunk)) == (0.1, shrunk)
+    assert live.overridden(Overrides.from_json({"embed_grad_scale": None}, ""), shrunk) == shrunk
 
 
 def test_each_lapses_at_its_own_step():

@@ -16,6 +16,7 @@ from trainer.loss import compute_loss
 from trainer.model.gpt import GPT
 from trainer.model.initial import fill_initial
 from trainer.optim import ShardedAdamW
+from trainer.parallel import compile_blocks
 
 PRECISIONS = ["fp32", "bf16", "fp16"]
 
@@ -42,6 +43,30 @@ def test_it_is_clip_grad_norm_and_adamw(world, config, fused):
     for name, parameter in plain.named_parameters():
         torch.testing.assert_close(state[f"model.{name}"], parameter.detach(), rtol=1e-4, atol=1e-4 if fused else 2e-5)
     assert stepping.optimizer.count().item() == 5
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_embeddings_scaled_gradient_is_what_is_measured_clipped_and_applied(world, config, fused, compiled, monkeypatch):
+    """Sharded, recomputed, in micro-batches, and compiled; against plain torch that scales the gradient itself."""
+    monkeypatch.setattr("trainer.parallel.check_compiler", lambda device: None)
+    monkeypatch.setattr("trainer.parallel.compile_blocks", lambda model: compile_blocks(model, backend="eager"))
+    torch._dynamo.reset()
+    parallel = {"micro_batch": 1, "recompute": "full", "compile": compiled}
+    stepping = Stepping(world, config, fused=fused, parallel=parallel)
+    plain = GPT(config, 256)
+    fill_initial(plain, config)
+    for batch, scale in zip(batches(3), (1.0, 0.1, 0.1), strict=True):
+        stepping.model.shrink = scale
+        plain.load_state_dict({name: p.full_tensor().clone() for name, p in stepping.model.named_parameters()})
+        plain.zero_grad()
+        compute_loss(plain, *batch).total.backward()
+        plain.embed.weight.grad *= scale
+        statistics = stepping.step(batch)
+        embed = torch.hypot(plain.embed.weight.grad.norm(), plain.place.weight.grad.norm())
+        norm = torch.nn.utils.clip_grad_norm_(plain.parameters(), HYPER.clip_norm)
+        assert statistics["grad_norm"].item() == pytest.approx(norm.item(), rel=1e-4)
+        assert statistics["grad_norm/embed"].item() == pytest.approx(embed.item(), rel=1e-3)
+        assert statistics["clip_coef"].item() == pytest.approx(min(1.0, HYPER.clip_norm / norm.item()), rel=1e-4)
 
 
 @pytest.mark.parametrize("clip_norm", [0.5, 1e9])
