@@ -31,7 +31,8 @@ from sentinel.policy_files.loading import load_policy
 from sentinel.policy_files.schema_json import policy_json_schema
 from sentinel.report.chronicle.effects import changes_between
 from sentinel.report.documents import incident_document
-from sentinel.report.schedule import schedule_document, schedule_rows
+from sentinel.report.lineage import Lineage
+from sentinel.report.schedule import Schedule, schedule_rows
 from sentinel.report.settings import setting_text, settings_asked
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.sim.faults import parse_fault
@@ -59,7 +60,7 @@ def policy_and_command(folder: Path) -> dict[str, Any]:
         "set": [settings.dropout, keys, until],
         "set refused": refusal,
         "help": CliRunner().invoke(app, ["set", "--help"]).output,
-        "inbox": [heard.wish.settings.dropout, heard.wish.keys],
+        "inbox": [heard.request.settings.dropout, heard.request.keys],
     }
 
 
@@ -101,7 +102,11 @@ def simulated(policy: Path) -> dict[str, Any]:
 
 
 def main(folder: Path, policy: Path) -> None:
-    cost = schedule_document([f.AttemptLaunched(1, None, ASKED, "why"), f.ReceiptSeen(1, 0, 2)], 100, None)
+    lineage, schedule = Lineage(), Schedule()
+    for fact in (f.AttemptLaunched(1, None, ASKED, "why"), f.ReceiptSeen(1, 0, 2)):
+        lineage.take(fact)
+        schedule.take(fact)
+    cost = schedule.document(lineage.branches(100), None)
     shown = {
         "schedule": [cost["steps_under"], schedule_rows(cost)[0][1]],
         "chronicle": changes_between(SettingsInForce(), ASKED),
