@@ -225,7 +225,7 @@ def test_an_attempt_that_ran_and_was_forgotten_is_never_started_again(scheduler:
 def test_while_a_start_command_runs_no_second_one_does(scheduler: Scheduler, tmp_path: Path) -> None:
     """Also when the supervisor that began it was killed: the command keeps the lock."""
     os.mkfifo(tmp_path / "go")
-    slow = f'read word <"{tmp_path}/go"; {START}'
+    slow = f'touch "{tmp_path}/begun"; read word <"{tmp_path}/go"; {START}'
     code = (
         "import sys; from sentinel.launcher.registry import *; from sentinel.model.attempts import *\n"
         f"lines = dict(start={slow!r}, status={STATUS!r}, stop='true')\n"
@@ -233,7 +233,7 @@ def test_while_a_start_command_runs_no_second_one_does(scheduler: Scheduler, tmp
         "launcher.ensure_started(AttemptSpec(1, ('x',), '/', None, SettingsInForce()))"
     )
     with subprocess.Popen([sys.executable, "-c", code]) as supervisor:
-        until(lambda: (attempt_folder(scheduler.run_dir, 1) / "spec.json").exists())
+        until((tmp_path / "begun").exists)
         supervisor.kill()
     with pytest.raises(RetryLater, match="a start command is still running"):
         scheduler.launcher().ensure_started(spec())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from sentinel.client.settings import SETTINGS
 from sentinel.client.spec import read_spec
 from sentinel.launcher.spec_file import write_spec
 from sentinel.model.attempts import AttemptSpec, ResumePoint, SampleRange, SettingsInForce
@@ -34,8 +35,8 @@ def test_every_key_is_present_even_with_nothing_asked(tmp_path: Path) -> None:
     write_spec(files, AttemptSpec(1, ("true",), str(tmp_path), None, SettingsInForce()))
     written = json.loads(files.spec.read_text())
     assert written["resume"] is None
-    protocol = "id attempt incident lr_scale clip_norm weight_decay betas eps skip loss_scale data_seed reset_optimizer"
-    assert set(written["overrides"]) == {*protocol.split(), "precision", "checkpoint_interval", "until", "request"}
+    protocol = "id attempt incident skip until request lr_scale clip_norm weight_decay betas eps loss_scale reset_optimizer"
+    assert set(written["overrides"]) == {*protocol.split(), *SETTINGS, "data_seed", "precision", "checkpoint_interval"}
 
 
 def test_a_run_directory_has_one_mark_however_it_is_spelt(tmp_path: Path) -> None:
