@@ -21,7 +21,7 @@ class Kind(str):
     """One word for what can be wrong with a run. Equal words are one object, so that `is` compares them.
 
     The words that rules of the engine name stand below. A detector whose kind no rule names declares its own, in its module:
-    `Kind("layer_imbalance", is_numeric=True)`; `sentinel.detectors.registry` lists all of them.
+    `Kind("deep_loss", is_numeric=True)`; `sentinel.detectors.registry` lists all of them.
 
     is_numeric: the *state* of the model may be damaged from the onset on. A checkpoint at or after it is suspect, and the loss
     says whether it has healed. False for what is wrong with processes, machines and pace.
