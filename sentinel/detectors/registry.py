@@ -18,6 +18,8 @@ from sentinel.detectors.drift import Drift, DriftSettings
 from sentinel.detectors.generalisation import Generalisation, GeneralisationSettings
 from sentinel.detectors.gpu_fault import GpuFault, GpuFaultSettings
 from sentinel.detectors.hang import Hang, HangSettings
+from sentinel.detectors.layer_imbalance import KIND as LAYER_IMBALANCE
+from sentinel.detectors.layer_imbalance import LayerImbalance, LayerImbalanceSettings
 from sentinel.detectors.loss_scale import LossScale, LossScaleSettings
 from sentinel.detectors.non_finite import NonFinite, NonFiniteSettings
 from sentinel.detectors.plateau import Plateau, PlateauSettings
@@ -92,6 +94,8 @@ DETECTORS: tuple[Row, ...] = (
         (Finds(Kind.GENERALISATION, "info", asks_for_rule=False),)),
     Row("precursor", "what often goes before a spike", PrecursorSettings, Precursor,
         (Finds(Kind.PRECURSOR, "info", asks_for_rule=False),)),
+    Row("layer_imbalance", "one layer's share of the gradient leaves its band", LayerImbalanceSettings, LayerImbalance,
+        (Finds(LAYER_IMBALANCE, "info", asks_for_rule=False, only_tells=True),), is_graced=True),
     Row("behind_reference", "above a recorded run's loss", BehindReferenceSettings, BehindReference,
         (Finds(Kind.BEHIND_REFERENCE, "warning"),), wants="reference"),
     Row("expression", "the policy's own expressions", None, lambda _, run: run.expressions,

@@ -1,12 +1,12 @@
 """Nine synthetic faults (one in two lengths) × two kinds of noise × 20 seeds, our detectors beside the published rules, and the
-labelled real logs.
+labelled real logs. And one layer that takes more than its share of the gradient, which no rule on totals can see.
 
     make bench-detect                      prints both tables of sentinel/detectors/README.md
     SENTINEL_LOGS=DIR make bench-detect    where the labelled logs do not lie in ../shared/data/logs
 
 Position, length and magnitude are drawn from the seed. A fault is found when an alarm is raised between its first step and its
 deadline. False alarms are counted on clean t4 noise, alarms within 50 steps being one. Loss 3.3 falling slowly, noise 0.05 nats
-(healthy global losses have 1 to 3 %), gradient norm log-normal 15 %.
+(healthy global losses have 1 to 3 %), gradient norm log-normal 15 %. The norms of eight layers stray by 25 % each.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from typing import NamedTuple
 
 import pytest
 
+from sentinel.model.findings import Kind
+from sentinel.model.readings import StepReading
 from tests.bench.published_rules import RULES, Rule
 from tests.labelled_logs import ABSENT, labelled_logs
-from tests.unit.detectors.bank_kit import SpikeConfig
+from tests.unit.detectors.bank_kit import SpikeConfig, alarms, make_bank, row
 from tests.unit.detectors.score_logs import print_score, score
 
 SEEDS = range(20261120, 20261140)
@@ -111,6 +113,72 @@ def test_nine_faults_beside_the_published_rules() -> None:
     missed = {key: cell(found) for key, found in ours.items() if sum(delay is not None for delay in found) < 0.95 * len(SEEDS)}
     assert not missed, missed
     assert max(counts["t4"][0], counts["gaussian"][0]) <= 10
+
+
+# One layer's share of the gradient. The total norm is the same with and without the fault.
+
+USUAL_NORMS = {
+    "embed": 1.4, "block-00": 1.0, "block-01": 0.8, "block-02": 0.7, "block-03": 0.7, "block-04": 0.6, "block-05": 0.5,
+    "head": 1.2,
+}  # fmt: skip
+LAYER_NOISE = 0.25
+LAYER_CLEAN_STEPS = 20_000
+Rise = Callable[[int], float]  # steps since the onset: times its usual norm
+LAYER_FAULTS: dict[str, tuple[int, float, Rise]] = {  # deadline in steps, and the share to find at least
+    "one layer's share × 4": (100, 0.95, lambda age: 2.0),
+    "the same, within 50 steps": (150, 0.6, lambda age: 2.0 ** min(1.0, age / 50)),  # the band learns some of the way
+    "one layer's share / 4": (100, 0.95, lambda age: 0.5),
+    "× 4 for 5 steps": (100, 0.0, lambda age: 2.0 if age < 5 else 1.0),  # nothing to report
+}
+
+
+def layered_row(step: int, dice: random.Random, noise: str, hurt: str = "", times: float = 1.0) -> StepReading:
+    """Log-normal norms of the layers, scaled to the total that a healthy step would have."""
+    norms = {layer: usual * math.exp(LAYER_NOISE * draw(dice, noise)) for layer, usual in USUAL_NORMS.items()}
+    total = 0.3 * math.exp(0.15 * draw(dice, noise))
+    loss = 3.3 + 0.8 * math.exp(-step / 400) + 0.05 * draw(dice, noise)
+    if hurt:
+        norms[hurt] *= times
+    scale = total / math.sqrt(sum(norm * norm for norm in norms.values()))
+    layers = {f"grad_norm/{layer}": norm * scale for layer, norm in norms.items()}
+    return row(step, loss=loss, grad_norm=total, **layers)
+
+
+def first_layer_alarm(name: str, noise: str, seed: int) -> tuple[int | None, int | None]:
+    """Steps from the onset to the finding that names the layer, and to the first alarm of any other detector."""
+    dice, (deadline, _, rise) = random.Random(f"{seed}/{noise}/{name}"), LAYER_FAULTS[name]
+    onset, hurt, bank = dice.randint(900, 1100), dice.choice(list(USUAL_NORMS)), make_bank()
+    named = other = None
+    for step in range(1, onset + deadline + 1):
+        sick = hurt if step >= onset else ""
+        for finding in bank.step(layered_row(step, dice, noise, sick, rise(step - onset)), float(step)):
+            if step < onset:
+                continue
+            if finding.kind is Kind("layer_imbalance"):
+                named = step - onset if named is None and finding.metric == f"grad_norm/{hurt}" else named
+            elif finding.severity != "info" and other is None:
+                other = step - onset
+    return named, other
+
+
+@pytest.mark.bench
+def test_one_layers_share_beside_the_other_detectors() -> None:
+    print(f"\nseeds {SEEDS.start} to {SEEDS.stop - 1}; found in time (median delay, steps)\n")
+    print("| fault | noise | layer_imbalance | the other detectors |\n|---|---|---|---|")
+    for name in LAYER_FAULTS:
+        for noise in NOISES:
+            delays = [first_layer_alarm(name, noise, seed) for seed in SEEDS]
+            named = [found for found, _ in delays]
+            print(f"| {name} | {noise} | {cell(named)} | {cell([other for _, other in delays])} |")
+            count, least = sum(delay is not None for delay in named), LAYER_FAULTS[name][1] * len(SEEDS)
+            assert count >= least if least else not count, (name, noise, count)
+    for noise in NOISES:
+        dice, bank = random.Random(f"{SEEDS.start}/{noise}/clean layers"), make_bank()
+        rows = (layered_row(step, dice, noise) for step in range(1, LAYER_CLEAN_STEPS + 1))
+        found = [finding for reading in rows for finding in bank.step(reading, float(reading.step))]
+        false, others = sum(finding.kind is Kind("layer_imbalance") for finding in found), len(alarms(found))
+        print(f"| false alarms in {LAYER_CLEAN_STEPS // 1000}k clean steps | {noise} | {false} | {others} |")
+        assert false == 0
 
 
 @pytest.mark.bench

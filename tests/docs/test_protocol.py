@@ -14,7 +14,7 @@ from sentinel import client
 from sentinel.checkpoints import files as checkpoint_files
 from sentinel.checkpoints import pointers as checkpoint_pointers
 from sentinel.client.run_layout import LEASE_NAME, STANDINGS_NAME
-from sentinel.detectors import divergence, generalisation, loss_scale, non_finite, plateau, too_good
+from sentinel.detectors import divergence, generalisation, layer_imbalance, loss_scale, non_finite, plateau, too_good
 from sentinel.engine import Engine
 from sentinel.journal import run_file
 from sentinel.journal.lease import Lease, RunLock
@@ -69,6 +69,7 @@ def test_the_metrics_somebody_reads_are_the_detectors() -> None:
     detectors = load_policy(shipped_policy_path("default")).spec.detectors
     read = {*detectors.spike.metrics, *detectors.drift.metrics, *detectors.precursor.metrics, *non_finite.STATE_METRICS}
     read |= {divergence.METRIC, generalisation.METRIC, generalisation.TRAINED, loss_scale.METRIC, plateau.METRIC, too_good.METRIC}
+    read |= {f"{layer_imbalance.FAMILY}LAYER"}
     read |= {"overflow", "skipped", "param_norm/rank-N"}  # read by their detectors under no constant
     assert {words(row[0])[0] for row in table("metric") if row[2] != "nobody"} == read
 

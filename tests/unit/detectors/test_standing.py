@@ -12,6 +12,7 @@ from sentinel.model.readings import StepReading
 from tests.unit.detectors.bank_kit import clean_run, feed, make_bank, receipt, row
 
 EVERYTHING = {"update_norm": 0.1, "adam_v_max": 1e-4, "logit_max": 9.0, "activation_norm": 2.0, "loss_scale": 1024.0}
+EVERYTHING |= {f"grad_norm/{layer}": 0.1 for layer in ("embed", "block-00", "block-01", "head")}
 OTHERS = frozenset(  # judged from more than these rows: a reference, busy times, checkpoints, the machine; tested where they live
     {Kind.BEHIND_REFERENCE, Kind.STRAGGLER, Kind.SLOWDOWN, Kind.STALE_CHECKPOINT, Kind.GPU_FAULT}
 )
