@@ -59,6 +59,11 @@ CURVES: tuple[ShownCurve, ...] = (
     ),
     ShownCurve(metric="grad_norm/", label="gradient norm of each layer", board="layers"),
     ShownCurve(
+        metric="grad_share_max", label="largest layer's share of the gradient", short="top layer", unit="ratio", page=True,
+        report=True, terminal=True, board="layers",
+        gauge="sentinel_grad_share_max_ratio", meaning="Share of the squared gradient norm that the largest layer holds",
+    ),
+    ShownCurve(
         metric="activation_norm", label="RMS of the last layer's output", short="act. norm", report=True, terminal=True,
         gauge="sentinel_activation_norm",
         meaning="RMS of the stream behind a layer; layer `final` is that before the head",

@@ -51,6 +51,13 @@ def block_name(block: int, layers: int) -> str:
     return f"block-{block:0{max(2, len(str(layers - 1)))}d}"
 
 
+def largest_share(squares: torch.Tensor) -> torch.Tensor:
+    """float64 (1,): what the largest of the squared norms (groups,) is of their sum; 0 where all are 0, 1 where one is not
+    finite: that is reported under the gradient's own name."""
+    share = squares.max() / squares.sum().clamp(min=torch.finfo(squares.dtype).tiny)
+    return torch.where(share.isfinite(), share, 1.0).double().reshape(1)
+
+
 @dataclass(frozen=True)
 class StatisticsLayout:
     """Which statistics are reported, and in which order: `layers` of each layer, `updates` of the update and Adam's second
@@ -73,7 +80,7 @@ class StatisticsLayout:
             names += ["nonfinite_activations", "nonfinite_logits"]
         if self.layers:
             blocks = [block_name(block, self.blocks) for block in range(self.blocks)]
-            names += [f"grad_norm/{group}" for group in self.groups]
+            names += ["grad_share_max", *(f"grad_norm/{group}" for group in self.groups)]
             names += [f"{kind}/{block}" for kind in ("activation_norm", "activation_max") for block in blocks]
         if self.per_rank:
             names += [f"param_norm/rank-{rank}" for rank in range(self.ranks)]
@@ -90,6 +97,7 @@ class StatisticsLayout:
             scalars += [totals.update_squares.sqrt(), totals.second_squares.sqrt(), totals.second_max]
         parts = [torch.stack(scalars), totals.not_finite]
         if self.layers:
+            parts.append(largest_share(totals.grad_squares))
             parts += [totals.grad_squares.sqrt() / decided[-1], activations, totals.activation_max]
         if self.per_rank:
             parts.append(totals.rank_param_squares.sqrt())

@@ -9,7 +9,7 @@ from tests.unit.trainer.stepping import Stepping, batches
 from trainer.loss import ForwardStatistics
 from trainer.optim import measures
 from trainer.optim.measures import LocalState, flat_views, gather_totals, measure_gradients, pieces_of
-from trainer.optim.statistics import RANKS_LISTED_MAX, StatisticsLayout, block_name, group_of
+from trainer.optim.statistics import RANKS_LISTED_MAX, StatisticsLayout, block_name, group_of, largest_share
 
 
 def norm(tensors):
@@ -55,6 +55,7 @@ def test_every_number_is_what_it_says(world, config, fused):
     groups = {group_of(name, layers) for name in gradients}
     assert groups == {"embed", "head", *(block_name(block, layers) for block in range(layers))}
     wanted |= {f"grad_norm/{g}": norm([v for name, v in gradients.items() if group_of(name, layers) == g]) for g in groups}
+    wanted["grad_share_max"] = max(wanted[f"grad_norm/{g}"] ** 2 for g in groups) / wanted["grad_norm"] ** 2
     for block in range(layers):
         wanted[f"activation_norm/{block_name(block, layers)}"] = output.layers[block, 0].sqrt().item()
         wanted[f"activation_max/{block_name(block, layers)}"] = output.layers[block, 1].item()
@@ -109,6 +110,11 @@ def test_what_is_switched_off_is_not_told_and_not_kept(world, config, fused):
 def test_a_parameter_belongs_to_a_layer(name, group):
     assert group_of(name, 101) == group
     assert block_name(3, 12) == "block-03"
+
+
+def test_the_largest_share_is_a_number_whatever_the_gradient_is():
+    for squares, share in (([1.0, 3.0], 0.75), ([0.0, 0.0], 0.0), ([1.0, math.inf], 1.0), ([math.nan, 1.0], 1.0)):
+        assert largest_share(torch.tensor(squares, dtype=torch.float64)).tolist() == [share]
 
 
 def test_each_rank_is_told_up_to_so_many(monkeypatch):
