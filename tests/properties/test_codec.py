@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sentinel.detectors.registry import KINDS
 from sentinel.errors import JournalError
 from sentinel.journal.codec import UNKNOWN_FACT, decode_fact, encode_fact
 from sentinel.model.actions import Action
@@ -26,7 +27,7 @@ patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 FACTS: tuple[type, ...] = get_args(Fact)
 ACTIONS: tuple[type, ...] = get_args(Action)
-KINDS = [kind for kind in vars(Kind).values() if isinstance(kind, Kind)] + [Kind("declared_elsewhere")]
+
 
 # What os.fsdecode makes of bytes that are no UTF-8, as file names may be.
 _TEXT = st.text(max_size=20) | st.text(st.characters(min_codepoint=0xDC80, max_codepoint=0xDCFF), max_size=3)
@@ -57,7 +58,7 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
     if issubclass(hint, StrEnum):
         return st.sampled_from(list(hint))
     if hint is Kind:
-        return st.sampled_from(KINDS)
+        return st.sampled_from(sorted(KINDS))
     hints = get_type_hints(hint)
     return st.builds(hint, **{field.name: values_of(hints[field.name]) for field in dataclasses.fields(hint)})
 
