@@ -8,8 +8,6 @@ import sys
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from sentinel.client import run_layout
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,13 +77,14 @@ KERNEL_SOURCES = sorted(p for end in ("*.h", "*.cpp", "*.cu", "*.cuh") for p in 
 
 
 @cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+def nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
-def imported(tree: ast.AST) -> set[str]:
+@cache
+def imported(path: Path) -> set[str]:
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
@@ -97,42 +96,57 @@ def relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_file_keeps_to_its_budget_and_its_name(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    is_long = text.count("\n") > FILE_LINES_MAX
-    assert is_long <= (relative(path) in LONG), f"{relative(path)} is long: split it by phenomenon, or give the reason in LONG"
-    assert is_long or relative(path) not in LONG, f"{relative(path)} is no longer long: take it out of LONG"
-    assert path.stem not in BANNED, f"{relative(path)}: a name that says nothing"
-    limit = PURE_FUNCTION_LINES_MAX if path.relative_to(ROOT).parts[1] in PURE else FUNCTION_LINES_MAX
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            length = (node.end_lineno or node.lineno) - node.lineno + 1
-            assert length <= limit, f"{relative(path)}:{node.lineno} {node.name} has {length} lines, the budget is {limit}"
+def test_files_keep_to_their_budget_and_their_name() -> None:
+    faults = []
+    for path in SOURCES:
+        where, is_long = relative(path), path.read_text(encoding="utf-8").count("\n") > FILE_LINES_MAX
+        if is_long and where not in LONG:
+            faults.append(f"{where} is long: split it by phenomenon, or give the reason in LONG")
+        if where in LONG and not is_long:
+            faults.append(f"{where} is no longer long: take it out of LONG")
+        if path.stem in BANNED:
+            faults.append(f"{where}: a name that says nothing")
+    assert not faults, "\n".join(faults)
 
 
-@pytest.mark.parametrize("path", [p for p in SOURCES if relative(p).startswith("sentinel/")], ids=relative)
-def test_each_dependency_has_one_place(path: Path) -> None:
-    names = imported(parsed(path))
-    for name, places in ONE_PLACE.items():
-        if name in names:
-            assert relative(path).startswith(places), f"{relative(path)} imports {name}; only {places} may"
-    if "time" in names:
-        assert relative(path).startswith(MAY_IMPORT_TIME), f"{relative(path)} imports time; take now_s as an argument"
-    if names & {"subprocess", "multiprocessing"}:
-        assert relative(path).startswith(MAY_START_PROCESSES), f"{relative(path)} starts processes; only the launcher may"
+def test_functions_keep_to_their_budget() -> None:
+    faults = []
+    for path in SOURCES:
+        limit = PURE_FUNCTION_LINES_MAX if path.relative_to(ROOT).parts[1] in PURE else FUNCTION_LINES_MAX
+        for node in nodes(path):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                if length > limit:
+                    faults.append(f"{relative(path)}:{node.lineno} {node.name} has {length} lines, the budget is {limit}")
+    assert not faults, "\n".join(faults)
 
 
-@pytest.mark.parametrize("path", [p for p in SOURCES if relative(p).startswith("cuda_ext/")], ids=relative)
-def test_the_kernels_room_starts_compilers_and_little_else(path: Path) -> None:
-    if imported(parsed(path)) & {"subprocess", "multiprocessing"}:
-        assert relative(path).startswith(KERNELS_MAY_START_PROCESSES), f"{relative(path)} starts processes"
+def test_each_dependency_has_one_place() -> None:
+    faults = []
+    for path in SOURCES:
+        where, names = relative(path), imported(path)
+        if not where.startswith("sentinel/"):
+            continue
+        for name, places in ONE_PLACE.items():
+            if name in names and not where.startswith(places):
+                faults.append(f"{where} imports {name}; only {places} may")
+        if "time" in names and not where.startswith(MAY_IMPORT_TIME):
+            faults.append(f"{where} imports time; take now_s as an argument")
+        if names & {"subprocess", "multiprocessing"} and not where.startswith(MAY_START_PROCESSES):
+            faults.append(f"{where} starts processes; only the launcher may")
+    assert not faults, "\n".join(faults)
 
 
-@pytest.mark.parametrize("path", KERNEL_SOURCES, ids=relative)
-def test_a_source_of_kernels_keeps_to_its_budget(path: Path) -> None:
-    count = path.read_text(encoding="utf-8").count("\n")
-    assert count <= KERNEL_LINES_MAX, f"{relative(path)} has outgrown its room: split it by phenomenon"
+def test_the_kernels_room_starts_compilers_and_little_else() -> None:
+    kernels = [path for path in SOURCES if relative(path).startswith("cuda_ext/")]
+    starting = [relative(path) for path in kernels if imported(path) & {"subprocess", "multiprocessing"}]
+    faults = [f"{where} starts processes" for where in starting if not where.startswith(KERNELS_MAY_START_PROCESSES)]
+    assert not faults, "\n".join(faults)
+
+
+def test_sources_of_kernels_keep_to_their_budget() -> None:
+    long = [path for path in KERNEL_SOURCES if path.read_text(encoding="utf-8").count("\n") > KERNEL_LINES_MAX]
+    assert not long, "\n".join(f"{relative(path)} has outgrown its room: split it by phenomenon" for path in long)
 
 
 def test_asking_for_the_kernels_room_loads_no_torch() -> None:
@@ -143,18 +157,20 @@ def test_asking_for_the_kernels_room_loads_no_torch() -> None:
     assert subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=60, check=True).stdout == "False\n"
 
 
-CLASSES = {node.name for path in SOURCES for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef)}
 TAKE_ANY_NUMBER = {("trainer/data/__main__.py", "Progress")}  # rich's own: one argument a column
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_no_record_is_made_by_unpacking_a_tuple(path: Path) -> None:
+def test_no_record_is_made_by_unpacking_a_tuple() -> None:
     """`Spec(*place, env)`: nobody sees which value becomes which field, and a field that is put between shifts them all."""
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.Call) and any(isinstance(argument, ast.Starred) for argument in node.args):
-            name = str(getattr(node.func, "id", getattr(node.func, "attr", "")))
-            packed = name in CLASSES and (relative(path), name) not in TAKE_ANY_NUMBER
-            assert not packed, f"{relative(path)}:{node.lineno} {ast.unparse(node)[:80]}: name each field"
+    classes = {node.name for path in SOURCES for node in nodes(path) if isinstance(node, ast.ClassDef)}
+    faults = []
+    for path in SOURCES:
+        for node in nodes(path):
+            if isinstance(node, ast.Call) and any(isinstance(argument, ast.Starred) for argument in node.args):
+                name = str(getattr(node.func, "id", getattr(node.func, "attr", "")))
+                if name in classes and (relative(path), name) not in TAKE_ANY_NUMBER:
+                    faults.append(f"{relative(path)}:{node.lineno} {ast.unparse(node)[:80]}: name each field")
+    assert not faults, "\n".join(faults)
 
 
 def test_one_place_knows_where_an_attempt_and_an_incident_lie() -> None:
@@ -169,7 +185,7 @@ def test_one_place_knows_the_names_of_a_runs_files() -> None:
     assert {"sentinel.db", "run.json", "lease.json"} <= names
     for path in SOURCES:
         if relative(path).startswith("sentinel/") and path.name != "run_layout.py":
-            found = [node.value for node in ast.walk(parsed(path)) if isinstance(node, ast.Constant) and node.value in names]
+            found = [node.value for node in nodes(path) if isinstance(node, ast.Constant) and node.value in names]
             assert not found, f"{relative(path)} spells {found}: ask run_layout"
 
 
@@ -187,7 +203,7 @@ def test_the_supervisor_never_loads_torch() -> None:
 
 def test_the_trainer_meets_sentinel_only_through_its_client() -> None:
     for path in sorted((ROOT / "trainer").rglob("*.py")):
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             for name in names:

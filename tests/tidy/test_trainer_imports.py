@@ -9,8 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "trainer").rglob("*.py"))
 
@@ -19,14 +17,17 @@ def relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_a_trainer_module_imports_the_trainer_by_relative_names(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        absolute = isinstance(node, ast.ImportFrom) and node.level == 0
-        names = [node.module or ""] if absolute else []
-        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        named = [name for name in names if name.split(".")[0] == "trainer"]
-        assert not named, f"{relative(path)}:{node.lineno} imports {named[0]}; write it with leading dots"
+def test_the_trainer_imports_itself_by_relative_names() -> None:
+    faults = []
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            absolute = isinstance(node, ast.ImportFrom) and node.level == 0
+            names = [node.module or ""] if absolute else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            named = [name for name in names if name.split(".")[0] == "trainer"]
+            faults += [f"{relative(path)}:{node.lineno} imports {name}; write it with leading dots" for name in named]
+    assert SOURCES
+    assert not faults, "\n".join(faults)
 
 
 def test_a_copy_under_another_name_runs_and_never_loads_the_original(tmp_path: Path) -> None:
