@@ -115,6 +115,9 @@ class Approval:
     answer: str = ""
 
 
+_CLOSED = (IncidentState.RECOVERED, IncidentState.EXHAUSTED)  # asked on every tick of every incident a run has had
+
+
 @dataclass(frozen=True, slots=True)
 class Incident:
     """Attributes:
@@ -198,7 +201,7 @@ class Incident:
 
     @property
     def is_closed(self) -> bool:
-        return self.state in (IncidentState.RECOVERED, IncidentState.EXHAUSTED)
+        return self.state in _CLOSED
 
     @property
     def last_try(self) -> Try | None:

@@ -37,7 +37,7 @@ HANGS_S, AGAIN_S = 20.0, 5.0  # of a route that hangs: a try ends, and the next 
 ROWS = 20
 
 AtEffect = Callable[[str], None]
-RecordOf = Callable[[int], Mapping[int, StepReading]]
+RecordOf = Callable[[int, int, int], Mapping[int, StepReading]]  # of an attempt, from a step to a step
 
 
 class Failures:
@@ -163,8 +163,9 @@ class SimRunner:
     def _norm(self, step: int) -> SavedNorm:
         """A checkpoint's norm, and what its maker's stream says around its step."""
         found = self._world.store.committed[step]
-        record = self._record(found.attempt)
-        rows = ((at, record[at].metrics["param_norm"]) for at in range(step - ROWS + 1, step + 2) if at in record)
+        first, last = step - ROWS + 1, step + 1
+        record = self._record(found.attempt, first, last)
+        rows = ((at, record[at].metrics["param_norm"]) for at in range(first, last + 1) if at in record)
         return SavedNorm(step, dict(found.numbers)["param_norm"], tuple(rows))
 
     def _quarantine(self, action: a.Quarantine) -> str:
@@ -193,7 +194,7 @@ class SimRunner:
     def _compare(self, action: a.CompareRecords) -> Comparison:
         self._failures.check(action)
         span = (action.first_step, action.last_step)
-        return compare(self._record(action.old_attempt), self._record(action.new_attempt), *span)
+        return compare(self._record(action.old_attempt, *span), self._record(action.new_attempt, *span), *span)
 
     def _inspect(self, action: a.InspectSamples) -> Attribution:
         self._failures.check(action)

@@ -166,14 +166,15 @@ class SimTelemetry:
                 out.append(found.reading())
 
 
-def read_record(trainer_of: TrainerOf, attempt: int) -> dict[int, StepReading]:
-    """What an attempt recorded, with the attempts it came from below it: what `telemetry.records` reads from files."""
+def read_record(trainer_of: TrainerOf, attempt: int, first: int, last: int) -> dict[int, StepReading]:
+    """What an attempt recorded of steps first..last, with the attempts it came from below it: what `telemetry.records` reads from
+    files. Attempts that lie wholly below `first` are not looked at."""
     rows: dict[int, StepReading] = {}
-    trainer, bound = trainer_of(attempt), None
+    trainer = trainer_of(attempt)
     while trainer is not None:
         own = (line for line in trainer.output.stream if isinstance(line, StepReading))
-        rows = {line.step: line for line in own if bound is None or line.step <= bound} | rows
-        if trainer.resumed is None:
+        rows = {line.step: line for line in own if first <= line.step <= last} | rows
+        if trainer.resumed is None or trainer.resumed.step < first:
             break
-        bound, trainer = trainer.resumed.step, trainer_of(trainer.resumed.attempt)
+        last, trainer = min(last, trainer.resumed.step), trainer_of(trainer.resumed.attempt)
     return rows
