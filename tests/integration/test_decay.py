@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 from sentinel.model import facts as f
 from sentinel.model.actions import WriteOverrides
+from tests.integration.forked_sentinel import run_sentinel
 from tests.integration.supervised import Supervised, double, wait_for
 
 STEPS = 600  # thirty seconds, until it may hurry: the person's command may start slowly
@@ -16,8 +15,7 @@ STEPS = 600  # thirty seconds, until it may hurry: the person's command may star
 def test_a_setting_lapses_under_watch_and_the_ledger_says_what_it_cost(tmp_path: Path) -> None:
     run = Supervised(tmp_path / "run", double(STEPS, 0.05, hurried=True)).start()
     wait_for("a training run", lambda: run.last_step(1) > 10)
-    words = [sys.executable, "-m", "sentinel", "set", "lr=0.5x", "until=40 steps", str(run.run_dir)]
-    asked = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    asked = run_sentinel("set", "lr=0.5x", "until=40 steps", str(run.run_dir))
     assert asked.returncode == 0, asked.stderr
     wait_for("the verdict", lambda: "lapse proven" in run.log or run.has_ended)
     (run.run_dir / "hurry").touch()
@@ -35,6 +33,6 @@ def test_a_setting_lapses_under_watch_and_the_ledger_says_what_it_cost(tmp_path:
     said = run.status()["schedule"]
     assert said["steps_under"] == {"lr_scale": len(halved)}
     assert said["full_rate_steps_lost"] == len(halved) / 2
-    told = subprocess.run([sys.executable, "-m", "sentinel", "lineage", str(run.run_dir)], capture_output=True, text=True).stdout
+    told = run_sentinel("lineage", str(run.run_dir)).stdout
     assert f"{len(halved) / 2:g} full-rate steps lost" in told
     assert run.incidents() == []

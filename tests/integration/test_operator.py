@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
+from tests.integration.forked_sentinel import run_sentinel
 from tests.integration.supervised import Supervised, double, wait_for
 
 STEPS = 1500  # two minutes at least, until it may hurry: one that ends while a busy machine starts commands cannot be operated
 
 
 def asked(run: Supervised, *words: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "sentinel", *words, str(run.run_dir)], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run_sentinel(*words, str(run.run_dir))
     return done.returncode, (done.stdout + done.stderr).strip()
 
 
@@ -74,10 +72,7 @@ def test_a_run_that_failed_in_the_night_is_answered_in_the_morning_and_started_a
     assert code == 0
     assert "incident 1 is acknowledged by " in words
     assert "acknowledged by " in words, "and told on the terminal, where the page had been"
-    noted = subprocess.run(
-        [sys.executable, "-m", "sentinel", "note", str(run.run_dir), "the script trained nothing"],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    noted = run_sentinel("note", str(run.run_dir), "the script trained nothing")
     assert (noted.returncode, noted.stdout) == (0, "noted\n")
     assert run.status()["state"] == "failed", "answering launches nothing"
 

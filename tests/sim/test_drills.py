@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from sentinel.errors import PolicyError
 from sentinel.sim.drill import drill_file, drill_seed, shipped_drills
+from tests.integration.forked_sentinel import run_sentinel
 
 DRILLS = Path(__file__).parents[2] / "policies" / "drills"
 
@@ -70,10 +70,7 @@ def test_a_seed_reproduces_itself() -> None:
 
 
 def test_the_command_line(tmp_path: Path) -> None:
-    def drill(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "sentinel", "drill", *words]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-
+    drill = partial(run_sentinel, "drill")
     good = drill(str(DRILLS / "kill.yaml"), "--json")
     assert good.returncode == 0, good.stderr
     assert json.loads(good.stdout)["incidents"][0]["state"] == "recovered"

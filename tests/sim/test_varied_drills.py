@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from sentinel.sim.faults import parse_fault
 from sentinel.sim.scenarios import Scenario
 from sentinel.sim.shape import Shape
 from sentinel.sim.variation import Vary, first_step, vary_scenario
+from tests.integration.forked_sentinel import run_sentinel
 from tests.sim.kit import policy_named
 
 DRILLS = Path(__file__).parents[2] / "policies" / "drills"
@@ -228,10 +228,7 @@ def test_a_checkpoint_that_rots_is_found_out() -> None:
 
 
 def test_the_command_line(tmp_path: Path) -> None:
-    def drill(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "sentinel", "drill", *words]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-
+    drill = partial(run_sentinel, "drill")
     good = drill(str(DRILLS / "kill.yaml"), "--seeds", "2", "--seed", "7")
     assert good.returncode == 0, good.stderr
     assert [line.partition(":")[0] for line in good.stdout.splitlines()] == [
