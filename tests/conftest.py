@@ -1,5 +1,7 @@
 """For every test: a property is about values. How long an example takes on a machine that is busy is no finding."""
 
+import gc
+
 try:
     from hypothesis import settings
 except ModuleNotFoundError:  # `make gpu` runs two rooms of tests that have none, on a machine where nothing can be installed
@@ -7,3 +9,8 @@ except ModuleNotFoundError:  # `make gpu` runs two rooms of tests that have none
 else:
     settings.register_profile("suite", deadline=None, print_blob=True)
     settings.load_profile("suite")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected lives as long as the process: the garbage collector need not walk it again and again."""
+    gc.freeze()

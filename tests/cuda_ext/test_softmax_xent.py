@@ -8,7 +8,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch._dynamo.testing import CompileCounterWithBackend
 from torch.utils.checkpoint import checkpoint
 
 from cuda_ext import softmax_xent
@@ -95,6 +94,8 @@ def test_torch_finds_the_ops_well_registered(dtype: torch.dtype) -> None:
 
 @pytest.mark.usefixtures("cpu_library")
 def test_it_compiles_into_one_graph_for_all_sizes_with_the_same_bits() -> None:
+    from torch._dynamo.testing import CompileCounterWithBackend  # the compiler takes as long to import as the rest of torch
+
     def step(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         total, mean, stats = softmax_xent(logits * 2, targets, z_loss=1e-3)
         return total * 3, mean, stats

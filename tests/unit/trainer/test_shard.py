@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch._dynamo.utils import counters
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -94,11 +93,11 @@ def test_equal_blocks_are_one_graph_and_compiled_once(world, monkeypatch, how, f
         plain = settings(model, numerics={"precision": precision}, parallel={"recompute": how})
         loss, gradients, _ = trained_once(world, plain, fused)
         torch._dynamo.reset()
-        counters.clear()
+        torch._dynamo.utils.counters.clear()
         compiled = settings(model, numerics={"precision": precision}, parallel={"recompute": how, "compile": True})
         again, others, layers = trained_once(world, compiled, fused)
         # On our kernels the first block, which is given no branch to add, is another one.
-        assert counters["stats"]["unique_graphs"] == 1 + fused, "every block compiled anew"
+        assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1 + fused, "every block compiled anew"
         assert again == loss
         assert list(others) == list(gradients)
         assert layers.shape == (3, 2)
@@ -109,7 +108,7 @@ def test_compiled_blocks_take_all_shapes_a_run_brings(world, monkeypatch, fused)
     monkeypatch.setattr("trainer.parallel.check_compiler", lambda device: None)
     monkeypatch.setattr("trainer.parallel.compile_blocks", lambda model: compile_blocks(model, backend="eager"))
     torch._dynamo.reset()
-    counters.clear()
+    torch._dynamo.utils.counters.clear()
     config = settings({"layers": 2}, parallel={"compile": True}, telemetry={"layers": False})
     model = shard(build_model(config, 128, fused), world, config)
     for batch, time in ((4, 8), (4, 12), (2, 16), (1, 16)):
@@ -119,7 +118,7 @@ def test_compiled_blocks_take_all_shapes_a_run_brings(world, monkeypatch, fused)
         with torch.no_grad():
             model(tokens(16))
             model(tokens(time)[:1])
-    assert counters["stats"]["unique_graphs"] > 8
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 8
 
 
 def test_a_machine_that_cannot_compile_says_so_before_training(monkeypatch):
