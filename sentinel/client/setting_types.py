@@ -134,7 +134,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class Choice:
-    """A word. `words`: those that a policy may ask for. Another is no error here: whether it has one, only the trainer can say."""
+    """A word. `words`: those that a policy may ask for. Another is no error here: only the trainer can say whether it has it."""
 
     words: tuple[str, ...]
 
