@@ -1,7 +1,7 @@
 """What a thread beside the loop has to say, and the loop writes down: remarks, which blind nobody.
 
-    remarks.say("tensorboard", "the charts cannot be kept up: the disk is full")    # in the thread
-    remarks.poll(now_s)                                                           # on the loop: what was said since
+remarks.say("tensorboard", "the charts cannot be kept up: the disk is full")    # in the thread
+remarks.poll(now_s)                                                           # on the loop: what was said since
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ class Remarks:
     has_more = False
 
     def __init__(self) -> None:
-        self._said: queue.SimpleQueue[SourceReading] = queue.SimpleQueue()
+        self._pending: queue.SimpleQueue[SourceReading] = queue.SimpleQueue()
 
     def say(self, source: str, words: str) -> None:
-        self._said.put(SourceReading(source, ok=True, reason=words, remark=True))
+        self._pending.put(SourceReading(source, ok=True, reason=words, remark=True))
 
     def poll(self, now_s: float) -> list[Reading]:
         del now_s
         out: list[Reading] = []
-        while not self._said.empty():
-            out.append(self._said.get())
+        while not self._pending.empty():
+            out.append(self._pending.get())
         return out

@@ -10,7 +10,7 @@ import queue
 import threading
 
 
-class Bell:
+class WakeOnSignal:
     """`ring` sets the events, from a thread of its own between `start` and `close`."""
 
     def __init__(self, *events: threading.Event) -> None:

@@ -199,8 +199,8 @@ def _read(real: RealDrill, folder: Path) -> RealRun:
     state = fold.state
     decided = (e.fact.action for e in entries if isinstance(e.fact, ActionDecided))
     asked = {a.key: a.incident for a in decided if isinstance(a, SendPage) and a.stage == "trigger"}
-    told = (e.fact.key for e in entries if isinstance(e.fact, ActionConfirmed) and e.fact.key in asked)
-    pages = tuple({asked[key]: key for key in reversed(list(told))}.values())  # the first call of each incident
+    confirmed = (e.fact.key for e in entries if isinstance(e.fact, ActionConfirmed) and e.fact.key in asked)
+    pages = tuple({asked[key]: key for key in reversed(list(confirmed))}.values())  # the first call of each incident
     return RealRun(real.scenario, state.ended or ("held" if state.held else "unfinished"), state, entries, pages)
 
 

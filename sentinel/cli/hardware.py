@@ -48,11 +48,11 @@ def wait_for_gpus(nvml: NvmlSource, clock: Clock) -> tuple[tuple[GpuSample, ...]
     never, started_s = threading.Event(), clock.now_s()
     last = ""
     while (now_s := clock.now_s()) - started_s <= SILENT_S + 1.0:
-        told = nvml.poll(now_s)
+        readings = nvml.poll(now_s)
         if nvml.gpus or nvml.is_absent:
             return nvml.gpus, nvml.why_not
         last = nvml.why_not
-        if told:
+        if readings:
             break  # it went blind, or sees that there is no GPU
         clock.wait(never, LOOK_EVERY_S)
     return (), last

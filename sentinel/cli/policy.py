@@ -53,8 +53,8 @@ def policy_explain(
             raise UsageError("--json needs --finding, as in: sentinel policy explain default --finding spike --json")
         print(explain_rules(policy))
         return
-    told = explain(policy, finding, Assumed(onset, detected, checkpoint_every, samples_per_step))
-    print(dumps(told.document) if as_json else explain_text(told))
+    explained = explain(policy, finding, Assumed(onset, detected, checkpoint_every, samples_per_step))
+    print(dumps(explained.document) if as_json else explain_text(explained))
 
 
 @policy_app.command("show")

@@ -72,7 +72,7 @@ def run(
     words = tuple(command or ())
     place = run_dir or Path("runs") / (Path(words[0]).stem if words else "run")
     with closing(choose_narrator(place)) as narrator:
-        lacks, more = (tuple(word.strip() for word in said.split(",") if word.strip()) for said in (without, with_))
+        lacks, more = (tuple(word.strip() for word in names.split(",") if word.strip()) for names in (without, with_))
         asked = RunRequest(
             run_dir=place,
             policy=policy,
@@ -174,8 +174,6 @@ def stop(
     from sentinel.cli.stop import stop_run
 
     print(stop_run(run_dir, timeout))
-
-
 
 
 @app.command(rich_help_panel=LOOK)

@@ -45,8 +45,8 @@ def logs(
     from sentinel.report.logs import LogQuery, read_logs
 
     def show() -> None:
-        for said in read_logs(LogQuery(run_dir, tuple(rank or ()), attempt, tail, follow), _pause()):
-            print(f"[sentinel] {said.text}" if said.is_note else said.text, flush=follow)
+        for read in read_logs(LogQuery(run_dir, tuple(rank or ()), attempt, tail, follow), _pause()):
+            print(f"[sentinel] {read.text}" if read.is_note else read.text, flush=follow)
 
     _until_interrupted(show)
 

@@ -187,7 +187,7 @@ class Engine:
                     event.capabilities,
                 )
             )
-        outcome, is_undelivered = decision.state.ended, paging.is_unsaid(decision.state)
+        outcome, is_undelivered = decision.state.ended, paging.is_outcome_undelivered(decision.state)
         decision.record(
             f.SupervisorTookOver(
                 epoch=event.epoch,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sentinel.client.settings import LAPSING
 from sentinel.engine.decision import Decision
-from sentinel.engine.live_settings import KEEP, LAPSE, write_live
+from sentinel.engine.live_settings import write_live
 from sentinel.model import facts as f
 from sentinel.model.incidents import Incident
 from sentinel.model.readings import TrainerNote
@@ -57,14 +57,14 @@ def _begin_or_put_off(decision: Decision) -> None:
         left = without(now, (found.key,))
         reason = f"{found.key} has held for {found.wait} steps and nothing is open: back to the schedule at step {step}"
         decision.record(f.SettingLapsed(attempt.attempt, (found.key,), step, now, reason))
-        write_live(decision, None, f"{LAPSE}{found.key}-{step}", for_relaunch(left, step, None))
+        write_live(decision, None, f"lapse-{found.key}-{step}", for_relaunch(left, step, None), "lapse")
         return
     later = put_off(now, step, spare_steps(decision))
     if later is not None:
         decision.note(
             "decay", f"the trainer's own lapse is put off by {spare_steps(decision)} steps: no setting could be taken back yet"
         )
-        write_live(decision, None, f"{KEEP}{step}", for_relaunch(later, step, None))
+        write_live(decision, None, f"keep-{step}", for_relaunch(later, step, None), "lapse")
 
 
 def _judge(decision: Decision, lapse: Lapse) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
 from sentinel.model.actions import WriteOverrides
-from sentinel.model.attempts import PERSON, SettingsInForce
+from sentinel.model.attempts import PERSON, ChangePurpose, SettingsInForce
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.readings import TrainerNote
 from sentinel.plan.build import build_live_change
@@ -21,18 +21,17 @@ from sentinel.plan.overrides import done_once_at, for_relaunch, judge_effective
 
 ANSWER_S = 60.0  # with both gone by, a trainer that trains on has not heard: it looks for a change once a step
 ANSWER_STEPS = 20
-BY_PERSON = "wish-"  # how the name of a request begins that a person made
-LAPSE, KEEP = "lapse-", "keep-"  # that takes a setting back, or puts off the trainer's own lapse: the run does without either
 
 
-def write_live(decision: Decision, incident: int | None, name: str, overrides: SettingsInForce) -> None:
+def write_live(
+    decision: Decision, incident: int | None, name: str, overrides: SettingsInForce, purpose: ChangePurpose = "remedy"
+) -> None:
     """Ask the living attempt for other settings. `name` makes the request's id, which the answer repeats."""
     attempt = decision.attempt
     assert attempt is not None
     named = done_once_at(replace(overrides, id=f"ov-{attempt.attempt}.{name}"), decision.newest_step)
-    decision.record(
-        f.PlanAdopted(incident, build_live_change(attempt.attempt, named, decision.newest_step, decision.state.overrides))
-    )
+    actions = build_live_change(attempt.attempt, named, decision.newest_step, decision.state.overrides, purpose)
+    decision.record(f.PlanAdopted(incident, actions))
     plan = decision.state.plan
     assert plan is not None
     decision.decide(plan.actions[plan.next])
@@ -62,14 +61,14 @@ def on_answer(decision: Decision, note: TrainerNote) -> tuple[Finding, ...]:
         return (mismatch(decision, note.step, f"override refused: {reason}"),) if is_refusal else ()
     keys = note.data.get("keys") if is_refusal else ()
     own = tuple(key for key, owner in asked.owners if owner == PERSON)
-    if is_refusal and f".{BY_PERSON}" in asked.id:
+    if is_refusal and attempt.purpose == "person":
         named = keys if isinstance(keys, list) else []
         lost = tuple(key for key in own if key in named)
         whole = not named  # an answer that names no keys: nothing of it is in force
         decision.record(f.OverridesAnswered(attempt.attempt, asked.id, note.step, lost, whole))
         decision.note("wish", f"the trainer refused {', '.join(lost) or 'the change'}: {reason}")
         return ()
-    if is_refusal and is_waiting and _is_about_lapse(asked.id):
+    if is_refusal and is_waiting and attempt.purpose == "lapse":
         leave_to_trainer(decision, note.step, f"refused by the trainer: {reason}")
         return ()
     if is_waiting:
@@ -93,14 +92,10 @@ def judge_unanswered(decision: Decision) -> tuple[Finding, ...]:
     if waited_s <= ANSWER_S or steps <= ANSWER_STEPS:
         return ()
     asked = f"settings {attempt.overrides.id} were written at step {attempt.written_step}"
-    if _is_about_lapse(attempt.overrides.id):
+    if attempt.purpose == "lapse":
         leave_to_trainer(decision, decision.newest_step, f"{asked} and never answered")
         return ()
     return (mismatch(decision, attempt.written_step, f"{asked} and never answered, {steps} steps and {waited_s:.0f} s ago"),)
-
-
-def _is_about_lapse(name: str) -> bool:
-    return f".{LAPSE}" in name or f".{KEEP}" in name
 
 
 def leave_to_trainer(decision: Decision, step: int, why: str) -> None:

@@ -14,7 +14,7 @@ from sentinel.engine.attempts import launch_first_or_next
 from sentinel.engine.decision import Decision
 from sentinel.engine.ladder import take_next_rung, take_rung
 from sentinel.engine.lapsing import spare_steps
-from sentinel.engine.live_settings import BY_PERSON, write_live
+from sentinel.engine.live_settings import write_live
 from sentinel.engine.relaunching import relaunch
 from sentinel.engine.stopping import ask_to_stop
 from sentinel.model import facts as f
@@ -258,7 +258,7 @@ def _write(
     until = decision.newest_step + until_steps if until_steps is not None else None
     now = for_relaunch(decision.state.overrides, decision.newest_step, None)
     later = laid_over(now, wanted, keys, PERSON, until, until_steps or 0, spare_steps(decision))
-    write_live(decision, None, f"{BY_PERSON}{asked.id}", later)
+    write_live(decision, None, f"wish-{asked.id}", later, "person")
 
 
 # What changes no training: it is only taken note of.

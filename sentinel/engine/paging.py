@@ -123,7 +123,7 @@ def send(decision: Decision, number: int, repeats: bool = False) -> None:
         decision.decide(SendPage(key, number, known.severity, known.title, _text(known, stage), stage, status.route, by))
 
 
-def is_unsaid(state: RunState) -> bool:
+def is_outcome_undelivered(state: RunState) -> bool:
     """A page is still to be sent, and nobody was told of it on another route either."""
     calls = [a.incident for a in state.pending.values() if isinstance(a, SendPage) and a.stage == "trigger"]
     known = {i.id: i.page for i in state.incidents}

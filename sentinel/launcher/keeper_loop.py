@@ -124,7 +124,7 @@ class Keeper:
         if self._stop_signals:
             self._kill_at = min(self._kill_at, now)
         elif lost is not None and self._ranks.are_all_gone():
-            wait_s = 0.0 if self._ranks.are_all_told() else LAUNCHER_GRACE_S
+            wait_s = 0.0 if self._ranks.are_all_ends_known() else LAUNCHER_GRACE_S
             self._kill_at = min(self._kill_at, now + wait_s)
 
     def _kill(self, now: float) -> None:

@@ -167,7 +167,7 @@ class RankWatch:
         """Whether every rank ever seen living here has ended; False while none was seen."""
         return bool(self.pids) and not self._handles
 
-    def are_all_told(self) -> bool:
+    def are_all_ends_known(self) -> bool:
         """Whether every rank of this machine was seen and has ended in a way that is known: nothing is left to learn."""
         return len(self.pids) >= self._expected and self.are_all_gone() and not self._silent(set(self.pids))
 

@@ -1,6 +1,6 @@
 """Runs in Prometheus' text format. Each call has a registry of its own: nothing is kept, and nothing of this process is told.
 
-    exposition([run.refresh() for run in runs])
+exposition([run.refresh() for run in runs])
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class _Runs(Collector):
     scrape is refused because of a trainer's metric names."""
 
     def __init__(self, snapshots: Sequence[RunSnapshot]) -> None:
-        self._sights = snapshots
+        self._snapshots = snapshots
 
     def collect(self) -> Iterator[Metric]:
         series: dict[str, dict[tuple[str, ...], float | Durations]] = {family.name: {} for family in FAMILIES}
-        for name, snapshot in zip(name_runs(self._sights), self._sights, strict=True):
+        for name, snapshot in zip(name_runs(self._snapshots), self._snapshots, strict=True):
             run = _plain(name)
             for exported, labels, value in rows(snapshot):
                 series[exported].setdefault((run, *map(_plain, labels)), value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from sentinel.model.attempts import ResumePoint, SampleRange, SettingsInForce
+from sentinel.model.attempts import ChangePurpose, ResumePoint, SampleRange, SettingsInForce
 from sentinel.model.findings import Severity
 from sentinel.model.recorded import recorded_as
 
@@ -66,6 +66,7 @@ class WriteOverrides:
     """Change settings of the living attempt. The trainer's `override_applied` is the proof, not this action's success.
 
     step: the newest step when it was decided; an answer is due some steps later. before: what was in force until then.
+    purpose: None in journals from before it stood here.
     """
 
     key: str
@@ -73,6 +74,7 @@ class WriteOverrides:
     overrides: SettingsInForce
     step: int = 0
     before: SettingsInForce | None = None
+    purpose: ChangePurpose | None = None
 
 
 @recorded_as("VerifyCheckpoint")

@@ -15,6 +15,7 @@ from sentinel.model.environment import Environment
 from sentinel.model.recorded import recorded_as
 
 ExitSource = Literal["record", "reaped", "launcher", "unknown"]
+ChangePurpose = Literal["remedy", "person", "lapse"]  # why settings change while a trainer runs; "lapse": also one put off
 
 EXIT_FINISHED = 0
 EXIT_BAD_CONFIG = 3

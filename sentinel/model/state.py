@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from sentinel.model.actions import Action, StartAttempt
-from sentinel.model.attempts import Evidence, RankExit, ResumePoint, SettingsInForce
+from sentinel.model.attempts import ChangePurpose, Evidence, RankExit, ResumePoint, SettingsInForce
 from sentinel.model.environment import Environment
 from sentinel.model.incidents import Incident, IncidentState
 
@@ -64,7 +64,8 @@ class Attempt:
     not_before_s: the end of the backoff it was launched under, 0 without one. signalled_s: when SIGTERM was decided.
     idle_s: when, after its end, the run was ended or held: what follows until the next launch is nobody's repair.
     answered, written_s, written_step: the live change it last answered; when, and at which step, `overrides` was written to it.
-    before: what was in force until then. changes, unread: of what it runs, against the attempts before, as its launch found it.
+    before, purpose: what was in force until then; why it was changed.
+    changes, unread: of what it runs, against the attempts before, as its launch found it.
     failed, failed_step: crash or non_finite, and the newest step then, where what it resumed from may be the cause.
     """
 
@@ -95,6 +96,7 @@ class Attempt:
     written_step: int = 0
     deterministic: bool = False
     before: SettingsInForce | None = None
+    purpose: ChangePurpose = "remedy"
     failed: str = ""
     failed_step: int = 0
     changes: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from sentinel.model.actions import (
     VerifyCheckpoint,
     WriteOverrides,
 )
-from sentinel.model.attempts import ResumePoint, SettingsInForce
+from sentinel.model.attempts import ChangePurpose, ResumePoint, SettingsInForce
 
 
 def build_relaunch(
@@ -52,7 +52,11 @@ def build_relaunch(
 
 
 def build_live_change(
-    attempt: int, overrides: SettingsInForce, step: int, before: SettingsInForce | None = None
+    attempt: int,
+    overrides: SettingsInForce,
+    step: int,
+    before: SettingsInForce | None = None,
+    purpose: ChangePurpose = "remedy",
 ) -> tuple[Action, ...]:
     """A change without a relaunch: write it; the trainer's `override_applied` is the proof."""
-    return (WriteOverrides(f"override/{overrides.id}", attempt, overrides, step, before),)
+    return (WriteOverrides(f"override/{overrides.id}", attempt, overrides, step, before, purpose),)

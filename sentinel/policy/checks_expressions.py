@@ -31,7 +31,7 @@ def check_expression(path: str, rule: Rule, run: RunFacts) -> Iterator[Problem]:
         if not _is_known(name):
             message = f"'{name}' is no metric that trainers are known to write: without it the rule is unknown for ever"
             yield Problem(f"{path}.expr", message, _meant(expression, name), "warning", at=at)
-    yield from _check_told(path, expression, run)
+    yield from _check_known(path, expression, run)
     for measured in expression.windows:
         yield from _check_window(path, measured, rule)
 
@@ -49,10 +49,10 @@ def _meant(expression: Expression, name: str) -> str:
     return f"did you mean '{near}'? {listed}" if near else listed
 
 
-def _check_told(path: str, expression: Expression, run: RunFacts) -> Iterator[Problem]:
-    said: dict[Variable, int | None] = {"warmup_steps": run.warmup_steps, "tokens": run.tokens_per_step}
+def _check_known(path: str, expression: Expression, run: RunFacts) -> Iterator[Problem]:
+    known: dict[Variable, int | None] = {"warmup_steps": run.warmup_steps, "tokens": run.tokens_per_step}
     for name, (absent, example) in _TOLD.items():
-        if expression.reads(name) and said[name] is None:
+        if expression.reads(name) and known[name] is None:
             message = f"'{name}' is unknown where {absent}, and the rule with it"
             at = expression.text.find(name)
             yield Problem(f"{path}.expr", message, f"write spec.run: {{{example}}}", "warning", at=at)

@@ -97,10 +97,10 @@ def _explained(policy: Policy, finding: str, assumed: Assumed) -> Explained:
         )
     incident = _incident(kind, rule, assumed, detected)
     rungs = policy.spec.playbooks[rule.playbook]
-    told = {"onset_step": assumed.onset_step, "detected_step": detected, "checkpoint_every": every}
-    told["samples_per_step"] = assumed.samples_per_step
+    explained = {"onset_step": assumed.onset_step, "detected_step": detected, "checkpoint_every": every}
+    explained["samples_per_step"] = assumed.samples_per_step
     climbed = tuple(_climb(policy, rungs, incident, every))
-    return Explained(finding, name, tuple(before), climbed, tuple(_after(policy, rungs)), told)
+    return Explained(finding, name, tuple(before), climbed, tuple(_after(policy, rungs)), explained)
 
 
 def explain_rules(policy: Policy) -> str:
@@ -115,19 +115,19 @@ def explain_rules(policy: Policy) -> str:
     return "\n".join([*lines, "more with --finding KIND or --finding ALERT"])
 
 
-def explain_text(told: Explained) -> str:
+def explain_text(explained: Explained) -> str:
     """As a person reads it."""
-    name = _with_base(told.policy, told.extends)
-    lines = [f"policy {name}, finding {told.finding}", *(f"  {sentence}" for sentence in told.before)]
-    if told.rungs:
-        assumed = told.assumed
+    name = _with_base(explained.policy, explained.extends)
+    lines = [f"policy {name}, finding {explained.finding}", *(f"  {sentence}" for sentence in explained.before)]
+    if explained.rungs:
+        assumed = explained.assumed
         lines.append(
             f"assumed: onset at step {assumed['onset_step']}, believed at step {assumed['detected_step']}, a checkpoint every "
             f"{assumed['checkpoint_every']} steps, {assumed['samples_per_step']} samples a step; every rung fails"
         )
-        width = max(len(title) for title, _ in told.rungs)
-        lines += [f"  {number}. {title:<{width}}  {what}" for number, (title, what) in enumerate(told.rungs, start=1)]
-    return "\n".join([*lines, *told.after])
+        width = max(len(title) for title, _ in explained.rungs)
+        lines += [f"  {number}. {title:<{width}}  {what}" for number, (title, what) in enumerate(explained.rungs, start=1)]
+    return "\n".join([*lines, *explained.after])
 
 
 def _with_base(name: str, extends: str | None) -> str:

@@ -22,7 +22,7 @@ from sentinel.policy.schema import Policy
 from sentinel.replay.findings import Found, ReplayResult
 from sentinel.replay.many_logs import Log, find_logs
 from sentinel.replay.one_log import Replay
-from sentinel.signals import Bell
+from sentinel.signals import WakeOnSignal
 from sentinel.telemetry.log_formats import EmptyLog, NoStepYet, UnreadableLog, open_log
 from sentinel.telemetry.log_reader import LogReader
 from sentinel.telemetry.source import describe_os_error
@@ -150,20 +150,20 @@ def _find_new_logs(followed: dict[Path, Followed], paths: tuple[Path, ...], foll
 @contextmanager
 def _stop_signals() -> Iterator[threading.Event]:
     stop = threading.Event()
-    bell = Bell(stop)
+    waker = WakeOnSignal(stop)
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         del number, frame
-        bell.ring()
+        waker.ring()
 
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    bell.start()
+    waker.start()
     try:
         yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        bell.close()
+        waker.close()

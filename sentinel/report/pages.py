@@ -42,14 +42,15 @@ def page_rows(pages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     for page in pages:
         head = f"incident {page['incident']} ({page['severity']}), open for {minutes_words(page['open_for_s'])}"
         seen = f"acknowledged by {page['acknowledged_by']}" if page["acknowledged_by"] else _not_seen(page["incident"])
-        rows.append(("page", f"{head}: {told_words(page)}; {seen}"))
+        rows.append(("page", f"{head}: {delivery_words(page)}; {seen}"))
     return rows
 
 
 def page_story(page: Mapping[str, Any]) -> list[str]:
     """Lines of `sentinel incidents`."""
     times = f" {page['times_raised']} times" if page["times_raised"] > 1 else ""
-    lines = [f"a person was called{times} ({page['severity']}): {told_words(page)}; incidents/{page['incident']:04d}/page.json"]
+    called = f"a person was called{times} ({page['severity']}): {delivery_words(page)}"
+    lines = [f"{called}; incidents/{page['incident']:04d}/page.json"]
     if page["acknowledged_by"]:
         lines.append(f"acknowledged by {page['acknowledged_by']}")
     if not page["open"]:
@@ -60,7 +61,7 @@ def page_story(page: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def told_words(page: Mapping[str, Any]) -> str:
+def delivery_words(page: Mapping[str, Any]) -> str:
     """`told on terminal; phone: not delivered (no answer)`."""
     on = [delivery["route"] for delivery in page["told"] if delivery["state"] == "delivered"]
     words = [f"told on {', '.join(on)}"] if on else ["nobody is told yet"]

@@ -53,9 +53,9 @@ class PageJudge:
             case f.PageResolved(incident=number):
                 if self._open.pop(number, None) is None:
                     raise InvariantBroken("only an open page is resolved", f"that of incident {number}")
-            case f.RequestAnswered(granted=True, wish=w.Acknowledge() | w.Approve() | w.Deny() as wish, id=asked):
-                if wish.incident in self._open and not w.is_deadline(asked):
-                    self._open[wish.incident] = True
+            case f.RequestAnswered(granted=True, wish=w.Acknowledge() | w.Approve() | w.Deny() as request, id=asked):
+                if request.incident in self._open and not w.is_deadline(asked):
+                    self._open[request.incident] = True
             case f.ActionDecided(action=SendPage() as page) if page.stage != "message":
                 self._on_decided(page)
             case f.ActionConfirmed(key=key) | f.ActionAbandoned(key=key):

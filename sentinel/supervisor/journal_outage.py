@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from sentinel.errors import Fenced, JournalBlocked, JournalError, RetryLater, SentinelError, WatchLost
-from sentinel.signals import Bell
+from sentinel.signals import WakeOnSignal
 from sentinel.supervisor.systemd import Notifier
 
 RETRY_S = 5.0
@@ -35,16 +35,16 @@ class StopSignals:
     def __init__(self) -> None:
         self.names: list[str] = []
         self.event = threading.Event()
-        self._bell = Bell(self.event)
+        self._waker = WakeOnSignal(self.event)
         self._old: dict[signal.Signals, Any] = {}
         self._old_hangup: Any = signal.SIG_DFL
 
     def wake(self, event: threading.Event) -> None:
         """Set this event too at every wish."""
-        self._bell.events = [self.event, event]
+        self._waker.events = [self.event, event]
 
     def __enter__(self) -> StopSignals:
-        self._bell.start()
+        self._waker.start()
         for number in (signal.SIGTERM, signal.SIGINT):
             self._old[number] = signal.signal(number, self._asked)
         self._old_hangup = signal.signal(signal.SIGHUP, lambda *_: None)  # no SIG_IGN: what is started from here would inherit it
@@ -54,7 +54,7 @@ class StopSignals:
         for number, handler in self._old.items():
             signal.signal(number, signal.SIG_IGN if self.names else handler)
         signal.signal(signal.SIGHUP, self._old_hangup)
-        self._bell.close()
+        self._waker.close()
 
     def _asked(self, number: int, frame: FrameType | None) -> None:
         del frame
@@ -62,7 +62,7 @@ class StopSignals:
         if len(self.names) >= MEANT:
             for known in self._old:
                 signal.signal(known, signal.SIG_IGN)
-        self._bell.ring()
+        self._waker.ring()
 
 
 class JournalOutage:

@@ -23,7 +23,7 @@ class Notifier:
 
     def __init__(self, address: str = "") -> None:
         self._address = "\0" + address[1:] if address.startswith("@") else address
-        self._told_s = float("-inf")
+        self._sent_s = float("-inf")
 
     @classmethod
     def from_environment(cls) -> Notifier:
@@ -43,8 +43,8 @@ class Notifier:
 
     def alive(self, now_s: float, status: Callable[[], str]) -> None:
         """A turn was completed. Said at most every `EVERY_S`."""
-        if self._address and now_s - self._told_s >= EVERY_S:
-            self._told_s = now_s
+        if self._address and now_s - self._sent_s >= EVERY_S:
+            self._sent_s = now_s
             self._send("WATCHDOG=1", status())
 
     def waiting(self, status: str) -> None:

@@ -34,7 +34,7 @@ class _Arrivals(InotifyEmitter):
         return Mask(arrivals | InotifyConstants.IN_DELETE_SELF)
 
 
-class _Bell(FileSystemEventHandler):
+class _ChangeHandler(FileSystemEventHandler):
     """Rings for the names that matter in one directory."""
 
     def __init__(self, names: re.Pattern[str], ring: Callable[[], None]) -> None:
@@ -65,7 +65,7 @@ class DirectoryWatch:
             if path in self._watches or inode is None:
                 continue
             try:
-                watch = self._observer.schedule(_Bell(names, self._ring), str(path))
+                watch = self._observer.schedule(_ChangeHandler(names, self._ring), str(path))
             except FileNotFoundError:
                 continue  # gone between the look and the watch
             self._watches[path] = (inode, watch)

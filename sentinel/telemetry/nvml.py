@@ -63,7 +63,7 @@ class NvmlSource:
         self._samples = 0
         self._last_words = ""
         self._idle: dict[str, int] = {}
-        self._told: dict[str, dict[str, float]] = {}
+        self._reported: dict[str, dict[str, float]] = {}
         self._places: dict[str, tuple[int | None, tuple[int, int] | None, bool]] = {}
 
     @property
@@ -139,7 +139,7 @@ class NvmlSource:
 
     def _absent(self, reason: str) -> list[Reading]:
         """Nothing to look at is no blindness, unless there was something before."""
-        if self._told:
+        if self._reported:
             self.why_not = reason
             return []
         self._is_absent, self.why_not = True, reason
@@ -168,8 +168,8 @@ class NvmlSource:
         if not isinstance(number, int):
             return []
         device = normalise_pci(message["bus"]) if isinstance(message.get("bus"), str) else None
-        for known in self._told if device is None else (device,):
-            self._told.get(known, {}).pop("recovery_action", None)  # what the driver asks for now is news, changed or not
+        for known in self._reported if device is None else (device,):
+            self._reported.get(known, {}).pop("recovery_action", None)  # what the driver asks for now is news, changed or not
         return [self._reading("xid", f"Xid {number}", device, float(number))]
 
     def _sample(self, message: Any) -> list[Reading]:
@@ -179,7 +179,7 @@ class NvmlSource:
         out: list[Reading] = [*self._health.regained(f"{len(gpus)} GPUs")]
         self._find_places(gpus)
         for gpu in gpus:
-            known = self._told.setdefault(gpu.device, {})
+            known = self._reported.setdefault(gpu.device, {})
             place = self._places[gpu.device]
             if known.get("seen") != hash(place):
                 known["seen"] = hash(place)

@@ -48,8 +48,8 @@ class PlainNarrator:
         self._every_s = every_s
         self._total: int | None = None
         self._latest: StepReading | None = None
-        self._told: tuple[int, int] = (0, 0)  # attempt and step of the last progress line
-        self._told_s: float | None = None
+        self._printed: tuple[int, int] = (0, 0)  # attempt and step of the last progress line
+        self._printed_s: float | None = None
 
     def facts(self, entries: Sequence[Entry], engine: Engine) -> None:
         for entry in entries:
@@ -61,20 +61,20 @@ class PlainNarrator:
 
     def step(self, reading: StepReading) -> None:
         self._latest = reading
-        if reading.attempt != self._told[0]:
-            self._told = (reading.attempt, reading.step - 1)
+        if reading.attempt != self._printed[0]:
+            self._printed = (reading.attempt, reading.step - 1)
 
     def turn(self, now_s: float, engine: Engine) -> None:
         latest, current = self._latest, engine.state.attempt
-        if self._told_s is None:
-            self._told_s = now_s
+        if self._printed_s is None:
+            self._printed_s = now_s
         is_news = latest is not None and current is not None and latest.attempt == current.attempt and not current.is_over
-        if latest is None or not is_news or latest.step <= self._told[1]:
+        if latest is None or not is_news or latest.step <= self._printed[1]:
             return
-        crossed = latest.step // self._every_steps > self._told[1] // self._every_steps
-        if not crossed and now_s - self._told_s < self._every_s:
+        crossed = latest.step // self._every_steps > self._printed[1] // self._every_steps
+        if not crossed and now_s - self._printed_s < self._every_s:
             return
-        self._told, self._told_s = (latest.attempt, latest.step), now_s
+        self._printed, self._printed_s = (latest.attempt, latest.step), now_s
         if self._total is None and self._run_dir is not None:
             self._total = read_total_steps(self._run_dir, latest.attempt)
         words = [f"step {latest.step}{f' of {self._total}' if self._total else ''}"]

@@ -14,7 +14,7 @@ from sentinel.model.state import RunState
 Tone = Literal["plain", "quiet", "good", "warn", "bad"]
 
 # Other notes are for the journal.
-_NOTES_TOLD = ("adoption", "resume", "launcher", "rollback", "stop", "wish", "checkpoints", "pages", f.ABOUT_SOURCE)
+_NOTES_SHOWN = ("adoption", "resume", "launcher", "rollback", "stop", "wish", "checkpoints", "pages", f.ABOUT_SOURCE)
 
 
 class Line(NamedTuple):
@@ -62,14 +62,14 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
         case f.PlanDropped():
             return Line(f"plan dropped: {fact.reason}", "warn", is_part=True)
         case f.RequestAnswered() | f.ApprovalAsked() | f.OverridesAnswered():
-            return _of_wish(fact)
+            return _of_request(fact)
         case f.PageRaised() | f.PageResolved():
             return _of_page(fact)
         case f.SourceChanged():
             word = "sees again" if fact.ok else "is blind"
             return Line(f"{fact.source} {word}{': ' + fact.reason if fact.reason else ''}", "plain" if fact.ok else "warn")
         case f.Noted():
-            return Line(f"{fact.about}: {fact.reason}", "quiet") if fact.about in _NOTES_TOLD else None
+            return Line(f"{fact.about}: {fact.reason}", "quiet") if fact.about in _NOTES_SHOWN else None
         case (
             f.ActionConfirmed()
             | f.CheckpointCommitted()
@@ -158,8 +158,8 @@ def _of_attempt(
         case f.AttemptEnded():
             tone: Tone = "plain" if fact.outcome in ("finished", "stopped", "killed") else "warn"
             words = f"attempt {fact.attempt} {fact.outcome} at step {fact.last_step}"
-            is_told = any(i.reason == fact.reason for i in state.incidents)  # by the incident it opened
-            return Line(words if is_told else f"{words}: {fact.reason}", tone)
+            is_shown = any(i.reason == fact.reason for i in state.incidents)  # by the incident it opened
+            return Line(words if is_shown else f"{words}: {fact.reason}", tone)
         case f.CheckpointCondemned():
             return Line(f"checkpoint of step {fact.step} will not be used: {fact.reason}", "warn")
 
@@ -226,7 +226,7 @@ def _of_page(fact: f.PageRaised | f.PageResolved) -> Line:
             return Line(f"incident {fact.incident}: its page is resolved: {fact.reason}{by}", "good")
 
 
-def _of_wish(fact: f.RequestAnswered | f.ApprovalAsked | f.OverridesAnswered) -> Line | None:
+def _of_request(fact: f.RequestAnswered | f.ApprovalAsked | f.OverridesAnswered) -> Line | None:
     match fact:
         case f.RequestAnswered(wish=w.Remark(text=text)):
             return Line(f"note by {fact.by}: {text}")
@@ -265,22 +265,22 @@ def page_words(action: a.SendPage) -> str:
             return f"tell{on}: {action.title}"
 
 
-def request_words(wish: w.OperatorRequest) -> str:
+def request_words(request: w.OperatorRequest) -> str:
     """What was asked, as in 'asked to …'."""
-    match wish:
+    match request:
         case w.Pause() | w.Resume() | w.Hold():
-            return recorded_name(type(wish)).lower()
+            return recorded_name(type(request)).lower()
         case w.RollBack():
-            return f"roll back to step {wish.to_step}"
+            return f"roll back to step {request.to_step}"
         case w.LeaveOut():
-            return f"leave out samples {wish.samples.start}..{wish.samples.end}"
+            return f"leave out samples {request.samples.start}..{request.samples.end}"
         case w.Change():
-            return f"change {', '.join(wish.keys)}"
+            return f"change {', '.join(request.keys)}"
         case w.Readmit():
-            return f"readmit node {wish.node}"
+            return f"readmit node {request.node}"
         case w.Remark():
-            return f"note: {wish.text}"
+            return f"note: {request.text}"
         case w.Approve() | w.Deny() | w.Acknowledge() | w.Resolve():
-            return f"{recorded_name(type(wish)).lower()} incident {wish.incident}"
+            return f"{recorded_name(type(request)).lower()} incident {request.incident}"
         case _:
-            assert_never(wish)
+            assert_never(request)

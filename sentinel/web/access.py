@@ -34,9 +34,9 @@ def read_token(file: Path | None, environ: MutableMapping[str, str]) -> str:
 
     Raises UsageError for a file that others can read, and for what is no token.
     """
-    said = environ.pop(TOKEN_VARIABLE, "")
+    given = environ.pop(TOKEN_VARIABLE, "")
     if file is None:
-        return _checked(said, TOKEN_VARIABLE) if said else ""
+        return _checked(given, TOKEN_VARIABLE) if given else ""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:

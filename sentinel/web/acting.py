@@ -1,4 +1,4 @@
-"""What a person asks from the page: a wish into the inbox of the run, as every other command's, and the supervisor's answer."""
+"""What a person asks from the page: a request put into the run's inbox, as every command does, and the supervisor's answer."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ OF_RUN: Mapping[str, Callable[[], w.OperatorRequest]] = {"pause": w.Pause, "resu
 
 
 Unattended = Callable[[Path, str, w.OperatorRequest], Answered]
-"""Answers what may be answered of a run that nobody supervises: the run, who asks, the wish. Raises UsageError for the rest."""
+"""Answers what may be answered of a run that nobody supervises. Takes the run, who asks, the request. Raises UsageError."""
 
 
-def ask_of(run: WatchedRun, wish: w.OperatorRequest, request: Request, unattended: Unattended | None = None) -> Response:
-    """200 with the answer; 202 when there is none yet, and the wish stays asked. Raises Refused."""
+def ask_of(
+    run: WatchedRun, operator_request: w.OperatorRequest, request: Request, unattended: Unattended | None = None
+) -> Response:
+    """200 with the answer; 202 when there is none yet, and the request stays open. Raises Refused."""
     check_body(request.body)
     try:
         if unattended is not None and run.seen().supervisor != "alive":
-            return _answered(unattended(run.run_dir, who_of(request), wish))
+            return _answered(unattended(run.run_dir, who_of(request), operator_request))
         check_supervised(run.run_dir)
-        number = post_request(run.run_dir, who_of(request), wish)
+        number = post_request(run.run_dir, who_of(request), operator_request)
     except (UsageError, JournalError, RetryLater) as error:
         raise Refused(409, str(error)) from None
     try:

@@ -14,11 +14,11 @@ import os, signal, threading
 print("heard")
 """
 BY_HAND = """
-from sentinel.signals import Bell
+from sentinel.signals import WakeOnSignal
 stop = threading.Event()
-bell = Bell(stop)
-bell.start()
-signal.signal(signal.SIGINT, lambda *_: bell.ring())
+waker = WakeOnSignal(stop)
+waker.start()
+signal.signal(signal.SIGINT, lambda *_: waker.ring())
 if stop:"""
 WATCH = """
 from sentinel.replay.follow import _stop_signals

@@ -20,6 +20,7 @@ from sentinel.engine.evolve.attempts import change_attempt
 from sentinel.engine.evolve.incidents import change_incident
 from sentinel.model import facts as f
 from sentinel.model.actions import Action, PruneCheckpoint, SendPage, SignalRanks, StartAttempt, VerifyCheckpoint, WriteOverrides
+from sentinel.model.attempts import ChangePurpose
 from sentinel.model.changed import replace
 from sentinel.model.incidents import Incident
 from sentinel.model.state import REMARKS_KEPT, PlanInProgress, RunState
@@ -104,13 +105,20 @@ def _confirmed(state: RunState, at_s: float, fact: f.ActionConfirmed) -> RunStat
     if isinstance(action, WriteOverrides):
         written = action.overrides
         at_step = action.step
-        change = partial(replace, overrides=written, written_s=at_s, written_step=at_step, before=action.before)
+        purpose = action.purpose or _purpose_in_id(written.id)
+        change = partial(replace, overrides=written, written_s=at_s, written_step=at_step, before=action.before, purpose=purpose)
         state = replace(change_attempt(state, action.attempt, change), overrides=written)
     plan = state.plan
     if plan is None or plan.actions[plan.next].key != fact.key:
         return state
     after = replace(plan, next=plan.next + 1)
     return replace(state, plan=None if after.next == len(after.actions) else after)
+
+
+def _purpose_in_id(name: str) -> ChangePurpose:
+    """Of a change that was under way when a version took over that records the purpose."""
+    head = name.partition(".")[2].partition("-")[0]
+    return "person" if head == "wish" else "lapse" if head in ("lapse", "keep") else "remedy"
 
 
 def _abandoned(state: RunState, at_s: float, fact: f.ActionAbandoned) -> RunState:

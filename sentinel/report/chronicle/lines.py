@@ -32,7 +32,7 @@ def moment_lines(run_dir: Path, found: Gathered, branches: Mapping[int, Branch],
         case f.LapseJudged() as judged:
             return [f"The lapse of {plain(' and '.join(judged.keys))} {judged.outcome}: {plain(judged.reason)}"]
         case f.RequestAnswered() as answered:
-            return _wish(found, moment.at_s, answered)
+            return _request(found, moment.at_s, answered)
         case f.RunCreated() as created:
             return [f"**Run begun**: {plain(created.run_id)}{', observe only' if created.observe_only else ''}"]
         case f.SupervisorTookOver() as taken:
@@ -51,7 +51,7 @@ def moment_lines(run_dir: Path, found: Gathered, branches: Mapping[int, Branch],
             return []
 
 
-def _wish(found: Gathered, at_s: float, answered: f.RequestAnswered) -> list[str]:
+def _request(found: Gathered, at_s: float, answered: f.RequestAnswered) -> list[str]:
     if isinstance(answered.wish, Remark):
         return [f"**Note by {plain(answered.by)}**: {plain(answered.wish.text, 2000)}"]
     line = describe(answered, at_s, found.state)

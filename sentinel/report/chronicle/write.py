@@ -108,7 +108,7 @@ def _day_text(run_dir: Path, found: Gathered, branches: dict[int, Branch], day: 
     for moment in day.moments:
         if moment in folded or (is_busy and isinstance(moment.fact, f.AttemptLaunched)):
             continue
-        head, *below = _told(run_dir, found, branches, moment) or [""]
+        head, *below = _incident_lines(run_dir, found, branches, moment) or [""]
         if head:
             lines.append(f"- {_clock(moment.at_s)} · step {moment.step} · {head}")
             lines += [f"  - {line}" for line in below]
@@ -119,7 +119,7 @@ def _day_text(run_dir: Path, found: Gathered, branches: dict[int, Branch], day: 
     return "\n\n".join(part for part in [*parts, _counts(day, is_busy)] if part)
 
 
-def _told(run_dir: Path, found: Gathered, branches: dict[int, Branch], moment: Moment) -> list[str]:
+def _incident_lines(run_dir: Path, found: Gathered, branches: dict[int, Branch], moment: Moment) -> list[str]:
     story = moment.story
     if story is None:
         return moment_lines(run_dir, found, branches, moment)

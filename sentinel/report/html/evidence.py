@@ -54,7 +54,7 @@ def evidence_of(run_dir: Path, incident: Incident) -> IncidentEvidence:
     folder = incident_folder(run_dir, incident.id)
     paths = sorted(_walked(folder))
     files = tuple(File(str(path.relative_to(folder)), _size(path)) for path in paths[:FILES_MAX])
-    tails = tuple(tail for path in _told_logs(paths, incident) if (tail := _tail(folder, path)) is not None)
+    tails = tuple(tail for path in _logs_of_incident(paths, incident) if (tail := _tail(folder, path)) is not None)
     ranked, missing = rank_of_incident(run_dir, incident) if incident.attribution is not None else ((), "")
     guilty = sum(one["guilty"] for one in ranked)
     samples = tuple(ranked[:SAMPLES_MAX])
@@ -83,7 +83,7 @@ def _walked(folder: Path) -> Iterator[Path]:
                 yield Path(place) / name
 
 
-def _told_logs(paths: list[Path], incident: Incident) -> list[Path]:
+def _logs_of_incident(paths: list[Path], incident: Incident) -> list[Path]:
     """Processes, then the blamed rank's log, then the others'."""
     blamed = f"{incident.blamed_rank}" if incident.blamed_rank is not None else "none"
     logs = [path for path in paths if path.parent.name == "logs"]

@@ -102,8 +102,8 @@ def page_rows(entries: Sequence[Entry], incident: Incident) -> list[PageRow]:
         match entry.fact:
             case f.ActionDecided(action=a.SendPage() as page):
                 rows.append(PageRow(when, page.route or "terminal", page.stage, page.title, _outcome(outcomes.get(page.key))))
-            case f.RequestAnswered(by=by, wish=wish, answer=answer) if getattr(wish, "incident", None) == incident.id:
-                rows.append(PageRow(when, "", recorded_name(type(wish)).lower(), f"{by}: {answer}", ""))
+            case f.RequestAnswered(by=by, wish=request, answer=answer) if getattr(request, "incident", None) == incident.id:
+                rows.append(PageRow(when, "", recorded_name(type(request)).lower(), f"{by}: {answer}", ""))
             case _:
                 pass
     return rows

@@ -83,7 +83,7 @@ def run_report(run_dir: Path) -> str:
     newest = run.state.incidents[-DRAWN_MAX:]
     drawn = {one.id: incident_panels(run, one, only_judged=True) for one in newest}
     values = {
-        "incidents": [_told(run, one, drawn.get(one.id, [])) for one in reversed(run.state.incidents)],
+        "incidents": [_incident_data(run, one, drawn.get(one.id, [])) for one in reversed(run.state.incidents)],
         "panels": panels,
         "share": share,
         "goodput": goodput_line(run.state, run.now_s) if run.state.attempts else "Nothing was trained yet.",
@@ -112,7 +112,7 @@ def _of_run(run: Collected) -> dict[str, Any]:
     }
 
 
-def _told(run: Collected, incident: Incident, panels: list[Any]) -> dict[str, Any]:
+def _incident_data(run: Collected, incident: Incident, panels: list[Any]) -> dict[str, Any]:
     return {
         "incident": incident,
         "story": story(incident, run.state)[:6],
