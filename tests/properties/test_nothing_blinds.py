@@ -32,8 +32,8 @@ FAULTS: dict[Kind, Callable[[Metrics, int], None]] = {
     Kind.LOSS_SCALE_COLLAPSE: lambda m, since: m.update(loss_scale=SCALE / 2 ** min(5, 1 + since // 3)),
 }
 # How much later a disturbance may let it be found. Slow detectors judge when a block of five is full. A divergence that begins as
-# a spike waits for its end, the 200th row. In one stream of 500 (seed 259) the row after that is hard by itself and fires the spike
-# again for 20 steps: blocks that end in between find the divergence at once, and blocks shifted by a missing row find it behind.
+# a spike waits for its end, the 200th row. In one stream of 500 (seed 259) the row after that is hard by itself and fires the
+# spike again for 20 steps. Blocks that end in between find the divergence at once; shifted by a missing row they find it behind.
 LATE_STEPS = {
     Kind.NON_FINITE: 0, Kind.SPIKE: 1, Kind.DRIFT: 25, Kind.DIVERGENCE: 25, Kind.TOO_GOOD: 10, Kind.LOSS_SCALE_COLLAPSE: 0,
 }  # fmt: skip
