@@ -139,7 +139,7 @@ def on_view(decision: Decision, view: AttemptView) -> None:
             decision.note("launcher", f"the keeper of attempt {attempt.attempt} is gone ({reason}); observe only: left to run")
         case Orphaned(reason=reason):
             decision.note("launcher", f"the keeper of attempt {attempt.attempt} is gone ({reason}): its processes are ended")
-            decision.decide(KillAttempt(f"kill/{attempt.attempt}", attempt.attempt))
+            decision.decide(KillAttempt.of(attempt.attempt))
         case NotStarted() | Alive() | Unseen():
             pass
 

@@ -250,4 +250,4 @@ class Engine:
         attempt = decision.attempt
         if attempt is not None and not attempt.is_over:
             decision.dismiss(finding, "hung while stopping: the attempt is killed")
-            decision.decide(KillAttempt(f"kill/{attempt.attempt}", attempt.attempt))
+            decision.decide(KillAttempt.of(attempt.attempt))

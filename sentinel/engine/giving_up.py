@@ -81,7 +81,7 @@ def finish_giving_up(decision: Decision) -> None:
     if decision.is_alive and attempt is not None:
         if not attempt.stopping:
             decision.record(f.AttemptStopping(attempt.attempt, state.giving_up_reason))
-        decision.decide(KillAttempt(f"kill/{attempt.attempt}", attempt.attempt))
+        decision.decide(KillAttempt.of(attempt.attempt))
     elif state.giving_up == "hold":
         if not state.held:
             decision.record(f.Held(state.giving_up_reason))

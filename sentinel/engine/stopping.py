@@ -25,7 +25,7 @@ def on_stop_wanted(decision: Decision, by: str) -> None:
     if decision.state.stop_by:
         if decision.is_alive and decision.attempt is not None:
             decision.note("stop", f"asked again by {by}: the attempt is killed")
-            decision.decide(KillAttempt(f"kill/{decision.attempt.attempt}", decision.attempt.attempt))
+            decision.decide(KillAttempt.of(decision.attempt.attempt))
         elif decision.state.plan is None and not decision.state.ended:
             decision.record(f.RunEnded("stopped", f"stopped by {by}"))
         return
@@ -81,17 +81,17 @@ def on_tick(decision: Decision) -> None:
     checkpoint_s = decision.policy.spec.detectors.hang.phases.get("checkpoint", 600.0) if decision.live.is_checkpointing else 0.0
     asked_s = attempt.stopping_s if attempt.signalled_s is None else attempt.signalled_s
     waited = decision.now_s - max(asked_s, decision.live.saving_s or 0.0)
-    kill_key = f"kill/{attempt.attempt}"
+    kill = KillAttempt.of(attempt.attempt)
     if attempt.signalled_s is None and waited > max(ANSWER_S, step_s) + checkpoint_s:
         if not _is_unresolved(decision):
             decision.decide(SignalRanks(f"signal/{attempt.attempt}", attempt.attempt))
-        elif kill_key not in decision.state.pending:  # a SIGTERM would make the trainer save what may be damaged
+        elif kill.key not in decision.state.pending:  # a SIGTERM would make the trainer save what may be damaged
             decision.note(
                 "stop", f"no answer to stop_now after {waited:.0f} s, and an onset is unresolved: killed, not terminated"
             )
-            decision.decide(KillAttempt(kill_key, attempt.attempt))
+            decision.decide(kill)
     elif (
-        attempt.signalled_s is not None and waited > max(TERM_S, step_s) + checkpoint_s and kill_key not in decision.state.pending
+        attempt.signalled_s is not None and waited > max(TERM_S, step_s) + checkpoint_s and kill.key not in decision.state.pending
     ):
         decision.note("stop", f"no answer to SIGTERM after {waited:.0f} s: the attempt is killed")
-        decision.decide(KillAttempt(kill_key, attempt.attempt))
+        decision.decide(kill)

@@ -39,6 +39,10 @@ class KillAttempt:
     key: str
     attempt: int
 
+    @classmethod
+    def of(cls, attempt: int) -> KillAttempt:
+        return cls(f"kill/{attempt}", attempt)
+
 
 @recorded_as("RequestStop")
 @dataclass(frozen=True, slots=True)

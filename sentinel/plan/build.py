@@ -40,11 +40,11 @@ def build_relaunch(
     if incident is not None and old_attempt is not None:
         actions.append(Capture(f"capture/{incident}/{new_attempt}", incident, old_attempt))
     if is_alive and old_attempt is not None:
-        actions.append(KillAttempt(f"kill/{old_attempt}", old_attempt))
+        actions.append(KillAttempt.of(old_attempt))
     if resume is not None:
         actions.append(VerifyCheckpoint(f"verify/{new_attempt}/{resume.step}", resume.step, resume.path))
     if inspect is not None:
-        actions += [inspect, KillAttempt(f"kill/{inspect.attempt}", inspect.attempt)]
+        actions += [inspect, KillAttempt.of(inspect.attempt)]
     if old_attempt is not None:
         actions.append(Quarantine(f"quarantine/{new_attempt}", old_attempt, resume.step if resume else 0, reason))
     actions.append(StartAttempt(f"start/{new_attempt}", new_attempt, resume, overrides, not_before_s, exclude_nodes))

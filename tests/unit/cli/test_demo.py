@@ -110,8 +110,8 @@ def test_a_very_short_run_still_has_a_command_the_trainer_takes(tmp_path: Path) 
         ({"seed": -1}, "--seed -1: must be 0 or above"),
         ({"precision": "fp8"}, "--precision fp8: use one of fp32, bf16, fp16"),
         ({"preset": "huge"}, "--preset huge: use one of micro, tiny"),
-        ({"faults": ("kill@sample=3",)}, "--fault kill@sample=3: is no fault; write"),
-        ({"faults": ("burn@step=3",)}, "--fault burn@step=3: is no fault"),
+        ({"faults": ("kill@sample=3",)}, "fault 'kill@sample=3': "),
+        ({"faults": ("burn@step=3",)}, "fault 'burn@step=3': unknown kind 'burn'; write one of bad_data"),
     ],
 )
 def test_wrong_options_are_refused_before_anything_is_there(tmp_path: Path, changes: dict[str, object], sentence: str) -> None:
