@@ -47,7 +47,7 @@ drills: $(STAMP) ## every shipped drill with its faults drawn from three hundred
 	$(BIN)/python -m pytest -m slow -s tests/sim
 
 drills-real: $(STAMP) ## every shipped drill done to the real trainer, two ranks on the CPU (about ten minutes)
-	$(BIN)/python -m pytest -m slow -s tests/integration/test_all_drills_real.py
+	$(BIN)/python -m pytest -m slow -s tests/integration/test_all_drills_real.py tests/integration/test_drill_real.py tests/integration/test_guilty_samples.py
 
 bench: $(STAMP)  ## measurements: start-up, memory, decision latency, overhead
 	$(BIN)/python -m pytest -m bench -s tests/bench

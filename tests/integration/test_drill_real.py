@@ -1,5 +1,5 @@
-"""Two drills done to real processes, small enough for every day (see forked_drill). `make drills-real` does all of them, and
-as they are typed."""
+"""Two small drills done to real processes (see forked_drill), one of them every day. `make drills-real` does both, and those that
+are shipped, as they are typed."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ def drill(path: Path, text: str) -> tuple[int, dict[str, object]]:
     return done.returncode, json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_killed_in_probation_it_resumes_before_the_onset_and_leaves_nothing_behind(tmp_path: Path) -> None:
     code, document = drill(tmp_path / "probation.yaml", PROBATION)

@@ -1,10 +1,14 @@
-"""Poison in three bursts: the real trainer looks at the samples of the window, and only the poisoned ones are left out."""
+"""Poison in three bursts: the real trainer looks at the samples of the window, and only the poisoned ones are left out.
+
+Its representative in `make test` is tests/sim/test_guilty_samples.py, which drives the same loop."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from sentinel.telemetry.samples import read_samples
 from tests.integration.forked_ranks import supervised_ranks
@@ -32,6 +36,7 @@ def show(*words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_only_the_poisoned_samples_are_skipped_and_a_person_can_look_at_them(tmp_path: Path) -> None:
     sizes = f"schedule.steps={STEPS}", "data.seq_len=32", "checkpoint.every=20", "evaluation.batches=1"
     options = ["--preset", "micro", "--set", *sizes]
