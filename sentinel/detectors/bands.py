@@ -1,29 +1,16 @@
-"""Where a metric stands against a band it once had: the newest rows, judged one by one or by their median."""
+"""Where a metric stands against a band it once had, row by row."""
 
 from __future__ import annotations
 
-from sentinel.model.findings import Verdict
 from sentinel.streams.baseline import MAD_TO_SIGMA
 from sentinel.streams.series import Series
 
-BAND_ROWS = 5
 BAND_SIGMAS = 3.0
 
 
 def top_of_band(median: float, mad: float, ratio: float) -> float:
     """The upper end of a band for single rows: `ratio` above its median, or its noise where that is wider."""
     return median + max(ratio * abs(median), BAND_SIGMAS * MAD_TO_SIGMA * mad)
-
-
-def judge_newest(series: Series, metric: str, top: float) -> Verdict:
-    """Do the newest `BAND_ROWS` rows stand above `top`, by their median? A newest value that is no number does."""
-    rows = series.newest(metric, BAND_ROWS)
-    if not rows:
-        return Verdict.UNKNOWN
-    if rows[-1][1] - rows[-1][1] != 0.0:
-        return Verdict.BREACHED
-    values = sorted(value if value - value == 0.0 else float("inf") for _, value in rows)
-    return Verdict.BREACHED if values[len(values) // 2] > top else Verdict.HEALTHY
 
 
 def back_since(series: Series, metric: str, top: float, from_step: int) -> int | None:

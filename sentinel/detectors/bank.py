@@ -15,7 +15,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from sentinel.detectors.bands import back_since, judge_newest, top_of_band
+from sentinel.detectors.bands import back_since
 from sentinel.detectors.contract import Detector, DetectorSettings, Start, WatchedRun
 from sentinel.detectors.crash import Ended, Ending, Failed, judge_exit
 from sentinel.detectors.expression import Expressions
@@ -26,7 +26,7 @@ from sentinel.detectors.registry import DETECTORS, FINDS
 from sentinel.detectors.standing import Standing, View, judge_standing
 from sentinel.detectors.stream_gap import judge_stream_gap
 from sentinel.model.attempts import ExitReport, SampleRange
-from sentinel.model.findings import Finding, Kind, Severity, Verdict
+from sentinel.model.findings import Finding, Kind, Severity
 from sentinel.model.readings import (
     CheckpointReading,
     HardwareReading,
@@ -280,11 +280,6 @@ class DetectorBank:
         return self._run.step_time_s
 
     @property
-    def ignored_readings(self) -> int:
-        """Step readings of this run that changed nothing: steps seen before, or older than the newest."""
-        return self._series.repeated + self._series.late
-
-    @property
     def samples_per_step(self) -> int | None:
         return self._series.samples_per_step
 
@@ -316,10 +311,6 @@ class DetectorBank:
         """Why it cannot have healed, whatever the loss says; empty when it may have, or that is not known."""
         detector = self._by_kind.get(kind)
         return detector.still_true(alert) if detector is not None else ""
-
-    def is_above_band(self, metric: str, pre: Level, ratio: float) -> Verdict:
-        """Do the newest rows stand, by their median, above `pre` by more than ratio and its noise?"""
-        return judge_newest(self._series, metric, top_of_band(pre.median, pre.mad, ratio))
 
     def back_since(self, metric: str, top: float, from_step: int) -> int | None:
         """Since when the metric stands below `top` again; None when it does not."""
