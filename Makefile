@@ -41,7 +41,7 @@ unit: kernels    ## the test suite alone
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal -m 'not slow and not bench'
 
 accept: kernels  ## the demonstration with faults drawn from five printed seeds, the trainer's exactness, a night that nothing repairs, a real systemd (about 35 minutes)
-	$(BIN)/python -m pytest -m slow -s tests/accept tests/integration/test_systemd.py
+	$(BIN)/python -m pytest -m slow -s tests/accept tests/integration/test_systemd.py tests/integration/test_proof_of_repair.py
 
 drills: $(STAMP) ## every shipped drill with its faults drawn from three hundred printed seeds, and the crash points that `test` leaves out (about three minutes)
 	$(BIN)/python -m pytest -m slow -s tests/sim

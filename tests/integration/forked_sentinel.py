@@ -19,6 +19,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +37,17 @@ def _ask(question: dict[str, Any]) -> Any:
 class ForkedSentinel:
     """One command, with the part of subprocess.Popen that the tests use. `dies_at`: see mortal_supervisor."""
 
-    def __init__(self, words: list[str], out: Path, err: Path, cwd: Path | None = None, dies_at: str | None = None) -> None:
+    def __init__(
+        self,
+        words: list[str],
+        out: Path,
+        err: Path,
+        cwd: Path | None = None,
+        dies_at: str | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
         asked = {"words": words, "out": str(out), "err": str(err), "cwd": str(cwd or Path.cwd()), "dies_at": dies_at}
-        self.pid: int = _ask(asked | {"environ": dict(os.environ)})
+        self.pid: int = _ask(asked | {"environ": dict(os.environ if environ is None else environ)})
         self.returncode: int | None = None
         self._ended = os.pidfd_open(self.pid)  # not yet reaped, whatever became of it: that is done when it is asked for
 
@@ -62,11 +72,13 @@ class ForkedSentinel:
         self.send_signal(signal.SIGTERM)
 
 
-def run_sentinel(*words: str, cwd: Path | None = None, deadline_s: float = 60.0) -> subprocess.CompletedProcess[str]:
-    """A command that ends by itself: its code and what it said."""
+def run_sentinel(
+    *words: str, cwd: Path | None = None, deadline_s: float = 60.0, environ: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A command that ends by itself: its code and what it printed."""
     with tempfile.TemporaryDirectory() as place:
         out, err = Path(place) / "out", Path(place) / "err"
-        code = ForkedSentinel(list(words), out, err, cwd).wait(deadline_s)
+        code = ForkedSentinel(list(words), out, err, cwd, environ=environ).wait(deadline_s)
         return subprocess.CompletedProcess(["sentinel", *words], code, out.read_text(), err.read_text())
 
 
@@ -88,6 +100,7 @@ def become(asked: dict[str, Any]) -> None:
         os.dup2(os.open(path, flags), number)
     os.environ.clear()
     os.environ.update(asked["environ"])
+    time.tzset()
     os.chdir(asked["cwd"])
     sys.argv = ["sentinel", *asked["words"]]
     if asked["dies_at"] is not None:

@@ -2,6 +2,9 @@
 
 What changes no data ends bit for bit where an undisturbed run ends. What skips data is judged by held-out loss: repaired, the
 run is as good as one that was never hurt; unrepaired, it is not. (Per-step loss is too noisy to judge by: ~5 %.)
+
+Four runs: part of `make accept`. In `make test` stand for it the demonstration, which lets no poisoned sample survive, and
+test_trainer_bitwise, which ends killed runs equal to the bit.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ import pytest
 
 from tests.integration.forked_ranks import supervised_ranks
 from tests.integration.supervised import Supervised
+
+pytestmark = pytest.mark.slow
 
 STEPS = 140
 POISON = "bad_data@sample=1040-1440"  # from step 66 on

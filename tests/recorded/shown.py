@@ -24,6 +24,8 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.integration.forked_sentinel import run_sentinel
+
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 60.0
 CLOCKED_KEYS = {"age_s"}
@@ -55,16 +57,7 @@ def environment() -> dict[str, str]:
 
 def sentinel(place: Path, *words: str, deadline_s: float = DEADLINE_S) -> subprocess.CompletedProcess[str]:
     """One command, started where the run's policy lies."""
-    return subprocess.run(
-        [sys.executable, "-m", "sentinel", *words],
-        cwd=place,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=deadline_s,
-        check=False,
-    )
+    return run_sentinel(*words, cwd=place, deadline_s=deadline_s, environ=environment())
 
 
 def show(place: Path, *words: str) -> str:
