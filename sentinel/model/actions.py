@@ -2,12 +2,16 @@
 
 Every action has a key. Carrying one out twice under the same key must be the same as once: a supervisor killed between
 doing and journaling 'done' will ask again.
+
+To add an action, add a class here with a `recorded_as`, put it into `Action`, and add its handler in
+`sentinel.supervisor.handlers`. Whoever handles actions without knowing this one (the engine, the simulator, what people read)
+goes by what `Declared` says of it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal, get_args
 
 from sentinel.model.attempts import ChangePurpose, ResumePoint, SampleRange, SettingsInForce
 from sentinel.model.findings import Severity
@@ -16,12 +20,39 @@ from sentinel.model.recorded import recorded_as
 Request = Literal["checkpoint_now", "stop_after_checkpoint", "stop_now"]
 _PAGE = "page"
 Stage = Literal["trigger", "update", "acknowledge", "resolve", "message"]
+Place = Literal["", "before the stop", "before the launch"]
+
+
+class Declared:
+    """What every kind of action says of itself.
+
+    phrase: what it does, for people, as in "now: …"; {action.attempt} stands for a field.
+    place: where in a plan it stands when a word of a rung adds it: before the failed attempt is stopped, or when that has ended.
+        In a plan without a relaunch, it is carried out before settings are changed. Empty: sentinel itself puts it into plans.
+    if_failed: what follows when it cannot be done and the engine has no code of its own for that. "give up": the plan is dropped
+        and a person is paged. "go on": it is noted, and the plan goes on without it; it is also tried again less often.
+    """
+
+    __slots__ = ()
+    phrase: ClassVar[str] = ""
+    place: ClassVar[Place] = ""
+    if_failed: ClassVar[Literal["give up", "go on"]] = "give up"
+
+    def __init_subclass__(cls) -> None:
+        if not cls.phrase:
+            raise TypeError(f"{cls.__qualname__} has no phrase; declare what it does, for people")
+
+    @property
+    def words(self) -> str:
+        return self.phrase.format(action=self)
 
 
 @recorded_as("StartAttempt")
 @dataclass(frozen=True, slots=True)
-class StartAttempt:
+class StartAttempt(Declared):
     """Launch attempt `attempt` at or after `not_before_s` (backoff), on none of `exclude_nodes`."""
+
+    phrase: ClassVar = "start attempt {action.attempt}"
 
     key: str
     attempt: int
@@ -33,8 +64,10 @@ class StartAttempt:
 
 @recorded_as("KillAttempt")
 @dataclass(frozen=True, slots=True)
-class KillAttempt:
+class KillAttempt(Declared):
     """End every process of the attempt (SIGKILL), and see that none lives."""
+
+    phrase: ClassVar = "end every process of attempt {action.attempt}"
 
     key: str
     attempt: int
@@ -46,8 +79,10 @@ class KillAttempt:
 
 @recorded_as("RequestStop")
 @dataclass(frozen=True, slots=True)
-class RequestStop:
+class RequestStop(Declared):
     """Ask the trainer to stop through overrides.json; the engine kills it after a deadline of its own."""
+
+    phrase: ClassVar = "ask attempt {action.attempt} to stop"
 
     key: str
     attempt: int
@@ -57,8 +92,10 @@ class RequestStop:
 
 @recorded_as("SignalRanks")
 @dataclass(frozen=True, slots=True)
-class SignalRanks:
+class SignalRanks(Declared):
     """SIGTERM to the ranks: the request was not answered in time."""
+
+    phrase: ClassVar = "send SIGTERM to the ranks of attempt {action.attempt}"
 
     key: str
     attempt: int
@@ -66,12 +103,14 @@ class SignalRanks:
 
 @recorded_as("WriteOverrides")
 @dataclass(frozen=True, slots=True)
-class WriteOverrides:
+class WriteOverrides(Declared):
     """Change settings of the living attempt. The trainer's `override_applied` is the proof, not this action's success.
 
     step: the newest step when it was decided; an answer is due some steps later. before: what was in force until then.
     purpose: None in journals from before it stood here.
     """
+
+    phrase: ClassVar = "change settings of attempt {action.attempt} while it runs"
 
     key: str
     attempt: int
@@ -83,8 +122,10 @@ class WriteOverrides:
 
 @recorded_as("VerifyCheckpoint")
 @dataclass(frozen=True, slots=True)
-class VerifyCheckpoint:
+class VerifyCheckpoint(Declared):
     """Check every digest of a checkpoint before anything is resumed from it."""
+
+    phrase: ClassVar = "verify every byte of the checkpoint of step {action.step}"
 
     key: str
     step: int
@@ -93,8 +134,10 @@ class VerifyCheckpoint:
 
 @recorded_as("Quarantine")
 @dataclass(frozen=True, slots=True)
-class Quarantine:
+class Quarantine(Declared):
     """Move every checkpoint above `above_step` to quarantine/attempt-NNNN/, and unfinished saves with them."""
+
+    phrase: ClassVar = "move checkpoints above step {action.above_step} to quarantine"
 
     key: str
     attempt: int
@@ -104,8 +147,10 @@ class Quarantine:
 
 @recorded_as("PruneCheckpoint")
 @dataclass(frozen=True, slots=True)
-class PruneCheckpoint:
+class PruneCheckpoint(Declared):
     """Delete one checkpoint that no rollback can need any more, if its manifest still has this digest."""
+
+    phrase: ClassVar = "delete the checkpoint of step {action.step}: {action.reason}"
 
     key: str
     step: int
@@ -116,8 +161,11 @@ class PruneCheckpoint:
 
 @recorded_as("Capture")
 @dataclass(frozen=True, slots=True)
-class Capture:
+class Capture(Declared):
     """Save evidence before it is lost: stream slices, process states, log tails, into incidents/NNNN/."""
+
+    phrase: ClassVar = "save the evidence of incident {action.incident}"
+    if_failed: ClassVar = "go on"
 
     key: str
     incident: int
@@ -138,12 +186,14 @@ def incident_of_page_key(key: str) -> int | None:
 
 @recorded_as("SendPage")
 @dataclass(frozen=True, slots=True)
-class SendPage:
+class SendPage(Declared):
     """Tell a person, on one route. `text` carries the case; delivery is at least once under the key.
 
     stage: what is told of it. route: the route's name in the policy; empty in journals from before there were routes: the
     terminal. by: who acknowledged or resolved it.
     """
+
+    phrase: ClassVar = "page a person"
 
     key: str
     incident: int
@@ -157,8 +207,10 @@ class SendPage:
 
 @recorded_as("CompareRecords")
 @dataclass(frozen=True, slots=True)
-class CompareRecords:
+class CompareRecords(Declared):
     """Compare what two attempts recorded of first..last; `struck_again` goes with the question and comes back with the answer."""
+
+    phrase: ClassVar = "compare steps {action.first_step}..{action.last_step} with the record of attempt {action.old_attempt}"
 
     key: str
     incident: int
@@ -171,13 +223,15 @@ class CompareRecords:
 
 @recorded_as("InspectSamples")
 @dataclass(frozen=True, slots=True)
-class InspectSamples:
+class InspectSamples(Declared):
     """Launch attempt `attempt` to look at `samples` from the checkpoint, training nothing, and judge what it finds.
 
     `suspect` may be found guilty; what of `samples` lies before it is there to compare with. `overrides`: what is in force
     without the rung's own skip. Given up `within_s` after the launch. `rung` goes with the question and comes back with the
     answer.
     """
+
+    phrase: ClassVar = "look at samples {action.suspect.start}..{action.suspect.end}, one by one (attempt {action.attempt})"
 
     key: str
     incident: int
@@ -205,3 +259,4 @@ Action = (
     | CompareRecords
     | InspectSamples
 )
+ACTIONS: tuple[type[Action], ...] = get_args(Action)

@@ -40,9 +40,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sentinel.errors import UsageError
+from sentinel.model import actions as a
 from sentinel.model import operator_requests as w
 from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.readings import RequestReading
+from sentinel.model.recorded import recorded_name
 from sentinel.sim.learning import HEALING
 from sentinel.sim.program_changes import CHANGES
 
@@ -83,10 +85,7 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "route": ((TIME,), {"name": "terminal", "does": "refuses", "for": "0"}),
 }
 SOURCES = ("metrics", "heartbeats", "checkpoints", "launcher")
-ACTIONS = (
-    "StartAttempt", "KillAttempt", "RequestStop", "SignalRanks", "WriteOverrides", "VerifyCheckpoint", "Quarantine", "Capture",
-    "SendPage", "InspectSamples", "PruneCheckpoint",
-)  # fmt: skip
+ACTIONS = tuple(recorded_name(kind) for kind in a.ACTIONS)
 ASKED = ("pause", "resume", "hold", "rollback", "set", "skip")
 SEEN = ("norm", "finite", "load")
 OF_CHECKPOINTS = ("bit_rot", "bad_numbers", "bad_resume")  # they strike what is saved at their step, not the step

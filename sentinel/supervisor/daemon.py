@@ -13,7 +13,7 @@ from typing import Protocol
 
 from sentinel.clock import Clock
 from sentinel.engine import Engine
-from sentinel.model.actions import Action, Capture, StartAttempt
+from sentinel.model.actions import Action, StartAttempt
 from sentinel.model.events import ActionDelayed, ActionDone, ActionFailed, Event, StopWanted, SupervisorStarted, Tick
 from sentinel.model.facts import ActionDecided, Entry, Fact
 from sentinel.model.readings import Reading, StepReading
@@ -158,9 +158,9 @@ class Daemon:
             self._due[outcome.key] = due  # the engine has the deadline, and takes it from what is pending
             return
         if due is not None and isinstance(outcome, ActionFailed) and outcome.retry_in_s is not None:
-            is_evidence = isinstance(due.action, Capture)
-            if due.tries < (EVIDENCE_TRIES_MAX if is_evidence else RETRIES_MAX):
-                retry_in_s = min(outcome.retry_in_s, EVIDENCE_RETRY_S) if is_evidence else outcome.retry_in_s
+            can_do_without = due.action.if_failed == "go on"
+            if due.tries < (EVIDENCE_TRIES_MAX if can_do_without else RETRIES_MAX):
+                retry_in_s = min(outcome.retry_in_s, EVIDENCE_RETRY_S) if can_do_without else outcome.retry_in_s
                 due.at_s = now_s + retry_in_s
                 self._due[outcome.key] = due
                 if due.tries == 1:

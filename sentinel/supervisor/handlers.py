@@ -37,7 +37,11 @@ def build_handlers(
     send_page: Callable[[a.SendPage], str],
     withheld: frozenset[str],
 ) -> Mapping[type[a.Action], Handler]:
-    """How each action is carried out here. `send_page`: the courier's. `withheld`: the launcher's."""
+    """How each action is carried out here. `send_page`: the courier's. `withheld`: the launcher's.
+
+    Raises:
+        AssertionError: an action has no handler.
+    """
 
     def start(action: a.StartAttempt) -> tuple[str, Environment]:
         lease.set_attempt(action.attempt)
@@ -63,11 +67,6 @@ def build_handlers(
     def tell(action: a.SignalRanks) -> str:
         return f"SIGTERM sent to {launcher.signal_ranks(action.attempt, signal.SIGTERM)} ranks"
 
-    def quarantine(action: a.Quarantine) -> str:
-        moved = quarantine_above(run_dir, action.above_step, action.attempt)
-        fixed = fix_pointers(run_dir, action.above_step, action.attempt)
-        return "; ".join([f"{len(moved)} moved to quarantine", *fixed])
-
     def save_evidence(action: a.Capture) -> str:
         view = launcher.observe(action.attempt)
         pids = view.pids if isinstance(view, (Alive, Orphaned)) else ()
@@ -80,11 +79,18 @@ def build_handlers(
         a.RequestStop: lambda action: write_request(run_dir, action),
         a.WriteOverrides: lambda action: write_overrides(run_dir, action),
         a.VerifyCheckpoint: lambda action: verify_saved(run_dir, run_dir / action.path),
-        a.Quarantine: quarantine,
+        a.Quarantine: lambda action: _quarantine(run_dir, action),
         a.PruneCheckpoint: lambda action: prune_checkpoint(run_dir, action.path, action.step, action.digest),
         a.Capture: save_evidence,
         a.SendPage: send_page,
         a.InspectSamples: inspect,
         a.CompareRecords: lambda c: compare_attempts(run_dir, c.old_attempt, c.new_attempt, c.first_step, c.last_step),
     }
+    assert not (missing := [kind.__qualname__ for kind in a.ACTIONS if kind not in handlers]), f"no handler for {missing}"
     return cast(Mapping[type[a.Action], Handler], handlers)
+
+
+def _quarantine(run_dir: Path, action: a.Quarantine) -> str:
+    moved = quarantine_above(run_dir, action.above_step, action.attempt)
+    fixed = fix_pointers(run_dir, action.above_step, action.attempt)
+    return "; ".join([f"{len(moved)} moved to quarantine", *fixed])

@@ -85,36 +85,18 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
 
 
 def action_words(action: a.Action) -> str:
-    """What an action does, as in 'now: …'."""
+    """What an action does, as in 'now: …': its own phrase, or more where a field decides."""
     match action:
         case a.StartAttempt():
             source = f"from the checkpoint of step {action.resume.step}" if action.resume else "from scratch"
-            return f"start attempt {action.attempt} {source}"
-        case a.KillAttempt():
-            return f"end every process of attempt {action.attempt}"
+            return f"{action.words} {source}"
         case a.RequestStop():
             how = {"stop_now": "at once", "stop_after_checkpoint": "after a checkpoint"}.get(action.request, action.request)
-            return f"ask attempt {action.attempt} to stop {how}"
-        case a.SignalRanks():
-            return f"send SIGTERM to the ranks of attempt {action.attempt}"
-        case a.WriteOverrides():
-            return f"change settings of attempt {action.attempt} while it runs"
-        case a.VerifyCheckpoint():
-            return f"verify every byte of the checkpoint of step {action.step}"
-        case a.Quarantine():
-            return f"move checkpoints above step {action.above_step} to quarantine"
-        case a.PruneCheckpoint():
-            return f"delete the checkpoint of step {action.step}: {action.reason}"
-        case a.Capture():
-            return f"save the evidence of incident {action.incident}"
-        case a.CompareRecords():
-            return f"compare steps {action.first_step}..{action.last_step} with the record of attempt {action.old_attempt}"
-        case a.InspectSamples():
-            return f"look at samples {action.suspect.start}..{action.suspect.end}, one by one (attempt {action.attempt})"
+            return f"{action.words} {how}"
         case a.SendPage():
             return page_words(action)
         case _:
-            assert_never(action)
+            return action.words
 
 
 def _of_run(fact: f.RunCreated | f.SupervisorTookOver | f.RunEnded | f.Held | f.StopAsked, state: RunState) -> Line | None:
