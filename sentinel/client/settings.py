@@ -38,6 +38,7 @@ class Setting:
         label: for people.
         phrase: in the reason of a remedy, with {} for the value.
         unset: for people: that nothing is asked.
+        sizes_step: it changes only the size of a step. A failure that strikes again at the same step under it is structural.
         shifts_level: loss and gradient norm stand at another level under it, so that the past says less about the present.
         usual: a usual configured value in JSON; the simulated trainer has it.
     """
@@ -53,6 +54,7 @@ class Setting:
     label: str = ""
     phrase: str = ""
     unset: str = "as configured"
+    sizes_step: bool = False
     shifts_level: bool = False
     usual: Any = None
 
@@ -101,10 +103,11 @@ class Settings:
 
     lr_scale: float | None = setting(
         Factor(), "Learning rate, as a factor on the schedule.", word="lr", lapses=True, proof="repeated",
-        label="learning rate", shifts_level=True, usual=1.0,
+        label="learning rate", sizes_step=True, shifts_level=True, usual=1.0,
     )  # fmt: skip
     clip_norm: float | None = setting(
-        Number(above=0), "Gradient clipping at this global norm.", lapses=True, phrase="clip at {}", shifts_level=True, usual=1.0,
+        Number(above=0), "Gradient clipping at this global norm.", lapses=True, phrase="clip at {}", sizes_step=True,
+        shifts_level=True, usual=1.0,
     )  # fmt: skip
     weight_decay: float | None = setting(
         Number(at_least=0), "Weight decay, as the value to use.", lapses=True, usual=0.1,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import assert_never
-
 from sentinel.engine import sample_attribution
 from sentinel.engine.attempts import launch_first_or_next
 from sentinel.engine.decision import Decision
@@ -29,7 +27,6 @@ from sentinel.model.actions import (
     SignalRanks,
     StartAttempt,
     VerifyCheckpoint,
-    WriteOverrides,
 )
 from sentinel.model.attempts import Evidence, ResumePoint
 from sentinel.model.events import ActionDone, ActionFailed
@@ -117,9 +114,7 @@ def on_failed(decision: Decision, failed: ActionFailed) -> None:
         case VerifyCheckpoint():
             _pass_over(decision, action, failed.reason, "bytes")
         case Capture():
-            decision.note(f.about_incident(action.incident), f"evidence could not be saved: {failed.reason}")
-            decision.record(f.ActionConfirmed(action.key, "failed"))
-            proceed(decision)
+            _go_on_without(decision, action, f.about_incident(action.incident), f"evidence could not be saved: {failed.reason}")
         case SendPage():
             decision.note(f.about_incident(action.incident), f"{action.stage} not delivered on {action.route}: {failed.reason}")
             _send_next(decision, action)
@@ -127,8 +122,6 @@ def on_failed(decision: Decision, failed: ActionFailed) -> None:
             reason = f"attempt {action.attempt} could not be started: {failed.reason}"
             decision.record(f.AttemptEnded(action.attempt, "lost", reason, decision.newest_step, decision.now_s))
             _unable(decision, action, reason)
-        case KillAttempt() | Quarantine() | WriteOverrides():
-            _unable(decision, action, failed.reason)
         case CompareRecords():
             decision.note(f.about_incident(action.incident), f"the records could not be compared: {failed.reason}")
             _compared(decision, action, None)
@@ -138,8 +131,22 @@ def on_failed(decision: Decision, failed: ActionFailed) -> None:
             on_not_pruned(decision, action, failed.reason)
         case RequestStop() | SignalRanks():
             decision.note("stop", failed.reason)
+        case _ if action.if_failed == "go on":
+            plan = decision.state.plan
+            about = f.about_incident(plan.incident) if plan is not None and plan.incident is not None else "actions"
+            _go_on_without(decision, action, about, f"could not {action.words}: {failed.reason}")
         case _:
-            assert_never(action)
+            _unable(decision, action, failed.reason)
+
+
+def _go_on_without(decision: Decision, action: Action, about: str, reason: str) -> None:
+    """The plan does without an action that it does not need."""
+    plan = decision.state.plan
+    decision.note(about, reason)
+    decision.record(f.ActionConfirmed(action.key, "failed"))
+    if plan is not None and decision.state.plan is None:
+        return _plan_done(decision, plan.incident)
+    return proceed(decision)
 
 
 def _send_next(decision: Decision, action: SendPage) -> None:
@@ -172,7 +179,8 @@ def _again_without(decision: Decision, action: VerifyCheckpoint, damage: str) ->
     inspection = (
         InspectionPlan(inspect.rung, inspect.samples, inspect.suspect, inspect.overrides, inspect.within_s) if inspect else None
     )
-    return relaunch(decision, plan.incident, resume, start.overrides, wait_s, f"{reason}; {passed_over}", inspection)
+    more = tuple(a for a in plan.actions[plan.next :] if a.place)  # what the rung adds, and was not done yet
+    return relaunch(decision, plan.incident, resume, start.overrides, wait_s, f"{reason}; {passed_over}", inspection, more)
 
 
 def _next_older(

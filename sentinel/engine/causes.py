@@ -92,7 +92,7 @@ def _stays_apart(finding: Finding, cause: Incident, left: Sequence[Rung]) -> str
         return "its onset limits where to resume, so it is repaired on its own"
     if cause.kind.is_numeric:
         return "this is restarted on its own, and never past that onset"
-    if finding.kind in DEATHS and not any(rung.rollback is not None or rung.resume is not None for rung in left):
+    if finding.kind in DEATHS and not any(rung.does("relaunches") for rung in left):
         return "its playbook relaunches nothing, so this is repaired on its own"
     return ""
 

@@ -118,7 +118,7 @@ def fail_rung(decision: Decision, incident_id: int, reason: str, broke_again_ste
     if incident.awaits_approval and incident.approval is not None:
         return take_next_rung(decision, incident_id, incident.approval.rung)  # no other rung before a person has answered
     rungs = decision.rungs_of(incident)
-    resumes = 0 <= incident.rung < len(rungs) and (rungs[incident.rung].resume or rungs[incident.rung].rollback) is not None
+    resumes = 0 <= incident.rung < len(rungs) and rungs[incident.rung].does("relaunches")
     if pass_over_failing(decision) and resumes:
         return take_next_rung(decision, incident_id, incident.rung)
     why_not = judge_structural(decision.state.incident(incident_id), rungs, incident.rung + 1)
@@ -193,17 +193,23 @@ def take_rung(decision: Decision, incident_id: int, index: int) -> None:
         page(decision, incident.id, notice.severity, treatment.remedy.reason, follows)
     exclude(decision, incident, rungs[index])
     if treatment.relaunch:
-        launch = (treatment.resume, treatment.overrides, verdict.wait_s, treatment.remedy.reason, treatment.inspection)
-        return relaunch(decision, incident.id, *launch)
+        return _launch(decision, incident.id, treatment, verdict.wait_s)
     number = sum(len(i.tries) for i in decision.state.incidents)
-    return write_live(decision, incident.id, str(number), treatment.overrides)
+    writes = bool(rungs[index].settings)
+    return write_live(decision, incident.id, str(number), treatment.overrides, more=treatment.actions, writes=writes)
+
+
+def _launch(decision: Decision, incident_id: int, built: Treatment, wait_s: float) -> None:
+    reason, also = built.remedy.reason, built.actions
+    relaunch(decision, incident_id, built.resume, built.overrides, wait_s, reason, inspection=built.inspection, more=also)
 
 
 def _treatment(decision: Decision, incident: Incident, index: int, is_alive: bool) -> Treatment:
     state, rungs = decision.state, decision.rungs_of(incident)
     seed = draw_data_seed(state.run_id, incident.id, state.next_attempt)
     known = (state.checkpoints, state.open_incidents, state.overrides, is_alive)
-    built = build_treatment(rungs, index, incident, *known, seed, spare_steps(decision))
+    newest = decision.attempt.attempt if decision.attempt is not None else None
+    built = build_treatment(rungs, index, incident, *known, seed, spare_steps(decision), newest)
     probation = decision.policy.spec.probation
     effect = predict_effect(built.remedy, incident, decision.newest_step, probation.steps, probation.recovered_when.ratio)
     return replace(built, remedy=replace(built.remedy, effect=effect))
@@ -216,7 +222,7 @@ def take_up_again(decision: Decision, incident: Incident) -> bool:
     if not broken_off or incident.is_waiting or decision.observes_only or incident.rung >= len(rungs):
         return False
     treatment = _treatment(decision, incident, incident.rung, decision.is_alive)
-    relaunch(decision, incident.id, treatment.resume, treatment.overrides, 0.0, treatment.remedy.reason, treatment.inspection)
+    _launch(decision, incident.id, treatment, 0.0)
     return True
 
 

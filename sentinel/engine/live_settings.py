@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
-from sentinel.model.actions import WriteOverrides
+from sentinel.model.actions import Action, WriteOverrides
 from sentinel.model.attempts import PERSON, ChangePurpose, SettingsInForce
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.readings import TrainerNote
@@ -24,13 +24,21 @@ ANSWER_STEPS = 20
 
 
 def write_live(
-    decision: Decision, incident: int | None, name: str, overrides: SettingsInForce, purpose: ChangePurpose = "remedy"
+    decision: Decision,
+    incident: int | None,
+    name: str,
+    overrides: SettingsInForce,
+    purpose: ChangePurpose = "remedy",
+    more: tuple[Action, ...] = (),
+    writes: bool = True,
 ) -> None:
-    """Ask the living attempt for other settings. `name` makes the request's id, which the answer repeats."""
+    """Ask the living attempt for other settings. `name` makes the request's id, which the answer repeats. `more`: what a rung
+    does before that. `writes`: whether there are settings to ask for."""
     attempt = decision.attempt
     assert attempt is not None
     named = done_once_at(replace(overrides, id=f"ov-{attempt.attempt}.{name}"), decision.newest_step)
-    actions = build_live_change(attempt.attempt, named, decision.newest_step, decision.state.overrides, purpose)
+    before = decision.state.overrides
+    actions = build_live_change(attempt.attempt, named, decision.newest_step, before, purpose, more, writes)
     decision.record(f.PlanAdopted(incident, actions))
     plan = decision.state.plan
     assert plan is not None

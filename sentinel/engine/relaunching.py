@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
-from sentinel.model.actions import InspectSamples, StartAttempt
+from sentinel.model.actions import Action, InspectSamples, StartAttempt
 from sentinel.model.attempts import ResumePoint, SettingsInForce
 from sentinel.plan.build import build_relaunch
 from sentinel.plan.overrides import done_once_at
@@ -21,8 +21,10 @@ def relaunch(
     wait_s: float,
     reason: str,
     inspection: InspectionPlan | None = None,
+    more: tuple[Action, ...] = (),
 ) -> None:
-    """Adopt the plan that ends in a new attempt, and decide its first action. `inspection`: of samples, before the launch."""
+    """Adopt the plan that ends in a new attempt, and decide its first action. `inspection`: of samples, before the launch.
+    `more`: what the rung adds to the plan."""
     attempt, number = decision.attempt, decision.state.next_attempt
     excluded = tuple(one.node for one in decision.state.excluded)
     inspect = None
@@ -52,6 +54,7 @@ def relaunch(
         reason=reason,
         inspect=inspect,
         exclude_nodes=excluded,
+        more=more,
     )
     if decision.is_alive and attempt is not None:
         decision.record(f.AttemptStopping(attempt.attempt, reason))

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Try
 from sentinel.model.state import Attempt, RunState
+from sentinel.policy.rung_words import CONDITIONS
 
 TRIES_SHOWN = 8
-CONDITIONS = ("then", "until", "approval")  # keys of a rung that say when, not what
 
 
 def span(seconds: float) -> str:

@@ -32,13 +32,15 @@ def build_relaunch(
     reason: str,
     inspect: InspectSamples | None = None,
     exclude_nodes: tuple[str, ...] = (),
+    more: tuple[Action, ...] = (),
 ) -> tuple[Action, ...]:
     """Capture, kill, verify, inspect and end that, quarantine, start: those of them that apply, in this order. Quarantine comes
-    after the inspection: a trainer that trained instead may have left checkpoints.
+    after the inspection: a trainer that trained instead may have left checkpoints. `more`: what the rung adds, each at its place.
     """
     actions: list[Action] = []
     if incident is not None and old_attempt is not None:
         actions.append(Capture(f"capture/{incident}/{new_attempt}", incident, old_attempt))
+    actions += [action for action in more if action.place == "before the stop"]
     if is_alive and old_attempt is not None:
         actions.append(KillAttempt.of(old_attempt))
     if resume is not None:
@@ -47,6 +49,7 @@ def build_relaunch(
         actions += [inspect, KillAttempt.of(inspect.attempt)]
     if old_attempt is not None:
         actions.append(Quarantine(f"quarantine/{new_attempt}", old_attempt, resume.step if resume else 0, reason))
+    actions += [action for action in more if action.place == "before the launch"]
     actions.append(StartAttempt(f"start/{new_attempt}", new_attempt, resume, overrides, not_before_s, exclude_nodes))
     return tuple(actions)
 
@@ -57,6 +60,10 @@ def build_live_change(
     step: int,
     before: SettingsInForce | None = None,
     purpose: ChangePurpose = "remedy",
+    more: tuple[Action, ...] = (),
+    writes: bool = True,
 ) -> tuple[Action, ...]:
-    """A change without a relaunch: write it; the trainer's `override_applied` is the proof."""
-    return (WriteOverrides(f"override/{overrides.id}", attempt, overrides, step, before, purpose),)
+    """A change without a relaunch: what the rung adds, then write the settings; the trainer's `override_applied` is the proof.
+    `writes`: whether there are any to write."""
+    write = WriteOverrides(f"override/{overrides.id}", attempt, overrides, step, before, purpose)
+    return (*more, write) if writes or not more else more

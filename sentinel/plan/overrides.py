@@ -63,7 +63,7 @@ def with_rung(
 ) -> SettingsInForce:
     """`now` with the rung's own settings laid over it; `spare` as in `laid_over`."""
     wanted = SettingsInForce(skip=skip, **rung.settings)
-    return laid_over(now, wanted, rung.settings, incident, until_step, rung.until_steps or 0, spare)
+    return laid_over(now, wanted, rung.settings, incident, until_step, rung.lapse_steps or 0, spare)
 
 
 def laid_over(

@@ -1,4 +1,4 @@
-"""One rung of a playbook, made absolute: which step to go back to, which samples to leave out, which settings.
+"""One rung of a playbook, made absolute: which step to go back to, which samples to leave out, which settings, which actions.
 
 `rollback: {further: 2x}` and `skip: {wider: 2x}` are read against the rungs above them in the same playbook, always from
 the incident's own onset, so that the third rung means the same whether or not the second was ever tried.
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sentinel.client.settings import BY_WORD, SETTINGS
+from sentinel.client.settings import SETTINGS
+from sentinel.model.actions import Action
 from sentinel.model.attempts import ResumePoint, SampleRange, SettingsInForce
 from sentinel.model.incidents import Incident, Remedy
 from sentinel.model.state import Checkpoint
@@ -17,7 +18,9 @@ from sentinel.plan.overrides import for_relaunch, reseeded, with_rung
 from sentinel.plan.rollback import Choice, choose_before, choose_newest
 from sentinel.plan.sample_attribution import CONTROLS, SAMPLES_MAX
 from sentinel.plan.skip import merge, window
+from sentinel.policy.rung_words import Acts, Case
 from sentinel.policy.schema import Rung
+from sentinel.policy.schema_rungs import WORDS
 
 GUILTY_WITHIN_S = 1800.0  # an inspection without `within` of its own
 RANGES_LISTED = 6
@@ -38,13 +41,15 @@ class InspectionPlan:
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """A remedy with everything a launch (or a live change) needs. Until `inspection` is answered, the whole window is skipped."""
+    """A remedy with everything a launch (or a live change) needs. Until `inspection` is answered, the whole window is skipped.
+    `actions`: those that words of the rung add to its plan."""
 
     remedy: Remedy
     relaunch: bool
     resume: ResumePoint | None
     overrides: SettingsInForce
     inspection: InspectionPlan | None = None
+    actions: tuple[Action, ...] = ()
 
 
 def margin_steps(rungs: Sequence[Rung], index: int) -> int:
@@ -106,18 +111,18 @@ def build_treatment(
     is_alive: bool,
     new_seed: int | None = None,
     spare: int = 0,
+    attempt: int | None = None,
 ) -> Treatment:
-    """What rung `index` means for this incident, now. A rung of settings alone is applied live where a trainer lives.
-    `new_seed`: of the data order that `reseed_data` begins. `spare`: so much later than sentinel a trainer lapses its settings
-    by itself.
+    """What rung `index` means for this incident, now. A rung that nothing binds to a launch is carried out live where a trainer
+    lives. `new_seed`: of the data order that `reseed_data` begins. `spare`: so much later than sentinel a trainer lapses its
+    settings by itself. `attempt`: the newest.
     """
     rung = rungs[index]
-    at_launch = rung.reseed_data or any(SETTINGS[key].changes == "at launch" for key in rung.settings)
-    relaunch = rung.rollback is not None or rung.resume is not None or at_launch or not is_alive
+    relaunch = rung.does("relaunches") or any(WORDS[word].needs_launch for word in rung.parts) or not is_alive
     choice = choose_checkpoint(rungs, index, incident, checkpoints, open_incidents) if relaunch else None
     found = skip_window(rungs, index, incident, in_force.data_seed)
     skip = merge([found]) if found else ()
-    until = incident.break_step + rung.until_steps if rung.until_steps is not None else None
+    until = incident.break_step + rung.lapse_steps if rung.lapse_steps is not None else None
     resume = None
     base = for_relaunch(in_force, choice.step if choice else incident.break_step, incident.id)
     if choice is not None and choice.checkpoint is not None:
@@ -143,7 +148,16 @@ def build_treatment(
         live=not relaunch,
         **changed,
     )
-    return Treatment(remedy, relaunch, resume, overrides, inspection)
+    return Treatment(remedy, relaunch, resume, overrides, inspection, _actions(rung, Case(incident.id, index, attempt)))
+
+
+def _actions(rung: Rung, case: Case) -> tuple[Action, ...]:
+    """What words of the rung add to its plan, in the order of the language."""
+    added: list[Action] = []
+    for word, value in rung.values.items():
+        if isinstance(by := WORDS[word].by, Acts):
+            added += by.actions(value, case)
+    return tuple(added)
 
 
 def _inspection(
@@ -183,8 +197,13 @@ def _reason(
     if rung.exclude is not None:
         parts.insert(0, f"leave out node {node}" if node else "leave out the blamed node")
     parts += [SETTINGS[key].remedy(value) for key, value in rung.settings.items()]
-    named = {*BY_WORD, "rollback", "resume", "exclude", "skip", "until", "then", "reseed_data"}
-    parts += [word for word in rung.keys if word not in named]
+    parts += [_phrase(word, value) for word, value in rung.values.items()]
     if until is not None:
         parts.append(f"until step {until}")
     return "; ".join(p for p in parts if p)
+
+
+def _phrase(word: str, value: object) -> str:
+    """What the row of the word says. Empty where a setting, or the code above, says it. An action without a phrase: its word."""
+    row = WORDS[word]
+    return row.phrase.format(value) if row.phrase else word if isinstance(row.by, Acts) else ""

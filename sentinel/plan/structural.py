@@ -12,15 +12,15 @@ from collections.abc import Iterable, Sequence
 
 from sentinel.model.incidents import Incident, Outcome, Try
 from sentinel.policy.schema import Rung
+from sentinel.policy.schema_rungs import WORDS
 
 SAME_STEPS = 10  # an onset is dated to within some rows; what breaks of itself breaks tens of steps apart
-MORE_OF_THE_SAME = frozenset({"wait", "resume", "rollback", "skip", "lr", "clip_norm"})
 
 
 def judge_structural(incident: Incident, rungs: Sequence[Rung], index: int) -> str:
     """Why rung `index` and those behind it need not be tried; empty while they may help."""
     onset = incident.onset_step
-    if onset is None or any(set(rung.parts) - MORE_OF_THE_SAME or rung.approval for rung in _left(rungs, index)):
+    if onset is None or any(_is_another_way(rung) or rung.approval for rung in _left(rungs, index)):
         return ""
     struck = [t for t in incident.tries if t.outcome is Outcome.FAILED and t.struck_step is not None]
     same = [t for t in struck if abs((t.struck_step or 0) - onset) <= SAME_STEPS]
@@ -36,6 +36,10 @@ def judge_structural(incident: Incident, rungs: Sequence[Rung], index: int) -> s
         f"{samples} samples around it, and at {slower[-1].remedy.lr_scale:g}x the learning rate: neither state nor data nor the "
         "size of a step explains it; look at code, configuration and schedule"
     )
+
+
+def _is_another_way(rung: Rung) -> bool:
+    return not all(WORDS[part].is_more_of_the_same for part in rung.parts)
 
 
 def _left(rungs: Sequence[Rung], index: int) -> Iterable[Rung]:

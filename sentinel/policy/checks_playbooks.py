@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
-from sentinel.client.setting_types import Flag
-from sentinel.client.settings import BY_WORD
 from sentinel.errors import Problem
+from sentinel.policy.rung_words import Company
 from sentinel.policy.schema import Rung
-
-# Settings that `until` may stand beside.
-_VALUES = tuple(word for word, row in BY_WORD.items() if not isinstance(row.type, Flag))
-# What only a relaunch can change.
-_AT_LAUNCH = (*(word for word, row in BY_WORD.items() if row.changes == "at launch"), "reseed_data", "exclude")
-_RELAUNCH = ("resume", "rollback")
+from sentinel.policy.schema_rungs import WORDS
 
 
 def check_playbook(
@@ -28,7 +22,9 @@ def check_playbook(
             yield Problem(place, message, "move this rung before the page, or remove it")
         if ended_at is None and rung.page is not None and rung.then is not None:
             ended_at = index
-        yield from _check_combination(place, rung)
+        yield from _check_words(place, rung)
+        yield from _check_settings(place, rung)
+        yield from _check_conditions(place, rung)
         yield from _check_extension(place, rung, playbook[:index])
         yield from _check_skip_window(place, rung)
         yield from _check_until(place, rung, probation_steps)
@@ -50,35 +46,40 @@ def _check_last(place: str, playbook: tuple[Rung, ...]) -> Iterator[Problem]:
         yield Problem(f"{place}.page", message, "add then: stop_now, hold or keep_training", "warning")
 
 
-def _check_combination(place: str, rung: Rung) -> Iterator[Problem]:
-    parts = rung.parts
-    acts = tuple(part for part in parts if part != "page")
-    relaunches = any(part in parts for part in _RELAUNCH)
-    if rung.wait is not None and len(parts) > 1:
-        others = " and ".join(part for part in parts if part != "wait")
-        yield Problem(f"{place}.wait", f"waiting and {others} contradict each other", "give the wait a rung of its own")
-    if rung.resume is not None and rung.rollback is not None:
-        message = "resume goes on from the newest checkpoint, rollback from an older one: a rung can do only one"
-        yield Problem(f"{place}.resume", message, "remove one of the two")
-    if rung.diagnose and (rung.rollback is None or any(part not in ("rollback", "diagnose", "page") for part in parts)):
-        message = "a diagnosis repeats the failed stretch unchanged: it needs a rollback, and nothing else beside it"
-        yield Problem(f"{place}.diagnose", message, "write rollback: {before_onset: 100 steps} and diagnose: true alone")
-    if rung.skip is not None and rung.rollback is None:
-        message = "a skip without a rollback leaves out samples that have already been trained on"
-        yield Problem(f"{place}.skip", message, "add rollback: {before_onset: 100 steps}")
-    if rung.reseed_data and rung.skip is not None:
-        message = "in a new data order the samples around the onset lie anywhere, so there is nothing to skip"
-        yield Problem(f"{place}.reseed_data", message, "give reseed_data a rung of its own, after those that skip")
-    for part in _AT_LAUNCH:
-        if part in parts and not relaunches:
-            yield Problem(f"{place}.{part}", f"{part} takes effect only at a relaunch", "add a rollback or a resume to this rung")
-    if rung.hold and len(acts) > 1:
-        others = " and ".join(part for part in acts if part != "hold")
-        yield Problem(f"{place}.hold", f"hold pauses training, and {others} goes on with it", "give the hold a rung of its own")
+def _check_words(place: str, rung: Rung) -> Iterator[Problem]:
+    """What the row of each word says of the words beside it."""
+    for word in rung.parts:
+        row = WORDS[word]
+        for company in row.company:
+            others = [part for part in rung.parts if part != word and part not in (company.only or ())]
+            if _is_broken(company, rung.parts, others):
+                yield Problem(f"{place}.{word}", company.message.format(others=" and ".join(others)), company.remedy)
+        if row.needs_launch and not rung.does("relaunches"):
+            message = f"{word} takes effect only at a relaunch"
+            yield Problem(f"{place}.{word}", message, "add a rollback or a resume to this rung")
+
+
+def _is_broken(company: Company, parts: tuple[str, ...], others: list[str]) -> bool:
+    is_crowded = company.only is not None and bool(others)
+    is_missed = bool(company.needs) and not any(part in company.needs for part in parts)
+    return is_crowded or is_missed or any(part in company.never for part in parts)
+
+
+def _check_settings(place: str, rung: Rung) -> Iterator[Problem]:
+    given: dict[str, str] = {}
+    for word in rung.parts:
+        for row in WORDS[word].settings:
+            if (other := given.setdefault(row.key, word)) != word:
+                message = f"{other} and {word} both give the {row.label}"
+                yield Problem(f"{place}.{word}", message, "give one of the two a rung of its own")
     precision = rung.settings.get("precision")
     if "loss_scale" in rung.settings and precision in ("bf16", "fp32"):
         yield Problem(f"{place}.loss_scale", f"{precision} has no loss scale", "remove loss_scale or precision")
-    if rung.approval is not None and (rung.wait is not None or rung.hold or not acts):
+
+
+def _check_conditions(place: str, rung: Rung) -> Iterator[Problem]:
+    acts = tuple(part for part in rung.parts if part != "page")
+    if rung.approval is not None and (rung.does("waits", "holds") or not acts):
         message = "nothing is done here that a person could allow or refuse"
         yield Problem(f"{place}.approval", message, "move approval to a rung that acts, such as a rollback")
     if rung.then is not None and rung.page is None:
@@ -118,9 +119,10 @@ def _check_skip_window(place: str, rung: Rung) -> Iterator[Problem]:
 def _check_until(place: str, rung: Rung, probation_steps: int) -> Iterator[Problem]:
     if rung.until_steps is None:
         return
-    if not any(part in _VALUES for part in rung.parts):
+    if not any(WORDS[word].takes_until for word in rung.parts):
         message = "'until' says when changed settings go back, and this rung changes none"
-        yield Problem(f"{place}.until", message, f"remove it, or change one of: {', '.join(_VALUES)}")
+        values = (word for word, row in WORDS.items() if row.takes_until)
+        yield Problem(f"{place}.until", message, f"remove it, or change one of: {', '.join(values)}")
     elif rung.until_steps < probation_steps:
         message = f"the settings go back after {rung.until_steps} steps, within the probation of {probation_steps}"
         yield Problem(f"{place}.until", message, "a repair is judged better while it is in force", "warning")
@@ -129,19 +131,13 @@ def _check_until(place: str, rung: Rung, probation_steps: int) -> Iterator[Probl
 def _check_available(place: str, rung: Rung, capabilities: Set[str] | None) -> Iterator[Problem]:
     if capabilities is None:
         return
-    if rung.skip is not None and "skip" not in capabilities:
-        message = "the trainer cannot skip samples (capability 'skip')"
-        yield Problem(f"{place}.skip", message, "remove the skip, or teach the trainer to skip and declare it")
-    if rung.skip is not None and rung.skip.only is not None and "attribution" not in capabilities:
-        message = "the trainer cannot look at single samples (capability 'attribution')"
-        yield Problem(f"{place}.skip.only", message, "remove it, or teach the trainer to inspect samples and declare it")
-    if rung.reseed_data and "skip" not in capabilities:
-        message = "the trainer cannot change its data order (capability 'skip')"
-        yield Problem(f"{place}.reseed_data", message, "remove it, or teach the trainer to and declare it")
-    if rung.exclude is not None and "exclude" not in capabilities:
-        message = "the command does not declare that it can leave a node out (capability 'exclude'): this rung is passed over"
-        yield Problem(f"{place}.exclude", message, "begin the run with --with exclude, if the command honours it", "warning")
-    live = tuple(part for part in rung.parts if part in BY_WORD and BY_WORD[part].changes == "live")
-    if live and not any(part in rung.parts for part in _RELAUNCH) and "live_overrides" not in capabilities:
+    for word, value in rung.values.items():
+        for needed in WORDS[word].capabilities:
+            is_asked = not needed.part or getattr(value, needed.part) is not None
+            if is_asked and needed.name not in capabilities:
+                path = ".".join(part for part in (place, word, needed.part) if part)
+                yield Problem(path, needed.message, needed.remedy, needed.severity)
+    live = [word for word in rung.parts if WORDS[word].is_live]
+    if live and not rung.does("relaunches") and "live_overrides" not in capabilities:
         message = "the trainer cannot change settings while it runs (capability 'live_overrides')"
         yield Problem(f"{place}.{live[0]}", message, "add a rollback or a resume, so that it changes at a relaunch")

@@ -241,7 +241,7 @@ def _after(policy: Policy, rungs: tuple[Rung, ...]) -> Iterator[str]:
         f"a rung has worked when {recovered.metric} is within {recovered.ratio * 100:g}% of its level before, {probation.steps} "
         "steps past the step where it broke; the same finding before that is its failure, and the next rung is taken"
     )
-    acting = sum(not (rung.wait or rung.hold or rung.parts == ("page",)) for rung in rungs)
+    acting = sum(rung.does("relaunches", "treats") for rung in rungs)
     tries, starts = budget.interventions, budget.restarts
     yield (
         f"budget: {tries.count} interventions in {show_duration(tries.period_s)}, of which this playbook takes up to {acting}; "

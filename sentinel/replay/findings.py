@@ -13,10 +13,12 @@ from sentinel.model import facts as f
 from sentinel.model.facts import Fact
 from sentinel.model.findings import Severity
 from sentinel.model.incidents import Incident, IncidentState, Outcome
+from sentinel.policy.schema_rungs import WORDS
 from sentinel.streams.curve import Bucket
 
 FOUND_MAX = 10_000  # of one log: beyond it findings are only counted
-IDLE_WORDS = frozenset({"wait", "page", "then", "hold"})  # rungs made of these alone change nothing in the training
+# Rungs made of these alone change nothing in the training.
+IDLE_WORDS = frozenset(word for word, row in WORDS.items() if row.does not in ("relaunches", "treats"))
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sentinel.policy.rung_words import CONDITIONS
 from sentinel.report.detectors import detector_rows
 from sentinel.report.environment import environment_rows
 from sentinel.report.pages import page_rows, page_story
@@ -12,7 +13,6 @@ from sentinel.report.schedule import schedule_rows
 from sentinel.report.tables import cell, rounded_parts, text_table
 
 INCIDENT_HEADER = ("incident", "onset", "detected", "remedy", "outcome", "steps lost", "s lost")  # fits 80 columns
-CONDITIONS = ("then", "until", "approval")  # keys of a rung that say when, not what
 
 
 def status_text(status: Mapping[str, Any]) -> str:

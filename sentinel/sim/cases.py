@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sentinel.model.incidents import Incident
+from sentinel.policy.rung_words import CONDITIONS
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.sim.case_file import Case, SeriesCase, Span, WantedIncident, read_cases
 from sentinel.sim.expected import differences
@@ -109,7 +110,7 @@ def _describe_incident(incident: Incident) -> str:
 
 def remedies_of(incident: Incident) -> tuple[str, ...]:
     """Titles of the rungs taken, in order."""
-    return tuple(" + ".join(word for word in t.remedy.words if word not in ("then", "until", "approval")) for t in incident.tries)
+    return tuple(" + ".join(word for word in t.remedy.words if word not in CONDITIONS) for t in incident.tries)
 
 
 def _differing(case: SeriesCase, outcome: SeriesOutcome) -> Iterator[str]:

@@ -28,6 +28,7 @@ LONG = {
     "sentinel/launcher/command.py": "one launcher: its settings, its three commands, and what their answers prove",
     "sentinel/policy_files/explain.py": "one verb, in the order in which it prints",
     "sentinel/model/actions.py": "one list of everything that is done to the world, each with what it declares",
+    "sentinel/policy/schema_rungs.py": "one row for each word of a rung, read as one",
     "sentinel/model/facts.py": "one list of everything that is journaled, read as one",
     "sentinel/detectors/bank.py": "one object, one short method for each reading and each question",
     "sentinel/detectors/gpu_fault.py": "one table of what each reading means, beside what it leads to",

@@ -13,10 +13,10 @@ from sentinel.model import facts as f
 from sentinel.model.actions import SendPage
 from sentinel.model.facts import Fact
 from sentinel.model.incidents import Incident, IncidentState, Outcome
+from sentinel.policy.rung_words import CONDITIONS
 from sentinel.report.chronicle.plain import plain
 from sentinel.report.tables import cell
 
-CONDITIONS = ("then", "until", "approval")
 ROUTES_TOLD = 6
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Try
 from sentinel.model.state import RunState
-from sentinel.paging.case_words import CONDITIONS, span, where
+from sentinel.paging.case_words import span, where
+from sentinel.policy.rung_words import CONDITIONS
 
 CHOSEN_CHARS_MAX = 2000
 
