@@ -196,8 +196,17 @@ def _next_older(
         choice = choose_newest(older, state.open_incidents)
         found = choice.checkpoint
         return ResumePoint(found.step, found.path, found.digest) if found else None, choice.reason
-    known = (state.checkpoints, state.open_incidents, state.overrides, False)
-    built = build_treatment(rungs, incident.rung, incident, *known, new_seed=data_seed, spare=spare_steps(decision))
+    built = build_treatment(
+        rungs,
+        incident.rung,
+        incident,
+        checkpoints=state.checkpoints,
+        open_incidents=state.open_incidents,
+        in_force=state.overrides,
+        is_alive=False,
+        new_seed=data_seed,
+        spare=spare_steps(decision),
+    )
     return built.resume, built.remedy.reason
 
 

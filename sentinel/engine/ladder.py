@@ -183,8 +183,15 @@ def take_rung(decision: Decision, incident_id: int, index: int) -> None:
     budget = decision.policy.spec.budget
     stuck = state.without_progress if treatment.relaunch else 0
     restarts_s = state.restarts_s if treatment.relaunch else ()
-    past = (state.interventions_s, restarts_s, stuck, _of_this_cause(decision, incident))
-    verdict = judge_budget(budget, decision.now_s, *past, draw_spread(state.run_id, state.next_attempt))
+    verdict = judge_budget(
+        budget,
+        decision.now_s,
+        interventions_s=state.interventions_s,
+        restarts_s=restarts_s,
+        without_progress=stuck,
+        same_cause_s=_of_this_cause(decision, incident),
+        spread=draw_spread(state.run_id, state.next_attempt),
+    )
     if not verdict.allowed:
         return give_up(decision, incident.id, _spent(decision, verdict.reason))
     decision.record(f.RungTaken(incident.id, treatment.remedy, True, decision.newest_step))
@@ -207,9 +214,18 @@ def _launch(decision: Decision, incident_id: int, built: Treatment, wait_s: floa
 def _treatment(decision: Decision, incident: Incident, index: int, is_alive: bool) -> Treatment:
     state, rungs = decision.state, decision.rungs_of(incident)
     seed = draw_data_seed(state.run_id, incident.id, state.next_attempt)
-    known = (state.checkpoints, state.open_incidents, state.overrides, is_alive)
-    newest = decision.attempt.attempt if decision.attempt is not None else None
-    built = build_treatment(rungs, index, incident, *known, seed, spare_steps(decision), newest)
+    built = build_treatment(
+        rungs,
+        index,
+        incident,
+        checkpoints=state.checkpoints,
+        open_incidents=state.open_incidents,
+        in_force=state.overrides,
+        is_alive=is_alive,
+        new_seed=seed,
+        spare=spare_steps(decision),
+        attempt=decision.attempt.attempt if decision.attempt is not None else None,
+    )
     probation = decision.policy.spec.probation
     effect = predict_effect(built.remedy, incident, decision.newest_step, probation.steps, probation.recovered_when.ratio)
     return replace(built, remedy=replace(built.remedy, effect=effect))

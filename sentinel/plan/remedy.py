@@ -105,6 +105,7 @@ def build_treatment(
     rungs: Sequence[Rung],
     index: int,
     incident: Incident,
+    *,
     checkpoints: Iterable[Checkpoint],
     open_incidents: Iterable[Incident],
     in_force: SettingsInForce,

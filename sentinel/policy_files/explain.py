@@ -199,8 +199,16 @@ def _climb(policy: Policy, rungs: tuple[Rung, ...], incident: Incident, every: i
             after = _THEN[rung.then] if rung.then else _THEN["stop_now"] if index == len(rungs) - 1 else "the playbook goes on"
             yield rung.title, f"a {rung.page.severity} page; {after}"
         else:
-            known = (checkpoints, (), in_force, alive, draw_data_seed("assumed", incident.id, index + 2))
-            treatment = build_treatment(rungs, index, incident, *known)
+            treatment = build_treatment(
+                rungs,
+                index,
+                incident,
+                checkpoints=checkpoints,
+                open_incidents=(),
+                in_force=in_force,
+                is_alive=alive,
+                new_seed=draw_data_seed("assumed", incident.id, index + 2),
+            )
             in_force = treatment.overrides
             how = "" if treatment.relaunch else "; live, without a relaunch"
             also = f"; and a {rung.page.severity} page" if rung.page else ""

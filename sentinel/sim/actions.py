@@ -200,8 +200,9 @@ class SimRunner:
 
     def _compare(self, action: a.CompareRecords) -> Comparison:
         self._failures.check(action)
-        span = (action.first_step, action.last_step)
-        return compare(self._record(action.old_attempt, *span), self._record(action.new_attempt, *span), *span)
+        first, last = action.first_step, action.last_step
+        old, new = (self._record(attempt, first, last) for attempt in (action.old_attempt, action.new_attempt))
+        return compare(old, new, first, last)
 
     def _inspect(self, action: a.InspectSamples) -> Attribution:
         self._failures.check(action)

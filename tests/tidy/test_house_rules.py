@@ -19,6 +19,7 @@ KERNEL_LINES_MAX = 300  # a kernel stands beside its launch
 PURE_FUNCTION_LINES_MAX = 50
 # A file is as long as its subject. Longer than the tripwire are:
 LONG = {
+    "sentinel/engine/ladder.py": "from a finding down to the plan of its rung, in the order in which it happens",
     "sentinel/engine/core.py": "the order in which one event is handled, read downward",
     "sentinel/sim/trainer.py": "one simulated trainer, from its start to its exit",
     "sentinel/engine/operator_requests.py": "every request of a person and its answer, read as one",
@@ -172,6 +173,23 @@ def test_no_record_is_made_by_unpacking_a_tuple() -> None:
                 name = str(getattr(node.func, "id", getattr(node.func, "attr", "")))
                 if name in classes and (relative(path), name) not in TAKE_ANY_NUMBER:
                     faults.append(f"{relative(path)}:{node.lineno} {ast.unparse(node)[:80]}: name each field")
+    assert not faults, "\n".join(faults)
+
+
+def test_no_tuple_is_packed_to_be_unpacked_among_other_arguments() -> None:
+    """`budget = (a, b); judge(policy, *budget, c)`: the same, with a function. Name the arguments."""
+    faults = []
+    for path in SOURCES:
+        for function in (node for node in nodes(path) if isinstance(node, ast.FunctionDef)):
+            packed = {
+                node.targets[0].id
+                for node in ast.walk(function)
+                if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple) and isinstance(node.targets[0], ast.Name)
+            }
+            for call in (node for node in ast.walk(function) if isinstance(node, ast.Call) and len(node.args) > 1):
+                starred = {one.value.id for one in call.args if isinstance(one, ast.Starred) and isinstance(one.value, ast.Name)}
+                if starred & packed and not relative(path).startswith("cuda_ext/bench/"):  # operands of one operation
+                    faults.append(f"{relative(path)}:{call.lineno} {ast.unparse(call)[:80]}: name each argument")
     assert not faults, "\n".join(faults)
 
 

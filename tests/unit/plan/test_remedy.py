@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, SampleAnchor
 from sentinel.model.state import Checkpoint
-from sentinel.plan.remedy import build_treatment, choose_checkpoint, margin_steps, skip_window
+from sentinel.plan.remedy import Treatment, build_treatment, choose_checkpoint, margin_steps, skip_window
 from sentinel.policy.schema import Rung
 
 KEPT = [Checkpoint(step, f"p{step}", 1, step * 10) for step in range(10, 100, 10)]
@@ -36,6 +37,28 @@ def spike(onset: int | None = 81, number: int = 1, kind: Kind = Kind.SPIKE) -> I
     return Incident(number, kind, "critical", "A", "p", 1, onset, 83, 85, 0, 0, "x", samples=anchor)
 
 
+def build(
+    ladder: Sequence[Rung],
+    index: int,
+    incident: Incident,
+    open_incidents: Iterable[Incident],
+    in_force: SettingsInForce,
+    is_alive: bool,
+    new_seed: int | None = None,
+) -> Treatment:
+    """With the checkpoints of every tenth step."""
+    return build_treatment(
+        ladder,
+        index,
+        incident,
+        checkpoints=KEPT,
+        open_incidents=open_incidents,
+        in_force=in_force,
+        is_alive=is_alive,
+        new_seed=new_seed,
+    )
+
+
 @pytest.mark.parametrize(("index", "margin"), [(0, 1), (1, 10), (2, 20), (3, 40), (4, 80)])
 def test_further_multiplies_what_the_rungs_above_say(index: int, margin: int) -> None:
     assert margin_steps(LADDER, index) == margin
@@ -47,19 +70,19 @@ def test_wider_multiplies_both_reaches_from_the_same_anchor(index: int, wanted: 
 
 
 def test_a_skip_whose_place_in_the_data_is_unknown_skips_nothing_and_says_so() -> None:
-    treatment = build_treatment(LADDER, 1, spike(onset=None), KEPT, [], SettingsInForce(), True)
+    treatment = build(LADDER, 1, spike(onset=None), [], SettingsInForce(), True)
     assert treatment.overrides.skip == ()
     assert "the place in the data is unknown" in treatment.remedy.reason
 
 
 @pytest.mark.parametrize(("index", "step"), [(1, 70), (2, 60), (3, 40), (4, 10)])
 def test_each_rung_starts_where_its_own_distance_says(index: int, step: int) -> None:
-    treatment = build_treatment(LADDER, index, spike(), KEPT, [spike()], SettingsInForce(), True)
+    treatment = build(LADDER, index, spike(), [spike()], SettingsInForce(), True)
     assert (treatment.remedy.rollback_to_step, treatment.resume and treatment.resume.step) == (step, step)
 
 
 def test_settings_last_until_so_many_steps_past_the_break() -> None:
-    treatment = build_treatment(LADDER, 4, spike(), KEPT, [spike()], SettingsInForce(), True)
+    treatment = build(LADDER, 4, spike(), [spike()], SettingsInForce(), True)
     assert (treatment.overrides.lr_scale, treatment.overrides.clip_norm) == (0.5, 0.3)
     assert dict(treatment.overrides.until) == {"lr_scale": 135, "clip_norm": 135}
 
@@ -68,14 +91,14 @@ def test_skips_grow_and_other_settings_of_this_incident_start_again() -> None:
     now = SettingsInForce(
         "ov-2", incident=1, lr_scale=0.5, skip=(SampleRange(0, 5), SampleRange(790, 800)), owners=(("lr_scale", 1),)
     )
-    treatment = build_treatment(LADDER, 2, spike(), KEPT, [spike()], now, True)
+    treatment = build(LADDER, 2, spike(), [spike()], now, True)
     assert treatment.overrides.lr_scale is None
     assert treatment.overrides.skip == (SampleRange(0, 5), SampleRange(760, 910))
 
 
 def test_another_open_incident_holds_the_rollback_back_too() -> None:
     earlier = spike(onset=45, number=2)
-    treatment = build_treatment(LADDER, 1, spike(), KEPT, [earlier, spike()], SettingsInForce(), True)
+    treatment = build(LADDER, 1, spike(), [earlier, spike()], SettingsInForce(), True)
     assert treatment.remedy.rollback_to_step == 30
     assert choose_checkpoint(LADDER, 1, spike(), KEPT, [earlier, spike()]).step == 30
     assert choose_checkpoint((), 7, spike(), KEPT, [earlier]).step == 40, "a rung the policy has no more: the newest before it"
@@ -83,7 +106,7 @@ def test_another_open_incident_holds_the_rollback_back_too() -> None:
 
 def test_a_crash_counts_its_rollback_from_where_it_broke() -> None:
     crash = spike(onset=None, kind=Kind.CRASH)
-    assert build_treatment(LADDER, 1, crash, KEPT, [crash], SettingsInForce(), False).remedy.rollback_to_step == 70
+    assert build(LADDER, 1, crash, [crash], SettingsInForce(), False).remedy.rollback_to_step == 70
 
 
 @pytest.mark.parametrize(
@@ -97,7 +120,7 @@ def test_a_crash_counts_its_rollback_from_where_it_broke() -> None:
     ],
 )
 def test_settings_alone_are_applied_live_where_a_trainer_lives(plain: dict[str, Any], alive: bool, relaunch: bool) -> None:
-    treatment = build_treatment(rungs(plain), 0, spike(), KEPT, [spike()], SettingsInForce(), alive)
+    treatment = build(rungs(plain), 0, spike(), [spike()], SettingsInForce(), alive)
     assert (treatment.relaunch, treatment.remedy.live) == (relaunch, not relaunch)
 
 
@@ -108,21 +131,21 @@ GUILTY = rungs(
 
 
 def test_a_skip_of_the_guilty_is_of_the_whole_window_until_it_was_looked_at() -> None:
-    treatment = build_treatment(GUILTY, 0, spike(), KEPT, [spike()], SettingsInForce(skip=(SampleRange(0, 5),)), True)
+    treatment = build(GUILTY, 0, spike(), [spike()], SettingsInForce(skip=(SampleRange(0, 5),)), True)
     assert treatment.inspection is not None
     assert (treatment.inspection.suspect, treatment.inspection.samples) == (SampleRange(780, 870), (SampleRange(524, 870),))
     assert (treatment.inspection.overrides.skip, treatment.inspection.within_s) == ((SampleRange(0, 5),), 1800.0)
     assert treatment.overrides.skip == (SampleRange(0, 5), SampleRange(780, 870))
     assert "skip the guilty of samples 780..870" in treatment.remedy.reason
-    assert build_treatment(GUILTY, 1, spike(), KEPT, [spike()], SettingsInForce(), True).inspection is None
+    assert build(GUILTY, 1, spike(), [spike()], SettingsInForce(), True).inspection is None
 
 
 def test_a_window_too_wide_to_look_at_is_skipped_whole_and_the_reason_says_so() -> None:
     huge = replace(spike(), samples=SampleAnchor(800_000, 830_000, 10_000))
-    treatment = build_treatment(GUILTY, 0, huge, KEPT, [huge], SettingsInForce(), True)
+    treatment = build(GUILTY, 0, huge, [huge], SettingsInForce(), True)
     assert treatment.inspection is not None, "90000 samples are not too many"
     huge = replace(spike(), samples=SampleAnchor(800_000, 950_000, 10_000))
-    treatment = build_treatment(GUILTY, 0, huge, KEPT, [huge], SettingsInForce(), True)
+    treatment = build(GUILTY, 0, huge, [huge], SettingsInForce(), True)
     assert treatment.inspection is None
     assert "more than 100000 samples are not looked at one by one" in treatment.remedy.reason
 
@@ -130,18 +153,18 @@ def test_a_window_too_wide_to_look_at_is_skipped_whole_and_the_reason_says_so() 
 def test_a_new_data_order_begins_at_the_relaunch_and_forgets_the_skips_of_the_old_one() -> None:
     rung = rungs({"rollback": {"before_onset": "10 steps"}, "reseed_data": True})
     now = SettingsInForce(skip=(SampleRange(0, 5),), lr_scale=0.5)
-    treatment = build_treatment(rung, 0, spike(), KEPT, [spike()], now, True, 77)
+    treatment = build(rung, 0, spike(), [spike()], now, True, new_seed=77)
     assert (treatment.overrides.data_seed, treatment.overrides.skip, treatment.overrides.lr_scale) == (77, (), 0.5)
     assert "a new data order, seed 77" in treatment.remedy.reason
     assert treatment.remedy.skip == ()
 
 
 def test_an_incident_placed_in_another_data_order_skips_nothing() -> None:
-    treatment = build_treatment(LADDER, 1, spike(), KEPT, [spike()], SettingsInForce(data_seed=77), True)
+    treatment = build(LADDER, 1, spike(), [spike()], SettingsInForce(data_seed=77), True)
     assert treatment.overrides.skip == ()
     assert "the place in the data is unknown" in treatment.remedy.reason
     anchored = replace(spike(), samples=SampleAnchor(800, 830, 10, 77))
-    assert build_treatment(LADDER, 1, anchored, KEPT, [anchored], SettingsInForce(data_seed=77), True).overrides.skip
+    assert build(LADDER, 1, anchored, [anchored], SettingsInForce(data_seed=77), True).overrides.skip
 
 
 def test_a_remedy_says_and_keeps_every_setting_of_its_rung() -> None:
@@ -151,7 +174,7 @@ def test_a_remedy_says_and_keeps_every_setting_of_its_rung() -> None:
         "checkpoint_every": "50 steps",
     }  # fmt: skip
     rung = {"rollback": {"before_onset": "100 steps"}, **settings, "reseed_data": True, "until": "200 steps"}
-    treatment = build_treatment(rungs(rung), 0, spike(), KEPT, (), SettingsInForce(), True, new_seed=7)
+    treatment = build(rungs(rung), 0, spike(), (), SettingsInForce(), True, new_seed=7)
     remedy = treatment.remedy
     assert [getattr(remedy, key) for key in SETTINGS] == [
         0.5, 0.3, 0.0, (0.9, 0.98), 1e-6, 0.1, 1024.0, 7, True, "fp16", 50,
