@@ -20,7 +20,7 @@ from sentinel.detectors.contract import Detector, DetectorSettings, Start, Watch
 from sentinel.detectors.crash import Ended, Ending, Failed, judge_exit
 from sentinel.detectors.expression import Expressions
 from sentinel.detectors.hold import Hold
-from sentinel.detectors.onset import KEPT, Dated, date_onset
+from sentinel.detectors.onset import SIGNALS, Dated, date_onset
 from sentinel.detectors.reference import Reference
 from sentinel.detectors.registry import DETECTORS, FINDS
 from sentinel.detectors.standing import Standing, View, judge_standing
@@ -72,7 +72,7 @@ class DetectorBank:
 
         tuned = {row.name: getattr(settings, row.name) for row in DETECTORS if row.settings is not None}
         watched = (name for one in tuned.values() for name in getattr(one, "metrics", ()))
-        self._series = Series(dict.fromkeys((*watched, *KEPT)))
+        self._series = Series(dict.fromkeys((*watched, *SIGNALS)))
         self._run = WatchedRun(self._series, severity, holds, reference, expressions)
         self._rate = RateJumps()
         self._grace_steps = settings.grace_steps
