@@ -108,12 +108,16 @@ def test_the_page_of_the_language_names_every_function_and_variable() -> None:
 def test_the_page_of_the_language_describes_every_channel(row: ChannelRow[Any]) -> None:
     """Its line in the table names its own settings; its short form stands where `--page` is explained."""
     text = (ROOT / "policies/README.md").read_text(encoding="utf-8")
-    (line,) = re.findall(rf"^\| `{row.kind}` \|.*$", text, re.MULTILINE)
+    lines = re.findall(rf"^\| `{row.kind}` \|.*$", text, re.MULTILINE)
+    assert len(lines) == 1, f"policies/README.md, Channels: the table needs one row '| `{row.kind}` | settings | what arrives |'"
     for name, field in row.settings.model_fields.items():
-        assert name in RouteSettings.model_fields or re.search(rf"\b{field.alias or name}\b", line), f"{row.kind} has {name}"
+        is_named = name in RouteSettings.model_fields or re.search(rf"\b{field.alias or name}\b", lines[0])
+        assert is_named, f"policies/README.md, Channels: the row of {row.kind} does not name its setting {field.alias or name}"
     explained = text[text.index("`--page` on the command line") :].partition("\n\n")[0]
     if row.short_form is not None:
-        assert re.search(rf"`'?{row.kind}[`=]", explained), f"--page {row.short_form.usage} is not explained"
+        place = f"policies/README.md, where `--page` is explained: --page {row.short_form.usage}"
+        assert re.search(rf"`'?{row.kind}[`=]", explained), f"{place} is missing"
+        assert row.short_form.variable in explained, f"{place} says nothing of {row.short_form.variable}"
 
 
 def test_the_case_file_on_the_page_of_the_language_passes(tmp_path: Path) -> None:
