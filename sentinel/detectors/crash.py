@@ -24,7 +24,7 @@ from sentinel.model.attempts import (
 )
 from sentinel.model.findings import Finding, Kind, Severity
 
-# Linux signal numbers (signal(7)); the pure ring imports no `signal`.
+# Linux signal numbers (signal(7)); the pure core imports no `signal`.
 SIGNAL_NAMES = {
     1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 10: "SIGUSR1",
     11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 25: "SIGXFSZ", 31: "SIGSYS",

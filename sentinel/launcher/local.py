@@ -1,6 +1,6 @@
 """The launcher for this machine: starts one keeper per attempt, asks it to end, and does its work when it is dead.
 
-It holds nothing in memory: every verb looks at the run directory and at /proc first, so a supervisor that was killed asks
+It holds nothing in memory: every method reads the run directory and /proc first, so a supervisor that was killed asks
 again and gets the same answer. It may import `time`: its deadlines are about real processes.
 """
 

@@ -1,4 +1,4 @@
-"""Everything that may enter the engine: readings, the passing of time, outcomes of actions, and a person's wishes."""
+"""Everything that may enter the engine: readings, the passing of time, outcomes of actions, and a person's requests."""
 
 from __future__ import annotations
 

@@ -414,7 +414,7 @@ class PageResolved:
 @recorded_as("WishAnswered")
 @dataclass(frozen=True, slots=True)
 class RequestAnswered:
-    """A person asked; `answer` is the sentence they read. Refused wishes are on record too, and change nothing."""
+    """A person asked; `answer` is the sentence they read. Refused requests are recorded too, and change nothing."""
 
     id: str
     by: str

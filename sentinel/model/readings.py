@@ -124,7 +124,7 @@ HardwareWhat = Literal[
 
 @dataclass(frozen=True, slots=True)
 class HardwareReading:
-    """Something seen of the machine itself; states and counters are told when they change, events each time.
+    """Something seen of the machine itself; states and counters are reported when they change, events each time.
 
     Attributes:
         source: nvml | kernel_log.

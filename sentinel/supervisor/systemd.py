@@ -1,4 +1,4 @@
-"""How sentinel stands, told to systemd (sd_notify): ready, a turn completed, waiting, leaving. Silent where nobody listens.
+"""Reports Sentinel's state to systemd (sd_notify): ready, a turn completed, waiting, leaving. Silent where nobody listens.
 
 A watchdog is to be fed by the loop it watches: `alive` is said after a turn and by nothing else, so a loop that hangs is
 restarted although other threads go on. A datagram that cannot be sent at once is lost, and the next one says as much.

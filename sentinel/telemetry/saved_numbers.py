@@ -1,4 +1,4 @@
-"""A checkpoint's own numbers beside those of the stream around its step: what `plan/vetting.py` judges, read from files."""
+"""A checkpoint's own numbers beside those of the stream around its step, for `plan/checkpoint_validation.py` to judge."""
 
 from __future__ import annotations
 
