@@ -45,7 +45,7 @@ class CheckpointFound:
 
 
 class Verification(NamedTuple):
-    """What a check of every byte said. `digest` is the manifest's sha256, None when there is no manifest to speak of."""
+    """What a check of every byte found. `digest` is the manifest's sha256, None when there is no manifest to speak of."""
 
     ok: bool
     reason: str
@@ -174,8 +174,8 @@ def _check_file(path: Path, name: str, size: int, sha256: str) -> str:
 
 
 def read_numbers(path: Path) -> dict[str, float]:
-    """What the manifest of a checkpoint tells under `metrics`, by name: an object of numbers, and anything else in it is the
-    trainer's own. Empty where it tells nothing, or cannot be read."""
+    """What the manifest of a checkpoint holds under `metrics`, by name: an object of numbers, and anything else in it is the
+    trainer's own. Empty where it holds none, or cannot be read."""
     try:
         metrics = _read_manifest(path)[0].get("metrics")
     except (OSError, ValueError):

@@ -1,6 +1,6 @@
 """crash: why an attempt ended, from the ranks' own exit records and the ends of its logs. Finished, stopped or failed.
 
-The rank that failed first tells the reason; those that followed were taken down by it. The launcher command's own status is
+The rank that failed first gives the reason; those that followed were taken down by it. The launcher command's own status is
 used only when no rank is known: torchrun returns 1 when every rank left with 6 (measured).
 Exit 3 (configuration) and 4 (data) are never retried as they are; 5 is non_finite; 6 is a stop after a checkpoint.
 The trainer's own codes are believed before any log; otherwise `crash_class` says of what class a crash is, and who caused it.

@@ -171,7 +171,7 @@ class LocalLauncher:
             raise RetryLater(f"attempt {files.attempt}: processes survive SIGKILL for {KILL_S:g} s: {named}", RETRY_IN_S)
 
     def _reap(self, files: AttemptFiles, reason: str) -> AttemptView:
-        """The keeper's work without a keeper: nobody saw the ranks' statuses, so only their own records tell."""
+        """The keeper's work without a keeper: nobody saw the ranks' statuses, so only their own records count."""
         keeper = read_keeper(files)
         assert keeper is not None, "an orphaned attempt had a keeper"
         if keeper.is_from_this_boot:

@@ -30,7 +30,7 @@ def verify_saved(run_dir: Path, path: Path) -> SavedNumbers:
 
 
 def _older(run_dir: Path, step: int) -> SavedNorm | None:
-    """The newest older checkpoint that tells its norm."""
+    """The newest older checkpoint whose manifest has its norm."""
     try:
         below = [found for found in list_checkpoints(run_dir) if found.step < step]
     except OSError:
