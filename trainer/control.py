@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -25,7 +25,8 @@ from .world import World
 
 @dataclass(frozen=True)
 class LiveSettings:
-    """The settings that can change live. `until`: key → first step at which it is the configured one again."""
+    """The settings that can change live, a field each, named as in `sentinel/client/settings.py`. To add one: its field, its
+    value in `configured`, and its use where it acts. `until`: key → first step at which it is the configured one again."""
 
     lr_scale: float
     clip_norm: float
@@ -51,10 +52,11 @@ class LiveSettings:
 
     def overridden(self, overrides: Overrides, configured: LiveSettings) -> LiveSettings:
         """After a statement of overrides: a missing key leaves its setting, null makes it the configured one."""
-        named = [key for key in LAPSING if key in overrides.given]
+        named = [key for key in LIVE if key in overrides.given]
         values = {key: getattr(overrides, key) for key in named}
         values = {key: getattr(configured, key) if value is None else value for key, value in values.items()}
-        until = {key: step for key, step in self.until.items() if key not in named} | dict(overrides.until)
+        until = {key: step for key, step in self.until.items() if key not in named}
+        until |= {key: step for key, step in overrides.until.items() if key in LIVE}
         return replace(self, **values, until=until)
 
     def at(self, step: int, configured: LiveSettings) -> LiveSettings:
@@ -64,13 +66,21 @@ class LiveSettings:
 
     def differing(self, other: LiveSettings) -> list[str]:
         """Names of the settings that are not equal, `until` aside."""
-        return [key for key in LAPSING if getattr(self, key) != getattr(other, key)]
+        return [key for key in LIVE if getattr(self, key) != getattr(other, key)]
 
     def hyperparameters(self, schedule: Schedule, step: int) -> Hyperparameters:
         decay = schedule.weight_decay(step) if self.weight_decay is None else self.weight_decay
         return Hyperparameters(
             lr=schedule.lr(step) * self.lr_scale, clip_norm=self.clip_norm, weight_decay=decay, betas=self.betas, eps=self.eps
         )
+
+
+LIVE = tuple(entry.name for entry in fields(LiveSettings) if entry.name != "until")
+
+
+def unknown_settings(overrides: Overrides) -> list[str]:
+    """Settings that are asked for and that this trainer does not have: those of a newer `sentinel.client`."""
+    return [key for key in LAPSING if key not in LIVE and getattr(overrides, key) is not None]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from sentinel.client import Overrides, Session
 
 from .command_line import Launch, check_out_dir, check_world, with_precision
-from .control import Control, Decision
+from .control import Control, Decision, unknown_settings
 from .data_order import ranges_of
 from .exits import FINISHED, STOPPED
 from .fault_injection.wrappers import install_faults
@@ -126,7 +126,7 @@ def _apply_decision(run: Run, decision: Decision) -> str | None:
 
 def _apply_live(run: Run, overrides: Overrides, step: int) -> str | None:
     """Put a live change in force from `step` on, answer it, and act on its request."""
-    refused = {}
+    refused = dict.fromkeys(unknown_settings(overrides), "this trainer has no such setting")
     if overrides.precision not in (None, run.config.numerics.precision):
         refused["precision"] = f"the model is sharded for {run.config.numerics.precision}; it takes a relaunch"
     if overrides.loss_scale is not None and not run.scaler.active:

@@ -28,7 +28,7 @@ ROWS: tuple[ChannelRow[Any], ...] = (
         closes_first=True,
         build=lambda settings, vault, _run_dir: pagerduty.PagerDuty(settings, vault),
         problems=pagerduty.problems,
-        short_form=ShortForm("pagerduty[=URL]", pagerduty.short_form),
+        short_form=ShortForm("pagerduty[=URL]", pagerduty.short_form, pagerduty.KEY_VARIABLE),
     ),
     ChannelRow(
         kind="alertmanager",
@@ -44,14 +44,14 @@ ROWS: tuple[ChannelRow[Any], ...] = (
         settings=slack.SlackRoute,
         about="Slack.",
         build=lambda settings, vault, _run_dir: slack.Slack(settings, vault),
-        short_form=ShortForm("slack", slack.short_form),
+        short_form=ShortForm("slack", slack.short_form, slack.WEBHOOK_VARIABLE),
     ),
     ChannelRow(
         kind="teams",
         settings=teams.TeamsRoute,
         about="Microsoft Teams.",
         build=lambda settings, vault, _run_dir: teams.Teams(settings, vault),
-        short_form=ShortForm("teams", teams.short_form),
+        short_form=ShortForm("teams", teams.short_form, teams.WEBHOOK_VARIABLE),
     ),
     ChannelRow(
         kind="webhook",
@@ -59,7 +59,7 @@ ROWS: tuple[ChannelRow[Any], ...] = (
         about="Any HTTP server.",
         build=lambda settings, vault, _run_dir: webhook.Webhook(settings, vault),
         problems=webhook.problems,
-        short_form=ShortForm("webhook=URL", webhook.short_form),
+        short_form=ShortForm("webhook=URL", webhook.short_form, webhook.SECRET_VARIABLE),
     ),
     ChannelRow(
         kind="email",

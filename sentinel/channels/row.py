@@ -37,11 +37,13 @@ class ShortForm:
     """`--page KIND=VALUE` on the command line. Nothing secret is ever written there.
 
     usage: as the list of known ones shows it, such as `webhook=URL`. settings: from VALUE (empty without one) and the
-    environment to the settings of a route; raises ValueError in words that do not repeat VALUE.
+    environment to the settings of a route; raises ValueError in words that do not repeat VALUE. variable: the environment
+    variable that holds its secret; empty where it has none.
     """
 
     usage: str
     settings: Callable[[str, Mapping[str, str]], dict[str, Any]]
+    variable: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,17 +30,6 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-class NamesSettings(RunDirAnywhere):
-    """A command whose help names the settings of the table, which is read only when the help is shown."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        from sentinel.client.settings import BY_WORD
-
-        live = ", ".join(word for word, row in BY_WORD.items() if row.changes == "live")
-        self.help = (self.help or "").replace("{live}", live)
-        super().format_help(ctx, formatter)
-
-
 def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
     app.command(SHOW, cls=RunDirAnywhere, rich_help_panel=LOOK)(incidents_show)
@@ -48,8 +37,7 @@ def register(app: typer.Typer) -> None:
     for panel, commands in ((STEER, steering), (ANSWER, (ack, resolve, approve, deny, note))):
         for command in commands:
             name = command.__name__.rstrip("_")
-            kind = NamesSettings if command is set_ else RunDirAnywhere
-            app.command(name, cls=kind, epilog=EXITS, rich_help_panel=panel)(command)
+            app.command(name, cls=RunDirAnywhere, epilog=EXITS, rich_help_panel=panel)(command)
 
 
 def incidents_show(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +19,7 @@ RunDir = Annotated[Path, typer.Argument(help="The run's directory.", metavar="RU
 Pages = Annotated[
     list[str] | None,
     typer.Option(
-        help="Page there too, such as alertmanager=URL or pagerduty (key in SENTINEL_PAGERDUTY_KEY); an unknown one lists all.",
+        help="Page there too, beside the policy's routes; may be repeated. One of {channels}.",
         metavar="CHANNEL[=…]",
     ),
 ]
@@ -34,7 +34,51 @@ TokenFile = Annotated[
 ]
 
 
-class RunDirAnywhere(TyperCommand):
+def _channels() -> str:
+    from sentinel.channels.registry import ROWS
+
+    forms = [row.short_form for row in ROWS if row.short_form is not None]
+    return ", ".join(f"{form.usage} (secret in {form.variable})" if form.variable else form.usage for form in forms)
+
+
+def _launchers() -> str:
+    from sentinel.launcher.registry import DEFAULT, LAUNCHERS
+
+    default = " (the default of a new run)"
+    return "; ".join(f"{row.kind}{default if row.kind == DEFAULT else ''}: {row.summary}" for row in LAUNCHERS)
+
+
+def _launcher_options() -> str:
+    from sentinel.launcher.registry import LAUNCHERS, describe_options
+
+    return "; ".join(f"{row.kind} has {options}" for row in LAUNCHERS if (options := describe_options(row)))
+
+
+def _live_settings() -> str:
+    from sentinel.client.settings import BY_WORD
+
+    return ", ".join(word for word, row in BY_WORD.items() if row.changes == "live")
+
+
+# By its word in a help text, what reads the table or registry.
+NAMED: Mapping[str, Callable[[], str]] = {
+    "{channels}": _channels, "{launchers}": _launchers, "{launcher_options}": _launcher_options, "{live}": _live_settings,
+}  # fmt: skip
+
+
+class NamesRows(TyperCommand):
+    """A command whose help names rows of a table: a word of NAMED stands for them. The table is read when the help is shown."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        described: Sequence[Any] = (self, *self.params)
+        for one in described:
+            for word, names in NAMED.items():
+                if word in (getattr(one, "help", None) or ""):
+                    one.help = one.help.replace(word, names())
+        super().format_help(ctx, formatter)
+
+
+class RunDirAnywhere(NamesRows):
     """A command with a RUN_DIR and other arguments, in either order. The documents put RUN_DIR last."""
 
     def make_parser(self, ctx: Any) -> Any:

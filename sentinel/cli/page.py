@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sentinel.cli.options import Pages
+from sentinel.cli.options import NamesRows, Pages
 
 page_app = typer.Typer(no_args_is_help=True, help="How a person is reached.")
 
@@ -17,7 +17,7 @@ def _page() -> None:
     """How a person is reached."""
 
 
-@page_app.command("test")
+@page_app.command("test", cls=NamesRows)
 def page_test(
     policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
     route: Annotated[str | None, typer.Option(help="This route only, by its name; default: all.", metavar="NAME")] = None,

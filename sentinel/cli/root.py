@@ -15,7 +15,20 @@ from sentinel.cli.checkpoints import checkpoints_app
 from sentinel.cli.drill import drill
 from sentinel.cli.operator import Commands
 from sentinel.cli.operator import register as register_operator
-from sentinel.cli.options import ANSWER, LOOK, POLICIES, REHEARSE, RUN, Json, Listening, Pages, RunDir, RunDirAnywhere, TokenFile
+from sentinel.cli.options import (
+    ANSWER,
+    LOOK,
+    POLICIES,
+    REHEARSE,
+    RUN,
+    Json,
+    Listening,
+    NamesRows,
+    Pages,
+    RunDir,
+    RunDirAnywhere,
+    TokenFile,
+)
 from sentinel.cli.page import page_app
 from sentinel.cli.policy import policy_app
 from sentinel.cli.replay import replay, watch
@@ -36,7 +49,7 @@ app = typer.Typer(
 )
 
 
-@app.command(rich_help_panel=RUN)
+@app.command(cls=NamesRows, rich_help_panel=RUN)
 def run(
     command: Annotated[list[str] | None, typer.Argument(help="The training command, after --.", metavar="-- CMD...")] = None,
     policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
@@ -49,10 +62,11 @@ def run(
     ] = None,
     tensorboard: Annotated[bool, typer.Option(help="Keep RUN_DIR/tensorboard: each attempt, and the run that survives.")] = True,
     launcher: Annotated[
-        str | None, typer.Option(help="What starts and stops the training; a new run's default is local.", metavar="KIND")
+        str | None, typer.Option(help="What starts and stops the training. {launchers}.", metavar="KIND")
     ] = None,
     launcher_option: Annotated[
-        list[str] | None, typer.Option(help="A setting of the launcher; may be repeated.", metavar="NAME=VALUE")
+        list[str] | None,
+        typer.Option(help="A setting of the launcher; may be repeated. {launcher_options}.", metavar="NAME=VALUE"),
     ] = None,
     page: Pages = None,
     listen: Listening = None,
@@ -92,7 +106,7 @@ def run(
     raise typer.Exit(outcome)
 
 
-@app.command(rich_help_panel=RUN)
+@app.command(cls=NamesRows, rich_help_panel=RUN)
 def demo(
     run_dir: Annotated[Path, typer.Option(help="Where the run lives.")] = Path("runs/demo"),
     steps: Annotated[int, typer.Option(help="Optimizer steps; the default faults scale with it.")] = 600,

@@ -1,1 +1,1 @@
-"""Curves: which metrics of the stream are shown where (`registry`), and how a curve is drawn."""
+"""Curves: which metrics are shown where (`registry`, from the table of metrics), and how a curve is drawn."""

@@ -20,13 +20,14 @@ from sentinel.detectors.contract import Detector, DetectorSettings, Start, Watch
 from sentinel.detectors.crash import Ended, Ending, Failed, judge_exit
 from sentinel.detectors.expression import Expressions
 from sentinel.detectors.hold import Hold
-from sentinel.detectors.onset import KEPT, Dated, date_onset
+from sentinel.detectors.onset import SIGNALS, Dated, date_onset
 from sentinel.detectors.reference import Reference
 from sentinel.detectors.registry import DETECTORS, FINDS
 from sentinel.detectors.standing import Standing, View, judge_standing
 from sentinel.detectors.stream_gap import judge_stream_gap
 from sentinel.model.attempts import ExitReport, SampleRange
 from sentinel.model.findings import Finding, Kind, Severity
+from sentinel.model.metrics import is_family
 from sentinel.model.readings import (
     CheckpointReading,
     HardwareReading,
@@ -72,12 +73,14 @@ class DetectorBank:
 
         tuned = {row.name: getattr(settings, row.name) for row in DETECTORS if row.settings is not None}
         watched = (name for one in tuned.values() for name in getattr(one, "metrics", ()))
-        self._series = Series(dict.fromkeys((*watched, *KEPT)))
+        self._series = Series(dict.fromkeys((*watched, *SIGNALS)))
         self._run = WatchedRun(self._series, severity, holds, reference, expressions)
         self._rate = RateJumps()
         self._grace_steps = settings.grace_steps
         self._lookback_steps = settings.onset_lookback_steps
         self._detectors, self._off = _built(tuned, self._run)
+        for detector in self._detectors:
+            self._series.track((*detector.needs, *filter(is_family, detector.reads)))
         self._by_kind = {detector.kind: detector for detector in self._detectors}
         self._route()
         self._attempt: int | None = None
@@ -184,9 +187,10 @@ class DetectorBank:
                     self._run.loss_blocks.add(block)
                 for reader in readers:
                     found += reader.block(metric, block, now_s)
-        if not self._seldom_metrics.isdisjoint(metrics):
+        families = self._series.families
+        if families or not self._seldom_metrics.isdisjoint(metrics):
             for reads, judge in self._seldom:
-                if not reads.isdisjoint(metrics):
+                if not reads.isdisjoint(metrics) or not reads.isdisjoint(families):
                     found += judge(reading, covered, now_s)
         if len(found) > 1:
             found.sort(key=self._place)

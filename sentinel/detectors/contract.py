@@ -106,8 +106,9 @@ class WatchedRun:
 class Detector:
     """One failure, watched. A detector overrides the calls that it needs; the bank makes no other.
 
-    needs: metrics of which any is enough to judge by. Where none of them is logged the bank says `unknown`.
-    reads: metrics without which a row is not passed to `step`; empty: it gets every row.
+    needs: metrics of which any is enough to judge by. Where none of them is logged (any more) the bank says `unknown`.
+    reads: metrics of which a row holds at least one to be passed to `step`; empty: it gets every row.
+        In both a name that ends in a slash is a family: `grad_norm/` is any metric that begins so.
     blocks_of: metrics whose blocks of five samples it reads; of a metric named `norm` in log space.
     is_idle: it can judge nothing in this run, and no row is passed to it.
     """

@@ -22,7 +22,7 @@ on small runs of the bundled trainer (LOG.md). Therefore info: it is recorded, a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sentinel.client.settings import SETTINGS
@@ -30,8 +30,10 @@ from sentinel.detectors.contract import NOTHING, Detector, Start, WatchedRun
 from sentinel.detectors.hold import Change, Hold, Holding, State
 from sentinel.detectors.settings import setting
 from sentinel.model.findings import Finding, Kind, Verdict
+from sentinel.model.metrics import shown_name
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.streams.baseline import Baseline, Score
+from sentinel.streams.family import members_of
 
 KIND = Kind("layer_imbalance")
 FAMILY = "grad_norm/"
@@ -39,7 +41,6 @@ BLOCK = 5
 BLOCKS_MIN = 2  # however coarsely is logged
 LAYERS_MAX = 256  # the largest published decoders have some 130 blocks
 TINY = 1e-12  # of the sum: a layer without a gradient (frozen) has a logarithm, too
-ABSENT_ROWS = 5  # as `standing.py` has it for metrics of a fixed name
 NAMED_MAX = 4
 
 
@@ -82,11 +83,11 @@ class Layer:
 
 class LayerImbalance(Detector):
     kind = KIND
+    reads = needs = frozenset({FAMILY})
 
     def __init__(self, settings: LayerImbalanceSettings, run: WatchedRun) -> None:
         self._settings = settings
         self._severity = run.severity(KIND)
-        self._run = run
         self.begin(Start(0))
 
     def begin(self, start: Start) -> None:
@@ -94,7 +95,6 @@ class LayerImbalance(Detector):
         self._layers: tuple[Layer, ...] = ()
         self._names: tuple[str, ...] = ()
         self._logged = 0  # layers that the newest row names, judged or not
-        self._bare = -1  # metrics in the newest row that named no layer
         self._gap = 1
         self._last_step: int | None = None  # the newest row that named the layers
         self._drop_block()
@@ -117,14 +117,11 @@ class LayerImbalance(Detector):
         self.begin(self._start if quiet_until is None else replace(self._start, quiet_until=quiet_until))
 
     def learn(self, reading: StepReading) -> None:
-        if self._take(reading, 0.0):
+        if any(members_of(FAMILY, reading.metrics)) and self._take(reading, 0.0):
             self._judge_block(reading)
 
     def step(self, reading: StepReading, covered: int, now_s: float) -> Sequence[Finding]:
-        """Most logs name no layers: a row as long as the last that named none is not searched."""
-        if len(reading.metrics) == self._bare or reading.step <= self._start.quiet_until:
-            return NOTHING
-        if not self._take(reading, now_s):
+        if reading.step <= self._start.quiet_until or not self._take(reading, now_s):
             return NOTHING
         fired = self._judge_block(reading)
         return (self._finding(fired, reading),) if fired else NOTHING
@@ -132,12 +129,9 @@ class LayerImbalance(Detector):
     # What a row says.
 
     def _take(self, reading: StepReading, now_s: float) -> bool:
-        """Take a row in; True when it completed a block."""
+        """Take a row in that names layers; True when it completed a block."""
         metrics, names = reading.metrics, self._names
         if not names or names[0] not in metrics:
-            if FAMILY not in " ".join(metrics):
-                self._bare = len(metrics)
-                return False
             if not self._meet(metrics):
                 return False
             names = self._names
@@ -161,7 +155,7 @@ class LayerImbalance(Detector):
 
     def _meet(self, metrics: Mapping[str, float]) -> bool:
         """The layers that this row names; True when they can be judged. Other layers than before are other shares."""
-        names = _layers_of(metrics)
+        names = tuple(members_of(FAMILY, metrics))
         self._logged = len(names)
         names = names[:LAYERS_MAX]
         if names != self._names:
@@ -194,7 +188,7 @@ class LayerImbalance(Detector):
                 fired.append(layer)
             if layer.baseline.refuse(reading.step, value):
                 layer.holding.reset()
-        if _layers_of(reading.metrics)[:LAYERS_MAX] != self._names:
+        if tuple(members_of(FAMILY, reading.metrics))[:LAYERS_MAX] != self._names:
             self._meet(reading.metrics)
         return fired
 
@@ -232,13 +226,9 @@ class LayerImbalance(Detector):
         )  # fmt: skip
 
     def verdict(self) -> tuple[Verdict, str]:
-        if not self._names:
-            if self._logged:
-                return Verdict.UNKNOWN, f"only {self._logged} layers have a {FAMILY}LAYER, {self._settings.layers_min} are needed"
-            return Verdict.UNKNOWN, f"no {FAMILY}LAYER is logged"
-        heard = max(self._last_step or 0, self._start.quiet_until)
-        if self._run.newest_step - heard >= ABSENT_ROWS * self._gap:
-            return Verdict.UNKNOWN, f"{FAMILY}LAYER is missing since step {self._last_step}"
+        if self._logged and not self._names:
+            words = f"only {self._logged} layers have a {shown_name(FAMILY)}, {self._settings.layers_min} are needed"
+            return Verdict.UNKNOWN, words
         judged = [layer for layer in self._layers if layer.score is not None]
         if not judged:
             return Verdict.UNKNOWN, "too little history to know the layers' usual shares"
@@ -248,10 +238,6 @@ class LayerImbalance(Detector):
         farthest = max(judged, key=lambda layer: abs(math.log(layer.times)))
         beyond = f", of {self._logged}" if self._logged > len(self._names) else ""
         return Verdict.HEALTHY, f"{len(judged)} layers{beyond}; the farthest: {_standing(farthest)}"
-
-
-def _layers_of(metrics: Iterable[str]) -> tuple[str, ...]:
-    return tuple(name for name in metrics if name.startswith(FAMILY))
 
 
 def _standing(layer: Layer) -> str:

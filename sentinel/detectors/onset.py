@@ -1,10 +1,11 @@
 """onset: when it really began. The alarm's metric is often not the first to move, and the onset decides how far to roll back.
 
-Sees: a rise of any kept co-signal that leads into the alarm without a break, within `lookback_steps` before it and not before the
-last cut (relaunch, changed settings, a jump of the learning rate): the earliest of them dates the incident. The loss scale counts
-when it stands at a quarter or less of what it was, for good: its first halving. Does not see: what is not logged; a blip that
-ended before the alarm; a metric that rose all along and has no start; falls (`too_good` keeps its own date). A climb too slow for
-a change point is seen where `drift` found a norm creeping that still does: it dates the slow alarms that follow.
+Sees: a rise of a metric whose row in `model/metrics.py` says `onset`. It must lead into the alarm without a break, within
+`lookback_steps` before it and not before the last cut (relaunch, changed settings, a jump of the learning rate). The earliest of
+them dates the incident. The loss scale counts when it stands at a quarter or less of what it was, for good: its first halving.
+Does not see: what is not logged; a blip that ended before the alarm; a metric that rose all along and has no start; falls
+(`too_good` keeps its own date). A climb too slow for a change point is seen where `drift` found a norm creeping that still does:
+it dates the slow alarms that follow.
 
 Source: `streams/change_point.py` for the statistics. Slow alarms are dated anew from the step that found them, because their own
 onset is the edge of a median of 55 to 100 samples. BLOOM's loss scale pointed to iteration 4.7k when its spike came at 7k, and
@@ -14,18 +15,22 @@ healthy fp16 runs halve and double again and again: hence two halvings without a
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
 from sentinel.detectors.registry import FINDS
 from sentinel.model.findings import Finding
+from sentinel.model.metrics import METRICS, Onset
 from sentinel.streams.change_point import Rows, find_bend, find_rise
 from sentinel.streams.series import Series
 
-CO_SIGNALS = ("loss", "grad_norm", "activation_norm", "update_norm", "adam_v_max", "logit_max", "val_loss")
-LOSS_SCALE = "loss_scale"
-KEPT = (*CO_SIGNALS, LOSS_SCALE)
-LINEAR = frozenset({"loss", "val_loss"})
+# Of signals that began at one step the first is named: the loss scale last, because its halvings follow something else.
+SIGNALS: Mapping[str, Onset] = {
+    metric.name: metric.onset
+    for metric in sorted(METRICS, key=lambda metric: metric.onset == "halvings")
+    if metric.onset is not None
+}
 LOSS_RISE = 0.03
 NORM_RISE = 0.2
 FALLEN = 0.25  # of its highest: healthy scalers halve once and double again
@@ -52,8 +57,8 @@ def date_onset(
     own = finding.metric or "-"
     first = _bend(series, finding, onset, lookback_steps, cut_step)
     began, signal = first, own
-    for name in KEPT:
-        at = _start(series, name, first - 1, lookback_steps, cut_step)
+    for name, sign in SIGNALS.items():
+        at = _start(series, name, sign, first - 1, lookback_steps, cut_step)
         if at is not None and at < began:
             began, signal = at, name
     if creeping is not None and FINDS[finding.kind].bend and max(onset - lookback_steps, cut_step + 1) <= creeping[1] < began:
@@ -74,13 +79,12 @@ def _bend(series: Series, finding: Finding, onset: int, lookback_steps: int, cut
     return bend if bend is not None and bend >= onset - lookback_steps else onset
 
 
-def _start(series: Series, metric: str, up_to_step: int, lookback_steps: int, cut_step: int) -> int | None:
+def _start(series: Series, metric: str, sign: Onset, up_to_step: int, lookback_steps: int, cut_step: int) -> int | None:
     rows = series.entries(metric, -1, up_to_step)
     after = max(up_to_step - lookback_steps, cut_step)
-    if metric == LOSS_SCALE:
+    if sign == "halvings":
         return _first_halving(rows, after)
-    linear = metric in LINEAR
-    rise = find_rise(rows, after, log_space=not linear, relative=LOSS_RISE if linear else NORM_RISE)
+    rise = find_rise(rows, after, log_space=sign == "ratio", relative=NORM_RISE if sign == "ratio" else LOSS_RISE)
     return None if rise is None else rise.step
 
 

@@ -33,7 +33,8 @@ CALM_BLOCKS = 2
 OTHER_ROWS = 5  # rows of another interval, before a block is full, are a new interval
 ABSENT_ROWS = 50  # rows without the source in use, before a block is full, and it has stayed away
 TOKENS = "tokens_per_s"
-SOURCES = (TOKENS, "step_time_s", "time_s")
+LOGGED = (TOKENS, "step_time_s")
+SOURCES = (*LOGGED, "time_s")
 INFINITE = float("inf")
 
 Place = tuple[int, float, float]  # step, trainer's time, supervisor's time

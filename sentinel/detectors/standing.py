@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from itertools import pairwise
 
 from sentinel.detectors.contract import OFF, Detector
 from sentinel.detectors.registry import DETECTORS, Row
 from sentinel.model.findings import Kind, Verdict
+from sentinel.model.metrics import shown_name
 from sentinel.streams.series import Series
 
 MISSING_ROWS = 5
@@ -74,11 +76,11 @@ def _blind_source(row: Row, view: View) -> str:
     return "metrics" if "metrics" in view.blind and not view.has_beats else ""
 
 
-def _age(series: Series, metric: str) -> str:
-    """What is wrong with a metric's newest value; empty when it is fresh."""
-    newest = series.newest(metric, 1)
-    if not newest:
-        return f"no {metric} is logged"
-    step = newest[0][0]
-    is_old = series.newest_step - step >= MISSING_ROWS * series.interval_steps
-    return f"{metric} is missing since step {step}" if is_old else ""
+def _age(series: Series, name: str) -> str:
+    """What is wrong with the newest value of a metric, or of a family; empty when it is fresh, by its own rhythm."""
+    steps = series.newest_steps(name)
+    if not steps:
+        return f"no {shown_name(name)} is logged"
+    usual = max(series.interval_steps, min((later - step for step, later in pairwise(steps)), default=1))
+    is_old = series.newest_step - steps[-1] >= MISSING_ROWS * usual
+    return f"{shown_name(name)} is missing since step {steps[-1]}" if is_old else ""

@@ -41,7 +41,16 @@ from sentinel.client.run_layout import stream_path
 from sentinel.client.strict_json import dumps
 from sentinel.errors import GiveUp, RetryLater
 from sentinel.launcher.checks import check_command
-from sentinel.launcher.exit_report import Evidence, build_report, read_object, read_records, read_report, read_table, write_report
+from sentinel.launcher.exit_report import (
+    Evidence,
+    build_report,
+    read_object,
+    read_records,
+    read_report,
+    read_start_failure,
+    read_table,
+    write_report,
+)
 from sentinel.launcher.spec_file import write_spec
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Exited, ExitReport, NotStarted, Unseen
 from sentinel.policy.quantities import Malformed, parse_positive_duration
@@ -138,6 +147,8 @@ class CommandLauncher:
             with _starting(files) as lock:
                 settled = _settled(files)
                 if isinstance(settled, Exited):
+                    if read_start_failure(files) == "certain":
+                        raise GiveUp(settled.report.reason)
                     return settled
                 answer = self._ask(files)
                 if isinstance(answer, str):
@@ -198,8 +209,9 @@ class CommandLauncher:
         """Raises GiveUp, RetryLater."""
         done = self._run(files, self._settings.start, spec, lock)
         if done.status in NEVER_STARTS:
-            write_report(files, ExitReport(done.status, (), None, f"the start command: {done}"), "certain")
-            raise GiveUp(f"the start command of the launcher can never start anything: {done}")
+            reason = f"the start command of the launcher can never start anything: {done}"
+            write_report(files, ExitReport(None, (), None, reason), "certain")
+            raise GiveUp(reason)
         if done.status != 0:
             raise RetryLater(f"attempt {files.attempt}: the start command failed: {done}", RETRY_IN_S)
         _mark_started(files)

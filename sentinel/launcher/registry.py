@@ -100,6 +100,12 @@ def settings_of(row: Row, options: Mapping[str, str]) -> Any:
         raise UsageError(f"the launcher {row.kind!r}: {error}") from None
 
 
+def describe_options(row: Row) -> str:
+    """The launcher's options for people, each with its default: `start, every=5s`."""
+    words = (field.name if field.default is MISSING else f"{field.name}={field.default}" for field in fields(row.settings))
+    return ", ".join(words)
+
+
 def parse_options(words: Sequence[str]) -> dict[str, str]:
     """`NAME=VALUE` words as a mapping. Raises UsageError for a word of another form, or a name that comes twice."""
     options: dict[str, str] = {}

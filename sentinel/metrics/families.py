@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from sentinel.curves.registry import CURVES, ShownCurve
+from sentinel.curves.registry import CURVES
+from sentinel.model.metrics import KnownMetric
 
 Type = Literal["gauge", "counter", "histogram"]
 
@@ -27,7 +28,7 @@ class Family:
     meaning: str
 
 
-def _gauge_of(curve: ShownCurve) -> Family:
+def _gauge_of(curve: KnownMetric) -> Family:
     """With a label for the layer where a family of curves shares the gauge."""
     has_layers = any(other.is_family and other.gauge == curve.gauge for other in CURVES)
     return Family(curve.gauge, "gauge", ("layer",) if has_layers else (), curve.unit, curve.meaning)

@@ -82,11 +82,11 @@ def _training(snapshot: RunSnapshot) -> Iterator[Row]:
         yield "sentinel_total_steps", (), float(snapshot.total_steps)
     for curve in CURVES:
         if curve.gauge and curve.is_family:
-            layers = [name for name in values if name.startswith(curve.metric)]
+            layers = [name for name in values if name.startswith(curve.name)]
             for name in layers[:LAYERS_MAX]:
-                yield curve.gauge, (name.removeprefix(curve.metric),), values[name]
-        elif curve.gauge and curve.metric in values:
-            yield curve.gauge, (FINAL,) if curve.gauge in WITH_LAYERS else (), values[curve.metric]
+                yield curve.gauge, (name.removeprefix(curve.name),), values[name]
+        elif curve.gauge and curve.name in values:
+            yield curve.gauge, (FINAL,) if curve.gauge in WITH_LAYERS else (), values[curve.name]
 
 
 def _incidents(snapshot: RunSnapshot) -> Iterator[Row]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sentinel.errors import Problem
-from sentinel.policy.expr_tree import LAYERED, METRICS, Expression, Measured, Variable
+from sentinel.model.metrics import METRICS, is_known
+from sentinel.policy.expr_tree import Expression, Measured, Variable
 from sentinel.policy.problems import nearest
 from sentinel.policy.schema import Rule, RunFacts
 
@@ -28,7 +29,7 @@ def check_expression(path: str, rule: Rule, run: RunFacts) -> Iterator[Problem]:
         message = "the expression reads no metric: once true, it is true whatever the run does"
         yield Problem(f"{path}.expr", message, "compare a metric, such as 'loss > 3'", "warning", at=0)
     for name, at in expression.metrics.items():
-        if not _is_known(name):
+        if not is_known(name):
             message = f"'{name}' is no metric that trainers are known to write: without it the rule is unknown for ever"
             yield Problem(f"{path}.expr", message, _meant(expression, name), "warning", at=at)
     yield from _check_known(path, expression, run)
@@ -36,16 +37,14 @@ def check_expression(path: str, rule: Rule, run: RunFacts) -> Iterator[Problem]:
         yield from _check_window(path, measured, rule)
 
 
-def _is_known(name: str) -> bool:
-    return name in METRICS or name.partition("/")[0] in LAYERED
-
-
 def _meant(expression: Expression, name: str) -> str:
-    for layered in LAYERED:
-        if f"{layered}/{name}" in "".join(expression.text.split()):
-            return f"one metric of that name is written in backquotes: `{layered}/{name}`; '/' alone divides"
-    near = nearest(name, METRICS)
-    listed = f"known: {', '.join(METRICS)}; fine, if your trainer writes it"
+    """A trainer may write other metrics: an expression on one of those is warned about, not refused."""
+    for metric in METRICS:
+        if metric.is_family and f"{metric.name}{name}" in "".join(expression.text.split()):
+            return f"one metric of that name is written in backquotes: `{metric.name}{name}`; '/' alone divides"
+    single = tuple(metric.name for metric in METRICS if not metric.is_family)
+    near = nearest(name, single)
+    listed = f"known: {', '.join(single)}; fine, if your trainer writes it"
     return f"did you mean '{near}'? {listed}" if near else listed
 
 

@@ -20,14 +20,6 @@ Type = Literal["number", "truth"]
 Variable = Literal["step", "attempt", "warmup_steps", "tokens"]
 VARIABLES: tuple[Variable, ...] = ("step", "attempt", "warmup_steps", "tokens")
 
-# PROTOCOL's metric names. A trainer may emit others; an expression that reads one of those is warned about, not refused.
-METRICS = (
-    "loss", "val_loss", "grad_norm", "activation_norm", "logit_max", "param_norm", "update_norm", "loss_scale", "overflow",
-    "nonfinite_count", "nonfinite_activations", "nonfinite_logits", "clip_coef", "clip_fraction", "adam_v_norm", "adam_v_max",
-    "lr", "weight_decay", "tokens_per_s", "step_time_s", "data_time_s", "mfu", "peak_memory_bytes", "skipped",
-)  # fmt: skip
-LAYERED = ("grad_norm", "activation_norm", "activation_max")  # these also come one for each layer: `grad_norm/h.3`
-
 # Window functions: how many numbers stand between the metric and the window, and whether a window is needed.
 FUNCTIONS: dict[str, tuple[int, Literal["needed", "optional", "none"]]] = {
     "last": (0, "optional"), "mean": (0, "needed"), "median": (0, "needed"), "mad": (0, "needed"), "stddev": (0, "needed"),

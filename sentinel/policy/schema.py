@@ -218,7 +218,12 @@ def with_channels(channels: Sequence[ChannelKind[Any]], module: str) -> type[Rou
     channels' settings stand beside their code, and that is above the policy (`sentinel.channels.registry` calls this). `module`:
     as `route_of`."""
     route = route_of(channels, module)
+    use_route(route)
+    return route
+
+
+def use_route(route: type[Route]) -> None:
+    """Policies are read with routes of this class from now on."""
     Paging.model_fields["routes"].annotation = tuple[route, ...]  # type: ignore[valid-type]
     for model in (Paging, Spec, Policy):
         model.model_rebuild(force=True)
-    return route

@@ -24,6 +24,7 @@ from sentinel.engine import Engine
 from sentinel.model.attempts import SampleRange
 from sentinel.model.events import ActionDone, Event, SupervisorStarted
 from sentinel.model.facts import ActionDecided, Fact, FindingRecorded
+from sentinel.model.metrics import METRICS
 from sentinel.model.readings import CheckpointReading, Receipt, StepReading
 from sentinel.model.state import RunState
 from sentinel.policy.match import Match, match_rule
@@ -32,7 +33,7 @@ from sentinel.policy.schema import Policy
 
 ROWS_MAX = 100_000
 BATCH = 16
-NOISELESS = frozenset({"loss_scale", "overflow", "skipped", "nonfinite_count", "lr", "weight_decay"})
+NOISELESS = frozenset(metric.name for metric in METRICS if metric.is_exact)
 _NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _WORD = re.compile(rf"(?P<first>{_NUMBER}|NaN|[+-]?Inf|_)(?P<each>[+-][0-9.]+(?:[eE][+-]?[0-9]+)?)?(?:x(?P<times>[0-9]{{1,6}}))?")
 

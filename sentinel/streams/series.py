@@ -9,11 +9,13 @@ log every 100 steps. `interval_steps` is the usual distance between readings, le
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from sentinel.model.attempts import SampleRange
+from sentinel.model.metrics import is_family
 from sentinel.model.readings import StepReading
 from sentinel.streams.baseline import Level, measure_level
+from sentinel.streams.family import STEPS_KEPT, Family
 
 RING_SIZE = 4096
 GAPS_KEPT = 9
@@ -22,19 +24,34 @@ JUMP_INTERVALS_MAX = 1_000
 
 
 class Series:
-    """The newest `RING_SIZE` readings of the attempt, and of each tracked metric its newest `RING_SIZE` values."""
+    """The newest `RING_SIZE` readings of the attempt, and of each tracked metric its newest `RING_SIZE` values.
+
+    families: the tracked families of which the newest reading holds a member.
+    """
 
     def __init__(self, metrics: Iterable[str]) -> None:
         self._order: deque[int] = deque()
         self._rows: dict[int, tuple[float, tuple[SampleRange, ...]]] = {}
-        self._values: dict[str, deque[tuple[int, float]]] = {name: deque(maxlen=RING_SIZE) for name in metrics}
-        self._tracked = {name: values.append for name, values in self._values.items()}
+        self._values: dict[str, deque[tuple[int, float]]] = {}
+        self._tracked: dict[str, Callable[[tuple[int, float]], None]] = {}
+        self._families: dict[str, Family] = {}
+        self.families: tuple[str, ...] = ()
+        self.track(metrics)
         self._gaps: deque[int] = deque(maxlen=GAPS_KEPT)
         self.newest_step = 0
         self.interval_steps = 1
         self.repeated = 0
         self.late = 0
         self.wild = 0
+
+    def track(self, names: Iterable[str]) -> None:
+        """Keep the values of these metrics, too, and of families the steps."""
+        for name in names:
+            if is_family(name):
+                self._families.setdefault(name, Family(name))
+            elif name not in self._values:
+                self._values[name] = deque(maxlen=RING_SIZE)
+                self._tracked[name] = self._values[name].append
 
     def begin(self, resume_step: int = 0) -> None:
         """Another attempt, or a relaunch inside it: nothing of the old order holds any more."""
@@ -43,6 +60,9 @@ class Series:
         self._gaps.clear()
         for values in self._values.values():
             values.clear()
+        for family in self._families.values():
+            family.clear()
+        self.families = ()
         self.newest_step = resume_step
         self.interval_steps = 1
 
@@ -78,6 +98,11 @@ class Series:
             for name, keep in tracked.items():
                 if name in metrics:
                     keep((step, metrics[name]))
+        families: tuple[str, ...] = ()
+        for family in self._families.values():
+            if family.take(step, metrics):
+                families += (family.name,)
+        self.families = families
         self.newest_step = step
         return 1 if gap <= 1 else min(gap, self.interval_steps)
 
@@ -122,6 +147,11 @@ class Series:
         if not values:
             return []
         return [values[index] for index in range(max(-count, -len(values)), 0)]
+
+    def newest_steps(self, name: str) -> list[int]:
+        """The newest steps, STEPS_KEPT at most, whose reading holds a tracked metric, or a member of a tracked family."""
+        family = self._families.get(name)
+        return list(family.steps) if family is not None else [step for step, _ in self.newest(name, STEPS_KEPT)]
 
     def __len__(self) -> int:
         return len(self._order)

@@ -9,7 +9,8 @@ A chart is called as Megatron-LM calls it where it has one, so that people see w
 
 from __future__ import annotations
 
-from sentinel.curves.registry import CURVES, ShownCurve
+from sentinel.curves.registry import CURVES
+from sentinel.model.metrics import KnownMetric
 from sentinel.telemetry.tensorboard import OURS
 
 MARKER = f"{OURS}incident"
@@ -20,7 +21,7 @@ MARKER_PLACE = 2  # in the tab "run": behind loss and gradient norm, which most 
 Chart = tuple[str, tuple[str, ...]]
 """Its title, and regular expressions of the tags it shows."""
 
-MEGATRON = {curve.metric: curve.tag for curve in CURVES if curve.tag}
+MEGATRON = {curve.name: curve.tag for curve in CURVES if curve.tag}
 
 
 def chart_name(metric: str) -> str:
@@ -40,5 +41,5 @@ def layout() -> dict[str, list[Chart]]:
     return found
 
 
-def _tags_of(curve: ShownCurve) -> str:
-    return f"^{curve.metric}" if curve.is_family else f"^{chart_name(curve.metric)}$"
+def _tags_of(curve: KnownMetric) -> str:
+    return f"^{curve.name}" if curve.is_family else f"^{chart_name(curve.name)}$"

@@ -16,9 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from sentinel.curves.blocks import ASCII_BLOCKS, BLOCKS, Point, columns, find_column, sparkline
-from sentinel.curves.registry import CURVES, SHORT_CHARS_MAX
+from sentinel.curves.registry import CURVES
 from sentinel.engine.goodput import account
 from sentinel.model.actions import StartAttempt
+from sentinel.model.metrics import SHORT_CHARS_MAX
 from sentinel.terminal.clean import clean
 from sentinel.terminal.picture import METRICS, Picture, newest_step, shown_incident
 from sentinel.terminal.side_rows import checkpoint_row, gpu_rows, page_row, rank_rows
@@ -31,7 +32,7 @@ STATE_STYLES = {
     "training": "green", "probation": "yellow", "recovering": "bold yellow", "finished": "bold green", "observing": "cyan",
     "failed": "bold red", "held": "bold red", "stopped": "yellow",
 }  # fmt: skip
-LABELS = {curve.metric: curve.short for curve in CURVES if curve.short}
+LABELS = {curve.name: curve.short for curve in CURVES if curve.short}
 LABEL_WIDTH = SHORT_CHARS_MAX
 VALUE_WIDTH = 10
 FRAME_ROWS = 2

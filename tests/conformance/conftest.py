@@ -1,4 +1,7 @@
-"""Which launchers must pass the suite. `RANKED` are the same worlds plus the real torchrun, for tests about its habits."""
+"""Which launchers must pass the suite. `RANKED` are the same worlds plus the real torchrun, for tests about its habits.
+
+A test marked `kept` is about processes that a keeper owns: the worlds of launchers without one (`UNKEPT`) are left out.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,31 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.command_world import CommandWorld
 from tests.conformance.launcher_world import LocalWorld, World
 from tests.conformance.sim_world import SimWorld
 
-WORLDS: dict[str, Callable[[Path], World]] = {"local": LocalWorld, "sim": SimWorld}
+WORLDS: dict[str, Callable[[Path], World]] = {"local": LocalWorld, "command": CommandWorld, "sim": SimWorld}
+UNKEPT = ("command",)
 RANKED: dict[str, Callable[[Path], World]] = {**WORLDS, "torchrun": lambda run_dir: LocalWorld(run_dir, real_torchrun=True)}
 
 
-@pytest.fixture(params=sorted(WORLDS))
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    is_kept = metafunc.definition.get_closest_marker("kept") is not None
+    for fixture, worlds in (("world", WORLDS), ("ranked_world", RANKED)):
+        if fixture in metafunc.fixturenames:
+            names = [name for name in sorted(worlds) if not (is_kept and name in UNKEPT)]
+            metafunc.parametrize(fixture, names, indirect=True)
+
+
+@pytest.fixture
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     world = WORLDS[request.param](tmp_path)
     yield world
     world.close()
 
 
-@pytest.fixture(params=sorted(RANKED))
+@pytest.fixture
 def ranked_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     world = RANKED[request.param](tmp_path)
     yield world

@@ -1,7 +1,8 @@
 """The world a launcher acts in, as far as its conformance tests need one: start jobs, hurt them, look at what is left.
 
-A simulated launcher joins the suite by implementing `World` and adding a factory to `WORLDS` in conftest.py; the real one is
-`LocalWorld`. Whatever the suite says of the real one must then hold for the simulated one too.
+A launcher joins the suite by implementing `World` and adding a factory to `WORLDS` in conftest.py; the default one's is
+`LocalWorld`. Whatever the suite says of one must then hold for every other, but for what a test marked `kept` asks: that
+processes are seen, signalled and reaped one by one, which takes a keeper beside them.
 """
 
 from __future__ import annotations
@@ -46,6 +47,10 @@ class World(Protocol):
 
     def launcher(self) -> Launcher:
         """A new supervisor's launcher, which remembers nothing."""
+        ...
+
+    def observe(self, attempt: int) -> AttemptView:
+        """What a new supervisor sees at its first look."""
         ...
 
     def spec(self, attempt: int, job: Job) -> AttemptSpec: ...
@@ -107,8 +112,11 @@ class LocalWorld:
         self._attempts: set[int] = set()
         self._helpers: list[psutil.Process] = []
 
-    def launcher(self) -> LocalLauncher:
+    def launcher(self) -> Launcher:
         return LocalLauncher(self.run_dir)
+
+    def observe(self, attempt: int) -> AttemptView:
+        return self.launcher().observe(attempt)
 
     def spec(self, attempt: int, job: Job) -> AttemptSpec:
         self._attempts.add(attempt)
@@ -125,13 +133,17 @@ class LocalWorld:
         return AttemptSpec(attempt, ("/no/such/program",), str(self.run_dir), None, SettingsInForce())
 
     def start_and_die(self, spec: AttemptSpec) -> None:
+        self._start_and_die(spec, "open_launcher('local', {}, Place(sys.argv[1]))")
+
+    def _start_and_die(self, spec: AttemptSpec, launcher: str) -> None:
+        """`launcher`: the expression that opens it over the run directory in argv[1]."""
         program = (
             "import json, os, signal, sys\n"
-            "from sentinel.launcher.local import LocalLauncher\n"
+            "from sentinel.launcher.registry import Place, open_launcher\n"
             "from sentinel.model.attempts import AttemptSpec, SettingsInForce\n"
             "argv = json.loads(sys.argv[2])\n"
             f"spec = AttemptSpec({spec.attempt}, tuple(argv), sys.argv[1], None, SettingsInForce())\n"
-            "LocalLauncher(sys.argv[1]).ensure_started(spec)\n"
+            f"{launcher}.ensure_started(spec)\n"
             "os.kill(0, signal.SIGKILL)\n"  # itself and its whole process group, as a service manager would
         )
         command = [sys.executable, "-c", program, str(self.run_dir), json.dumps(spec.argv)]
@@ -169,7 +181,7 @@ class LocalWorld:
         keeper = psutil.Process(self._keeper_pid(attempt))
         keeper.send_signal(signal_number)
         if signal_number == signal.SIGKILL:
-            wait_for(lambda: not _is_living(keeper), "the keeper to die")
+            wait_for(lambda: not is_living(keeper), "the keeper to die")
 
     def signalled(self, attempt: int, ranks: int) -> None:
         wait_for(lambda: len(list(self.folder(attempt).glob("signalled-?"))) == ranks, f"SIGUSR1 at {ranks} ranks")
@@ -183,7 +195,7 @@ class LocalWorld:
         found = []
         for process in psutil.process_iter():
             try:
-                if _is_living(process) and mark.items() <= process.environ().items():
+                if is_living(process) and mark.items() <= process.environ().items():
                     found.append(process.pid)
             except (psutil.NoSuchProcess, psutil.AccessDenied):
                 continue
@@ -196,7 +208,7 @@ class LocalWorld:
             assert self.living(attempt) == [], f"strays of attempt {attempt}"
             if (self.folder(attempt) / "keeper.json").exists():
                 wait_for(partial(_is_gone, self._keeper_pid(attempt)), "the keeper to leave")
-        assert [process for process in self._helpers if _is_living(process)] == [], "strays without a mark"
+        assert [process for process in self._helpers if is_living(process)] == [], "strays without a mark"
         zombies = [child for child in psutil.Process().children() if child.status() == psutil.STATUS_ZOMBIE]
         assert zombies == [], "the launcher leaves zombies to its supervisor"
 
@@ -206,12 +218,12 @@ class LocalWorld:
 
 def _is_gone(pid: int) -> bool:
     try:
-        return not _is_living(psutil.Process(pid))
+        return not is_living(psutil.Process(pid))
     except psutil.NoSuchProcess:
         return True
 
 
-def _is_living(process: psutil.Process) -> bool:
+def is_living(process: psutil.Process) -> bool:
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from sentinel.model.attempts import AttemptSpec, SettingsInForce
+from sentinel.model.attempts import AttemptSpec, AttemptView, SettingsInForce
 from sentinel.sim.launcher import SimLauncher
 from sentinel.sim.processes import Job as SimJob
 from sentinel.sim.world import World as Universe
@@ -58,6 +58,9 @@ class SimWorld:
 
     def launcher(self) -> SimLauncher:
         return SimLauncher(self.universe, self._make)
+
+    def observe(self, attempt: int) -> AttemptView:
+        return self.launcher().observe(attempt)
 
     def _make(self, spec: AttemptSpec) -> SimJob | None:
         if spec.argv[0] != PROGRAM:

@@ -1,4 +1,4 @@
-"""What every launcher does, the real and the simulated one alike: the contract of `sentinel.launcher.contract` as behaviour."""
+"""What every launcher does, the simulated one as well: the contract of `sentinel.launcher.contract` as behaviour."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from dataclasses import replace
 import pytest
 
 from sentinel.errors import GiveUp
+from sentinel.launcher.registry import LAUNCHERS
 from sentinel.model.attempts import Alive, Exited, NotStarted, Orphaned
+from tests.conformance.conftest import WORLDS
 from tests.conformance.launcher_world import Job, World
 
 TWO = Job(ranks=2)
@@ -25,15 +27,21 @@ def start(world: World, job: Job, attempt: int = 1) -> Alive:
     return view
 
 
+def test_every_launcher_of_the_registry_is_held_to_the_suite() -> None:
+    missing = {row.kind for row in LAUNCHERS} - set(WORLDS)
+    assert not missing, f"{missing}: write its world (launcher_world.World) and add it to WORLDS in tests/conformance/conftest.py"
+
+
 def test_an_attempt_nobody_asked_for_is_not_started_and_stopping_it_changes_nothing(world: World) -> None:
-    assert world.launcher().observe(7) == NotStarted(7)
+    assert world.observe(7) == NotStarted(7)
     assert world.launcher().ensure_stopped(7) == NotStarted(7)
     assert world.launcher().signal_ranks(7, signal.SIGUSR1) == 0
 
 
+@pytest.mark.kept
 def test_a_started_attempt_is_alive_and_shows_its_processes(world: World) -> None:
     started = start(world, TWO)
-    view = world.launcher().observe(1)
+    view = world.observe(1)
     assert isinstance(view, Alive)
     assert view.keeper_pid == started.keeper_pid
     assert sorted(view.pids) == world.living(1)
@@ -59,7 +67,7 @@ def test_an_ended_attempt_is_never_started_again(world: World) -> None:
 def test_the_death_of_the_supervisor_leaves_training_alone_and_the_next_one_adopts_it(world: World) -> None:
     world.start_and_die(world.spec(1, TWO))
     world.until_running(1, TWO)
-    assert isinstance(world.launcher().observe(1), Alive)
+    assert isinstance(world.observe(1), Alive)
     assert isinstance(world.launcher().ensure_started(world.spec(1, TWO)), Alive)
     assert world.starts(1) == 1
     world.let_leave(1)
@@ -70,7 +78,7 @@ def test_a_command_that_cannot_start_is_given_up_each_time_it_is_asked_for(world
     for _ in range(2):
         with pytest.raises(GiveUp, match="no such program"):
             world.launcher().ensure_started(world.bad_spec(1))
-    view = world.launcher().observe(1)
+    view = world.observe(1)
     assert isinstance(view, Exited)
     assert view.report.command_status is None
     assert "no such program" in view.report.reason
@@ -133,6 +141,7 @@ def test_a_rank_that_failed_is_told_from_one_that_finished(world: World) -> None
     assert report.ranks[1].error == "left with 5"
 
 
+@pytest.mark.kept
 def test_survivors_that_ignore_sigterm_are_not_waited_for(ranked_world: World) -> None:
     start(ranked_world, Job(ranks=2, ignores_sigterm=True))
     killed_at = time.monotonic()
@@ -143,6 +152,7 @@ def test_survivors_that_ignore_sigterm_are_not_waited_for(ranked_world: World) -
     assert ranked_world.living(1) == []
 
 
+@pytest.mark.kept
 def test_a_stopped_rank_is_ended_promptly(ranked_world: World) -> None:
     start(ranked_world, TWO)
     ranked_world.signal_rank(1, 1, signal.SIGSTOP)
@@ -155,6 +165,7 @@ def test_a_stopped_rank_is_ended_promptly(ranked_world: World) -> None:
     assert ranked_world.living(1) == []
 
 
+@pytest.mark.kept
 def test_a_stopped_peer_of_a_killed_rank_is_ended_too(world: World) -> None:
     start(world, TWO)
     world.signal_rank(1, 0, signal.SIGSTOP)
@@ -163,15 +174,17 @@ def test_a_stopped_peer_of_a_killed_rank_is_ended_too(world: World) -> None:
     assert report.first_failed_rank == 1
 
 
+@pytest.mark.kept
 def test_stopping_ends_helpers_with_sessions_of_their_own_and_is_idempotent(world: World) -> None:
     start(world, Job(ranks=2, helpers=2, ignores_sigterm=True))
-    assert len(world.launcher().observe(1).pids) >= 6  # type: ignore[union-attr]
+    assert len(world.observe(1).pids) >= 6  # type: ignore[union-attr]
     view = world.launcher().ensure_stopped(1)
     assert isinstance(view, Exited)
     assert world.launcher().ensure_stopped(1) == view
     assert world.living(1) == []
 
 
+@pytest.mark.kept
 def test_what_a_command_leaves_behind_does_not_outlive_the_attempt(world: World) -> None:
     start(world, Job(helpers=1, leave_with={"all": 0}))
     world.let_leave(1)
@@ -180,10 +193,11 @@ def test_what_a_command_leaves_behind_does_not_outlive_the_attempt(world: World)
     assert report.first_failed_rank is None
 
 
+@pytest.mark.kept
 def test_a_dead_keeper_leaves_orphans_that_are_reaped_by_their_records(world: World) -> None:
     start(world, Job(ranks=2, helpers=1, ignores_sigterm=True))
     world.signal_keeper(1, signal.SIGKILL)
-    orphaned = world.launcher().observe(1)
+    orphaned = world.observe(1)
     assert isinstance(orphaned, Orphaned)
     assert len(orphaned.pids) >= 4
     assert isinstance(world.launcher().ensure_started(world.spec(1, TWO)), Orphaned), "never a second start"
@@ -195,24 +209,26 @@ def test_a_dead_keeper_leaves_orphans_that_are_reaped_by_their_records(world: Wo
     assert world.starts(1) == 1
 
 
+@pytest.mark.kept
 def test_a_stopped_keeper_does_not_keep_its_attempt_from_being_ended(world: World) -> None:
     start(world, TWO)
     world.signal_keeper(1, signal.SIGSTOP)
-    assert isinstance(world.launcher().observe(1), Alive)
+    assert isinstance(world.observe(1), Alive)
     assert isinstance(world.launcher().ensure_stopped(1), Exited)
     assert world.living(1) == []
 
 
+@pytest.mark.kept
 def test_a_signal_reaches_the_ranks_and_not_the_command_above_them(ranked_world: World) -> None:
     start(ranked_world, TWO)
     assert ranked_world.launcher().signal_ranks(1, signal.SIGUSR1) == 2
     ranked_world.signalled(1, 2)
-    assert isinstance(ranked_world.launcher().observe(1), Alive), "SIGUSR1 ends a torchrun that gets it"
+    assert isinstance(ranked_world.observe(1), Alive), "SIGUSR1 ends a torchrun that gets it"
 
 
 def test_attempts_do_not_disturb_each_other(world: World) -> None:
     start(world, ONE, attempt=1)
     start(world, ONE, attempt=2)
     assert isinstance(world.launcher().ensure_stopped(1), Exited)
-    assert isinstance(world.launcher().observe(2), Alive)
+    assert isinstance(world.observe(2), Alive)
     assert len(world.living(2)) == 1

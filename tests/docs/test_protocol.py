@@ -14,8 +14,9 @@ from sentinel import client
 from sentinel.checkpoints import files as checkpoint_files
 from sentinel.checkpoints import pointers as checkpoint_pointers
 from sentinel.client.run_layout import LEASE_NAME, STANDINGS_NAME
-from sentinel.detectors import divergence, generalisation, layer_imbalance, loss_scale, non_finite, plateau, too_good
+from sentinel.detectors import non_finite, slowdown
 from sentinel.engine import Engine
+from sentinel.engine.detector_bank import build_detector_bank
 from sentinel.journal import run_file
 from sentinel.journal.lease import Lease, RunLock
 from sentinel.journal.run_file import PolicyReference, RunFile, write_run_file
@@ -24,6 +25,7 @@ from sentinel.launcher.spec_file import overrides_to_json, write_spec
 from sentinel.model import attempts
 from sentinel.model.actions import Request
 from sentinel.model.attempts import AttemptSpec, ExitReport, ExitSource, RankExit, SettingsInForce
+from sentinel.model.metrics import METRICS, shown_name
 from sentinel.model.readings import Phase
 from sentinel.plan import checkpoint_validation as vetting
 from sentinel.plan.sample_attribution import SAMPLES_MAX
@@ -65,13 +67,23 @@ def test_exit_codes_are_those_of_both_sides() -> None:
     assert codes == [exits.FINISHED, exits.BAD_CONFIG, exits.BAD_DATA, exits.NON_FINITE, exits.STOPPED]
 
 
+def test_the_metrics_are_the_table_of_metrics() -> None:
+    listed_here, known = {words(row[0])[0] for row in table("metric")}, {metric.pattern for metric in METRICS}
+    assert not known - listed_here, f"PROTOCOL.md: the table of metrics needs a row for each of {known - listed_here}"
+    assert not listed_here - known, f"sentinel/model/metrics.py: METRICS needs a row for each of {listed_here - known}"
+
+
 def test_the_metrics_somebody_reads_are_the_detectors() -> None:
-    detectors = load_policy(shipped_policy_path("default")).spec.detectors
-    read = {*detectors.spike.metrics, *detectors.drift.metrics, *detectors.precursor.metrics, *non_finite.STATE_METRICS}
-    read |= {divergence.METRIC, generalisation.METRIC, generalisation.TRAINED, loss_scale.METRIC, plateau.METRIC, too_good.METRIC}
-    read |= {f"{layer_imbalance.FAMILY}LAYER"}
-    read |= {"overflow", "skipped", "param_norm/rank-N"}  # read by their detectors under no constant
-    assert {words(row[0])[0] for row in table("metric") if row[2] != "nobody"} == read
+    """A detector that declares a metric (`needs`, `reads`, `blocks_of`) stands in the metric's row, in the column "read by"."""
+    readers = {words(row[0])[0]: row[2] for row in table("metric")}
+    read = {*non_finite.STATE_METRICS, "skipped", "param_norm/rank-N", *slowdown.LOGGED}  # in every row, so they are not declared
+    for detector in build_detector_bank(load_policy(shipped_policy_path("default")))._detectors:
+        for name in map(shown_name, {*detector.needs, *detector.reads, *detector.blocks_of}):
+            assert name in readers, f"{detector.kind} reads {name}: give it a row in sentinel/model/metrics.py and PROTOCOL.md"
+            named = readers[name].split(", ")
+            assert detector.kind in named, f"PROTOCOL.md: {detector.kind} reads {name}; name it in the row of that metric"
+            read.add(name)
+    assert {name for name, column in readers.items() if column != "nobody"} == read
 
 
 def written(path: Path) -> set[str]:

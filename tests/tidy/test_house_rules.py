@@ -34,7 +34,6 @@ LONG = {
     "sentinel/detectors/bank.py": "one object, one short method for each reading and each question",
     "sentinel/detectors/gpu_fault.py": "one table of what each reading means, beside what it leads to",
     "sentinel/detectors/spike.py": "one rule, with every constant it was given",
-    "sentinel/detectors/layer_imbalance.py": "one rule, from a row of norms to its finding",
     "sentinel/policy/inheritance.py": "what one policy keeps of another, read as one",
     "sentinel/journal/dataclass_codec.py": "one codec, one function a kind of type hint",
     "sentinel/curves/svg.py": "two frames around one scale",

@@ -16,7 +16,7 @@ from sentinel.channels.secrets import Vault
 from sentinel.errors import UsageError
 from sentinel.paging import asked
 from sentinel.paging.asked import lay_routes
-from sentinel.policy.schema import with_channels
+from sentinel.policy.schema import use_route, with_channels
 from sentinel.policy.schema_paging import RouteSettings, Secret
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.policy_files.schema_json import policy_json_schema
@@ -57,7 +57,7 @@ def pigeon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(module, "CHANNELS", {row.kind: row for row in rows})
     monkeypatch.setattr(asked, "Route", route)
     yield
-    registry.Route = with_channels(ROWS, registry.__name__)
+    use_route(registry.Route)  # the very class: policies that were read before must still be its instances
 
 
 @pytest.mark.usefixtures("pigeon")

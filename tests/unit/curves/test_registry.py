@@ -1,4 +1,4 @@
-"""One row in the registry of curves, and the curve is on every surface."""
+"""One row in the table of metrics, and the curve is on every surface; the checker of policies knows it, too."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from sentinel.curves.registry import CURVES, ShownCurve
+from sentinel.curves.registry import CURVES
 from sentinel.telemetry.tensorboard import OURS
 
 ROOT = Path(__file__).resolve().parents[3]
 
 PRETEND = """
-from sentinel.curves import registry
-row = registry.ShownCurve(
-    metric="quark_ratio", label="quarks of all", short="quarks", unit="ratio", page=True, report=True, terminal=True,
+from sentinel.model import metrics
+row = metrics.KnownMetric(
+    "quark_ratio", label="quarks of all", short="quarks", unit="ratio", page=True, report=True, terminal=True,
     board="update", gauge="sentinel_quark_ratio", meaning="Share of quarks",
 )
-registry.CURVES = (*registry.CURVES, row)  # before any surface is imported: what a new row in the file does
+metrics.METRICS = (*metrics.METRICS, row)  # before any surface is imported: what a new row in the file does
+metrics.BY_NAME = {metric.name: metric for metric in metrics.METRICS}
 
 import io
 from pathlib import Path
@@ -56,6 +55,14 @@ print("tensorboard", b"quarks of all" in told and b"^quark_ratio$" in told)
 
 text = exposition([RunSnapshot(Path("run"), newest={"quark_ratio": 0.5})]).decode()
 print("metrics", "# HELP sentinel_quark_ratio Share of quarks" in text and 'sentinel_quark_ratio{run="run"} 0.5' in text)
+
+from sentinel.policy_files.check import check_files
+Path("mine.yaml").write_text(
+    "apiVersion: sentinel/v1\\nkind: RemediationPolicy\\nmetadata: {name: mine}\\nextends: default\\nspec:\\n  rules:\\n"
+    "    - {alert: Quarks, expr: quark_ratio > 0.5, labels: {severity: info}}\\n"
+)
+report = check_files(["mine.yaml"])
+print("policy", report.ok and "quark_ratio" not in report.text)
 """
 
 
@@ -65,23 +72,14 @@ def test_a_row_shows_its_curve_on_every_surface(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     ended = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=60, check=False)
     assert ended.stdout.split("\n")[:-1] == [
-        f"{name} True" for name in ("page", "report", "terminal", "tensorboard", "metrics")
+        f"{name} True" for name in ("page", "report", "terminal", "tensorboard", "metrics", "policy")
     ], ended.stderr
 
 
 def test_rows_do_not_contradict_each_other() -> None:
-    metrics = [curve.metric for curve in CURVES]
-    assert len(metrics) == len(set(metrics))
-    tags = [curve.tag or curve.metric for curve in CURVES]
+    tags = [curve.tag or curve.name for curve in CURVES]
     assert len(tags) == len(set(tags))
     assert not [tag for tag in tags if tag.startswith(OURS)]
     explained = [curve.gauge for curve in CURVES if curve.meaning]
     assert len(explained) == len(set(explained))
     assert {curve.gauge for curve in CURVES if curve.gauge} == set(explained)
-
-
-def test_a_row_that_no_surface_could_show_is_refused() -> None:
-    with pytest.raises(AssertionError, match="single curves"):
-        ShownCurve(metric="norm/", label="norms", report=True)
-    with pytest.raises(AssertionError, match="room"):
-        ShownCurve(metric="norm", label="norms", short="much too long")

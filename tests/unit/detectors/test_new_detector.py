@@ -95,6 +95,11 @@ codec = codec_of(Finding)
 assert codec.decode(codec.encode(found[0])) == found[0]
 print([(str(one.kind), one.severity, one.onset_step, one.kind.is_numeric) for one in found])
 print(*bank.verdicts()[kind])
+bank.step(StepReading(1, 9, 9.0, (), {"loss/deep": 1.0}), 9.0)
+print(*bank.verdicts()[kind])
+for step in range(10, 15):
+    bank.step(StepReading(1, step, float(step), (), {"loss": 1.0}), float(step))
+print(*bank.verdicts()[kind])
 print(*build_detector_bank(policy).verdicts()[kind])
 """
 
@@ -134,6 +139,8 @@ def test_a_policy_tunes_it_the_bank_runs_it_and_the_journal_takes_its_finding(so
         "rule Deep (spec.rules[0]) takes it",
         "[('deep_loss', 'critical', 1, True)]",
         "breached high",
+        "healthy low",
+        "unknown loss/deep is missing since step 9",
         "unknown no attempt is running",
     ]
 

@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pytest
 
 from sentinel.detectors.bank import DetectorBank
+from sentinel.detectors.registry import MAKER_OF
 from sentinel.model.findings import Kind, Verdict
+from sentinel.model.metrics import BY_NAME, METRICS, is_family, shown_name
 from sentinel.model.readings import StepReading
 from tests.unit.detectors.bank_kit import clean_run, feed, make_bank, receipt, row
 
-EVERYTHING = {"update_norm": 0.1, "adam_v_max": 1e-4, "logit_max": 9.0, "activation_norm": 2.0, "loss_scale": 1024.0}
-EVERYTHING |= {f"grad_norm/{layer}": 0.1 for layer in ("embed", "block-00", "block-01", "head")}
-OTHERS = frozenset(  # judged from more than these rows: a reference, busy times, checkpoints, the machine; tested where they live
-    {Kind.BEHIND_REFERENCE, Kind.STRAGGLER, Kind.SLOWDOWN, Kind.STALE_CHECKPOINT, Kind.GPU_FAULT}
-)
+LAYERS = ("embed", "block-00", "block-01", "head")
+DECLARED = {kind: detector.needs for kind, detector in make_bank()._by_kind.items()}
+# Judged from more than these rows: a reference, busy times, checkpoints, the machine; tested where they live. Of the others
+# `hang` sees the silence of the stream, and `slowdown` wants minutes.
+OTHERS = frozenset(
+    kind for kind in DECLARED if MAKER_OF[kind].wants or MAKER_OF[kind].source not in ("metrics", "signs of life")
+) | {Kind.SLOWDOWN}
 STEP_KINDS = tuple(kind for kind in make_bank().verdicts() if kind is not Kind.HANG and kind not in OTHERS)
 
 
-def full_rows(steps: int, without: Iterable[str] = (), first: int = 1) -> list[StepReading]:
+def everything() -> dict[str, float]:
+    """A calm value of each known metric, and of whatever a detector needs besides."""
+    names = {metric.name for metric in METRICS} | {name for needs in DECLARED.values() for name in needs}
+    single = {name: 0.0 if name in BY_NAME and BY_NAME[name].is_exact else 1.0 for name in names if not is_family(name)}
+    return single | {f"{name}{layer}": 0.1 for name in names if is_family(name) for layer in LAYERS} | {"loss_scale": 1024.0}
+
+
+EVERYTHING = everything()
+
+
+def full_rows(steps: int, without: tuple[str, ...] = (), first: int = 1) -> list[StepReading]:
+    """`without`: metrics, and families, that no row holds."""
+    families = tuple(filter(is_family, without))
     rows = []
     for reading in clean_run(steps, 2, noise=0.02):
-        metrics = {**reading.metrics, **EVERYTHING, "val_loss": reading.metrics["loss"]}
+        metrics = {**EVERYTHING, **reading.metrics, "val_loss": reading.metrics["loss"]}
         if reading.step >= first:
-            rows.append(row(reading.step, **{name: value for name, value in metrics.items() if name not in without}))
+            logged = {name: value for name, value in metrics.items() if name not in without and not name.startswith(families)}
+            rows.append(row(reading.step, **logged))
     return rows
 
 
@@ -56,12 +71,23 @@ def test_before_there_is_a_past_nothing_but_the_numbers_themselves_is_known(step
     (("val_loss",), {Kind.GENERALISATION}),
     (("loss_scale",), {Kind.LOSS_SCALE_COLLAPSE}),
     (("update_norm", "adam_v_max", "logit_max", "activation_norm"), {Kind.PRECURSOR}),
+    (("grad_norm/",), {Kind("layer_imbalance")}),
 ])  # fmt: skip
 def test_what_is_not_logged_is_not_known(metrics: tuple[str, ...], kinds: set[Kind]) -> None:
+    """Besides the kinds named here, of those that came later each that declares to need nothing else."""
     bank = make_bank()
     feed(bank, full_rows(1000, without=metrics))
     bank.tick(1001.0)
-    assert set(unknown(bank)) == kinds
+    declared = {kind for kind, needs in DECLARED.items() if needs and needs <= set(metrics)}
+    assert kinds <= set(unknown(bank))
+    assert set(unknown(bank)) == kinds | declared
+
+
+@pytest.mark.parametrize("kind", [kind for kind, needs in DECLARED.items() if needs and kind not in OTHERS])
+def test_a_detector_without_all_that_it_needs_names_what_is_missing(kind: Kind) -> None:
+    bank = make_bank()
+    feed(bank, full_rows(1000, without=tuple(DECLARED[kind])))
+    assert unknown(bank)[kind] == "; ".join(f"no {shown_name(name)} is logged" for name in sorted(DECLARED[kind]))
 
 
 def test_a_metric_that_stopped_coming_is_not_healthy_for_ever() -> None:

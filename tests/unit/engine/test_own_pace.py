@@ -10,7 +10,7 @@ from sentinel.model.readings import Heartbeat
 from sentinel.policy.schema import Policy
 from tests.builders import POLICY, Bench
 
-TOLD = ("slowdown", "straggler", "stale_checkpoint")
+TOLD = ("slowdown", "straggler", "stale_checkpoint", "layer_imbalance")
 
 
 def telling() -> Policy:
@@ -59,6 +59,24 @@ def test_another_supervisor_finds_it_again_and_does_not_say_it_again() -> None:
     assert len(bench.decided(a.SendPage)) == 1
     again = [fact.reason for fact in bench.of(f.FindingRecorded) if fact.finding.kind == "straggler" and fact.became is None]
     assert again == ["incident 1 told of it before this supervisor came"]
+
+
+def layers(bench: Bench, first: int, last: int, *raised: str) -> Bench:
+    """Norms of six layers; those of the raised ones are thrice the others'."""
+    for step in range(first, last + 1):
+        stray = 1.0 + 0.1 * (step * 7 % 5 - 2)
+        norms = {f"grad_norm/{layer}": (3.0 if layer in raised else 1.0) * stray for layer in "abcdef"}
+        bench.step(step, **{**norms, "grad_norm/a": norms["grad_norm/a"] * (1.0 + 0.05 * (step * 3 % 4))})
+    return bench
+
+
+def test_another_layer_is_news_to_another_supervisor_and_the_same_one_is_not() -> None:
+    bench = layers(layers(Bench(telling()).launched(), 1, 300), 301, 340, "b")
+    assert [incident.metric for incident in bench.state.incidents] == ["grad_norm/b"]
+    bench.die()
+    layers(layers(bench, 341, 380, "b"), 381, 440, "b", "d")
+    assert [incident.metric for incident in bench.state.incidents] == ["grad_norm/b", "grad_norm/d"]
+    assert len(bench.decided(a.SendPage)) == 2
 
 
 def test_a_slowdown_is_told_and_found_again_under_the_same_key() -> None:

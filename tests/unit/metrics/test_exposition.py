@@ -55,7 +55,7 @@ def everything() -> RunSnapshot:
     blind = f.SourceChanged("nvml", False, "the driver is gone")
     raised = f.PageRaised(1, page.severity, page.title, page.text)
     more: list[tuple[float, f.Fact]] = [(151, raised), (151, f.ActionDecided(page)), (152, f.ActionConfirmed(page.key))]
-    last = {curve.metric: 0.5 for curve in CURVES if curve.gauge and not curve.is_family} | {"activation_norm/block-00": 0.9}
+    last = {curve.name: 0.5 for curve in CURVES if curve.gauge and not curve.is_family} | {"activation_norm/block-00": 0.9}
     return fold(entries_of([*told(), *more, (153, blind)]), step=600, total_steps=600, last=last)
 
 

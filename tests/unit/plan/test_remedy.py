@@ -15,6 +15,7 @@ from sentinel.model.incidents import Incident, SampleAnchor
 from sentinel.model.state import Checkpoint
 from sentinel.plan.remedy import Treatment, build_treatment, choose_checkpoint, margin_steps, skip_window
 from sentinel.policy.schema import Rung
+from tests.setting_examples import as_policy_writes, example
 
 KEPT = [Checkpoint(step, f"p{step}", 1, step * 10) for step in range(10, 100, 10)]
 
@@ -167,22 +168,30 @@ def test_an_incident_placed_in_another_data_order_skips_nothing() -> None:
     assert build(LADDER, 1, anchored, [anchored], SettingsInForce(data_seed=77), True).overrides.skip
 
 
+# Values whose words are checked one by one; `weight_decay` 0 asks for something, too.
+SAID: dict[str, Any] = {
+    "lr_scale": 0.5, "clip_norm": 0.3, "weight_decay": 0.0, "betas": (0.9, 0.98), "eps": 1e-6, "embed_grad_scale": 0.1,
+    "loss_scale": 1024.0, "reset_optimizer": True, "precision": "fp16", "checkpoint_interval": 50,
+}  # fmt: skip
+
+
 def test_a_remedy_says_and_keeps_every_setting_of_its_rung() -> None:
-    settings = {
-        "lr": "0.5x", "clip_norm": 0.3, "weight_decay": 0.0, "betas": [0.9, 0.98], "eps": 1e-6,
-        "embed_grad_scale": 0.1, "loss_scale": 1024.0, "reset_optimizer": True, "precision": "fp16",
-        "checkpoint_every": "50 steps",
-    }  # fmt: skip
+    rows = {key: row for key, row in SETTINGS.items() if row.word is not None}
+    values = {key: example(row) for key, row in rows.items()} | SAID
+    assert set(values) == set(rows), "a rung of every setting that a rung can give"
+    settings = {row.word: as_policy_writes(row, values[key]) for key, row in rows.items()}
     rung = {"rollback": {"before_onset": "100 steps"}, **settings, "reseed_data": True, "until": "200 steps"}
     treatment = build(rungs(rung), 0, spike(), (), SettingsInForce(), True, new_seed=7)
     remedy = treatment.remedy
-    assert [getattr(remedy, key) for key in SETTINGS] == [
-        0.5, 0.3, 0.0, (0.9, 0.98), 1e-6, 0.1, 1024.0, 7, True, "fp16", 50,
-    ]  # fmt: skip
-    assert [getattr(treatment.overrides, key) for key in SETTINGS] == [getattr(remedy, key) for key in SETTINGS]
-    words = (
+    assert {key: getattr(remedy, key) for key in SETTINGS} == values | {"data_seed": 7}
+    assert {key: getattr(treatment.overrides, key) for key in SETTINGS} == values | {"data_seed": 7}
+    assert "; ".join(SETTINGS[key].remedy(value) for key, value in values.items()) in remedy.reason
+    assert remedy.reason.endswith("a new data order, seed 7")
+
+
+def test_a_remedy_says_its_settings_in_words_for_people() -> None:
+    words = "; ".join(SETTINGS[key].remedy(value) for key, value in SAID.items())
+    assert words == (
         "learning rate 0.5x; clip at 0.3; weight decay 0; betas 0.9 0.98; eps 1e-06; embedding gradient scale 0.1; "
         "loss scale 1024; reset the optimizer; precision fp16; a checkpoint every 50 steps"
     )
-    assert words in remedy.reason
-    assert remedy.reason.endswith("a new data order, seed 7")

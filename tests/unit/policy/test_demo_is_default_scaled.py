@@ -9,6 +9,9 @@ from collections.abc import Iterator
 import pytest
 from pydantic import BaseModel
 
+from sentinel.detectors.registry import TUNED
+from sentinel.detectors.settings import settings_of
+from sentinel.policy.schema_detectors import TEXTS
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 
 SCALE = 5
@@ -42,7 +45,7 @@ def is_scaled(path: tuple[str, ...]) -> bool:
 def scaled(value: float) -> float:
     """A fifth, rounded away from zero: nothing that was there may vanish."""
     fifth = value / SCALE
-    return fifth if isinstance(value, float) else math.copysign(math.ceil(abs(fifth)), fifth) if value else 0
+    return fifth if isinstance(value, float) else int(math.copysign(math.ceil(abs(fifth)), fifth)) if value else 0
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +57,34 @@ def both():
 def test_same_rules_rungs_and_order(both):
     default, demo = both
     assert list(default) == list(demo)
+
+
+def remedy(name: str) -> str:
+    """The line of demo.yaml that scales what a detector counts in steps or seconds; empty where nothing is counted."""
+    settings = getattr(load_policy(shipped_policy_path("default")).spec.detectors, name)
+    words = []
+    for one in settings_of(type(settings)):
+        value = getattr(settings, one.name)
+        if is_scaled((one.name,)) and value is not None:
+            fifth = {key: scaled(each) for key, each in value.items()} if isinstance(value, dict) else scaled(value)
+            words.append(f"{one.alias or one.name}: {TEXTS[one.shape](fifth)}")
+    return f"    {name}: {{{', '.join(words)}}}" if words else ""
+
+
+@pytest.mark.parametrize("name", [name for name, _, _ in TUNED])
+def test_every_detector_is_scaled(both, name):
+    default, demo = both
+    unscaled = [
+        ".".join(path)
+        for path, value in default.items()
+        if path[:2] == ("detectors", name) and is_scaled(path) and value is not None and demo[path] != scaled(value)
+    ]
+    assert not unscaled, f"policies/demo.yaml, under spec.detectors, needs the line (but what is there already):\n{remedy(name)}"
+
+
+def test_the_remedy_is_the_line_that_stands_there():
+    assert remedy("layer_imbalance") == "    layer_imbalance: {lasting: 4 steps, window: 40 steps, min_history: 40 steps}"
+    assert remedy("layer_imbalance") in shipped_policy_path("demo").read_text(encoding="utf-8")
 
 
 def test_every_quantity_is_a_fifth_and_everything_else_is_equal(both):

@@ -1,5 +1,6 @@
 from sentinel.client import LAPSING, Overrides
 from tests.unit.trainer.in_process import train_here
+from trainer import control
 from trainer import train as training
 from trainer.command_line import parse_arguments
 from trainer.control import LiveSettings
@@ -7,6 +8,7 @@ from trainer.schedule import Schedule
 
 LAUNCH = parse_arguments([])
 SCHEDULE = Schedule(LAUNCH.config)
+SIZES = "schedule.steps=1", "data.batch_size=1", "data.seq_len=8", "evaluation.batches=1"
 CONFIGURED = LiveSettings.configured(LAUNCH.config)
 
 
@@ -31,7 +33,24 @@ def test_a_missing_key_leaves_and_a_null_restores():
 
 
 def test_whatever_may_lapse_is_live_and_has_a_configured_value():
-    assert all(hasattr(CONFIGURED, key) for key in LAPSING)
+    missing = [key for key in LAPSING if key not in control.LIVE]
+    assert not missing, (
+        f"sentinel/client/settings.py says that {missing} may lapse: in trainer/control.py add a field of that name to "
+        "LiveSettings, its value to LiveSettings.configured, and use it where it acts (Hyperparameters, or run.settings_at)"
+    )
+
+
+def test_a_setting_that_this_trainer_does_not_have_is_refused_and_the_others_are_taken(world, monkeypatch, tmp_path):
+    """As one of a newer client is."""
+    run, _ = train_here(world, monkeypatch, tmp_path, "--preset", "micro", "--set", *SIZES)
+    monkeypatch.setattr(control, "LIVE", tuple(key for key in control.LIVE if key != "eps"))
+    asked = {"clip_norm": 0.3, "eps": 1e-7, "until": {"clip_norm": 90, "eps": 90}}
+    live = after(CONFIGURED, **asked)
+    assert (live.clip_norm, live.eps, live.until) == (0.3, CONFIGURED.eps, {"clip_norm": 90})
+    events = []
+    monkeypatch.setattr(run.telemetry, "event", lambda event, step, **fields: events.append((event, fields.get("keys"))))
+    training._apply_live(run, Overrides.from_json(asked, ""), 2)
+    assert events == [("override_refused", ["eps"]), ("override_applied", None)]
 
 
 def test_the_embeddings_share_of_the_gradient_goes_back_to_the_configured_one():
@@ -54,8 +73,7 @@ def test_each_lapses_at_its_own_step():
 
 def test_a_setting_that_lapses_at_the_step_of_a_live_change_is_told_by_itself(world, monkeypatch, tmp_path):
     """Sentinel watches over what lapses from the step at which it does."""
-    sizes = "schedule.steps=1", "data.batch_size=1", "data.seq_len=8", "evaluation.batches=1"
-    run, _ = train_here(world, monkeypatch, tmp_path, "--preset", "micro", "--set", *sizes)
+    run, _ = train_here(world, monkeypatch, tmp_path, "--preset", "micro", "--set", *SIZES)
     events = []
     monkeypatch.setattr(run.telemetry, "event", lambda event, step, **fields: events.append((event, step, fields.get("keys"))))
     lapsing = {"lr_scale": 0.5, "eps": 1e-6, "until": {"lr_scale": 2, "eps": 2}}

@@ -109,7 +109,7 @@ def test_the_page_is_told_which_curves_to_show(told_site: Served) -> None:
     shown = told_site.get("/api/curves").json["shown"]
     assert shown[:2] == ["loss", "grad_norm"]
     assert {"activation_norm/", "loss_scale", "lr"} <= set(shown)
-    assert shown == [curve.metric for curve in CURVES if curve.page]
+    assert shown == [curve.name for curve in CURVES if curve.page]
 
 
 def test_lineage_and_ledger(told_site: Served) -> None:
