@@ -1,4 +1,4 @@
-"""Whether our own kernels run, and which: the one door to `cuda_ext`. The model, the loss and the optimizer call them from here.
+"""Whether our own kernels run, and which. Model, loss and optimizer call them from here; nothing else imports `cuda_ext`.
 
 A kernel returns statistics of the numbers that pass through it, so nothing is read twice to be measured. Without kernels for the
 training device everything runs on plain PyTorch, which is also the reference: both give the same losses within rounding

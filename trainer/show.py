@@ -1,4 +1,4 @@
-"""python -m trainer.show RUN_DIR --sample N: the text of a sample, for a person who wants to see what it was convicted for.
+"""python -m trainer.show RUN_DIR --sample N: the text of a sample, for a person who wants to see why it was skipped.
 
 The data order is that of the newest attempt (or --attempt K): its command line, the checkpoint it resumed from and its overrides.
 Nothing of the text reaches the terminal as a command: what cannot be printed is shown as an escape.

@@ -1,4 +1,4 @@
-"""Prometheus Alertmanager, API v2: one alert for an incident, told by its labels `alertname`, `run` and `incident`.
+"""Prometheus Alertmanager, API v2: one alert for an incident, identified by its labels `alertname`, `run` and `incident`.
 
 What else stands in the labels (kind, severity, the route's own) may change while the incident is open, and to Alertmanager
 other labels are another alert: the old one is ended in the same post. An alert that is not posted again for five minutes is

@@ -1,4 +1,4 @@
-"""Whatever apprise knows: chat services by the dozen. An extra: pip install training-sentinel[apprise]. It tells neither why
+"""Whatever apprise knows: chat services by the dozen. An extra: pip install training-sentinel[apprise]. It reports neither why
 it failed nor when to come back, and acknowledges nothing: good for telling many, not for the page that must arrive."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a person is told, ready to be delivered: the one thing that every channel gets. Who makes it knows the run; a channel does
+"""What a page says, ready to be delivered: the one thing that every channel gets. Who makes it knows the run; a channel does
 not, and need not.
 
 `stage` says what it is about: trigger (a page, or its repetition), update (the same page, changed), acknowledge, resolve, and

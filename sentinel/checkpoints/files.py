@@ -1,7 +1,7 @@
 """Checkpoints as files: which are there, and whether every byte of one is as its manifest says.
 
 A directory `checkpoints/step-N` with a readable manifest.json of that step is a checkpoint; anything else is an unfinished
-save. It judges no training, picks no checkpoint and moves none (`checkpoint_quarantine` and `checkpoint_pruning` do).
+save. It judges no training, chooses no checkpoint (`sentinel.plan` does) and moves none (`quarantine.py` and `pruning.py` do).
 
     for found in list_checkpoints(run_dir):
         ok, reason, digest = verify_checkpoint(run_dir / found.path)
@@ -23,7 +23,7 @@ from sentinel.client.run_layout import CHECKPOINTS
 from sentinel.client.strict_json import as_float, loads
 
 MANIFEST = "manifest.json"
-PRUNED = ".pruned-"  # how what is being deleted is called
+PRUNED = ".pruned-"  # prefix of a checkpoint that is being deleted
 ENTRIES_MAX = 100_000
 LARGEST_INT = 2**53  # beyond it JSON numbers are not whole in every language
 MANIFEST_BYTES_MAX = 64 << 20
@@ -45,7 +45,7 @@ class CheckpointFound:
 
 
 class Verification(NamedTuple):
-    """What a check of every byte said. `digest` is the manifest's sha256, None when there is no manifest to speak of."""
+    """What a check of every byte found. `digest` is the manifest's sha256, None when there is no manifest to speak of."""
 
     ok: bool
     reason: str
@@ -174,8 +174,8 @@ def _check_file(path: Path, name: str, size: int, sha256: str) -> str:
 
 
 def read_numbers(path: Path) -> dict[str, float]:
-    """What the manifest of a checkpoint tells under `metrics`, by name: an object of numbers, and anything else in it is the
-    trainer's own. Empty where it tells nothing, or cannot be read."""
+    """What the manifest of a checkpoint holds under `metrics`, by name: an object of numbers, and anything else in it is the
+    trainer's own. Empty where it holds none, or cannot be read."""
     try:
         metrics = _read_manifest(path)[0].get("metrics")
     except (OSError, ValueError):

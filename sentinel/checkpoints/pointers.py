@@ -24,7 +24,7 @@ _NAMED = re.compile(r"(?P<folder>(?:.*/)?)(?P<prefix>[A-Za-z_.-]*?)(?P<step>\d{1
 
 def fix_pointers(run_dir: Path, step: int, attempt: int) -> list[str]:
     """Make the pointers that name a checkpoint above `step` name that of `step`; one sentence for each. Done twice, it changes
-    nothing. Call it when the checkpoints are moved. One that cannot be written is told, and holds no relaunch up: the attempt
+    nothing. Call it when the checkpoints are moved. One that cannot be written is reported, and holds no relaunch up: the attempt
     resumes by its spec.json."""
     messages = []
     for name in POINTERS:

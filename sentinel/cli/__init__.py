@@ -1,4 +1,4 @@
-"""The command line. It parses and prints, one module for each group of verbs; `root` puts them together."""
+"""The command line. It parses and prints, one module for each group of commands; `root` puts them together."""
 
 
 def main() -> None:

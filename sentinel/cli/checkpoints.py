@@ -15,8 +15,8 @@ checkpoints_app = typer.Typer(no_args_is_help=True, help="The run's checkpoints:
 def list_(run_dir: RunDir, as_json: Json = False) -> None:
     """Every checkpoint with its step, age, size, and one word for how far it is trusted, with the reason.
 
-    candidate: committed, not looked at. verified: every byte and its numbers held. proven: the run trained a probation's length
-    beyond it, healthy. suspect: after an onset, or what resumed from it failed. damaged. quarantined: moved aside. pruned:
+    candidate: committed, not verified yet. verified: every byte and its numbers held. proven: the run trained a probation's
+    length beyond it, healthy. suspect: after an onset, or what resumed from it failed. damaged. quarantined: moved aside. pruned:
     deleted, as the policy's checkpoints.retain asks; with that, each of the others also says why it is kept.
     """
     from sentinel.client.strict_json import dumps

@@ -1,6 +1,6 @@
-"""`sentinel demo`: the bundled GPT trainer is hurt three times, and repaired each time with nobody looking.
+"""`sentinel demo`: the bundled GPT trainer gets three faults, and Sentinel repairs each without a person.
 
-This room chooses the command and the faults, and tells at the end what happened. Supervision is `app.supervise`, as for any
+This module chooses the command and the faults, and prints at the end what happened. Supervision is `app.supervise`, as for any
 other run. Try it short: `sentinel demo --run-dir /tmp/demo --steps 150 --preset micro`.
 """
 

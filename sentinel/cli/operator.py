@@ -148,7 +148,7 @@ def ack(number: Number, run_dir: RunDir, timeout: Timeout = 30.0) -> None:
 
 
 def resolve(number: Number, run_dir: RunDir, timeout: Timeout = 30.0) -> None:
-    """What incident N called a person for is settled: whoever was told is told so. Works also when nobody supervises the run."""
+    """Close the page of incident N, and tell everybody who was called. Works also when nobody supervises the run."""
     from sentinel.model.operator_requests import Resolve
 
     _ask(run_dir, Resolve(number), timeout)

@@ -1,4 +1,4 @@
-"""The command line: parse and print, nothing else. Rooms are imported inside the commands, so that `--help` is instant."""
+"""The command line: parse and print, nothing else. Packages are imported inside the commands, so that `--help` is instant."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Sees: a level (median of the last 25 samples) above the reference's by `ratio` and by `absolute` for 100 samples in a row (30
 where they stand for 500 steps), while the gap does not close by a tenth. Does not see: the first `min_history` steps, and what
-lies before the reference's first point or beyond its last. Places are compared in tokens where both runs tell them, else in
+lies before the reference's first point or beyond its last. Places are compared in tokens where both runs have them, else in
 samples, else in steps, never one against another; which it is stands in every reason. By steps only runs of one batch size can
 be compared.
 
@@ -128,7 +128,7 @@ class BehindReference(Detector):
         return held >= HOLD_BLOCKS or (held >= COARSE_BLOCKS and step - self._since[0] >= COARSE_STEPS)
 
     def _place_of(self, reading: StepReading, reference: Reference) -> tuple[Axis, float]:
-        """The first axis that both tell."""
+        """The first axis that both have."""
         if reference.tokens:
             tokens = reading.metrics.get("consumed_tokens")
             if tokens is None and self._tokens_per_step:

@@ -1,6 +1,6 @@
 """crash: why an attempt ended, from the ranks' own exit records and the ends of its logs. Finished, stopped or failed.
 
-The rank that failed first tells the reason; those that followed were taken down by it. The launcher command's own status is
+The rank that failed first gives the reason; those that followed were taken down by it. The launcher command's own status is
 used only when no rank is known: torchrun returns 1 when every rank left with 6 (measured).
 Exit 3 (configuration) and 4 (data) are never retried as they are; 5 is non_finite; 6 is a stop after a checkpoint.
 The trainer's own codes are believed before any log; otherwise `crash_class` says of what class a crash is, and who caused it.
@@ -24,7 +24,7 @@ from sentinel.model.attempts import (
 )
 from sentinel.model.findings import Finding, Kind, Severity
 
-# Linux signal numbers (signal(7)); the pure ring imports no `signal`.
+# Linux signal numbers (signal(7)); the pure core imports no `signal`.
 SIGNAL_NAMES = {
     1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 10: "SIGUSR1",
     11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU", 25: "SIGXFSZ", 31: "SIGSYS",

@@ -1,6 +1,6 @@
 """gpu_fault and hardware_warning: what the GPUs and the kernel say of sick hardware, judged by what has to be done about it.
 
-Sees: Xids from NVML and the kernel log (one fault where both tell the same), the driver's recovery action, GPUs that are gone,
+Sees: Xids from NVML and the kernel log (one fault where both report the same), the driver's recovery action, GPUs that are gone,
 rising uncorrected memory errors, row remapping, clocks held down by heat or a power brake, NVLink errors, machine checks, PCIe,
 memory and disk errors. Does not see: a GPU that computes wrong values in silence, and what happened before it looked: the first
 value of a counter or a state is where it starts from, recorded as info where it is not well.

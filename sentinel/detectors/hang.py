@@ -7,13 +7,14 @@ a standstill: a stream that has gone quiet under ranks that go on is no hang (st
 moving ones (straggler), a run that moves but slowly (slowdown).
 
 The limit is `after_step_times` × the learned step time, at least the floor. Where that would kill a healthy run, a longer
-one holds: a rank in init, compile, data, eval, checkpoint or idle has that phase's limit; until the first step of the attempt is
+one holds: a rank in init, compile, eval, checkpoint or idle has that phase's limit; until the first step of the attempt is
 done, and while the pace is unknown, the compile limit (the first step compiles, allocates, and opens connections); without
 any heartbeat, a step line is expected once per logging interval and an evaluation or a checkpoint may hide in it. The
 longest of the ranks' limits holds, because the others wait for that rank. A standstill is judged by the longest limit of all
 phases seen in it: an evaluation that has just ended was one.
 
-Blamed is who fell silent while the others wait, else the rank furthest behind, else who stopped first (standing.py).
+Blamed is the rank that fell silent while the others wait, else the rank furthest behind, else the one that stopped first
+(rank_places.py).
 """
 
 from __future__ import annotations

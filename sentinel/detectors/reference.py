@@ -10,9 +10,9 @@ Axis = Literal["tokens", "samples", "steps"]
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A recorded run as a table: its loss at rising places, by each axis it tells. At most a few thousand points.
+    """A recorded run as a table: its loss at rising places, by each axis it has. At most a few thousand points.
 
-    `tokens` and `samples` are empty where the run does not tell them; else as long as `steps` and `losses`.
+    `tokens` and `samples` are empty where the run does not have them; else as long as `steps` and `losses`.
     """
 
     name: str

@@ -39,7 +39,7 @@ class Finds:
     """A kind of finding. Whether it is numeric (what heals it, which checkpoints it makes suspect) is `kind.is_numeric`.
 
     severity: where no rule is on the kind. asks_for_rule: the checker warns where no rule is on it.
-    only_tells: it is found again by whoever reads its signs anew, and overtakes no repair.
+    only_tells: it informs a person: it cancels no change of settings under way, and is not reported again after a restart.
     is_gradual: the band before it is measured before its onset, and not taken from a breach.
     bend: the power by which it climbs; its onset is dated anew by where its own metric bent. 0: by no bend.
     keeps_onset: no other signal dates it. is_explained: what the machine said just before is part of its reason.

@@ -1,4 +1,4 @@
-"""slowdown: the steps take longer than this run's own best pace did, and go on doing so. A person is told; training goes on.
+"""slowdown: the steps take longer than this run's own best pace did, and go on doing so. A person is informed; training goes on.
 
 Sees: blocks of five rows whose median costs `factor` times the reference, one after another, for `lasting_steps` steps and
 `lasting_s` seconds. The cost of a row is, best first: one over `tokens_per_s`; `step_time_s`; the time between two rows. The

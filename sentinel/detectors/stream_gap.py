@@ -1,7 +1,7 @@
 """Has the stream gone quiet under ranks that go on? Then the run does not hang, but what is judged from the stream is unknown.
 
 A full disk on rank 0's host, a logger that died, a network filesystem that lost the file: heartbeats advance step by step and no
-step line comes. That is no incident, and no silence either: a person is told that the numbers are not seen.
+step line comes. That is no incident, and no hang either: a note records that the numbers are not seen.
 """
 
 from __future__ import annotations

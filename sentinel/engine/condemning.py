@@ -1,5 +1,5 @@
 """Checkpoints that turn out not to be worth resuming from only when somebody tries: what is found out is written down, and they
-are passed over. (Before a resume `plan/vetting.py` judges what can be read of one.)"""
+are passed over. (Before a resume `plan/checkpoint_validation.py` judges what can be read of one.)"""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """The engine: one event in, the facts it leads to out. Reads downward as the pipeline does.
 
-    event ─▶ senses (streams, detectors) ─▶ findings ─▶ policy ─▶ plan ─▶ facts
+    event ─▶ detectors (over streams) ─▶ findings ─▶ policy ─▶ plan ─▶ facts
 
-The engine holds the run's state (the fold of facts, which survives) and its senses (what flows by, which is rebuilt by
-reading the streams again). It never acts: the actions of its `ActionDecided` facts are carried out by the edges after
-the facts are on disk.
+The engine holds the run's state (computed from the facts, so it survives a restart) and its detectors (windows and levels, which
+are rebuilt by reading the streams again). It never acts: the actions of its `ActionDecided` facts are carried out by the edges
+after the facts are on disk.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from sentinel.policy.schema import Policy
 
 
 class Engine:
-    """Holds one run. `handle` is the only door; `restore` folds a journal before the first event."""
+    """Holds one run. Events enter through `handle` alone; `restore` applies a journal's facts before the first event."""
 
     def __init__(self, policy: Policy, reference: Reference | None = None) -> None:
         self.policy = policy

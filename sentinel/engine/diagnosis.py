@@ -1,8 +1,8 @@
 """The rung `diagnose`: repeat the failed stretch unchanged, have both records compared, and go on from what that proves.
 
 The comparison is asked for when the failure strikes again, or when the run is some steps past where it broke. Data and state: the
-rung has failed and the next one (a skip) is taken. Hardware: a person is told whom the evidence blames; a run that passed the
-place goes on under probation, and one that failed again takes the next rung. Nothing proved: as without a diagnosis.
+rung has failed and the next one (a skip) is taken. Hardware: the page names the rank that the evidence blames; a run that passed
+the place goes on under probation, and one that failed again takes the next rung. Nothing proved: as without a diagnosis.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PAST_STEPS = 10  # past the break before the records are compared: what failed o
 
 
 def is_diagnosing(incident: Incident) -> bool:
-    """Its present rung is a diagnosis that has not been told yet."""
+    """Its present rung is a diagnosis without a result yet."""
     last = incident.last_try
     pending = last is not None and last.outcome is Outcome.PENDING and "diagnose" in last.remedy.words
     return incident.state is IncidentState.PROBATION and pending and incident.diagnosis is None

@@ -46,7 +46,7 @@ def _is_out(decision: Decision, incident: Incident) -> bool:
 
 
 def is_left_out(decision: Decision, finding: Finding) -> bool:
-    """It is about a machine that this attempt was told to do without, and as far as is heard does without."""
+    """It is about a machine that this attempt must not use, and from which no rank reports."""
     out = {short(one.node) for one in decision.state.excluded}
     return short(finding.blamed_node) in out and short(finding.blamed_node) not in {short(node) for node in decision.live.nodes}
 

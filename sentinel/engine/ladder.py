@@ -71,7 +71,7 @@ def consider(decision: Decision, finding: Finding) -> None:
 
 
 def _acts(decision: Decision, playbook: str | None) -> bool:
-    """Does any rung change the training? What is only told overtakes no repair."""
+    """Does any rung change the training? A finding that only informs interrupts no repair."""
     rungs = decision.policy.spec.playbooks.get(playbook or "", ())
     return any(rung.parts != ("page",) or rung.then != "keep_training" for rung in rungs)
 

@@ -1,6 +1,6 @@
 """Decay of interventions: settings go back to the schedule one at a time, the newest first, each watched for a probation.
 
-When a setting is due (`until` of its rung, or of a person's wish) and nothing is open, sentinel takes it back itself. An incident
+When a setting is due (`until` of its rung or of a request) and nothing is open, sentinel takes it back itself. An incident
 in the probation that follows puts it back, for twice as long. A trainer's own `until` lies later and is put off while sentinel
 is there: it is for a run whose supervisor is dead, and what the trainer lapses by itself is watched just the same.
 """

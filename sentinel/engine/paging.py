@@ -1,7 +1,7 @@
 """The life of a page. One incident is one page, on every route of the policy the same:
 
     raised ─▶ trigger on each route, at once or when its turn has come ─▶ repeated until somebody answers
-           ─▶ update (its words change) ─▶ acknowledge (to whoever was told) ─▶ resolve (to whoever was told)
+           ─▶ update (its words change) ─▶ acknowledge (to whoever was called) ─▶ resolve (to whoever was called)
 
 On a route one sending follows the other: what is decided next is read from what became of the one before. Pages change nothing in
 a run, so they go out while it is paused, and in observe only.
@@ -51,7 +51,7 @@ def raise_page(decision: Decision, wanted: f.PageRaised) -> None:
 
 
 def resolve(decision: Decision, number: int, reason: str, by: str = "") -> None:
-    """Nobody is needed any more: whoever was told is told so. Without an open page nothing."""
+    """Nobody is needed any more: the routes that were called get the resolve. Without an open page nothing."""
     known = decision.state.incident(number).page
     if known is not None and known.is_open:
         decision.record(f.PageResolved(number, reason, by))
@@ -59,7 +59,7 @@ def resolve(decision: Decision, number: int, reason: str, by: str = "") -> None:
 
 
 def on_recovered(decision: Decision, number: int, reason: str) -> None:
-    """A page that was open is resolved; where nobody was called, those who want to know are told."""
+    """A page that was open is resolved; where nobody was called, routes with `messages` get a message."""
     incident = decision.state.incident(number)
     if incident.page is not None and incident.page.is_open:
         return resolve(decision, number, f"it has recovered: {reason}")
@@ -110,7 +110,7 @@ def on_tick(decision: Decision) -> None:
 
 
 def send(decision: Decision, number: int, repeats: bool = False) -> None:
-    """Decide what is due on each route. `repeats`: what nobody has answered may be said once more."""
+    """Decide what is due on each route. `repeats`: what nobody has answered may be sent once more."""
     known = decision.state.incident(number).page
     if known is None:
         return
@@ -124,7 +124,7 @@ def send(decision: Decision, number: int, repeats: bool = False) -> None:
 
 
 def is_outcome_undelivered(state: RunState) -> bool:
-    """A page is still to be sent, and nobody was told of it on another route either."""
+    """A page is still to be sent, and no other route has delivered it either."""
     calls = [a.incident for a in state.pending.values() if isinstance(a, SendPage) and a.stage == "trigger"]
     known = {i.id: i.page for i in state.incidents}
     return any((found := known.get(number)) is None or not found.is_delivered for number in calls)

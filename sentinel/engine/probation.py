@@ -125,7 +125,7 @@ def _span_with_rows(decision: Decision, incident: Incident, step: int, window: i
 
 def _judge_observed(decision: Decision, incident: Incident, since: int, reason: str) -> None:
     """Nothing was done about it, and it has not healed. It cannot stay open for ever: whatever broke next would be taken for
-    more of the same. After a probation's length, and NEW_NORMAL_ROWS rows, it is closed, a person is told, and watching
+    more of the same. After a probation's length, and NEW_NORMAL_ROWS rows, it is closed, a person is informed, and watching
     goes on from there."""
     probation = decision.policy.spec.probation.steps
     if not decision.observes_only or decision.state.paused or since < probation:

@@ -1,9 +1,9 @@
-"""A rung whose skip says `only: guilty`: the plan looks at the samples of its window before it launches the next attempt.
+"""A rung whose skip says `only: guilty`: the plan inspects the samples of its window before it launches the next attempt.
 
-The inspection is an action of the plan, `InspectSamples`: asked about under its key until its attempt has ended, by whichever
-supervisor lives. Whatever comes of it, the plan goes on: with the convicted samples skipped, or with the whole window, as without
-it, where none is, it failed, or its time is up. The plan's next action ends every process of the inspection, so that
-nothing of it lives when training does.
+This module runs the inspection and acts on its result; `plan/sample_attribution.py` judges the samples. The inspection is an
+action of the plan, `InspectSamples`: submitted under its key until its attempt has ended, by whichever supervisor lives. Then the
+plan goes on: it skips the guilty samples, or the whole window where there are none, the inspection failed, or its time is up. The
+plan's next action ends every process of the inspection, so that nothing of it lives when training does.
 """
 
 from __future__ import annotations

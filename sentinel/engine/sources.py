@@ -1,4 +1,4 @@
-"""What is told of the sources themselves: blindness and its end, remarks, a stream that stands still under ranks that go on."""
+"""What is recorded of sources: blindness and its end, remarks, a stream that stands still under ranks that go on."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ STEPS_TO_ANSWER = 3.0  # step times: a request is noticed between two steps, so 
 
 
 def on_stop_wanted(decision: Decision, by: str) -> None:
-    """The first wish asks; a second one (Ctrl-C again) does not wait any longer."""
+    """The first request asks the trainer; a second one (Ctrl-C again) does not wait any longer."""
     if decision.state.stop_by:
         if decision.is_alive and decision.attempt is not None:
             decision.note("stop", f"asked again by {by}: the attempt is killed")
@@ -45,7 +45,7 @@ def on_stop_wanted(decision: Decision, by: str) -> None:
                 f.AttemptEnded(decision.attempt.attempt, "stopped", "never started", decision.newest_step, decision.now_s)
             )
             decision.record(f.RunEnded("stopped", f"stopped by {by}"))
-        return  # otherwise the action under way is finished first; `carrying_out` stops after it
+        return  # otherwise the action under way is finished first; `action_results` drops the plan after it
     if decision.is_alive:
         ask_to_stop(decision)
     elif not decision.state.ended:

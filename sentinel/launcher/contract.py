@@ -1,7 +1,7 @@
-"""The launcher's door: start one attempt, stop it, look at it. Every verb is idempotent under the attempt number.
+"""What every launcher promises: to start one attempt, stop it and observe it. Each method is idempotent under its number.
 
-A launcher acts on what is, not on what it was told: it looks for a living keeper of this attempt before it starts one,
-so that a supervisor killed between 'started' and 'journaled' may simply ask again.
+A launcher acts on what it observes, not on what it remembers: it looks for a living keeper of this attempt before it starts
+one, so that a supervisor killed between 'started' and 'journaled' may simply ask again.
 """
 
 from __future__ import annotations
@@ -34,5 +34,5 @@ class Launcher(Protocol):
         ...
 
     def observe(self, attempt: int) -> AttemptView:
-        """What can be seen of the attempt now. Never raises: what cannot be seen is `Unseen`."""
+        """What can be seen of the attempt now. It never blocks and never raises: what cannot be seen is `Unseen`."""
         ...

@@ -1,7 +1,7 @@
 """What an attempt is about to run, read at its launch: source and configuration by sha256, interpreter, libraries, variables.
 
 It can only be slow within bounds, never fail a launch, and what cannot be read is said to be unknown. The record stands in the
-attempt's spec.json; asked again for an attempt that was started, sentinel tells what stands there and not what lies there now.
+attempt's spec.json; asked again for an attempt that was started, it returns that record and not what is on the disk now.
 """
 
 from __future__ import annotations

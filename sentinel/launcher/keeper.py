@@ -1,4 +1,4 @@
-"""The keeper: a small program that owns the processes of one attempt and tells how they ended, even if sentinel is dead.
+"""The keeper: a small program that owns the processes of one attempt and records how they ended, even if sentinel is dead.
 
     python -m sentinel.launcher.keeper RUN_DIR ATTEMPT [--detach] [--grace-s 2.0]
 

@@ -1,6 +1,6 @@
 """The launcher for this machine: starts one keeper per attempt, asks it to end, and does its work when it is dead.
 
-It holds nothing in memory: every verb looks at the run directory and at /proc first, so a supervisor that was killed asks
+It holds nothing in memory: every method reads the run directory and /proc first, so a supervisor that was killed asks
 again and gets the same answer. It may import `time`: its deadlines are about real processes.
 """
 
@@ -171,7 +171,7 @@ class LocalLauncher:
             raise RetryLater(f"attempt {files.attempt}: processes survive SIGKILL for {KILL_S:g} s: {named}", RETRY_IN_S)
 
     def _reap(self, files: AttemptFiles, reason: str) -> AttemptView:
-        """The keeper's work without a keeper: nobody saw the ranks' statuses, so only their own records tell."""
+        """The keeper's work without a keeper: nobody saw the ranks' statuses, so only their own records count."""
         keeper = read_keeper(files)
         assert keeper is not None, "an orphaned attempt had a keeper"
         if keeper.is_from_this_boot:

@@ -2,8 +2,8 @@
 
 A rank that prints the same warning for a night writes hundreds of gigabytes, and a full disk ends the run that the warning did
 not. Once a file holds more than CAP_BYTES its first HEAD_BYTES are copied to NAME.head (the first time), its last TAIL_BYTES to
-NAME.tail, and it is emptied and told so; whoever writes to it has it open for appending and goes on at its new end. What was
-printed between the copy and the cut is lost; that is what a flood costs.
+NAME.tail, it is emptied, and a line in it says so; whoever writes to it has it open for appending and goes on at its new end.
+What was printed between the copy and the cut is lost; that is what a flood costs.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Two ways to find a process of an attempt, because each alone misses some: by des
 its keeper died) and by SENTINEL_RUN_DIR and SENTINEL_ATTEMPT in its environment (misses what cleared or overwrote it).
 A process is known by pid *and* start time, so that a pid used again is never taken for the old one; start times count
 from boot and are exact together with `boot_id`. Read from /proc directly, not through psutil: the keeper uses this file
-too and starts with the standard library alone. This room may import `time`: its waits are about real processes.
+too and starts with the standard library alone. It may import `time`: its waits are about real processes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs in Prometheus' text format. Each call has a registry of its own: nothing is kept, and nothing of this process is told.
+"""Runs in Prometheus' text format. Each call has a registry of its own: nothing is kept, and nothing of this process is exported.
 
 exposition([run.refresh() for run in runs])
 """
@@ -25,7 +25,7 @@ LABEL_CHARS_MAX = 100
 
 
 def exposition(snapshots: Sequence[RunSnapshot]) -> bytes:
-    """What a scrape is answered with. Two runs of one name are told apart by as much of their place as it takes."""
+    """The answer to a scrape, in UTF-8. Runs of the same name are distinguished by as much of their path as needed."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Runs(snapshots))
     return generate_latest(registry)

@@ -1,6 +1,6 @@
 """One launch of the run: what is asked for, what can be seen of it, and how it ended.
 
-These are the nouns on both sides of the launcher's door. `AttemptSpec` goes out (it becomes `attempts/N/spec.json`),
+These types are the launcher's interface. `AttemptSpec` goes out (it becomes `attempts/N/spec.json`),
 `AttemptView` comes back. An exit's class is read from the ranks' own records, never from the launcher's status:
 torchrun returns 1 when every rank left with 6 (measured, see PROTOCOL.md "Leaving").
 """

@@ -1,4 +1,4 @@
-"""Everything that may enter the engine: readings, the passing of time, outcomes of actions, and a person's wishes."""
+"""Everything that may enter the engine: readings, the passing of time, outcomes of actions, and a person's requests."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ActionFailed:
 
 @dataclass(frozen=True, slots=True)
 class ActionDelayed:
-    """An action could not be done yet and will be asked for again by itself; told once, so that the wait has its reason."""
+    """An action could not be done yet and will be asked for again by itself; recorded once, so that the wait has its reason."""
 
     key: str
     reason: str

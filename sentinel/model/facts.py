@@ -42,7 +42,7 @@ class SupervisorTookOver:
 
     `answers`: starting it again is a person's answer to the end of the run. False while the page about that end has reached
     nobody and is still to be sent: then it is the restart of a supervisor that died, and nobody has decided anything.
-    `capabilities`: as this session was told; None in journals that only say it when the run began.
+    `capabilities`: as given to this session; None in journals that only have it from when the run began.
     """
 
     epoch: int
@@ -164,7 +164,7 @@ class EnvironmentRead:
 @recorded_as("ReceiptSeen")
 @dataclass(frozen=True, slots=True)
 class ReceiptSeen:
-    """The trainer said what is in force. `resumed_step` is where it really resumed; `deterministic`: it claims to compute the
+    """The trainer reported what is in force. `resumed_step` is where it really resumed; `deterministic`: it claims to compute the
     same numbers to the bit from the same checkpoint and data."""
 
     attempt: int
@@ -375,7 +375,7 @@ class GaveUp:
     reason: str
 
 
-# --- pages. Who was told on which route stands in the `ActionDecided` of a `SendPage`, and in what became of it
+# --- pages. Who was called on which route stands in the `ActionDecided` of a `SendPage`, and in what became of it
 
 
 @recorded_as("PageRaised")
@@ -414,7 +414,7 @@ class PageResolved:
 @recorded_as("WishAnswered")
 @dataclass(frozen=True, slots=True)
 class RequestAnswered:
-    """A person asked; `answer` is the sentence they read. Refused wishes are on record too, and change nothing."""
+    """A person asked; `answer` is the sentence they read. Refused requests are recorded too, and change nothing."""
 
     id: str
     by: str

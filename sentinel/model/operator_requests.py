@@ -1,4 +1,4 @@
-"""What a person may ask of a run that is watched: a closed union. Each wish has an id and is answered once, by a fact."""
+"""What a person may ask of a supervised run: a closed union. Each request has an id and is answered once, by a fact."""
 
 from __future__ import annotations
 

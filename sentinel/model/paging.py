@@ -1,6 +1,6 @@
-"""The one page of an incident: what it says, since when it is open, who was told on which route, and who answered.
+"""The one page of an incident: what it says, since when it is open, who was called on which route, and who answered.
 
-    raised ──▶ told, repeated, escalated ──▶ acknowledged ──▶ resolved        raised anew: everybody is told once more
+    raised ──▶ sent, repeated, escalated ──▶ acknowledged ──▶ resolved        raised again: everybody is called once more
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ class RouteStatus:
 
     Attributes:
         sent: sendings decided so far; their keys count them.
-        number, version: the raising it was last triggered for, and the version of the page it was last told.
+        number, version: the raising it was last triggered for, and the version of the page it last got.
         triggered_s: when the newest trigger was decided.
         under_way: what is being sent; None when nothing is.
         delivered, delivered_s: the raising of which a trigger was last delivered, and when.
         is_open: a trigger was sent and may have arrived, and no resolve was sent since.
-        acknowledged: it was told so, of the present raising.
+        acknowledged: the acknowledgement of the present raising was sent on it.
         failed: the newest trigger could not be delivered. trouble: why the newest sending could not; empty where it could.
     """
 
@@ -76,9 +76,9 @@ class Page:
 
     @property
     def is_delivered(self) -> bool:
-        """Somebody was told of the present raising, on any route."""
+        """The present raising was delivered, on any route."""
         return any(status.delivered == self.number for status in self.routes)
 
     def on(self, route: str) -> RouteStatus:
-        """How that route stands; one that was never used has been told nothing."""
+        """How that route stands; one that was never used has delivered nothing."""
         return next((status for status in self.routes if status.route == route), RouteStatus(route))

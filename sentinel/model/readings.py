@@ -74,8 +74,8 @@ class EndReading:
 class Heartbeat:
     """A rank's heartbeat file changed; only changes are reported, so the reading's arrival is the beat.
 
-    `busy_s`: seconds of its own work before it met its peers in step `busy_step`, the newest it has done; None where not told.
-    `host`: where the rank runs; empty where not told.
+    `busy_s`: seconds of its own work before it met its peers in step `busy_step`, the newest it has done; None where not
+    reported. `host`: where the rank runs; empty where not reported.
     """
 
     attempt: int
@@ -124,12 +124,12 @@ HardwareWhat = Literal[
 
 @dataclass(frozen=True, slots=True)
 class HardwareReading:
-    """Something seen of the machine itself; states and counters are told when they change, events each time.
+    """Something seen of the machine itself; states and counters are reported when they change, events each time.
 
     Attributes:
         source: nvml | kernel_log.
         device: PCI address as `0000:3b:00`, or a name of the kernel's (nvme0n1); None: the machine as a whole.
-        value: an Xid's number, a counter, a recovery action's code, or 1 and 0 for on and off. Unknown values are not told.
+        value: an Xid's number, a counter, a recovery action's code, or 1 and 0 for on and off. Unknown values are not reported.
         rank: the rank whose process was seen on this GPU. place: (i, n) for the i-th of n GPUs visible to the run.
         used: False for a GPU that this run does not use.
     """
@@ -158,7 +158,7 @@ class SourceReading:
 
 @dataclass(frozen=True, slots=True)
 class RequestReading:
-    """A person asks something of the run. The same `id` is told again by a supervisor that starts anew, and answered once."""
+    """A person asks something of the run. A supervisor that is restarted reads the same `id` again; it is answered once."""
 
     id: str
     by: str

@@ -1,7 +1,7 @@
 """The state of a run as the journal knows it: the fold of its facts, bounded, replaced and never mutated.
 
-What flows by (loss windows, heartbeats, pace) is not here: that lives in `detectors.catalog.DetectorBank` and is rebuilt by
-reading the streams again. What is here survives `kill -9`.
+What changes with every row (loss windows, heartbeats, pace) is not here: `detectors.bank.DetectorBank` holds it, and it is
+rebuilt by reading the streams again. What is here survives `kill -9`.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class _Answering:
         runner.close(0.0)
 
     def print_undelivered(self, unread: str) -> None:
-        """The person has been told that it is answered; of whom that has not reached they must know."""
+        """The person was told that it is answered, and must know which routes that has not reached."""
         if unread:
             _print(f"{self._run_dir}: {unread}: whom its own routes have called is told when the run is started again with it")
         for page in self.pages():

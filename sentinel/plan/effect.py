@@ -1,4 +1,4 @@
-"""What a remedy is expected to do, said when it is chosen, so that its probation can be read against it.
+"""What a remedy is expected to do, recorded when it is chosen, so that its probation can be read against it.
 
 It is a promise in the words of the probation: where the metric will stand, for how long, past which step, and what it costs. The
 judgement itself does not read it (`verdict.py`, `engine/probation.py`).

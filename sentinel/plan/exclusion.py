@@ -8,7 +8,7 @@ CAPABILITY = "exclude"  # the command honours SENTINEL_EXCLUDE_NODES
 
 
 def short(node: str) -> str:
-    """A host's name without its domain: some sources tell it with, some without."""
+    """A host's name without its domain: some sources give it, some do not."""
     return node.partition(".")[0]
 
 

@@ -1,10 +1,13 @@
-"""Which samples of a suspect window are guilty? Each was run forward and backward with the weights from before the onset, and
-nothing was updated (an inspection): its loss and the norm of its own gradient are compared with those of good samples.
+"""Which samples of a suspect window caused the failure (are `guilty`, in the policy's word)? Pure; `engine/sample_attribution.py`
+runs the inspection.
+
+In an inspection each sample is run forward and backward with the weights from before the onset, and nothing is updated. Its loss
+and the norm of its own gradient are compared with those of good samples.
 
 The good ones are the controls, which the run had trained on without harm just before the window; with too few of them, the window
-itself, by its median, which up to half of it cannot move. The spread is 1.4826 MAD, of the loss in nats, and of the gradient
-norm its ratio, for norms of text scatter by factors. Four things convict, each chosen from what real text did under the bundled
-trainer, at two sizes and six stages of training (9984 good samples, none of them convicted), and what poison did:
+itself, by its median, which up to half of it cannot move. The spread is 1.4826 MAD, of the loss in nats, and of the gradient norm
+its ratio, for norms of text scatter by factors. Any of four things makes a sample guilty. Each limit comes from real text under
+the bundled trainer, at two sizes and six stages of training (9984 good samples, none of them guilty), and from poison:
 
 - a number that is not finite;
 - a loss 8 spreads above: good text reached 5.4, random bytes were never below 10;
@@ -13,7 +16,7 @@ trainer, at two sizes and six stages of training (9984 good samples, none of the
   that is merely hard stands alone: in two thousand shuffles it reached 6.7. Where 30 % of the bytes are garbage, no sample
   can be told from hard text by itself (1 to 6 spreads), and 40 of them sum to 100.
 
-Score 1 convicts: the largest of the four, each over its limit.
+The score is the largest of the four, each divided by its limit. A sample is guilty from 1.
 """
 
 from __future__ import annotations

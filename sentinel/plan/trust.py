@@ -1,6 +1,6 @@
 """How far each checkpoint is trusted, in one word, from the facts of the journal alone.
 
-    candidate ──looked at before a resume──▶ verified ──trained on past it, healthy──▶ proven
+    candidate ──verified before a resume──▶ verified ──trained on past it, healthy──▶ proven
         └────── suspect (an onset, or failures of what resumed from it) · damaged · quarantined · pruned ◀──────┘
 
 *proven*: an attempt that has it in its past trained a probation's length of steps beyond it; no onset of an incident that did
@@ -8,7 +8,8 @@ not heal by itself lies in them, and where the checkpoint was saved inside one t
 A crash takes that back from none. *suspect*: it was saved at or after the onset of an incident that is open, or, by an attempt
 with that onset in its past, of one that was never repaired; or two attempts that resumed from it failed alike.
 
-`rollback` and `blame` decide; these words say the same, and what decided nothing beside it (candidate, verified, proven).
+`rollback.py` and `checkpoint_blame.py` decide what is used. Suspect and damaged agree with them; candidate, verified and proven
+only inform.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How problems in a policy file are told and printed: place, sentence, the line itself, a caret, the remedy."""
+"""How problems in a policy file are described and printed: place, sentence, the line itself, a caret, the remedy."""
 
 from __future__ import annotations
 

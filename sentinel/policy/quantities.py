@@ -61,7 +61,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class StepRef:
-    """A step told from the incident: `onset - 20 steps` is StepRef("onset", -20)."""
+    """A step relative to the incident: `onset - 20 steps` is StepRef("onset", -20)."""
 
     anchor: Anchor
     offset_steps: int

@@ -1,5 +1,5 @@
 """`sentinel replay` and `sentinel watch`: what was asked for, read, printed, drawn. What cannot be read ends in a sentence on
-standard error; a file that was only met in a directory and is no log is passed over, and said."""
+standard error; a file that was only met in a directory and is no log is passed over and reported."""
 
 from __future__ import annotations
 

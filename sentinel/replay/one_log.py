@@ -1,9 +1,9 @@
 """One log through the engine: the engine that supervises live runs, in observe-only mode, as fast as it can.
 
-No clock is read: session time is the log's own where it has times, else one second a row. What a log cannot show is not
-judged: heartbeats, exits and receipts are not in it, so hangs, crashes and mismatches are not found here.
-Where the log's steps fall back (a run that was resumed and went on writing into the same log), the senses are told of a relaunch,
-with the surviving past, as telemetry does for a live run.
+No clock is read: session time is the log's own where it has times, else one second a row. What a log cannot show is not judged:
+heartbeats, exits and receipts are not in it, so hangs, crashes and mismatches are not found here. Where the log's steps fall back
+(a run that was resumed and went on writing into the same log), the engine gets the receipt of a relaunch with the surviving past,
+as telemetry gives it for a live run.
 
     result = replay_file(Path("train.csv"), load_policy(shipped_policy_path("default")))
 """
@@ -95,7 +95,7 @@ def replay_file(
     draw: bool = False,
     reference: Reference | None = None,
 ) -> ReplayResult:
-    """What would have been found in this log. Never raises for what stands in it: see `Result.error`.
+    """What would have been found in this log. Never raises for what stands in it: see `ReplayResult.error`.
 
     `draw`: keep the curves of loss and gradient norm as well. `reference`: the run that `behind_reference` compares with.
     """

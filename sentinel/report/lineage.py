@@ -1,6 +1,6 @@
 """`sentinel lineage`: every attempt of a run, where it came from, which of its steps survive in the present weights, and why.
 
-Read from the journal's facts alone, so it also tells of attempts whose checkpoints are long gone. The maker of the checkpoint an
+Read from the journal's facts alone, so it also shows attempts whose checkpoints are long gone. The maker of the checkpoint an
 attempt resumed from is whoever had committed that step last when it was launched.
 """
 

@@ -1,4 +1,4 @@
-"""The page of an incident as a document and in words: since when it is open, who was told on which route, who has answered."""
+"""The page of an incident as a document and in words: since when it is open, who was called on which route, who has answered."""
 
 from __future__ import annotations
 

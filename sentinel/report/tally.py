@@ -46,7 +46,7 @@ class Tally:
     detection, recovery: by kind, from the moment the fault was first visible; recovery of incidents that recovered.
     actions: (action, outcome), outcome confirmed | abandoned | dropped (no longer wanted).
     delivered, undelivered: (stage, route).
-    blind: by source ever named, whether it is blind. ranks: of the attempt that trains, 0 while none has told.
+    blind: by source ever named, whether it is blind. ranks: of the attempt that trains, 0 while none has reported.
     """
 
     findings: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -90,7 +90,7 @@ class Tally:
                 self._acted(before, fact)
 
     def _taken_over(self) -> None:
-        """A source is told anew by each supervisor."""
+        """Each supervisor reports a source again."""
         self.takeovers += 1
         self.blind = dict.fromkeys(self.blind, False)
 

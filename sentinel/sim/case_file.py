@@ -98,7 +98,7 @@ def _cases(raw: object, stem: str, problems: list[Problem]) -> list[Case]:
 
 
 def _case(raw: object, name: str, path: str, problems: list[Problem]) -> Case:
-    """One case; its problems are told with the path of the whole file."""
+    """One case; its problems carry the path of the whole file."""
     reader = _CaseReader([])
     is_series = isinstance(raw, dict) and "series" in raw
     case: Case = reader.series_case(raw, name) if is_series else reader.drill(raw, name)

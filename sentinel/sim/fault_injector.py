@@ -1,6 +1,7 @@
 """Which faults strike a simulated trainer at this step of this attempt, and what is on record in RUN_DIR/faults.
 
-One `Trouble` per run, shared by its attempts: a fault strikes once per run unless it is `:always`, whatever was rolled back.
+One `FaultInjector` per run, shared by its attempts: a fault strikes once per run unless it is `:always`, whatever was rolled
+back.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """What must hold of pages, in the simulated world's own truth and in the journal: whoever is needed is called, on one route or
-another; nobody is called twice for one thing, nor for what was answered; and only who was called is told the rest."""
+another; nobody is called twice for one thing, nor for what was answered; and only who was called gets the rest."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ CONFIGURED_SEED = 1337
 
 
 class Settings:
-    """`skip` and `orders` are part of a checkpoint; everything else is said anew at each launch."""
+    """`skip` and `orders` are part of a checkpoint; everything else is given anew at each launch."""
 
     def __init__(self, checkpoint_every: int) -> None:
         self.skip: tuple[Span, ...] = ()

@@ -75,7 +75,7 @@ class SimTelemetry:
         return out
 
     def _read_inbox(self) -> list[Reading]:
-        """Each wish once; removed at the next look, when it has been answered on disk."""
+        """Each request once; removed at the next poll, when its answer is on disk."""
         inbox = self._world.inbox
         if not inbox and not self._delivered:
             return []

@@ -12,7 +12,7 @@ Line = StepReading | Receipt | TrainerNote | EndReading | None  # None: a line t
 
 
 class TrainerOutput:
-    """`moved_s` is when it last said anything at all, by the world's own clock."""
+    """`moved_s` is when it last wrote anything at all, by the world's own clock."""
 
     def __init__(self, world: World, attempt: int) -> None:
         self.stream: list[Line] = []

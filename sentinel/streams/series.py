@@ -114,7 +114,7 @@ class Series:
         self.newest_step = max(self.newest_step, resume_step)
 
     def samples_of(self, step: int) -> tuple[SampleRange, ...] | None:
-        """Data the step consumed; None when the step was not logged, or is older than the ring."""
+        """Data the step consumed; None when the step was not logged, or is older than the rows kept."""
         row = self._rows.get(step)
         return None if row is None else row[1]
 

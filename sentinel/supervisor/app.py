@@ -1,6 +1,6 @@
 """The composition root: turns a run directory, a policy and a command into a wired daemon, and runs it.
 
-The only room that knows every adapter. What it refuses, it refuses before anything is started.
+The only module that knows every adapter. What it refuses, it refuses before anything is started.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class FactLog(Protocol):
 
 
 class Narrator(Protocol):
-    """Who tells a person what happens; must return at once."""
+    """Shows a person what happens. Its methods must return at once."""
 
     def facts(self, entries: Sequence[Entry], engine: Engine) -> None: ...
     def step(self, reading: StepReading) -> None: ...

@@ -1,6 +1,6 @@
-"""How sentinel stands, told to systemd (sd_notify): ready, a turn completed, waiting, leaving. Silent where nobody listens.
+"""Reports Sentinel's state to systemd (sd_notify): ready, a turn completed, waiting, leaving. Silent where nobody listens.
 
-A watchdog is to be fed by the loop it watches: `alive` is said after a turn and by nothing else, so a loop that hangs is
+A watchdog is to be fed by the loop it watches: `alive` is sent after a turn and by nothing else, so a loop that hangs is
 restarted although other threads go on. A datagram that cannot be sent at once is lost, and the next one says as much.
 """
 
@@ -42,7 +42,7 @@ class Notifier:
         self._send("READY=1")
 
     def alive(self, now_s: float, status: Callable[[], str]) -> None:
-        """A turn was completed. Said at most every `EVERY_S`."""
+        """A turn was completed. Sent at most every `EVERY_S`."""
         if self._address and now_s - self._sent_s >= EVERY_S:
             self._sent_s = now_s
             self._send("WATCHDOG=1", status())

@@ -1,4 +1,4 @@
-"""What the NVML helper says of one GPU, and which of it is news. None means unknown, and unknown is not told."""
+"""What the NVML helper says of one GPU, and which of it is news. None means unknown, and unknown is not reported."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """JSON lines: our own metrics.jsonl, and anybody's with a step in each object (`_step`, `global_step`, `iteration`, …).
 
-Names are brought to the house's own (see `metric_names`). Our start line says how many tokens a step holds: then each
+Names are translated into Sentinel's own (see `metric_names`). Our start line says how many tokens a step holds: then each
 step gets `consumed_tokens`, which is the only use a recorded launch has here. Other kinds of lines are passed over.
 
     >>> JsonLines()(b'{"_step": 7, "train/loss": 2.5, "_timestamp": 1.7e9}')
@@ -69,7 +69,7 @@ def looks_like_json_lines(line: bytes) -> bool:
 
 
 def _with_step(line: bytes) -> bytes:
-    """The line with its step under the house's name. ValueError where it has none."""
+    """The line with its step under the key `step`. ValueError where it has none."""
     from sentinel.client.strict_json import dumps
 
     fields: dict[str, Any] = parse_object(line)

@@ -45,7 +45,7 @@ class KernelLog:
         return self._has_more
 
     def poll(self, now_s: float) -> list[Reading]:
-        """What the kernel said since the last poll; the first poll only finds the end."""
+        """What the kernel logged since the last poll; the first poll only finds the end."""
         self._has_more = False
         if self._is_absent:
             return []

@@ -1,7 +1,7 @@
 """A recorded log of somebody's run, read from its start: the shape every format shares, and the one that reads by lines.
 
 A reader gives step readings in the order of the file, in bounded batches, and can be asked again when the file has grown. What is
-damaged is left out, counted, and said once with its place. It never raises for what stands in the file; OSError is the
+damaged is left out, counted, and reported once with its place. It never raises for what stands in the file; OSError is the
 caller's. Attempt is always 1: a log knows nothing of launches.
 
     for reading in read_to_end(open_log(Path("train.csv"))): ...

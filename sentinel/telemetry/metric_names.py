@@ -42,7 +42,7 @@ LONGEST_NAME = 200
 
 @lru_cache(maxsize=4096)
 def canonical(name: str) -> str:
-    """The house's name for a metric; an unknown name stays as it is, but for spaces and dashes."""
+    """Sentinel's name for a metric; an unknown name stays as it is, but for spaces and dashes."""
     plain = "_".join(name.strip().lower().replace("-", " ").split())
     if plain in _CANONICAL:
         return _CANONICAL[plain]

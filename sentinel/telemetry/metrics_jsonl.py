@@ -1,8 +1,8 @@
 """Follows attempts/N/metrics.jsonl while it is written and turns each whole line into a reading, once and in order.
 
-A damaged line is counted and said, never in the way; many in a row mean that this is not our stream, and the source says that it
-is blind. After a truncation lines come again (whoever consumes steps takes each only once). It judges nothing: a NaN loss
-is a reading like any other.
+A damaged line is counted and reported, never in the way; many in a row mean that this is not our stream, and the source says that
+it is blind. After a truncation lines come again (whoever consumes steps takes each only once). It judges nothing: a NaN loss is a
+reading like any other.
 
     stream = MetricsStream(Path("runs/demo"), attempt=1)
     readings = stream.poll(now_s)       # at most LINES_PER_POLL lines; stream.has_more says whether to ask again at once

@@ -5,8 +5,8 @@
     gone        started again after 5 s, then twice as long each time, up to 5 min; never while the killed one is still there
     absent      no driver, or no nvidia-ml-py: said once, and nothing is ever started again
 
-What is read first is told first, so that later counters can be compared with it. Throttling means the hardware's own slowdowns,
-not a power cap set in software.
+What is read first is reported first, so that later counters can be compared with it. Throttling means the hardware's own
+slowdowns, not a power cap set in software.
 """
 
 from __future__ import annotations

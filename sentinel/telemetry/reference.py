@@ -99,7 +99,7 @@ class Table:
 
 
 def _middle(rows: list[Row]) -> Row:
-    """Their median loss, at the middle of their places; a place that one of them does not tell is told by none."""
+    """Their median loss, at the middle of their places; a place that one of them lacks is left out."""
     steps, losses, tokens, samples = zip(*rows, strict=True)
     return sum(steps) / len(rows), median(losses), _mean(tokens), _mean(samples)
 

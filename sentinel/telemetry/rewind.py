@@ -1,8 +1,8 @@
 """Where the steps of a log fall back: somebody resumed the run from a checkpoint, and it went on writing into the same log.
 
 A supervisor knows of a relaunch by its receipt; a log only shows steps that were there before. Three of them in rising order are
-believed, fewer are rows out of order. Then a receipt is told as telemetry would: the step resumed from, and
-the end of the surviving past, so that the senses are cut there and judge the repeated steps against their own past.
+believed, fewer are rows out of order. Then a receipt is given, as for a live run: the step resumed from, and the end of the
+surviving past, so that the detectors forget what came after it and judge the repeated steps against their own past.
 
 Not a relaunch, and passed over: a row that says what its step said already (several ranks printing the same reduced loss, in
 bursts where their output is buffered; a resumed run that repeats itself to the last digit is judged where it first differs), and

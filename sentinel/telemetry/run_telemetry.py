@@ -4,8 +4,8 @@ The launcher is asked before the stream is read and its word on the exit is give
 trainer ever wrote is in the file, so reading the stream, the heartbeats and the checkpoints to their end first loses nothing.
 The ends of its logs are read then, too, and given just before the exit.
 
-Checkpoints are told before the steps: a supervisor that was away finds hours of both, and whoever decides on a rollback must know
-what there is to go back to.
+Checkpoints come before the steps: a supervisor that was away finds hours of both, and a rollback can only be decided when the
+checkpoints are known.
 
     telemetry = RunTelemetry(run_dir, launcher)
     telemetry.follow(3)
@@ -31,7 +31,7 @@ from sentinel.telemetry.source import Source, SourceHealth
 
 
 class RunTelemetry:
-    """A `Source` over the sources of one run. Of attempts nothing is seen before `follow` names one; wishes are."""
+    """A `Source` over the sources of one run. Nothing of an attempt is read before `follow` names it; operator requests are."""
 
     def __init__(self, run_dir: Path, launcher: Launcher, hardware: Hardware | None = None, *others: Source) -> None:
         """`hardware` belongs to whoever opened it, and is asked only while an attempt is followed; so do `others`."""
@@ -68,7 +68,7 @@ class RunTelemetry:
         self._oom_kills = read_oom_kills()
 
     def poll(self, now_s: float) -> list[Reading]:
-        """What is new, oldest first, a bounded batch: wishes, life, checkpoints, receipt, steps, beats, hardware, logs, exit."""
+        """What is new, oldest first, bounded: requests, life, checkpoints, receipt, steps, beats, hardware, logs, exit."""
         out = self._inbox.poll(now_s)
         if self._stream is None or self._beats is None or self._watch is None:
             return out

@@ -1,4 +1,4 @@
-"""A checkpoint's own numbers beside those of the stream around its step: what `plan/vetting.py` judges, read from files."""
+"""A checkpoint's own numbers beside those of the stream around its step, for `plan/checkpoint_validation.py` to judge."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def verify_saved(run_dir: Path, path: Path) -> SavedNumbers:
 
 
 def _older(run_dir: Path, step: int) -> SavedNorm | None:
-    """The newest older checkpoint that tells its norm."""
+    """The newest older checkpoint whose manifest has its norm."""
     try:
         below = [found for found in list_checkpoints(run_dir) if found.step < step]
     except OSError:

@@ -1,8 +1,8 @@
 """What every source of readings promises, and how one says that it went blind.
 
-A source looks at a damaged, moving world and never raises for it. Blind is a state and not an event: it is said once when
-it begins and once when it ends, because verdicts that need the source are unknown in between (house rule 2). A new
-supervisor does not know what its predecessor said last, so the first look of all is said as well.
+A source reads a damaged, changing world and never raises for it. Blind is a state and not an event: it is reported once when
+it begins and once when it ends, because verdicts that need the source are unknown in between. A new supervisor does not know
+what the one before it reported last, so a source that is blind at its first poll is reported as well.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sentinel.model.readings import Reading, SourceReading
 
 
 class Source(Protocol):
-    """One place in the world that is looked at again and again."""
+    """One place in the world that is polled."""
 
     @property
     def has_more(self) -> bool:

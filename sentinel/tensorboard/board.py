@@ -1,7 +1,7 @@
 """RUN_DIR/tensorboard, brought up to date with the streams and the state, a bounded piece at a time.
 
-Nothing is remembered that is not on the disk: whoever is killed at any instruction, his successor goes on with what the files
-hold. `.place.json` only saves the successor the search.
+Nothing is remembered that is not on the disk: after a kill at any instruction, the next process goes on from what the files
+hold. `.place.json` only saves it the search.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class RowEncoder:
         return record(_event(step, time_s, summary))
 
     def _heads_of(self, names: tuple[str, ...]) -> list[tuple[str, bytes]]:
-        """For each name what stands before its four bytes; a tag that is there already is not told twice."""
+        """For each name what stands before its four bytes; a tag that is there already is not described twice."""
         known = self._heads.get(names)
         if known is None:
             if len(self._heads) >= LAYOUTS_MAX:

@@ -47,7 +47,7 @@ class BoardKeeper(Remarks):
         self._thread.start()
 
     def close(self) -> None:
-        """Draw what is left, for CLOSE_S at most, and tell of what is not drawn by then. Safe to call twice. A supervisor whose
+        """Draw what is left, for CLOSE_S at most, and report what is not drawn by then. Safe to call twice. A supervisor whose
         journal was blocked goes on in this process with another keeper, so a thread that is late leaves off after its piece."""
         self._closing.set()
         self._thread.join(CLOSE_S)

@@ -40,7 +40,7 @@ Gpus = Callable[[], tuple[tuple[GpuSeen, ...], str]]
 
 
 class LiveNarrator:
-    """Starts drawing with the first thing it is told."""
+    """Starts drawing with the first thing it gets."""
 
     def __init__(self, run_dir: Path, console: Console) -> None:
         self._run_dir = run_dir

@@ -2,8 +2,8 @@
 
        0:41  step 150 of 600  loss 2.431  grad norm 0.71  goodput 91%
 
-The time is the run's own, since it was created. Progress is told every `every_steps` steps, or after `every_s` seconds; a
-backlog that is read again after a restart is told once. A thread of its own writes, so that a terminal somebody paused
+The time is the run's own, since it was created. Progress is printed every `every_steps` steps, or after `every_s` seconds; a
+backlog that is read again after a restart is printed once. A thread of its own writes, so that a terminal somebody paused
 (Ctrl-S, a full pipe) does not stop the supervision; what does not fit in the queue meanwhile is left out, and counted.
 """
 

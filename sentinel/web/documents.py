@@ -1,4 +1,4 @@
-"""What the site tells of a run, as JSON documents; made of snapshots, entries and facts, and of nothing else."""
+"""What the site shows of a run, as JSON documents; made of snapshots, entries and facts, and of nothing else."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def incident_documents(state: RunState) -> list[dict[str, Any]]:
 
 
 def events_document(entries: Sequence[f.Entry], state: RunState, seq: int) -> dict[str, Any]:
-    """The newest EVENTS_MAX of these that a person is told of, oldest first."""
+    """The newest EVENTS_MAX of these that are shown to a person, oldest first."""
     events: list[dict[str, Any]] = []
     for entry in reversed(entries):
         line = describe(entry.fact, entry.at_s, state)

@@ -210,7 +210,7 @@ def find_route(method: str, parts: tuple[str, ...]) -> tuple[Route, dict[str, st
 
 
 def trouble_of(run: WatchedRun, is_stale: bool) -> str:
-    """Why what is told of the run is older than it should be."""
+    """Why what is shown of the run is older than it should be."""
     snapshot = run.seen()
     words = "the run directory has not answered for a while; a disk may hang" if is_stale else ""
     return "; ".join(part for part in (snapshot.trouble, words) if part)

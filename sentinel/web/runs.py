@@ -82,7 +82,7 @@ class Runs:
         return [run for run in self._runs.values() if run.snapshot is not None]
 
     def exposed(self) -> list[WatchedRun]:
-        """Whose metrics this server tells: the supervisor's own run, so that no other server tells them too; else every run."""
+        """Whose metrics this server exports: its own supervised run alone (others have their own servers), else every run."""
         if self._own is None:
             return self.all()
         own = [run for run in self._runs.values() if run.is_own]

@@ -15,7 +15,7 @@ from sentinel.engine.evolve import attempts as of_attempts
 from sentinel.engine.evolve import incidents as of_incidents
 from sentinel.engine.evolve import pages as of_pages
 from sentinel.engine.evolve import requests as of_requests
-from sentinel.engine.evolve import settings as of_decay
+from sentinel.engine.evolve import settings as of_settings
 from sentinel.engine.evolve.attempts import change_attempt
 from sentinel.engine.evolve.incidents import change_incident
 from sentinel.model import facts as f
@@ -239,6 +239,6 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.RequestAnswered: of_requests.answered,
     f.ApprovalAsked: of_requests.approval_asked,
     f.OverridesAnswered: of_requests.overrides_answered,
-    f.SettingLapsed: of_decay.lapsed,
-    f.LapseJudged: of_decay.judged,
+    f.SettingLapsed: of_settings.lapsed,
+    f.LapseJudged: of_settings.judged,
 }

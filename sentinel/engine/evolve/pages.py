@@ -72,7 +72,7 @@ def delivered(state: RunState, at_s: float, action: SendPage) -> RunState:
 
 
 def abandoned(state: RunState, action: SendPage, fact: f.ActionAbandoned) -> RunState:
-    """What was withdrawn under way may have arrived all the same: whoever was told it is told how it ended."""
+    """What was withdrawn under way may have arrived all the same: its route gets the end of the page too."""
 
     def lost(page: Page, status: RouteStatus) -> RouteStatus:
         del page

@@ -63,7 +63,8 @@ class ReportKeeper:
             self._write(None, with_texts=False)
 
     def _due(self, state: RunState, is_last: bool) -> list[int]:
-        """Incidents to be told of, or told of anew. One must have stood still for a round: only then does the journal hold what
+        """Incidents whose report is to be written, or written again. One must have stood still for a round: only then does the
+        journal hold what
         the state says, its evidence and how its page went out."""
         worth = {one.id: _version(one) for one in state.incidents if one.is_closed or one.pages}
         if self._written is None:
@@ -75,7 +76,7 @@ class ReportKeeper:
         return due
 
     def _found(self, state: RunState) -> dict[int, Version]:
-        """What an earlier supervisor has told of, and what is too old to begin with."""
+        """What an earlier supervisor has reported, and what is too old to begin with."""
         closed = [one for one in state.incidents if one.is_closed]
         with suppress(OSError):
             there = {one.id for one in closed if incident_report_path(self._run_dir, one.id).is_file()}

@@ -1,4 +1,4 @@
-"""The journal of an incident as rows a person reads: what was decided and what was not, what was done, who was told."""
+"""The journal of an incident as rows a person reads: what was decided and what was not, what was done, who was called."""
 
 from __future__ import annotations
 

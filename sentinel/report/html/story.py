@@ -1,4 +1,4 @@
-"""An incident told in sentences, and its tries as rows: what a person who was not there reads first."""
+"""An incident in sentences, and its tries as rows: what a person who was not there reads first."""
 
 from __future__ import annotations
 
