@@ -14,7 +14,7 @@ from sentinel.clock import Clock
 from sentinel.policy.schema_paging import ROUTE_SETTINGS, ChannelKind
 
 
-class Keeper(Protocol):
+class Upkeep(Protocol):
     """Work beside the deliveries, in a thread of its own, for a channel that needs it."""
 
     every_s: float
@@ -59,4 +59,4 @@ class ChannelRow(ChannelKind[ROUTE_SETTINGS]):
     build: Callable[[ROUTE_SETTINGS, Vault, Path | None], Channel]
     problems: Callable[[ROUTE_SETTINGS], Iterable[str]] = lambda _settings: ()
     short_form: ShortForm | None = None
-    keeper: Callable[[Any, Vault, OpenNotices, Acknowledge, Clock], Keeper] | None = None
+    keeper: Callable[[Any, Vault, OpenNotices, Acknowledge, Clock], Upkeep] | None = None

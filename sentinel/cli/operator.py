@@ -56,23 +56,23 @@ def incidents_show(
 
 def pause(run_dir: RunDir, timeout: Timeout = 30.0) -> None:
     """Watch on, but carry nothing out until `sentinel resume`. Training goes on."""
-    from sentinel.model.operator_requests import Pause
+    from sentinel.model.operator_requests import PauseRun
 
-    _ask(run_dir, Pause(), timeout)
+    _ask(run_dir, PauseRun(), timeout)
 
 
 def resume(run_dir: RunDir, timeout: Timeout = 30.0) -> None:
     """End a pause or a hold: remedies are carried out again, a held run is launched again."""
-    from sentinel.model.operator_requests import Resume
+    from sentinel.model.operator_requests import ResumeRun
 
-    _ask(run_dir, Resume(), timeout)
+    _ask(run_dir, ResumeRun(), timeout)
 
 
 def hold(run_dir: RunDir, timeout: Timeout = 30.0) -> None:
     """Stop training after a checkpoint and wait for `sentinel resume`; the supervisor stays."""
-    from sentinel.model.operator_requests import Hold
+    from sentinel.model.operator_requests import HoldRun
 
-    _ask(run_dir, Hold(), timeout)
+    _ask(run_dir, HoldRun(), timeout)
 
 
 def rollback(
@@ -119,11 +119,11 @@ def set_(
     KEY is one of: {live}; `until` says when they go back. lr counts against the schedule. KEY=configured gives back the trainer's
     own setting. No remedy undoes what a person set.
     """
-    from sentinel.model.operator_requests import Change
+    from sentinel.model.operator_requests import ChangeSettings
     from sentinel.operator.requests import read_settings
 
     overrides, keys, until = read_settings(settings, live=True)
-    _ask(run_dir, Change(overrides, keys, until), timeout)
+    _ask(run_dir, ChangeSettings(overrides, keys, until), timeout)
 
 
 def approve(number: Number, run_dir: RunDir, timeout: Timeout = 30.0) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sentinel.detectors.contract import Detector, Start
-from sentinel.detectors.hold import Change, Hold, Holding, State
+from sentinel.detectors.hold import Hold, HoldChange, Holding, HoldState
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.model.readings import Receipt, StepReading
 
@@ -56,7 +56,7 @@ class ExpressionRule:
 
 
 @dataclass(frozen=True, slots=True)
-class RunFacts:
+class RunQuantities:
     """What a policy says about its run; the trainer's receipt, where it speaks, is believed first."""
 
     warmup_steps: int | None = None
@@ -91,7 +91,7 @@ class Expressions(Detector):
 
     kind = Kind.EXPRESSION
 
-    def __init__(self, rules: Sequence[ExpressionRule], memory: Memory, facts: RunFacts) -> None:
+    def __init__(self, rules: Sequence[ExpressionRule], memory: Memory, facts: RunQuantities) -> None:
         self._watches = tuple(_Watch(rule) for rule in rules)
         self._by_alert = {watch.rule.alert: watch for watch in self._watches}
         self._memory = memory
@@ -129,11 +129,11 @@ class Expressions(Detector):
             truth = watch.truth = watch.judge(get, at, attempt, warmup, tokens)
             if truth is False:
                 watch.unknown_rows = 0
-                if watch.holding.state is not State.IDLE:
+                if watch.holding.state is not HoldState.IDLE:
                     watch.holding.clean(covered, time_s)
             elif truth or (watch.rule.fire_on_nonfinite and watch.is_struck(metrics)):
                 found += self._breach(watch, reading, covered, now_s, certain=truth is None)
-            elif watch.holding.state is State.PENDING:
+            elif watch.holding.state is HoldState.PENDING:
                 watch.unknown_rows += 1
                 if watch.unknown_rows > UNKNOWN_ROWS_MAX:
                     watch.begin()
@@ -141,10 +141,10 @@ class Expressions(Detector):
 
     def _breach(self, watch: _Watch, reading: StepReading, covered: int, now_s: float, *, certain: bool) -> list[Finding]:
         watch.unknown_rows = 0
-        if watch.holding.state is State.IDLE:
+        if watch.holding.state is HoldState.IDLE:
             watch.onset = (reading.step, now_s)
         change = watch.holding.breach(covered, reading.time_s, convincing=certain or reading.step > self._quiet_until)
-        if change is not Change.FIRED:
+        if change is not HoldChange.FIRED:
             return []
         rule, (onset, visible_s) = watch.rule, watch.onset
         state = "a value it reads is no number" if certain else "true"
@@ -164,7 +164,7 @@ class Expressions(Detector):
         return f"still true: {watch.rule.condition.text}" if watch is not None and watch.truth else ""
 
     def verdict(self) -> tuple[Verdict, str]:
-        firing = [watch.rule.alert for watch in self._watches if watch.holding.state is not State.IDLE]
+        firing = [watch.rule.alert for watch in self._watches if watch.holding.state is not HoldState.IDLE]
         if firing:
             return Verdict.BREACHED, f"true now: {', '.join(firing)}"
         known = sum(watch.truth is not None for watch in self._watches)

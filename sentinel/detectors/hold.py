@@ -12,7 +12,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """How long a breach must last before it fires: both at least."""
+    """How long a breach must last: both at least. A policy writes one of the two; both zero means at once."""
 
     steps: int = 0
     seconds: float = 0.0
@@ -21,13 +21,13 @@ class Hold:
         assert min(self.steps, self.seconds) >= 0, f"a hold cannot be negative: {self}"
 
 
-class State(StrEnum):
+class HoldState(StrEnum):
     IDLE = "idle"
     PENDING = "pending"
     FIRING = "firing"
 
 
-class Change(StrEnum):
+class HoldChange(StrEnum):
     """What a sample did to the state."""
 
     NONE = "none"
@@ -52,39 +52,39 @@ class Holding:
         self.reset()
 
     def reset(self) -> None:
-        self.state = State.IDLE
+        self.state = HoldState.IDLE
         self.rows = 0
         self._steps = 0
         self._since_s = 0.0
         self._quiet_steps = 0
         self._quiet_since_s: float | None = None
 
-    def breach(self, covered: int, time_s: float, *, convincing: bool = True) -> Change:
+    def breach(self, covered: int, time_s: float, *, convincing: bool = True) -> HoldChange:
         """A breached sample that stands for `covered` steps. Fires when it has lasted and is convincing."""
         self._quiet_steps, self._quiet_since_s = 0, None
-        if self.state is State.FIRING:
-            return Change.NONE
-        began = self.state is State.IDLE
+        if self.state is HoldState.FIRING:
+            return HoldChange.NONE
+        began = self.state is HoldState.IDLE
         if began:
-            self.state = State.PENDING
+            self.state = HoldState.PENDING
             self.rows, self._steps, self._since_s = 0, 0, time_s
         self.rows += 1
         self._steps += covered
         lasted = self._steps >= self._hold.steps and time_s - self._since_s >= self._hold.seconds
         if lasted and self.rows >= self._rows_min and convincing:
-            self.state = State.FIRING
-            return Change.FIRED
-        return Change.PENDING if began else Change.NONE
+            self.state = HoldState.FIRING
+            return HoldChange.FIRED
+        return HoldChange.PENDING if began else HoldChange.NONE
 
-    def clean(self, covered: int, time_s: float = 0.0) -> Change:
+    def clean(self, covered: int, time_s: float = 0.0) -> HoldChange:
         """A clean sample: ends what was pending at once, resolves what fires after `calm_steps` and `calm_s` of calm."""
-        if self.state is State.PENDING:
+        if self.state is HoldState.PENDING:
             self.reset()
-            return Change.ENDED
-        if self.state is State.FIRING:
+            return HoldChange.ENDED
+        if self.state is HoldState.FIRING:
             self._quiet_steps += covered
             self._quiet_since_s = time_s if self._quiet_since_s is None else self._quiet_since_s
             if self._quiet_steps >= self._calm_steps and time_s - self._quiet_since_s >= self._calm_s:
                 self.reset()
-                return Change.RESOLVED
-        return Change.NONE
+                return HoldChange.RESOLVED
+        return HoldChange.NONE

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 
 from sentinel.client.settings import SETTINGS
 from sentinel.detectors.contract import NOTHING, Detector, Start, WatchedRun
-from sentinel.detectors.hold import Change, Hold, Holding, State
+from sentinel.detectors.hold import Hold, HoldChange, Holding, HoldState
 from sentinel.detectors.settings import setting
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.metrics import shown_name
@@ -182,9 +182,9 @@ class LayerImbalance(Detector):
                 layer.holding.clean(covered)
                 continue
             change = layer.holding.breach(covered, reading.time_s)
-            if layer.holding.rows == 1 and change is Change.PENDING:
+            if layer.holding.rows == 1 and change is HoldChange.PENDING:
                 layer.onset = since
-            if change is Change.FIRED:
+            if change is HoldChange.FIRED:
                 fired.append(layer)
             if layer.baseline.refuse(reading.step, value):
                 layer.holding.reset()
@@ -232,7 +232,7 @@ class LayerImbalance(Detector):
         judged = [layer for layer in self._layers if layer.score is not None]
         if not judged:
             return Verdict.UNKNOWN, "too little history to know the layers' usual shares"
-        out = [layer for layer in judged if layer.holding.state is State.FIRING]
+        out = [layer for layer in judged if layer.holding.state is HoldState.FIRING]
         if out:
             return Verdict.BREACHED, "; ".join(_standing(layer) for layer in out[:NAMED_MAX])
         farthest = max(judged, key=lambda layer: abs(math.log(layer.times)))

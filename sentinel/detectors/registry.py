@@ -59,7 +59,7 @@ Build = Callable[[Any, WatchedRun], Detector | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DetectorRow:
     """name: its word under `spec.detectors`. words: what it finds, for people. build: from its settings and the run it watches.
     settings: None for what is built from the policy's rules.
 
@@ -78,40 +78,41 @@ class Row:
 
 
 # fmt: off
-DETECTORS: tuple[Row, ...] = (
-    Row("non_finite", "NaN and infinity", NonFiniteSettings, NonFinite, (Finds(Kind.NON_FINITE),)),
-    Row("spike", "sudden rise of a metric", SpikeSettings, Spike, (Finds(Kind.SPIKE, "warning"),)),  # drift, divergence ask it
-    Row("loss_scale", "fp16's loss scale collapses", LossScaleSettings, LossScale, (Finds(Kind.LOSS_SCALE_COLLAPSE),)),
-    Row("drift", "a slow, steady climb", DriftSettings, Drift,
+DETECTORS: tuple[DetectorRow, ...] = (
+    DetectorRow("non_finite", "NaN and infinity", NonFiniteSettings, NonFinite, (Finds(Kind.NON_FINITE),)),
+    # Before drift and divergence, which ask whether it fires.
+    DetectorRow("spike", "sudden rise of a metric", SpikeSettings, Spike, (Finds(Kind.SPIKE, "warning"),)),
+    DetectorRow("loss_scale", "fp16's loss scale collapses", LossScaleSettings, LossScale, (Finds(Kind.LOSS_SCALE_COLLAPSE),)),
+    DetectorRow("drift", "a slow, steady climb", DriftSettings, Drift,
         (Finds(Kind.DRIFT, "warning", is_gradual=True, bend=1),), is_graced=True),
-    Row("divergence", "no way back", DivergenceSettings, Divergence,
+    DetectorRow("divergence", "no way back", DivergenceSettings, Divergence,
         (Finds(Kind.DIVERGENCE, is_gradual=True, bend=2),), is_graced=True),
-    Row("too_good", "an implausibly low loss", TooGoodSettings, TooGood,
+    DetectorRow("too_good", "an implausibly low loss", TooGoodSettings, TooGood,
         (Finds(Kind.TOO_GOOD, "warning", is_gradual=True, keeps_onset=True),)),
-    Row("plateau", "the loss has stopped falling", PlateauSettings, Plateau,
+    DetectorRow("plateau", "the loss has stopped falling", PlateauSettings, Plateau,
         (Finds(Kind.PLATEAU, "info", asks_for_rule=False),)),
-    Row("generalisation", "validation loss rises alone", GeneralisationSettings, Generalisation,
+    DetectorRow("generalisation", "validation loss rises alone", GeneralisationSettings, Generalisation,
         (Finds(Kind.GENERALISATION, "info", asks_for_rule=False),)),
-    Row("precursor", "what often goes before a spike", PrecursorSettings, Precursor,
+    DetectorRow("precursor", "what often goes before a spike", PrecursorSettings, Precursor,
         (Finds(Kind.PRECURSOR, "info", asks_for_rule=False),)),
-    Row("layer_imbalance", "one layer's share of the gradient leaves its band", LayerImbalanceSettings, LayerImbalance,
+    DetectorRow("layer_imbalance", "one layer's share of the gradient leaves its band", LayerImbalanceSettings, LayerImbalance,
         (Finds(LAYER_IMBALANCE, "info", asks_for_rule=False, only_tells=True),), is_graced=True),
-    Row("behind_reference", "above a recorded run's loss", BehindReferenceSettings, BehindReference,
+    DetectorRow("behind_reference", "above a recorded run's loss", BehindReferenceSettings, BehindReference,
         (Finds(Kind.BEHIND_REFERENCE, "warning"),), wants="reference"),
-    Row("expression", "the policy's own expressions", None, lambda _, run: run.expressions,
+    DetectorRow("expression", "the policy's own expressions", None, lambda _, run: run.expressions,
         (Finds(Kind.EXPRESSION, is_gradual=True),)),
-    Row("hang", "silence while processes live", HangSettings, Hang,
+    DetectorRow("hang", "silence while processes live", HangSettings, Hang,
         (Finds(Kind.HANG, is_explained=True),), source="signs of life"),
-    Row("slowdown", "steps take longer than they did", SlowdownSettings, Slowdown,
+    DetectorRow("slowdown", "steps take longer than they did", SlowdownSettings, Slowdown,
         (Finds(Kind.SLOWDOWN, "warning", asks_for_rule=False, only_tells=True),)),
-    Row("straggler", "one rank keeps the others waiting", StragglerSettings, Straggler,
+    DetectorRow("straggler", "one rank keeps the others waiting", StragglerSettings, Straggler,
         (Finds(Kind.STRAGGLER, "warning", asks_for_rule=False, only_tells=True),), source="heartbeats"),
-    Row("stale_checkpoint", "training is not being saved", StaleCheckpointSettings, StaleCheckpoint,
+    DetectorRow("stale_checkpoint", "training is not being saved", StaleCheckpointSettings, StaleCheckpoint,
         (Finds(Kind.STALE_CHECKPOINT, "warning", asks_for_rule=False, only_tells=True),), source="checkpoints"),
-    Row("gpu_fault", "sick hardware", GpuFaultSettings, GpuFault,
+    DetectorRow("gpu_fault", "sick hardware", GpuFaultSettings, GpuFault,
         (Finds(Kind.GPU_FAULT, asks_for_rule=False), Finds(Kind.HARDWARE_WARNING, "warning", asks_for_rule=False)),
         source="its own"),
-    Row("crash", "an attempt that ended on its own", CrashSettings, None,  # judged once, at the exit: crash.judge_exit
+    DetectorRow("crash", "an attempt that ended on its own", CrashSettings, None,  # judged once, at the exit: crash.judge_exit
         (Finds(Kind.CRASH, is_explained=True), Finds(Kind.BROKEN_JOB))),
 )
 # fmt: on
@@ -119,7 +120,7 @@ DETECTORS: tuple[Row, ...] = (
 # What sentinel itself finds, whatever detectors are on.
 OWN = (Finds(Kind.OVERRIDE_MISMATCH), Finds(Kind.ENVIRONMENT_CHANGED))
 
-MAKER_OF: dict[Kind, Row] = {finds.kind: row for row in DETECTORS for finds in row.finds}
+MAKER_OF: dict[Kind, DetectorRow] = {finds.kind: row for row in DETECTORS for finds in row.finds}
 FINDS: dict[Kind, Finds] = {finds.kind: finds for finds in (*(one for row in DETECTORS for one in row.finds), *OWN)}
 KINDS: tuple[Kind, ...] = tuple(FINDS)
 TUNED: tuple[tuple[str, str, type[Any]], ...] = tuple(

@@ -33,7 +33,7 @@ Shape = Literal[
 ]
 
 
-class Misfit(NamedTuple):
+class SettingsConflict(NamedTuple):
     """Two settings that do not go together: the policy's word for the one to change, what is wrong, and the remedy."""
 
     word: str
@@ -42,7 +42,7 @@ class Misfit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class DetectorSetting:
     """One field: its name in code, its default, its shape, its words for people, and its word in a policy."""
 
     name: str
@@ -60,16 +60,16 @@ def setting(default: Any, shape: Shape, words: str, *, alias: str | None = None)
     return field(default=default, metadata=metadata)
 
 
-def misfits_of(settings: Any) -> Iterable[Misfit]:
+def misfits_of(settings: Any) -> Iterable[SettingsConflict]:
     """Settings that do not go together, as the dataclass itself says in `misfits`; nothing where it has no such method."""
     judge = getattr(settings, "misfits", None)
     return judge() if judge is not None else ()
 
 
-def settings_of(cls: type) -> tuple[Setting, ...]:
+def settings_of(cls: type) -> tuple[DetectorSetting, ...]:
     """The declared settings of a dataclass, in order."""
     return tuple(
-        Setting(
+        DetectorSetting(
             one.name,
             one.default_factory() if one.default_factory is not MISSING else one.default,
             one.metadata["shape"],

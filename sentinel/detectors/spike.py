@@ -33,8 +33,8 @@ from dataclasses import dataclass
 
 from sentinel.client.settings import SETTINGS
 from sentinel.detectors.contract import CALM_ROWS, Detector, Start, WatchedRun
-from sentinel.detectors.hold import Change, Hold, Holding, State
-from sentinel.detectors.settings import Misfit, setting
+from sentinel.detectors.hold import Hold, HoldChange, Holding, HoldState
+from sentinel.detectors.settings import SettingsConflict, setting
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.streams.baseline import Baseline, Level, Score, learn_history
@@ -73,10 +73,10 @@ class SpikeSettings:
         200, "steps", "Steps seen before the detector judges at all; until then the verdict is unknown.", alias="min_history"
     )
 
-    def misfits(self) -> Iterator[Misfit]:
+    def misfits(self) -> Iterator[SettingsConflict]:
         if self.level_steps >= self.window_steps:
             message = f"the level ({self.level_steps} steps) must be shorter than the window ({self.window_steps} steps)"
-            yield Misfit("level", message, "20 steps in a window of 200 steps is usual")
+            yield SettingsConflict("level", message, "20 steps in a window of 200 steps is usual")
 
 
 class Spike(Detector):
@@ -119,7 +119,7 @@ class Spike(Detector):
             finding = watch.step(reading, covered, now_s)
             if finding is not None:
                 found.append(finding)
-            if watch.holding.state is State.FIRING:
+            if watch.holding.state is HoldState.FIRING:
                 firing = True
         loss = self._loss
         is_out = loss is not None and loss.score is not None and loss.score[0] > SOFT_Z
@@ -143,7 +143,7 @@ class Spike(Detector):
 
     def verdict(self) -> tuple[Verdict, str]:
         for watch in self._all:
-            if watch.holding.state is not State.IDLE:
+            if watch.holding.state is not HoldState.IDLE:
                 return Verdict.BREACHED, f"{watch.metric} above its band ({watch.holding.state})"
         judged = [watch for watch in self._all if watch.score is not None]
         unjudged = [f"{watch.metric} unknown: {watch.unknown}" for watch in self._all if watch.score is None]
@@ -216,7 +216,7 @@ class Watch:
                 return self._breach(reading, value, Score(math.inf, value / max(abs(max(self._recent)), 1e-12) - 1.0), covered)
             self._recent.append(value)
             self._rows += self._rows < START_ROWS
-            if score is None and self.holding.state is not State.IDLE:
+            if score is None and self.holding.state is not HoldState.IDLE:
                 self._soft = None
                 self.baseline.learn(step, value)
                 return self._calm(step, covered)
@@ -227,17 +227,17 @@ class Watch:
             self._soft, self._raised = None, (0, 0)
             if young:
                 self.baseline.learn(step, value)  # else the judgement has
-            return None if self.holding.state is State.IDLE else self._calm(step, covered)
+            return None if self.holding.state is HoldState.IDLE else self._calm(step, covered)
         if self._soft is None:
             self._soft = (step, now_s)
         raised = score.z > self._z * SUSTAINED_Z and score.rise > self._rise
         rows, steps = self._raised = (self._raised[0] + 1, self._raised[1] + covered) if raised else (0, 0)
-        second = covered > 1 and not self._norm and self.holding.state is State.PENDING
+        second = covered > 1 and not self._norm and self.holding.state is HoldState.PENDING
         if raised and score.z > self._z * (SECOND_ROW_Z if second else 1.0):
             return self._breach(reading, value, score, covered)
         if rows >= SUSTAINED_ROWS:
             return self._breach(reading, value, score, steps)
-        if self.holding.state is State.IDLE and rows < 2:
+        if self.holding.state is HoldState.IDLE and rows < 2:
             self.baseline.learn(step, value)
         else:
             self._refuse(step, value)
@@ -253,7 +253,7 @@ class Watch:
         return value - highest > YOUNG_NATS and value - highest > YOUNG_RISE * abs(highest)
 
     def _breach(self, reading: StepReading, value: float, score: Score, covered: int) -> Finding | None:
-        if self.holding.state is State.IDLE:
+        if self.holding.state is HoldState.IDLE:
             self.pre_breach = self.baseline.level()
             self._peak = (0.0, 0.0)
         if score.z > self._peak[0]:
@@ -261,16 +261,16 @@ class Watch:
         clear = self._norm or max(self.holding.rows + 1, self._raised[0] // 2) > 1 or score.z > self._z * SINGLE_ROW_Z
         tall = reading.step > self.quiet_until or score.rise > self._grace_rise
         change = self.holding.breach(covered, reading.time_s, convincing=clear and tall)
-        finding = self._finding(reading.step, self._severity, "") if change is Change.FIRED else None
+        finding = self._finding(reading.step, self._severity, "") if change is HoldChange.FIRED else None
         self._onset = self._soft or (reading.step, 0.0)
         self._refuse(reading.step, value)
         return finding
 
     def confirm(self, step: int) -> Finding | None:
         """Another stream agrees in the very row: what is pending need not wait for its hold."""
-        if self.holding.state is not State.PENDING:
+        if self.holding.state is not HoldState.PENDING:
             return None
-        self.holding.state = State.FIRING
+        self.holding.state = HoldState.FIRING
         return self._finding(step, self._severity, ", and the gradient norm agrees")
 
     def _refuse(self, step: int, value: float) -> None:
@@ -280,7 +280,7 @@ class Watch:
             self._soft = None
 
     def _calm(self, step: int, covered: int) -> Finding | None:
-        if self.holding.clean(covered) is Change.ENDED:
+        if self.holding.clean(covered) is HoldChange.ENDED:
             return self._finding(step, "info", ", and back before the hold: a hard batch")
         return None
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from sentinel.detectors.contract import OFF, Detector
-from sentinel.detectors.registry import DETECTORS, Row
+from sentinel.detectors.registry import DETECTORS, DetectorRow
 from sentinel.model.findings import Kind, Verdict
 from sentinel.model.metrics import shown_name
 from sentinel.streams.series import Series
@@ -45,7 +45,7 @@ def judge_standing(detectors: Mapping[Kind, Detector], off: Set[Kind], view: Vie
     return standing
 
 
-def _judge(row: Row, detector: Detector, view: View) -> tuple[Verdict, str]:
+def _judge(row: DetectorRow, detector: Detector, view: View) -> tuple[Verdict, str]:
     verdict, reason = detector.verdict()
     if verdict is Verdict.BREACHED:
         return verdict, reason
@@ -53,7 +53,7 @@ def _judge(row: Row, detector: Detector, view: View) -> tuple[Verdict, str]:
     return (Verdict.UNKNOWN, unknown) if unknown else (verdict, reason)
 
 
-def _why_unknown(row: Row, needs: Set[str], view: View, *, is_judged: bool) -> str:
+def _why_unknown(row: DetectorRow, needs: Set[str], view: View, *, is_judged: bool) -> str:
     """Why the row's kind cannot be judged just now; empty when the detector may speak for itself."""
     if not view.is_alive:
         return "no attempt is running"
@@ -66,7 +66,7 @@ def _why_unknown(row: Row, needs: Set[str], view: View, *, is_judged: bool) -> s
     return "; ".join(ages) if all(ages) else ""
 
 
-def _blind_source(row: Row, view: View) -> str:
+def _blind_source(row: DetectorRow, view: View) -> str:
     if row.source == "its own":
         return ""
     if row.source != "signs of life":

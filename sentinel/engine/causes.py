@@ -59,7 +59,7 @@ BY_KINDS = {(link.cause, link.symptom): link for link in LINKS}
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class ExplainedBy:
     """By which incident, in a sentence; `joins`: it belongs to it."""
 
     incident: Incident
@@ -69,7 +69,7 @@ class Explained:
 
 def explain(
     finding: Finding, incidents: Iterable[Incident], rungs_of: Mapping[int, Sequence[Rung]], now_s: float
-) -> Explained | None:
+) -> ExplainedBy | None:
     """The newest incident that explains the finding; None when it is a cause of its own.
 
     `rungs_of`: by incident number, the rungs of its playbook that are left to take.
@@ -80,7 +80,7 @@ def explain(
             continue
         named = f"symptom of incident {incident.id} ({incident.kind}): {link.why}"
         apart = _stays_apart(finding, incident, rungs_of.get(incident.id, ()))
-        return Explained(incident, f"{named}; {apart}" if apart else named, joins=not apart)
+        return ExplainedBy(incident, f"{named}; {apart}" if apart else named, joins=not apart)
     return None
 
 
@@ -97,25 +97,25 @@ def _stays_apart(finding: Finding, cause: Incident, left: Sequence[Rung]) -> str
     return ""
 
 
-def is_cause_of(finding: Finding, incidents: Iterable[Incident], now_s: float) -> Explained | None:
+def is_cause_of(finding: Finding, incidents: Iterable[Incident], now_s: float) -> ExplainedBy | None:
     """The open incident of the same attempt that this finding, though later, may have caused."""
     for incident in sorted(incidents, key=lambda i: i.id, reverse=True):
         link = BY_KINDS.get((finding.kind, incident.kind))
         late_s = now_s - incident.detected_s
         if link is not None and not incident.is_closed and incident.attempt == finding.attempt and late_s <= LATE_S:
             named = f"cause of incident {incident.id} ({incident.kind}), found {late_s:.0f} s after it: {link.why}"
-            return Explained(incident, named, joins=False)
+            return ExplainedBy(incident, named, joins=False)
     return None
 
 
-def link_of(decision: Decision, finding: Finding) -> Explained | None:
+def link_of(decision: Decision, finding: Finding) -> ExplainedBy | None:
     """What the table of causes says: the incident this finding is a symptom of, else the one it may have caused."""
     incidents = decision.state.incidents
     left = {i.id: decision.rungs_of(i)[i.rung + 1 :] for i in incidents}
     return explain(finding, incidents, left, decision.now_s) or is_cause_of(finding, incidents, decision.now_s)
 
 
-def record_meanwhile(decision: Decision, finding: Finding, link: Explained | None) -> None:
+def record_meanwhile(decision: Decision, finding: Finding, link: ExplainedBy | None) -> None:
     """A recovery is under way: what belongs to it is a member of it. A numeric finding is not: its onset was not judged."""
     reason = "a recovery is already under way"
     if link is None:
@@ -124,7 +124,7 @@ def record_meanwhile(decision: Decision, finding: Finding, link: Explained | Non
     return decision.record(f.FindingRecorded(finding, member, f"{reason}; {link.reason}"))
 
 
-def join(decision: Decision, finding: Finding, link: Explained) -> str:
+def join(decision: Decision, finding: Finding, link: ExplainedBy) -> str:
     """A symptom joins its cause. A death is a turn for the worse (why the rung has failed); any other symptom was to be
     expected, and is noted."""
     decision.record(f.FindingRecorded(finding, link.incident.id, link.reason))

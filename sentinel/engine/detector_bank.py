@@ -4,7 +4,7 @@ expressions, compiled."""
 from __future__ import annotations
 
 from sentinel.detectors.bank import DetectorBank
-from sentinel.detectors.expression import ExpressionRule, Expressions, RunFacts
+from sentinel.detectors.expression import ExpressionRule, Expressions, RunQuantities
 from sentinel.detectors.hold import Hold
 from sentinel.detectors.reference import Reference
 from sentinel.detectors.registry import KINDS
@@ -21,7 +21,7 @@ def build_detector_bank(policy: Policy, reference: Reference | None = None) -> D
     for kind in KINDS:
         match = match_rule(policy, kind)
         if isinstance(match, Match):
-            holds[kind] = Hold(match.rule.for_.steps, match.rule.for_.seconds)
+            holds[kind] = match.rule.for_
             severities[kind] = match.rule.labels.severity
     return DetectorBank(policy.spec.detectors, holds, severities, reference, build_expressions(policy))
 
@@ -33,13 +33,13 @@ def build_expressions(policy: Policy) -> Expressions | None:
         ExpressionRule(
             alert=rule.alert,
             condition=compile_expression(rule.expr, memory),
-            hold=Hold(rule.for_.steps, rule.for_.seconds),
-            keep=Hold(rule.keep_firing_for.steps, rule.keep_firing_for.seconds),
+            hold=rule.for_,
+            keep=rule.keep_firing_for,
             severity=rule.labels.severity,
             fire_on_nonfinite=rule.on_nonfinite == "fire",
         )
         for rule in policy.spec.rules
         if rule.expr is not None
     ]
-    facts = RunFacts(policy.spec.run.warmup_steps, policy.spec.run.tokens_per_step)
+    facts = RunQuantities(policy.spec.run.warmup_steps, policy.spec.run.tokens_per_step)
     return Expressions(rules, memory, facts) if rules else None

@@ -80,9 +80,9 @@ def _answer(decision: Decision, asked: RequestReading) -> RequestAnswer:
     if decision.is_observed_run:
         return _refuse("this run is only observed (mode observe): sentinel changes nothing in it")
     match request:
-        case w.Pause():
+        case w.PauseRun():
             return _pause(decision)
-        case w.Resume():
+        case w.ResumeRun():
             return _resume(decision, asked.by)
         case w.Approve(incident=number):
             return _decide_rung(decision, number, asked.by, is_approved=True)
@@ -90,24 +90,24 @@ def _answer(decision: Decision, asked: RequestReading) -> RequestAnswer:
             return _decide_rung(decision, number, asked.by, is_approved=False)
         case w.Readmit(node=node):
             return _readmit(decision, node)
-        case w.Hold() | w.RollBack() | w.LeaveOut() | w.Change():
+        case w.HoldRun() | w.RollBack() | w.LeaveOut() | w.ChangeSettings():
             return _change_training(decision, request, asked)
 
 
 def _change_training(
-    decision: Decision, request: w.Hold | w.RollBack | w.LeaveOut | w.Change, asked: RequestReading
+    decision: Decision, request: w.HoldRun | w.RollBack | w.LeaveOut | w.ChangeSettings, asked: RequestReading
 ) -> RequestAnswer:
     busy = _under_way(decision)
     if busy:
         return _refuse(busy)
     match request:
-        case w.Hold():
+        case w.HoldRun():
             return _hold(decision)
         case w.RollBack():
             return _roll_back(decision, request, asked.by)
         case w.LeaveOut():
             return _leave_out(decision, request, asked)
-        case w.Change():
+        case w.ChangeSettings():
             return _change(decision, request, asked)
 
 
@@ -233,7 +233,7 @@ def _leave_out(decision: Decision, request: w.LeaveOut, asked: RequestReading) -
     )
 
 
-def _change(decision: Decision, request: w.Change, asked: RequestReading) -> RequestAnswer:
+def _change(decision: Decision, request: w.ChangeSettings, asked: RequestReading) -> RequestAnswer:
     attempt = decision.attempt
     if attempt is None or attempt.is_over:
         return _refuse("no attempt lives; `sentinel rollback --to STEP --set …` relaunches with other settings")

@@ -17,7 +17,7 @@ from sentinel.model import facts as f
 from sentinel.model.actions import SendPage, Stage, page_key
 from sentinel.model.changed import replace
 from sentinel.model.findings import Severity
-from sentinel.model.paging import Page, RouteStatus
+from sentinel.model.paging import IncidentPage, RouteStatus
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Paging, Route
 from sentinel.policy.schema_paging import RANK
@@ -146,11 +146,11 @@ def _is_waiting(state: RunState, route: Route) -> bool:
     return any(known.on(route.name).number < known.number and route.is_for(known.severity) for known in _unanswered(state))
 
 
-def _unanswered(state: RunState) -> list[Page]:
+def _unanswered(state: RunState) -> list[IncidentPage]:
     return [i.page for i in state.incidents if i.page is not None and not i.page.is_answered]
 
 
-def _due(known: Page, paging: Paging, now_s: float, repeats: bool) -> Iterator[tuple[RouteStatus, Stage]]:
+def _due(known: IncidentPage, paging: Paging, now_s: float, repeats: bool) -> Iterator[tuple[RouteStatus, Stage]]:
     for index, route in enumerate(paging.routes):
         status = known.on(route.name)
         if status.under_way is not None:
@@ -172,7 +172,7 @@ def _due(known: Page, paging: Paging, now_s: float, repeats: bool) -> Iterator[t
             yield status, "trigger"
 
 
-def _is_its_turn(known: Page, paging: Paging, index: int, now_s: float) -> bool:
+def _is_its_turn(known: IncidentPage, paging: Paging, index: int, now_s: float) -> bool:
     """At once, or `after` so long, or when a route that it waits behind could not deliver in time. One failure brings one waiting
     route forward, the next in line."""
     route = paging.routes[index]
@@ -191,7 +191,7 @@ def _is_its_turn(known: Page, paging: Paging, index: int, now_s: float) -> bool:
     return False
 
 
-def _could_not(known: Page, route: Route, deadline_s: float, now_s: float) -> bool:
+def _could_not(known: IncidentPage, route: Route, deadline_s: float, now_s: float) -> bool:
     status = known.on(route.name)
     if status.delivered == known.number:
         return False
@@ -200,7 +200,7 @@ def _could_not(known: Page, route: Route, deadline_s: float, now_s: float) -> bo
     return route.settings.after_s is None and now_s - known.raised_s > deadline_s
 
 
-def _withdraw(decision: Decision, number: int, known: Page) -> None:
+def _withdraw(decision: Decision, number: int, known: IncidentPage) -> None:
     """A call that has not got through is not tried again once it is answered, or another has taken its place."""
     why = f"acknowledged by {known.acknowledged_by}" if known.acknowledged_by else f"resolved: {known.resolved}"
     for status in known.routes:
@@ -212,7 +212,7 @@ def _withdraw(decision: Decision, number: int, known: Page) -> None:
             decision.record(f.ActionAbandoned(key, f"no longer wanted, {reason}", withdrawn=True))
 
 
-def _text(known: Page, stage: Stage) -> str:
+def _text(known: IncidentPage, stage: Stage) -> str:
     if stage == "acknowledge":
         return f"acknowledged by {known.acknowledged_by}: it is not repeated\n{known.text}"
     if stage == "resolve" and known.is_open:

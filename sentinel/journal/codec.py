@@ -18,7 +18,7 @@ import json
 from typing import NoReturn, cast, get_args
 
 from sentinel.errors import JournalError
-from sentinel.journal.dataclass_codec import Misfit, UnknownWord, codec_of, shown
+from sentinel.journal.dataclass_codec import TypeMismatch, UnknownWord, codec_of, shown
 from sentinel.model.facts import Fact, Noted
 from sentinel.model.recorded import recorded_name
 
@@ -39,7 +39,7 @@ def encode_fact(fact: Fact) -> tuple[str, str]:
         raise TypeError(f"{kind} is not a fact; add it to sentinel.model.facts.Fact")
     try:
         return kind, _WRITER.encode(codec_of(cls).encode(fact))
-    except Misfit as misfit:
+    except TypeMismatch as misfit:
         raise TypeError(f"fact {misfit.within(kind)}") from None
 
 
@@ -57,7 +57,7 @@ def decode_fact(kind: str, body: str) -> Fact:
         return cast(Fact, codec_of(cls).decode(plain))
     except UnknownWord as word:
         return _unknown(kind, str(word), body)
-    except (Misfit, ValueError, RecursionError) as damage:
+    except (TypeMismatch, ValueError, RecursionError) as damage:
         raise JournalError(f"fact {kind!r} is damaged ({damage}): {shown(body)}") from None
 
 

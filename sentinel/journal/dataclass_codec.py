@@ -25,14 +25,14 @@ _SHOWN_MAX = 200  # characters of a stored value quoted in a sentence
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-class Misfit(Exception):
+class TypeMismatch(Exception):
     """A value that does not fit its type; `path` is filled on the way out."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.path = ""
 
-    def within(self, name: str) -> Misfit:
+    def within(self, name: str) -> TypeMismatch:
         self.path = f"{name}.{self.path}" if self.path else name
         return self
 
@@ -40,7 +40,7 @@ class Misfit(Exception):
         return f"{self.path}: {self.args[0]}" if self.path else str(self.args[0])
 
 
-class UnknownWord(Misfit):
+class UnknownWord(TypeMismatch):
     """Well formed, but a word this version does not know."""
 
 
@@ -80,12 +80,12 @@ def _float_of(number: float) -> float:
     try:
         return float(number)
     except OverflowError:
-        raise Misfit("an integer too large for a float") from None
+        raise TypeMismatch("an integer too large for a float") from None
 
 
 def _encode_float(value: Any) -> float | str:
     if not isinstance(value, float | int):
-        raise Misfit(f"{value!r} is not a number")
+        raise TypeMismatch(f"{value!r} is not a number")
     number = _float_of(value)
     if math.isfinite(number):
         return number
@@ -99,19 +99,19 @@ def _decode_float(plain: Any) -> float:
         return _SPECIAL[plain]
     if type(plain) is int:
         return _float_of(plain)
-    raise Misfit(f"{plain!r} is not a number")
+    raise TypeMismatch(f"{plain!r} is not a number")
 
 
 def _encode_int(value: Any) -> int:
     if not isinstance(value, int):
-        raise Misfit(f"{value!r} is not an int")
+        raise TypeMismatch(f"{value!r} is not an int")
     return int(value)
 
 
 def _exactly(cls: type) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:
         if type(value) is not cls:
-            raise Misfit(f"{value!r} is not {cls.__name__}")
+            raise TypeMismatch(f"{value!r} is not {cls.__name__}")
         return value
 
     return check
@@ -119,7 +119,7 @@ def _exactly(cls: type) -> Callable[[Any], Any]:
 
 def _encode_str(value: Any) -> str:
     if not isinstance(value, str):
-        raise Misfit(f"{value!r} is not str")
+        raise TypeMismatch(f"{value!r} is not str")
     return str(value)
 
 
@@ -148,12 +148,12 @@ def _enum_codec(cls: type[StrEnum]) -> Codec:
 
     def encode(value: Any) -> str:
         if type(value) is not cls:
-            raise Misfit(f"{value!r} is not {cls.__name__}")
+            raise TypeMismatch(f"{value!r} is not {cls.__name__}")
         return str(value.value)
 
     def decode(plain: Any) -> StrEnum:
         if type(plain) is not str:
-            raise Misfit(f"{plain!r} is not {cls.__name__}")
+            raise TypeMismatch(f"{plain!r} is not {cls.__name__}")
         if plain not in members:
             raise UnknownWord(f"{plain!r} is no {cls.__name__} of this version")
         return members[plain]
@@ -167,12 +167,12 @@ def _kind_codec() -> Codec:
 
     def encode(value: Any) -> str:
         if type(value) is not Kind:
-            raise Misfit(f"{value!r} is not Kind")
+            raise TypeMismatch(f"{value!r} is not Kind")
         return str(value)
 
     def decode(plain: Any) -> Kind:
         if type(plain) is not str:
-            raise Misfit(f"{plain!r} is not Kind")
+            raise TypeMismatch(f"{plain!r} is not Kind")
         if plain not in known:
             raise UnknownWord(f"{plain!r} is no Kind of this version")
         return known[plain]
@@ -191,7 +191,7 @@ def _tuple_codec(args: tuple[Any, ...]) -> Codec:
 
     def each(values: Any, kind: type, verb: str) -> list[Any]:
         if len(_sequence(values, kind)) != len(items):
-            raise Misfit(f"{values!r} has not {len(items)} items")
+            raise TypeMismatch(f"{values!r} has not {len(items)} items")
         return [getattr(item, verb)(value) for item, value in zip(items, values, strict=True)]
 
     return Codec(lambda values: each(values, tuple, "encode"), lambda plain: tuple(each(plain, list, "decode")))
@@ -199,7 +199,7 @@ def _tuple_codec(args: tuple[Any, ...]) -> Codec:
 
 def _sequence(values: Any, kind: type) -> Any:
     if not isinstance(values, kind):
-        raise Misfit(f"{shown(repr(values))} is not a {kind.__name__}")
+        raise TypeMismatch(f"{shown(repr(values))} is not a {kind.__name__}")
     return values
 
 
@@ -226,13 +226,13 @@ def _tagged_codec(members: tuple[Any, ...]) -> Codec:
 
     def encode(value: Any) -> dict[str, Any]:
         if type(value) not in by_class:
-            raise Misfit(f"{type(value).__name__} is none of {', '.join(codecs)}")
+            raise TypeMismatch(f"{type(value).__name__} is none of {', '.join(codecs)}")
         name, codec = by_class[type(value)]
         return {_TAG: name, **codec.encode(value)}
 
     def decode(plain: Any) -> Any:
         if type(plain) is not dict or type(plain.get(_TAG)) is not str:
-            raise Misfit(f"{shown(repr(plain))} has no {_TAG!r}")
+            raise TypeMismatch(f"{shown(repr(plain))} has no {_TAG!r}")
         if plain[_TAG] not in codecs:
             raise UnknownWord(f"{plain[_TAG]!r} is none of {', '.join(codecs)}")
         return codecs[plain[_TAG]][1].decode(plain)
@@ -248,31 +248,31 @@ def _dataclass_codec(cls: type) -> Codec:
 
     def encode(value: Any) -> dict[str, Any]:
         if type(value) is not cls:
-            raise Misfit(f"{value!r} is not {cls.__name__}")
+            raise TypeMismatch(f"{value!r} is not {cls.__name__}")
         plain: dict[str, Any] = {}
         for name, codec in fields:
             try:
                 plain[name] = codec.encode(getattr(value, name))
-            except Misfit as misfit:
+            except TypeMismatch as misfit:
                 raise misfit.within(name) from None
         return plain
 
     def decode(plain: Any) -> Any:
         if type(plain) is not dict:
-            raise Misfit(f"{shown(repr(plain))} is not an object")
+            raise TypeMismatch(f"{shown(repr(plain))} is not an object")
         values: dict[str, Any] = {}
         for name, codec in fields:
             if name in plain:
                 try:
                     values[name] = codec.decode(plain[name])
-                except Misfit as misfit:
+                except TypeMismatch as misfit:
                     raise misfit.within(name) from None
         for name in required:
             if name not in values:
-                raise Misfit("is missing").within(name)
+                raise TypeMismatch("is missing").within(name)
         try:
             return cls(**values)
         except AssertionError as broken:  # an invariant of the noun itself, such as an empty SampleRange
-            raise Misfit(str(broken)) from None
+            raise TypeMismatch(str(broken)) from None
 
     return Codec(encode, decode)

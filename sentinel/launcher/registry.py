@@ -37,7 +37,7 @@ class NoSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LauncherRow:
     """One launcher.
 
     kind: its name in run.json and on the command line. settings: a frozen dataclass whose fields are all `str`; a field without
@@ -52,14 +52,14 @@ class Row:
 
 
 LAUNCHERS = (
-    Row(
+    LauncherRow(
         kind="local",
         summary="processes of this machine, kept by a small program that outlives sentinel",
         settings=NoSettings,
         build=lambda place, _: LocalLauncher(place.run_dir, withheld=place.withheld),
         check=check_command,
     ),
-    Row(
+    LauncherRow(
         kind="command",
         summary="any scheduler, driven by three commands: start, status, stop",
         settings=CommandSettings,
@@ -76,7 +76,7 @@ def open_launcher(kind: str, options: Mapping[str, str], place: Place) -> Launch
     return row.build(place, settings_of(row, options))
 
 
-def find_row(kind: str) -> Row:
+def find_row(kind: str) -> LauncherRow:
     """Raises UsageError that names the nearest launcher."""
     for row in LAUNCHERS:
         if row.kind == kind:
@@ -84,7 +84,7 @@ def find_row(kind: str) -> Row:
     raise UsageError(f"--launcher {kind}: no such launcher; {_remedy(kind, [row.kind for row in LAUNCHERS])}")
 
 
-def settings_of(row: Row, options: Mapping[str, str]) -> Any:
+def settings_of(row: LauncherRow, options: Mapping[str, str]) -> Any:
     """The launcher's settings from NAME → text. Raises UsageError for an unknown or a missing name."""
     known: dict[str, Field[Any]] = {field.name: field for field in fields(row.settings)}
     for name in options:
@@ -100,7 +100,7 @@ def settings_of(row: Row, options: Mapping[str, str]) -> Any:
         raise UsageError(f"the launcher {row.kind!r}: {error}") from None
 
 
-def describe_options(row: Row) -> str:
+def describe_options(row: LauncherRow) -> str:
     """The launcher's options for people, each with its default: `start, every=5s`."""
     words = (field.name if field.default is MISSING else f"{field.name}={field.default}" for field in fields(row.settings))
     return ", ".join(words)

@@ -16,7 +16,7 @@ from typing import Literal
 from sentinel.client.settings import Settings
 from sentinel.model.attempts import SampleRange
 from sentinel.model.findings import Kind, Severity
-from sentinel.model.paging import Page
+from sentinel.model.paging import IncidentPage
 from sentinel.model.records import Attribution, Diagnosis
 
 
@@ -70,7 +70,7 @@ class SampleAnchor:
 
 
 @dataclass(frozen=True)
-class _Choice:
+class _RemedyHead:
     """What comes before a remedy's settings."""
 
     __slots__ = ()
@@ -83,7 +83,7 @@ class _Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Remedy(Settings, _Choice):
+class Remedy(Settings, _RemedyHead):
     """What policy chose for one rung, in absolute terms, with the reason and every setting that it changes (the fields of
     `sentinel.client.settings`). Nothing in it depends on earlier rungs."""
 
@@ -106,7 +106,7 @@ class Try:
 
 
 @dataclass(frozen=True, slots=True)
-class Approval:
+class AwaitedApproval:
     """A rung that waits, or waited, for a person. `answer`: approve | deny once it is given, by whom stands in the journal."""
 
     rung: int
@@ -160,7 +160,7 @@ class Incident:
     metric: str = ""  # what the first finding judged, where it names one
     again_step: int | None = None  # newest step, and supervisor time, when it was last found again
     again_s: float | None = None
-    approval: Approval | None = None  # of the newest rung that needed one
+    approval: AwaitedApproval | None = None  # of the newest rung that needed one
     acknowledged_by: str = ""
     diagnosis: Diagnosis | None = None  # of its present or last diagnosing rung
     attribution: Attribution | None = None  # of rung `attributed_rung`, the newest that asked for guilty samples only
@@ -168,7 +168,7 @@ class Incident:
     blamed_node: str = ""
     other_node: str = ""  # a machine beside the blamed one that was heard from when it opened
     put_back: tuple[str, ...] = ()  # settings that had lapsed just before it, and are in force again
-    page: Page | None = None  # None: nobody was ever called for it, or only before pages had a life of their own
+    page: IncidentPage | None = None  # None: nobody was ever called for it, or only before pages had a life of their own
 
     @property
     def is_numeric(self) -> bool:

@@ -10,19 +10,19 @@ from sentinel.model.recorded import recorded_as
 
 @recorded_as("Pause")
 @dataclass(frozen=True, slots=True)
-class Pause:
+class PauseRun:
     """Watch on, and carry nothing out until `Resume`."""
 
 
 @recorded_as("Resume")
 @dataclass(frozen=True, slots=True)
-class Resume:
+class ResumeRun:
     """End a pause or a hold."""
 
 
 @recorded_as("Hold")
 @dataclass(frozen=True, slots=True)
-class Hold:
+class HoldRun:
     """Stop training after a checkpoint and wait for a person; the supervisor stays."""
 
 
@@ -47,7 +47,7 @@ class LeaveOut:
 
 @recorded_as("Change")
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangeSettings:
     """Other settings, while it runs. `until_steps`: so many steps from now they go back; None: until changed again."""
 
     settings: SettingsInForce
@@ -103,7 +103,20 @@ class Readmit:
     node: str
 
 
-OperatorRequest = Pause | Resume | Hold | RollBack | LeaveOut | Change | Approve | Deny | Acknowledge | Resolve | Remark | Readmit
+OperatorRequest = (
+    PauseRun
+    | ResumeRun
+    | HoldRun
+    | RollBack
+    | LeaveOut
+    | ChangeSettings
+    | Approve
+    | Deny
+    | Acknowledge
+    | Resolve
+    | Remark
+    | Readmit
+)
 
 _DEADLINE = "deadline/"
 
@@ -116,6 +129,8 @@ def deadline_id(incident: int, rung: int) -> str:
 def is_deadline(request_id: str) -> bool:
     """Whether no person made the request, but `deadline_id`."""
     return request_id.startswith(_DEADLINE)
+
+
 REMARK_CHARS_MAX = 2000
 
 

@@ -41,7 +41,7 @@ class RouteStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class IncidentPage:
     """Attributes:
     number: how often it was raised, because it had been resolved, or what was acknowledged was something else.
     version: of its words, counted over all raisings.

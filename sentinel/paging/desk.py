@@ -23,7 +23,7 @@ from sentinel.channels.registry import CHANNELS
 from sentinel.channels.row import OpenNotices
 from sentinel.clock import Clock
 from sentinel.model.actions import SendPage, Stage
-from sentinel.model.paging import Page
+from sentinel.model.paging import IncidentPage
 from sentinel.model.readings import Reading
 from sentinel.model.state import RunState
 from sentinel.paging.case import build_notice
@@ -114,6 +114,6 @@ def open_pages(state: RunState, route: str) -> tuple[SendPage, ...]:
     return tuple(_as_action(number, page, route) for number, page in there if page.on(route).is_open)
 
 
-def _as_action(number: int, page: Page, route: str) -> SendPage:
+def _as_action(number: int, page: IncidentPage, route: str) -> SendPage:
     stage: Stage = "acknowledge" if page.acknowledged_by else "trigger"
     return SendPage(f"keep/{number}/{route}", number, page.severity, page.title, page.text, stage, route, page.acknowledged_by)

@@ -15,7 +15,7 @@ from sentinel.model.attempts import ResumePoint, SampleRange, SettingsInForce
 from sentinel.model.incidents import Incident, Remedy
 from sentinel.model.state import Checkpoint
 from sentinel.plan.overrides import for_relaunch, reseeded, with_rung
-from sentinel.plan.rollback import Choice, choose_before, choose_newest
+from sentinel.plan.rollback import RollbackTarget, choose_before, choose_newest
 from sentinel.plan.sample_attribution import CONTROLS, SAMPLES_MAX
 from sentinel.plan.skip import merge, window
 from sentinel.policy.rung_words import Acts, Case
@@ -90,7 +90,7 @@ def choose_checkpoint(
     incident: Incident,
     checkpoints: Iterable[Checkpoint],
     open_incidents: Iterable[Incident],
-) -> Choice:
+) -> RollbackTarget:
     """Where rung `index` starts from: never past the onset of any open numeric incident, this one's or another's."""
     numeric = [i for i in open_incidents if i.limit_step is not None]
     if not 0 <= index < len(rungs) or rungs[index].rollback is None:
@@ -175,7 +175,7 @@ def _inspection(
 
 def _reason(
     rung: Rung,
-    choice: Choice | None,
+    choice: RollbackTarget | None,
     skip: tuple[SampleRange, ...],
     until: int | None,
     node: str,

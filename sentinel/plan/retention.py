@@ -23,7 +23,7 @@ SOURCES = ("metrics", "checkpoints", "step lines")  # blind in one of them, nobo
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RetentionRule:
     """What to keep: so many of the newest, every one at a multiple of `every_steps`, and what lies within `reach_steps`."""
 
     last: int
@@ -40,14 +40,14 @@ class Retained:
     reason: str
 
 
-def rule_of(policy: Policy) -> Rule | None:
+def rule_of(policy: Policy) -> RetentionRule | None:
     """What the policy asks for; None where sentinel deletes nothing."""
     retain = policy.spec.checkpoints.retain
     if retain is None:
         return None
     books = policy.spec.playbooks.values()
     depths = [margin_steps(rungs, at) for rungs in books for at, rung in enumerate(rungs) if rung.rollback is not None]
-    return Rule(retain.last, retain.every_steps, max(depths, default=0) + policy.spec.detectors.onset_lookback_steps)
+    return RetentionRule(retain.last, retain.every_steps, max(depths, default=0) + policy.spec.detectors.onset_lookback_steps)
 
 
 def why_not_now(state: RunState) -> str:
@@ -65,7 +65,7 @@ def why_not_now(state: RunState) -> str:
     return f"sentinel is blind for {blind[0]}" if blind else ""
 
 
-def judge_retention(trusts: Iterable[Trust], rule: Rule, began_with: int) -> tuple[Retained, ...]:
+def judge_retention(trusts: Iterable[Trust], rule: RetentionRule, began_with: int) -> tuple[Retained, ...]:
     """The word over every checkpoint that lies in checkpoints/, by step. `began_with`: the step that the newest attempt resumed
     from, 0 for none. Whether anything may be deleted now is not asked (`why_not_now`)."""
     there = sorted((t for t in trusts if t.word not in ("quarantined", "pruned")), key=lambda t: t.checkpoint.step)
@@ -110,6 +110,6 @@ def _floor(steps: Sequence[int], reach_steps: int) -> int:
     return max((step for step in steps if step <= deepest), default=0)
 
 
-def _why_pruned(rule: Rule) -> str:
+def _why_pruned(rule: RetentionRule) -> str:
     multiple = f", at no multiple of {rule.every_steps} steps" if rule.every_steps is not None else ""
     return f"older than the newest {rule.last}{multiple}, out of reach of any rollback"

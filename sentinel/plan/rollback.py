@@ -14,7 +14,7 @@ from sentinel.model.state import Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RollbackTarget:
     """`checkpoint` None means a start from scratch (step 0)."""
 
     checkpoint: Checkpoint | None
@@ -25,7 +25,7 @@ class Choice:
         return self.checkpoint.step if self.checkpoint else 0
 
 
-def choose_newest(checkpoints: Iterable[Checkpoint], open_incidents: Iterable[Incident]) -> Choice:
+def choose_newest(checkpoints: Iterable[Checkpoint], open_incidents: Iterable[Incident]) -> RollbackTarget:
     """The newest checkpoint that is not condemned and lies before every open numeric incident's onset."""
     onsets = [i.limit_step for i in open_incidents if i.limit_step is not None]
     usable = [c for c in checkpoints if not c.condemned]
@@ -35,24 +35,26 @@ def choose_newest(checkpoints: Iterable[Checkpoint], open_incidents: Iterable[In
     newest = max(usable, key=lambda c: c.step, default=None)
     why = f", the newest before the open onset at step {min(onsets)}" if onsets else ", the newest"
     if newest is None:
-        return Choice(None, f"no checkpoint{' before step ' + str(min(onsets)) if onsets else ''}: start from scratch")
-    return Choice(newest, f"checkpoint of step {newest.step}{why}")
+        return RollbackTarget(None, f"no checkpoint{' before step ' + str(min(onsets)) if onsets else ''}: start from scratch")
+    return RollbackTarget(newest, f"checkpoint of step {newest.step}{why}")
 
 
-def choose_at_or_below(checkpoints: Iterable[Checkpoint], open_incidents: Iterable[Incident], step: int) -> Choice:
+def choose_at_or_below(checkpoints: Iterable[Checkpoint], open_incidents: Iterable[Incident], step: int) -> RollbackTarget:
     """What a person asks for: the newest good checkpoint at or below `step`, and before every open numeric incident's onset."""
     choice = choose_newest((c for c in checkpoints if c.step <= step), open_incidents)
     if choice.checkpoint is None:
-        return Choice(None, f"no good checkpoint at or below step {step}: start from scratch")
-    return Choice(choice.checkpoint, f"{choice.reason} at or below step {step}")
+        return RollbackTarget(None, f"no good checkpoint at or below step {step}: start from scratch")
+    return RollbackTarget(choice.checkpoint, f"{choice.reason} at or below step {step}")
 
 
-def choose_by_samples(checkpoints: Iterable[Checkpoint], open_incidents: Iterable[Incident], sample: int) -> Choice:
+def choose_by_samples(checkpoints: Iterable[Checkpoint], open_incidents: Iterable[Incident], sample: int) -> RollbackTarget:
     """The newest good checkpoint whose data cursor has not passed `sample`."""
     return choose_newest((c for c in checkpoints if c.samples_end <= sample), open_incidents)
 
 
-def choose_before(checkpoints: Iterable[Checkpoint], onset_step: int, margin_steps: int, limit_step: int | None = None) -> Choice:
+def choose_before(
+    checkpoints: Iterable[Checkpoint], onset_step: int, margin_steps: int, limit_step: int | None = None
+) -> RollbackTarget:
     """The newest clean checkpoint at least `margin_steps` before the onset, and before `limit_step` where that is earlier.
 
     Where every clean checkpoint is nearer than that, the oldest clean one; where there is none, a start from scratch.
@@ -63,9 +65,10 @@ def choose_before(checkpoints: Iterable[Checkpoint], onset_step: int, margin_ste
     if far:
         found = far[-1]
         distance = f"{onset_step - found.step} steps before the onset at step {onset_step}"
-        return Choice(found, f"checkpoint of step {found.step}, {distance}")
+        return RollbackTarget(found, f"checkpoint of step {found.step}, {distance}")
     if clean and margin_steps < onset_step:
         found = clean[0]
         short = f"{onset_step - found.step} steps before the onset at step {onset_step}; none is {margin_steps} steps before it"
-        return Choice(found, f"checkpoint of step {found.step}, {short}")
-    return Choice(None, f"no checkpoint lies {margin_steps} steps before the onset at step {onset_step}: start from scratch")
+        return RollbackTarget(found, f"checkpoint of step {found.step}, {short}")
+    none = f"no checkpoint lies {margin_steps} steps before the onset at step {onset_step}"
+    return RollbackTarget(None, f"{none}: start from scratch")

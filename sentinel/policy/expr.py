@@ -23,16 +23,16 @@ from sentinel.policy.expr_tree import (
     WINDOW_SECONDS_MAX,
     WINDOW_STEPS_MAX,
     Binary,
+    Constant,
     Expression,
+    ExprWindow,
     Known,
     Measured,
     Metric,
     Node,
-    Number,
     Type,
     Unary,
     Variable,
-    Window,
     type_of,
 )
 from sentinel.policy.problems import nearest
@@ -99,7 +99,7 @@ class _Parser:
         if self._nodes > NODES_MAX:
             raise BadExpression(f"more than {NODES_MAX} operands", "write two rules", token.at)
         if token.kind == "number":
-            return Number(self._finite(token))
+            return Constant(self._finite(token))
         if token.kind == "metric":
             return Metric(token.text, token.at)
         if token.kind == "name":
@@ -159,14 +159,14 @@ class _Parser:
             raise BadExpression(f"{_shown(token)} is not a share from 0 to 1", f"write '{_usage(name)}'", token.at)
         return value
 
-    def _window(self, name: str) -> Window:
+    def _window(self, name: str) -> ExprWindow:
         self._comma(name)
         token = self._take()
         if token.kind == "duration":
             seconds = float(token.text[:-1]) * SECONDS_IN[token.text[-1]]
             if not 0.0 < seconds <= WINDOW_SECONDS_MAX:
                 raise BadExpression(f"'{token.text}' is no window", "write from 1s to 1d", token.at)
-            return Window(seconds=seconds)
+            return ExprWindow(seconds=seconds)
         if token.kind != "number":
             raise BadExpression(f"{_shown(token)} is no window", f"write '{_usage(name)}'", token.at)
         value, unit = float(token.text), self._peek()
@@ -179,7 +179,7 @@ class _Parser:
         if value > WINDOW_STEPS_MAX:
             message = f"a window of {token.text} steps is longer than is kept"
             raise BadExpression(message, f"write at most '{WINDOW_STEPS_MAX} steps'", token.at)
-        return Window(steps=int(value))
+        return ExprWindow(steps=int(value))
 
     def _joined(self, operator: Token, left: Node, right: Node) -> Node:
         self._nodes += 1

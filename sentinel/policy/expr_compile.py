@@ -20,12 +20,12 @@ from sentinel.policy.expr_tree import (
     ARITHMETIC,
     COMPARISONS,
     Binary,
+    Constant,
     Expression,
     Known,
     Measured,
     Metric,
     Node,
-    Number,
     Unary,
 )
 from sentinel.streams.measures import Measure
@@ -87,7 +87,7 @@ class _Writer:
     def node(self, node: Node) -> str:
         """Code for the node; returns the name that holds its value."""
         match node:
-            case Number(value):
+            case Constant(value):
                 return repr(float(value))
             case Known(name):
                 return name
@@ -147,7 +147,7 @@ class _Writer:
 
 
 def _is_finite(node: Node) -> bool:
-    return isinstance(node, Number) or (isinstance(node, Known) and node.name in ("step", "attempt"))
+    return isinstance(node, Constant) or (isinstance(node, Known) and node.name in ("step", "attempt"))
 
 
 def _text(node: Measured) -> str:

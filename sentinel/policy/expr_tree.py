@@ -29,7 +29,7 @@ FUNCTIONS: dict[str, tuple[int, Literal["needed", "optional", "none"]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class ExprWindow:
     """The newest `steps` optimizer steps, or `seconds` of the trainer's clock; exactly one is above zero."""
 
     steps: int = 0
@@ -41,7 +41,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class Constant:
     value: float
 
 
@@ -66,7 +66,7 @@ class Measured:
 
     function: str
     metric: str
-    window: Window | None
+    window: ExprWindow | None
     quantile: float | None
     at: int
 
@@ -84,7 +84,7 @@ class Binary:
     right: Node
 
 
-Node = Number | Known | Metric | Measured | Unary | Binary
+Node = Constant | Known | Metric | Measured | Unary | Binary
 
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 LOGIC = ("&&", "||")

@@ -15,6 +15,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from sentinel.detectors.hold import Hold
+
 Anchor = Literal["onset", "detected"]
 
 SECONDS_IN = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -49,14 +51,6 @@ class Rate:
 
     count: int
     period_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """How long a condition must last: in steps or in seconds, never both. Both zero means at once."""
-
-    steps: int = 0
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, WrapValidator, create_model
 
 from sentinel.detectors.registry import TUNED
-from sentinel.detectors.settings import Setting, Shape, settings_of
+from sentinel.detectors.settings import DetectorSetting, Shape, settings_of
 from sentinel.policy.quantities import Malformed, show, show_duration
 from sentinel.policy.schema_fields import (
     Count,
@@ -79,7 +79,7 @@ class _Settings(Model):
     model_config = ConfigDict(use_attribute_docstrings=False)  # descriptions come from the fields
 
 
-def _field_of(one: Setting) -> tuple[Any, Any]:
+def _field_of(one: DetectorSetting) -> tuple[Any, Any]:
     kind = TYPES[one.shape]
     if one.default is None:
         return kind | None, Field(default=None, alias=one.alias, description=one.words, validate_default=False)

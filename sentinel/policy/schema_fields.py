@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchem
 
 from sentinel.client import setting_types as t
 from sentinel.client.settings import Setting
+from sentinel.detectors.hold import Hold
 from sentinel.detectors.registry import RULED_KINDS
 from sentinel.policy import quantities as q
 from sentinel.policy.expr import parse_expression
@@ -39,7 +40,7 @@ def _text(pattern: str, *examples: str) -> WithJsonSchema:
 
 Seconds = Annotated[float, PlainValidator(q.parse_positive_duration), _text(q.DURATION_PATTERN, "30s", "5m", "2h")]
 Steps = Annotated[int, PlainValidator(q.parse_positive_steps), _text(q.STEPS_PATTERN, "200 steps")]
-HoldFor = Annotated[q.Hold, PlainValidator(q.parse_hold), _text(q.HOLD_PATTERN, "2 steps", "30s")]
+HoldFor = Annotated[Hold, PlainValidator(q.parse_hold), _text(q.HOLD_PATTERN, "2 steps", "30s")]
 Factor = Annotated[float, PlainValidator(q.parse_factor), _text(q.FACTOR_PATTERN, "0.5x")]
 Widening = Annotated[float, PlainValidator(q.parse_widening), _text(q.FACTOR_PATTERN, "2x")]
 Multiple = Annotated[float, PlainValidator(q.parse_multiple), _text(q.FACTOR_PATTERN, "1.5x")]

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sentinel.detectors.hold import Hold
 from sentinel.detectors.registry import RULED_KINDS
 from sentinel.errors import UsageError
 from sentinel.model.attempts import SettingsInForce
@@ -24,7 +25,7 @@ from sentinel.plan.retention import judge_retention, rule_of
 from sentinel.plan.trust import Trust
 from sentinel.policy.match import Match, match_rule
 from sentinel.policy.problems import did_you_mean
-from sentinel.policy.quantities import Hold, show_duration
+from sentinel.policy.quantities import show_duration
 from sentinel.policy.schema import Policy, Route, Rule, Rung
 
 _THEN = {
@@ -47,7 +48,7 @@ class Assumed:
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class PolicyExplanation:
     """What would happen: sentences before the rungs, (title, sentence) of each rung, sentences after them."""
 
     finding: str
@@ -72,21 +73,21 @@ class Explained:
         }
 
 
-def explain(policy: Policy, finding: str, assumed: Assumed) -> Explained:
+def explain(policy: Policy, finding: str, assumed: Assumed) -> PolicyExplanation:
     """`finding`: a kind of finding, or the name of an alert. Raises UsageError for a word that is neither."""
     return replace(_explained(policy, finding, assumed), extends=policy.extends)
 
 
-def _explained(policy: Policy, finding: str, assumed: Assumed) -> Explained:
+def _explained(policy: Policy, finding: str, assumed: Assumed) -> PolicyExplanation:
     kind, match = _matched(policy, finding)
     name = policy.metadata.name
     if match is None:
-        return Explained(finding, name, (f"no rule is on {finding}: it is recorded, and nothing is done",))
+        return PolicyExplanation(finding, name, (f"no rule is on {finding}: it is recorded, and nothing is done",))
     rule = match.rule
     condition = f": {rule.expr.text}" if rule.expr else ""
     before = [f"rule {rule.alert} (spec.rules[{match.index}]) takes it{condition}", _firing(rule)]
     if rule.labels.severity == "info" or rule.playbook is None:
-        return Explained(finding, name, (*before, "it is recorded, and nothing is done"))
+        return PolicyExplanation(finding, name, (*before, "it is recorded, and nothing is done"))
     if policy.spec.mode == "observe":
         before.append("mode observe: all of this is recorded, and nothing is done")
     every = assumed.checkpoint_every or policy.spec.run.checkpoint_every_steps or 250
@@ -100,7 +101,7 @@ def _explained(policy: Policy, finding: str, assumed: Assumed) -> Explained:
     explained = {"onset_step": assumed.onset_step, "detected_step": detected, "checkpoint_every": every}
     explained["samples_per_step"] = assumed.samples_per_step
     climbed = tuple(_climb(policy, rungs, incident, every))
-    return Explained(finding, name, tuple(before), climbed, tuple(_after(policy, rungs)), explained)
+    return PolicyExplanation(finding, name, tuple(before), climbed, tuple(_after(policy, rungs)), explained)
 
 
 def explain_rules(policy: Policy) -> str:
@@ -115,7 +116,7 @@ def explain_rules(policy: Policy) -> str:
     return "\n".join([*lines, "more with --finding KIND or --finding ALERT"])
 
 
-def explain_text(explained: Explained) -> str:
+def explain_text(explained: PolicyExplanation) -> str:
     """As a person reads it."""
     name = _with_base(explained.policy, explained.extends)
     lines = [f"policy {name}, finding {explained.finding}", *(f"  {sentence}" for sentence in explained.before)]

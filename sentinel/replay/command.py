@@ -20,7 +20,7 @@ from sentinel.replay.follow import follow_logs
 from sentinel.replay.many_logs import Log, find_logs, replay_many
 from sentinel.telemetry.log_formats import FORMATS
 from sentinel.telemetry.reference import load_reference, read_reference
-from sentinel.terminal.replay_table import Progress, count_words, describe_found, print_table, sum_up
+from sentinel.terminal.replay_table import LogsProgress, count_words, describe_found, print_table, sum_up
 
 EXIT_OK, EXIT_UNREADABLE = 0, 1
 
@@ -59,7 +59,7 @@ def _replay(request: ReplayRequest, policy: Policy, reference: Reference | None)
     code, read = EXIT_OK, 0
     summaries: list[dict[str, object]] = []
     drawn: set[str] = set()
-    with Progress(len(logs)) as progress:
+    with LogsProgress(len(logs)) as progress:
         draw = request.plot is not None
         results = replay_many(logs, policy, request.format, draw=draw, reference=reference, done=progress.step)
         for log, result in zip(logs, results, strict=True):

@@ -26,7 +26,7 @@ from sentinel.model.facts import Entry, Noted
 from sentinel.model.state import RunState
 from sentinel.report.lineage import Lineage
 from sentinel.report.run_dirs import check_run_dir
-from sentinel.report.schedule import Schedule
+from sentinel.report.schedule import SettingsHistory
 from sentinel.report.tally import Tally
 
 
@@ -38,7 +38,7 @@ class JournalFold:
         self.state = RunState()
         self.tally = Tally()
         self.lineage = Lineage()
-        self.schedule = Schedule()
+        self.schedule = SettingsHistory()
         self.seq, self.last_s = 0, 0.0
         self._clock = SystemClock()
         self._unknown = 0

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sentinel.model.incidents import Incident
-from sentinel.model.paging import Page, RouteStatus
+from sentinel.model.paging import IncidentPage, RouteStatus
 from sentinel.model.state import RunState
 
 
@@ -77,7 +77,7 @@ def minutes_words(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min" if minutes else f"{int(seconds)} s"
 
 
-def _delivery_document(page: Page, delivery: RouteStatus) -> dict[str, Any]:
+def _delivery_document(page: IncidentPage, delivery: RouteStatus) -> dict[str, Any]:
     """`state`: of the present raising: delivered | under way | not delivered."""
     state = "delivered" if delivery.delivered == page.number else "under way" if delivery.under_way else "not delivered"
     return {"route": delivery.route, "state": state, "delivered_s": delivery.delivered_s, "trouble": delivery.trouble}

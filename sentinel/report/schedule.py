@@ -40,7 +40,7 @@ class Timeline:
         self.segments = [*self.segments[:1], *kept, Segment(first, settings, name)]
 
 
-class Schedule:
+class SettingsHistory:
     """What was in force when, folded from a run's facts one by one."""
 
     def __init__(self) -> None:

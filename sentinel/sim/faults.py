@@ -183,12 +183,12 @@ def request_of(fault: Fault) -> RequestReading:
     """What a simulated person asks: the `ask` fault as a request."""
     to, until = int(fault.number("to")), int(fault.number("until")) or None
     requests: dict[str, w.OperatorRequest] = {
-        "pause": w.Pause(),
-        "resume": w.Resume(),
-        "hold": w.Hold(),
+        "pause": w.PauseRun(),
+        "resume": w.ResumeRun(),
+        "hold": w.HoldRun(),
         "rollback": w.RollBack(to),
-        "set": w.Change(SettingsInForce(lr_scale=0.5), ("lr_scale",), until),
-        "clip": w.Change(SettingsInForce(clip_norm=0.5), ("clip_norm",), until),
+        "set": w.ChangeSettings(SettingsInForce(lr_scale=0.5), ("lr_scale",), until),
+        "clip": w.ChangeSettings(SettingsInForce(clip_norm=0.5), ("clip_norm",), until),
         "ack": w.Acknowledge(to),
         "resolve": w.Resolve(to),
         "note": w.Remark("a word for the record"),

@@ -21,7 +21,7 @@ from sentinel.sim.faults import SAMPLE
 from sentinel.sim.learning import HEALTHY, noise
 from sentinel.sim.machine import ScheduledEvent
 from sentinel.sim.processes import Job
-from sentinel.sim.settings import Settings
+from sentinel.sim.settings import SimSettings
 from sentinel.sim.shape import Shape
 from sentinel.sim.trainer import INTERRUPTS, PEER_LOST_S, SimTrainer
 from sentinel.sim.world import World
@@ -79,7 +79,7 @@ class SimInspection:
 
     def _measure(self) -> tuple[SampleSeen, ...]:
         """With the weights, the cursor and the skip list of the checkpoint, and the overrides of the launch."""
-        asked, settings = self.spec.resume, Settings(self.shape.checkpoint_every)
+        asked, settings = self.spec.resume, SimSettings(self.shape.checkpoint_every)
         found = self.world.store.choose_resume(asked.step, asked.digest) if asked is not None else None
         step, cursor, weights = (found.step, found.cursor, found.weights) if found else (0, 0, HEALTHY)
         if found is not None:

@@ -142,7 +142,7 @@ class Inspector:
             case f.PlanAdopted() if self.state.next_attempt not in self.by_person:
                 if (spared := find_spared(fact, self.state, self._policy, self.world.store)) is not None:
                     raise InvariantBroken("never from scratch for nothing", f"the checkpoint of step {spared.step} is whole")
-            case f.RequestAnswered(granted=True, wish=w.RollBack() | w.LeaveOut() | w.Resume()):
+            case f.RequestAnswered(granted=True, wish=w.RollBack() | w.LeaveOut() | w.ResumeRun()):
                 self.by_person.add(self.state.next_attempt)
             case f.InspectionLaunched(attempt=attempt):
                 self._inspections.add(attempt)

@@ -13,7 +13,7 @@ CONFIGURED: dict[str, Any] = {key: row.usual for key, row in SETTINGS.items() if
 CONFIGURED_SEED = 1337
 
 
-class Settings:
+class SimSettings:
     """`skip` and `orders` are part of a checkpoint; everything else is given anew at each launch."""
 
     def __init__(self, checkpoint_every: int) -> None:

@@ -19,7 +19,7 @@ from sentinel.sim.learning import HEALTHY, Weights, noise, own_norms_and_scale, 
 from sentinel.sim.machine import ScheduledEvent
 from sentinel.sim.outside_faults import inject_from_outside, place_ranks
 from sentinel.sim.processes import Job
-from sentinel.sim.settings import Mailbox, Settings, in_force
+from sentinel.sim.settings import Mailbox, SimSettings, in_force
 from sentinel.sim.shape import Shape
 from sentinel.sim.store import KILLED_BY_LOAD, NONE_TO_TRUST, REFUSED, SimCheckpoint
 from sentinel.sim.trainer_output import TrainerOutput
@@ -48,7 +48,7 @@ class SimTrainer:
         self.on_resume: Callable[[int, SimCheckpoint | None], None] = lambda *_: None
         self.hurt_since: dict[str, int] = {}
         self._injector = injector
-        self._settings = Settings(shape.checkpoint_every)
+        self._settings = SimSettings(shape.checkpoint_every)
         self._mailbox = Mailbox(world, spec.attempt, spec.overrides.id)
         self._must_stop = False
         self._is_deaf = False

@@ -23,7 +23,7 @@ UNFINISHED_MAX = 64  # directories without a manifest that are looked at again a
 Signature = tuple[int, int, int]
 
 
-class Checkpoints:
+class CheckpointSource:
     """The checkpoints of the run, over all attempts."""
 
     def __init__(self, run_dir: Path, health: SourceHealth | None = None) -> None:

@@ -29,8 +29,8 @@ FILES_PER_POLL = 32
 BYTES_MAX = 64 * 1024
 _NAME = re.compile(r"\d{20}-[0-9a-f]{12}\.json")
 _WORDS: dict[type[w.OperatorRequest], str] = {
-    w.Pause: "pause", w.Resume: "resume", w.Hold: "hold", w.RollBack: "rollback", w.LeaveOut: "skip", w.Change: "set",
-    w.Approve: "approve", w.Deny: "deny", w.Acknowledge: "ack",
+    w.PauseRun: "pause", w.ResumeRun: "resume", w.HoldRun: "hold", w.RollBack: "rollback", w.LeaveOut: "skip",
+    w.ChangeSettings: "set", w.Approve: "approve", w.Deny: "deny", w.Acknowledge: "ack",
     w.Readmit: "readmit", w.Resolve: "resolve", w.Remark: "note",
 }  # fmt: skip
 
@@ -118,7 +118,7 @@ def _to_json(request: w.OperatorRequest) -> dict[str, Any]:
             }
         case w.LeaveOut():
             body |= {"skip": _pairs((request.samples,))}
-        case w.Change():
+        case w.ChangeSettings():
             body |= {"settings": _settings(request.settings, request.keys), "until_steps": request.until_steps}
         case w.Approve() | w.Deny() | w.Acknowledge() | w.Resolve():
             body |= {"incident": request.incident}
@@ -126,7 +126,7 @@ def _to_json(request: w.OperatorRequest) -> dict[str, Any]:
             body |= {"node": request.node}
         case w.Remark():
             body |= {"text": request.text}
-        case w.Pause() | w.Resume() | w.Hold():
+        case w.PauseRun() | w.ResumeRun() | w.HoldRun():
             pass
     return body
 
@@ -134,11 +134,11 @@ def _to_json(request: w.OperatorRequest) -> dict[str, Any]:
 def _from_json(raw: Mapping[str, Any]) -> w.OperatorRequest:
     match raw["ask"]:
         case "pause":
-            return w.Pause()
+            return w.PauseRun()
         case "resume":
-            return w.Resume()
+            return w.ResumeRun()
         case "hold":
-            return w.Hold()
+            return w.HoldRun()
         case "rollback":
             settings, keys = _read_settings(raw.get("settings"))
             return w.RollBack(_whole(raw, "to_step"), replace(settings, skip=_ranges(raw.get("skip"))), keys)
@@ -150,7 +150,7 @@ def _from_json(raw: Mapping[str, Any]) -> w.OperatorRequest:
         case "set":
             settings, keys = _read_settings(raw.get("settings"))
             until = None if raw.get("until_steps") is None else _whole(raw, "until_steps")
-            return w.Change(settings, keys, until)
+            return w.ChangeSettings(settings, keys, until)
         case "approve":
             return w.Approve(_whole(raw, "incident"))
         case "deny":

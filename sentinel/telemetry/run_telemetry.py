@@ -20,7 +20,7 @@ from pathlib import Path
 from sentinel.launcher.contract import Launcher
 from sentinel.model.attempts import Exited
 from sentinel.model.readings import LauncherReading, Reading
-from sentinel.telemetry.checkpoints import Checkpoints
+from sentinel.telemetry.checkpoints import CheckpointSource
 from sentinel.telemetry.hardware import Hardware
 from sentinel.telemetry.heartbeats import Heartbeats
 from sentinel.telemetry.inbox import Inbox
@@ -42,7 +42,7 @@ class RunTelemetry:
         self._others = others
         self._stream_health, self._heartbeat_health = SourceHealth("metrics"), SourceHealth("heartbeats")
         self._launcher_health = SourceHealth("launcher")
-        self._checkpoints = Checkpoints(self.run_dir)
+        self._checkpoints = CheckpointSource(self.run_dir)
         self._inbox = Inbox(self.run_dir)
         self._stream: MetricsStream | None = None
         self._beats: Heartbeats | None = None

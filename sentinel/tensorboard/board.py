@@ -21,7 +21,7 @@ from sentinel.run_files.stream_lines import parse_line
 from sentinel.tensorboard.charts import chart_name
 from sentinel.tensorboard.effective import Cut, Effective
 from sentinel.tensorboard.event_bytes import RowEncoder
-from sentinel.tensorboard.event_file import EventFileWriter, Place, event_name, first_step
+from sentinel.tensorboard.event_file import EventFileWriter, FileEnd, event_name, first_step
 from sentinel.tensorboard.incident_sheet import IncidentSheet
 from sentinel.tensorboard.survivors import Begun, bounds
 
@@ -48,7 +48,7 @@ class AttemptBoard:
     def __init__(self, stream: Path, path: Path, reached: Reached, encoder: RowEncoder) -> None:
         self.path = path
         self._encoder = encoder
-        self._file = EventFileWriter(path, Place(reached.size, reached.step))
+        self._file = EventFileWriter(path, FileEnd(reached.size, reached.step))
         place = self._file.place
         is_known = place.size >= reached.size > 0
         self._stream = StreamPieces(stream, reached.stream if is_known else 0)

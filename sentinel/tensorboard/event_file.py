@@ -29,7 +29,7 @@ def event_name(attempt: int) -> str:
 
 
 @dataclass(slots=True)
-class Place:
+class FileEnd:
     """The end of a file's whole records: bytes, and the newest step in them (NO_STEP: none)."""
 
     size: int = 0
@@ -39,12 +39,12 @@ class Place:
 class EventFileWriter:
     """A file that only this process writes. Raises OSError; open it again then."""
 
-    def __init__(self, path: Path, known: Place) -> None:
+    def __init__(self, path: Path, known: FileEnd) -> None:
         """Find the end of the whole records, from `known` on where the file is at least so long, and cut off what follows."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         size = os.fstat(self._handle).st_size
-        self.place = Place(known.size, known.step) if known.size <= size else Place()
+        self.place = FileEnd(known.size, known.step) if known.size <= size else FileEnd()
         for end, step in records(self._handle, self.place.size, is_checked=True):
             self.place.size, self.place.step = end, max(step, self.place.step)
         if size > self.place.size:

@@ -21,7 +21,7 @@ from sentinel.tensorboard.board import EFFECTIVE, PLACE
 from sentinel.tensorboard.charts import chart_name
 from sentinel.tensorboard.effective import Effective
 from sentinel.tensorboard.event_bytes import RowEncoder
-from sentinel.tensorboard.event_file import SHEET, EventFileWriter, Place, event_name
+from sentinel.tensorboard.event_file import SHEET, EventFileWriter, FileEnd, event_name
 from sentinel.tensorboard.incident_sheet import IncidentSheet
 from sentinel.tensorboard.survivors import Begun, bounds
 
@@ -85,7 +85,7 @@ def _attempts(rows: Iterator[StepReading | Receipt], drawn: Drawn) -> Iterator[I
 
 def _draw_attempt(folder: Path, attempt: int, readings: Iterable[StepReading], drawn: Drawn) -> None:
     encoder, out, began_s = RowEncoder(), [], None
-    with closing(EventFileWriter(_event_path(folder, attempt), Place())) as file:
+    with closing(EventFileWriter(_event_path(folder, attempt), FileEnd())) as file:
         for reading in readings:
             began_s = reading.time_s if began_s is None else began_s
             drawn.first_s = drawn.first_s or reading.time_s

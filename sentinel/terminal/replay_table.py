@@ -8,8 +8,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.padding import Padding
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -20,19 +19,19 @@ COLUMNS = {"severity": 8, "kind": 12, "onset": 8, "found at": 8, "back at": 8, "
 STEPS = ("onset", "found at", "back at")
 
 
-class Progress:
+class LogsProgress:
     """A bar over so many logs; nothing at all where nobody would see it."""
 
     def __init__(self, total: int) -> None:
         console = Console(stderr=True)
         parts = (TextColumn("replay"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self._bar = Bar(*parts, console=console, transient=True, disable=not console.is_terminal or total < 2)
+        self._bar = Progress(*parts, console=console, transient=True, disable=not console.is_terminal or total < 2)
         self._task = self._bar.add_task("logs", total=total)
 
     def step(self) -> None:
         self._bar.advance(self._task)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> LogsProgress:
         self._bar.start()
         return self
 

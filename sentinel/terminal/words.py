@@ -250,13 +250,13 @@ def page_words(action: a.SendPage) -> str:
 def request_words(request: w.OperatorRequest) -> str:
     """What was asked, as in 'asked to …'."""
     match request:
-        case w.Pause() | w.Resume() | w.Hold():
+        case w.PauseRun() | w.ResumeRun() | w.HoldRun():
             return recorded_name(type(request)).lower()
         case w.RollBack():
             return f"roll back to step {request.to_step}"
         case w.LeaveOut():
             return f"leave out samples {request.samples.start}..{request.samples.end}"
-        case w.Change():
+        case w.ChangeSettings():
             return f"change {', '.join(request.keys)}"
         case w.Readmit():
             return f"readmit node {request.node}"

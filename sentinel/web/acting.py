@@ -11,7 +11,7 @@ from sentinel.errors import JournalError, RetryLater, UsageError
 from sentinel.model import operator_requests as w
 from sentinel.operator.answers import Answered, await_answer, check_supervised, post_request
 from sentinel.web.answers import Refused, Request, Response, encode
-from sentinel.web.watched import WatchedRun
+from sentinel.web.watched import ServedRun
 
 ANSWER_S = 5.0  # a supervisor looks at least once a second
 WHO_CHARS_MAX = 64
@@ -21,7 +21,7 @@ OF_INCIDENT: Mapping[str, Callable[[int], w.OperatorRequest]] = {
     "approve": w.Approve,
     "deny": w.Deny,
 }
-OF_RUN: Mapping[str, Callable[[], w.OperatorRequest]] = {"pause": w.Pause, "resume": w.Resume}
+OF_RUN: Mapping[str, Callable[[], w.OperatorRequest]] = {"pause": w.PauseRun, "resume": w.ResumeRun}
 
 
 Unattended = Callable[[Path, str, w.OperatorRequest], Answered]
@@ -29,7 +29,7 @@ Unattended = Callable[[Path, str, w.OperatorRequest], Answered]
 
 
 def ask_of(
-    run: WatchedRun, operator_request: w.OperatorRequest, request: Request, unattended: Unattended | None = None
+    run: ServedRun, operator_request: w.OperatorRequest, request: Request, unattended: Unattended | None = None
 ) -> Response:
     """200 with the answer; 202 when there is none yet, and the request stays open. Raises Refused."""
     check_body(request.body)

@@ -17,12 +17,12 @@ from sentinel.web.curves import METRICS_ASKED_MAX, MetricChoice, curves_document
 from sentinel.web.documents import events_document, incident_documents, ledger_document, overview_document, run_document
 from sentinel.web.runs import Runs
 from sentinel.web.static_files import INDEX, StaticFiles
-from sentinel.web.watched import WatchedRun
+from sentinel.web.watched import ServedRun
 
 REPORT_BYTES_MAX = 16 << 20
 WORDS_MAX = 2048  # of a query
 REPORT = "/runs/NAME/incidents/N/report"
-Exposition = Callable[[list[WatchedRun]], Response]
+Exposition = Callable[[list[ServedRun]], Response]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ Answer = Callable[[Served, Request, Words], Response]
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class HttpRoute:
     """`path`: a part in capitals stands for anything; FILE at its end for all that follows. `needs`: nothing, what reading
     needs (on a loopback address nothing), or what acting needs."""
 
@@ -177,26 +177,26 @@ def _ask_of_run(verb: str) -> Answer:
 
 
 ROUTES = (
-    Route("GET", "/", "nothing", _index),
-    Route("GET", "/static/FILE", "nothing", _file),
-    Route("GET", "/healthz", "nothing", _health),
-    Route("GET", "/metrics", "reading", _metrics_of_runs),
-    Route("GET", "/api/curves", "reading", _shown_curves),
-    Route("GET", "/api/runs", "reading", _runs),
-    Route("GET", "/api/runs/NAME", "reading", _run),
-    Route("GET", "/api/runs/NAME/incidents", "reading", _incidents),
-    Route("GET", "/api/runs/NAME/events", "reading", _events),
-    Route("GET", "/api/runs/NAME/curves", "reading", _curves),
-    Route("GET", "/api/runs/NAME/metrics", "reading", _metric_names),
-    Route("GET", "/api/runs/NAME/lineage", "reading", _lineage),
-    Route("GET", "/api/runs/NAME/ledger", "reading", _ledger),
-    Route("GET", REPORT, "reading", _report),
-    *(Route("POST", f"/api/runs/NAME/incidents/N/{verb}", "acting", _ask_of_incident(verb)) for verb in OF_INCIDENT),
-    *(Route("POST", f"/api/runs/NAME/{verb}", "acting", _ask_of_run(verb)) for verb in OF_RUN),
+    HttpRoute("GET", "/", "nothing", _index),
+    HttpRoute("GET", "/static/FILE", "nothing", _file),
+    HttpRoute("GET", "/healthz", "nothing", _health),
+    HttpRoute("GET", "/metrics", "reading", _metrics_of_runs),
+    HttpRoute("GET", "/api/curves", "reading", _shown_curves),
+    HttpRoute("GET", "/api/runs", "reading", _runs),
+    HttpRoute("GET", "/api/runs/NAME", "reading", _run),
+    HttpRoute("GET", "/api/runs/NAME/incidents", "reading", _incidents),
+    HttpRoute("GET", "/api/runs/NAME/events", "reading", _events),
+    HttpRoute("GET", "/api/runs/NAME/curves", "reading", _curves),
+    HttpRoute("GET", "/api/runs/NAME/metrics", "reading", _metric_names),
+    HttpRoute("GET", "/api/runs/NAME/lineage", "reading", _lineage),
+    HttpRoute("GET", "/api/runs/NAME/ledger", "reading", _ledger),
+    HttpRoute("GET", REPORT, "reading", _report),
+    *(HttpRoute("POST", f"/api/runs/NAME/incidents/N/{verb}", "acting", _ask_of_incident(verb)) for verb in OF_INCIDENT),
+    *(HttpRoute("POST", f"/api/runs/NAME/{verb}", "acting", _ask_of_run(verb)) for verb in OF_RUN),
 )
 
 
-def find_route(method: str, parts: tuple[str, ...]) -> tuple[Route, dict[str, str]]:
+def find_route(method: str, parts: tuple[str, ...]) -> tuple[HttpRoute, dict[str, str]]:
     """Raises Refused: 404 for a path nobody knows, 405 for another method than its own."""
     found = [(route, words) for route in ROUTES if (words := route.match(parts)) is not None]
     if not found:
@@ -209,7 +209,7 @@ def find_route(method: str, parts: tuple[str, ...]) -> tuple[Route, dict[str, st
     raise Refused(405, f"this page knows {allowed} only", Allow=allowed)
 
 
-def trouble_of(run: WatchedRun, is_stale: bool) -> str:
+def trouble_of(run: ServedRun, is_stale: bool) -> str:
     """Why what is shown of the run is older than it should be."""
     snapshot = run.seen()
     words = "the run directory has not answered for a while; a disk may hang" if is_stale else ""

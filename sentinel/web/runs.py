@@ -20,7 +20,7 @@ from sentinel.client.run_layout import JOURNAL_NAME, LEASE_NAME
 from sentinel.client.strict_json import printable
 from sentinel.clock import Clock, SystemClock
 from sentinel.web.answers import Refused
-from sentinel.web.watched import WatchedRun
+from sentinel.web.watched import ServedRun
 
 RUNS_MAX = 64  # of one place, the newest
 FOLDERS_MAX = 4096  # looked at to find them
@@ -43,7 +43,7 @@ class Runs:
         self._places = tuple(place.absolute() for place in places)
         self._own = own.absolute() if own is not None else None
         self._clock = clock or SystemClock()
-        self._runs: dict[str, WatchedRun] = {}
+        self._runs: dict[str, ServedRun] = {}
         self._listed_s = self._scanned_s = float("-inf")
         self._wake = threading.Event()
         self._refreshed = threading.Condition()
@@ -64,7 +64,7 @@ class Runs:
 
     # -- whoever asks --------------------------------------------------------------------------------------------------
 
-    def find(self, name: str) -> WatchedRun:
+    def find(self, name: str) -> ServedRun:
         """The run, looked at a moment ago. Raises Refused for a name that is not shown."""
         run = self._runs.get(name)
         if run is None:
@@ -73,7 +73,7 @@ class Runs:
         self._await_refreshes([run])
         return run
 
-    def all(self) -> list[WatchedRun]:
+    def all(self) -> list[ServedRun]:
         """The supervisor's own first, then by name; only those that were looked at."""
         self._listed_s = self._clock.now_s()
         if self._listed_s - self._scanned_s > SCAN_S:
@@ -81,7 +81,7 @@ class Runs:
         self._await_refreshes(list(self._runs.values()))
         return [run for run in self._runs.values() if run.snapshot is not None]
 
-    def exposed(self) -> list[WatchedRun]:
+    def exposed(self) -> list[ServedRun]:
         """Whose metrics this server exports: its own supervised run alone (others have their own servers), else every run."""
         if self._own is None:
             return self.all()
@@ -91,11 +91,11 @@ class Runs:
         self._await_refreshes(own)
         return [run for run in own if run.snapshot is not None]
 
-    def is_stale(self, run: WatchedRun) -> bool:
+    def is_stale(self, run: ServedRun) -> bool:
         """It was asked for, and has not been looked at for much longer than it should be."""
         return self._clock.now_s() - run.refreshed_s > 5 * REFRESH_S
 
-    def _await_refreshes(self, runs: Iterable[WatchedRun]) -> None:
+    def _await_refreshes(self, runs: Iterable[ServedRun]) -> None:
         """Wait until those that are due have been refreshed, for FRESH_S at most; not at all behind a refresh that hangs."""
         seen = {run: run.refreshes for run in runs if self._is_due(run, self._clock.now_s() - REFRESH_S)}
         if not seen or self._is_late:
@@ -155,7 +155,7 @@ class Runs:
         asked_s = max([self._listed_s, *(run.asked_s for run in self._runs.values())])
         return REFRESH_S / 4 if now_s - asked_s < ASKED_S else IDLE_S
 
-    def _is_due(self, run: WatchedRun, now_s: float) -> bool:
+    def _is_due(self, run: ServedRun, now_s: float) -> bool:
         age_s = now_s - run.refreshed_s
         if now_s - run.asked_s < ASKED_S:
             return age_s >= REFRESH_S
@@ -172,10 +172,10 @@ class Runs:
         for place in self._places:
             found += [run_dir for run_dir in find_runs(place) if run_dir not in found]
         known = {run.run_dir: run for run in self._runs.values()}
-        runs: dict[str, WatchedRun] = {}
+        runs: dict[str, ServedRun] = {}
         taken = {run.name for run_dir, run in known.items() if run_dir in found}
         for run_dir in found:
-            run = known.get(run_dir) or WatchedRun(_free_name(run_dir, taken), run_dir, is_own=run_dir == self._own)
+            run = known.get(run_dir) or ServedRun(_free_name(run_dir, taken), run_dir, is_own=run_dir == self._own)
             taken.add(run.name)
             runs[run.name] = run
         self._runs = runs  # replaced, never changed: others are reading it

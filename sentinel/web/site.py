@@ -15,7 +15,7 @@ from sentinel.web.answers import TEXT, Refused, Request, Response, read_request,
 from sentinel.web.routes import REPORT, Served, find_route
 from sentinel.web.runs import Runs
 from sentinel.web.static_files import StaticFiles
-from sentinel.web.watched import WatchedRun
+from sentinel.web.watched import ServedRun
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 RenderMetrics = Callable[[Sequence[RunSnapshot]], bytes]
@@ -78,5 +78,5 @@ def _redirect_to_page(run: str) -> Response:
     return Response(b"", TEXT, 303, (("Location", f"/#run={quote(run, safe='')}"),))
 
 
-def _metrics_response(exposition: RenderMetrics, runs: Iterable[WatchedRun]) -> Response:
+def _metrics_response(exposition: RenderMetrics, runs: Iterable[ServedRun]) -> Response:
     return Response(exposition([run.seen() for run in runs]), METRICS_TYPE)

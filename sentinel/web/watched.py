@@ -40,7 +40,7 @@ class History:
     schedule: dict[str, Any]
 
 
-class WatchedRun:
+class ServedRun:
     """Attributes: snapshot, None before the first refresh that read anything; refreshes, how many there were; asked_s and
     refreshed_s, when somebody asked for this run, and when it was last read; trouble, why there is no snapshot."""
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from sentinel.detectors.expression import ExpressionRule, Expressions, RunFacts
+from sentinel.detectors.expression import ExpressionRule, Expressions, RunQuantities
 from sentinel.detectors.hold import Hold
 from sentinel.engine.detector_bank import build_detector_bank
 from sentinel.model.readings import StepReading
@@ -103,7 +103,7 @@ def test_the_whole_detector_with_twenty_rules() -> None:
     memory = MetricMemory()
     written = [compile_expression(parse_expression(text.format(3 + n / 100)), memory) for n in range(20)]
     rules = [ExpressionRule(f"R{n}", condition, Hold(2), Hold(), "warning") for n, condition in enumerate(written)]
-    detector = Expressions(rules, memory, RunFacts())
+    detector = Expressions(rules, memory, RunQuantities())
     readings = [StepReading(0, index, float(index), (), metrics) for index, metrics in enumerate(given)]
     cost = best_ns(lambda index: detector.step(readings[index], 1, 0.0))
     print(f"\n  20 rules on two shared windows: {cost:.0f} ns a row, {cost / 20:.0f} ns a rule")

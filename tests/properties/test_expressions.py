@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sentinel.policy.expr import BadExpression, parse_expression
 from sentinel.policy.expr_compile import compile_expression
-from sentinel.policy.expr_tree import Binary, Expression, Known, Measured, Metric, Node, Number, Unary, Window, walk
+from sentinel.policy.expr_tree import Binary, Constant, Expression, ExprWindow, Known, Measured, Metric, Node, Unary, walk
 from sentinel.policy.quantities import Malformed
 from sentinel.streams.metric_memory import MetricMemory
 
@@ -51,8 +51,10 @@ def test_the_parser_raises_nothing_but_its_own_error(text: str) -> None:
 
 # Random trees and rows, and the plain evaluator.
 
-numbers = st.floats(-1e3, 1e3, allow_nan=False).map(lambda value: round(value, 3)).map(abs).map(Number)
-windows = st.one_of(st.integers(1, 12).map(lambda n: Window(steps=n)), st.integers(1, 12).map(lambda n: Window(seconds=2.0 * n)))
+numbers = st.floats(-1e3, 1e3, allow_nan=False).map(lambda value: round(value, 3)).map(abs).map(Constant)
+windows = st.one_of(
+    st.integers(1, 12).map(lambda n: ExprWindow(steps=n)), st.integers(1, 12).map(lambda n: ExprWindow(seconds=2.0 * n))
+)
 
 
 @st.composite
@@ -111,7 +113,7 @@ def plain_number(node: Node, seen: list[Row]) -> float | None:
     """None is unknown."""
     step, _, metrics = seen[-1]
     match node:
-        case Number(value):
+        case Constant(value):
             return value
         case Known(name):
             return finite({"step": float(step), "attempt": 1.0, "warmup_steps": WARMUP, "tokens": TOKENS}[name])
@@ -245,7 +247,7 @@ def test_every_row_is_judged_as_the_plain_evaluator_judges_it(root: Node, given_
 @given(measured(), rows())
 def test_every_window_measures_what_its_rows_say(node: Measured, given_rows: list[Row]) -> None:
     memory = MetricMemory()
-    window = node.window or Window()
+    window = node.window or ExprWindow()
     measure = memory.measure(node.function, node.metric, window.steps, window.seconds, node.quantile)
     for index, (step, time_s, metrics) in enumerate(given_rows):
         memory.feed(step, time_s, metrics)

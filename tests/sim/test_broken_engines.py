@@ -15,7 +15,7 @@ from sentinel.model.actions import SendPage, VerifyCheckpoint
 from sentinel.model.events import ActionFailed, Event
 from sentinel.model.facts import ActionDecided, Entry, Fact, PlanDropped
 from sentinel.plan.checkpoint_validation import NumbersVerdict
-from sentinel.plan.rollback import Choice
+from sentinel.plan.rollback import RollbackTarget
 from sentinel.policy.budget import BudgetVerdict
 from sentinel.sim.faults import parse_fault
 from sentinel.sim.invariant_broken import InvariantBroken
@@ -32,9 +32,9 @@ def caught(seeds: Iterable[int], make_engine: MakeEngine = Engine) -> set[str]:
     return {result.broken.partition(":")[0] for result in results if not result.ok}
 
 
-def newest_whatever_the_onset(checkpoints: Iterable[object], *_: object) -> Choice:
+def newest_whatever_the_onset(checkpoints: Iterable[object], *_: object) -> RollbackTarget:
     found = max(checkpoints, key=lambda c: c.step, default=None)  # type: ignore[attr-defined]
-    return Choice(found, "the newest")  # type: ignore[arg-type]
+    return RollbackTarget(found, "the newest")  # type: ignore[arg-type]
 
 
 def test_one_that_resumes_from_the_newest_ignoring_the_onset(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from sentinel.engine.decision import Decision
 from sentinel.model import facts as f
 from sentinel.model.actions import SendPage
 from sentinel.model.incidents import IncidentState
-from sentinel.model.paging import Page
+from sentinel.model.paging import IncidentPage
 from sentinel.sim.faults import parse_fault
 from sentinel.sim.run import SimulationResult, run_scenario
 from sentinel.sim.scenarios import Scenario
@@ -30,7 +30,7 @@ def told(result: SimulationResult, incident: int = 1) -> list[tuple[str, str]]:
     return [(x.stage, x.route) for x in decided if isinstance(x, SendPage) and x.incident == incident]
 
 
-def page_of(result: SimulationResult, incident: int = 1) -> Page:
+def page_of(result: SimulationResult, incident: int = 1) -> IncidentPage:
     page = result.state.incident(incident).page
     assert page is not None
     return page
@@ -184,7 +184,7 @@ def test_one_that_waits_for_a_route_that_never_answers(monkeypatch: pytest.Monke
 
 
 def test_one_that_resolves_what_nobody_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def to_all(known: Page, spec: Any, now_s: float, repeats: bool) -> Any:
+    def to_all(known: IncidentPage, spec: Any, now_s: float, repeats: bool) -> Any:
         if not known.is_open:
             return [(known.on(route.name), "resolve") for route in spec.routes if not known.on(route.name).under_way]
         return due(known, spec, now_s, repeats)

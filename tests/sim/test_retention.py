@@ -10,7 +10,7 @@ import pytest
 
 from sentinel.model import facts as f
 from sentinel.model.actions import PruneCheckpoint
-from sentinel.plan.retention import Retained, Rule
+from sentinel.plan.retention import Retained, RetentionRule
 from sentinel.plan.trust import Trust
 from sentinel.policy_files.loading import load_policy
 from sentinel.sim.drill import find_drill, policy_beside, shipped_drills
@@ -92,7 +92,7 @@ def test_observe_only_deletes_nothing() -> None:
 
 
 def test_one_that_keeps_only_the_newest_costs_a_rollback_and_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def greedy(trusts: Iterable[Trust], rule: Rule, began_with: int) -> tuple[Retained, ...]:
+    def greedy(trusts: Iterable[Trust], rule: RetentionRule, began_with: int) -> tuple[Retained, ...]:
         there = sorted((t.checkpoint for t in trusts if t.word not in ("pruned", "quarantined")), key=lambda c: c.step)
         return tuple(Retained(c, c not in there[-2:], "x") for c in there)
 

@@ -16,7 +16,7 @@ import pytest
 from sentinel.errors import PolicyError
 from sentinel.model.attempts import SampleRange
 from sentinel.plan import remedy
-from sentinel.plan.rollback import Choice
+from sentinel.plan.rollback import RollbackTarget
 from sentinel.sim.drill import drill_file, drill_seeds, shipped_drills
 from sentinel.sim.drill_file import read_drill
 from sentinel.sim.expected import differences
@@ -166,9 +166,9 @@ def failing(name: str) -> str:
     return "\n".join(lines)
 
 
-def newest(checkpoints: object, *_: object) -> Choice:
+def newest(checkpoints: object, *_: object) -> RollbackTarget:
     found = max(checkpoints, key=lambda c: c.step, default=None)  # type: ignore[call-overload]
-    return Choice(found, "the newest")
+    return RollbackTarget(found, "the newest")
 
 
 def test_a_varied_drill_notices_a_resume_after_the_onset(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +202,7 @@ def cut_short(found: SampleRange | None) -> SampleRange | None:
 
 
 def test_a_varied_drill_notices_that_everything_is_trained_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sentinel.plan.remedy.choose_newest", lambda *_: Choice(None, "from scratch"))
+    monkeypatch.setattr("sentinel.plan.remedy.choose_newest", lambda *_: RollbackTarget(None, "from scratch"))
     assert "never from scratch for nothing" in failing("kill")
     assert "never from scratch for nothing" in failing("damaged-checkpoint")
 

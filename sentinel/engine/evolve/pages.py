@@ -10,7 +10,7 @@ from sentinel.model import facts as f
 from sentinel.model.actions import SendPage
 from sentinel.model.changed import replace
 from sentinel.model.incidents import Incident
-from sentinel.model.paging import Page, RouteStatus
+from sentinel.model.paging import IncidentPage, RouteStatus
 from sentinel.model.state import RunState
 
 KEYS_KEPT = 64  # of the triggers of one incident, the newest
@@ -36,7 +36,7 @@ def raised(state: RunState, at_s: float, fact: f.PageRaised) -> RunState:
 
 
 def resolved(state: RunState, at_s: float, fact: f.PageResolved) -> RunState:
-    def closed(page: Page) -> Page:
+    def closed(page: IncidentPage) -> IncidentPage:
         return replace(page, resolved=fact.reason, resolved_by=fact.by, resolved_s=at_s)
 
     return _change(state, fact.incident, closed)
@@ -51,7 +51,7 @@ def decided(state: RunState, at_s: float, action: SendPage) -> RunState:
     if action.stage == "trigger":
         state = change_incident(state, action.incident, lambda i: replace(i, pages=_with_key(i.pages, action.key)))
 
-    def sent(page: Page, status: RouteStatus) -> RouteStatus:
+    def sent(page: IncidentPage, status: RouteStatus) -> RouteStatus:
         status = replace(status, sent=status.sent + 1, version=page.version, under_way=action.stage, trouble="")
         if action.stage == "trigger":
             return replace(status, number=page.number, triggered_s=at_s, acknowledged=False, failed=False)
@@ -63,7 +63,7 @@ def decided(state: RunState, at_s: float, action: SendPage) -> RunState:
 
 
 def delivered(state: RunState, at_s: float, action: SendPage) -> RunState:
-    def arrived(page: Page, status: RouteStatus) -> RouteStatus:
+    def arrived(page: IncidentPage, status: RouteStatus) -> RouteStatus:
         del page
         status = replace(status, under_way=None)
         return replace(status, delivered=status.number, delivered_s=at_s, is_open=True) if action.stage == "trigger" else status
@@ -74,7 +74,7 @@ def delivered(state: RunState, at_s: float, action: SendPage) -> RunState:
 def abandoned(state: RunState, action: SendPage, fact: f.ActionAbandoned) -> RunState:
     """What was withdrawn under way may have arrived all the same: its route gets the end of the page too."""
 
-    def lost(page: Page, status: RouteStatus) -> RouteStatus:
+    def lost(page: IncidentPage, status: RouteStatus) -> RouteStatus:
         del page
         if fact.withdrawn:
             return replace(status, under_way=None, is_open=True)
@@ -83,8 +83,8 @@ def abandoned(state: RunState, action: SendPage, fact: f.ActionAbandoned) -> Run
     return _change_status(state, action, lost)
 
 
-def _page(fact: f.PageRaised, at_s: float) -> Page:
-    return Page(
+def _page(fact: f.PageRaised, at_s: float) -> IncidentPage:
+    return IncidentPage(
         fact.severity, fact.title, fact.text, at_s, reason=fact.reason, notes=fact.notes, runbook_url=fact.runbook_url
     )  # fmt: skip
 
@@ -93,16 +93,16 @@ def _with_key(keys: tuple[str, ...], key: str) -> tuple[str, ...]:
     return keys if key in keys else (*keys, key)[-KEYS_KEPT:]
 
 
-def _change(state: RunState, number: int, change: Callable[[Page], Page]) -> RunState:
+def _change(state: RunState, number: int, change: Callable[[IncidentPage], IncidentPage]) -> RunState:
     return change_incident(state, number, lambda i: replace(i, page=change(i.page)) if i.page is not None else i)
 
 
-def _change_status(state: RunState, action: SendPage, change: Callable[[Page, RouteStatus], RouteStatus]) -> RunState:
+def _change_status(state: RunState, action: SendPage, change: Callable[[IncidentPage, RouteStatus], RouteStatus]) -> RunState:
     """A message belongs to no page, and what has no route is of an older journal."""
     if action.stage == "message" or not action.route:
         return state
 
-    def with_status(page: Page) -> Page:
+    def with_status(page: IncidentPage) -> IncidentPage:
         now = change(page, page.on(action.route))
         if all(status.route != action.route for status in page.routes):
             return replace(page, routes=(*page.routes, now)[-ROUTES_KEPT:])

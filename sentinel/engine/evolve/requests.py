@@ -8,7 +8,7 @@ from sentinel.engine.evolve.pages import acknowledged
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
 from sentinel.model.changed import replace
-from sentinel.model.incidents import Approval, Incident
+from sentinel.model.incidents import AwaitedApproval, Incident
 from sentinel.model.state import REQUESTS_KEPT, Attempt, RunState
 from sentinel.plan.overrides import without
 
@@ -18,11 +18,11 @@ def answered(state: RunState, at_s: float, fact: f.RequestAnswered) -> RunState:
     if not fact.granted:
         return state
     match fact.wish:
-        case w.Pause():
+        case w.PauseRun():
             return replace(state, paused=fact.by)
-        case w.Resume():
+        case w.ResumeRun():
             return _lifted(replace(state, paused=""))
-        case w.Hold():
+        case w.HoldRun():
             return replace(state, hold_by=fact.by)
         case w.RollBack() | w.LeaveOut():
             return _lifted(state)
@@ -34,7 +34,7 @@ def answered(state: RunState, at_s: float, fact: f.RequestAnswered) -> RunState:
             return acknowledged(state, at_s, number, fact.by)
         case w.Readmit(node=node):
             return replace(state, excluded=tuple(one for one in state.excluded if one.node != node))
-        case w.Change() | w.Resolve() | w.Remark():
+        case w.ChangeSettings() | w.Resolve() | w.Remark():
             return state  # what follows from them are facts of their own
 
 
@@ -56,7 +56,7 @@ def _with_answer(incident: Incident, answer: str) -> Incident:
 
 def approval_asked(state: RunState, at_s: float, fact: f.ApprovalAsked) -> RunState:
     del at_s
-    asked = Approval(fact.rung, fact.deadline_s, fact.otherwise)
+    asked = AwaitedApproval(fact.rung, fact.deadline_s, fact.otherwise)
     return change_incident(state, fact.incident, lambda i: replace(i, approval=asked))
 
 

@@ -20,7 +20,7 @@ Tone = Literal["plain", "quiet", "good", "warn", "bad"]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class JournalRow:
     """`after`: since the fault was first visible, in words; `seq` of the journal's entry."""
 
     seq: int
@@ -40,15 +40,15 @@ class PageRow:
     outcome: str
 
 
-def journal_rows(entries: Sequence[Entry], incident: Incident, state: RunState) -> list[Row]:
+def journal_rows(entries: Sequence[Entry], incident: Incident, state: RunState) -> list[JournalRow]:
     return [_row(entry, incident, state) for entry in entries]
 
 
-def _row(entry: Entry, incident: Incident, state: RunState) -> Row:
+def _row(entry: Entry, incident: Incident, state: RunState) -> JournalRow:
     text, tone = _words(entry.fact, entry.at_s, state)
     text = " ".join(text.split())
     text = text if len(text) <= TEXT_CHARS_MAX else f"{text[:TEXT_CHARS_MAX]} …"
-    return Row(entry.seq, after(entry.at_s, incident), text, tone)
+    return JournalRow(entry.seq, after(entry.at_s, incident), text, tone)
 
 
 def after(at_s: float, incident: Incident) -> str:

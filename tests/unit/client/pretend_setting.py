@@ -22,7 +22,7 @@ from sentinel.launcher.spec_file import write_spec
 from sentinel.model import facts as f
 from sentinel.model.actions import WriteOverrides
 from sentinel.model.attempts import AttemptSpec, SettingsInForce
-from sentinel.model.operator_requests import Change
+from sentinel.model.operator_requests import ChangeSettings
 from sentinel.model.readings import Receipt
 from sentinel.operator.requests import read_settings
 from sentinel.plan.overrides import judge_effective, judge_receipt
@@ -32,7 +32,7 @@ from sentinel.policy_files.schema_json import policy_json_schema
 from sentinel.report.chronicle.effects import changes_between
 from sentinel.report.documents import incident_document
 from sentinel.report.lineage import Lineage
-from sentinel.report.schedule import Schedule, schedule_rows
+from sentinel.report.schedule import SettingsHistory, schedule_rows
 from sentinel.report.settings import setting_text, settings_asked
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.sim.faults import parse_fault
@@ -52,7 +52,7 @@ def policy_and_command(folder: Path) -> dict[str, Any]:
         refusal = ""
     except UsageError as error:
         refusal = str(error)
-    post(folder, "a person", Change(settings, keys, until), 1)
+    post(folder, "a person", ChangeSettings(settings, keys, until), 1)
     (heard,) = Inbox(folder).poll(0.0)
     return {
         "schema": policy_json_schema()["$defs"]["Rung"]["properties"]["dropout"],
@@ -102,7 +102,7 @@ def simulated(policy: Path) -> dict[str, Any]:
 
 
 def main(folder: Path, policy: Path) -> None:
-    lineage, schedule = Lineage(), Schedule()
+    lineage, schedule = Lineage(), SettingsHistory()
     for fact in (f.AttemptLaunched(1, None, ASKED, "why"), f.ReceiptSeen(1, 0, 2)):
         lineage.take(fact)
         schedule.take(fact)

@@ -59,7 +59,7 @@ class DeepLoss(Detector):
         return (Verdict.BREACHED, "high") if self._high else (Verdict.HEALTHY, "low")
 '''
 IMPORT = "from sentinel.detectors.deep_loss import KIND, DeepLoss, DeepLossSettings\n"
-ROW = '    Row("deep_loss", "a deep loss that is high", DeepLossSettings, DeepLoss, (Finds(KIND, "warning"),)),\n'
+ROW = '    DetectorRow("deep_loss", "a deep loss that is high", DeepLossSettings, DeepLoss, (Finds(KIND, "warning"),)),\n'
 POLICY = """apiVersion: sentinel/v1
 kind: RemediationPolicy
 metadata: {name: mine}
@@ -114,7 +114,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     registry = root / "sentinel/detectors/registry.py"
     text = registry.read_text(encoding="utf-8")
     first = "from sentinel.detectors.divergence import"
-    text = text.replace(first, IMPORT + first, 1).replace('    Row("plateau",', ROW + '    Row("plateau",', 1)
+    text = text.replace(first, IMPORT + first, 1).replace('    DetectorRow("plateau",', ROW + '    DetectorRow("plateau",', 1)
     registry.write_text(text, encoding="utf-8")
     return root
 

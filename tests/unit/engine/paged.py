@@ -8,7 +8,7 @@ from typing import Any
 from sentinel.model import actions as a
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, IncidentState
-from sentinel.model.paging import Page
+from sentinel.model.paging import IncidentPage
 from sentinel.policy.schema import Policy
 from tests.builders import Bench, build_policy
 
@@ -44,7 +44,7 @@ def deliver(bench: Bench, *routes: str) -> Bench:
     return bench
 
 
-def page_of(bench: Bench) -> Page:
+def page_of(bench: Bench) -> IncidentPage:
     assert bench.incident.page is not None
     return bench.incident.page
 

@@ -65,7 +65,7 @@ def test_a_cautious_policy_holds_and_a_person_accepts_what_runs() -> None:
     assert bench.state.giving_up == "hold"
     bench.done("kill/2").exits(signal=9)
     assert bench.state.held
-    assert bench.asks(w.Resume()).granted
+    assert bench.asks(w.ResumeRun()).granted
     launched(bench, CHANGES["code"])
     assert kinds(bench).count(Kind.ENVIRONMENT_CHANGED) == 1
     assert bench.state.label == "recovering"

@@ -24,7 +24,7 @@ def trained(to: int = 80, **policy: object) -> Bench:
 
 def change(bench: Bench, key: str, value: float, until: int) -> None:
     """A person sets it for so many steps, and the trainer says that it holds."""
-    assert bench.asks(w.Change(SettingsInForce(**{key: value}), (key,), until)).granted  # type: ignore[arg-type]
+    assert bench.asks(w.ChangeSettings(SettingsInForce(**{key: value}), (key,), until)).granted  # type: ignore[arg-type]
     obeyed(bench)
 
 
@@ -76,10 +76,10 @@ def test_the_trainers_own_lapse_lies_later_and_is_put_off_while_sentinel_cannot(
     bench = two_settings()
     spare = 4 * PROBATION
     assert dict(bench.state.overrides.until) == {"lr_scale": 100 + spare, "clip_norm": 95 + spare}
-    bench.asks(w.Pause())
+    bench.asks(w.PauseRun())
     bench.steps(81, 95 + spare - 10).tick()
     assert lapses(bench) == [], "paused: nothing is carried out"
-    bench.asks(w.Resume())
+    bench.asks(w.ResumeRun())
     bench.tick()
     assert lapses(bench) == [("clip_norm",)]
     obeyed(bench)
@@ -206,7 +206,7 @@ def test_a_setting_made_anew_in_the_probation_is_left_alone() -> None:
     bench.steps(81, 100).tick()
     obeyed(bench)
     bench.steps(101, 105)
-    assert bench.asks(w.Change(SettingsInForce(lr_scale=0.8), ("lr_scale",))).granted
+    assert bench.asks(w.ChangeSettings(SettingsInForce(lr_scale=0.8), ("lr_scale",))).granted
     obeyed(bench)
     bench.tick()
     assert verdicts(bench) == [("lr_scale", "overtaken")]

@@ -37,10 +37,10 @@ ASKED_NON_FINITE = [
 def waits_after_a_pause() -> Bench:
     """The rung was observed during a pause; since the pause ended it waits for a person."""
     bench = training(policy=build_policy({"non_finite": ASKED_NON_FINITE}))
-    bench.asks(w.Pause())
+    bench.asks(w.PauseRun())
     bench.step(61, float("nan"))
     assert bench.incident.tries[-1].outcome is Outcome.OBSERVED
-    assert bench.asks(w.Resume()).granted
+    assert bench.asks(w.ResumeRun()).granted
     assert bench.incident.awaits_approval
     return bench
 
@@ -86,7 +86,7 @@ def test_an_approval_waits_until_the_recovery_under_way_is_done() -> None:
 
 def test_a_finding_during_a_hold_ends_in_the_hold_and_is_repaired_after_it() -> None:
     bench = training()
-    bench.asks(w.Hold())
+    bench.asks(w.HoldRun())
     bench.done("stop/")
     bench.step(61, float("nan"))
     assert bench.state.plan is not None
@@ -96,13 +96,13 @@ def test_a_finding_during_a_hold_ends_in_the_hold_and_is_repaired_after_it() -> 
     while bench.state.plan is not None:
         bench.done(bench.state.plan.actions[bench.state.plan.next].key)
     assert bench.state.label == "held"
-    assert bench.asks(w.Resume()).granted
+    assert bench.asks(w.ResumeRun()).granted
     assert bench.resumed_from < 61
 
 
 def test_a_hold_that_is_stopped_ends() -> None:
     bench = training()
-    bench.asks(w.Hold())
+    bench.asks(w.HoldRun())
     bench.wants_stop()
     bench.ends(60, "stopped_on_request", 6)
     assert bench.state.ended == "stopped"
@@ -121,7 +121,7 @@ def test_leaving_samples_out_lifts_a_hold() -> None:
 
 def test_an_ended_run_started_again_is_not_held_any_more() -> None:
     bench = training(policy=build_policy({"non_finite": NEEDS_A_PERSON[2:]}))
-    bench.asks(w.Hold())
+    bench.asks(w.HoldRun())
     bench.step(61, float("nan"))
     bench.done("kill/")
     bench.exits(signal=9)
@@ -144,22 +144,22 @@ def test_a_run_that_finishes_while_a_rung_waits_is_not_finished_before_the_answe
 
 def test_what_runs_out_during_a_pause_is_taken_up_when_it_ends() -> None:
     bench = training(policy=build_policy({"non_finite": NEEDS_A_PERSON[2:]}))
-    bench.asks(w.Pause())
+    bench.asks(w.PauseRun())
     bench.step(61, float("nan"))
     assert bench.incident.state is IncidentState.OPEN
     assert not bench.decided(a.SendPage)
-    bench.asks(w.Resume())
+    bench.asks(w.ResumeRun())
     assert bench.incident.state is IncidentState.EXHAUSTED
     assert bench.decided(a.SendPage)
 
 
 def test_a_pause_ends_well_under_a_policy_that_has_lost_the_playbook() -> None:
     bench = training()
-    bench.asks(w.Pause())
+    bench.asks(w.PauseRun())
     bench.step(61, float("nan"))
     bench.policy = build_policy({"non_finite": NEEDS_A_PERSON[2:]}, without=())
     bench.die()
-    assert bench.asks(w.Resume()).granted
+    assert bench.asks(w.ResumeRun()).granted
 
 
 def test_a_trainer_that_leaves_during_a_diagnosis_is_launched_again() -> None:
@@ -207,7 +207,7 @@ def test_an_unreadable_file_leaves_older_settings_of_a_person_in_force() -> None
     bench.asks(SLOWER)
     bench.done("override/")
     bench.note("override_applied", 61, id=bench.state.overrides.id, effective={"lr_scale": 0.5})
-    bench.asks(w.Change(SettingsInForce(clip_norm=0.3), ("clip_norm",)))
+    bench.asks(w.ChangeSettings(SettingsInForce(clip_norm=0.3), ("clip_norm",)))
     bench.done("override/")
     bench.note("override_refused", 62, id=None, reason="cannot be read")
     assert (bench.state.overrides.lr_scale, bench.state.overrides.clip_norm) == (0.5, None)

@@ -16,7 +16,7 @@ NEEDS_A_PERSON = [
     {"rollback": {"before_onset": "20 steps"}},
     {"page": {"severity": "critical"}, "then": "stop_now"},
 ]
-SLOWER = w.Change(SettingsInForce(lr_scale=0.5), ("lr_scale",))
+SLOWER = w.ChangeSettings(SettingsInForce(lr_scale=0.5), ("lr_scale",))
 
 
 def training(steps: int = 60, policy: object = None) -> Bench:
@@ -34,17 +34,17 @@ def started_from(bench: Bench) -> a.StartAttempt:
 
 def test_a_wish_is_answered_once_even_when_its_file_is_read_again() -> None:
     bench = training()
-    assert bench.asks(w.Pause(), "one").granted
+    assert bench.asks(w.PauseRun(), "one").granted
     bench.die()
-    bench.asks(w.Pause(), "one")
+    bench.asks(w.PauseRun(), "one")
     assert len(bench.of(f.RequestAnswered)) == 1
     assert bench.state.paused == "ada@desk"
-    assert not bench.asks(w.Pause(), "two").granted
+    assert not bench.asks(w.PauseRun(), "two").granted
 
 
 def test_during_a_pause_nothing_is_done_and_the_remedy_is_taken_up_afterwards() -> None:
     bench = training()
-    bench.asks(w.Pause())
+    bench.asks(w.PauseRun())
     for step in range(61, 70):
         bench.step(step, float("nan"))
     assert bench.incident.last_try is not None
@@ -52,7 +52,7 @@ def test_during_a_pause_nothing_is_done_and_the_remedy_is_taken_up_afterwards() 
     assert "paused by ada@desk" in bench.incident.last_try.reason
     assert bench.state.plan is None
     assert bench.state.label == "paused"
-    assert bench.asks(w.Resume()).granted
+    assert bench.asks(w.ResumeRun()).granted
     assert bench.state.paused == ""
     assert started_from(bench).resume is not None
     assert bench.resumed_from < 61
@@ -60,14 +60,14 @@ def test_during_a_pause_nothing_is_done_and_the_remedy_is_taken_up_afterwards() 
 
 def test_an_attempt_that_dies_during_a_pause_is_held_and_launched_when_the_pause_ends() -> None:
     bench = training()
-    bench.asks(w.Pause())
+    bench.asks(w.PauseRun())
     bench.exits(signal=9)
     assert bench.state.label == "held"
     assert not bench.state.ended
     assert bench.state.plan is None
     bench.die()
     assert bench.state.plan is None, "a supervisor that is restarted does not end a person's pause"
-    bench.asks(w.Resume())
+    bench.asks(w.ResumeRun())
     assert started_from(bench).resume is not None
     bench.launched().steps(61, 130)
     assert bench.incident.state is IncidentState.RECOVERED
@@ -75,25 +75,27 @@ def test_an_attempt_that_dies_during_a_pause_is_held_and_launched_when_the_pause
 
 def test_hold_stops_after_a_checkpoint_and_resume_launches_again() -> None:
     bench = training()
-    assert bench.asks(w.Hold()).granted
+    assert bench.asks(w.HoldRun()).granted
     (stop,) = bench.decided(a.RequestStop)
     assert stop.request == "stop_after_checkpoint"
-    assert not bench.asks(w.Resume()).granted, "it is still being carried out"
+    assert not bench.asks(w.ResumeRun()).granted, "it is still being carried out"
     bench.checkpoint(60)
     bench.ends(60, "stopped_on_request", 6)
     assert bench.state.label == "held"
     assert not bench.state.ended
     bench.die()
     assert bench.state.label == "held"
-    assert not bench.asks(w.Hold()).granted
-    assert bench.asks(w.Pause()).granted
-    assert bench.asks(w.Resume()).answer == "the pause is over: remedies are carried out again; the hold is over: the run goes on"
+    assert not bench.asks(w.HoldRun()).granted
+    assert bench.asks(w.PauseRun()).granted
+    assert (
+        bench.asks(w.ResumeRun()).answer == "the pause is over: remedies are carried out again; the hold is over: the run goes on"
+    )
     assert bench.resumed_from == 60
 
 
 def test_a_held_attempt_that_does_not_answer_is_killed_in_the_end() -> None:
     bench = training()
-    bench.asks(w.Hold())
+    bench.asks(w.HoldRun())
     bench.done("stop/")
     for _ in range(60):
         bench.tick()
@@ -119,7 +121,7 @@ def test_rollback_goes_to_the_newest_good_checkpoint_at_or_below_the_step() -> N
     [
         (w.RollBack(500), "lies ahead"),
         (w.RollBack(5), "no good checkpoint at or below step 5"),
-        (w.Resume(), "nothing to resume"),
+        (w.ResumeRun(), "nothing to resume"),
         (w.Approve(1), "waits for no approval"),
         (w.Deny(7), "waits for no approval"),
         (w.Acknowledge(3), "no incident 3"),
@@ -136,7 +138,7 @@ def test_what_cannot_be_done_is_refused_with_the_reason(wish: w.OperatorRequest,
 def test_a_run_that_is_only_observed_is_changed_by_nobody() -> None:
     bench = Bench(observe_only=True).launched()
     bench.steps(1, 30)
-    for wish in (w.Hold(), w.RollBack(0), SLOWER, w.Pause(), w.LeaveOut(SampleRange(9000, 9100))):
+    for wish in (w.HoldRun(), w.RollBack(0), SLOWER, w.PauseRun(), w.LeaveOut(SampleRange(9000, 9100))):
         assert not bench.asks(wish).granted
     assert bench.decided(a.StartAttempt) == bench.decided(a.StartAttempt)[:1]
 
@@ -175,7 +177,7 @@ def test_a_setting_is_asked_of_the_trainer_and_its_answer_is_believed() -> None:
     bench.steps(61, 100)
     bench.tick(300.0)
     assert not bench.state.incidents
-    bench.asks(w.Change(SettingsInForce(), ("lr_scale",)))
+    bench.asks(w.ChangeSettings(SettingsInForce(), ("lr_scale",)))
     assert bench.decided(a.WriteOverrides)[-1].overrides.lr_scale is None
 
 

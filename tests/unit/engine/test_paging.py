@@ -10,7 +10,7 @@ from sentinel.engine.paging import REPEATED_MAX
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model import operator_requests as w
-from sentinel.model.paging import Page, RouteStatus
+from sentinel.model.paging import IncidentPage, RouteStatus
 from tests.builders import Bench, build_policy
 from tests.unit.engine.paged import (
     BOSS,
@@ -129,7 +129,7 @@ def test_pages_go_out_and_are_repeated_while_sentinel_may_change_nothing(observe
     if observe:
         bench.die(observe_only=True)
     else:
-        bench.asks(w.Pause())
+        bench.asks(w.PauseRun())
     bench.tick(31 * MINUTE)
     keys = [page.key for page in bench.decided(a.SendPage) if page.incident == 1]
     assert keys == ["page/1/1/trigger/terminal", "page/1/2/trigger/terminal"]
@@ -159,5 +159,5 @@ def test_a_journal_from_before_there_were_routes_folds_as_it_did_and_nothing_is_
 
 
 def test_a_route_that_was_never_used_has_been_told_nothing() -> None:
-    page = Page("critical", "t", "x", 0.0, routes=(RouteStatus("hook", delivered=1),))
+    page = IncidentPage("critical", "t", "x", 0.0, routes=(RouteStatus("hook", delivered=1),))
     assert (page.on("phone"), page.is_delivered) == (RouteStatus("phone"), True)

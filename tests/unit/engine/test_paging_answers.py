@@ -114,7 +114,7 @@ def test_a_run_that_has_ended_still_takes_answers_and_notes_and_nothing_else() -
     assert bench.asks(w.Remark("the disk of node 3 was full")).granted
     assert bench.asks(w.Acknowledge(1)).granted
     assert bench.asks(w.Resolve(1)).granted
-    assert bench.asks(w.Pause()).answer.startswith("the run has failed")
+    assert bench.asks(w.PauseRun()).answer.startswith("the run has failed")
 
 
 def test_whoever_decides_about_a_rung_has_seen_its_page_and_a_deadline_has_not() -> None:

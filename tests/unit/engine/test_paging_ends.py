@@ -47,7 +47,7 @@ def test_a_repair_without_a_person_is_a_message_where_messages_are_wanted() -> N
 def test_resuming_a_held_run_resolves_what_it_was_held_for() -> None:
     bench = deliver(given_up(TERMINAL)).done("kill/1").exits(signal=9)
     assert bench.state.held
-    bench.asks(w.Resume(), by="ada@desk")
+    bench.asks(w.ResumeRun(), by="ada@desk")
     resolve = bench.decided(a.SendPage)[-1]
     assert (resolve.stage, resolve.by) == ("resolve", "ada@desk")
     assert bench.state.open_pages == ()

@@ -59,13 +59,13 @@ def test_in_a_pause_it_fails_too_and_is_put_back_when_the_pause_ends() -> None:
     bench = lapsing()
     obeyed(bench)
     bench.steps(101, 110)
-    assert bench.asks(w.Pause()).granted
+    assert bench.asks(w.PauseRun()).granted
     bench.steps(111, 112, loss=8.0).tick()
     assert verdicts(bench) == [("lr_scale", "failed")]
     known = writes(bench)
     bench.tick()
     assert writes(bench) == known, "nothing is carried out"
-    assert bench.asks(w.Resume()).granted
+    assert bench.asks(w.ResumeRun()).granted
     bench.tick()
     assert writes(bench)[-1].overrides.lr_scale == 0.5
 

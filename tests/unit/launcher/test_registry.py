@@ -11,7 +11,7 @@ import pytest
 from sentinel.errors import UsageError
 from sentinel.launcher import registry
 from sentinel.launcher.local import LocalLauncher
-from sentinel.launcher.registry import Place, Row, find_row, open_launcher, parse_options, settings_of
+from sentinel.launcher.registry import LauncherRow, Place, find_row, open_launcher, parse_options, settings_of
 from sentinel.model.attempts import Alive, AttemptSpec, AttemptView, Unseen
 from sentinel.model.state import RunState
 from sentinel.report.reading import view_attempt
@@ -78,28 +78,28 @@ class PretendLauncher:
 
 
 @pytest.fixture
-def pretend(monkeypatch: pytest.MonkeyPatch) -> Row:
-    row = Row("pretend", "for this test", PretendSettings, lambda _, settings: PretendLauncher(settings), lambda *_: None)
+def pretend(monkeypatch: pytest.MonkeyPatch) -> LauncherRow:
+    row = LauncherRow("pretend", "for this test", PretendSettings, lambda _, settings: PretendLauncher(settings), lambda *_: None)
     monkeypatch.setattr(registry, "LAUNCHERS", (*registry.LAUNCHERS, row))
     return row
 
 
-def test_a_row_is_all_it_takes(pretend: Row, tmp_path: Path) -> None:
+def test_a_row_is_all_it_takes(pretend: LauncherRow, tmp_path: Path) -> None:
     launcher = open_launcher("pretend", {"queue": "long"}, Place(tmp_path))
     assert launcher == PretendLauncher(PretendSettings("long"))
 
 
-def test_a_missing_option_is_named(pretend: Row) -> None:
+def test_a_missing_option_is_named(pretend: LauncherRow) -> None:
     with pytest.raises(UsageError, match="--launcher pretend: needs --launcher-option queue="):
         settings_of(pretend, {"account": "a"})
 
 
-def test_an_unknown_option_names_the_nearest(pretend: Row) -> None:
+def test_an_unknown_option_names_the_nearest(pretend: LauncherRow) -> None:
     with pytest.raises(UsageError, match=r"has no such option; did you mean queue\?"):
         settings_of(pretend, {"queu": "long"})
 
 
-def test_the_report_asks_the_launcher_of_the_run_and_not_this_machine(pretend: Row, tmp_path: Path) -> None:
+def test_the_report_asks_the_launcher_of_the_run_and_not_this_machine(pretend: LauncherRow, tmp_path: Path) -> None:
     state = told_state(tmp_path, launcher="pretend", options='{"queue": "long"}')
     assert isinstance(view_attempt(tmp_path, state), Alive)
 

@@ -11,7 +11,7 @@ import pytest
 from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.changed import _slots_of, replace
 from sentinel.model.incidents import Incident
-from sentinel.model.paging import Page
+from sentinel.model.paging import IncidentPage
 from sentinel.model.state import Attempt, Checkpoint, RunState
 
 STATE = RunState(run_id="r", attempts=(Attempt(1, 2.0, None, SettingsInForce(), "first launch"),))
@@ -59,6 +59,6 @@ def test_a_record_that_checks_itself_is_still_checked() -> None:
         replace(SampleRange(3, 9), end=3)
 
 
-@pytest.mark.parametrize("kind", [RunState, Attempt, Checkpoint, Incident, Page])
+@pytest.mark.parametrize("kind", [RunState, Attempt, Checkpoint, Incident, IncidentPage])
 def test_the_records_that_every_fact_changes_take_the_quick_way(kind: type) -> None:
     assert _slots_of(kind) is not None

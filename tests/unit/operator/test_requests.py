@@ -9,7 +9,7 @@ import pytest
 
 from sentinel.errors import UsageError
 from sentinel.model.attempts import SampleRange
-from sentinel.model.operator_requests import Pause
+from sentinel.model.operator_requests import PauseRun
 from sentinel.operator.requests import ask, read_range, read_settings
 
 
@@ -62,4 +62,4 @@ def test_a_range_of_samples() -> None:
 
 def test_a_directory_that_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not the directory of a run"):
-        ask(tmp_path, Pause())
+        ask(tmp_path, PauseRun())

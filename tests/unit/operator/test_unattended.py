@@ -123,7 +123,7 @@ def test_what_would_change_the_run_is_refused_as_ever(tmp_path: Path) -> None:
     run_dir = failed_run(tmp_path)
     before = length_of(run_dir)
     with pytest.raises(UsageError, match="nobody supervises this run"):
-        ask(run_dir, w.Resume())
+        ask(run_dir, w.ResumeRun())
     assert not ask(run_dir, w.Acknowledge(7)).granted
     assert len(facts_of(run_dir, before)) == 1, "the refusal, and nothing was sent"
 

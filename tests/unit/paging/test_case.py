@@ -19,8 +19,8 @@ from sentinel.engine import evolve
 from sentinel.model import facts as f
 from sentinel.model.actions import SendPage, Stage
 from sentinel.model.findings import Kind
-from sentinel.model.incidents import Approval, Band, Incident, IncidentState, Outcome, Remedy, Try
-from sentinel.model.paging import Page
+from sentinel.model.incidents import AwaitedApproval, Band, Incident, IncidentState, Outcome, Remedy, Try
+from sentinel.model.paging import IncidentPage
 from sentinel.model.state import RunState
 from sentinel.paging import case
 from sentinel.paging.case import build_notice
@@ -46,7 +46,7 @@ def spiked(until: float = 91.2, **changes: object) -> RunState:
 
 def raised(state: RunState, **changes: Any) -> RunState:
     """Its newest incident has a page, as the engine raises them now: what the text says stands beside it as data."""
-    known = Page(
+    known = IncidentPage(
         "critical", "demo: spike since step 379", ENGINE, NOW_S, reason="the budget is spent", notes=("look at warm-up first",)
     )  # fmt: skip
     last = replace(state.incidents[-1], page=replace(known, **changes))
@@ -138,7 +138,7 @@ def test_every_stage_has_its_own_title_and_opening(tmp_path: Path) -> None:
 
 def test_what_follows_and_what_answers_it_depend_on_how_the_run_stands(tmp_path: Path) -> None:
     run_dir = tmp_path / "demo"
-    waits = spiked(approval=Approval(1, NOW_S + 270, "deny"))
+    waits = spiked(approval=AwaitedApproval(1, NOW_S + 270, "deny"))
     exhausted = spiked(state=IncidentState.EXHAUSTED, onset_step=379)
     going_on = replace(exhausted, plan=None)
     held = replace(failed(), ended="", held="out of remedies", end_reason="")

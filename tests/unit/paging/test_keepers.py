@@ -15,7 +15,7 @@ from sentinel.channels.alertmanager_keeper import POST_S, AlertmanagerKeeper
 from sentinel.channels.notice import Notice
 from sentinel.channels.secrets import Vault
 from sentinel.errors import GiveUp, RetryLater
-from sentinel.model.paging import Page, RouteStatus
+from sentinel.model.paging import IncidentPage, RouteStatus
 from sentinel.model.readings import SourceReading
 from sentinel.model.state import RunState
 from sentinel.paging import steady as steady_room
@@ -209,7 +209,9 @@ def test_a_last_post_that_is_not_taken_is_told_to_whoever_started_sentinel(
 def paged(*routes: str, by: str = "") -> RunState:
     """In training, with incident 2 told on these routes."""
     state = state_of(told(100))
-    page = Page("critical", "demo: spike", "the case", AT_S, routes=tuple(RouteStatus(route, is_open=True) for route in routes))
+    page = IncidentPage(
+        "critical", "demo: spike", "the case", AT_S, routes=tuple(RouteStatus(route, is_open=True) for route in routes)
+    )
     page = replace(page, acknowledged_by=by)
     return replace(state, incidents=tuple(replace(i, page=page) if i.id == 2 else i for i in state.incidents))
 

@@ -11,11 +11,11 @@ from sentinel.model.attempts import SettingsInForce
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.state import Attempt, Checkpoint, PlanInProgress, RunState
-from sentinel.plan.retention import Retained, Rule, choose_to_prune, judge_retention, rule_of, why_not_now
+from sentinel.plan.retention import Retained, RetentionRule, choose_to_prune, judge_retention, rule_of, why_not_now
 from sentinel.plan.trust import Trust, Word
 from tests.builders import build_policy
 
-NEAR = Rule(last=2, every_steps=None, reach_steps=0)
+NEAR = RetentionRule(last=2, every_steps=None, reach_steps=0)
 
 
 def trust(step: int, word: Word = "proven", **more: object) -> Trust:
@@ -23,11 +23,11 @@ def trust(step: int, word: Word = "proven", **more: object) -> Trust:
     return Trust(found, word, "x")
 
 
-def pruned(trusts: list[Trust], rule: Rule = NEAR, began_with: int = 0) -> list[int]:
+def pruned(trusts: list[Trust], rule: RetentionRule = NEAR, began_with: int = 0) -> list[int]:
     return [r.checkpoint.step for r in judge_retention(trusts, rule, began_with) if r.prune]
 
 
-def kept_because(trusts: list[Trust], rule: Rule = NEAR, began_with: int = 0) -> dict[int, str]:
+def kept_because(trusts: list[Trust], rule: RetentionRule = NEAR, began_with: int = 0) -> dict[int, str]:
     return {r.checkpoint.step: r.reason for r in judge_retention(trusts, rule, began_with) if not r.prune}
 
 
@@ -43,7 +43,7 @@ def test_the_newest_good_ones_stay_and_each_of_the_others_says_why_it_goes() -> 
 
 
 def test_a_multiple_stays_for_ever() -> None:
-    assert pruned(proven(10, 20, 30, 40, 50), Rule(2, 20, 0)) == [10, 30]
+    assert pruned(proven(10, 20, 30, 40, 50), RetentionRule(2, 20, 0)) == [10, 30]
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_what_the_newest_attempt_began_with_stays() -> None:
 
 def test_whatever_the_deepest_rollback_reaches_stays_with_one_at_or_below_it() -> None:
     trusts = proven(*range(10, 110, 10))
-    assert pruned(trusts, Rule(2, None, 35)) == [10, 20, 30, 40, 50], "from 100 it goes back to 65, and finds 60"
-    assert pruned(trusts, Rule(2, None, 40)) == [10, 20, 30, 40, 50]
-    assert pruned(trusts, Rule(2, None, 500)) == []
+    assert pruned(trusts, RetentionRule(2, None, 35)) == [10, 20, 30, 40, 50], "from 100 it goes back to 65, and finds 60"
+    assert pruned(trusts, RetentionRule(2, None, 40)) == [10, 20, 30, 40, 50]
+    assert pruned(trusts, RetentionRule(2, None, 500)) == []
 
 
 def test_a_checkpoint_without_a_digest_on_record_stays() -> None:
@@ -111,7 +111,7 @@ def test_any_run_keeps_what_it_must() -> None:
     words: tuple[Word, ...] = ("candidate", "verified", "proven", "suspect")
     for number in range(500):
         trusts = [trust(step, dice.choice(words)) for step in sorted(dice.sample(range(1, 400), dice.randint(1, 30)))]
-        rule = Rule(dice.randint(2, 5), dice.choice((None, 7, 50)), dice.choice((0, 20, 150)))
+        rule = RetentionRule(dice.randint(2, 5), dice.choice((None, 7, 50)), dice.choice((0, 20, 150)))
         began = dice.choice(trusts).checkpoint.step
         left = [t for t in trusts if t.checkpoint.step not in pruned(trusts, rule, began)]
         good = [t for t in trusts if t.word != "suspect"]
@@ -164,4 +164,4 @@ def test_nothing_goes_before_the_first_step_of_an_attempt_or_at_its_end(more: di
 def test_the_reach_is_the_deepest_rollback_and_what_an_onset_is_dated_back() -> None:
     assert rule_of(build_policy()) is None
     found = rule_of(build_policy(checkpoints={"retain": {"last": 3, "every": "1000 steps"}}))
-    assert found == Rule(3, 1000, 40 + 500), "20 steps before the onset, then twice as far; onset_lookback is 500 steps"
+    assert found == RetentionRule(3, 1000, 40 + 500), "20 steps before the onset, then twice as far; onset_lookback is 500 steps"

@@ -9,7 +9,7 @@ import pytest
 from sentinel.model.metrics import METRICS
 from sentinel.policy.expr import BadExpression, parse_expression
 from sentinel.policy.expr_compile import compile_expression
-from sentinel.policy.expr_tree import DEPTH_MAX, LENGTH_MAX, Binary, Known, Metric, Number, Unary
+from sentinel.policy.expr_tree import DEPTH_MAX, LENGTH_MAX, Binary, Constant, Known, Metric, Unary
 from sentinel.streams.metric_memory import MetricMemory
 from tests.unit.policy.policies_in_words import GOOD, located
 
@@ -149,8 +149,8 @@ def test_a_mistake_is_shown_at_its_character_with_a_remedy(text, at, message):
 
 def test_the_tree_is_what_was_written():
     root = parse_expression("!(`grad_norm/h.3` > 1) && step > 2").root
-    inner = Unary("!", Binary(">", Metric("grad_norm/h.3", 3), Number(1.0)))
-    assert root == Binary("&&", inner, Binary(">", Known("step"), Number(2.0)))
+    inner = Unary("!", Binary(">", Metric("grad_norm/h.3", 3), Constant(1.0)))
+    assert root == Binary("&&", inner, Binary(">", Known("step"), Constant(2.0)))
 
 
 def test_every_known_metric_can_be_written_bare():

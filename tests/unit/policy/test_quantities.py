@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sentinel.detectors.hold import Hold
 from sentinel.policy import budget
 from sentinel.policy import quantities as q
 
@@ -31,8 +32,8 @@ PARSERS = [
         (q.parse_steps, "200 steps", 200),
         (q.parse_steps, "1 step", 1),
         (q.parse_steps, "0 steps", 0),
-        (q.parse_hold, "2 steps", q.Hold(steps=2)),
-        (q.parse_hold, "30s", q.Hold(seconds=30.0)),
+        (q.parse_hold, "2 steps", Hold(steps=2)),
+        (q.parse_hold, "30s", Hold(seconds=30.0)),
         (q.parse_factor, "0.5x", 0.5),
         (q.parse_widening, "2x", 2.0),
         (q.parse_step_times, "3x step_time", 3.0),
@@ -109,7 +110,7 @@ def test_anything_else_is_refused_and_never_raises_otherwise(parse, value):
 def test_steps_come_back(steps):
     assert q.parse_steps(f"{steps} steps") == steps
     assert q.parse_step_ref(f"onset - {steps} steps") == q.StepRef("onset", -steps)
-    assert q.parse_hold(f"{steps} steps") == q.Hold(steps=steps)
+    assert q.parse_hold(f"{steps} steps") == Hold(steps=steps)
 
 
 @given(st.integers(1, 10**9), st.sampled_from("smhd"))

@@ -12,10 +12,11 @@ from pydantic import ValidationError
 from yamlcore import CoreLoader
 
 from sentinel.detectors.hang import HangSettings
+from sentinel.detectors.hold import Hold
 from sentinel.detectors.registry import KINDS
 from sentinel.detectors.spike import SpikeSettings
 from sentinel.model import findings
-from sentinel.policy.quantities import Hold, Rate, RecoveredWhen
+from sentinel.policy.quantities import Rate, RecoveredWhen
 from sentinel.policy.schema import Budget, Detectors, FindingKind, Labels, Probation, Severity, Spec
 from sentinel.policy.schema_rungs import Rung
 from sentinel.policy_files.loading import load_policy, shipped_policies, shipped_policy_path

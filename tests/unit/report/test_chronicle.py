@@ -131,7 +131,7 @@ def test_a_file_that_cannot_be_written_and_a_run_without_an_entry(tmp_path: Path
 
 def test_a_change_while_it_runs_is_told_with_what_it_did(tmp_path: Path) -> None:
     before, after = SettingsInForce("ov-1"), SettingsInForce("ov-9", None, lr_scale=0.5, clip_norm=0.3)
-    asked = w.Change(after, ("lr_scale", "clip_norm"))
+    asked = w.ChangeSettings(after, ("lr_scale", "clip_norm"))
     facts = [
         *begun(),
         (30, f.RequestAnswered("i", "ada@desk", asked, True, "it is being written")),

@@ -90,7 +90,7 @@ def test_a_reason_that_quotes_a_log_cannot_drive_the_terminal() -> None:
     [
         (f.RungJudged(3, Outcome.WORKED, "x"), 3),
         (f.RequestAnswered("i", "ada", w.Acknowledge(4), True, "x"), 4),
-        (f.RequestAnswered("i", "ada", w.Hold(), True, "x"), None),
+        (f.RequestAnswered("i", "ada", w.HoldRun(), True, "x"), None),
         (f.ActionDecided(a.SendPage("page/5/1/trigger/pager", 5, "critical", "t", "x")), 5),
         (f.ActionConfirmed("page/5/1/trigger/pager"), 5),
         (f.ActionAbandoned("page/5", "no route"), 5),

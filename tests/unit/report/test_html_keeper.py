@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sentinel.errors import UsageError
-from sentinel.model.paging import Page
+from sentinel.model.paging import IncidentPage
 from sentinel.report.html import keeper, writing
 from sentinel.report.html.keeper import ReportKeeper
 from tests.integration.supervised import wait_for
@@ -62,7 +62,7 @@ def test_each_is_written_once_and_again_only_when_something_changed(tmp_path: Pa
         assert looks.acquire(timeout=10)
     assert written == [1]
     crash, *others = states[-1].incidents
-    page = Page("critical", "a crash", "the case", at(31), resolved="a person says so", resolved_s=at(40))
+    page = IncidentPage("critical", "a crash", "the case", at(31), resolved="a person says so", resolved_s=at(40))
     states.append(replace(states[-1], incidents=(replace(crash, page=page), *others)))
     assert wrote.acquire(timeout=10), "that its page was resolved is part of the story"
     states.append(state_of(told()))

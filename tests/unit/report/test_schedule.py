@@ -6,7 +6,7 @@ from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model.attempts import ResumePoint, SampleRange, SettingsInForce
 from sentinel.report.lineage import Lineage
-from sentinel.report.schedule import Schedule, schedule_rows
+from sentinel.report.schedule import SettingsHistory, schedule_rows
 
 HALF = SettingsInForce("ov-1.half", lr_scale=0.5, owners=(("lr_scale", 0),))
 NONE = SettingsInForce("ov-1.none")
@@ -29,7 +29,7 @@ def ended(attempt: int, last: int) -> f.Fact:
 
 
 def cost(*facts: f.Fact, newest: int | None = None, tokens: float | None = None) -> dict[str, object]:
-    lineage, schedule = Lineage(), Schedule()
+    lineage, schedule = Lineage(), SettingsHistory()
     for fact in facts:
         lineage.take(fact)
         schedule.take(fact)

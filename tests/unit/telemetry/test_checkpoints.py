@@ -5,12 +5,12 @@ import pytest
 
 from sentinel.model.readings import CheckpointReading
 from sentinel.telemetry import checkpoints
-from sentinel.telemetry.checkpoints import RELIST_S, YOUNG_S, Checkpoints
+from sentinel.telemetry.checkpoints import RELIST_S, YOUNG_S, CheckpointSource
 
 
 @pytest.fixture
 def source(world):
-    source = Checkpoints(world.run_dir)
+    source = CheckpointSource(world.run_dir)
     assert [reading.ok for reading in source.poll(0.0)] == [True]
     return source
 

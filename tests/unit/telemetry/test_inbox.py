@@ -12,14 +12,14 @@ from sentinel.model.readings import RequestReading, SourceReading
 from sentinel.telemetry.inbox import Inbox, post, withdraw
 
 REQUESTS: list[w.OperatorRequest] = [
-    w.Pause(),
-    w.Resume(),
-    w.Hold(),
+    w.PauseRun(),
+    w.ResumeRun(),
+    w.HoldRun(),
     w.RollBack(0),
     w.RollBack(120, SettingsInForce(lr_scale=0.5, precision="bf16", skip=(SampleRange(3, 9),)), ("lr_scale", "precision")),
     w.LeaveOut(SampleRange(51200, 53760)),
-    w.Change(SettingsInForce(clip_norm=0.3, betas=(0.9, 0.95)), ("clip_norm", "betas"), 2000),
-    w.Change(SettingsInForce(), ("lr_scale",)),
+    w.ChangeSettings(SettingsInForce(clip_norm=0.3, betas=(0.9, 0.95)), ("clip_norm", "betas"), 2000),
+    w.ChangeSettings(SettingsInForce(), ("lr_scale",)),
     w.Approve(3),
     w.Deny(3),
     w.Acknowledge(12),
@@ -48,12 +48,12 @@ def test_wishes_come_in_the_order_they_were_asked_and_once(tmp_path: Path) -> No
 
 
 def test_a_supervisor_killed_before_it_removed_the_file_leaves_it_to_the_next(tmp_path: Path) -> None:
-    number = post(tmp_path, "ada", w.Hold(), 1)
+    number = post(tmp_path, "ada", w.HoldRun(), 1)
     assert [r.id for r in read(Inbox(tmp_path))] == [r.id for r in read(Inbox(tmp_path))] == [number]
 
 
 def test_a_wish_can_be_taken_back_until_it_was_read(tmp_path: Path) -> None:
-    number = post(tmp_path, "ada", w.Hold(), 1)
+    number = post(tmp_path, "ada", w.HoldRun(), 1)
     assert withdraw(tmp_path, number)
     assert read(Inbox(tmp_path)) == []
     assert not withdraw(tmp_path, number)
@@ -99,7 +99,7 @@ def test_other_files_are_left_alone(tmp_path: Path) -> None:
 
 def test_a_wish_that_cannot_be_read_now_is_read_later(tmp_path: Path) -> None:
     """A directory in its place stands for a stale handle: an OSError, and not a wish that is none."""
-    number = post(tmp_path, "ann", w.Hold(), 1)
+    number = post(tmp_path, "ann", w.HoldRun(), 1)
     (file,) = (tmp_path / "inbox").iterdir()
     kept = file.read_bytes()
     file.unlink()
@@ -112,7 +112,7 @@ def test_a_wish_that_cannot_be_read_now_is_read_later(tmp_path: Path) -> None:
     file.rmdir()
     file.write_bytes(kept)
     wish, said = inbox.poll(2.0)
-    assert wish == RequestReading(number, "ann", w.Hold())
+    assert wish == RequestReading(number, "ann", w.HoldRun())
     assert isinstance(said, SourceReading)
     assert said.ok
     assert inbox.poll(3.0) == []

@@ -30,8 +30,8 @@ def run_dir(tmp_path: Path) -> Path:
         ("incidents/2/resolve", w.Resolve(2)),
         ("incidents/2/approve", w.Approve(2)),
         ("incidents/1/deny", w.Deny(1)),
-        ("pause", w.Pause()),
-        ("resume", w.Resume()),
+        ("pause", w.PauseRun()),
+        ("resume", w.ResumeRun()),
     ],
 )
 def test_a_wish_reaches_the_supervisor_and_its_answer_the_page(run_dir: Path, path: str, wish: w.OperatorRequest) -> None:

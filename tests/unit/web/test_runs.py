@@ -17,7 +17,7 @@ from sentinel.run_files.stream import PIECE_BYTES
 from sentinel.web import runs as runs_module
 from sentinel.web.answers import Refused
 from sentinel.web.runs import ASKED_S, FORGET_S, IDLE_S, LIST_S, REFRESH_S, RUNS_MAX, Runs, find_runs
-from sentinel.web.watched import WatchedRun
+from sentinel.web.watched import ServedRun
 from tests.fakes import ManualClock
 from tests.integration.supervised import wait_for
 from tests.unit.told_run import write_run, write_stream
@@ -33,7 +33,7 @@ class Stepped:
         self.runs._is_late = True  # nobody is there to wait for
         self.runs._scan()
 
-    def __getitem__(self, name: str) -> WatchedRun:
+    def __getitem__(self, name: str) -> ServedRun:
         return self.runs._runs[name]
 
     def turn(self, seconds: float = 0.0) -> float:
@@ -286,7 +286,7 @@ def test_a_place_that_cannot_be_read_holds_no_runs_and_ends_nothing(tmp_path: Pa
 
 def test_documents_of_one_look_are_kept_up_to_some_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sentinel.web.watched.DOCUMENT_BYTES_KEPT", 100)
-    run = WatchedRun("demo", write_told(tmp_path))
+    run = ServedRun("demo", write_told(tmp_path))
     for cursor in range(20):
         assert len(run.document(cursor, lambda: "x" * 28)) == 30
     assert len(run._documents) == 3
