@@ -40,14 +40,14 @@ kernels: $(STAMP) ## compile the kernels for every compiler that is here, once f
 unit: kernels    ## the test suite alone
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal -m 'not slow and not bench'
 
-accept: kernels  ## the demonstration with faults drawn from five printed seeds, the trainer's exactness, a night that nothing repairs, a real systemd (about 35 minutes)
-	$(BIN)/python -m pytest -m slow -s tests/accept tests/integration/test_systemd.py tests/integration/test_proof_of_repair.py
+accept: kernels  ## the demonstration with faults drawn from five printed seeds, the trainer's exactness, a night that nothing repairs, a real systemd, the proof of a repair (about 40 minutes)
+	$(BIN)/python -m pytest -m 'slow and not drill' -s tests/accept tests/integration tests/unit
 
 drills: $(STAMP) ## every shipped drill with its faults drawn from three hundred printed seeds, and the crash points that `test` leaves out (about three minutes)
 	$(BIN)/python -m pytest -m slow -s tests/sim
 
-drills-real: $(STAMP) ## every shipped drill done to the real trainer, two ranks on the CPU (about ten minutes)
-	$(BIN)/python -m pytest -m slow -s tests/integration/test_all_drills_real.py tests/integration/test_drill_real.py tests/integration/test_guilty_samples.py
+drills-real: $(STAMP) ## every shipped drill and three more done to the real trainer, two ranks on the CPU (about 15 minutes)
+	$(BIN)/python -m pytest -m 'slow and drill' -s tests/integration
 
 bench: $(STAMP)  ## measurements: start-up, memory, decision latency, overhead
 	$(BIN)/python -m pytest -m bench -s tests/bench

@@ -15,6 +15,7 @@ PEAK_BYTES_MAX = 100 << 20  # half of it is usual, and the flood is of 300 MB
 
 
 @pytest.mark.slow
+@pytest.mark.drill
 @pytest.mark.timeout(700)
 @pytest.mark.parametrize("name", shipped_drills())
 def test_it_ends_as_its_file_says(name: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.integration.forked_ranks import supervised_ranks
 from tests.integration.supervised import Supervised
 
@@ -21,6 +23,8 @@ def write_policy(place: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
+@pytest.mark.drill
 def test_a_flipped_bit_is_hardware_and_the_rank_is_named(tmp_path: Path) -> None:
     sizes = "schedule.steps=60", "data.seq_len=32", "checkpoint.every=10", "evaluation.batches=1"
     options = ["--preset", "micro", "--set", *sizes, "--fault", "bit_flip@step=25:rank=1"]

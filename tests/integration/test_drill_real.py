@@ -46,6 +46,7 @@ def drill(path: Path, text: str) -> tuple[int, dict[str, object]]:
 
 
 @pytest.mark.slow
+@pytest.mark.drill
 @pytest.mark.timeout(240)
 def test_killed_in_probation_it_resumes_before_the_onset_and_leaves_nothing_behind(tmp_path: Path) -> None:
     code, document = drill(tmp_path / "probation.yaml", PROBATION)

@@ -37,6 +37,7 @@ def show(*words: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.drill
 def test_only_the_poisoned_samples_are_skipped_and_a_person_can_look_at_them(tmp_path: Path) -> None:
     sizes = f"schedule.steps={STEPS}", "data.seq_len=32", "checkpoint.every=20", "evaluation.batches=1"
     options = ["--preset", "micro", "--set", *sizes]

@@ -1,5 +1,6 @@
 """The trainer as a supervisor starts it: real processes, a real run directory. Other test_trainer_* files borrow `Attempt`."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -99,7 +100,8 @@ class Attempt:
         if self.process.poll() is None:
             family = psutil.Process(self.process.pid).children(recursive=True)
             for process in (*family, self.process):
-                process.kill()
+                with contextlib.suppress(psutil.NoSuchProcess):  # it may end by itself meanwhile
+                    process.kill()
             self.process.wait(DEADLINE_S)
 
 

@@ -64,7 +64,7 @@ def test_a_launch_with_overrides_skips_scales_and_lapses_exactly(launch):
     assert [(event["step"], event["keys"]) for event in lapsed] == [(6, ["lr_scale"])]
 
 
-@pytest.mark.parametrize("tied", ["true", "false"])
+@pytest.mark.parametrize("tied", ["true", pytest.param("false", marks=pytest.mark.slow)])
 def test_the_embeddings_gradient_is_scaled_from_the_launch_until_it_lapses(launch, tied):
     """Two ranks, recomputed, in micro-batches. The first step has the weights of the unhurt run, so its gradients compare."""
     sets = "schedule.steps=8", f"model.tied_head={tied}", "parallel.micro_batch=1", "parallel.recompute=full"

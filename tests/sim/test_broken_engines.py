@@ -82,7 +82,7 @@ def test_one_that_starts_a_second_attempt_beside_the_living_one() -> None:
 
 
 def test_one_that_restarts_without_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sentinel.engine.ladder.judge_budget", lambda *_: BudgetVerdict(True, 0.0, "as often as you like"))
+    monkeypatch.setattr("sentinel.engine.ladder.judge_budget", lambda *_, **__: BudgetVerdict(True, 0.0, "as often as you like"))
     policy = policy_named("demo")
     patient = policy.spec.playbooks | {"restart": (policy.spec.playbooks["restart"][0],) * 60}
     endless = policy.model_copy(update={"spec": policy.spec.model_copy(update={"playbooks": patient})})
