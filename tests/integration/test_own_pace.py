@@ -57,6 +57,8 @@ def test_saves_that_stop_are_told_and_training_goes_on(tmp_path: Path) -> None:
     assert (run.attempts(), run.last_step(1)) == ([1], 200)
 
 
+@pytest.mark.slow
+@pytest.mark.drill
 def test_the_bundled_trainer_names_its_slow_rank(tmp_path: Path, quick_policy: str) -> None:
     fault = "slow@step=5:rank=1,for=0.1:always"
     command = supervised_ranks(2, *SIZES, "--set", "schedule.steps=60", "checkpoint.every=20", "--fault", fault)

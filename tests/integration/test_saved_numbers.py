@@ -34,7 +34,7 @@ def norm_of(state, prefix):
     return torch.stack(squares).sum().sqrt().item()
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_the_manifest_tells_what_lies_in_the_checkpoint_however_it_is_sharded(launch, tmp_path, ranks):
     attempt = launch(1, "--set", "schedule.steps=9", ranks=ranks).finish()
     told = manifest_of(attempt, 8)["metrics"]
@@ -72,7 +72,7 @@ def tamper(folder, aside, scale):
     (folder / "manifest.json").write_text(json.dumps(manifest))
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_weights_that_are_not_those_of_the_manifest_are_refused_when_they_are_loaded(launch, tmp_path, ranks):
     first = launch(1, "--set", "schedule.steps=8").finish()
     tamper(folder_of(first, 8), tmp_path / "whole.pt", 1.01)

@@ -1,4 +1,4 @@
-"""Drawn disasters, every invariant checked after every event: 400 in `make test`, 1,000 with `make drills`. SIM_SEED_BASE=N draws
+"""Drawn disasters, every invariant checked after every event: 250 in `make test`, 1,200 with `make drills`. SIM_SEED_BASE=N draws
 others."""
 
 from __future__ import annotations
@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests.sim.kit import policy_named
 
 BASE = int(os.environ.get("SIM_SEED_BASE", "20261120"))
 CHUNK = 40
-EVERY_DAY, DEMO_CHUNKS, LIVE_CHUNKS, PAGING_CHUNKS, DEFAULT_CHUNKS = 10, 25, 3, 2, 2
+EVERY_DAY, DEMO_CHUNKS, LIVE_CHUNKS, PAGING_CHUNKS, DEFAULT_CHUNKS = 4, 25, 3, 2, 2
 VARIED_CHUNKS = 2  # of the first; told apart by how they end as well, so that no seed is simulated twice
 DEFAULT_CHUNK = 15  # these runs are three times as long
 
@@ -39,17 +40,22 @@ def test_and_in_a_thousand(chunk: int) -> None:
     run_chunk("demo", BASE + chunk * CHUNK, CHUNK)
 
 
-@pytest.mark.parametrize("chunk", range(LIVE_CHUNKS))
+def first_of(chunks: int) -> list[Any]:
+    """The first chunk every day, the others with `make drills`."""
+    return [0, *(pytest.param(chunk, marks=pytest.mark.slow) for chunk in range(1, chunks))]
+
+
+@pytest.mark.parametrize("chunk", first_of(LIVE_CHUNKS))
 def test_and_under_a_policy_that_changes_living_attempts_and_holds(chunk: int) -> None:
     run_chunk("live", BASE + chunk * CHUNK, CHUNK)
 
 
-@pytest.mark.parametrize("chunk", range(PAGING_CHUNKS))
+@pytest.mark.parametrize("chunk", first_of(PAGING_CHUNKS))
 def test_and_under_a_policy_that_pages_on_several_routes(chunk: int) -> None:
     run_chunk("paging", BASE + chunk * CHUNK, CHUNK)
 
 
-@pytest.mark.parametrize("chunk", range(DEFAULT_CHUNKS))
+@pytest.mark.parametrize("chunk", first_of(DEFAULT_CHUNKS))
 def test_and_under_the_default_policy_at_full_length(chunk: int) -> None:
     run_chunk("default", BASE + chunk * DEFAULT_CHUNK, DEFAULT_CHUNK)
 

@@ -29,7 +29,7 @@ from tests.sim.kit import policy_named
 
 DRILLS = Path(__file__).parents[2] / "policies" / "drills"
 BASE = int(os.environ.get("DRILL_SEED_BASE", "20261120"))
-FEW, MANY = 6, 300
+FEW, MANY = 3, 300
 ENOUGH = 12  # seeds of which one notices a broken engine
 SHAPE = Shape()
 
