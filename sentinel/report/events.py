@@ -15,6 +15,7 @@ from sentinel.model.actions import incident_of_page_key
 from sentinel.model.facts import Entry, Fact
 from sentinel.model.state import RunState
 from sentinel.report.journal_fold import JournalFold
+from sentinel.report.reading import find_incident
 from sentinel.terminal.clean import clean
 from sentinel.terminal.words import clock_words, describe
 
@@ -25,7 +26,8 @@ def read_events(
     """The entries behind `since`, oldest first, each with the state as it is now; with `follow` those that come, until the run
     has ended.
 
-    Raises UsageError for what is no run; JournalError for a damaged entry, behind all that could be read.
+    Raises UsageError for what is no run, and for an incident that it does not have (with `follow` it may still come);
+    JournalError for a damaged entry, behind all that could be read.
     """
     fold = JournalFold(run_dir)
     while True:
@@ -36,6 +38,8 @@ def read_events(
                 entries.append(entry)
         except JournalError as error:
             damage = error
+        if incident is not None and not follow and damage is None and incident >= fold.state.next_incident:
+            find_incident(run_dir, fold.state.incidents, incident)
         for entry in entries:
             if entry.seq > since and (incident is None or incident_of(entry.fact) == incident):
                 yield entry, fold.state

@@ -5,6 +5,7 @@ The journal is opened read-only and folded with the engine's own `evolve`; nothi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from sentinel.journal.lease import STALE_AFTER_S, LeaseRecord, read_lease
 from sentinel.journal.run_file import find_run_file
 from sentinel.launcher.registry import DEFAULT, Place, open_launcher
 from sentinel.model.attempts import Alive, AttemptView, Orphaned, Unseen
+from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
 from sentinel.report.documents import Outside, incident_document, status_document
 from sentinel.report.journal_fold import JournalFold
@@ -83,6 +85,15 @@ def read_run(run_dir: Path) -> JournalFold:
     fold.catch_up()
     refuse_empty(fold)
     return fold
+
+
+def find_incident(run_dir: Path, incidents: Sequence[Incident], number: int) -> Incident:
+    """The incident of this number. Raises UsageError, which names those there are."""
+    found = next((one for one in incidents if one.id == number), None)
+    if found is None:
+        known = ", ".join(str(one.id) for one in incidents[-8:]) or "none"
+        raise UsageError(f"{run_dir}: there is no incident {number} (there are: {known})")
+    return found
 
 
 def refuse_empty(fold: JournalFold) -> None:

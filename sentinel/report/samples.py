@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sentinel.errors import GiveUp, UsageError
+from sentinel.errors import GiveUp
 from sentinel.model.incidents import Incident
 from sentinel.plan.sample_attribution import Ranked, rank_samples
 from sentinel.report.documents import incident_document
-from sentinel.report.reading import read_run
+from sentinel.report.reading import find_incident, read_run
 from sentinel.report.tables import text_table
 from sentinel.report.text import incident_story
 from sentinel.telemetry.samples import read_samples
@@ -25,11 +25,7 @@ HEADER = ("rank", "sample", "loss", "gradient norm", "score", "", "shard", "offs
 def read_incident(run_dir: Path, number: int, with_samples: bool) -> dict[str, Any]:
     """The incident's document; with samples, `samples` and `samples_missing` (why there are none). Raises UsageError and as
     `read_run` does."""
-    incidents = read_run(run_dir).state.incidents
-    incident = next((one for one in incidents if one.id == number), None)
-    if incident is None:
-        known = ", ".join(str(one.id) for one in incidents[-8:]) or "none"
-        raise UsageError(f"{run_dir}: there is no incident {number} (there are: {known})")
+    incident = find_incident(run_dir, read_run(run_dir).state.incidents, number)
     document = incident_document(incident)
     if with_samples:
         document["samples"], document["samples_missing"] = rank_of_incident(run_dir, incident)

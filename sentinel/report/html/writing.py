@@ -25,6 +25,7 @@ from sentinel.report.html.page import render
 from sentinel.report.html.rows import journal_rows, page_rows
 from sentinel.report.html.story import story, try_rows
 from sentinel.report.lineage import Branch
+from sentinel.report.reading import find_incident
 from sentinel.report.settings import setting_text, settings_asked
 from sentinel.report.summary import goodput_line, ledger_rows
 
@@ -48,10 +49,7 @@ def report_command(run_dir: Path, number: int | None, out: Path | None, with_tex
 def incident_report(run_dir: Path, number: int, with_texts: bool = False) -> str:
     """The HTML. Raises UsageError, JournalError."""
     run = collect(run_dir, (number,))
-    incident = next((one for one in run.state.incidents if one.id == number), None)
-    if incident is None:
-        known = ", ".join(str(one.id) for one in run.state.incidents[-8:]) or "none"
-        raise UsageError(f"{run_dir}: there is no incident {number} (there are: {known})")
+    incident = find_incident(run_dir, run.state.incidents, number)
     stretch = run.stretches[number]
     entries = stretch.entries
     evidence = evidence_of(run_dir, incident)

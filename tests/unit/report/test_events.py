@@ -52,7 +52,8 @@ def test_since_and_incident_choose(tmp_path: Path) -> None:
     of_two = [json.loads(line) for line in lines(run_dir, "--json", "--incident", "2")]
     assert {one["incident"] for one in of_two} == {2}
     assert [one["kind"] for one in of_two][:3] == ["FindingRecorded", "IncidentOpened", "RungTaken"]
-    assert lines(run_dir, "--incident", "99") == []
+    refused = CliRunner().invoke(app, ["events", str(run_dir), "--incident", "99"])
+    assert "there is no incident 99 (there are: 1, 2)" in str(refused.exception)
 
 
 def test_it_follows_until_the_run_has_ended(tmp_path: Path) -> None:
