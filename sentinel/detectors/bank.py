@@ -40,6 +40,7 @@ from sentinel.model.readings import (
 )
 from sentinel.streams.baseline import Level
 from sentinel.streams.blocks import Fives
+from sentinel.streams.family import holds_one_of
 from sentinel.streams.rate_jumps import RateJumps
 from sentinel.streams.series import Series
 
@@ -103,7 +104,7 @@ class DetectorBank:
         self._feeds = tuple(
             _Feed(name, Fives(log_space="norm" in name), tuple(d for d in readers if name in d.blocks_of)) for name in metrics
         )
-        self._learning = tuple(detector.learn for detector in _overriding(self._detectors, "learn"))
+        self._learning = tuple((detector.reads, detector.learn) for detector in _overriding(self._detectors, "learn"))
         self._on_beat = tuple(detector.heartbeat for detector in _overriding(self._detectors, "heartbeat"))
         self._on_tick = tuple(detector.tick for detector in _overriding(self._detectors, "tick"))
         self._on_hardware_tick = tuple(detector.hardware_tick for detector in _overriding(self._detectors, "hardware_tick"))
@@ -156,8 +157,9 @@ class DetectorBank:
                     self._run.loss_blocks.add(block)
                 for reader in readers:
                     reader.learn_block(metric, block)
-            for learn in self._learning:
-                learn(reading)
+            for reads, learn in self._learning:
+                if not reads or holds_one_of(reads, reading.metrics):
+                    learn(reading)
 
     def step(self, reading: StepReading, now_s: float) -> tuple[Finding, ...]:
         """One optimizer step. A step seen before changes nothing."""

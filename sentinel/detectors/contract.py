@@ -147,7 +147,8 @@ class Detector:
         return NOTHING
 
     def learn(self, reading: StepReading) -> None:
-        """A row of the surviving past, after its blocks, for what cannot learn the rows at once in `resume`."""
+        """A row of the surviving past, after its blocks, for what cannot learn the rows at once in `resume`. Like `step`, it gets
+        the rows that hold one of `reads`."""
 
     def learn_block(self, metric: str, block: Block) -> None:
         """A block of the surviving past."""

@@ -117,7 +117,7 @@ class LayerImbalance(Detector):
         self.begin(self._start if quiet_until is None else replace(self._start, quiet_until=quiet_until))
 
     def learn(self, reading: StepReading) -> None:
-        if any(members_of(FAMILY, reading.metrics)) and self._take(reading, 0.0):
+        if self._take(reading, 0.0):
             self._judge_block(reading)
 
     def step(self, reading: StepReading, covered: int, now_s: float) -> Sequence[Finding]:

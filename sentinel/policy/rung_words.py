@@ -117,7 +117,7 @@ class Word:
     Attributes:
         does: what it is for the ladder.
         by: who carries it out.
-        phrase: in the reason of a remedy, with {} for the value. Empty: `by` says it (a setting's own phrase, or own code).
+        phrase: in the reason of a remedy, with {} for the value; behind the phrases of the settings, where `by` gives any.
         at_launch: it takes effect only at a relaunch. Of `Sets`, the settings say it.
         same_again: more of what failed before cannot help against a structural failure. Of `Sets`, the settings say it.
         company: what contradicts it, or must stand beside it.

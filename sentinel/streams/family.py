@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from sentinel.model.metrics import is_family
 
 STEPS_KEPT = 4
 
@@ -38,3 +40,8 @@ class Family:
 def members_of(family: str, metrics: Iterable[str]) -> Iterator[str]:
     """The metrics of the family, in the order of the row."""
     return (name for name in metrics if name.startswith(family))
+
+
+def holds_one_of(names: Iterable[str], metrics: Collection[str]) -> bool:
+    """Whether a row holds one of these metrics, or a member of one of these families."""
+    return any(any(members_of(name, metrics)) if is_family(name) else name in metrics for name in names)

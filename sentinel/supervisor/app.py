@@ -43,8 +43,9 @@ from sentinel.report.summary import leave_report
 from sentinel.run_files.detector_standings import StandingsFile
 from sentinel.supervisor.daemon import Daemon, Narrator, run_until_over
 from sentinel.supervisor.handlers import build_handlers
-from sentinel.supervisor.journal_outage import JournalOutage, StopSignals, last_act
+from sentinel.supervisor.journal_outage import JournalOutage, last_act
 from sentinel.supervisor.run_request import RunRequest, describe_run
+from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.systemd import Notifier
 from sentinel.telemetry.hardware import open_hardware
 from sentinel.telemetry.inbox import post

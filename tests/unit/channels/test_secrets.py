@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentinel.channels.opening import Guarded, check_paging, open_channel
-from sentinel.channels.registry import Route
+from sentinel.channels.registry import ROWS, Route
 from sentinel.channels.secrets import HIDDEN, LEFT_OUT, Vault
 from sentinel.errors import GiveUp, RetryLater, SentinelError, UsageError
 from sentinel.policy.schema_paging import Paging, Secret
@@ -168,6 +168,12 @@ HTTP = (pagerduty, alertmanager, slack, teams, webhook)
 WORLDS = {f"{make.__name__} {status}": (lambda m=make, s=status: http_echo(m, s)) for make in HTTP for status in (400, 503, 200)}
 WORLDS |= {f"{make.__name__} broken": (lambda m=make: broken_echo(m)) for make in HTTP}
 WORLDS |= {"email": smtp_echo, "apprise": lambda: http_echo(apprise, 400)}
+
+
+def test_every_channel_that_has_a_secret_is_tried() -> None:
+    tried = {"email", "apprise", *(make.__name__ for make in HTTP)}
+    secret = {row.kind for row in ROWS if any("Secret" in str(field.annotation) for field in row.settings.model_fields.values())}
+    assert secret <= tried, f"{sorted(secret - tried)}: add a route with its secret to WORLDS"
 
 
 def all_words(error: BaseException) -> str:

@@ -54,8 +54,7 @@ class SnapshotLogs(Declared):
 
 
 Action = (
-    SnapshotLogs
-    | StartAttempt
+    SnapshotLogs |
 '''
 HANDLER = '''        a.SnapshotLogs: lambda action: str(
             shutil.copytree(
@@ -65,13 +64,12 @@ HANDLER = '''        a.SnapshotLogs: lambda action: str(
             ).name
         ),
 '''
-IMPORT_ACTION = "from sentinel.model.actions import SnapshotLogs\n"
+IMPORT_ACTION = "from sentinel.model.actions import SnapshotLogs\nfrom sentinel.policy.rung_words import Acts\n"
 IMPORT_LAYOUT = "from sentinel.client.run_layout import attempt_folder, incident_folder\n"
 CHANGES = (
     (RUNGS, '    diagnose: Annotated[\n', f"{WORDS}    diagnose: Annotated[\n"),
-    (RUNGS, "OWN_CODE, Capability", "OWN_CODE, Acts, Capability"),
-    (RUNGS, "from sentinel.policy.quantities", f"{IMPORT_ACTION}from sentinel.policy.quantities"),
-    (ACTIONS, "Action = (\n    StartAttempt\n", ACTION),
+    (RUNGS, "from sentinel.policy.rung_words import", f"{IMPORT_ACTION}from sentinel.policy.rung_words import"),
+    (ACTIONS, "Action = (\n", ACTION),
     (HANDLERS, "        a.Capture: save_evidence,\n", f"        a.Capture: save_evidence,\n{HANDLER}"),
     (HANDLERS, "import signal\n", "import shutil\nimport signal\n"),
     (HANDLERS, "from sentinel.journal.lease", f"{IMPORT_LAYOUT}from sentinel.journal.lease"),

@@ -30,13 +30,14 @@ from sentinel.journal.session import refuse_lost_journal
 from sentinel.journal.trouble import explained_errors
 from sentinel.model.actions import KillAttempt
 from sentinel.supervisor import app
-from sentinel.supervisor.journal_outage import JournalOutage, StopSignals, last_act
+from sentinel.supervisor.journal_outage import JournalOutage, last_act
+from sentinel.supervisor.stop_signals import StopSignals
 
 FULL = JournalBlocked("run/sentinel.db: the disk is full")
 
 LEAVING = """
 import os, signal, threading
-from sentinel.supervisor.journal_outage import StopSignals
+from sentinel.supervisor.stop_signals import StopSignals
 with StopSignals() as wishes:
     wake = threading.Event()
     wishes.wake(wake)

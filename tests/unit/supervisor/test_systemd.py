@@ -13,7 +13,8 @@ import pytest
 from sentinel.cli import root as cli
 from sentinel.errors import JournalBlocked, WatchLost
 from sentinel.supervisor import systemd as notify
-from sentinel.supervisor.journal_outage import JournalOutage, StopSignals
+from sentinel.supervisor.journal_outage import JournalOutage
+from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.systemd import EVERY_S, STATUS_CHARS_MAX, Notifier
 
 DEADLINE_S = 10.0
