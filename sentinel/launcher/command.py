@@ -16,8 +16,9 @@ status   prints one word: `pending`, `running`, `exited` (with the exit status b
          is relaunched on it.
 stop     ends the job. It succeeded when `status` says `exited` or `none`; its own exit status proves nothing.
 
-What is not assumed: a job of which the scheduler knows nothing, and whose ranks' heartbeats still change, is not ended. The
-processes run elsewhere, so no rank can be signalled: a trainer is asked to stop through overrides.json, then the job is stopped.
+What is not assumed: a job that is gone by the scheduler's word, and whose ranks' heartbeats still change, is not ended. Before the
+next attempt is submitted the scheduler is asked about the one before it, and one that came back is stopped. The processes run
+elsewhere, so no rank can be signalled: a trainer is asked to stop through overrides.json, then the job is stopped.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ Word = Literal["pending", "running", "exited", "none"]
 NEVER_STARTS = (126, 127)  # a shell's "cannot be executed" and "not found"
 STOP_WAIT_S = 60.0  # from the stop command to the scheduler's word that the job is gone
 POLL_S = 0.2
-QUIET_S = 60.0  # a heartbeat that changed within it contradicts a scheduler that knows no such job
+# A heartbeat that changed within so many seconds contradicts a scheduler that says the job is gone. One that knows no such job may
+# have forgotten it, or not know it yet; one that says `exited` knew it.
+QUIET_S = {"none": 60.0, "exited": 10.0}
 ANSWER_BYTES_MAX = 4096
 RETRY_IN_S = 5.0
 # Holds the lock while the user's command runs, and hands it to nothing that the command leaves behind.
@@ -154,6 +157,7 @@ class CommandLauncher:
                 if isinstance(answer, str):
                     raise RetryLater(f"attempt {spec.attempt} is not started while its job may exist: {answer}", RETRY_IN_S)
                 if answer.word == "none" and isinstance(settled, NotStarted):
+                    self._ensure_gone(AttemptFiles(self._run_dir, spec.attempt - 1))
                     write_spec(files, spec)
                     self._start(files, spec, lock)
                     answer = Answer("pending")
@@ -204,6 +208,21 @@ class CommandLauncher:
         if doubt:
             return Unseen(files.attempt, f"attempt {files.attempt}: {doubt}")
         return _end(files, answer, f"the scheduler says: {_words(answer)}")
+
+    def _ensure_gone(self, files: AttemptFiles) -> None:
+        """The attempt before, if it was taken for ended: a scheduler that was wrong would have two trainers write to one run.
+        Raises RetryLater."""
+        if not _started(files).exists() or read_report(files) is None:
+            return
+        answer = self._ask(files)
+        doubt = _doubt(files, answer)
+        if isinstance(answer, Answer) and answer.word in ("exited", "none") and not doubt:
+            return
+        if not isinstance(answer, str):
+            self._run(files, self._settings.stop)
+        raise RetryLater(
+            f"attempt {files.attempt} was taken for ended, and is not known to be gone: {doubt or _words(answer)}", RETRY_IN_S
+        )
 
     def _start(self, files: AttemptFiles, spec: AttemptSpec, lock: int) -> None:
         """Raises GiveUp, RetryLater."""
@@ -345,7 +364,7 @@ def _last_answer(files: AttemptFiles, fresh_s: float) -> Answer | str:
     if kept is None:
         return "its supervisor has heard nothing from the scheduler yet"
     age_s = time.time() - path.stat().st_mtime
-    if age_s > max(fresh_s, QUIET_S):
+    if age_s > max(fresh_s, *QUIET_S.values()):
         return f"its supervisor last heard from the scheduler {age_s:.0f} s ago"
     if not isinstance(kept.get("answer"), str):
         return "the scheduler's last answer could not be understood"
@@ -376,26 +395,27 @@ def _end(files: AttemptFiles, answer: Answer, reason: str, was_killed: bool = Fa
 
 
 def _doubt(files: AttemptFiles, answer: Answer | str) -> str:
-    """Why a job that the scheduler does not know may live all the same; empty where nothing says so.
+    """Why a job that is gone by the scheduler's word may live all the same; empty where nothing says so.
 
     Its ranks' own records end the doubt. Files are compared with a file written now, so that the clock of the filesystem counts.
     """
     if isinstance(answer, str):
         return answer
     beats = rank_files(files.heartbeats)
-    if answer.word != "none" or (beats and set(beats) <= set(read_records(files))):
+    if answer.word not in QUIET_S or (beats and set(beats) <= set(read_records(files))):
         return ""
     started = _started(files)
     now = files.folder / "now"
     now.touch()
     now_s = now.stat().st_mtime
     ages = {f"rank {rank}'s heartbeat changed": now_s - entry.stat().st_mtime for rank, entry in beats.items()}
-    if started.exists():
+    if started.exists() and answer.word == "none":
         ages["it was submitted"] = now_s - started.stat().st_mtime
     newest = min(ages, key=lambda what: ages[what], default=None)
-    if newest is None or ages[newest] >= QUIET_S:
+    if newest is None or ages[newest] >= QUIET_S[answer.word]:
         return ""
-    return f"the scheduler knows no job {_job(files)}, but {newest} {ages[newest]:.0f} s ago"
+    says = f"knows no job {_job(files)}" if answer.word == "none" else f"says {_words(answer)} of job {_job(files)}"
+    return f"the scheduler {says}, but {newest} {ages[newest]:.0f} s ago"
 
 
 def _started(files: AttemptFiles) -> Path:

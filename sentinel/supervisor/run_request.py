@@ -45,7 +45,7 @@ def describe_run(run_dir: Path, known: RunFile | None, request: RunRequest, poli
             command=request.command,
             cwd=request.cwd,
             policy=reference,
-            launcher=request.launcher or DEFAULT,
+            launcher=DEFAULT if request.launcher is None else request.launcher,
             created=datetime.fromtimestamp(SystemClock().wall_s(), UTC).isoformat(timespec="seconds"),
             code=request.code,
             launcher_options=request.launcher_options,

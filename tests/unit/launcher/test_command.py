@@ -182,6 +182,36 @@ def test_a_job_the_scheduler_does_not_know_is_not_ended_while_a_heartbeat_change
     assert isinstance(seen(launcher, Exited), Exited)
 
 
+@pytest.mark.parametrize("word", ["exited 0", "exited 1", "exited"])
+def test_a_job_that_has_exited_by_the_schedulers_word_is_not_ended_while_a_heartbeat_changes(
+    scheduler: Scheduler, word: str
+) -> None:
+    launcher = scheduler.launcher()
+    launcher.ensure_started(spec())
+    beat(scheduler.run_dir)
+    scheduler.set(word)
+    deadline = time.monotonic() + 20.0
+    while f"says {word} of job" not in getattr(view := launcher.observe(1), "reason", ""):
+        assert not isinstance(view, Exited)
+        assert time.monotonic() < deadline, view
+        time.sleep(0.01)
+    beat(scheduler.run_dir, age_s=15.0)
+    assert isinstance(seen(launcher, Exited), Exited)
+
+
+def test_a_job_that_comes_back_after_its_end_is_stopped_before_the_next_attempt(scheduler: Scheduler) -> None:
+    launcher = scheduler.launcher(stop=STOP + ' && echo >>"$JOBS/stops"')
+    launcher.ensure_started(spec())
+    scheduler.set("exited 1")
+    seen(launcher, Exited)
+    scheduler.set("running")
+    with pytest.raises(RetryLater, match="attempt 1 was taken for ended, and is not known to be gone: running"):
+        launcher.ensure_started(spec(2))
+    assert scheduler.submitted(2) == []
+    assert (scheduler.jobs / "stops").read_text() == "\n"
+    assert launcher.ensure_started(spec(2)) == Alive(2, 0, ())
+
+
 def test_a_job_just_submitted_is_not_ended_because_the_scheduler_is_slow(scheduler: Scheduler) -> None:
     launcher = scheduler.launcher()
     launcher.ensure_started(spec())
