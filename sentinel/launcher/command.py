@@ -16,9 +16,9 @@ status   prints one word: `pending`, `running`, `exited` (with the exit status b
          is relaunched on it.
 stop     ends the job. It succeeded when `status` says `exited` or `none`; its own exit status proves nothing.
 
-What is not assumed: a job that is gone by the scheduler's word, and whose ranks' heartbeats still change, is not ended. Before the
-next attempt is submitted the scheduler is asked about the one before it, and one that came back is stopped. The processes run
-elsewhere, so no rank can be signalled: a trainer is asked to stop through overrides.json, then the job is stopped.
+What is not assumed: a job that is gone by the scheduler's word, and whose ranks' heartbeats still change, is not ended. Before
+the next attempt is submitted the scheduler is asked about the one before it, and one that came back is stopped. The processes
+run elsewhere, so no rank can be signalled: a trainer is asked to stop through overrides.json, then the job is stopped.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ Word = Literal["pending", "running", "exited", "none"]
 NEVER_STARTS = (126, 127)  # a shell's "cannot be executed" and "not found"
 STOP_WAIT_S = 60.0  # from the stop command to the scheduler's word that the job is gone
 POLL_S = 0.2
-# A heartbeat that changed within so many seconds contradicts a scheduler that says the job is gone. One that knows no such job may
-# have forgotten it, or not know it yet; one that says `exited` knew it.
+# A heartbeat that changed within so many seconds contradicts a scheduler that says the job is gone. One that knows no such job
+# may have forgotten it, or not know it yet; one that says `exited` knew it.
 QUIET_S = {"none": 60.0, "exited": 10.0}
 ANSWER_BYTES_MAX = 4096
 RETRY_IN_S = 5.0
