@@ -111,6 +111,7 @@ class LocalWorld:
         self._real_torchrun = real_torchrun
         self._attempts: set[int] = set()
         self._helpers: list[psutil.Process] = []
+        self._others = {child.pid for child in psutil.Process().children()}  # of earlier tests in this process
 
     def launcher(self) -> Launcher:
         return LocalLauncher(self.run_dir)
@@ -209,7 +210,8 @@ class LocalWorld:
             if (self.folder(attempt) / "keeper.json").exists():
                 wait_for(partial(_is_gone, self._keeper_pid(attempt)), "the keeper to leave")
         assert [process for process in self._helpers if is_living(process)] == [], "strays without a mark"
-        zombies = [child for child in psutil.Process().children() if child.status() == psutil.STATUS_ZOMBIE]
+        ours = (child for child in psutil.Process().children() if child.pid not in self._others)
+        zombies = [child for child in ours if child.status() == psutil.STATUS_ZOMBIE]
         assert zombies == [], "the launcher leaves zombies to its supervisor"
 
     def _keeper_pid(self, attempt: int) -> int:
