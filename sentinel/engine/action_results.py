@@ -7,8 +7,7 @@ from sentinel.engine.attempts import launch_first_or_next
 from sentinel.engine.decision import Decision
 from sentinel.engine.diagnosis import conclude
 from sentinel.engine.giving_up import FAILED, fail_run, finish_giving_up, give_up
-from sentinel.engine.ladder import fail_rung
-from sentinel.engine.lapsing import spare_steps
+from sentinel.engine.ladder import fail_rung, treatment_now
 from sentinel.engine.paging import page, send
 from sentinel.engine.relaunching import proceed, relaunch
 from sentinel.engine.retention import on_not_pruned, on_pruned
@@ -33,7 +32,7 @@ from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.incidents import IncidentState, Outcome
 from sentinel.model.records import Attribution, Comparison, SavedNumbers
 from sentinel.plan.checkpoint_validation import judge_numbers
-from sentinel.plan.remedy import InspectionPlan, build_treatment
+from sentinel.plan.remedy import InspectionPlan
 from sentinel.plan.rollback import choose_newest
 
 NOT_FROM_SCRATCH = (
@@ -196,17 +195,7 @@ def _next_older(
         choice = choose_newest(older, state.open_incidents)
         found = choice.checkpoint
         return ResumePoint(found.step, found.path, found.digest) if found else None, choice.reason
-    built = build_treatment(
-        rungs,
-        incident.rung,
-        incident,
-        checkpoints=state.checkpoints,
-        open_incidents=state.open_incidents,
-        in_force=state.overrides,
-        is_alive=False,
-        new_seed=data_seed,
-        spare=spare_steps(decision),
-    )
+    built = treatment_now(decision, incident, incident.rung, False, data_seed)
     return built.resume, built.remedy.reason
 
 

@@ -93,8 +93,7 @@ def on_note(decision: Decision, note: TrainerNote) -> None:
 
 def _on_save_reported(decision: Decision, attempt: Attempt, note: TrainerNote) -> None:
     """What a save cost: for a checkpoint already seen, recorded now; for one not yet seen, kept until it is. A save behind
-    training
-    costs what training stood still for it, not how long it took."""
+    training costs what training stood still for it, not how long it took."""
     save_s = note.data.get("blocked_s", note.data.get("seconds"))
     if not isinstance(save_s, (int, float)) or not isfinite(save_s) or save_s <= 0:
         return

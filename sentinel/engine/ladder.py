@@ -212,23 +212,28 @@ def _launch(decision: Decision, incident_id: int, built: Treatment, wait_s: floa
 
 
 def _treatment(decision: Decision, incident: Incident, index: int, is_alive: bool) -> Treatment:
-    state, rungs = decision.state, decision.rungs_of(incident)
-    seed = draw_data_seed(state.run_id, incident.id, state.next_attempt)
-    built = build_treatment(
-        rungs,
+    seed = draw_data_seed(decision.state.run_id, incident.id, decision.state.next_attempt)
+    built = treatment_now(decision, incident, index, is_alive, seed)
+    probation = decision.policy.spec.probation
+    effect = predict_effect(built.remedy, incident, decision.newest_step, probation.steps, probation.recovered_when.ratio)
+    return replace(built, remedy=replace(built.remedy, effect=effect))
+
+
+def treatment_now(decision: Decision, incident: Incident, index: int, is_alive: bool, new_seed: int | None) -> Treatment:
+    """What rung `index` comes to with the checkpoints, the incidents and the settings of now."""
+    state = decision.state
+    return build_treatment(
+        decision.rungs_of(incident),
         index,
         incident,
         checkpoints=state.checkpoints,
         open_incidents=state.open_incidents,
         in_force=state.overrides,
         is_alive=is_alive,
-        new_seed=seed,
+        new_seed=new_seed,
         spare=spare_steps(decision),
         attempt=decision.attempt.attempt if decision.attempt is not None else None,
     )
-    probation = decision.policy.spec.probation
-    effect = predict_effect(built.remedy, incident, decision.newest_step, probation.steps, probation.recovered_when.ratio)
-    return replace(built, remedy=replace(built.remedy, effect=effect))
 
 
 def take_up_again(decision: Decision, incident: Incident) -> bool:

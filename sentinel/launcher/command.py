@@ -126,7 +126,7 @@ class CommandLauncher:
         self._settings = settings
         self._withheld = withheld
         self._supervises = supervises
-        self._asking: _Running | None = None  # the status command under way; `observe` never waits for it
+        self._query: _Running | None = None  # the status command under way; `observe` never waits for it
         self._answer: Answer | str = "its status has not been asked yet"  # or why it is unknown
         self._asked_s = -float("inf")
         self._attempt = -1
@@ -181,10 +181,10 @@ class CommandLauncher:
             while True:
                 answer = self._ask(files)
                 doubt = _doubt(files, answer)
-                if isinstance(answer, Answer) and answer.word in ("exited", "none") and not doubt:
+                if isinstance(answer, Answer) and not doubt:
                     return _end(files, answer, "stopped by sentinel", was_killed=True)
                 if time.monotonic() >= deadline:
-                    reason = f"not known to be stopped: the stop command: {done}; status: {doubt or _words(answer)}"
+                    reason = f"not known to be stopped: the stop command: {done}; status: {doubt}"
                     raise RetryLater(f"attempt {attempt}: {reason}", RETRY_IN_S)
                 time.sleep(POLL_S)
         except (OSError, ValueError) as error:
@@ -216,13 +216,11 @@ class CommandLauncher:
             return
         answer = self._ask(files)
         doubt = _doubt(files, answer)
-        if isinstance(answer, Answer) and answer.word in ("exited", "none") and not doubt:
+        if not doubt:
             return
-        if not isinstance(answer, str):
+        if isinstance(answer, Answer):
             self._run(files, self._settings.stop)
-        raise RetryLater(
-            f"attempt {files.attempt} was taken for ended, and is not known to be gone: {doubt or _words(answer)}", RETRY_IN_S
-        )
+        raise RetryLater(f"attempt {files.attempt} was taken for ended, and is not known to be gone: {doubt}", RETRY_IN_S)
 
     def _start(self, files: AttemptFiles, spec: AttemptSpec, lock: int) -> None:
         """Raises GiveUp, RetryLater."""
@@ -242,18 +240,18 @@ class CommandLauncher:
     def _poll_status(self, files: AttemptFiles) -> Answer | str:
         """The newest answer; starts the next question when it is due, and never waits."""
         if files.attempt != self._attempt:
-            if self._asking is not None:
-                self._asking.end()
-            self._attempt, self._asking, self._asked_s = files.attempt, None, -float("inf")
+            if self._query is not None:
+                self._query.end()
+            self._attempt, self._query, self._asked_s = files.attempt, None, -float("inf")
             self._answer = "its status has not been asked yet"
-        if self._asking is not None:
-            done = self._asking.result()
+        if self._query is not None:
+            done = self._query.result()
             if done is not None:
-                self._asking, self._answer = None, _read_answer(done)
+                self._query, self._answer = None, _read_answer(done)
                 _keep_answer(files, self._answer)
-        if self._asking is None and time.monotonic() - self._asked_s >= self._settings.every_s:
+        if self._query is None and time.monotonic() - self._asked_s >= self._settings.every_s:
             self._asked_s = time.monotonic()
-            self._asking = self._begin(files, self._settings.status)
+            self._query = self._begin(files, self._settings.status)
         return self._answer
 
     def _run(self, files: AttemptFiles, line: str, spec: AttemptSpec | None = None, lock: int | None = None) -> Done:
@@ -395,14 +393,14 @@ def _end(files: AttemptFiles, answer: Answer, reason: str, was_killed: bool = Fa
 
 
 def _doubt(files: AttemptFiles, answer: Answer | str) -> str:
-    """Why a job that is gone by the scheduler's word may live all the same; empty where nothing says so.
+    """Why the job may live, also against the scheduler's word; empty where it is gone.
 
     Its ranks' own records end the doubt. Files are compared with a file written now, so that the clock of the filesystem counts.
     """
-    if isinstance(answer, str):
-        return answer
+    if isinstance(answer, str) or answer.word not in QUIET_S:
+        return _words(answer)
     beats = rank_files(files.heartbeats)
-    if answer.word not in QUIET_S or (beats and set(beats) <= set(read_records(files))):
+    if beats and set(beats) <= set(read_records(files)):
         return ""
     started = _started(files)
     now = files.folder / "now"

@@ -87,10 +87,10 @@ def _follow(request: ReplayRequest, policy: Policy, reference: Reference | None)
         if request.as_json:
             _print_json(result, unique)
             return
-        bell = "\a" if sys.stdout.isatty() else ""
+        alert = "\a" if sys.stdout.isatty() else ""
         for one in unique:
             if one.severity != "info":
-                print(bell + describe_found(one.document(result.file)), flush=True)
+                print(alert + describe_found(one.document(result.file)), flush=True)
 
     def say(sentence: str) -> None:
         print(sentence, file=sys.stderr, flush=True)

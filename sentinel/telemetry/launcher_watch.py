@@ -30,7 +30,7 @@ class LauncherWatch:
         self._folder = attempt_folder(run_dir, attempt)
         self._health = health if health is not None else SourceHealth("launcher")
         self._view: AttemptView | None = None
-        self._looked_s: float | None = None
+        self._observed_s: float | None = None
         self._signatures: tuple[Signature, ...] = ()
 
     @property
@@ -40,10 +40,10 @@ class LauncherWatch:
     def poll(self, now_s: float) -> list[Reading]:
         """The view if it is due and new: at most one of each, a word on sight and a view."""
         signatures = tuple(_signature(self._folder / name) for name in _TOLD_BY)
-        is_due = self._looked_s is None or now_s - self._looked_s >= LOOK_EVERY_S or signatures != self._signatures
+        is_due = self._observed_s is None or now_s - self._observed_s >= LOOK_EVERY_S or signatures != self._signatures
         if not is_due or isinstance(self._view, Exited):
             return []
-        self._looked_s, self._signatures = now_s, signatures
+        self._observed_s, self._signatures = now_s, signatures
         view = self._launcher.observe(self.attempt)
         if isinstance(view, Unseen):
             self._view = None  # whatever is seen next is news

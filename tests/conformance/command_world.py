@@ -88,6 +88,6 @@ class CommandWorld(LocalWorld):
 
     def close(self) -> None:
         for launcher in self._launchers:
-            if launcher._asking is not None:  # the supervisor of that launcher is gone, and its question with it
-                launcher._asking.end()
+            if launcher._query is not None:  # the supervisor of that launcher is gone, and its question with it
+                launcher._query.end()
         super().close()

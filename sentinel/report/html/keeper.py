@@ -64,8 +64,7 @@ class ReportKeeper:
 
     def _due(self, state: RunState, is_last: bool) -> list[int]:
         """Incidents whose report is to be written, or written again. One must have stood still for a round: only then does the
-        journal hold what
-        the state says, its evidence and how its page went out."""
+        journal hold what the state says, its evidence and how its page went out."""
         worth = {one.id: _version(one) for one in state.incidents if one.is_closed or one.pages}
         if self._written is None:
             self._written = self._found(state)
