@@ -10,7 +10,7 @@ from sentinel.model.metrics import is_family
 STEPS_KEPT = 4
 
 
-class Family:
+class MetricFamily:
     """The newest steps whose row holds a member. Most logs hold none: a row as long as the last without one is not searched."""
 
     __slots__ = ("_bare", "_member", "name", "steps")

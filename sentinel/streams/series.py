@@ -15,7 +15,7 @@ from sentinel.model.attempts import SampleRange
 from sentinel.model.metrics import is_family
 from sentinel.model.readings import StepReading
 from sentinel.streams.baseline import Level, measure_level
-from sentinel.streams.family import STEPS_KEPT, Family
+from sentinel.streams.family import STEPS_KEPT, MetricFamily
 
 RING_SIZE = 4096
 GAPS_KEPT = 9
@@ -34,7 +34,7 @@ class Series:
         self._rows: dict[int, tuple[float, tuple[SampleRange, ...]]] = {}
         self._values: dict[str, deque[tuple[int, float]]] = {}
         self._tracked: dict[str, Callable[[tuple[int, float]], None]] = {}
-        self._families: dict[str, Family] = {}
+        self._families: dict[str, MetricFamily] = {}
         self.families: tuple[str, ...] = ()
         self.track(metrics)
         self._gaps: deque[int] = deque(maxlen=GAPS_KEPT)
@@ -48,7 +48,7 @@ class Series:
         """Keep the values of these metrics, too, and of families the steps."""
         for name in names:
             if is_family(name):
-                self._families.setdefault(name, Family(name))
+                self._families.setdefault(name, MetricFamily(name))
             elif name not in self._values:
                 self._values[name] = deque(maxlen=RING_SIZE)
                 self._tracked[name] = self._values[name].append

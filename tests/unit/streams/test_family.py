@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sentinel.streams.family import STEPS_KEPT, Family, members_of
+from sentinel.streams.family import STEPS_KEPT, MetricFamily, members_of
 from sentinel.streams.series import Series
 from tests.unit.detectors.bank_kit import row
 
@@ -12,7 +12,7 @@ def test_the_members_stand_in_the_order_of_the_row() -> None:
 
 
 def test_a_row_holds_a_member_or_not() -> None:
-    family = Family("norm/")
+    family = MetricFamily("norm/")
     rows = [{"loss": 1.0}, {"loss": 1.0, "norm/a": 1.0}, {"loss": 1.0, "norm": 1.0}, {"norm/b": 1.0}, {"loss": 1.0}]
     assert [family.take(step, metrics) for step, metrics in enumerate(rows)] == [False, True, False, True, False]
     assert list(family.steps) == [1, 3]
