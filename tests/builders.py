@@ -127,6 +127,7 @@ class Bench:
         self.directories: dict[int, CheckpointReading] = {}
         self.folded = RunState()
         self.told, self.dies_after, self.asked = 0, dies_after, 0
+        self.decided_at: list[int] = []  # the numbers of the events that made facts
         self.start()
 
     # The supervisor.
@@ -162,6 +163,8 @@ class Bench:
             self.folded = evolve(self.folded, self.now_s, fact)
         assert self.folded == self.engine.state, "the journal folds to what the engine believes"
         self.told += 1
+        if facts:
+            self.decided_at.append(self.told)
         if self.told == self.dies_after:
             self.die()
         return facts

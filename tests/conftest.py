@@ -7,7 +7,7 @@ try:
 except ModuleNotFoundError:  # `make gpu` runs two rooms of tests that have none, on a machine where nothing can be installed
     pass
 else:
-    settings.register_profile("suite", deadline=None, print_blob=True)
+    settings.register_profile("suite", deadline=None, print_blob=True, max_examples=50)
     settings.load_profile("suite")
 
 

@@ -1,6 +1,7 @@
-"""`sentinel demo` as a person types it: torchrun, the bundled trainer under FSDP on two ranks, the three default faults.
+"""`sentinel demo` as a person types it: the bundled trainer under FSDP on two ranks, the three default faults.
 
-The smallest model and a third of the steps; what a step is worth is judged by `make demo` and `make accept`.
+The smallest model and a third of the steps, without torchrun (see forked_trainers). What a step is worth is judged by `make demo`
+and `make accept`, which have torchrun.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from tests.docs.protocol_page import bundled_metrics
 from tests.integration.supervised import Supervised
 from tests.unit.tensorboard.board_kit import messages, series
 
+ROOT = Path(__file__).resolve().parents[2]
 STEPS = 200
 DEADLINE_S = 240.0
 
 
 def test_the_demonstration_is_hurt_three_times_and_repaired_three_times(tmp_path: Path) -> None:
     run = Supervised(tmp_path / "demo", [])
-    words = [sys.executable, "-m", "sentinel", "demo", "--run-dir", str(run.run_dir), "--steps", str(STEPS), "--preset", "micro"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_S)
+    words = [sys.executable, "-m", "tests.integration.forked_trainers", "demo", "--run-dir", str(run.run_dir), "--steps", str(STEPS)]
+    done = subprocess.run([*words, "--preset", "micro"], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S)
     told = f"{done.stdout}\n{done.stderr}"
     assert done.returncode == 0, told
     incidents = run.incidents()

@@ -1,4 +1,4 @@
-"""Two small drills done to real processes (see forked_drill), one of them every day. `make drills-real` does both, and those that
+"""Two small drills done to real processes (see forked_trainers), one of them every day. `make drills-real` does both, and those that
 are shipped, as they are typed."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ expect:
 
 def drill(path: Path, text: str) -> tuple[int, dict[str, object]]:
     path.write_text(text)
-    words = [sys.executable, "-m", "tests.integration.forked_drill", "drill", str(path), "--real", "--json"]
+    words = [sys.executable, "-m", "tests.integration.forked_trainers", "drill", str(path), "--real", "--json"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=200, cwd=ROOT)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)

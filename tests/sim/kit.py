@@ -6,6 +6,8 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from sentinel.policy.schema import Checkpoints, Policy, Retain
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.sim.faults import parse_fault
@@ -15,6 +17,9 @@ from sentinel.sim.shape import Shape
 
 HERE = Path(__file__).parent
 SHORT = Shape(steps=200, step_s=0.4, startup_s=2.0, checkpoint_every=20)
+
+EVERY_THIRD = pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in (1, 2))])
+"""`[first::3]` of the points where a supervisor can be killed: of three in a row one by `make test`, two by `make drills`."""
 
 
 @cache

@@ -9,7 +9,7 @@ import pytest
 
 from sentinel.model import facts as f
 from sentinel.sim.run import SimulationResult
-from tests.sim.kit import kinds_and_states, simulate
+from tests.sim.kit import EVERY_THIRD, kinds_and_states, simulate
 
 DISASTERS = {
     "a kill": ("kill@step=110:rank=1",),
@@ -55,20 +55,9 @@ def check(undisturbed: SimulationResult, disturbed: SimulationResult, point: str
     assert len(disturbed.state.attempts) == len(undisturbed.state.attempts), point
 
 
+@EVERY_THIRD
 @pytest.mark.parametrize("name", DISASTERS)
-def test_killed_at_every_third_point_the_supervisor_resumes(name: str) -> None:
-    resume_from_points(name, 0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", [1, 2])
-@pytest.mark.parametrize("name", DISASTERS)
-def test_and_at_the_points_between(name: str, first: int) -> None:
-    resume_from_points(name, first)
-
-
-def resume_from_points(name: str, first: int) -> None:
-    """Every third one. An append is a point, and so are both sides of an effect: of three in a row one is tried."""
+def test_killed_at_any_point_the_supervisor_resumes(name: str, first: int) -> None:
     faults = DISASTERS[name]
     undisturbed = simulate(*faults)
     assert undisturbed.ok, undisturbed.broken
@@ -76,7 +65,7 @@ def resume_from_points(name: str, first: int) -> None:
         check(undisturbed, simulate(*faults, point), point)
 
 
-@pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in (1, 2))])
+@EVERY_THIRD
 @pytest.mark.parametrize("name", LIVE)
 def test_killed_at_any_point_of_a_live_change(name: str, first: int) -> None:
     undisturbed = simulate(*LIVE[name], policy="live")

@@ -70,12 +70,13 @@ def test_a_trainer_that_ignores_what_it_was_told_is_an_incident() -> None:
     assert result.pages
 
 
+@pytest.mark.slow
 def test_a_run_that_restarts_hundreds_of_times_stays_small() -> None:
     """A policy with no budget to speak of, a crash every other step, always with progress in between."""
     demo = policy_named("demo")
     endless = demo.spec.budget.model_copy(update={"restarts": Rate(10_000, 60.0), "interventions": Rate(10_000, 60.0)})
     policy = demo.model_copy(update={"spec": demo.spec.model_copy(update={"budget": endless})})
-    shape = Shape(steps=1120, step_s=0.1, startup_s=40.0, first_step_s=0.1, checkpoint_every=1, save_s=0.0)
+    shape = Shape(steps=1120, step_s=0.1, startup_s=15.0, first_step_s=0.1, checkpoint_every=1, save_s=0.0)
     crashes = tuple(parse_fault(f"crash@step={step}") for step in range(3, 1080, 2))
     result = run_scenario(Scenario(1, shape, crashes, must_finish=True), policy, 2 * DAY_S, check_fold=False)
     assert result.ok, result.broken

@@ -12,7 +12,7 @@ from sentinel.model.incidents import IncidentState
 from sentinel.sim.data_order import overlap, union
 from sentinel.sim.run import SimulationResult
 from sentinel.sim.shape import Shape
-from tests.sim.kit import simulate
+from tests.sim.kit import EVERY_THIRD, simulate
 from tests.sim.test_crash_points import check, points
 
 SHAPE = Shape(steps=200, step_s=0.4, startup_s=2.0, checkpoint_every=20)
@@ -101,9 +101,10 @@ def test_a_stop_does_not_wait_for_it_and_the_rung_looks_again_afterwards() -> No
     assert skipped(result) < WINDOW / 10
 
 
-def test_killed_at_any_point_the_supervisor_resumes() -> None:
+@EVERY_THIRD
+def test_killed_at_any_point_the_supervisor_resumes(first: int) -> None:
     undisturbed = run()
-    for point in points(undisturbed, both_sides=True):
+    for point in list(points(undisturbed, both_sides=True))[first::3]:
         disturbed = run(point)
         check(undisturbed, disturbed, point)
         assert skipped(disturbed) == skipped(undisturbed), point

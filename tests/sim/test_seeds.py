@@ -15,7 +15,7 @@ from tests.sim.kit import policy_named
 
 BASE = int(os.environ.get("SIM_SEED_BASE", "20261120"))
 CHUNK = 40
-EVERY_DAY, DEMO_CHUNKS, LIVE_CHUNKS, PAGING_CHUNKS, DEFAULT_CHUNKS = 4, 25, 3, 2, 2
+EVERY_DAY, DEMO_CHUNKS, LIVE_CHUNKS, PAGING_CHUNKS, DEFAULT_CHUNKS = 3, 25, 3, 2, 2
 VARIED_CHUNKS = 2  # of the first; told apart by how they end as well, so that no seed is simulated twice
 DEFAULT_CHUNK = 15  # these runs are three times as long
 

@@ -82,12 +82,17 @@ def what_happened(bench: Bench) -> list[object]:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("quiet", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["decides", "quiet"])
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_a_supervisor_killed_after_any_event_loses_and_doubles_nothing(story: Story) -> None:
+def test_a_supervisor_killed_after_any_event_loses_and_doubles_nothing(story: Story, quiet: bool) -> None:
+    """Quiet events are rows of a run that trains: nothing is decided at them, and at the next one neither."""
     lived = Bench()
     story(lived)
     assert lived.of(f.IncidentOpened), "a story in which nothing goes wrong tests nothing"
+    busy = {at for decided in lived.decided_at for at in (decided - 1, decided, decided + 1)}
     for events in range(1, lived.told):  # after the last one the run is over
+        if (events in busy) is quiet:
+            continue
         killed = Bench(dies_after=events)
         story(killed)
         assert killed.epoch == 2
