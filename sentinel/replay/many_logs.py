@@ -1,10 +1,12 @@
 """Several logs in processes of their own, each with the memory and the core of one; answers in the order of the arguments.
+A few small ones are read here, sooner than a process would have started.
 
 Directories are walked: a directory that holds TensorBoard event files is one log; every other file with a log's ending is one.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +24,8 @@ from sentinel.telemetry.tensorboard import event_files
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".log", ".out", ".txt")
 FILES_MAX = 100_000
+SMALL_BYTES = 1 << 20  # about 20,000 rows: read in the half second that a process needs to start
+PACKED = 10  # bytes of text in a byte of a compressed log, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ def replay_many(
 ) -> Iterator[ReplayResult]:
     """Results in the order of `logs`, each as soon as those before it are there. `done` is called as each is finished."""
     count = min(len(logs), len(os.sched_getaffinity(0)))
-    if count <= 1:
+    if count <= 1 or sum(_size(log.path) for log in logs) <= SMALL_BYTES:
         for log in logs:
             result = replay_file(log.path, policy, format, log.file, draw, reference)
             done()
@@ -96,6 +100,17 @@ def replay_many(
                 yield _result_of(log, future)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _size(path: Path) -> float:
+    """Bytes of text, about; of what is no plain file more than can be read here."""
+    try:
+        parts = event_files(path) if _is_folder(path) else [path]
+        plain = [part for part in parts if part.is_file()]
+        packed = PACKED if path.suffix in (".gz", ".xz", ".bz2", ".zst") else 1
+        return packed * sum(part.stat().st_size for part in plain) if plain else math.inf
+    except OSError:
+        return 0.0  # whoever opens it says why
 
 
 def _result_of(log: Log, future: Future[ReplayResult]) -> ReplayResult:

@@ -30,7 +30,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(autouse=True)
 def _exits_are_believed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scheduler of these tests is right when it says that a job has ended, and nobody need wait for heartbeats to prove it."""
+    """The scheduler of these tests is right when it says that a job has ended: nobody waits for heartbeats to prove it."""
     monkeypatch.setitem(command.QUIET_S, "exited", 1.0)
 
 

@@ -25,8 +25,8 @@ DEADLINE_S = 240.0
 
 def test_the_demonstration_is_hurt_three_times_and_repaired_three_times(tmp_path: Path) -> None:
     run = Supervised(tmp_path / "demo", [])
-    words = [sys.executable, "-m", "tests.integration.forked_trainers", "demo", "--run-dir", str(run.run_dir), "--steps", str(STEPS)]
-    done = subprocess.run([*words, "--preset", "micro"], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S)
+    demo = [sys.executable, "-m", "tests.integration.forked_trainers", "demo", "--run-dir", str(run.run_dir)]
+    done = subprocess.run([*demo, "--steps", str(STEPS), "--preset", "micro"], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S)
     told = f"{done.stdout}\n{done.stderr}"
     assert done.returncode == 0, told
     incidents = run.incidents()

@@ -1,5 +1,5 @@
-"""Two small drills done to real processes (see forked_trainers), one of them every day. `make drills-real` does both, and those that
-are shipped, as they are typed."""
+"""Two small drills done to real processes (see forked_trainers), one of them every day. `make drills-real` does both, and those
+that are shipped, as they are typed."""
 
 from __future__ import annotations
 

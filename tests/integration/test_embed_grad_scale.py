@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.integration.forked_ranks import supervised_ranks
 from tests.integration.forked_sentinel import run_sentinel
 from tests.integration.supervised import Supervised, wait_for
@@ -24,6 +26,7 @@ def embed_norm(run: Supervised, steps: range) -> float:
     return sum(found) / len(found)
 
 
+@pytest.mark.slow
 def test_the_embeddings_gradient_is_shrunk_live_and_goes_back_under_watch(tmp_path: Path) -> None:
     run = Supervised(tmp_path / "run", supervised_ranks(1, "--preset", "micro", "--set", *SIZES)).start()
     wait_for("a training run", lambda: run.last_step(1) > 60)

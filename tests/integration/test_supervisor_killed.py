@@ -99,7 +99,7 @@ DONE_SHOWS: dict[str, Callable[[Supervised], bool]] = {
 }
 
 
-@pytest.mark.parametrize("half", [0, 1])
+@pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("seed", [4200])
 def test_killed_again_and_again_during_a_recovery_it_neither_loses_nor_doubles(
     tmp_path: Path, undisturbed: Supervised, seed: int, half: int

@@ -33,7 +33,7 @@ words = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.one_of(st.text(max_size=60), st.lists(words, max_size=30).map(" ".join), st.lists(words, max_size=30).map("".join)))
 def test_the_parser_raises_nothing_but_its_own_error(text: str) -> None:
     refused: BadExpression | None = None
@@ -230,7 +230,7 @@ def is_close_call(node: Node, seen: list[Row]) -> bool:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(conditions, rows())
 def test_every_row_is_judged_as_the_plain_evaluator_judges_it(root: Node, given_rows: list[Row]) -> None:
     memory = MetricMemory()
@@ -243,7 +243,7 @@ def test_every_row_is_judged_as_the_plain_evaluator_judges_it(root: Node, given_
             assert got is plain_truth(root, seen), (step, metrics)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(measured(), rows())
 def test_every_window_measures_what_its_rows_say(node: Measured, given_rows: list[Row]) -> None:
     memory = MetricMemory()

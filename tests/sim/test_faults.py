@@ -17,6 +17,7 @@ from tests.sim.kit import kinds_and_states, policy_named, simulate
 DAY_S = 86400.0
 
 
+@pytest.mark.slow
 def test_days_of_healthy_noise_open_no_incident() -> None:
     """Two simulated days under the default policy, one step every twenty seconds; and the journal stays small."""
     shape = Shape(steps=8_500, step_s=20.0, checkpoint_every=250, save_s=20.0)

@@ -77,7 +77,7 @@ def test_the_same_holds_when_lines_may_be_too_long(content: bytes, cuts: list[in
         assert read_in_chunks(content, cuts) == read_in_chunks(content, [])
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(line=st.one_of(st.binary(max_size=200), st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass"))))
 def test_no_bytes_make_the_parser_raise_anything_but_a_value_error(line: bytes) -> None:
     with contextlib.suppress(ValueError):
@@ -93,7 +93,7 @@ def leaves(value: object) -> Iterator[object]:
         yield value
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(line=good_lines)
 def test_whatever_a_line_carries_can_be_computed_with_and_printed(line: bytes) -> None:
     with contextlib.suppress(ValueError):
