@@ -26,7 +26,8 @@ DEADLINE_S = 240.0
 def test_the_demonstration_is_hurt_three_times_and_repaired_three_times(tmp_path: Path) -> None:
     run = Supervised(tmp_path / "demo", [])
     demo = [sys.executable, "-m", "tests.integration.forked_trainers", "demo", "--run-dir", str(run.run_dir)]
-    done = subprocess.run([*demo, "--steps", str(STEPS), "--preset", "micro"], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S)
+    options = ["--steps", str(STEPS), "--preset", "micro"]
+    done = subprocess.run([*demo, *options], cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S)
     told = f"{done.stdout}\n{done.stderr}"
     assert done.returncode == 0, told
     incidents = run.incidents()

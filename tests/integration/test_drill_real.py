@@ -1,5 +1,6 @@
-"""Two small drills done to real processes (see forked_trainers), one of them every day. `make drills-real` does both, and those
-that are shipped, as they are typed."""
+"""Two small drills done to real processes (see forked_trainers), and those that are shipped, as they are typed: `make drills-real`.
+
+Every day the demonstration does the same to the same trainer (test_demo)."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = [pytest.mark.slow, pytest.mark.drill]
 ROOT = Path(__file__).resolve().parents[2]
 PROBATION = """
 policy: demo
@@ -45,8 +47,6 @@ def drill(path: Path, text: str) -> tuple[int, dict[str, object]]:
     return done.returncode, json.loads(done.stdout)
 
 
-@pytest.mark.slow
-@pytest.mark.drill
 @pytest.mark.timeout(240)
 def test_killed_in_probation_it_resumes_before_the_onset_and_leaves_nothing_behind(tmp_path: Path) -> None:
     code, document = drill(tmp_path / "probation.yaml", PROBATION)
