@@ -1,4 +1,4 @@
-"""Two small drills done to real processes (see forked_trainers), and those that are shipped, as they are typed: `make drills-real`.
+"""Two small drills done to real processes (see forked_trainers), and those that are shipped, as they are typed: make drills-real.
 
 Every day the demonstration does the same to the same trainer (test_demo)."""
 
