@@ -289,7 +289,7 @@ class Watch:
         z, value = self._peak
         band = self.pre_breach
         level = band.median if band is not None else self._recent[-1] if self._recent else None
-        how = f"z {z:.1f} over {self._z:g}" if z < math.inf else "too early for a z"
+        how = f"z {z:.1f} (limit {self._z:g})" if z < math.inf else "too early for a z"
         reason = f"{self.metric} {value:.4g} against a level of {level or 0.0:.4g}, {how}{tail}"
         return Finding(
             Kind.SPIKE, severity, self._attempt, onset, step, visible_s, reason,

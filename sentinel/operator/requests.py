@@ -16,7 +16,7 @@ from sentinel.errors import AlreadySupervised, RetryLater, UsageError
 from sentinel.journal.answering import is_being_answered
 from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.operator_requests import OperatorRequest
-from sentinel.operator.answers import POLL_S, Answered, await_answer, check_supervised, find_answer, is_supervised, post_request
+from sentinel.operator.answers import POLL_S, Answered, await_answer, check_supervised, is_supervised, post_request
 from sentinel.operator.unattended import ANSWERS, SEND_S, answer_unattended
 from sentinel.plan.overrides import with_rung
 from sentinel.policy.schema import Rung
@@ -24,6 +24,7 @@ from sentinel.policy.schema_problems import validate_rung
 from sentinel.telemetry.inbox import withdraw
 
 PAGE_SEND_S = 5.0  # somebody holds a phone and waits; the rest is sent by whoever starts the run again
+LAST_LOOK_S = 1.0
 ANSWER_S = 30.0  # a supervisor looks at least once a second; on a busy shared filesystem it may take longer
 AS_CONFIGURED = "configured"
 
@@ -33,7 +34,7 @@ def ask(run_dir: Path, request: OperatorRequest, timeout_s: float = ANSWER_S) ->
 
     Raises:
         UsageError: not the directory of a run, or nobody supervises it and could do this.
-        RetryLater: no answer within `timeout_s`; the request was taken back.
+        RetryLater: no answer within `timeout_s`; the request was taken back, unless the supervisor had read it.
     """
     by = f"{getpass.getuser()}@{socket.gethostname()}"
     if isinstance(request, ANSWERS):
@@ -44,11 +45,14 @@ def ask(run_dir: Path, request: OperatorRequest, timeout_s: float = ANSWER_S) ->
     check_supervised(run_dir)
     number = post_request(run_dir, by, request)
     answer = await_answer(run_dir, number, timeout_s)
-    if answer is None and not withdraw(run_dir, number):
-        _, answer = find_answer(run_dir, number)
     if answer is not None:
         return answer
-    raise RetryLater(f"{run_dir}: the supervisor has not answered within {timeout_s:g} s; the request was taken back", timeout_s)
+    was_there = withdraw(run_dir, number)
+    answer = await_answer(run_dir, number, LAST_LOOK_S)  # it may have read the request just before
+    if answer is not None:
+        return answer
+    rest = "the request was taken back" if was_there else "it has read the request; `sentinel events` shows whether it acts on it"
+    raise RetryLater(f"{run_dir}: the supervisor has not answered within {timeout_s:g} s; {rest}", timeout_s)
 
 
 def _let_answer(run_dir: Path) -> None:

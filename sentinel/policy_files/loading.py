@@ -123,7 +123,8 @@ def _read_base(files: Sequence[SourceFile], named: str) -> SourceFile:
     path = files[-1].path.parent / named
     if _is_missing(path):
         if named not in shipped_policies():
-            remedy = did_you_mean(named, shipped_policies(), "shipped policies")
+            beside = [name for name in (f"{named}.yaml", f"{named}.yml") if not _is_missing(files[-1].path.parent / name)]
+            remedy = f"did you mean '{beside[0]}'?" if beside else did_you_mean(named, shipped_policies(), "shipped policies")
             raise refused(f"'{named}' is neither a shipped policy nor a file: there is no {path}", remedy)
         path = _shipped(named)
     known = [os.path.realpath(file.path) for file in files]

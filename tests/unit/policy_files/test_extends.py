@@ -99,6 +99,12 @@ def test_an_unknown_base_names_the_nearest_and_all_shipped_ones():
     ]
 
 
+def test_an_ending_that_was_left_out_is_named():
+    write("base.yaml", "extends: default\nspec: {}\n")
+    write("mine.yaml", "extends: base\nspec: {}\n")
+    assert refused()[-1] == "  remedy: did you mean 'base.yaml'?"
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [
