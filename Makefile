@@ -43,8 +43,8 @@ unit: kernels    ## the test suite alone
 accept: kernels  ## the demonstration with faults drawn from five printed seeds, the trainer's exactness, a night that nothing repairs, a real systemd, the proof of a repair (about 40 minutes)
 	$(BIN)/python -m pytest -m 'slow and not drill' -s tests/accept tests/integration tests/unit
 
-drills: $(STAMP) ## every shipped drill with its faults drawn from three hundred printed seeds, and the crash points that `test` leaves out (about three minutes)
-	$(BIN)/python -m pytest -m slow -s tests/sim
+drills: $(STAMP) ## every shipped drill with its faults drawn from three hundred printed seeds, the crash points that `test` leaves out, four thousand drawn streams (about ten minutes)
+	$(BIN)/python -m pytest -m slow -s tests/sim tests/properties
 
 drills-real: $(STAMP) ## every shipped drill and three more done to the real trainer, two ranks on the CPU (about 15 minutes)
 	$(BIN)/python -m pytest -m 'slow and drill' -s tests/integration

@@ -281,6 +281,11 @@ class DetectorBank:
         return self._series.newest_step
 
     @property
+    def interval_steps(self) -> int:
+        """Usual distance between two rows of the stream, in steps."""
+        return self._series.interval_steps
+
+    @property
     def step_time_s(self) -> float | None:
         """Learned seconds per optimizer step; None while unknown."""
         return self._run.step_time_s
@@ -304,14 +309,29 @@ class DetectorBank:
 
     def pre_breach(self, metric: str) -> Level | None:
         """The band just before the newest breach of this attempt; None when there was none."""
-        bands = (detector.band_before(metric) for detector in self._detectors)
-        return next((band for band in bands if band is not None), None)
+        spike = self._by_kind.get(Kind.SPIKE)
+        return spike.band_before(metric) if spike is not None else None
+
+    def found_from(self, kind: Kind, metric: str) -> Level | None:
+        """Where the metric stood before what the detector of this kind has found now, as it knew it; None where it knows none."""
+        detector = self._by_kind.get(kind)
+        return detector.band_before(metric) if detector is not None else None
+
+    def count_rows(self, after_step: int) -> int:
+        """Rows of the stream after the step, of those kept."""
+        return self._series.count_after(after_step)
+
+    def rows_before(self, metric: str, step: int, count: int) -> list[tuple[int, float]]:
+        """The newest `count` (step, value) of the metric before the step, oldest first."""
+        return self._series.before(metric, step, count)
 
     def date_onset(self, finding: Finding) -> Dated | None:
         """Where the finding's trouble began by the earliest co-signal; None where the finding's own onset stands."""
         found = (detector.creeping() for detector in self._detectors)
         creeping = next((one for one in found if one is not None), None)
-        return date_onset(self._series, finding, self._lookback_steps, self._cut_step, creeping)
+        level = self.found_from(finding.kind, finding.metric or "")
+        well_until = level.first_step if level is not None and FINDS[finding.kind].bend else -1
+        return date_onset(self._series, finding, self._lookback_steps, self._cut_step, creeping, well_until)
 
     def still_true(self, kind: Kind, alert: str) -> str:
         """Why it cannot have healed, whatever the loss says; empty when it may have, or that is not known."""

@@ -180,7 +180,7 @@ class Detector:
     # What others ask.
 
     def band_before(self, metric: str) -> Level | None:
-        """The metric's band just before its newest breach; None where there was none."""
+        """Where the metric stood before its newest breach, or before it began to climb; None where it does neither."""
         return None
 
     def creeping(self) -> tuple[str, int] | None:

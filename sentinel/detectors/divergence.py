@@ -8,7 +8,7 @@ descent's own past.
 Source: "median of the last 50 > 1.05 × its own running minimum for 30 samples" found 2 of 2 slow divergences in 475 real runs.
 Judged here in blocks of five samples. The noise condition is for noisy and for small losses, where 5 % is nothing: the largest
 healthy rise in the labelled logs is 4.3 % at 0.9 times the noise, and of 100k rows of 5 % noise 5.6 % at 1.5 times (LOG.md).
-The onset is the last step at which the level was a quarter of the way.
+The onset is where the blocks left the best level: behind the last one that stood less than half of the way up.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from dataclasses import dataclass, replace
 from sentinel.detectors.contract import Detector, Start, WatchedRun
 from sentinel.detectors.settings import setting
 from sentinel.model.findings import Finding, Kind, Verdict
-from sentinel.streams.blocks import Block, Blocks
+from sentinel.streams.baseline import MAD_TO_SIGMA, Level
+from sentinel.streams.blocks import BLOCK, Block, Blocks
 
 METRIC = "loss"
 LEVEL_BLOCKS = 11
+KEPT_BLOCKS = 100  # looked back for the onset
 HOLD_BLOCKS = 6
 WAKE_BLOCKS = 20
 NOISE = 2.2
@@ -45,13 +47,14 @@ class Divergence(Detector):
         self._ratio = settings.ratio
         self._severity = run.severity(Kind.DIVERGENCE)
         self._run = run
-        self._blocks = Blocks(LEVEL_BLOCKS)
+        self._blocks = Blocks(KEPT_BLOCKS)
         self.begin(Start(0))
 
     def begin(self, start: Start) -> None:
         self._start = start
         self._blocks.clear()
         self._best: float | None = None
+        self._best_steps = (0, 0)  # first and last step of the samples of the best level
         self._near: tuple[int, float] = (0, 0.0)  # step and arrival when the level was last near its best
         self._breached = 0
         self._firing = False
@@ -74,7 +77,7 @@ class Divergence(Detector):
         self._firing = True
         level, best = self._blocks.middle(LEVEL_BLOCKS), self._best
         assert best is not None
-        onset, visible_s = self._near
+        onset, visible_s = self._left(level, best), self._near[1]
         reason = f"{METRIC} stands at {level:.4g} since step {onset}, {_rise(level, best):.1%} above its best level of {best:.4g}"
         found = Finding(
             Kind.DIVERGENCE, self._severity, self._start.attempt, onset, block.last_step, visible_s, reason,
@@ -90,11 +93,28 @@ class Divergence(Detector):
         level = self._blocks.middle(LEVEL_BLOCKS)
         if self._best is None or level < self._best:
             self._best = level
+            self._best_steps = self._blocks.steps[-LEVEL_BLOCKS], block.last_step
         above, limit = level - self._best, max(self._ratio * abs(self._best), NOISE * self._blocks.sigma)
         if above < 0.25 * limit or not self._near[0]:
             self._near, self._firing = (block.last_step, now_s), False
         self._breached = self._breached + 1 if above > limit else 0
         return True
+
+    def _left(self, level: float, best: float) -> int:
+        """The step behind the last block that stood less than half of the way from the best level to this one."""
+        half, left = best + 0.5 * (level - best), self._best_steps[0]
+        for middle, step in zip(reversed(self._blocks.medians), reversed(self._blocks.steps), strict=True):
+            if middle < half:
+                left = step
+                break
+        return left + 1
+
+    def band_before(self, metric: str) -> Level | None:
+        """The best level it had, while it stands above it."""
+        if metric != METRIC or not self._firing or self._best is None:
+            return None
+        first, last = self._best_steps
+        return Level(self._best, self._blocks.sigma / MAD_TO_SIGMA, LEVEL_BLOCKS * BLOCK, first, last)
 
     def verdict(self) -> tuple[Verdict, str]:
         if self._best is None:

@@ -21,7 +21,8 @@ from itertools import pairwise
 from sentinel.detectors.contract import CALM_ROWS, Detector, Start, WatchedRun
 from sentinel.detectors.settings import setting
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
-from sentinel.streams.blocks import Block, Blocks
+from sentinel.streams.baseline import MAD_TO_SIGMA, Level
+from sentinel.streams.blocks import BLOCK, Block, Blocks
 
 LEVEL_BLOCKS = 6
 REFERENCE_BLOCKS = 20
@@ -58,7 +59,7 @@ class Slope:
         self._window_steps = settings.window_steps
         self._min_steps = settings.min_history_steps
         self._blocks = Blocks(REFERENCE_BLOCKS)
-        self._lowest: deque[tuple[int, float, float]] = deque(maxlen=LOWEST_KEPT)  # step, level, arrival; levels rise
+        self._lowest: deque[tuple[int, float, float, int]] = deque(maxlen=LOWEST_KEPT)  # step, level, arrival, first; levels rise
         self.begin()
 
     def begin(self) -> None:
@@ -68,8 +69,9 @@ class Slope:
         self.firing = False
         self.since = 0  # the onset of the finding, while it fires
         self.z: float | None = None
-        self.level = self.lowest = 0.0
+        self.level = self.lowest = self.sigma = 0.0
         self.onset: tuple[int, float] = (0, 0.0)
+        self.lowest_steps = (0, 0)  # first and last step of the samples of the lowest level
 
     def take(self, block: Block, now_s: float) -> bool:
         """True when the stream is drifting now."""
@@ -84,7 +86,7 @@ class Slope:
         reference = blocks.middle(REFERENCE_BLOCKS)
         while lowest and lowest[-1][1] >= reference:
             lowest.pop()
-        lowest.append((step, reference, now_s))
+        lowest.append((step, reference, now_s, blocks.steps[-REFERENCE_BLOCKS]))
         while lowest[0][0] <= step - self._window_steps:
             lowest.popleft()
         if step - blocks.steps[-GROUPS * GROUP_BLOCKS] > self._window_steps:
@@ -97,7 +99,9 @@ class Slope:
     def _measure(self) -> None:
         newest = sorted(list(self._blocks.medians)[-LEVEL_BLOCKS:])[1:-1]
         level, sigma = sum(newest) / len(newest), self._blocks.sigma
-        at, lowest, seen_s = self._lowest[0]
+        self.sigma = sigma
+        at, lowest, seen_s, first = self._lowest[0]
+        self.lowest_steps = first, at
         self.level, self.lowest, self.onset = level, lowest, (at, seen_s)
         self.z = (level - lowest) / max(sigma, NORM_SIGMA_MIN if self.is_norm else 1e-12)
 
@@ -140,6 +144,14 @@ class Drift(Detector):
         """The lowest level is that of the old learning rate."""
         if quiet_until is not None:
             self.begin(replace(self._start, quiet_until=quiet_until))
+
+    def band_before(self, metric: str) -> Level | None:
+        """The lowest level it climbs from, while it climbs."""
+        slope = self._slopes.get(metric)
+        if slope is None or slope.is_norm or not slope.firing:
+            return None
+        first, last = slope.lowest_steps
+        return Level(slope.lowest, slope.sigma / MAD_TO_SIGMA, REFERENCE_BLOCKS * BLOCK, first, last)
 
     def creeping(self) -> tuple[str, int] | None:
         """The norm that has been found creeping for longest, and still is, with the onset it was found with."""

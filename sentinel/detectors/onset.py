@@ -31,6 +31,7 @@ SIGNALS: Mapping[str, Onset] = {
     for metric in sorted(METRICS, key=lambda metric: metric.onset == "halvings")
     if metric.onset is not None
 }
+LOOKBACK_ROWS = 100  # where rows are seldom, the policy's steps hold few of them or none: so many rows at most are looked back
 LOSS_RISE = 0.03
 NORM_RISE = 0.2
 FALLEN = 0.25  # of its highest: healthy scalers halve once and double again
@@ -46,16 +47,23 @@ class Dated:
 
 
 def date_onset(
-    series: Series, finding: Finding, lookback_steps: int, cut_step: int, creeping: tuple[str, int] | None = None
+    series: Series,
+    finding: Finding,
+    lookback_steps: int,
+    cut_step: int,
+    creeping: tuple[str, int] | None = None,
+    well_until: int = -1,
 ) -> Dated | None:
     """The earliest credible start of what the finding found; None where the finding's own onset stands.
 
-    `creeping`: a norm that climbs slowly now, as `drift` found it, and since when."""
+    `creeping`: a norm that climbs slowly now, as `drift` found it, and since when. `well_until`: the first step of the samples in
+    which its metric stood best: it had not left its level before, and no bend of a descent is taken for the beginning."""
+    lookback_steps = max(lookback_steps, min(lookback_steps, LOOKBACK_ROWS) * series.interval_steps)
     onset = finding.onset_step
     if onset is None or not finding.kind.is_numeric or FINDS[finding.kind].keeps_onset:
         return None
     own = finding.metric or "-"
-    first = _bend(series, finding, onset, lookback_steps, cut_step)
+    first = _bend(series, finding, onset, max(onset - lookback_steps, well_until + 1), cut_step)
     began, signal = first, own
     for name, sign in SIGNALS.items():
         at = _start(series, name, sign, first - 1, lookback_steps, cut_step)
@@ -70,13 +78,13 @@ def date_onset(
     return Dated(began, signal, f"onset {began} by {signal}, {own} followed at {first}")
 
 
-def _bend(series: Series, finding: Finding, onset: int, lookback_steps: int, cut_step: int) -> int:
+def _bend(series: Series, finding: Finding, onset: int, earliest: int, cut_step: int) -> int:
     """A slow alarm's own metric, dated anew; the alarm's own onset where that cannot be done, or is another kind's."""
     power = FINDS[finding.kind].bend
     if not power or finding.metric is None:
         return onset
     bend = find_bend(series.entries(finding.metric, cut_step, finding.detected_step), power)
-    return bend if bend is not None and bend >= onset - lookback_steps else onset
+    return bend if bend is not None and bend >= earliest else onset
 
 
 def _start(series: Series, metric: str, sign: Onset, up_to_step: int, lookback_steps: int, cut_step: int) -> int | None:

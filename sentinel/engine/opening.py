@@ -11,7 +11,11 @@ from sentinel.engine.exclusion import blamed_node, other_node
 from sentinel.model import facts as f
 from sentinel.model.findings import Finding
 from sentinel.model.incidents import Band, Incident, SampleAnchor
+from sentinel.plan.verdict import ROWS_MIN, measure_fall
+from sentinel.streams.baseline import measure_level, measure_noise
 
+LEVEL_ROWS = 20  # before the onset, where no detector knows the level
+NOISE_ROWS = 100
 FOUND_AGAIN_S = 3600.0  # after a supervisor began
 
 
@@ -91,15 +95,25 @@ def _visible_s(decision: Decision, finding: Finding) -> float:
 
 
 def _band_before(decision: Decision, finding: Finding, onset_step: int | None, signal: str | None) -> Band | None:
-    """Where the judged metric stood: just before its own breach, else (another metric broke, or it went wrong slowly, or
-    that breach is long past, or it was itself what moved before) just before the onset."""
+    """Where the judged metric stood. What found it knows best: the level its own breach left, or the one it climbed from. Where
+    another metric broke, or that breach is long past, or the judged metric moved before it, the rows before the onset tell.
+    None of fewer than ROWS_MIN rows. The spread is that of neighbouring rows, which neither a descent nor the trouble widens."""
     metric = decision.policy.spec.probation.recovered_when.metric
     window = decision.policy.spec.detectors.spike.window_steps
     onset = onset_step if onset_step is not None else finding.detected_step
-    level = decision.detectors.pre_breach(metric) if not FINDS[finding.kind].is_gradual and signal != metric else None
-    if level is None or level.last_step < onset - window:
-        level = decision.detectors.level(metric, onset - 1 - window, onset - 1) or level
-    return Band(metric, level.median, level.mad, level.count) if level is not None and isfinite(level.median) else None
+    detectors = decision.detectors
+    level = detectors.found_from(finding.kind, metric)
+    rows = detectors.rows_before(metric, onset if level is None else min(onset, level.last_step + 1), NOISE_ROWS)
+    if level is None and not FINDS[finding.kind].is_gradual and signal != metric:
+        level = detectors.pre_breach(metric)
+        level = level if level is not None and level.last_step >= onset - window else None
+    if level is None or level.count < ROWS_MIN:
+        level = measure_level(rows[-LEVEL_ROWS:])
+    if level is None or level.count < ROWS_MIN or not isfinite(level.median):
+        return None
+    mad = min(level.mad, measure_noise(rows)) if len(rows) >= ROWS_MIN else level.mad
+    fall, fall_steps = measure_fall(rows)
+    return Band(metric, level.median, mad, level.count, level.last_step, fall, fall_steps)
 
 
 def _anchor(decision: Decision, onset_step: int | None, detected_step: int) -> SampleAnchor | None:

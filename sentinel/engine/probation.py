@@ -7,6 +7,7 @@ steps, so that a restarted supervisor that reads the stream again says the same.
 from __future__ import annotations
 
 from sentinel.detectors.bands import top_of_band
+from sentinel.detectors.registry import FINDS
 from sentinel.engine.annotations import rule_of
 from sentinel.engine.decision import Decision
 from sentinel.engine.diagnosis import compare_past_break, is_diagnosing
@@ -15,12 +16,14 @@ from sentinel.engine.paging import on_recovered, page
 from sentinel.model import facts as f
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Band, Incident, IncidentState, Outcome
-from sentinel.plan.verdict import BandVerdict, judge_band
+from sentinel.plan.verdict import ROWS_MIN, BandVerdict, Peak, judge_band
 
 HEALED_AFTER_STEPS = 10  # a level younger than this is not believed to have healed
-ROWS_MIN = 3  # nor one of fewer rows: a run logged every 100 steps has one row in a window of 20
+GRADUAL_ROWS, ROWS_ENOUGH = 30, 40
 ROWS_LIMIT = 10  # probations: so long are rows waited for
-NEW_NORMAL_ROWS = 30
+NEW_NORMAL_ROWS = 30  # and so many of the usual intervals, where the run is logged seldom
+# What is found where no level was known: that the rows since are clean is all the proof there can be, and enough.
+PROVEN_BY_ROWS = (Kind.NON_FINITE, Kind.LOSS_SCALE_COLLAPSE, Kind.EXPRESSION)
 CLOSED_EARLY = "the run ended healthy inside probation"
 
 
@@ -44,12 +47,13 @@ def _judge_probation(decision: Decision, incident: Incident, step: int) -> None:
     past = step - incident.break_step
     if past < needed or is_diagnosing(incident) or _keeps_firing(decision, incident, step):
         return
-    verdict = _band_verdict(decision, incident, incident.break_step)
-    if verdict is None:
+    if not incident.is_numeric:
         recover(decision, incident, f"{past} steps past step {incident.break_step} without another finding")
-    elif verdict.is_within:
+        return
+    verdict = _band_verdict(decision, incident, incident.break_step)
+    if verdict.is_within:
         recover(decision, incident, f"{past} steps past step {incident.break_step}: {verdict.reason}")
-    else:
+    elif verdict.is_known or not _awaits_rows(decision, past):
         fail_rung(decision, incident.id, verdict.reason)
 
 
@@ -65,17 +69,16 @@ def _judge_patience(decision: Decision, incident: Incident, step: int) -> None:
     if since < window:
         return
     span = _span_with_rows(decision, incident, step, window, since)
-    if span is None:
-        return
-    verdict = _band_verdict(decision, incident, step - span)
+    verdict = _band_verdict(decision, incident, step - span, window, _peak(incident))
     still = decision.detectors.still_true(incident.kind, incident.alert)
-    healed = (verdict is None or verdict.is_within) and not still
-    reason = still or (verdict.reason if verdict else "no level before the incident to judge by")
-    observed = last is not None and last.outcome is Outcome.OBSERVED
-    judged = verdict is not None or incident.kind is Kind.EXPRESSION
-    if healed and judged and _keeps_firing(decision, incident, step):
+    if not verdict.is_known and not still and _awaits_rows(decision, since):
         return
-    if healed and since >= max(window, HEALED_AFTER_STEPS) and judged:
+    healed = verdict.is_within and not still
+    reason = still or verdict.reason
+    observed = last is not None and last.outcome is Outcome.OBSERVED
+    if healed and _keeps_firing(decision, incident, step):
+        return
+    if healed and since >= max(window, HEALED_AFTER_STEPS):
         recover(decision, incident, f"healed by itself: {reason}", _is_untouched(incident), _back_since(decision, incident))
     elif incident.awaits_approval:
         return
@@ -83,7 +86,7 @@ def _judge_patience(decision: Decision, incident: Incident, step: int) -> None:
         _judge_observed(decision, incident, since, reason)
     elif wait is None:
         return
-    elif not healed and wait.unless_above_band_steps is not None and (still or _is_still_above(decision, incident, step)):
+    elif not healed and wait.unless_above_band_steps is not None and (still or _is_still_above(decision, incident)):
         fail_rung(decision, incident.id, reason if still else f"above its band for {window} steps: {reason}")
     elif since >= wait.for_steps:
         fail_rung(decision, incident.id, f"not healed within {wait.for_steps} steps: {reason}")
@@ -101,26 +104,37 @@ def _keeps_firing(decision: Decision, incident: Incident, step: int) -> bool:
     return step - last_step < keep.steps or decision.now_s - last_s < keep.seconds
 
 
-def _is_still_above(decision: Decision, incident: Incident, step: int) -> bool:
+def _is_still_above(decision: Decision, incident: Incident) -> bool:
     """Is the newest row above the band too? The first window still holds the spike's own rows; one that is over is waited for."""
-    newest = _band_verdict(decision, incident, step - 1)
-    return newest is None or not newest.is_within
+    band = incident.band
+    newest = decision.detectors.rows_before(band.metric, decision.newest_step + 1, 1) if band is not None else []
+    if band is None or not newest:
+        return True
+    return not newest[0][1] <= top_of_band(band.median, band.mad, decision.policy.spec.probation.recovered_when.ratio)
 
 
-def _span_with_rows(decision: Decision, incident: Incident, step: int, window: int, since: int) -> int | None:
-    """The window, or so much more of what came since that it holds ROWS_MIN rows; None while there are fewer. A metric that is
-    not logged at all any more is not waited for."""
-    if incident.band is None or since >= ROWS_LIMIT * decision.policy.spec.probation.steps:
+def _span_with_rows(decision: Decision, incident: Incident, step: int, window: int, since: int) -> int:
+    """The window, or so much more of what came since that it holds ROWS_MIN rows: a run logged every 100 steps has one row in a
+    window of 20. Of what has lasted for long more rows are asked, half of those since, up to ROWS_ENOUGH: whoever looks at ten
+    rows often enough finds ten that lie low."""
+    if incident.band is None:
         return window
-    span = window
-    while True:
-        level = decision.detectors.level(incident.band.metric, step - span)
-        count = 0 if level is None else level.count
-        if count >= ROWS_MIN:
-            return span
-        if span >= since:
-            return None if count else window
-        span = min(2 * span, since)
+    metric = incident.band.metric
+    rows = decision.detectors.rows_before(metric, step + 1, 2 * ROWS_ENOUGH)
+    lasted = sum(1 for at, _ in rows if at > step - since)
+    wanted = rows[-max(_rows_asked(incident), lasted // 2) :]
+    return min(max(window, step - wanted[0][0] + 1), since) if wanted else window
+
+
+def _rows_asked(incident: Incident) -> int:
+    """What was found slowly has left its level by little, and ten rows do not tell the two apart."""
+    return GRADUAL_ROWS if FINDS[incident.kind].bend else ROWS_MIN
+
+
+def _awaits_rows(decision: Decision, since: int) -> bool:
+    """Whether rows that decide are still waited for: of a metric that is not logged any more none will come."""
+    limit = max(ROWS_LIMIT * decision.policy.spec.probation.steps, 2 * ROWS_ENOUGH * decision.detectors.interval_steps)
+    return since < limit
 
 
 def _judge_observed(decision: Decision, incident: Incident, since: int, reason: str) -> None:
@@ -131,7 +145,7 @@ def _judge_observed(decision: Decision, incident: Incident, since: int, reason: 
     if not decision.observes_only or decision.state.paused or since < probation:
         return  # during a pause a person is at it, and the rung is taken up when it ends
     level = decision.detectors.level(incident.band.metric, decision.newest_step - since) if incident.band is not None else None
-    if level is None or level.count >= NEW_NORMAL_ROWS or since >= ROWS_LIMIT * probation:
+    if level is None or level.count >= NEW_NORMAL_ROWS or not _awaits_rows(decision, since):
         verdict = f"observe only: {since} steps after the remedy that was not carried out, taken as the new normal: {reason}"
         decision.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, verdict))
         page(decision, incident.id, incident.severity, verdict, "observe only: sentinel does nothing, and watches on")
@@ -140,7 +154,12 @@ def _judge_observed(decision: Decision, incident: Incident, since: int, reason: 
 def settle_at_finish(decision: Decision) -> bool:
     """The trainer finished. Every open incident is closed, or (False) one needs another try before the run may end."""
     for incident in decision.state.open_incidents:
-        verdict = _band_verdict(decision, incident, _since(incident)) if incident.is_numeric else None
+        verdict = _band_verdict(decision, incident, _since(decision, incident), 1) if incident.is_numeric else None
+        if verdict is not None and not verdict.is_known:
+            unknown = f"the run finished before it was known: {verdict.reason}"
+            decision.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, unknown))
+            page(decision, incident.id, incident.severity, unknown, "the run has finished; look at its last steps")
+            continue
         if verdict is not None and not verdict.is_within:
             fail_rung(decision, incident.id, f"the run finished above its band: {verdict.reason}")
             waits = decision.state.incident(incident.id).awaits_approval
@@ -179,16 +198,39 @@ def recover(
     on_recovered(decision, incident.id, reason)
 
 
-def _since(incident: Incident) -> int:
-    return incident.break_step if incident.state is IncidentState.PROBATION else incident.detected_step
+def _since(decision: Decision, incident: Incident) -> int:
+    """At the end of the run all that a remedy has trained counts, also up to the step where it broke."""
+    if incident.state is not IncidentState.PROBATION:
+        return incident.detected_step
+    resume = decision.state.attempts[-1].resume
+    return min(incident.break_step, resume.step) if resume is not None else incident.break_step
 
 
-def _band_verdict(decision: Decision, incident: Incident, after_step: int) -> BandVerdict | None:
-    """None where there is nothing to compare: no band before the incident, or no value since."""
-    if incident.band is None:
+def _band_verdict(
+    decision: Decision, incident: Incident, after_step: int, rows_above: int = ROWS_MIN, peak: Peak | None = None
+) -> BandVerdict:
+    """Where the judged metric stands since, against its level before the incident. The rest as in `judge_band`."""
+    before = incident.band
+    if before is None and incident.kind in PROVEN_BY_ROWS:
+        return _judge_rows(decision, after_step)
+    level = decision.detectors.level(before.metric, after_step) if before is not None else None
+    now = None
+    if before is not None and level is not None:
+        now = Band(before.metric, level.median, level.mad, level.count, level.last_step)
+    ratio = decision.policy.spec.probation.recovered_when.ratio
+    return judge_band(now, before, ratio, peak, _rows_asked(incident), rows_above)
+
+
+def _peak(incident: Incident) -> Peak | None:
+    """How high the judged metric stood when it was found. For patience alone: a remedy trains other steps, and from where it had
+    stood it need not come back."""
+    if incident.band is None or incident.metric != incident.band.metric or not incident.value:
         return None
-    level = decision.detectors.level(incident.band.metric, after_step)
-    if level is None or level.count == 0:
-        return None
-    now = Band(incident.band.metric, level.median, level.mad, level.count)
-    return judge_band(now, incident.band, decision.policy.spec.probation.recovered_when.ratio)
+    return Peak(incident.detected_step, float(incident.value))
+
+
+def _judge_rows(decision: Decision, after_step: int) -> BandVerdict:
+    """No level was known before: rows that came since, and in which nothing was found again."""
+    rows = decision.detectors.count_rows(after_step)
+    reason = f"{rows} rows since without another finding, and no level before the incident to judge by"
+    return BandVerdict("within" if rows >= ROWS_MIN else "unknown", reason)

@@ -49,12 +49,17 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Where a metric stood before the incident: median and MAD (robust spread) over `count` readings."""
+    """Where a metric stood before the incident: median and MAD (robust spread) over `count` readings, the newest at `step`.
+
+    fall: by how much it had fallen over the `fall_steps` steps before; 0.0 where it had not, or that is not known."""
 
     metric: str
     median: float
     mad: float
     count: int
+    step: int = 0
+    fall: float = 0.0
+    fall_steps: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,34 +3,107 @@
 The standard error of a median of n values is about 1.253·σ/√n, and σ is about 1.4826·MAD (normal data); two such errors
 add in quadrature. A judgement finer than three of them would be a coin toss, so the policy's ratio is a floor. The noise is
 the healthy one from before the incident: a sick run's own scatter must not widen what it is judged by.
+
+Fewer than `ROWS_MIN` rows, before or since, decide nothing: with two or three the tolerance is so wide that a loss 20 % above its
+level has passed for healed (traced in a recorded run: a band of two rows, MAD 0.09, tolerance 0.46). That is *unknown*.
+
+Where the metric was falling, it must have come back, and not only have gone on falling from where it stood.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from sentinel.model.incidents import Band
 
 MEDIAN_ERROR = 1.253 * 1.4826
 SIGMAS = 3.0
+ROWS_MIN = 10
+RETURNED = 1 / 3
+FALLS_MAX = 3.0  # descents flatten
+
+Stands = Literal["within", "above", "unknown"]
+
+
+class Peak(NamedTuple):
+    """Where the metric stood when it was found."""
+
+    step: int
+    value: float
 
 
 @dataclass(frozen=True, slots=True)
 class BandVerdict:
-    is_within: bool
+    stands: Stands
     reason: str
 
+    @property
+    def is_within(self) -> bool:
+        return self.stands == "within"
 
-def judge_band(now: Band, before: Band, ratio: float) -> BandVerdict:
-    """Whether `now` is at most `ratio` above `before`, or within three standard errors of it if that is wider."""
-    if now.count == 0 or not math.isfinite(now.median):
-        return BandVerdict(False, f"{now.metric} has no finite value to judge by")
-    error = MEDIAN_ERROR * before.mad * math.sqrt(1.0 / now.count + 1.0 / max(before.count, 1))
+    @property
+    def is_known(self) -> bool:
+        return self.stands != "unknown"
+
+
+def judge_band(
+    now: Band | None,
+    before: Band | None,
+    ratio: float,
+    peak: Peak | None = None,
+    rows_min: int = ROWS_MIN,
+    rows_above: int = ROWS_MIN,
+) -> BandVerdict:
+    """Whether `now` is at most `ratio` above `before`, or within three standard errors of it if that is wider.
+
+    peak: how high it stood when it was found, where that is known. rows_min: rows that are asked of `now` before it counts as
+    back. rows_above: before it counts as still above, where that is less."""
+    if before is None:
+        return BandVerdict("unknown", "no level before the incident to judge by")
+    if before.count < ROWS_MIN:
+        return BandVerdict("unknown", f"{before.metric} has {before.count} rows before the incident, too few to judge by")
+    if now is None or now.count == 0:
+        return BandVerdict("unknown", f"{before.metric} has not been logged since")
+    if not math.isfinite(now.median):
+        return BandVerdict("above", f"{now.metric} has no finite value to judge by")
+    error = MEDIAN_ERROR * before.mad * math.sqrt(1.0 / now.count + 1.0 / before.count)
     limit = before.median + max(abs(before.median) * ratio, SIGMAS * error)
-    word = "within" if now.median <= limit else "above"
+    stands: Stands = "within" if now.median <= limit else "above"
     reason = (
-        f"{now.metric} median {now.median:.4g} of {now.count} steps is {word} {limit:.4g} "
+        f"{now.metric} median {now.median:.4g} of {now.count} steps is {stands} {limit:.4g} "
         f"(before the incident {before.median:.4g}, tolerance {limit - before.median:.2g})"
     )
-    return BandVerdict(now.median <= limit, reason)
+    if now.count < (rows_min if stands == "within" else min(rows_min, rows_above)):
+        return BandVerdict("unknown", f"{reason}, and {now.count} rows are too few to tell")
+    if stands == "within" and peak is not None and not _has_returned(now, before, peak):
+        return BandVerdict("above", f"{reason}, but it has only gone on falling from {peak.value:.4g}, and has not come back")
+    return BandVerdict(stands, reason)
+
+
+def _has_returned(now: Band, before: Band, peak: Peak) -> bool:
+    """Whether it fell since by more than its own descent can explain, by a third of what it had risen: a loss that stays 6 % too
+    high is at its old level, too, a few hundred steps later."""
+    rise = peak.value - before.median
+    if not 0.0 < rise < math.inf or not before.fall:
+        return True
+    own = before.fall * min((now.step - peak.step) / before.fall_steps, FALLS_MAX)
+    return peak.value - now.median - own >= RETURNED * rise
+
+
+def measure_fall(rows: Sequence[tuple[int, float]]) -> tuple[float, int]:
+    """`Band.fall` and `Band.fall_steps` of (step, value) rows, oldest first: from the medians of their first and last third;
+    nothing where they do not fall, or are too few."""
+    third = len(rows) // 3
+    if third < ROWS_MIN:
+        return 0.0, 0
+    (older, old), (newer, new) = (_middle(part) for part in (rows[:third], rows[-third:]))
+    fall = old - new
+    return (fall, newer - older) if 0.0 < fall < math.inf and newer > older else (0.0, 0)
+
+
+def _middle(rows: Sequence[tuple[int, float]]) -> tuple[int, float]:
+    """The middle row's step, and the median value."""
+    return rows[len(rows) // 2][0], sorted(value for _, value in rows)[len(rows) // 2]

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from sentinel.model.readings import StepReading
@@ -67,6 +68,14 @@ def measure_level(entries: list[tuple[int, float]]) -> Level | None:
         return Level(median, math.inf, len(values), entries[0][0], entries[-1][0])
     deviations = sorted(abs(value - median) for value in values)
     return Level(median, deviations[len(deviations) // 2], len(values), entries[0][0], entries[-1][0])
+
+
+def measure_noise(entries: list[tuple[int, float]]) -> float:
+    """The median absolute deviation that single rows have around wherever the metric is going, from the differences of
+    neighbours: a descent, or a step, hardly moves it. Non-finite rows are passed over; 0.0 for fewer than two."""
+    values = [value for _, value in entries if value - value == 0.0]
+    jumps = sorted(abs(newer - older) for older, newer in pairwise(values))
+    return jumps[len(jumps) // 2] / math.sqrt(2.0) if jumps else 0.0
 
 
 class Baseline:

@@ -8,8 +8,10 @@ log every 100 steps. `interval_steps` is the usual distance between readings, le
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 from sentinel.model.attempts import SampleRange
 from sentinel.model.metrics import is_family
@@ -141,6 +143,12 @@ class Series:
         """Median and MAD of the metric over after_step < step <= up_to_step, clean or not; None without any reading."""
         return measure_level(self.entries(metric, after_step, up_to_step))
 
+    def before(self, metric: str, step: int, count: int) -> list[tuple[int, float]]:
+        """The newest `count` (step, value) of a tracked metric before `step`, oldest first; fewer where there are not so many."""
+        picked = list(islice((entry for entry in reversed(self._values.get(metric, ())) if entry[0] < step), count))
+        picked.reverse()
+        return picked
+
     def newest(self, metric: str, count: int) -> list[tuple[int, float]]:
         """The newest `count` (step, value) of a tracked metric, oldest first."""
         values = self._values.get(metric)
@@ -152,6 +160,10 @@ class Series:
         """The newest steps, STEPS_KEPT at most, whose reading holds a tracked metric, or a member of a tracked family."""
         family = self._families.get(name)
         return list(family.steps) if family is not None else [step for step, _ in self.newest(name, STEPS_KEPT)]
+
+    def count_after(self, step: int) -> int:
+        """Readings after `step`, of those kept."""
+        return len(self._order) - bisect_right(self._order, step)
 
     def __len__(self) -> int:
         return len(self._order)

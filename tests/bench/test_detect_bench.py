@@ -19,11 +19,14 @@ from typing import NamedTuple
 import pytest
 
 from sentinel.model.findings import Kind
+from sentinel.model.incidents import IncidentState
 from sentinel.model.readings import StepReading
 from tests.bench.published_rules import RULES, Rule
+from tests.closings import is_false, median, watch
 from tests.labelled_logs import ABSENT, labelled_logs
+from tests.sim.kit import policy_named
 from tests.unit.detectors.bank_kit import SpikeConfig, alarms, make_bank, row
-from tests.unit.detectors.score_logs import print_score, score
+from tests.unit.detectors.score_logs import is_scored, print_score, read_labels, read_log, score
 
 SEEDS = range(20261120, 20261140)
 STEPS = 1_400
@@ -193,3 +196,32 @@ def test_labelled_real_logs() -> None:
     found, events = result.recall("strong")
     assert found >= 0.95 * events
     assert result.false_per_10k <= 0.1
+
+
+@pytest.mark.bench
+def test_closings_of_labelled_real_logs() -> None:
+    """A loss that stays above the best level it had before the incident had not healed."""
+    logs = labelled_logs()
+    if logs is None:
+        pytest.skip(ABSENT)
+    closed, unknown, false = 0, 0, []
+    for name, labels in read_labels(logs).items():
+        if not is_scored(labels[0]):
+            continue
+        rows = read_log(logs / name)
+        loss = [(row.step, row.metrics["loss"]) for row in rows if math.isfinite(row.metrics.get("loss", math.nan))]
+        for one in watch(rows, policy_named("default")):
+            if one.state is not IncidentState.RECOVERED:
+                continue
+            level = best_level([value for step, value in loss if step < one.incident.detected_step])
+            wrong = is_false([row for row in loss if row[0] > one.step], lambda _, level=level: level) if level else None
+            closed, unknown = closed + 1, unknown + (wrong is None)
+            if wrong:
+                false.append(f"{name}: {one.incident.kind} found at {one.incident.detected_step}, {one.step}: {one.reason}")
+    print(f"\nclosings of the labelled logs as healed: {closed}, of which {len(false)} false, {unknown} unknown (too few rows)")
+    assert not false, false
+
+
+def best_level(values: list[float], rows: int = 55) -> float | None:
+    """The lowest median of 55 rows; None of fewer."""
+    return min((median(values[end - rows : end]) for end in range(rows, len(values) + 1, 5)), default=None)

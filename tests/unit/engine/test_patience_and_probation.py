@@ -190,3 +190,40 @@ def test_what_heals_in_patience_after_a_remedy_was_tried_is_not_benign() -> None
     bench.launched().steps(51, 70).steps(71, 72, loss=8.0).steps(73, 110)
     (moved,) = [fact for fact in bench.of(f.IncidentMoved) if fact.to is IncidentState.RECOVERED]
     assert (bench.incident.benign, moved.back_step) == (False, 73)
+
+
+def seldom(policy: Any = None) -> Bench:
+    """A run logged every 100 steps."""
+    bench = Bench(policy, observe_only=True).launched()
+    for step in range(100, 6_100, 100):
+        bench.step(step)
+    return bench
+
+
+def test_two_rows_of_a_run_that_logs_seldom_heal_nothing_and_ten_do() -> None:
+    bench = seldom()
+    for step in (6_100, 6_200):
+        bench.step(step, 8.0)
+    for step in range(6_300, 7_100, 100):
+        bench.step(step)
+    assert bench.incident.state is IncidentState.OPEN, "eight rows since"
+    for step in range(7_100, 8_100, 100):
+        bench.step(step)
+    assert bench.incident.state is IncidentState.RECOVERED
+
+
+def test_a_band_of_fewer_than_ten_rows_is_none_and_the_incident_is_never_healed() -> None:
+    bench = Bench(observe_only=True).launched()
+    bench.recall()
+    bench.steps(1, 6).step(7, nan)
+    assert bench.incident.band is None
+    bench.steps(8, 14)
+    assert bench.incident.state is not IncidentState.RECOVERED, "seven rows"
+
+
+def test_a_run_that_finishes_before_it_is_known_says_so_and_calls_somebody() -> None:
+    bench = Bench(observe_only=True).launched()
+    bench.steps(1, 70).steps(71, 72, loss=8.0).steps(73, 76).ends(76)
+    assert bench.state.ended == "finished"
+    assert bench.incident.state is IncidentState.EXHAUSTED
+    assert any("finished before it was known" in fact.reason for fact in bench.of(f.PageRaised)), bench.of(f.PageRaised)

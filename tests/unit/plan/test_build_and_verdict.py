@@ -9,7 +9,7 @@ import pytest
 from sentinel.model.attempts import ResumePoint, SettingsInForce
 from sentinel.model.incidents import Band
 from sentinel.plan.build import build_live_change, build_relaunch
-from sentinel.plan.verdict import judge_band
+from sentinel.plan.verdict import Peak, judge_band, measure_fall
 
 POINT = ResumePoint(50, "p50")
 
@@ -46,7 +46,9 @@ def test_a_live_change_is_one_write_under_the_name_of_its_settings() -> None:
         (Band("loss", 2.03, 0.0, 50), Band("loss", 2.0, 0.0, 50), 0.02, True),
         (Band("loss", 2.05, 0.0, 50), Band("loss", 2.0, 0.0, 50), 0.02, False),
         (Band("loss", 1.0, 0.0, 50), Band("loss", 2.0, 0.0, 50), 0.02, True),
-        (Band("loss", 2.05, 0.0, 4), Band("loss", 2.0, 0.05, 40), 0.02, True),  # finer than the noise of four values
+        (Band("loss", 2.05, 0.0, 12), Band("loss", 2.0, 0.05, 40), 0.02, True),  # finer than the noise of twelve values
+        (Band("loss", 2.0, 0.0, 9), Band("loss", 2.0, 0.05, 40), 0.02, False),  # unknown: too few since
+        (Band("loss", 2.0, 0.0, 50), Band("loss", 2.0, 0.05, 9), 0.02, False),  # unknown: too few before
         (Band("loss", 2.05, 9.0, 400), Band("loss", 2.0, 0.005, 40), 0.02, False),  # a sick scatter widens nothing
         (Band("loss", nan, 0.0, 50), Band("loss", 2.0, 0.0, 50), 0.02, False),
         (Band("loss", inf, 0.0, 50), Band("loss", 2.0, 0.0, 50), 0.02, False),
@@ -58,3 +60,36 @@ def test_back_in_the_band(now: Band, before: Band, ratio: float, within: bool) -
     verdict = judge_band(now, before, ratio)
     assert verdict.is_within is within
     assert "loss" in verdict.reason
+
+
+def test_few_rows_are_unknown_unless_they_need_not_be_many_to_stand_above() -> None:
+    before = Band("loss", 2.0, 0.02, 50)
+    high, back = Band("loss", 3.0, 0.0, 4), Band("loss", 2.0, 0.0, 4)
+    assert judge_band(high, before, 0.02).stands == "unknown"
+    assert judge_band(high, before, 0.02, rows_above=4).stands == "above"
+    assert judge_band(back, before, 0.02, rows_above=4).stands == "unknown"
+    assert judge_band(Band("loss", inf, inf, 1), before, 0.02).stands == "above", "that is no question of noise"
+    for now, then in ((None, before), (Band("loss", 2.0, 0.0, 0), before), (back, None)):
+        verdict = judge_band(now, then, 0.02)
+        assert (verdict.stands, verdict.is_known) == ("unknown", False)
+
+
+def test_what_only_went_on_falling_has_not_come_back() -> None:
+    """It was falling by 0.1 in 67 steps, rose from 2.6 to 2.8, and 200 steps later stands at 2.62 by its descent alone."""
+    before = Band("loss", 2.6, 0.005, 55, 300, 0.1, 67)
+    stays, peak = Band("loss", 2.62, 0.005, 40, 500), Peak(301, 2.8)
+    assert judge_band(stays, before, 0.02).is_within
+    verdict = judge_band(stays, before, 0.02, peak)
+    assert verdict.stands == "above"
+    assert "has not come back" in verdict.reason
+    assert judge_band(Band("loss", 2.62, 0.005, 40, 340), before, 0.02, peak).is_within, "so soon no descent explains it"
+    assert judge_band(stays, Band("loss", 2.6, 0.005, 55), 0.02, peak).is_within, "one that was not falling has come back"
+
+
+def test_the_fall_of_rows_is_that_between_their_outer_thirds() -> None:
+    rows = [(step, 4.0 - 0.01 * step) for step in range(0, 900, 10)]
+    fall, steps = measure_fall(rows)
+    assert fall / steps == pytest.approx(0.01)
+    assert measure_fall(rows[:29]) == (0.0, 0), "too few"
+    assert measure_fall([(step, -value) for step, value in rows]) == (0.0, 0)
+    assert measure_fall([(step, nan) for step, _ in rows]) == (0.0, 0)
