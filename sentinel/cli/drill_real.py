@@ -10,7 +10,7 @@ more things are asked, of the directory: every log stayed below its cap, and no 
 from __future__ import annotations
 
 import os
-import resource
+import re
 import shutil
 import signal
 import sys
@@ -157,8 +157,13 @@ def drill_real(
         shutil.rmtree(folder.parent, ignore_errors=True)
     again = f"sentinel drill {path} --real" + (f" --policy {policy}" if policy is not None else "")
     name = policy if policy is not None else real.policy
-    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return RealReport(drill.name, name, run, tuple(differing), again, str(folder) if is_kept else "", logs, peak_bytes)
+    return RealReport(drill.name, name, run, tuple(differing), again, str(folder) if is_kept else "", logs, _peak_bytes())
+
+
+def _peak_bytes() -> int:
+    """The most memory that this process has held. `ru_maxrss` begins with what the process held that forked it."""
+    found = re.search(r"^VmHWM:\s+(\d+) kB$", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE)
+    return int(found[1]) * 1024 if found is not None else 0
 
 
 def build_command(real: RealDrill) -> tuple[str, ...]:
