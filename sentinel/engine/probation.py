@@ -199,11 +199,15 @@ def recover(
 
 
 def _since(decision: Decision, incident: Incident) -> int:
-    """At the end of the run all that a remedy has trained counts, also up to the step where it broke."""
+    """At the end of the run the newest rows count that a remedy has trained, as many as are asked for, also from before the step
+    where it broke."""
     if incident.state is not IncidentState.PROBATION:
         return incident.detected_step
     resume = decision.state.attempts[-1].resume
-    return min(incident.break_step, resume.step) if resume is not None else incident.break_step
+    if incident.band is None or resume is None:
+        return min(incident.break_step, resume.step) if resume is not None else incident.break_step
+    newest = decision.detectors.rows_before(incident.band.metric, decision.newest_step + 1, _rows_asked(incident))
+    return min(incident.break_step, max(resume.step, newest[0][0] - 1)) if newest else incident.break_step
 
 
 def _band_verdict(
