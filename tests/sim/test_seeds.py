@@ -1,4 +1,4 @@
-"""Drawn disasters, every invariant checked after every event: 250 in `make test`, 1,200 with `make drills`. SIM_SEED_BASE=N draws
+"""Drawn disasters, every invariant checked after every event: 215 in `make test`, 1,200 with `make drills`. SIM_SEED_BASE=N draws
 others."""
 
 from __future__ import annotations
@@ -83,3 +83,10 @@ def test_every_invariant_holds_and_most_disasters_are_repaired_without_a_person(
     repaired = [result for result in with_incidents if result.outcome == "finished" and not result.pages]
     assert len(with_incidents) >= 30
     assert len(with_incidents) > len(repaired) >= 20
+
+
+def test_at_the_end_the_newest_rows_are_judged_and_not_the_descent_that_was_trained_again() -> None:
+    """The run ends a few rows past the break; those from the checkpoint on stood above the level before the onset all along."""
+    result = run_seed(20261848, policy_named("demo"))
+    assert result.ok, result.broken
+    assert (result.outcome, len(result.state.attempts)) == ("finished", 2)

@@ -31,21 +31,6 @@ def test_a_run_that_finishes_above_its_band_is_not_over() -> None:
     assert (bench.state.ended, bench.incident.state) == ("finished", IncidentState.RECOVERED)
 
 
-def test_at_the_end_the_newest_rows_are_judged_and_not_the_descent_that_was_trained_again() -> None:
-    """Found by seed 20261848: rows from the checkpoint on stood above the level before the onset, as they had at first."""
-
-    def descend(bench: Bench, first: int, last: int) -> Bench:
-        for step in range(first, last + 1):
-            bench.step(step, 6.0 - 0.03 * step)
-        return bench
-
-    bench = descend(Bench().launched(), 1, 50).checkpoint(50)
-    descend(bench, 51, 70).steps(71, 76, loss=9.0)
-    assert bench.resumed_from == 50
-    descend(bench.launched(), 51, 80).ends(80)
-    assert (bench.state.ended, bench.incident.state) == ("finished", IncidentState.RECOVERED)
-
-
 def test_a_wait_after_the_end_is_no_wait() -> None:
     waits = [{"wait": {"for": "40 steps"}}, {"wait": {"for": "80 steps"}}, {"rollback": {"before_onset": "20 steps"}}]
     page = {"page": {"severity": "critical"}, "then": "stop_now"}
