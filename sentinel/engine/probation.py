@@ -19,9 +19,10 @@ from sentinel.model.incidents import Band, Incident, IncidentState, Outcome
 from sentinel.plan.verdict import ROWS_MIN, BandVerdict, Peak, judge_band
 
 HEALED_AFTER_STEPS = 10  # a level younger than this is not believed to have healed
-GRADUAL_ROWS, ROWS_ENOUGH = 30, 40
-ROWS_LIMIT = 10  # probations: so long are rows waited for
-NEW_NORMAL_ROWS = 30  # and so many of the usual intervals, where the run is logged seldom
+GRADUAL_ROWS = 30  # asked for after a drift or a divergence, in place of ROWS_MIN
+LASTING_ROWS_MAX = 40  # asked for at most of what lasts
+PROBATIONS_WAITED = 10  # for rows; where they are seldom, for twice LASTING_ROWS_MAX of their usual intervals
+NEW_NORMAL_ROWS = 30
 # What is found where no level was known: that the rows since are clean is all the proof there can be, and enough.
 PROVEN_BY_ROWS = (Kind.NON_FINITE, Kind.LOSS_SCALE_COLLAPSE, Kind.EXPRESSION)
 CLOSED_EARLY = "the run ended healthy inside probation"
@@ -115,12 +116,12 @@ def _is_still_above(decision: Decision, incident: Incident) -> bool:
 
 def _span_with_rows(decision: Decision, incident: Incident, step: int, window: int, since: int) -> int:
     """The window, or so much more of what came since that it holds ROWS_MIN rows: a run logged every 100 steps has one row in a
-    window of 20. Of what has lasted for long more rows are asked, half of those since, up to ROWS_ENOUGH: whoever looks at ten
-    rows often enough finds ten that lie low."""
+    window of 20. Of what has lasted for long more rows are asked, half of those since, up to LASTING_ROWS_MAX: whoever looks at
+    ten rows often enough finds ten that lie low."""
     if incident.band is None:
         return window
     metric = incident.band.metric
-    rows = decision.detectors.rows_before(metric, step + 1, 2 * ROWS_ENOUGH)
+    rows = decision.detectors.rows_before(metric, step + 1, 2 * LASTING_ROWS_MAX)
     lasted = sum(1 for at, _ in rows if at > step - since)
     wanted = rows[-max(_rows_asked(incident), lasted // 2) :]
     return min(max(window, step - wanted[0][0] + 1), since) if wanted else window
@@ -133,8 +134,8 @@ def _rows_asked(incident: Incident) -> int:
 
 def _awaits_rows(decision: Decision, since: int) -> bool:
     """Whether rows that decide are still waited for: of a metric that is not logged any more none will come."""
-    limit = max(ROWS_LIMIT * decision.policy.spec.probation.steps, 2 * ROWS_ENOUGH * decision.detectors.interval_steps)
-    return since < limit
+    probations = PROBATIONS_WAITED * decision.policy.spec.probation.steps
+    return since < max(probations, 2 * LASTING_ROWS_MAX * decision.detectors.interval_steps)
 
 
 def _judge_observed(decision: Decision, incident: Incident, since: int, reason: str) -> None:
@@ -154,7 +155,7 @@ def _judge_observed(decision: Decision, incident: Incident, since: int, reason: 
 def settle_at_finish(decision: Decision) -> bool:
     """The trainer finished. Every open incident is closed, or (False) one needs another try before the run may end."""
     for incident in decision.state.open_incidents:
-        verdict = _band_verdict(decision, incident, _since(decision, incident), 1) if incident.is_numeric else None
+        verdict = _band_verdict(decision, incident, _judged_after(decision, incident), 1) if incident.is_numeric else None
         if verdict is not None and not verdict.is_known:
             unknown = f"the run finished before it was known: {verdict.reason}"
             decision.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, unknown))
@@ -198,16 +199,17 @@ def recover(
     on_recovered(decision, incident.id, reason)
 
 
-def _since(decision: Decision, incident: Incident) -> int:
-    """At the end of the run the newest rows count that a remedy has trained, as many as are asked for, also from before the step
-    where it broke."""
+def _judged_after(decision: Decision, incident: Incident) -> int:
+    """The step behind which the rows of a finished run are judged. Of a remedy's rows the newest count, as many as are asked for,
+    also from before the step where it broke: the run may end just past it."""
     if incident.state is not IncidentState.PROBATION:
         return incident.detected_step
     resume = decision.state.attempts[-1].resume
-    if incident.band is None or resume is None:
-        return min(incident.break_step, resume.step) if resume is not None else incident.break_step
-    newest = decision.detectors.rows_before(incident.band.metric, decision.newest_step + 1, _rows_asked(incident))
-    return min(incident.break_step, max(resume.step, newest[0][0] - 1)) if newest else incident.break_step
+    if resume is None:
+        return incident.break_step
+    metric = incident.band.metric if incident.band is not None else ""
+    newest = decision.detectors.rows_before(metric, decision.newest_step + 1, _rows_asked(incident))
+    return min(incident.break_step, max(resume.step, newest[0][0] - 1) if newest else resume.step)
 
 
 def _band_verdict(
