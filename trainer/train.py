@@ -15,6 +15,7 @@ from .control import Control, Decision, unknown_settings
 from .data_order import ranges_of
 from .exits import FINISHED, STOPPED
 from .fault_injection.wrappers import install_faults
+from .flight_recorder import turn_on
 from .inspection import inspect_samples
 from .run import Run, apply_overrides, build_run, count_skipped, effective, settings_at
 from .saves import await_saves, checkpoint_now, report_commits, save
@@ -32,6 +33,8 @@ def train(launch: Launch, session: Session | None) -> int:
     if session is not None:
         precision = "fp32" if session.spec.inspect is not None else session.spec.overrides.precision
         launch = replace(launch, config=with_precision(launch.config, precision))
+    if session is not None and torch.cuda.is_available():
+        turn_on(os.environ, session.run_dir, session.attempt)
     world = join_world(launch.config.parallel.replicas)
     check_world(launch, world.size)
     if session is None:
@@ -50,6 +53,7 @@ def _train(run: Run, control: Control) -> int:
     control.offer()
     request = _handle_request(run, session.spec.overrides.request if session is not None else None)
     while request is None and run.step < run.config.schedule.steps:
+        run.telemetry.phase("optimizer")  # a save or an evaluation is over: what follows waits for the other ranks
         decision = control.decide()
         _check_saves(run, decision)
         request = _apply_decision(run, decision)

@@ -1,5 +1,5 @@
-"""Evidence, before it is lost: the end of the stream, the heartbeats, the exit records, the ends of the logs, and what the
-processes were doing (their state and kernel wait), into incidents/NNNN/attempt-NNNN/.
+"""Evidence, before it is lost: the end of the stream, the heartbeats, the exit records, the Python stacks, the ends of the logs,
+and what the processes were doing (their state and kernel wait), into incidents/NNNN/attempt-NNNN/.
 
 Reads bounded tails only. Nothing here stops or signals a process.
 """
@@ -26,7 +26,7 @@ def capture(run_dir: Path, incident: int, attempt: int, pids: Sequence[int]) -> 
     write_atomically(target / "processes.txt", describe_processes(pids).encode())
     saved = 1
     names = ["metrics.jsonl", "spec.json", "keeper.json"]
-    for folder in ("heartbeats", "exits", "logs"):
+    for folder in ("heartbeats", "exits", "stacks", "logs"):
         if (source / folder).is_dir():
             names += [f"{folder}/{name}" for name in sorted(os.listdir(source / folder))[:FILES_MAX]]
     for name in names:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import tempfile
 from pathlib import Path
 
 RUN_FILE_NAME = "run.json"  # what is supervised: command, policy, launcher
@@ -52,6 +55,22 @@ def incident_folder(run_dir: Path, number: int) -> Path:
 def incident_report_path(run_dir: Path, number: int) -> Path:
     """The report of an incident, for people."""
     return incident_folder(run_dir, number) / HTML_REPORT_NAME
+
+
+def stack_path(run_dir: Path, attempt: int, rank: int) -> Path:
+    """Where a rank writes the stacks of its threads when it is asked for them."""
+    return attempt_folder(run_dir, attempt) / "stacks" / f"rank-{rank:05d}.txt"
+
+
+def flight_recorder_prefix(run_dir: Path, attempt: int) -> Path:
+    """What the dumps of PyTorch's flight recorder are named by, before the rank."""
+    return attempt_folder(run_dir, attempt) / "flight_recorder" / "rank_"
+
+
+def flight_recorder_pipe_prefix(run_dir: Path, attempt: int) -> Path:
+    """What the pipes that ask for such a dump are named by. On the machine's own disk: a shared filesystem may have no pipes."""
+    name = hashlib.sha256(os.fsencode(os.path.realpath(run_dir))).hexdigest()[:12]
+    return Path(tempfile.gettempdir()) / f"sentinel-{name}-{attempt:04d}-rank_"
 
 
 def rank_file(folder: Path, rank: int) -> Path:

@@ -29,8 +29,9 @@ from typing import Any
 from sentinel.client.atomic_file import write_atomically
 from sentinel.client.heartbeat_file import HeartbeatFile
 from sentinel.client.overrides import Overrides, OverridesError
-from sentinel.client.run_layout import LEASE_NAME, OVERRIDES_NAME, attempt_folder, rank_file, spec_path, stream_path
+from sentinel.client.run_layout import LEASE_NAME, OVERRIDES_NAME, attempt_folder, rank_file, spec_path, stack_path, stream_path
 from sentinel.client.spec import Spec, SpecError, read_spec
+from sentinel.client.stacks import offer_stacks
 from sentinel.client.stream import END_REASONS, Stream
 from sentinel.client.strict_json import dumps, loads
 
@@ -56,6 +57,7 @@ class Session:
         self._host = socket.gethostname()
         self.last_step = 0  # of the latest heartbeat
         self._last_beat: tuple[str, float] = ("", 0.0)
+        self._stack_signal: int | None = None
         self._loads_since: tuple[int, float] | None = None  # the step whose data phase this rank is in, and since when
         self._busy_is_given = False
         self._busy: tuple[int, float] | None = None  # a step done, and the seconds of own work in it
@@ -100,8 +102,13 @@ class Session:
         if self._last_beat[0] == phase and now_s - self._last_beat[1] < HEARTBEAT_GAP_S:
             return
         assert phase in PHASES, f"{phase!r} is no phase; use one of {PHASES}"
+        if not self._last_beat[0]:
+            with contextlib.suppress(OSError, RuntimeError, ValueError):  # a hang is then judged without stacks
+                self._stack_signal = offer_stacks(stack_path(self.run_dir, self.attempt, self.rank))
         self._last_beat = (phase, now_s)
-        beat = {"step": step, "phase": phase, "time_s": time.time(), "pid": os.getpid(), "host": self._host}
+        beat: dict[str, Any] = {"step": step, "phase": phase, "time_s": time.time(), "pid": os.getpid(), "host": self._host}
+        if self._stack_signal is not None:
+            beat["stack_signal"] = self._stack_signal
         if self._busy is not None:
             beat |= {"busy_step": self._busy[0], "busy_s": round(self._busy[1], 6)}
         with contextlib.suppress(OSError):

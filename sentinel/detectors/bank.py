@@ -33,6 +33,7 @@ from sentinel.model.readings import (
     HardwareReading,
     Heartbeat,
     LogTail,
+    RanksSeen,
     Receipt,
     SourceReading,
     StepReading,
@@ -208,6 +209,11 @@ class DetectorBank:
         run.furthest_step = max(run.furthest_step, beat.step)
         for read in self._on_beat:
             read(beat, now_s)
+
+    def ranks_seen(self, reading: RanksSeen) -> None:
+        if reading.attempt == self._attempt:
+            for detector in self._detectors:
+                detector.ranks_seen(reading)
 
     def note(self, note: TrainerNote, now_s: float) -> None:
         """Overrides applied live cut the level, as a receipt with overrides does."""

@@ -18,6 +18,7 @@ from sentinel.model.readings import (
     CheckpointReading,
     HardwareReading,
     Heartbeat,
+    RanksSeen,
     Receipt,
     SourceReading,
     StepReading,
@@ -158,6 +159,9 @@ class Detector:
         """Other settings from here on: the level may jump. `quiet_until`: the end of a grace, where the learning rate rose."""
 
     def heartbeat(self, beat: Heartbeat, now_s: float) -> None: ...
+
+    def ranks_seen(self, reading: RanksSeen) -> None:
+        """What silent ranks are doing, as seen from outside."""
 
     def note(self, note: TrainerNote, now_s: float) -> None: ...
 

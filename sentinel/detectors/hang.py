@@ -13,8 +13,9 @@ any heartbeat, a step line is expected once per logging interval and an evaluati
 longest of the ranks' limits holds, because the others wait for that rank. A standstill is judged by the longest limit of all
 phases seen in it: an evaluation that has just ended was one.
 
-Blamed is the rank that fell silent while the others wait, else the rank furthest behind, else the one that stopped first
-(rank_places.py).
+A rank that the kernel shows stopped by a signal is in no phase at all, whatever it reported last: then the limit of a step holds.
+
+Blamed is the rank that fell silent while the others wait, else whom the evidence names (hang_blame.py).
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sentinel.detectors.collectives import WaitedFor, judge_collectives
 from sentinel.detectors.contract import NOTHING, Detector, WatchedRun
-from sentinel.detectors.rank_places import RANKS_MAX, Beat, choose_blamed, choose_silent, describe_places
+from sentinel.detectors.hang_blame import Blame, RankEvidence, choose_blame
+from sentinel.detectors.rank_places import RANKS_MAX, Beat, choose_silent, describe_places
 from sentinel.detectors.settings import setting
 from sentinel.model.findings import Finding, Kind, Verdict
-from sentinel.model.readings import Heartbeat, Phase, Receipt, StepReading, TrainerNote
+from sentinel.model.readings import FlightRecords, Heartbeat, Phase, RanksSeen, Receipt, SilentRank, StepReading, TrainerNote
 
 PHASE_LIMITS_S: dict[Phase, float] = {"init": 600.0, "compile": 1200.0, "eval": 900.0, "checkpoint": 600.0, "idle": 600.0}
 HIDDEN_PHASES: tuple[Phase, ...] = ("eval", "checkpoint")
@@ -52,7 +55,7 @@ class Progress:
     """What the judge knows of an attempt, times by the supervisor's clock.
 
     last_s, stepped_s: anything at all was heard; a step was made. `phases_since`: seen since then.
-    steps_per_line: the logging interval. first_step_done: of *this* attempt.
+    steps_per_line: the logging interval. first_step_done: of *this* attempt. evidence: what silent ranks are seen doing.
     """
 
     last_s: float
@@ -63,6 +66,7 @@ class Progress:
     first_step_done: bool
     step_time_s: float | None
     steps_per_line: int
+    evidence: RankEvidence = RankEvidence()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,8 @@ def judge_hang(now_s: float, progress: Progress, settings: HangSettings) -> Hang
     """Is the attempt hanging at `now_s`? Pure; all times by the supervisor's clock."""
     beats = progress.beats
     phases = [beat.phase for beat in beats.values()] or list(HIDDEN_PHASES)
+    if progress.evidence.is_stopped:
+        phases = []
     limit_s, why = choose_limit(progress, settings, phases, 1 if beats else progress.steps_per_line)
     silent_s = max(0.0, now_s - progress.last_s)
     if silent_s > limit_s:
@@ -117,31 +123,38 @@ def judge_hang(now_s: float, progress: Progress, settings: HangSettings) -> Hang
 
 
 def _all_silent(now_s: float, progress: Progress, limit_s: float, why: str) -> HangVerdict:
-    blamed = choose_blamed(progress.beats, progress.ranks_expected)
+    blame = _blame(now_s, progress)
     total = max(len(progress.beats), progress.ranks_expected)
     who = f"{total}/{total} ranks silent" if total else "silent"
-    where = f"; {describe_places(progress.beats, now_s, blamed)}" if blamed is not None else ""
-    reason = f"{who} for over {limit_s:g} s ({why}){where}"
-    return HangVerdict(Verdict.BREACHED, limit_s, now_s - progress.last_s, progress.last_s, blamed, reason)
+    reason = f"{who} for over {limit_s:g} s ({why}){_because(blame)}"
+    return HangVerdict(Verdict.BREACHED, limit_s, now_s - progress.last_s, progress.last_s, blame.rank, reason)
 
 
 def _some_silent(now_s: float, progress: Progress, silent: tuple[int, ...], limit_s: float, why: str) -> HangVerdict:
     beats = progress.beats
     silent_beats = {rank: beats[rank] for rank in silent}
-    blamed = silent[0] if len(silent) == 1 else choose_blamed(silent_beats, 0)
     total = max(len(beats), progress.ranks_expected)
     since_s = max(beat.seen_s for beat in silent_beats.values())
-    reason = f"{len(silent)}/{total} ranks silent for over {limit_s:g} s ({why}) while the others live and wait"
-    if blamed is not None:
-        reason += f": {describe_places(beats, now_s, blamed)}"
-    return HangVerdict(Verdict.BREACHED, limit_s, now_s - since_s, since_s, blamed, reason)
+    if len(silent) == 1:
+        blame = Blame(silent[0], describe_places(beats, now_s, silent[0]))
+    else:
+        blame = choose_blame(silent_beats, 0, progress.evidence, now_s)
+    reason = f"{len(silent)}/{total} ranks silent for over {limit_s:g} s ({why}) while the others live and wait{_because(blame)}"
+    return HangVerdict(Verdict.BREACHED, limit_s, now_s - since_s, since_s, blame.rank, reason)
 
 
 def _standstill(now_s: float, progress: Progress, limit_s: float) -> HangVerdict:
-    blamed = choose_blamed(progress.beats, progress.ranks_expected)
-    where = f"; {describe_places(progress.beats, now_s, blamed)}" if blamed is not None else ""
-    reason = f"no step for over {limit_s:g} s although heartbeats change{where}"
-    return HangVerdict(Verdict.BREACHED, limit_s, now_s - progress.stepped_s, progress.stepped_s, blamed, reason)
+    blame = _blame(now_s, progress)
+    reason = f"no step for over {limit_s:g} s although heartbeats change{_because(blame)}"
+    return HangVerdict(Verdict.BREACHED, limit_s, now_s - progress.stepped_s, progress.stepped_s, blame.rank, reason)
+
+
+def _blame(now_s: float, progress: Progress) -> Blame:
+    return choose_blame(progress.beats, progress.ranks_expected, progress.evidence, now_s)
+
+
+def _because(blame: Blame) -> str:
+    return f"; {blame.words}" if blame.words else ""
 
 
 class Hang(Detector):
@@ -160,6 +173,8 @@ class Hang(Detector):
         self._attempt = attempt
         self._last_s = self._stepped_s = now_s
         self._beats: dict[int, Beat] = {}
+        self._seen: dict[int, SilentRank] = {}
+        self._collectives: WaitedFor | None = None
         self._phases: set[Phase] = set()
         self._fired = False
         self._first_step_done = False
@@ -197,6 +212,7 @@ class Hang(Detector):
             stays = known is not None and (known.step, known.phase) == (step, phase)
             self._beats[rank] = Beat(step, phase, now_s, known.moved_s if known is not None and stays else now_s)
         self._last_s = max(self._last_s, now_s)
+        self._seen.pop(rank, None)
         if step > self._furthest_step:
             self._furthest_step = step
             self._stepped(now_s)
@@ -205,8 +221,16 @@ class Hang(Detector):
     def _stepped(self, now_s: float) -> None:
         if now_s > self._stepped_s:
             self._stepped_s = now_s
+        self._collectives = None
         if self._phases:
             self._phases.clear()
+
+    def ranks_seen(self, reading: RanksSeen) -> None:
+        """Holds until the rank is heard from again, a dump until the next step."""
+        if isinstance(reading, FlightRecords):
+            self._collectives = judge_collectives(reading.dumps)
+        elif reading.rank in self._beats:
+            self._seen[reading.rank] = reading
 
     def tick(self, now_s: float) -> Sequence[Finding]:
         run = self._run
@@ -219,6 +243,7 @@ class Hang(Detector):
             first_step_done=self._first_step_done,
             step_time_s=run.step_time_s,
             steps_per_line=run.series.interval_steps,
+            evidence=RankEvidence(self._seen, self._collectives),
         )
         judged = self._last = judge_hang(now_s, progress, self._settings)
         run.longest_silence_s = judged.limit_s

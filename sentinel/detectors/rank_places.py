@@ -40,15 +40,31 @@ def absent_ranks(beats: Mapping[int, Beat], ranks_expected: int) -> list[int]:
     return [rank for rank in range(min(ranks_expected, RANKS_MAX)) if rank not in beats]
 
 
-def choose_blamed(beats: Mapping[int, Beat], ranks_expected: int) -> int | None:
-    """The one rank furthest behind; one that never beat while others did stands behind all. Of several in the same place, the
-    one that stopped first, if the others were heard there long after it. None on a tie, and for a single rank."""
+def choose_stuck(beats: Mapping[int, Beat], ranks_expected: int) -> int | None:
+    """The one rank that by the heartbeats alone holds up the others. One that never beat while others did stands behind all. A
+    rank that does work of its own while all others stand where ranks meet is waiting for nobody: it would have come to the
+    meeting, too, even where another's last collective is a step behind. Else the one furthest behind. None on a tie, for a single
+    rank, and where two ranks each do work of their own in different steps (a rank may pass a collective before its peer has seen
+    the end of it, so neither is behind)."""
     absent = absent_ranks(beats, ranks_expected)
     if absent or len(beats) < 2:
         return absent[0] if len(absent) == 1 else None
+    working = [rank for rank, beat in beats.items() if beat.phase not in MEETING]
+    if len(working) == 1:
+        return working[0]
+    if len(working) == len(beats) == 2 and len({beat.step for beat in beats.values()}) > 1:
+        return None
+    return choose_behind(beats)
+
+
+def choose_behind(beats: Mapping[int, Beat]) -> int | None:
+    """The one rank furthest behind. Of several in the same place, the one that stopped first, if the others were heard there long
+    after it. None on a tie."""
     lowest = min(beat.place for beat in beats.values())
     last = [rank for rank, beat in beats.items() if beat.place == lowest]
-    return last[0] if len(last) == 1 else _stopped_first({rank: beats[rank] for rank in last})
+    if len(last) == 1:
+        return last[0]
+    return _stopped_first({rank: beats[rank] for rank in last})
 
 
 def _stopped_first(beats: Mapping[int, Beat]) -> int | None:
@@ -77,7 +93,10 @@ def describe_places(beats: Mapping[int, Beat], now_s: float, blamed: int) -> str
     others = [other.place for rank, other in beats.items() if rank != blamed]
     names = {order: phase for phase, order in PHASE_ORDER.items()}
     where = "never heard" if beat is None else f"step {beat.step}, {beat.phase}, silent for {now_s - beat.seen_s:.0f} s"
-    why = "stopped first" if beat is not None and beat.place in others else "is furthest behind"
+    why = "is furthest behind"
+    if beat is not None and others:
+        is_ahead = beat.place > min(others)
+        why = "stopped first" if beat.place in others else "does work of its own, the others wait" if is_ahead else why
     if not others:
         return f"rank {blamed} ({where})"
     step, order = max(set(others), key=lambda place: (others.count(place), place))

@@ -42,12 +42,14 @@ from sentinel.model.incidents import Incident
 from sentinel.model.readings import (
     CheckpointReading,
     EndReading,
+    FlightRecords,
     HardwareReading,
     Heartbeat,
     LauncherReading,
     LogTail,
     Receipt,
     RequestReading,
+    SilentRank,
     SourceReading,
     StepReading,
     TrainerNote,
@@ -138,6 +140,8 @@ class Engine:
                 attempts.on_checkpoint(decision, event)
             case LauncherReading():
                 attempts.on_view(decision, event.view)
+            case SilentRank() | FlightRecords():
+                detectors.ranks_seen(event)
             case LogTail():
                 detectors.log_tail(event)
             case HardwareReading():

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sentinel.model.attempts import AttemptView, SampleRange
+from sentinel.model.collectives import Dumps
 from sentinel.model.operator_requests import OperatorRequest
 
 Phase = Literal["init", "compile", "data", "forward", "backward", "optimizer", "eval", "checkpoint", "idle"]
@@ -86,6 +87,35 @@ class Heartbeat:
     busy_s: float | None = None
     busy_step: int = 0
     host: str = ""
+
+
+Doing = Literal["runs", "stopped", "blocked", "waits", "works"]
+"""`runs`: its process runs or sleeps, more is not known. `stopped`: by a signal. `blocked`: in the kernel, in a wait that no
+signal ends (a dead disk or device). `waits`: its Python stack stands in a collective. `works`: its stack stands elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class SilentRank:
+    """What a silent rank is doing, as its own machine shows it. It holds until the rank is heard from again.
+
+    `where`: the kernel function or the line of code, for people.
+    """
+
+    attempt: int
+    rank: int
+    doing: Doing
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FlightRecords:
+    """What the flight recorders of some ranks hold, as dumped in this silence."""
+
+    attempt: int
+    dumps: Dumps
+
+
+RanksSeen = SilentRank | FlightRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +201,7 @@ Reading = (
     | TrainerNote
     | EndReading
     | Heartbeat
+    | RanksSeen
     | CheckpointReading
     | LauncherReading
     | LogTail

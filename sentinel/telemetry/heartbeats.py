@@ -8,6 +8,7 @@ cannot be read, that changes while it is read, or is no heartbeat is left out th
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
@@ -27,8 +28,19 @@ UNKNOWN_PHASE: Phase = "idle"  # a word of a newer trainer: the rank lives, what
 Signature = tuple[int, int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class RankLife:
+    """Where a rank lives, by its newest heartbeat, first read at `changed_s`. `pid` None: it does not say."""
+
+    step: int
+    pid: int | None
+    host: str
+    stack_signal: int | None
+    changed_s: float
+
+
 class Heartbeats:
-    """The heartbeats of one attempt."""
+    """The heartbeats of one attempt. `lives`: by rank."""
 
     def __init__(self, run_dir: Path, attempt: int, health: SourceHealth | None = None) -> None:
         self.folder = attempt_folder(run_dir, attempt) / "heartbeats"
@@ -36,6 +48,7 @@ class Heartbeats:
         self._health = health if health is not None else SourceHealth("heartbeats")
         self._signatures: dict[int, tuple[Signature, float]] = {}  # and when, by our clock, it was first seen
         self._contents: dict[int, bytes] = {}
+        self.lives: dict[int, RankLife] = {}
 
     @property
     def has_more(self) -> bool:
@@ -57,7 +70,9 @@ class Heartbeats:
                     continue
                 content = _read_whole(entries[rank].path)
                 if content != self._contents.get(rank):
-                    out.append(_parse_beat(content, self.attempt, rank))
+                    beat, life = _parse_beat(content, self.attempt, rank, now_s)
+                    out.append(beat)
+                    self.lives[rank] = life
             except (OSError, ValueError):
                 continue
             self._signatures[rank] = (signature, since_s if known == signature else now_s)
@@ -75,7 +90,7 @@ def _read_whole(path: str) -> bytes:
     return content
 
 
-def _parse_beat(content: bytes, attempt: int, rank: int) -> Heartbeat:
+def _parse_beat(content: bytes, attempt: int, rank: int, now_s: float) -> tuple[Heartbeat, RankLife]:
     """Raises ValueError for what is no heartbeat."""
     fields = parse_object(content)
     step = whole_number(fields.get("step"), -1)
@@ -86,7 +101,10 @@ def _parse_beat(content: bytes, attempt: int, rank: int) -> Heartbeat:
     busy_step = whole_number(fields.get("busy_step"), -1)
     busy, at = (busy_s, busy_step) if busy_s >= 0.0 and busy_step >= 0 else (None, 0)
     host = _name(fields.get("host"))
-    return Heartbeat(attempt, rank, step, PHASES.get(phase, UNKNOWN_PHASE), real_number(fields.get("time_s")), busy, at, host)
+    pid, stack_signal = whole_number(fields.get("pid"), 0), whole_number(fields.get("stack_signal"), 0)
+    life = RankLife(step, pid if pid > 0 else None, host, stack_signal if stack_signal > 0 else None, now_s)
+    time_s, known = real_number(fields.get("time_s")), PHASES.get(phase, UNKNOWN_PHASE)
+    return Heartbeat(attempt, rank, step, known, time_s, busy, at, host), life
 
 
 def _name(host: object) -> str:

@@ -27,6 +27,7 @@ from sentinel.telemetry.inbox import Inbox
 from sentinel.telemetry.launcher_watch import LauncherWatch
 from sentinel.telemetry.log_tail import read_log_tails, read_oom_kills
 from sentinel.telemetry.metrics_jsonl import MetricsStream
+from sentinel.telemetry.silent_ranks import SilentRanks
 from sentinel.telemetry.source import Source, SourceHealth
 
 
@@ -46,6 +47,7 @@ class RunTelemetry:
         self._inbox = Inbox(self.run_dir)
         self._stream: MetricsStream | None = None
         self._beats: Heartbeats | None = None
+        self._silent: SilentRanks | None = None
         self._watch: LauncherWatch | None = None
         self._exit: Exited | None = None
         self._oom_kills: int | None = None
@@ -63,6 +65,7 @@ class RunTelemetry:
         self.attempt = attempt
         self._stream = MetricsStream(self.run_dir, attempt, self._stream_health)
         self._beats = Heartbeats(self.run_dir, attempt, self._heartbeat_health)
+        self._silent = SilentRanks(self.run_dir, attempt)
         self._watch = LauncherWatch(self._launcher, self.run_dir, attempt, self._launcher_health)
         self._checkpoints.look_again()
         self._oom_kills = read_oom_kills()
@@ -86,6 +89,8 @@ class RunTelemetry:
         if self._exit is not None and not self._stream.has_more:
             out += self._stream.finish()
         out += self._beats.poll(now_s)
+        if self._silent is not None and self._exit is None:
+            out += self._silent.poll(now_s, self._beats.lives)
         if self._hardware is not None:
             out += self._hardware.poll(now_s)  # before the exit that it may explain
         for other in self._others:
@@ -100,4 +105,4 @@ class RunTelemetry:
         """Give back the open file. Another `follow` starts afresh."""
         if self._stream is not None:
             self._stream.close()
-        self.attempt = self._stream = self._beats = self._watch = self._exit = None
+        self.attempt = self._stream = self._beats = self._silent = self._watch = self._exit = None

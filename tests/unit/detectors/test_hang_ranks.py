@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sentinel.detectors.rank_places import Beat, choose_blamed, choose_silent
+from sentinel.detectors.rank_places import Beat, choose_silent, choose_stuck
 from sentinel.model.findings import Finding, Kind, Verdict
 from sentinel.model.readings import Phase
 from tests.unit.detectors.bank_kit import beat, make_bank, row
@@ -123,14 +123,14 @@ def at(step: int, phase: Phase, seen_s: float, moved_s: float | None = None) -> 
 
 
 def test_who_entered_a_place_first_is_ahead_and_not_to_blame() -> None:
-    assert choose_blamed({0: at(5, "backward", 10.0), 1: at(5, "backward", 60.0)}, 2) is None
+    assert choose_stuck({0: at(5, "backward", 10.0), 1: at(5, "backward", 60.0)}, 2) is None
 
 
 def test_who_stopped_first_where_the_others_were_still_heard_is_to_blame() -> None:
     beats = {0: at(5, "backward", 60.0, 10.0), 1: at(5, "backward", 20.0, 10.0), 2: at(5, "backward", 61.0, 10.0)}
-    assert choose_blamed(beats, 3) == 1
-    assert choose_blamed(beats | {0: at(5, "backward", 23.0, 10.0)}, 3) is None  # stopped together
-    assert choose_blamed(beats | {2: at(4, "backward", 61.0, 10.0)}, 3) == 2  # furthest behind comes first
+    assert choose_stuck(beats, 3) == 1
+    assert choose_stuck(beats | {0: at(5, "backward", 23.0, 10.0)}, 3) is None  # stopped together
+    assert choose_stuck(beats | {2: at(4, "backward", 61.0, 10.0)}, 3) == 2  # furthest behind comes first
 
 
 def test_silence_is_nobody_s_while_somebody_moves_or_nobody_lives() -> None:

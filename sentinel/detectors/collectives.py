@@ -1,0 +1,133 @@
+"""Who waits for whom in collectives that do not end, from the flight recorders of the ranks.
+
+A rank waits for a member of a process group when it has a collective open that the member has not put in line. Whoever is waited
+for and waits for nobody holds up the rest. Asked in this order, the first that names somebody decides:
+
+1. collectives, by the oldest one that a rank has open; then by the newest, for ranks whose processor ran ahead of its device;
+2. different collectives under one number: the few who called another one than most (a desynchronised program);
+3. point-to-point calls (pipelines without other groups): a receiver waits for its sender;
+4. started on some devices and only in line on others: something before it holds those others up (needs the recorder's timing);
+5. members that left no dump while all others of their group wait, if some rank of their own left one.
+
+Source of the rule: PyTorch's analyzer for these dumps compares sequence numbers within a group alike
+(pytorch.org/tutorials/unstable/flight_recorder_tutorial.html); the second half, "and waits for nobody", separates a cause
+from ranks that are late because of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sentinel.model.collectives import Collective, Dumps
+
+RANKS_NAMED_MAX = 8
+Group = tuple[str, tuple[int, ...]]
+Edges = Mapping[int, set[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitedFor:
+    """Ranks that others wait for and that wait for nobody; `reason` says by what."""
+
+    ranks: tuple[int, ...]
+    reason: str
+
+
+def judge_collectives(dumps: Dumps) -> WaitedFor | None:
+    """Whom the others wait for; None where the dumps name nobody."""
+    newest, opened = _by_group(dumps)
+    rules: Sequence[Callable[[], tuple[Iterable[int], str]]] = (
+        lambda: _culprits(_behind(dumps, newest, opened, min), "not in a collective that others wait in"),
+        lambda: _culprits(_behind(dumps, newest, opened, max), "not in a collective that others wait in"),
+        lambda: _desynchronised(opened),
+        lambda: _culprits(_pipeline(dumps), "silent towards a receiver that waits"),
+        lambda: _not_started(opened),
+        lambda: _silent(dumps, opened),
+    )
+    for rule in rules:
+        found, why = rule()
+        if ranks := tuple(sorted(found)):
+            shown = ", ".join(map(str, ranks[:RANKS_NAMED_MAX])) + (", …" if len(ranks) > RANKS_NAMED_MAX else "")
+            words = f"flight recorder of {len(dumps)} ranks: rank{'s' if len(ranks) > 1 else ''} {shown} {why}"
+            return WaitedFor(ranks, words)
+    return None
+
+
+def _by_group(dumps: Dumps) -> tuple[dict[Group, dict[int, int]], dict[Group, dict[int, list[Collective]]]]:
+    """Per group and rank: the newest number put in line, and what is open, oldest first. Point-to-point calls are left out."""
+    newest: dict[Group, dict[int, int]] = defaultdict(dict)
+    opened: dict[Group, dict[int, list[Collective]]] = defaultdict(lambda: defaultdict(list))
+    for rank, entries in dumps.items():
+        for entry in entries:
+            if entry.peer is None:
+                newest[entry.group][rank] = max(newest[entry.group].get(rank, -1), entry.number)
+                if entry.is_open:
+                    opened[entry.group][rank].append(entry)
+    for ranks in opened.values():
+        for line in ranks.values():
+            line.sort(key=lambda entry: entry.number)
+    return newest, opened
+
+
+def _behind(
+    dumps: Dumps,
+    newest: Mapping[Group, Mapping[int, int]],
+    opened: Mapping[Group, Mapping[int, Sequence[Collective]]],
+    choose: Callable[[Iterable[int]], int],
+) -> Edges:
+    """A member whose dump has no entry of the group is behind, too: what it completed long ago is no longer in it, and what
+    others wait in it has not joined. A member without a dump is unknown here."""
+    edges: dict[int, set[int]] = defaultdict(set)
+    for group, ranks in opened.items():
+        for rank, line in ranks.items():
+            number = choose(entry.number for entry in line)
+            edges[rank] |= {m for m in group[1] if m != rank and m in dumps and newest[group].get(m, -1) < number}
+    return edges
+
+
+def _culprits(edges: Edges, why: str) -> tuple[Iterable[int], str]:
+    waiting = {rank for rank, others in edges.items() if others}
+    return set().union(*edges.values()) - waiting if edges else (), why
+
+
+def _pipeline(dumps: Dumps) -> Edges:
+    edges: dict[int, set[int]] = defaultdict(set)
+    for rank, entries in dumps.items():
+        waits_for = {entry.peer for entry in entries if entry.peer is not None and entry.receives and entry.is_open}
+        edges[rank] = {peer for peer in waits_for if peer in dumps and peer != rank}
+    return edges
+
+
+def _desynchronised(opened: Mapping[Group, Mapping[int, Sequence[Collective]]]) -> tuple[Iterable[int], str]:
+    for ranks in opened.values():
+        called = {rank: (line[0].number, line[0].name) for rank, line in ranks.items()}
+        if len({number for number, _ in called.values()}) != 1:
+            continue
+        counts = Counter(name for _, name in called.values())
+        (most, often), *others = counts.most_common()
+        if others and often > len(called) / 2:
+            odd = [rank for rank, (_, name) in called.items() if name != most]
+            return odd, f"in {called[odd[0]][1]} where {often} others are in {most}"
+    return (), ""
+
+
+def _not_started(opened: Mapping[Group, Mapping[int, Sequence[Collective]]]) -> tuple[Iterable[int], str]:
+    for group, ranks in opened.items():
+        first = {rank: line[0] for rank, line in ranks.items()}
+        if len(first) != len(group[1]) or len({entry.number for entry in first.values()}) != 1:
+            continue
+        late = [rank for rank, entry in first.items() if entry.state == "scheduled"]
+        if 0 < len(late) <= len(first) / 2:
+            return late, "with a collective in line that runs on the others"
+    return (), ""
+
+
+def _silent(dumps: Dumps, opened: Mapping[Group, Mapping[int, Sequence[Collective]]]) -> tuple[Iterable[int], str]:
+    missing: set[int] = set()
+    for group, ranks in opened.items():
+        absent = {rank for rank in group[1] if rank not in dumps}
+        if absent and len(absent) < len(group[1]) - len(absent) and all(rank in ranks for rank in group[1] if rank in dumps):
+            missing |= absent
+    return missing if len(missing) < len(dumps) else (), "without a dump, while every other member of a group waits in it"

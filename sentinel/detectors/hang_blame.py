@@ -1,0 +1,80 @@
+"""Whom a hang is blamed on. Evidence is weighed from the surest down, and the first kind that names one rank decides:
+
+1. the kernel shows the rank stopped by a signal;
+2. or blocked in the kernel, in a wait that no signal ends;
+3. a collective names it (NCCL flight recorder): others wait for it and it waits for nobody;
+4. its Python stack stands in work of its own, while every other stack that is known waits in a collective;
+5. its heartbeat: where it stands, against where the others stand (`rank_places`).
+
+Evidence of one kind that names several ranks is narrowed by their heartbeats alone, and names nobody where those are even. A rank
+that runs is not thereby innocent, and a rank on a machine that cannot be seen is judged by 3 and 5 only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from sentinel.detectors.collectives import WaitedFor
+from sentinel.detectors.rank_places import Beat, choose_behind, choose_stuck, describe_places
+from sentinel.model.readings import Doing, SilentRank
+
+_CERTAIN: tuple[Doing, ...] = ("stopped", "blocked")
+_WORDS: dict[Doing, str] = {
+    "stopped": "is stopped by a signal", "blocked": "is blocked in the kernel", "works": "does work of its own, the others wait",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RankEvidence:
+    """What is known of the ranks beside their heartbeats, of this silence."""
+
+    seen: Mapping[int, SilentRank] = field(default_factory=dict)
+    collectives: WaitedFor | None = None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Some rank is stopped by a signal: whatever phase it last reported, it is not in it."""
+        return any(sight.doing == "stopped" for sight in self.seen.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """`rank` None: nobody. `words`: why, for people; empty where there is nothing to say."""
+
+    rank: int | None
+    words: str = ""
+
+
+def choose_blame(beats: Mapping[int, Beat], ranks_expected: int, evidence: RankEvidence, now_s: float) -> Blame:
+    """Pure. `beats`: of the ranks that may be to blame."""
+    seen = {rank: sight for rank, sight in evidence.seen.items() if rank in beats}
+    for doing in _CERTAIN:
+        if (ranks := [rank for rank, sight in seen.items() if sight.doing == doing]) and len(ranks) < max(2, len(beats)):
+            return _among(ranks, beats, seen, doing, now_s)
+    collectives = evidence.collectives
+    if collectives is not None and (named := [rank for rank in collectives.ranks if rank in beats or not beats]):
+        rank = named[0] if len(named) == 1 else choose_behind(_of(named, beats)) if beats else None
+        return Blame(rank, collectives.reason)
+    working = [rank for rank, sight in seen.items() if sight.doing == "works"]
+    if len(working) == 1 and sum(sight.doing == "waits" for sight in seen.values()) == len(beats) - 1 > 0:
+        return _among(working, beats, seen, "works", now_s)
+    rank = choose_stuck(beats, ranks_expected)
+    return Blame(rank, "" if rank is None else describe_places(beats, now_s, rank))
+
+
+def _among(
+    ranks: Iterable[int], beats: Mapping[int, Beat], seen: Mapping[int, SilentRank], doing: Doing, now_s: float
+) -> Blame:
+    """The one of them, or the furthest behind of several."""
+    suspects = _of(ranks, beats)
+    rank = next(iter(suspects)) if len(suspects) == 1 else choose_behind(suspects)
+    if rank is None:
+        return Blame(None, f"ranks {', '.join(map(str, sorted(suspects)[:8]))}: each {_WORDS[doing]}")
+    beat, where = beats[rank], seen[rank].where
+    place = f"step {beat.step}, {beat.phase}, silent for {now_s - beat.seen_s:.0f} s"
+    return Blame(rank, f"rank {rank} {_WORDS[doing]}{f' ({where})' if where else ''}: {place}")
+
+
+def _of(ranks: Iterable[int], beats: Mapping[int, Beat]) -> dict[int, Beat]:
+    return {rank: beats[rank] for rank in ranks if rank in beats}

@@ -1,0 +1,131 @@
+"""Reads dumps of PyTorch's flight recorder: one file a rank, `PREFIX` + the global rank, a pickle of plain values.
+
+A pickle can run code when it is loaded. This reader refuses every global, so that only dicts, lists, tuples, strings, numbers and
+None can come out of it. What is no dump raises ValueError.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import stat
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sentinel.model.collectives import Collective, Dumps
+
+FILE_BYTES_MAX = 64 * 1024 * 1024
+FILES_MAX = 65536
+ENTRIES_MAX = 20_000  # the newest; torch keeps 2,000 by default
+NAME_CHARS = 80
+# The variables by which a trainer says where its dumps go, and by which pipe it can be asked for one (torch 2.4 to 2.13).
+PREFIX_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+PIPE_VARIABLES = ("TORCH_FR_DEBUG_INFO_PIPE_FILE", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE")
+_RANK = re.compile(r"(\d{1,6})$")
+_PEERS = re.compile(r"\b(send|recv) (\d{1,6})(->|<-)(\d{1,6})")
+
+
+class _Plain(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"it names {module}.{name}, and a dump holds plain values only")
+
+    def persistent_load(self, key: Any) -> Any:
+        raise pickle.UnpicklingError("it refers to something outside itself, and a dump holds plain values only")
+
+
+def rank_of(path: Path) -> int | None:
+    """The rank whose dump it is, by the end of its name."""
+    found = _RANK.search(path.name)
+    return int(found[1]) if found is not None else None
+
+
+def read_dump(path: Path) -> tuple[Collective, ...]:
+    """What one rank recorded, oldest first. Raises OSError, and ValueError for what is no dump."""
+    with open(path, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > FILE_BYTES_MAX:
+            raise ValueError(f"{path}: is no dump of a flight recorder (no plain file of at most {FILE_BYTES_MAX >> 20} MiB)")
+        try:
+            value = _Plain(file).load()
+        except Exception as error:  # a damaged pickle raises whatever its opcodes run into
+            raise ValueError(f"{path}: is no dump of a flight recorder: {error}") from error
+    if not isinstance(value, dict) or not isinstance(value.get("entries"), list) or not isinstance(value.get("pg_config"), dict):
+        raise ValueError(f"{path}: is no dump of a flight recorder: it has no entries and groups")
+    groups = {str(name): _members(config) for name, config in value["pg_config"].items() if isinstance(config, dict)}
+    return tuple(entry for raw in value["entries"][-ENTRIES_MAX:] if (entry := _entry(raw, groups)) is not None)
+
+
+def read_dumps(paths: Iterable[Path]) -> Dumps:
+    """By rank. What cannot be read is left out: a dump may be half written."""
+    dumps: dict[int, tuple[Collective, ...]] = {}
+    for path in sorted(paths)[:FILES_MAX]:
+        rank = rank_of(path)
+        if rank is None:
+            continue
+        try:
+            dumps[rank] = read_dump(path)
+        except (OSError, ValueError):
+            continue
+    return dumps
+
+
+def find_dumps(prefix: str, since_s: float = float("-inf")) -> list[Path]:
+    """The files PREFIX0, PREFIX1, … written at `since_s` (wall time) or later."""
+    folder, name = os.path.split(prefix)
+    found: list[Path] = []
+    try:
+        with os.scandir(folder or ".") as entries:
+            for entry in entries:
+                if entry.name.startswith(name) and entry.name[len(name) :].isdigit() and entry.stat().st_mtime >= since_s:
+                    found.append(Path(entry.path))
+    except OSError:
+        return []
+    return found
+
+
+def ask_for_dump(pipe_prefix: str, rank: int) -> bool:
+    """Ask a rank for a dump by its pipe; False where nobody listens. It comes a moment later, or never; training goes on."""
+    try:
+        handle = os.open(f"{pipe_prefix}{rank}.pipe", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        if not stat.S_ISFIFO(os.fstat(handle).st_mode):
+            return False
+        return os.write(handle, b"1\n") > 0
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+
+
+def _members(config: Mapping[str, Any]) -> tuple[str, tuple[int, ...]] | None:
+    """A group's description and its members, which torch writes as text: `[0, 1, 2]`."""
+    ranks = config.get("ranks")
+    numbers = re.findall(r"\d{1,7}", ranks) if isinstance(ranks, str) else ranks if isinstance(ranks, (list, tuple)) else None
+    if numbers is None:
+        return None
+    return str(config.get("desc", ""))[:NAME_CHARS], tuple(int(number) for number in numbers)
+
+
+def _entry(raw: object, groups: Mapping[str, tuple[str, tuple[int, ...]] | None]) -> Collective | None:
+    """None for an entry of a group that the dump does not describe, and for none at all."""
+    if not isinstance(raw, dict):
+        return None
+    named = raw.get("process_group")
+    name = str(named[0]) if isinstance(named, (list, tuple)) and named else ""
+    group, state = groups.get(name), raw.get("state")
+    if group is None or state not in ("scheduled", "started", "completed"):
+        return None
+    calls, is_p2p = str(raw.get("profiling_name", ""))[:NAME_CHARS], raw.get("is_p2p") is True
+    number = raw.get("p2p_seq_id" if is_p2p else "collective_seq_id")
+    if type(number) is not int:
+        return None
+    peers = _PEERS.search(calls) if is_p2p else None
+    if not is_p2p:
+        return Collective(group, number, calls, state)
+    if peers is None or int(peers[4]) >= len(group[1]):
+        return None
+    return Collective(group, number, calls, state, peer=group[1][int(peers[4])], receives=peers[1] == "recv")

@@ -1,0 +1,162 @@
+"""What silent ranks are doing, for whoever judges a hang: looked at while a hang is only suspected, before anything is killed.
+
+A rank is looked at when its heartbeat has not changed for twice the time that a step takes, and no step was made meanwhile. Its
+kernel state is read every second. Its Python stack is asked for once in a silence, where its heartbeat says by which signal
+(`stack_signal`, see client/stacks.py). Where all ranks are silent, those that have a flight recorder are asked for a dump of it.
+Only ranks of this machine can be looked at; of others nothing is reported but what they dump.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sentinel.client.run_layout import flight_recorder_pipe_prefix, flight_recorder_prefix, rank_file, stack_path
+from sentinel.launcher.process_tree import read_environment
+from sentinel.launcher.rank_processes import ask_for_stack, judge_stack, read_stack, read_state
+from sentinel.model.collectives import Collective
+from sentinel.model.readings import Doing, FlightRecords, Reading, SilentRank
+from sentinel.run_files.attempt_files import AttemptFiles, is_this_host
+from sentinel.telemetry.flight_recorder import PIPE_VARIABLES, PREFIX_VARIABLES, ask_for_dump, find_dumps, read_dumps
+from sentinel.telemetry.heartbeats import RankLife
+
+LOOK_EVERY_S = 1.0
+STEPS_SILENT = 2.0  # step times; a hang is believed after three
+SILENT_MIN_S = 1.5
+SILENT_UNKNOWN_S = 60.0  # while no step time is known: what comes before the first steps may take minutes
+STEPS_KEPT = 9
+RANKS_MAX = 64  # of one machine
+
+
+DUMPS_AT_ONCE = 64  # a look may not hold up the loop: a dump has up to a megabyte
+
+
+@dataclass(slots=True)
+class _Look:
+    """At one rank in one silence. `is_blocked`: it was so at the last look, which may be a moment of a healthy read."""
+
+    told: tuple[Doing, str] | None = None
+    is_blocked: bool = False
+    asked_from: int | None = None  # bytes of its file before it was asked; None: not asked yet
+    stack: tuple[Doing, str] | None = None
+
+
+@dataclass(slots=True)
+class SilentRanks:
+    """Of one attempt."""
+
+    run_dir: Path
+    attempt: int
+    _looks: dict[int, _Look] = field(default_factory=dict)
+    _looked_s: float = float("-inf")
+    _step: int = -1
+    _stepped_s: float = 0.0
+    _silent_since_s: float | None = None  # by the clock of files, since when dumps are of this silence
+    _dumps_read: dict[Path, tuple[int, int]] = field(default_factory=dict)  # with what they looked like
+    _dumps: dict[int, Sequence[Collective]] = field(default_factory=dict)
+    _step_times_s: deque[float] = field(default_factory=lambda: deque(maxlen=STEPS_KEPT))
+
+    def poll(self, now_s: float, lives: dict[int, RankLife]) -> list[Reading]:
+        """What is new of the ranks that are silent."""
+        self._note_step(now_s, max((life.step for life in lives.values()), default=-1))
+        if now_s - self._looked_s < LOOK_EVERY_S:
+            return []
+        long_s = self._long_s()
+        silent = [] if now_s - self._stepped_s < long_s else [r for r, life in lives.items() if now_s - life.changed_s >= long_s]
+        self._looks = {rank: look for rank, look in self._looks.items() if rank in silent}
+        if not silent:
+            self._silent_since_s, self._dumps_read, self._dumps = None, {}, {}
+            return []
+        self._looked_s = now_s
+        out: list[Reading] = []
+        marks = AttemptFiles.of(self.run_dir, self.attempt).environment
+        here = sorted(rank for rank in silent if is_this_host(lives[rank].host or None))[:RANKS_MAX]
+        for rank in here:
+            look = self._looks.setdefault(rank, _Look())
+            seen = self._look_at(rank, lives[rank], look, marks)
+            if seen is not None and seen != look.told:
+                look.told = seen
+                out.append(SilentRank(self.attempt, rank, *seen))
+        return [*out, *self._look_at_dumps([lives[rank].pid for rank in here], here, len(silent) == len(lives))]
+
+    def _note_step(self, now_s: float, step: int) -> None:
+        if step > self._step:
+            if self._step >= 0:
+                self._step_times_s.append((now_s - self._stepped_s) / (step - self._step))
+            self._step, self._stepped_s = step, now_s
+
+    def _long_s(self) -> float:
+        if len(self._step_times_s) < STEPS_KEPT // 2:
+            return SILENT_UNKNOWN_S
+        return max(SILENT_MIN_S, STEPS_SILENT * statistics.median(self._step_times_s))
+
+    def _look_at_dumps(self, pids: list[int | None], ranks: list[int], all_silent: bool) -> list[Reading]:
+        """Ask each rank for a dump once in a silence, and read what was dumped in it. Only where every rank is silent: a dump of
+        a run that goes on says nothing."""
+        if not all_silent:
+            return []
+        prefixes, pipes = self._places(pids)
+        if self._silent_since_s is None:
+            self._silent_since_s = max((self._beaten_s(rank) for rank in ranks), default=0.0)
+            for pipe in pipes:
+                for rank in ranks:
+                    ask_for_dump(pipe, rank)
+        found = {path: _mark(path) for prefix in prefixes for path in find_dumps(prefix, self._silent_since_s)}
+        unread = sorted(path for path, mark in found.items() if self._dumps_read.get(path) != mark)
+        if not unread:
+            return []
+        for path in unread[:DUMPS_AT_ONCE]:
+            self._dumps_read[path] = found[path]
+            self._dumps |= read_dumps([path])
+        return [FlightRecords(self.attempt, dict(self._dumps))] if len(unread) <= DUMPS_AT_ONCE and self._dumps else []
+
+    def _beaten_s(self, rank: int) -> float:
+        """When a rank's heartbeat was written, by the clock of files: what is dumped later belongs to this silence."""
+        try:
+            return rank_file(AttemptFiles.of(self.run_dir, self.attempt).heartbeats, rank).stat().st_mtime
+        except OSError:
+            return 0.0
+
+    def _places(self, pids: list[int | None]) -> tuple[set[str], set[str]]:
+        """The prefixes of dumps and of pipes: our own, and what the processes were started with."""
+        prefixes = {str(flight_recorder_prefix(self.run_dir, self.attempt))}
+        pipes = {str(flight_recorder_pipe_prefix(self.run_dir, self.attempt))}
+        for pid in pids[:1]:
+            for entry in read_environment(pid) if pid is not None else ():
+                name, _, value = os.fsdecode(entry).partition("=")
+                if value and name in PREFIX_VARIABLES:
+                    prefixes.add(value)
+                elif value and name in PIPE_VARIABLES:
+                    pipes.add(value)
+        return prefixes, pipes
+
+    def _look_at(self, rank: int, life: RankLife, look: _Look, marks: dict[str, str]) -> tuple[Doing, str] | None:
+        state = read_state(life.pid, marks) if life.pid is not None else None
+        if state is None or life.pid is None:
+            return None
+        doing, where = state
+        was_blocked, look.is_blocked = look.is_blocked, doing == "blocked"
+        if doing == "stopped" or (doing == "blocked" and was_blocked):
+            return state
+        if look.asked_from is None:
+            look.asked_from = -1
+            path = stack_path(self.run_dir, self.attempt, rank)
+            size = path.stat().st_size if path.exists() else 0
+            if life.stack_signal is not None and ask_for_stack(life.pid, life.stack_signal, marks):
+                look.asked_from = size
+        elif look.asked_from >= 0 and look.stack is None:
+            stack = read_stack(stack_path(self.run_dir, self.attempt, rank), look.asked_from)
+            look.stack = judge_stack(stack) if stack else None
+        return look.stack if look.stack is not None else ("runs", where)
+
+
+def _mark(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except OSError:
+        return 0, 0
+    return status.st_mtime_ns, status.st_size
