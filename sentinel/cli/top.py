@@ -17,6 +17,7 @@ from sentinel.curves.blocks import Point
 from sentinel.report.drawn import DrawnAttempt
 from sentinel.report.following import FollowedRun, RunSnapshot
 from sentinel.run_files.heartbeats import RANKS_MAX, RANKS_READ_MAX, RankBeats
+from sentinel.run_files.stall import stall_of
 from sentinel.telemetry.nvml import DRIVER_SIGNS, HELPER, NO_DRIVER, NvmlSource
 from sentinel.terminal.live import FRAMES_PER_S, LINES_KEPT, POINTS_KEPT, step_time
 from sentinel.terminal.picture import METRICS, Picture
@@ -93,6 +94,7 @@ class Watched:
             gpus=self._nvml.gpus,
             gpus_why_not="none: no NVIDIA driver on this machine" if self._nvml.why_not == NO_DRIVER else self._nvml.why_not,
             warnings=warnings_of(snapshot),
+            stall=stall_of(state, snapshot.now_s, snapshot.senses),
         )
 
     def _step_time(self) -> float | None:

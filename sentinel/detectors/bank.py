@@ -39,6 +39,7 @@ from sentinel.model.readings import (
     StepReading,
     TrainerNote,
 )
+from sentinel.model.stall import StepTimes
 from sentinel.streams.baseline import Level
 from sentinel.streams.blocks import Fives
 from sentinel.streams.family import holds_one_of
@@ -88,7 +89,8 @@ class DetectorBank:
         self._attempt: int | None = None
         self._world_size: int | None = None
         self._cut_step = self._quiet_until = 0
-        self._now_s = self._line_s = float("-inf")
+        self._resumed_step = 0
+        self._now_s = self._line_s = self._beat_step_s = float("-inf")
         self._tails: dict[int | None, tuple[str, ...]] = {}
         self._stream_gap: str | None = None
 
@@ -119,6 +121,7 @@ class DetectorBank:
         now_s = self._line_s = self._clock(now_s)
         run = self._run
         run.is_alive, run.has_beats, run.ranks_expected, run.furthest_step = True, False, 0, 0
+        self._beat_step_s, self._resumed_step = float("-inf"), 0
         self._stream_gap = None
         self._cut(attempt, 0)
         for detector in self._detectors:
@@ -133,7 +136,7 @@ class DetectorBank:
         self._cut(receipt.attempt, receipt.resume_step)
         history = tuple(reading for reading in receipt.history if reading.step <= receipt.resume_step)
         self._learn(receipt, history)
-        self._run.ranks_expected = receipt.world_size
+        self._run.ranks_expected, self._resumed_step = receipt.world_size, receipt.resume_step
         self._line_s = now_s
         for detector in self._detectors:
             detector.resume(receipt, history, now_s)
@@ -206,7 +209,8 @@ class DetectorBank:
         if beat.phase in SLOW_PHASES:
             run.pace.interrupt()
         run.has_beats = True
-        run.furthest_step = max(run.furthest_step, beat.step)
+        if beat.step > run.furthest_step:
+            run.furthest_step, self._beat_step_s = beat.step, now_s
         for read in self._on_beat:
             read(beat, now_s)
 
@@ -280,6 +284,16 @@ class DetectorBank:
         return Failed(self._explained(ended.finding, now_s)) if isinstance(ended, Failed) else ended
 
     # How things stand.
+
+    @property
+    def step_times(self) -> StepTimes:
+        """When the attempt last made a step, by lines and heartbeats. Nothing is known before its own first step, which may take
+        minutes, nor after its end."""
+        run = self._run
+        if not run.is_alive or max(run.newest_step, run.furthest_step) <= self._resumed_step:
+            return StepTimes()
+        hidden = 1 if run.has_beats else self._series.interval_steps
+        return StepTimes(max(self._line_s, self._beat_step_s), run.step_time_s, hidden)
 
     @property
     def newest_step(self) -> int:

@@ -21,7 +21,7 @@ Blamed is the rank that fell silent while the others wait, else whom the evidenc
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sentinel.detectors.collectives import WaitedFor, judge_collectives
 from sentinel.detectors.contract import NOTHING, Detector, WatchedRun
@@ -66,7 +66,7 @@ class Progress:
     first_step_done: bool
     step_time_s: float | None
     steps_per_line: int
-    evidence: RankEvidence = RankEvidence()
+    evidence: RankEvidence = field(default_factory=RankEvidence)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,9 @@ class Ledger:
         return self.seconds["training"] / self.total_s if self.total_s > 0 else 0.0
 
 
-def account(state: RunState, now_s: float) -> Ledger:
-    """The ledger as of `now_s` (for an ended run: as of its last attempt's end)."""
+def account(state: RunState, now_s: float, stalled_since_s: float | None = None) -> Ledger:
+    """The ledger as of `now_s` (for an ended run: as of its last attempt's end). `stalled_since_s`: the last step of the living
+    attempt, where the next one is overdue; what follows is no training until a step comes after all."""
     seconds = dict.fromkeys(ACCOUNTS, 0.0) | dict(state.archive.seconds)
     attempts = state.attempts
     if not attempts:
@@ -51,7 +52,8 @@ def account(state: RunState, now_s: float) -> Ledger:
     for index, attempt in enumerate(attempts):
         next_start_s = attempts[index + 1].launched_s if index + 1 < len(attempts) else max(end_s, at_s)
         is_first = index == 0 and state.archive.attempts == 0
-        at_s = _spend_attempt(seconds, attempt, at_s, next_start_s, keep[index], is_first)
+        stalled_s = stalled_since_s if attempt is last else None
+        at_s = _spend_attempt(seconds, attempt, at_s, next_start_s, keep[index], is_first, stalled_s)
     return Ledger(seconds, archived_s + at_s - attempts[0].launched_s)
 
 
@@ -75,7 +77,13 @@ def fold_oldest(attempts: tuple[Attempt, ...], archive: Archive) -> tuple[tuple[
 
 
 def _spend_attempt(
-    seconds: dict[str, float], attempt: Attempt, start_s: float, next_s: float, keep: float, is_first: bool
+    seconds: dict[str, float],
+    attempt: Attempt,
+    start_s: float,
+    next_s: float,
+    keep: float,
+    is_first: bool,
+    stalled_s: float | None = None,
 ) -> float:
     """Account one attempt's span [start_s, next_s); returns its end. `keep`: its last step that survives."""
     at_s = start_s
@@ -95,7 +103,7 @@ def _spend_attempt(
         return next_s
     spend("waiting" if is_first else "recovery", attempt.receipt_s)
     began_s = at_s
-    last_s = attempt.last_step_s if attempt.is_over else next_s
+    last_s = attempt.last_step_s if attempt.is_over else next_s if stalled_s is None else stalled_s
     spend("training", _cut(attempt, keep, last_s))
     saves = min(at_s - began_s, sum(m.save_s for m in attempt.marks if m.step <= keep and m.at_s <= at_s))
     seconds["training"] -= saves
@@ -103,6 +111,8 @@ def _spend_attempt(
     spend("replay", last_s)
     if attempt.is_over:
         _spend_end(attempt, next_s, spend)
+    elif stalled_s is not None:
+        spend("detection", next_s)
     spend("waiting", next_s)
     return next_s
 

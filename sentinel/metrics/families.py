@@ -71,6 +71,10 @@ RUN = (
 
 TRAINING = (
     Family("sentinel_step", "gauge", (), "steps", "Newest optimizer step"),
+    Family(
+        "sentinel_last_step_timestamp_seconds", "gauge", (), "seconds",
+        "When the newest step was made, Unix time, as the supervisor saw it; five seconds out at most. Not there before a step",
+    ),
     Family("sentinel_total_steps", "gauge", (), "steps", "Steps of the whole run, where the trainer says"),
     *(_gauge_of(curve) for curve in CURVES if curve.gauge and curve.meaning),
 )

@@ -10,14 +10,15 @@ from sentinel import __version__
 from sentinel.curves.registry import CURVES
 from sentinel.engine.goodput import account
 from sentinel.model.findings import Severity, Verdict
-from sentinel.report.detectors import OLD_AFTER_S
 from sentinel.report.following import RunSnapshot
 from sentinel.report.tally import ACTIONS, Durations
+from sentinel.run_files.detector_standings import OLD_AFTER_S
+from sentinel.run_files.stall import STALLED, run_word, stall_of
 
 Row = tuple[str, tuple[str, ...], float | Durations]
 
 STATES = (
-    "starting", "training", "recovering", "probation", "paused", "held", "observing", "finished", "failed", "stopped",
+    "starting", "training", STALLED, "recovering", "probation", "paused", "held", "observing", "finished", "failed", "stopped",
 )  # fmt: skip
 SEVERITIES = get_args(Severity)
 LAYERS_MAX = 256
@@ -39,9 +40,10 @@ def rows(snapshot: RunSnapshot) -> Iterator[Row]:
 
 def _standing(snapshot: RunSnapshot) -> Iterator[Row]:
     state, tally = snapshot.state, snapshot.tally
+    stands = run_word(state, stall_of(state, snapshot.now_s, snapshot.senses))
     yield "sentinel_info", (__version__, state.policy_name), 1.0
     for word in STATES:
-        yield "sentinel_run_state", (word,), float(state.label == word)
+        yield "sentinel_run_state", (word,), float(stands == word)
     yield "sentinel_observe_only", (), float(state.observe_only)
     if snapshot.heartbeat_s is not None:
         yield "sentinel_heartbeat_timestamp_seconds", (), snapshot.heartbeat_s
@@ -59,7 +61,8 @@ def _standing(snapshot: RunSnapshot) -> Iterator[Row]:
 
 
 def _goodput(snapshot: RunSnapshot) -> Iterator[Row]:
-    ledger = account(snapshot.state, snapshot.now_s)
+    stall = stall_of(snapshot.state, snapshot.now_s, snapshot.senses)
+    ledger = account(snapshot.state, snapshot.now_s, stall.since_s if stall else None)
     yield "sentinel_goodput_ratio", (), ledger.goodput_ratio
     for name, seconds in ledger.seconds.items():
         yield "sentinel_account_seconds", (name,), seconds
@@ -78,6 +81,9 @@ def _training(snapshot: RunSnapshot) -> Iterator[Row]:
     values = {**snapshot.last, **snapshot.newest}
     if snapshot.step is not None:
         yield "sentinel_step", (), float(snapshot.step)
+    last_step_s = snapshot.senses.step_times.last_step_s
+    if last_step_s is not None:
+        yield "sentinel_last_step_timestamp_seconds", (), last_step_s
     if snapshot.total_steps is not None:
         yield "sentinel_total_steps", (), float(snapshot.total_steps)
     for curve in CURVES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-OLD_AFTER_S = 30.0  # six writes of a living supervisor were missed
+from sentinel.run_files.detector_standings import OLD_AFTER_S
 
 
 def detector_rows(standings: Mapping[str, Any], *, is_watched: bool) -> list[tuple[str, str]]:

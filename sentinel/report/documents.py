@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sentinel.client.settings import settings_to_json
@@ -13,6 +13,8 @@ from sentinel.model.state import RunState
 from sentinel.report.environment import environment_document
 from sentinel.report.pages import page_document, pages_document
 from sentinel.run_files.detector_standings import NO_STANDINGS, DetectorStandings
+from sentinel.run_files.heartbeats import RankSeen
+from sentinel.run_files.stall import run_word, stall_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,22 +27,29 @@ class Outside:
     attempt_alive: bool | None
     warning: str = ""
     senses: DetectorStandings = NO_STANDINGS
+    ranks: tuple[RankSeen, ...] = ()
 
 
 def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str, Any]:
-    """`state` is the journal's word: a run whose supervisor is gone is still training while its attempt lives."""
+    """`state` is the journal's word: a run whose supervisor is gone is still training while its attempt lives. A run that trains
+    and whose next step is overdue is `stalled`."""
     attempt = state.attempt
-    ledger = account(state, now_s)
+    stall = stall_of(state, now_s, outside.senses)
+    ledger = account(state, now_s, stall.since_s if stall else None)
+    overdue = stall.words(now_s) if stall else ""
     open_incidents = state.open_incidents
     current = open_incidents[-1] if open_incidents else None
     known = (attempt.last_step or attempt.resumed_step) if attempt else None
     return {
         "run": state.run_id,
-        "state": state.label,
-        "reason": state.end_reason or state.held or (f"by {state.paused}" if state.paused else ""),
+        "state": run_word(state, stall),
+        "reason": state.end_reason or state.held or (f"by {state.paused}" if state.paused else overdue),
         "attempt": attempt.attempt if attempt else None,
         "step": outside.step if outside.step is not None else known,
         "total_steps": outside.total_steps,
+        "last_step_s": outside.senses.step_times.last_step_s if attempt and outside.senses.attempt == attempt.attempt else None,
+        "stalled_s": round(now_s - stall.since_s, 1) if stall else None,
+        "ranks": [asdict(seen) for seen in outside.ranks] if stall else [],
         "goodput": round(ledger.goodput_ratio, 4),
         "ledger_s": {name: round(value, 3) for name, value in ledger.seconds.items()},
         "wall_s": round(ledger.total_s, 3),

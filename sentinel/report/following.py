@@ -27,6 +27,8 @@ from sentinel.report.reading import Supervisor, is_attempt_alive, read_heartbeat
 from sentinel.report.run_dirs import check_run_dir
 from sentinel.report.tally import Tally
 from sentinel.run_files.detector_standings import NO_STANDINGS, DetectorStandings, read_standings
+from sentinel.run_files.heartbeats import RankSeen, read_ranks
+from sentinel.run_files.stall import stall_of
 from sentinel.run_files.stream import read_newest_metrics, read_total_steps
 
 ENTRIES_KEPT = 4096
@@ -41,8 +43,9 @@ NO_LINE: NewestLine = (None, {})
 class RunSnapshot:
     """How a run stands. `now_s` is session time. `seq`: of the newest entry. `newest`: the metrics of the newest step line of the
     newest attempt, also while its curves are still being drawn; `step` its step, None before there is one. `last`: the last value
-    drawn of every metric of that attempt, for those that do not stand in every line. `trouble`: why this is older than it
-    should be; empty otherwise. `heartbeat_s`: when the supervisor's loop last turned, wall clock; None where none ever was."""
+    drawn of every metric of that attempt, for those that do not stand in every line. `ranks`: where each stands, while the next
+    step is overdue. `trouble`: why this is older than it should be; empty otherwise. `heartbeat_s`: when the supervisor's loop
+    last turned, wall clock; None where none ever was."""
 
     run_dir: Path
     state: RunState = field(default_factory=RunState)
@@ -55,6 +58,7 @@ class RunSnapshot:
     supervisor: Supervisor = "gone"
     attempt_alive: bool | None = None
     senses: DetectorStandings = NO_STANDINGS
+    ranks: tuple[RankSeen, ...] = ()
     trouble: str = ""
     heartbeat_s: float | None = None
     tally: Tally = field(default_factory=Tally)
@@ -83,6 +87,8 @@ class FollowedRun:
             self._know_attempts()
             drawn = self.attempts[newest.attempt]
             step, metrics = self._newest_line(drawn, has_more=drawn.advance(newest.is_over))
+        senses = read_standings(self.run_dir)
+        is_stalled = stall_of(state, self.journal.now_s, senses) is not None
         return RunSnapshot(
             run_dir=self.run_dir,
             state=state,
@@ -94,7 +100,8 @@ class FollowedRun:
             last=dict(drawn.last) if drawn is not None else {},
             supervisor=read_supervisor(self.run_dir),
             attempt_alive=is_attempt_alive(self.run_dir, state),
-            senses=read_standings(self.run_dir),
+            senses=senses,
+            ranks=read_ranks(self.run_dir, newest.attempt) if newest is not None and is_stalled else (),
             trouble=trouble,
             heartbeat_s=read_heartbeat(self.run_dir),
             tally=self.journal.tally.copy(),

@@ -6,6 +6,7 @@ The journal is opened read-only and folded with the engine's own `evolve`; nothi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +25,8 @@ from sentinel.report.journal_fold import JournalFold
 from sentinel.report.lineage import branch_document, lineage_text
 from sentinel.report.schedule import schedule_rows
 from sentinel.run_files.detector_standings import read_standings
+from sentinel.run_files.heartbeats import read_ranks
+from sentinel.run_files.stall import stall_of
 from sentinel.run_files.stream import read_newest_step, read_tokens_per_sample, read_total_steps
 
 
@@ -47,6 +50,8 @@ def read_status(run_dir: Path) -> dict[str, Any]:
         warning=run.warning,
         senses=read_standings(run_dir),
     )
+    if attempt is not None and stall_of(run.state, run.now_s, outside.senses) is not None:
+        outside = replace(outside, ranks=read_ranks(run_dir, attempt.attempt))
     return status_document(run.state, run.now_s, outside) | {"schedule": read_schedule(run, newest)}
 
 

@@ -14,6 +14,8 @@ from sentinel.report.tables import cell, rounded_parts, text_table
 
 INCIDENT_HEADER = ("incident", "onset", "detected", "remedy", "outcome", "steps lost", "s lost")  # fits 80 columns
 
+RANKS_SHOWN = 8
+
 
 def status_text(status: Mapping[str, Any]) -> str:
     step = cell(status["step"]) + (f" of {status['total_steps']}" if status["total_steps"] else "")
@@ -27,6 +29,8 @@ def status_text(status: Mapping[str, Any]) -> str:
         ("policy", status["policy"] + (", observe only" if status["observe_only"] else "")),
         ("supervisor", status["supervisor"] + _advice(status)),
     ]
+    if status["ranks"]:
+        rows.append(("ranks", ranks_words(status["ranks"])))
     for out in status["excluded_nodes"]:
         rows.append(("left out", f"node {out['node']} (incident {out['incident']}): sentinel readmit {out['node']} RUN_DIR"))
     rows += environment_rows(status["environment"]) + schedule_rows(status["schedule"])
@@ -46,6 +50,14 @@ def status_text(status: Mapping[str, Any]) -> str:
     rows += detector_rows(status["detectors"], is_watched=status["supervisor"] == "alive")
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def ranks_words(ranks: Sequence[Mapping[str, Any]]) -> str:
+    """Where each stands and how long it has been silent, the longest first; of many the first few."""
+    first = sorted(ranks, key=lambda seen: -seen["silent_s"])[:RANKS_SHOWN]
+    words = [f"rank {seen['rank']} silent for {seen['silent_s']:.0f} s (step {seen['step']}, {seen['phase']})" for seen in first]
+    more = len(ranks) - len(first)
+    return ", ".join(words) + (f", and {more} more" if more else "")
 
 
 def incidents_text(incidents: Sequence[Mapping[str, Any]]) -> str:

@@ -6,8 +6,9 @@ may be lost with the machine. Whoever reads it must say as of when: a healthy de
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ from sentinel.client.run_layout import STANDINGS_NAME
 from sentinel.client.strict_json import as_float, dumps, loads, printable
 from sentinel.engine import Engine
 from sentinel.model.findings import Kind, Verdict
+from sentinel.model.stall import StepTimes
 
 VERSION = 1
 JUDGE_S = 1.0  # asking every detector at each of a hundred turns a second would be waste
 WRITE_S = 5.0
+OLD_AFTER_S = 30.0  # six writes of a living supervisor were missed
 BYTES_MAX = 1 << 20
 
 
@@ -30,6 +33,7 @@ class StandingsFile:
         self._path = run_dir / STANDINGS_NAME
         self._judged_s = self._tried_s = float("-inf")
         self._written: dict[Kind, Verdict] = {}
+        self._was_stalled = False
 
     def keep(self, now_s: float, engine: Engine) -> None:
         """Write when a verdict is another than the last time, and else every `WRITE_S`. `now_s`: session seconds."""
@@ -37,18 +41,25 @@ class StandingsFile:
             return
         self._judged_s = now_s
         standing = engine.detectors.verdicts(engine.state.blind)
-        if now_s - self._tried_s >= WRITE_S or {kind: verdict for kind, (verdict, _) in standing.items()} != self._written:
+        is_stalled = engine.detectors.step_times.stalled_since_s(now_s) is not None
+        is_news = is_stalled != self._was_stalled or {kind: one for kind, (one, _) in standing.items()} != self._written
+        if is_news or now_s - self._tried_s >= WRITE_S:
             self.write(now_s, engine)
 
     def write(self, now_s: float, engine: Engine) -> None:
         standing = engine.detectors.verdicts(engine.state.blind)
         self._written = {kind: verdict for kind, (verdict, _) in standing.items()}
         self._tried_s = now_s
+        times = engine.detectors.step_times
+        self._was_stalled = times.stalled_since_s(now_s) is not None
         document = {
             "v": VERSION,
             "time_s": now_s,
             "attempt": engine.watched,
             "step": engine.detectors.newest_step,
+            "last_step_s": times.last_step_s,
+            "step_time_s": times.step_time_s,
+            "steps_a_line": times.steps_seen_at_once,
             "unwritten_remarks": engine.unwritten_remarks,
             "detectors": [{"kind": kind, "verdict": verdict, "reason": reason} for kind, (verdict, reason) in standing.items()],
         }
@@ -59,13 +70,14 @@ class StandingsFile:
 @dataclass(frozen=True, slots=True)
 class DetectorStandings:
     """The file as read. `time_s`: session seconds at which it was written; `verdicts`: kind, verdict, reason.
-    `missing`: why nothing is known, and then there is nothing else; empty otherwise."""
+    `step_times`: of the attempt as it stood then. `missing`: why nothing is known, and then there is nothing else."""
 
     time_s: float | None = None
     attempt: int | None = None
     step: int | None = None
     unwritten_remarks: int = 0
     verdicts: tuple[tuple[str, str, str], ...] = ()
+    step_times: StepTimes = field(default_factory=StepTimes)
     missing: str = ""
 
 
@@ -86,6 +98,7 @@ def read_standings(run_dir: Path) -> DetectorStandings:
             step=int(raw["step"]),
             unwritten_remarks=int(raw.get("unwritten_remarks", 0)),
             verdicts=tuple(_verdict(item) for item in raw["detectors"]),
+            step_times=_step_times(raw),
         )
     except FileNotFoundError:
         return NO_STANDINGS
@@ -93,6 +106,14 @@ def read_standings(run_dir: Path) -> DetectorStandings:
         return DetectorStandings(missing=f"{STANDINGS_NAME} cannot be read: {error.strerror}")
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         return DetectorStandings(missing=f"{STANDINGS_NAME} is damaged; a living supervisor writes it anew within {WRITE_S:g} s")
+
+
+def _step_times(raw: Mapping[str, Any]) -> StepTimes:
+    """What an older supervisor did not write is not known."""
+    last_s, each_s = raw.get("last_step_s"), raw.get("step_time_s")
+    if last_s is None or each_s is None:
+        return StepTimes()
+    return StepTimes(as_float(last_s), as_float(each_s), max(1, int(raw.get("steps_a_line", 1))))
 
 
 def _verdict(item: Any) -> tuple[str, str, str]:

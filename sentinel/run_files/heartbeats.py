@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sentinel.client.strict_json import loads
+from sentinel.clock import SystemClock
 from sentinel.run_files.attempt_files import AttemptFiles, rank_files
 
 RANKS_READ_MAX = 512  # files that one refresh opens: those of ranks not read yet first, then the ones read longest ago
@@ -86,3 +87,8 @@ def _read(rank: int, content: bytes, silent_s: float) -> RankSeen:
         raise ValueError("a heartbeat needs a step and a phase")
     host = beat.get("host")
     return RankSeen(rank, beat["step"], beat["phase"][:WORD_CHARS], silent_s, host[:WORD_CHARS] if isinstance(host, str) else "")
+
+
+def read_ranks(run_dir: Path, attempt: int) -> tuple[RankSeen, ...]:
+    """Once, for whoever does not look again."""
+    return RankBeats(run_dir).refresh(attempt, SystemClock().wall_s())

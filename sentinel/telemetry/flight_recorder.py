@@ -31,9 +31,6 @@ class _Plain(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"it names {module}.{name}, and a dump holds plain values only")
 
-    def persistent_load(self, key: Any) -> Any:
-        raise pickle.UnpicklingError("it refers to something outside itself, and a dump holds plain values only")
-
 
 def rank_of(path: Path) -> int | None:
     """The rank whose dump it is, by the end of its name."""

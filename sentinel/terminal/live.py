@@ -25,6 +25,7 @@ from sentinel.model.facts import Entry, ReceiptSeen
 from sentinel.model.readings import StepReading
 from sentinel.model.state import RunState
 from sentinel.run_files.heartbeats import RankBeats
+from sentinel.run_files.stall import find_stall
 from sentinel.run_files.stream import read_total_steps
 from sentinel.terminal.panel import Picture, draw
 from sentinel.terminal.picture import METRICS, GpuSeen
@@ -85,8 +86,9 @@ class LiveNarrator:
         total = self._picture.total
         if total is None and self._points:
             total = read_total_steps(self._run_dir, self._points[-1].attempt) or 0  # looked once: this trainer does not say
+        stall = find_stall(engine.state, engine.detectors.step_times, now_s)
         with self._lock:
-            self._picture = replace(self._picture, state=engine.state, now_s=now_s, total=total)
+            self._picture = replace(self._picture, state=engine.state, now_s=now_s, total=total, stall=stall)
         self._start()
 
     def close(self) -> None:

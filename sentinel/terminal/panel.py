@@ -20,6 +20,7 @@ from sentinel.curves.registry import CURVES
 from sentinel.engine.goodput import account
 from sentinel.model.actions import StartAttempt
 from sentinel.model.metrics import SHORT_CHARS_MAX
+from sentinel.run_files.stall import STALLED, run_word
 from sentinel.terminal.clean import clean
 from sentinel.terminal.picture import METRICS, Picture, newest_step, shown_incident
 from sentinel.terminal.side_rows import checkpoint_row, gpu_rows, page_row, rank_rows
@@ -30,7 +31,7 @@ __all__ = ["Picture", "draw", "draw_plain"]
 STYLES: dict[Tone, str] = {"plain": "", "quiet": "dim", "good": "green", "warn": "yellow", "bad": "bold red"}
 STATE_STYLES = {
     "training": "green", "probation": "yellow", "recovering": "bold yellow", "finished": "bold green", "observing": "cyan",
-    "failed": "bold red", "held": "bold red", "stopped": "yellow",
+    STALLED: "bold yellow", "failed": "bold red", "held": "bold red", "stopped": "yellow",
 }  # fmt: skip
 LABELS = {curve.name: curve.short for curve in CURVES if curve.short}
 LABEL_WIDTH = SHORT_CHARS_MAX
@@ -110,12 +111,15 @@ def _headline(picture: Picture) -> RenderableType:
     state = picture.state
     attempt = state.attempt
     line = Text(no_wrap=True, overflow="ellipsis")
-    line.append(state.label.upper(), STATE_STYLES.get(state.label, "bold"))
+    word = run_word(state, picture.stall)
+    line.append(word.upper(), STATE_STYLES.get(word, "bold"))
+    if picture.stall is not None:
+        line.append(f" ({picture.stall.words(picture.now_s)})", "yellow")
     if state.stop_by and not state.ended:
         line.append(f" (stopping: {state.stop_by})", "yellow")
     line.append(f"   {clock_words(picture.now_s - state.created_s)}")
     line.append(f"   attempt {attempt.attempt if attempt else '-'}")
-    line.append(f"   goodput {account(state, picture.now_s).goodput_ratio:.0%}")
+    line.append(f"   goodput {account(state, picture.now_s, picture.stall.since_s if picture.stall else None).goodput_ratio:.0%}")
     line.append(f"   incidents {len(state.incidents)}")
     for source in list(state.blind)[:1]:
         line.append(f"   {source} blind", "bold red")

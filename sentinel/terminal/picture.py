@@ -10,6 +10,7 @@ from sentinel.curves.registry import metrics_shown_on
 from sentinel.model.incidents import Incident
 from sentinel.model.state import RunState
 from sentinel.run_files.heartbeats import RankSeen
+from sentinel.run_files.stall import Stall
 from sentinel.terminal.words import Line
 
 METRICS = metrics_shown_on("terminal")
@@ -53,6 +54,7 @@ class Picture:
     gpus: tuple[GpuSeen, ...] = ()
     gpus_why_not: str = ""
     warnings: tuple[str, ...] = ()
+    stall: Stall | None = None
 
 
 def newest_step(picture: Picture) -> int:

@@ -22,6 +22,7 @@ from sentinel.engine import Engine
 from sentinel.engine.goodput import account
 from sentinel.model.facts import Entry, ReceiptSeen
 from sentinel.model.readings import StepReading
+from sentinel.run_files.stall import find_stall
 from sentinel.run_files.stream import read_total_steps
 from sentinel.terminal.clean import clean
 from sentinel.terminal.words import clock_words, describe
@@ -50,6 +51,7 @@ class PlainNarrator:
         self._latest: StepReading | None = None
         self._printed: tuple[int, int] = (0, 0)  # attempt and step of the last progress line
         self._printed_s: float | None = None
+        self._said_stall_s: float | None = None
 
     def facts(self, entries: Sequence[Entry], engine: Engine) -> None:
         for entry in entries:
@@ -68,6 +70,7 @@ class PlainNarrator:
         latest, current = self._latest, engine.state.attempt
         if self._printed_s is None:
             self._printed_s = now_s
+        self._say_stall(now_s, engine)
         is_news = latest is not None and current is not None and latest.attempt == current.attempt and not current.is_over
         if latest is None or not is_news or latest.step <= self._printed[1]:
             return
@@ -85,6 +88,15 @@ class PlainNarrator:
 
     def close(self) -> None:
         self._writer.close()
+
+    def _say_stall(self, now_s: float, engine: Engine) -> None:
+        """Once it has lasted as long as two lines are apart: shorter ones come and go, and no line can be taken back."""
+        stall = find_stall(engine.state, engine.detectors.step_times, now_s)
+        if stall is None or now_s - stall.since_s < self._every_s:
+            self._said_stall_s = None if stall is None else self._said_stall_s
+        elif self._said_stall_s != stall.since_s:
+            self._said_stall_s = stall.since_s
+            self._say(now_s - engine.state.created_s, stall.words(now_s))
 
     def _say(self, elapsed_s: float, text: str) -> None:
         self._writer.put(f"{clock_words(elapsed_s):>7}  {clean(text)}")

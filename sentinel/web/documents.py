@@ -12,6 +12,7 @@ from sentinel.model.state import RunState
 from sentinel.report.documents import Outside, incident_document, status_document
 from sentinel.report.events import incident_of
 from sentinel.report.following import RunSnapshot
+from sentinel.run_files.stall import run_word, stall_of
 from sentinel.terminal.words import describe
 
 EVENTS_MAX = 500
@@ -20,12 +21,13 @@ EVENTS_MAX = 500
 def overview_document(name: str, snapshot: RunSnapshot) -> dict[str, Any]:
     """One row of the list of runs."""
     state = snapshot.state
+    stall = stall_of(state, snapshot.now_s, snapshot.senses)
     return {
         "name": name,
-        "state": state.label,
+        "state": run_word(state, stall),
         "step": snapshot.step,
         "total_steps": snapshot.total_steps,
-        "goodput": round(account(state, snapshot.now_s).goodput_ratio, 4),
+        "goodput": round(account(state, snapshot.now_s, stall.since_s if stall else None).goodput_ratio, 4),
         "open_incidents": len(state.open_incidents),
         "paged": bool(state.open_pages),
         "supervisor": snapshot.supervisor,
@@ -36,7 +38,15 @@ def run_document(snapshot: RunSnapshot, schedule: Mapping[str, Any] | None, trou
     """The document of `sentinel status --json`, and what only somebody who looks again and again asks. `schedule` None: it could
     not be read, which `trouble` says."""
     state = snapshot.state
-    outside = Outside(snapshot.step, snapshot.total_steps, snapshot.supervisor, snapshot.attempt_alive, trouble, snapshot.senses)
+    outside = Outside(
+        step=snapshot.step,
+        total_steps=snapshot.total_steps,
+        supervisor=snapshot.supervisor,
+        attempt_alive=snapshot.attempt_alive,
+        warning=trouble,
+        senses=snapshot.senses,
+        ranks=snapshot.ranks,
+    )
     return status_document(state, snapshot.now_s, outside) | {
         "schedule": schedule,
         "seq": snapshot.seq,
@@ -75,7 +85,8 @@ def events_document(entries: Sequence[f.Entry], state: RunState, seq: int) -> di
 
 
 def ledger_document(snapshot: RunSnapshot) -> dict[str, Any]:
-    ledger = account(snapshot.state, snapshot.now_s)
+    stall = stall_of(snapshot.state, snapshot.now_s, snapshot.senses)
+    ledger = account(snapshot.state, snapshot.now_s, stall.since_s if stall else None)
     return {"accounts": dict(ledger.seconds), "goodput": ledger.goodput_ratio, "whole_s": ledger.total_s}
 
 

@@ -20,6 +20,7 @@ from sentinel.model.attempts import RankExit, ResumePoint, SampleRange, Settings
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
 from sentinel.model.readings import StepReading
+from sentinel.model.stall import StepTimes
 from sentinel.model.state import RunState
 
 START_S = 1_000_000.0
@@ -103,7 +104,7 @@ def state_of(facts: Sequence[tuple[float, f.Fact]]) -> RunState:
 
 def tell(narrator: Any, until: float = 1e9) -> Any:
     """Hand every fact to a narrator as the daemon does, all of one moment together; what stands for the engine at the end."""
-    engine = SimpleNamespace(state=RunState())
+    engine = SimpleNamespace(state=RunState(), detectors=SimpleNamespace(step_times=StepTimes()))
     for _, moment in groupby(entries_of(told(until)), key=lambda entry: entry.at_s):
         entries = list(moment)
         for entry in entries:

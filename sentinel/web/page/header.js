@@ -49,6 +49,15 @@ function progress(status) {
   return make("p", { class: "progress" }, make("span", {}, words), bar, make("span", {}, percentWords(share)));
 }
 
+const RANKS_SHOWN = 8;
+
+/** Who has been silent for how long, the longest first; while the next step is overdue. @param {any[]} ranks */
+function ranksWords(ranks) {
+  const first = [...ranks].sort((a, b) => b.silent_s - a.silent_s).slice(0, RANKS_SHOWN);
+  const words = first.map((seen) => `rank ${seen.rank} silent for ${Math.round(seen.silent_s)} s (step ${seen.step}, ${seen.phase})`);
+  return words.join(", ") + (ranks.length > first.length ? `, and ${ranks.length - first.length} more` : "");
+}
+
 /** @param {any} status @param {import("./times.js").RunClock} clock */
 function figures(status, clock) {
   const rows = [
@@ -57,6 +66,7 @@ function figures(status, clock) {
     ["attempt", status.attempt ?? "none"],
     ["incidents", status.incidents],
     ["supervisor", supervisorWords(status)],
+    ...(status.ranks.length ? [["ranks", ranksWords(status.ranks)]] : []),
     ["policy", status.observe_only ? `${status.policy}, observe only` : status.policy],
   ];
   return rows.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, String(value))));

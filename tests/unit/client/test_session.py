@@ -143,7 +143,7 @@ def test_heartbeats_follow_every_phase_and_are_rare_within_one(session, monkeypa
     assert beat(3, "backward") == (3, "backward")
     record = json.loads(session.heartbeat_path.read_text())
     assert record["pid"] == os.getpid()
-    assert set(record) == {"step", "phase", "time_s", "pid", "host"}
+    assert set(record) == {"step", "phase", "time_s", "pid", "host", "stack_signal"}
 
 
 def test_a_beat_that_cannot_be_written_does_not_end_the_run(session):

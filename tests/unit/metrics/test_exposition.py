@@ -24,6 +24,7 @@ from sentinel.metrics.families import FAMILIES
 from sentinel.metrics.of_run import LAYERS_MAX, STATES
 from sentinel.model import actions as a
 from sentinel.model import facts as f
+from sentinel.model.stall import StepTimes
 from sentinel.model.state import Mark, RunState
 from sentinel.report.following import FollowedRun, RunSnapshot
 from sentinel.report.tally import Tally
@@ -33,7 +34,9 @@ from tests.sim.kit import simulate
 from tests.unit.told_run import at, entries_of, told, write_run, write_stream
 
 METRICS_PAGE = Path(__file__).resolve().parents[3] / "deploy/prometheus/METRICS.md"
-DETECTORS = DetectorStandings(at(200), 3, 600, 0, (("spike", "healthy", "well"), ("hang", "breached", "silent")))
+DETECTORS = DetectorStandings(
+    at(200), 3, 600, 0, (("spike", "healthy", "well"), ("hang", "breached", "silent")), StepTimes(at(199.9), 0.2)
+)
 
 
 def fold(entries: list[f.Entry], **more: Any) -> RunSnapshot:

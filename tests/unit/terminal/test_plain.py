@@ -116,7 +116,7 @@ def test_a_backlog_is_one_line_and_a_dead_attempt_makes_no_progress() -> None:
     narrator.turn(at(6), engine)
     narrator.turn(at(60), engine)
     narrator.step(step(1001))
-    narrator.turn(at(90), SimpleNamespace(state=state_of(told(30.5))))
+    narrator.turn(at(90), SimpleNamespace(state=state_of(told(30.5)), detectors=engine.detectors))
     narrator.close()
     assert [line.split()[2] for line in out.getvalue().splitlines() if "  step " in line] == ["1000"]
 

@@ -1,0 +1,46 @@
+"""A run that trains and whose next step is overdue, in words: what is suspected before a hang is believed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sentinel.model.stall import StepTimes
+from sentinel.model.state import RunState
+from sentinel.run_files.detector_standings import OLD_AFTER_S, DetectorStandings
+
+STALLED = "stalled"
+TRAINS = ("training", "probation", "observing")
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """`since_s`: when the last step was made. `step_time_s`: how long one takes."""
+
+    since_s: float
+    step_time_s: float
+
+    def words(self, now_s: float) -> str:
+        return f"no step for {now_s - self.since_s:.0f} s (a step takes {self.step_time_s:.2g} s)"
+
+
+def find_stall(state: RunState, times: StepTimes, seen_s: float) -> Stall | None:
+    """As whoever watches the run sees it at `seen_s`. None where steps come in time, and where nothing trains."""
+    attempt = state.attempt
+    if attempt is None or attempt.is_over or state.label not in TRAINS:
+        return None
+    since_s = times.stalled_since_s(seen_s)
+    return Stall(since_s, times.step_time_s) if since_s is not None and times.step_time_s is not None else None
+
+
+def stall_of(state: RunState, now_s: float, standings: DetectorStandings) -> Stall | None:
+    """As the supervisor saw it when it wrote last: what came after that is not held against the run. None as well where it has
+    not written for long, or of another attempt: what holds now is then not known."""
+    written_s, attempt = standings.time_s, state.attempt
+    if written_s is None or now_s - written_s > OLD_AFTER_S or attempt is None or standings.attempt != attempt.attempt:
+        return None
+    return find_stall(state, standings.step_times, written_s)
+
+
+def run_word(state: RunState, stall: Stall | None) -> str:
+    """How the run stands, in the one word that every surface shows."""
+    return STALLED if stall is not None else state.label

@@ -1,0 +1,110 @@
+"""Whom a hang is blamed on, by each kind of evidence and by several of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from sentinel.detectors.collectives import WaitedFor
+from sentinel.detectors.hang_blame import RankEvidence, choose_blame
+from sentinel.detectors.rank_places import Beat
+from sentinel.model.findings import Finding, Kind
+from sentinel.model.readings import Doing, Phase, SilentRank
+from tests.unit.detectors.bank_kit import beat, make_bank
+from tests.unit.detectors.test_hang import ticks, training
+
+NOW_S = 100.0
+
+
+def at(step: int, phase: Phase, seen_s: float = 50.0) -> Beat:
+    return Beat(step, phase, seen_s, seen_s)
+
+
+def doing(**ranks: Doing) -> dict[int, SilentRank]:
+    """`doing(r0="stopped")`: rank 0 is stopped."""
+    return {int(name[1:]): SilentRank(1, int(name[1:]), does, "here") for name, does in ranks.items()}
+
+
+def blamed(beats: dict[int, Beat], *, waited: tuple[int, ...] = (), **ranks: Doing) -> int | None:
+    collectives = WaitedFor(waited, "they wait") if waited else None
+    return choose_blame(beats, len(beats), RankEvidence(doing(**ranks), collectives), NOW_S).rank
+
+
+STALE_SAVE = {0: at(56, "checkpoint"), 1: at(57, "data")}  # rank 0 waits in the collective that follows its save
+
+
+def test_a_rank_that_is_stopped_is_blamed_wherever_the_others_stand() -> None:
+    assert blamed(STALE_SAVE, r0="runs", r1="stopped") == 1
+    assert blamed(STALE_SAVE, r0="stopped", r1="runs") == 0
+    assert blamed({0: at(5, "forward"), 1: at(4, "backward")}, r0="stopped", r1="runs") == 0
+    assert choose_blame(
+        STALE_SAVE, 2, RankEvidence(doing(r0="runs", r1="stopped")), NOW_S
+    ).words == "rank 1 is stopped by a signal (here): step 57, data, silent for 50 s"
+
+
+def test_a_phase_left_over_from_the_step_before_blames_nobody_by_itself() -> None:
+    assert blamed(STALE_SAVE) is None
+    assert blamed(STALE_SAVE, r0="runs", r1="runs") is None
+
+
+def test_who_works_alone_while_the_others_wait_is_blamed_though_it_is_a_step_ahead() -> None:
+    assert blamed({0: at(56, "optimizer"), 1: at(57, "data")}) == 1
+    assert blamed({0: at(56, "optimizer"), 1: at(56, "backward"), 2: at(57, "data")}) == 2
+    assert blamed({0: at(57, "forward"), 1: at(57, "data"), 2: at(57, "data"), 3: at(56, "optimizer")}) == 3
+
+
+def test_all_stopped_is_nobody_s_fault_and_several_stopped_are_told_apart_by_where_they_stand() -> None:
+    even = {rank: at(5, "forward") for rank in range(3)}
+    assert blamed(even, r0="stopped", r1="stopped", r2="stopped") is None
+    assert blamed(even, r0="stopped", r1="stopped") is None
+    assert blamed(even | {1: at(4, "backward")}, r0="stopped", r1="stopped") == 1
+
+
+def test_a_rank_blocked_in_the_kernel_comes_after_one_that_is_stopped() -> None:
+    even = {rank: at(5, "forward") for rank in range(3)}
+    assert blamed(even, r0="blocked") == 0
+    assert blamed(even, r0="blocked", r2="stopped") == 2
+
+
+def test_a_collective_that_names_a_rank_outweighs_stacks_and_places() -> None:
+    beats = {0: at(5, "forward"), 1: at(5, "backward"), 2: at(5, "backward")}
+    assert blamed(beats) == 0
+    assert blamed(beats, waited=(2,)) == 2
+    assert blamed(beats, waited=(1, 2)) is None  # both stand alike
+    assert blamed(beats, waited=(0, 2)) == 0
+    assert blamed(beats, waited=(2,), r1="stopped") == 1
+    assert blamed({}, waited=(7,)) == 7  # a run without heartbeats
+
+
+def test_stacks_blame_who_works_only_if_everybody_else_is_seen_to_wait() -> None:
+    even = {rank: at(5, "forward") for rank in range(3)}
+    assert blamed(even, r0="works", r1="waits", r2="waits") == 0
+    assert blamed(even, r0="works", r1="waits") is None  # of rank 2 nothing is known
+    assert blamed(even, r0="works", r1="works", r2="waits") is None
+
+
+@pytest.mark.parametrize("phase", ["checkpoint", "eval", "data"])
+def test_a_stopped_rank_is_in_no_phase_and_the_limit_of_a_step_holds(phase: Phase) -> None:
+    """Beside busy processes the other rank stays in the phase of its last heartbeat, and that phase's limit would hold."""
+    bank = training()
+    bank.heartbeat(beat(0, 20, phase), 20.5)
+    bank.heartbeat(beat(1, 21, "data"), 20.6)
+    bank.ranks_seen(SilentRank(1, 1, "stopped", "do_signal_stop"))
+    (found,) = [one for one in ticks(bank, 50, 60) if one.kind is Kind.HANG]
+    assert (found.blamed_rank, found.baseline) == (1, 30.0)
+    assert "rank 1 is stopped by a signal (do_signal_stop)" in found.reason
+
+
+def test_what_was_seen_is_forgotten_when_the_rank_is_heard_from_again() -> None:
+    bank = training()
+    bank.ranks_seen(SilentRank(1, 1, "stopped"))
+    bank.heartbeat(beat(0, 21, "forward"), 21.0)
+    bank.heartbeat(beat(1, 21, "forward"), 21.1)
+    found: list[Finding] = [one for one in ticks(bank, 60, 60) if one.kind is Kind.HANG]
+    assert [one.blamed_rank for one in found] == [None]
+
+
+def test_what_is_seen_of_another_attempt_is_not_believed() -> None:
+    bank = make_bank()
+    bank.heartbeat(beat(0, 1, "forward"), 1.0)
+    bank.ranks_seen(SilentRank(7, 0, "stopped"))
+    assert not any("stopped by a signal" in one.reason for one in ticks(bank, 4000, 1) if one.kind is Kind.HANG)

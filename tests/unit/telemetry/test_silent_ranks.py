@@ -1,0 +1,108 @@
+"""When silent ranks are looked at, and what is reported of them. The processes are real, the clock is an argument."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sentinel.client.run_layout import flight_recorder_prefix
+from sentinel.model.readings import FlightRecords, SilentRank
+from sentinel.run_files.attempt_files import AttemptFiles
+from sentinel.telemetry.heartbeats import RankLife
+from sentinel.telemetry.silent_ranks import SILENT_UNKNOWN_S, SilentRanks
+
+HOST = socket.gethostname()
+Child = Callable[[Path], int]
+
+
+@pytest.fixture
+def child() -> object:
+    """Starts marked children that sleep until they are killed."""
+    pids: list[int] = []
+
+    def start(run_dir: Path) -> int:
+        environment = os.environ | AttemptFiles.of(run_dir, 1).environment
+        pids.append(os.posix_spawn("/bin/sleep", ["sleep", "600"], environment))
+        return pids[-1]
+
+    yield start
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def lives(pids: list[int | None], step: int, at_s: float, host: str = HOST) -> dict[int, RankLife]:
+    return {rank: RankLife(step, pid, host, None, at_s) for rank, pid in enumerate(pids)}
+
+
+def stepped(run_dir: Path, pids: list[int | None], host: str = HOST) -> tuple[SilentRanks, dict[int, RankLife]]:
+    """Ten steps of one second each."""
+    ranks = SilentRanks(run_dir, 1)
+    for step in range(1, 11):
+        seen = lives(pids, step, float(step), host)
+        assert ranks.poll(float(step), seen) == []
+    return ranks, seen
+
+
+def test_a_silent_rank_that_is_stopped_is_reported_once(tmp_path: Path, child: Child) -> None:
+    pids: list[int | None] = [child(tmp_path), child(tmp_path)]
+    ranks, seen = stepped(tmp_path, pids)
+    assert pids[1] is not None
+    os.kill(pids[1], signal.SIGSTOP)
+    os.waitid(os.P_PID, pids[1], os.WSTOPPED | os.WNOWAIT)
+    assert ranks.poll(11.9, seen) == []  # within two step times
+    found = ranks.poll(12.1, seen)
+    assert [(one.rank, one.doing) for one in found if isinstance(one, SilentRank)] == [(0, "runs"), (1, "stopped")]
+    assert [one for one in ranks.poll(13.2, seen) if getattr(one, "rank", None) == 1] == []  # known
+
+
+def test_nothing_is_looked_at_while_steps_are_made_or_while_no_step_time_is_known(tmp_path: Path, child: Child) -> None:
+    pids: list[int | None] = [child(tmp_path), child(tmp_path)]
+    ranks, seen = stepped(tmp_path, pids)
+    seen[0] = RankLife(11, pids[0], HOST, None, 13.0)  # rank 1's heartbeat is broken, rank 0 goes on
+    assert ranks.poll(13.1, seen) == []
+    fresh = SilentRanks(tmp_path, 1)
+    assert fresh.poll(0.0, lives(pids, 1, 0.0)) == []
+    assert fresh.poll(SILENT_UNKNOWN_S - 1.0, lives(pids, 1, 0.0)) == []
+    assert fresh.poll(SILENT_UNKNOWN_S + 1.0, lives(pids, 1, 0.0)) != []
+
+
+def test_of_ranks_elsewhere_of_other_runs_and_without_a_pid_nothing_is_said(tmp_path: Path, child: Child) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    for pids, host in (([child(tmp_path)], "elsewhere"), ([child(other)], HOST), ([None], HOST)):
+        ranks, seen = stepped(tmp_path, list(pids), host)
+        assert ranks.poll(20.0, seen) == []
+
+
+def test_dumps_of_this_silence_are_read_when_every_rank_is_silent(tmp_path: Path, child: Child) -> None:
+    pids: list[int | None] = [child(tmp_path), child(tmp_path)]
+    beat = AttemptFiles.of(tmp_path, 1).heartbeats / "rank-00000.json"
+    beat.parent.mkdir(parents=True)
+    beat.write_text("{}")
+    os.utime(beat, (1000.0, 1000.0))
+    prefix = flight_recorder_prefix(tmp_path, 1)
+    prefix.parent.mkdir(parents=True)
+
+    def dump(rank: int, at_s: float) -> None:
+        path = Path(f"{prefix}{rank}")
+        path.write_bytes(pickle.dumps({"pg_config": {}, "entries": []}))
+        os.utime(path, (at_s, at_s))
+
+    ranks, seen = stepped(tmp_path, pids)
+    dump(0, 900.0)  # of an earlier silence
+    dump(1, 1001.0)
+    records = [one for one in ranks.poll(12.5, seen) if isinstance(one, FlightRecords)]
+    assert [sorted(one.dumps) for one in records] == [[1]]
+    assert not [one for one in ranks.poll(13.6, seen) if isinstance(one, FlightRecords)]
+    dump(0, 1002.0)
+    records = [one for one in ranks.poll(14.7, seen) if isinstance(one, FlightRecords)]
+    assert [sorted(one.dumps) for one in records] == [[0, 1]]
+    some = dict(seen) | {1: RankLife(10, pids[1], HOST, None, 15.0)}  # one rank is heard from
+    assert not [one for one in ranks.poll(15.8, some) if isinstance(one, FlightRecords)]
