@@ -31,6 +31,10 @@ GROUPS = 3
 STILL_CLIMBING = 0.15  # of the whole climb: a level that jumped long ago and wobbles is not climbing
 NORM_SIGMA_MIN = 0.02  # norms logged with two decimals have no spread of their own
 LOWEST_KEPT = 4096
+HEALED_KEPT = 8  # climbs that came back by themselves
+HEALED_WINDOWS = 6  # and for how many windows they are remembered
+HEALED_TIMES = 1.5  # a climb must go so much further than the highest of them
+CAME_BACK = 0.25  # of the climb: what is left of one that came back
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +64,14 @@ class Slope:
         self._min_steps = settings.min_history_steps
         self._blocks = Blocks(REFERENCE_BLOCKS)
         self._lowest: deque[tuple[int, float, float, int]] = deque(maxlen=LOWEST_KEPT)  # step, level, arrival, first; levels rise
+        self._healed: deque[tuple[int, float]] = deque(maxlen=HEALED_KEPT)  # when it was back, and how far it had climbed
         self.begin()
 
     def begin(self) -> None:
         self._blocks.clear()
         self._lowest.clear()
+        self._healed.clear()
+        self._highest = 0.0
         self._first: int | None = None
         self.firing = False
         self.since = 0  # the onset of the finding, while it fires
@@ -92,6 +99,7 @@ class Slope:
         if step - blocks.steps[-GROUPS * GROUP_BLOCKS] > self._window_steps:
             return False  # logged too coarsely to climb within the window
         self._measure()
+        self._note_return(step)
         if step - self._first < self._min_steps:
             return False
         return self._is_drifting()
@@ -105,6 +113,17 @@ class Slope:
         self.level, self.lowest, self.onset = level, lowest, (at, seen_s)
         self.z = (level - lowest) / max(sigma, NORM_SIGMA_MIN if self.is_norm else 1e-12)
 
+    def _note_return(self, step: int) -> None:
+        """Remember climbs that came back: data that returns in a fixed order makes the loss swing, and each swing up from its own
+        trough looks like a slow climb."""
+        climbed = self.level - self.lowest
+        self._highest = max(self._highest, climbed)
+        if self.z is not None and self._highest > self.sigma and climbed < CAME_BACK * self._highest:
+            self._healed.append((step, self._highest))
+            self._highest = max(0.0, climbed)
+        while self._healed and self._healed[0][0] < step - HEALED_WINDOWS * self._window_steps:
+            self._healed.popleft()
+
     def _is_drifting(self) -> bool:
         assert self.z is not None
         if self.firing:
@@ -112,6 +131,7 @@ class Slope:
             return self.firing
         climbed = self.level - self.lowest
         far = self.z > self._z and climbed > (self._rise if self.is_norm else self._rise * abs(self.lowest))
+        far = far and climbed > HEALED_TIMES * max((height for _, height in self._healed), default=0.0)
         return far and self._climbs()
 
     def _climbs(self) -> bool:

@@ -23,6 +23,7 @@ from sentinel.model.readings import Receipt, StepReading
 
 METRIC = "loss_scale"
 CALM_STEPS = 100
+HOLE_ROWS = 10  # so many usual intervals without a row: nobody knows when in between the scale fell
 REMEMBERED = 256
 
 
@@ -77,14 +78,15 @@ class LossScale(Detector):
         scale, overflow = reading.metrics.get(METRIC), reading.metrics.get("overflow")
         if scale is None and not overflow:
             return []
-        step, reason = reading.step, ""
+        step, reason, newest = reading.step, "", self._newest
         self._newest = step
         if scale == self._scale and not overflow and self._fired_step is None:
             return []  # nearly every row
         if scale is None:
             reason = self._overflowed(step, now_s)
         elif 0.0 < scale < math.inf:
-            reason = self._moved(step, scale, now_s)
+            is_hole = step - newest > max(HOLE_ROWS * covered, self._settings.window_steps)
+            reason = self._moved(step, scale, now_s, is_hole)
         if self._fired_step is not None and step - self._fired_step >= CALM_STEPS and not reason:
             self._fired_step, self._why = None, ""
         if not reason or step <= self._searching_until:
@@ -99,11 +101,14 @@ class LossScale(Detector):
         )  # fmt: skip
         return [found]
 
-    def _moved(self, step: int, scale: float, now_s: float) -> str:
+    def _moved(self, step: int, scale: float, now_s: float, is_hole: bool) -> str:
+        """`is_hole`: rows are missing between the last scale and this one, so that nobody knows within how many steps it fell."""
         before, self._scale = self._scale, scale
         self._highest = max(self._highest, scale)
         if before is None or scale >= before:
             return ""
+        if is_hole:
+            return f"the loss scale came down to its floor: {scale:g}" if scale <= self._settings.floor else ""
         self._falls.append((step, max(1, round(math.log2(before / scale))), now_s))
         window = self._settings.window_steps
         while self._falls[0][0] <= step - window:

@@ -8,7 +8,8 @@ The rule: z > `z` robust deviations above the local level *and* more than `relat
   two rows need not. (Hard batches of coarse healthy logs reach z 9.3, single-row real spikes begin at 10; LOG.md.)
   In logs coarser than every step a second row above `SECOND_ROW_Z` of `z` is enough: it is many steps later (no healthy log
   written every 5 to 500 steps has a row above z 5 and then one above z 2.5, both more than 3 % up; per-step logs have).
-  And `SUSTAINED_ROWS` rows in a row above 3/8 of `z` (3 of 8) are as good as two above it: healthy logs never have three.
+  And `SUSTAINED_ROWS` rows in a row above 3/8 of `z` (3 of 8) are as good as two above it: healthy logs never have three. After
+  the second of them one row may dip, if it still stands above `DIP_Z` and `relative`; it does not count.
 - Norms (any metric whose name contains `norm`), in log space. Alone they cry wolf: healthy runs show isolated rows up to
   39 times the level with no trace in the loss. So: at least twice the level, `NORM_ROWS` rows in a row.
 Both at once. A row in which the loss is `SINGLE_ROW_Z` times as clear and the gradient norm is twice its level and above `z`
@@ -45,6 +46,7 @@ SINGLE_ROW_Z = 1.2
 SECOND_ROW_Z = 0.5
 SUSTAINED_Z = 0.375
 SUSTAINED_ROWS = 4
+DIP_AFTER_ROWS, DIP_Z = 2, 2.0
 NORM_ROWS = 3
 NORM_RISE = 1.0
 GRACE_RISE = 0.2
@@ -185,6 +187,7 @@ class Watch:
         self._soft: tuple[int, float] | None = None  # step and arrival of the stretch's first soft-breached sample
         self._peak: tuple[float, float] = (0.0, 0.0)  # z and value
         self._raised: tuple[int, int] = (0, 0)  # rows and steps in a row above SUSTAINED_Z of z
+        self._dipped = False  # one row among them stood a little lower
 
     @property
     def unknown(self) -> str:
@@ -224,7 +227,10 @@ class Watch:
             self.baseline.learn(step, value)
             return None
         if score[0] <= SOFT_Z:
-            self._soft, self._raised = None, (0, 0)
+            if self._raised[0] >= DIP_AFTER_ROWS and not self._dipped and score.z > DIP_Z and score.rise > self._rise:
+                self._dipped = True
+            else:
+                self._soft, self._raised, self._dipped = None, (0, 0), False
             if young:
                 self.baseline.learn(step, value)  # else the judgement has
             return None if self.holding.state is HoldState.IDLE else self._calm(step, covered)
@@ -232,6 +238,7 @@ class Watch:
             self._soft = (step, now_s)
         raised = score.z > self._z * SUSTAINED_Z and score.rise > self._rise
         rows, steps = self._raised = (self._raised[0] + 1, self._raised[1] + covered) if raised else (0, 0)
+        self._dipped = self._dipped and raised
         second = covered > 1 and not self._norm and self.holding.state is HoldState.PENDING
         if raised and score.z > self._z * (SECOND_ROW_Z if second else 1.0):
             return self._breach(reading, value, score, covered)

@@ -37,6 +37,11 @@ LEVEL_SAMPLES_AFTER_CUT = 5
 HOLE_INTERVALS = 10
 
 
+Z_TO_CHECK = 3.0
+PLACES_MAX = 6  # a number with more is not rounded, or so finely that no noise is as small
+ROUNDING_SIGMA = 1.0 / math.sqrt(12.0)  # the standard deviation of rounding, in units of the last place
+
+
 class Score(NamedTuple):
     """How a value stands against the past. `rise` is relative to the level: 0.03 is 3 % above it."""
 
@@ -56,6 +61,14 @@ class Level:
     count: int
     first_step: int
     last_step: int
+
+
+def _places(value: float) -> int:
+    """Decimal places a number is written with; one more than PLACES_MAX for one that was not rounded to so few."""
+    for places in range(PLACES_MAX + 1):
+        if abs(value - round(value, places)) < 1e-9 * max(1.0, abs(value)):
+            return places
+    return PLACES_MAX + 1
 
 
 def measure_level(entries: list[tuple[int, float]]) -> Level | None:
@@ -134,11 +147,23 @@ class Baseline:
             rise = residual / (level if level > 1e-12 else max(-level, 1e-12))
             lag = lag if lag < 0.0 else 0.0
         z = (residual - lag) / (MAD_TO_SIGMA * spread + 1e-12)
+        if z > Z_TO_CHECK:
+            z = (residual - lag) / max(MAD_TO_SIGMA * spread, self._rounding(value, level), 1e-12)
         if z <= clean_z:
             self._take_in(step, scaled, residual)
         else:
             self._judged = (step, value, scaled, residual)
         return _new_score(Score, (z, rise))
+
+    def _rounding(self, value: float, level: float) -> float:
+        """The deviation that a log's own rounding makes, in the units of the spread: nobody knows a value more exactly than the log
+        writes it. Decimal places are counted over the samples of the level; 0.0 for numbers that were not rounded."""
+        seen = [math.exp(x) for x in self._level.ordered] if self._log_space else self._level.ordered
+        places = max(_places(x) for x in (value, *seen))
+        if places > PLACES_MAX:
+            return 0.0
+        step = 10.0**-places
+        return ROUNDING_SIGMA * (step / math.exp(min(level, 700.0)) if self._log_space else step)
 
     def is_awake(self, step: int) -> bool:
         """Is there enough clean past to judge by?"""

@@ -176,3 +176,17 @@ def rows_of(first: int, last: int, norm: float = 1.0) -> list[StepReading]:
         row(step, loss=2.5 + dice.gauss(0.0, 0.05), grad_norm=0.4 * norm * dice.lognormvariate(0.0, 0.2))
         for step in range(first, last + 1)
     ]
+
+
+def test_a_signal_that_a_nan_moved_is_no_beginning_of_what_came_later() -> None:
+    """A gradient that was no number was left out, and still moved Adam's second moments: a spike was dated back to it, and 52
+    steps of good data were skipped."""
+    moved = raised(LAST - 55, 3.0)
+    hurt = series_of(activation_norm=moved, loss=raised(LAST - 5, 2.0))
+    found = dated(hurt, alarm(LAST - 5))
+    assert found is not None
+    assert (found.step, found.signal) == (LAST - 55, "activation_norm")
+    gated = series_of(
+        activation_norm=moved, loss=raised(LAST - 5, 2.0), grad_norm=lambda s, v: math.nan if s == LAST - 55 else v
+    )
+    assert dated(gated, alarm(LAST - 5)) is None

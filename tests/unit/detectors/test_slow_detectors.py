@@ -63,6 +63,14 @@ def test_a_healthy_scale_that_doubles_and_halves_once_in_a_while_is_silent() -> 
     assert bank.verdicts()[Kind.LOSS_SCALE_COLLAPSE][0] is Verdict.HEALTHY
 
 
+def test_a_scale_that_stands_lower_behind_a_hole_did_not_fall_within_twenty_steps() -> None:
+    rows = [row(step, loss=2.0, loss_scale=65536.0) for step in range(1, 500)]
+    rows += [row(step, loss=2.0, loss_scale=1024.0) for step in range(2500, 2600)]
+    assert [one for one in feed(make_bank(), rows) if one.kind is Kind.LOSS_SCALE_COLLAPSE] == []
+    rows[499:] = [row(step, loss=2.0, loss_scale=1024.0) for step in range(500, 600)]
+    assert [one.detected_step for one in feed(make_bank(), rows) if one.kind is Kind.LOSS_SCALE_COLLAPSE] == [500]
+
+
 def test_the_search_for_the_first_scale_is_no_collapse() -> None:
     assert feed(make_bank(), scales(*(2.0**power for power in range(32, 12, -1)), first=1)) == []
 
@@ -100,6 +108,23 @@ def test_a_drift_of_two_thousandths_a_step_is_found_within_a_hundred_steps(seed:
     assert [finding.kind for finding in found] == [Kind.DRIFT]
     assert found[0].onset_step is not None
     assert 950 <= found[0].onset_step <= 1040
+
+
+@pytest.mark.parametrize("period", [200, 400, 600])
+def test_a_loss_that_swings_with_its_data_is_called_a_climb_once_and_not_at_every_swing(period: int) -> None:
+    """Each swing up from its own trough looked like a climb: 13 to 39 alarms in 8,000 steps."""
+    dice, bank = random.Random(period), make_bank()
+    rows = (row(s, loss=2.2 * (1 + 0.06 * math.sin(2 * math.pi * s / period)) + dice.gauss(0, 0.02)) for s in range(1, 8000))
+    found = [one for one in feed(bank, rows) if one.kind is Kind.DRIFT]
+    assert len(found) <= 1, [one.reason for one in found]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_climb_is_still_found_in_a_loss_that_swings(seed: int) -> None:
+    dice, bank = random.Random(seed), make_bank()
+    climb = (2.2 + 0.05 * math.sin(s / 40) + max(0.0, 0.002 * (s - 2000)) + dice.gauss(0, 0.04) for s in range(1, 2600))
+    found = [one for one in feed(bank, (row(s, loss=v) for s, v in enumerate(climb, 1))) if one.kind is Kind.DRIFT]
+    assert any(2000 < one.detected_step < 2150 for one in found), [one.reason for one in found]
 
 
 def test_a_norm_that_creeps_is_recorded_and_no_alarm() -> None:
