@@ -98,8 +98,8 @@ def _start(series: Series, metric: str, sign: Onset, up_to_step: int, lookback_s
 
 
 def _has_own_cause(series: Series, signal: str, step: int) -> bool:
-    """Whether loss or gradient norm was no number in the row where another signal began to move: the NaN moved it (a gradient that
-    was left out still reaches some optimizers' moments), and what came later need not have begun there."""
+    """Whether loss or gradient norm was no number in the row where another signal began to move: the NaN moved it (a gradient
+    that was left out still reaches some optimizers' moments), and what came later need not have begun there."""
     reach = series.interval_steps
     others = (name for name in ("loss", "grad_norm") if name != signal)
     rows = (row for name in others for row in series.entries(name, step - 2 * reach - 1, step + reach))

@@ -156,8 +156,8 @@ class Baseline:
         return _new_score(Score, (z, rise))
 
     def _rounding(self, value: float, level: float) -> float:
-        """The deviation that a log's own rounding makes, in the units of the spread: nobody knows a value more exactly than the log
-        writes it. Decimal places are counted over the samples of the level; 0.0 for numbers that were not rounded."""
+        """The deviation that a log's own rounding makes, in the units of the spread: nobody knows a value more exactly than the
+        log writes it. Decimal places are counted over the samples of the level; 0.0 for numbers that were not rounded."""
         seen = [math.exp(x) for x in self._level.ordered] if self._log_space else self._level.ordered
         places = max(_places(x) for x in (value, *seen))
         if places > PLACES_MAX:

@@ -7,7 +7,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sentinel.detectors.rank_places import Beat, choose_blamed, choose_silent
+from sentinel.detectors.rank_places import Beat, choose_stuck, choose_silent
 from sentinel.detectors.straggler import choose_slow
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.readings import Heartbeat, StepReading, TrainerNote
@@ -100,7 +100,7 @@ beats = st.dictionaries(
 
 @given(beats, st.integers(0, 8), st.floats(0.0, 100.0))
 def test_whoever_is_blamed_is_there_to_be_blamed(where: dict[int, Beat], ranks: int, stepped_s: float) -> None:
-    blamed = choose_blamed(where, ranks)
+    blamed = choose_stuck(where, ranks)
     assert blamed is None or blamed in where or blamed < ranks
     silent = choose_silent(where, 100.0, stepped_s, 30.0)
     assert all(100.0 - where[rank].seen_s > 30.0 for rank in silent)
