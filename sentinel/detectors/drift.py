@@ -4,7 +4,8 @@ Sees: a level (the last 30 samples) above the lowest level of the last `window_s
 not make it) by `z` times the noise of a single sample and by `relative`, climbing: each of the last three groups of 20 samples
 higher than the one before, by a good part of the whole climb. Norms in log space, at least `norm_relative` above, and of
 severity info whatever the policy says: healthy norms creep too. Does not see: climbs slower than the window, streams whose 60
-samples do not fit into the window (coarse logging: divergence judges those), levels that jump and stay (spike, divergence).
+samples do not fit into the window (coarse logging: divergence judges those), levels that jump and stay (spike, divergence), and
+swings: a climb must go `HEALED_TIMES` as far as those that came back by themselves.
 
 Source: Sentinel's own; no published rule sees it. The level of healthy per-step logs climbs by at most 1.7 times their noise
 in this way, clean t4 noise by 1.3 in 100k steps; a drift of 0.002 a step in noise of 0.05 reaches 2 in 54 to 99 steps (LOG.md).

@@ -25,6 +25,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from sentinel.model.readings import StepReading
+from sentinel.streams.rounding import rounding_sigma
 from sentinel.streams.window import SAMPLES_MAX, Window
 
 MAD_TO_SIGMA = 1.4826  # of gaussian noise: 1 / 0.6745
@@ -37,9 +38,7 @@ LEVEL_SAMPLES_AFTER_CUT = 5
 HOLE_INTERVALS = 10
 
 
-Z_TO_CHECK = 3.0
-PLACES_MAX = 6  # a number with more is not rounded, or so finely that no noise is as small
-ROUNDING_SIGMA = 1.0 / math.sqrt(12.0)  # the standard deviation of rounding, in units of the last place
+Z_TO_CHECK = 3.0  # below it nobody acts, and a look at the rounding would cost every row
 
 
 class Score(NamedTuple):
@@ -61,14 +60,6 @@ class Level:
     count: int
     first_step: int
     last_step: int
-
-
-def _places(value: float) -> int:
-    """Decimal places a number is written with; one more than PLACES_MAX for one that was not rounded to so few."""
-    for places in range(PLACES_MAX + 1):
-        if abs(value - round(value, places)) < 1e-9 * max(1.0, abs(value)):
-            return places
-    return PLACES_MAX + 1
 
 
 def measure_level(entries: list[tuple[int, float]]) -> Level | None:
@@ -148,22 +139,13 @@ class Baseline:
             lag = lag if lag < 0.0 else 0.0
         z = (residual - lag) / (MAD_TO_SIGMA * spread + 1e-12)
         if z > Z_TO_CHECK:
-            z = (residual - lag) / max(MAD_TO_SIGMA * spread, self._rounding(value, level), 1e-12)
+            least = rounding_sigma((scaled, *levels), is_log=self._log_space)
+            z = (residual - lag) / max(MAD_TO_SIGMA * spread, least, 1e-12)
         if z <= clean_z:
             self._take_in(step, scaled, residual)
         else:
             self._judged = (step, value, scaled, residual)
         return _new_score(Score, (z, rise))
-
-    def _rounding(self, value: float, level: float) -> float:
-        """The deviation that a log's own rounding makes, in the units of the spread: nobody knows a value more exactly than the
-        log writes it. Decimal places are counted over the samples of the level; 0.0 for numbers that were not rounded."""
-        seen = [math.exp(x) for x in self._level.ordered] if self._log_space else self._level.ordered
-        places = max(_places(x) for x in (value, *seen))
-        if places > PLACES_MAX:
-            return 0.0
-        step = 10.0**-places
-        return ROUNDING_SIGMA * (step / math.exp(min(level, 700.0)) if self._log_space else step)
 
     def is_awake(self, step: int) -> bool:
         """Is there enough clean past to judge by?"""

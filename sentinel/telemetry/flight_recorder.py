@@ -1,4 +1,4 @@
-"""Reads dumps of PyTorch's flight recorder: one file a rank, `PREFIX` + the global rank, a pickle of plain values.
+"""Reads dumps of PyTorch's flight recorder: one file a rank, named by a prefix and the global rank; a pickle of plain values.
 
 A pickle can run code when it is loaded. This reader refuses every global, so that only dicts, lists, tuples, strings, numbers and
 None can come out of it. What is no dump raises ValueError.

@@ -80,7 +80,7 @@ class SilentRanks:
             seen = self._look_at(rank, lives[rank], look, marks)
             if seen is not None and seen != look.told:
                 look.told = seen
-                out.append(SilentRank(self.attempt, rank, *seen))
+                out.append(SilentRank(self.attempt, rank, doing=seen[0], where=seen[1]))
         return [*out, *self._look_at_dumps([lives[rank].pid for rank in here], here, len(silent) == len(lives))]
 
     def _note_step(self, now_s: float, step: int) -> None:

@@ -105,12 +105,10 @@ def hang_once(run: Supervised, seed: int) -> tuple[object, ...]:
     time.sleep(moment_s)
     beat = wait_for("a heartbeat", lambda: beat_of(run, rank))
     os.kill(beat["pid"], signal.SIGSTOP)
-    stopped_s = time.monotonic()
     stood = (beat_of(run, rank) or beat)["phase"]
     load = BUSY if seed % 2 else 0
     if not lasts:
-        while time.monotonic() - stopped_s < length_s:
-            time.sleep(0.05)
+        time.sleep(length_s)
         os.kill(beat["pid"], signal.SIGCONT)
         step = run.last_step(run.attempts()[-1])
         wait_for("steps after it", lambda: run.last_step(run.attempts()[-1]) > step + 3)

@@ -1,9 +1,9 @@
 """Drawn hangs: a rank stops anywhere in a step, the others go on to where they must wait for it, and some are seen late.
 
-What is drawn: ranks (2 to 64, eight on a machine), which machines can be looked into, the phase it stops in, and how it stops (by a
-signal, blocked in the kernel, in code of its own, in work that shows no stack). Others wait in the collective that the rank did not
-join; a few may stand in the one before it, which the rank has passed while its last bytes had not left, and among those one may
-still show the save of the step before.
+What is drawn: ranks (2 to 64, eight on a machine), which machines can be looked into, the phase it stops in, and how it stops (by
+a signal, blocked in the kernel, in code of its own, in work that shows no stack). Others wait in the collective that the rank did
+not join; a few may stand in the one before it, which the rank has passed while its last bytes had not left, and among those one
+may still show the save of the step before.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sentinel.detectors.rank_places import Beat, choose_stuck, choose_silent
+from sentinel.detectors.rank_places import Beat, choose_silent, choose_stuck
 from sentinel.detectors.straggler import choose_slow
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.readings import Heartbeat, StepReading, TrainerNote

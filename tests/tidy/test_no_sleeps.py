@@ -17,6 +17,8 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 LOOPS = (ast.While, ast.For)
 
 ALLOWED = {
+    ("tests/accept/test_hangs_blamed.py", "time.sleep(moment_s)"): "the moment of a step at which a rank is stopped is drawn",
+    ("tests/accept/test_hangs_blamed.py", "time.sleep(length_s)"): "and so is how long it stays stopped",
     ("tests/integration/double_trainer.py", "tick.wait(options.step_s)"): "the double's step takes its time, as training does",
     ("tests/integration/double_trainer.py", "tick.wait(slow_s)"): "a rank that is slow on purpose",
     ("tests/unit/test_clock.py", "SystemClock().wait(event, 0.001)"): "the wait itself is what is tested: it ends with the time",
