@@ -40,9 +40,9 @@ from sentinel.model.readings import (
     TrainerNote,
 )
 from sentinel.model.stall import StepTimes
-from sentinel.streams.baseline import Level
 from sentinel.streams.blocks import Fives
 from sentinel.streams.family import holds_one_of
+from sentinel.streams.level import Level
 from sentinel.streams.rate_jumps import RateJumps
 from sentinel.streams.series import Series
 

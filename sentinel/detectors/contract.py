@@ -24,8 +24,8 @@ from sentinel.model.readings import (
     StepReading,
     TrainerNote,
 )
-from sentinel.streams.baseline import Level
 from sentinel.streams.blocks import Block, Blocks
+from sentinel.streams.level import Level
 from sentinel.streams.pace import Pace
 from sentinel.streams.series import Series
 

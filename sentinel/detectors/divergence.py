@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 from sentinel.detectors.contract import Detector, Start, WatchedRun
 from sentinel.detectors.settings import setting
 from sentinel.model.findings import Finding, Kind, Verdict
-from sentinel.streams.baseline import MAD_TO_SIGMA, Level
+from sentinel.streams.baseline import MAD_TO_SIGMA
 from sentinel.streams.blocks import BLOCK, Block, Blocks
+from sentinel.streams.level import Level
 
 METRIC = "loss"
 LEVEL_BLOCKS = 11

@@ -22,8 +22,9 @@ from itertools import pairwise
 from sentinel.detectors.contract import CALM_ROWS, Detector, Start, WatchedRun
 from sentinel.detectors.settings import setting
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
-from sentinel.streams.baseline import MAD_TO_SIGMA, Level
+from sentinel.streams.baseline import MAD_TO_SIGMA
 from sentinel.streams.blocks import BLOCK, Block, Blocks
+from sentinel.streams.level import Level
 
 LEVEL_BLOCKS = 6
 REFERENCE_BLOCKS = 20

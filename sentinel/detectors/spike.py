@@ -38,7 +38,8 @@ from sentinel.detectors.hold import Hold, HoldChange, Holding, HoldState
 from sentinel.detectors.settings import SettingsConflict, setting
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.model.readings import Receipt, StepReading
-from sentinel.streams.baseline import Baseline, Level, Score, learn_history
+from sentinel.streams.baseline import Baseline, Score, learn_history
+from sentinel.streams.level import Level
 
 SOFT_Z = 3.0
 NEVER_Z = -math.inf
@@ -193,7 +194,10 @@ class Watch:
     def unknown(self) -> str:
         past = self.baseline.level()
         awake = past is not None and self.baseline.is_awake(past.last_step)
-        return "no number in the newest row" if awake else "too little clean history, or not logged"
+        if awake:
+            return "no number in the newest row"
+        wakes = self.baseline.awake_from
+        return "not logged" if wakes is None else f"too little history until step {wakes}"
 
     def is_far(self, times: float) -> bool:
         return self.score is not None and self.score.z > times * self._z and self.score.rise > self._rise

@@ -12,7 +12,7 @@ from sentinel.model import facts as f
 from sentinel.model.findings import Finding
 from sentinel.model.incidents import Band, Incident, SampleAnchor
 from sentinel.plan.verdict import ROWS_MIN, measure_fall
-from sentinel.streams.baseline import measure_level, measure_noise
+from sentinel.streams.level import measure_level, measure_noise
 
 LEVEL_ROWS = 20  # before the onset, where no detector knows the level
 NOISE_ROWS = 100

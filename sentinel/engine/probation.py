@@ -85,7 +85,7 @@ def _judge_patience(decision: Decision, incident: Incident, step: int) -> None:
         return
     elif observed:
         _judge_observed(decision, incident, since, reason)
-    elif wait is None:
+    elif wait is None or _rows_since(decision, incident, step - since, wait.rows) < wait.rows:
         return
     elif not healed and wait.unless_above_band_steps is not None and (still or _is_still_above(decision, incident)):
         fail_rung(decision, incident.id, reason if still else f"above its band for {window} steps: {reason}")
@@ -125,6 +125,14 @@ def _span_with_rows(decision: Decision, incident: Incident, step: int, window: i
     lasted = sum(1 for at, _ in rows if at > step - since)
     wanted = rows[-max(_rows_asked(incident), lasted // 2) :]
     return min(max(window, step - wanted[0][0] + 1), since) if wanted else window
+
+
+def _rows_since(decision: Decision, incident: Incident, after_step: int, at_most: int) -> int:
+    """Rows of the judged metric after a step, counted up to so many."""
+    if incident.band is None:
+        return min(at_most, decision.detectors.count_rows(after_step))
+    rows = decision.detectors.rows_before(incident.band.metric, decision.newest_step + 1, at_most)
+    return sum(1 for step, _ in rows if step > after_step)
 
 
 def _rows_asked(incident: Incident) -> int:

@@ -89,8 +89,17 @@ def _has_returned(now: Band, before: Band, peak: Peak) -> bool:
     rise = peak.value - before.median
     if not 0.0 < rise < math.inf or not before.fall:
         return True
-    own = before.fall * min((now.step - peak.step) / before.fall_steps, FALLS_MAX)
+    own = before.fall * min((now.step - peak.step) / before.fall_steps, FALLS_MAX, _falls_by_logarithm(before, peak, now))
     return peak.value - now.median - own >= RETURNED * rise
+
+
+def _falls_by_logarithm(before: Band, peak: Peak, now: Band) -> float:
+    """How often a curve that falls with the logarithm of the step repeats its last fall: no loss falls faster for long, and a
+    straight line out of a steep beginning explains any spike away."""
+    began = peak.step - before.fall_steps
+    if began <= 0 or now.step <= peak.step:
+        return math.inf
+    return math.log(now.step / peak.step) / math.log(peak.step / began)
 
 
 def measure_fall(rows: Sequence[tuple[int, float]]) -> tuple[float, int]:

@@ -55,6 +55,8 @@ class Wait(Model):
     """Waiting ends early when the metric is back in its band."""
     unless_above_band_steps: AboveBand | None = Field(default=None, alias="unless")
     """Give up waiting after so many steps above the band: a plateau up there does not heal."""
+    rows: int = Field(default=0, ge=0, le=1000)
+    """And never before so many rows of the judged metric: where every hundredth step is logged, 20 steps hold none."""
 
 
 class Resume(Model):

@@ -193,7 +193,8 @@ def _climb(policy: Policy, rungs: tuple[Rung, ...], incident: Incident, every: i
             heals = rung.wait.unless_above_band_steps
             unless = f", given up after {heals} steps above its band" if heals else ""
             nothing = "" if incident.is_numeric and alive else "; passed over: no step can heal this"
-            yield rung.title, f"watch for up to {rung.wait.for_steps} steps{unless}{nothing}"
+            rows = f", and never before {rung.wait.rows} rows of the metric" if rung.wait.rows else ""
+            yield rung.title, f"watch for up to {rung.wait.for_steps} steps{unless}{rows}{nothing}"
         elif rung.hold:
             yield rung.title, _THEN["hold"]
         elif rung.parts == ("page",) and rung.page is not None:

@@ -16,8 +16,8 @@ from itertools import islice
 from sentinel.model.attempts import SampleRange
 from sentinel.model.metrics import is_family
 from sentinel.model.readings import StepReading
-from sentinel.streams.baseline import Level, measure_level
 from sentinel.streams.family import STEPS_KEPT, MetricFamily
+from sentinel.streams.level import Level, measure_level
 
 RING_SIZE = 4096
 GAPS_KEPT = 9

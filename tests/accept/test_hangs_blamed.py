@@ -26,7 +26,7 @@ from tests.integration.supervised import Supervised, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 SEEDS = range(101, 121)
-FLOOR_S, BUSY = 3.0, 4
+FLOOR_S, BUSY, NEW_GROUND_S = 3.0, 4, 60.0
 POLICY = f"""\
 apiVersion: sentinel/v1
 kind: RemediationPolicy
@@ -80,6 +80,8 @@ def test_drawn_hangs_are_believed_in_time_and_blame_the_rank_that_was_stopped(tm
                 wait_for(f"step {ground} of seed {seed}", lambda ground=ground: settled(run, ground), 240.0)
                 rows.append(hang_once(run, seed))
             ground = run.last_step(run.attempts()[-1]) + 12
+        wait_for(f"step {ground}, after the last of them", lambda: settled(run, ground), 240.0)
+        recovered = [incident["time_to_recover_s"] for incident in run.incidents()]
     finally:
         run.kill()
         for pid in run.living():
@@ -94,6 +96,8 @@ def test_drawn_hangs_are_believed_in_time_and_blame_the_rank_that_was_stopped(tm
     middle, most = statistics.median(seconds), max(seconds)
     print(f"{len(believed)} hangs believed, all blamed right; after {middle:.1f} s, at most {most:.1f} s")
     assert most < FLOOR_S + 1.0
+    print(f"new ground after {statistics.median(recovered):.0f} s, at most {max(recovered):.0f} s")
+    assert max(recovered) < NEW_GROUND_S
 
 
 def hang_once(run: Supervised, seed: int) -> tuple[object, ...]:

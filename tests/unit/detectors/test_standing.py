@@ -105,7 +105,7 @@ def test_one_of_two_streams_missing_is_said_beside_the_other() -> None:
     feed(bank, full_rows(1000, without=("grad_norm",)))
     verdict, reason = bank.verdicts()[Kind.SPIKE]
     assert verdict is Verdict.HEALTHY
-    assert "grad_norm unknown: too little clean history, or not logged" in reason
+    assert "grad_norm unknown: not logged" in reason
 
 
 def test_behind_a_blind_source_nothing_is_known_and_what_was_breached_stays_so() -> None:
@@ -147,3 +147,11 @@ def test_an_empty_row_is_no_proof_of_health() -> None:
     bank = make_bank()
     feed(bank, [row(1), row(2)])
     assert unknown(bank)[Kind.NON_FINITE] == "the newest row holds no values"
+
+
+def test_a_young_run_says_until_when_it_cannot_be_judged() -> None:
+    bank = make_bank()
+    feed(bank, full_rows(30))
+    verdict, reason = bank.verdicts()[Kind.SPIKE]
+    assert verdict is Verdict.UNKNOWN
+    assert "too little history until step 101" in reason

@@ -38,7 +38,7 @@ def leaves(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
 
 
 def is_scaled(path: tuple[str, ...]) -> bool:
-    counted = path[-1] in ("steps", "seconds") or path[-1].endswith(("_steps", "_s"))
+    counted = path[-1] in ("steps", "seconds", "rows") or path[-1].endswith(("_steps", "_s"))
     return counted or "phases" in path or "backoff" in path
 
 

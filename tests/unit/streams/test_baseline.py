@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from sentinel.streams.baseline import Baseline, measure_level
+from sentinel.streams.baseline import Baseline
+from sentinel.streams.level import measure_level
 
 
 def learned(count: int = 300, *, every: int = 1, log_space: bool = False, seed: int = 1) -> Baseline:
