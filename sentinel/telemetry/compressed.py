@@ -13,7 +13,7 @@ import zlib
 from pathlib import Path
 
 from sentinel.model.readings import SourceReading
-from sentinel.telemetry.tailed_file import BLOCK_BYTES, EXCERPT_BYTES
+from sentinel.telemetry.tailed_file import BLOCK_BYTES, EXCERPT_BYTES, split_at_returns
 
 BinaryStream = gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz"}
@@ -46,8 +46,9 @@ def read_block(file: BinaryStream, size: int) -> bytes:
 class CompressedLines:
     """`has_more` until the end was seen; `trouble`: the damage that ended it early."""
 
-    def __init__(self, path: Path, kind: str) -> None:
+    def __init__(self, path: Path, kind: str, *, returns: bool = False) -> None:
         self.path = path
+        self._returns = returns
         self.has_more = True
         self.is_there = True
         self.remarks: list[SourceReading] = []
@@ -94,7 +95,8 @@ class CompressedLines:
         self._ended, self.has_more = True, False
 
     def _lines(self, block: bytes) -> list[bytes]:
-        lines = (self._rest + block).split(b"\n")
+        text = self._rest + block
+        lines = (split_at_returns(text) if self._returns else text).split(b"\n")
         self._rest = lines.pop()
         if self._skipping and lines:
             del lines[0]

@@ -13,7 +13,7 @@ from sentinel.errors import UsageError
 from sentinel.telemetry.compressed import CompressedLines, compression_of, open_compressed, read_block, unpacker_of
 from sentinel.telemetry.csv_log import CsvLines
 from sentinel.telemetry.json_log import JsonLines, looks_like_json_lines
-from sentinel.telemetry.log_reader import LineLog, LineParser, LogReader
+from sentinel.telemetry.log_reader import LineLog, LineParser, LogReader, splits_at_returns
 from sentinel.telemetry.megatron_log import MegatronLines, looks_like_megatron
 from sentinel.telemetry.printed_log import PrintedLines, looks_like_printed
 from sentinel.telemetry.tensorboard import EventLog, event_files, looks_like_events
@@ -60,7 +60,9 @@ def open_log(path: Path, format: str = "auto") -> tuple[str, LogReader]:
     head, kind = _read_head(path, HEAD_BYTES)
     found = _find_format(path, head) if format == "auto" else format
     if found in LINE_PARSERS:
-        return found, LineLog(path, LINE_PARSERS[found](), CompressedLines(path, kind) if kind else None)
+        parse = LINE_PARSERS[found]()
+        packed = CompressedLines(path, kind, returns=splits_at_returns(parse)) if kind else None
+        return found, LineLog(path, parse, packed)
     if kind:
         raise UnreadableLog(f"{path}: a {found} log is not read from {kind} data; unpack a copy and name that")
     return found, EventLog(path) if found == "tensorboard" else TrainerStateLog(path)

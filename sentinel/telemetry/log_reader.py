@@ -89,7 +89,7 @@ class LineLog:
         self.damaged = 0
         self.first_damage = ""
         self._parse = parse
-        self._file: LineFile = file if file is not None else TailedFile(path, _seeing())
+        self._file: LineFile = file if file is not None else TailedFile(path, _seeing(), returns=splits_at_returns(parse))
         self._remark = ""
         self._line = 0
         self._held: list[StepReading] = []  # at most one
@@ -158,6 +158,11 @@ class LineLog:
     def _note_damage(self, what: str) -> None:
         self.damaged += 1
         self.first_damage = self.first_damage or what
+
+
+def splits_at_returns(parse: LineParser) -> bool:
+    """Does the parser want a line that was written over to be several?"""
+    return bool(getattr(parse, "splits_at_returns", False))
 
 
 def _completes(more: Mapping[str, float], known: Mapping[str, float]) -> bool:

@@ -10,7 +10,8 @@ their names behind it (`val_loss/1`). A test set is no validation set.
 Where a loss is NaN several forks leave the field out: then the metric is absent, which `non_finite` notices, and nothing is
 invented here. `number of skipped iterations` becomes `skipped`, `number of nan iterations` becomes `nan_iterations` and counts as
 skipped as well, for such an update was not applied. Prefixes (times, log levels) and every other line are passed over;
-where ranks stand in front, one rank is listened to. nanotron shortens its numbers (`consumed_tokens: 1.02K`).
+where ranks stand in front, one rank is listened to. nanotron shortens its numbers (`consumed_tokens: 1.02K`). NeMo 2 prints such
+lines too, with the newest validation loss on each: it is told once.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ _NO_METRIC = frozenset({"global batch size"})
 _ELAPSED = {"elapsed time per iteration (ms)": 1e-3, "elapsed time per iteration (s)": 1.0, "elapsed_time_per_iteration_ms": 1e-3}
 _SHORT = {b"K": 1e3, b"M": 1e6, b"B": 1e9, b"G": 1e9, b"T": 1e12}
 _VAL_LOSS = "val_loss"
+_GLOBAL_STEP = "step"  # NeMo's iterations begin again with each epoch
 NAMES_MAX = 4096
 LAYOUT_BYTES_MAX = 8192
 _SKIPPED = "number of skipped iterations"
@@ -54,6 +56,7 @@ class MegatronLines:
         self._layout: re.Pattern[bytes] | None = None  # of the line before: nearly every line has the same fields
         self._layout_names: tuple[str, ...] = ()
         self._shape = b""
+        self._val_loss: float | None = None  # as told last
         self._judged_set: bytes | None = None  # the validation set whose loss is `val_loss`
         self._other_sets = False
 
@@ -76,6 +79,11 @@ class MegatronLines:
         fields = self._fields(line[found.end() :])
         if not fields:
             raise ValueError("an iteration without a field")
+        step = int(fields.pop(_GLOBAL_STEP, step))
+        if _VAL_LOSS in fields:
+            before, self._val_loss = self._val_loss, fields[_VAL_LOSS]
+            if before == self._val_loss:
+                del fields[_VAL_LOSS]
         for name, second in _ELAPSED.items():
             elapsed = fields.pop(name, 0.0)
             if 0.0 < elapsed < math.inf:
