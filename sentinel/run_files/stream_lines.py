@@ -34,7 +34,7 @@ def parse_line(line: bytes, attempt: int) -> StreamReading | None:
     fields = parse_object(line)
     kind = fields.get("kind", "step")
     if kind == "step":
-        return _step(fields, attempt)
+        return step_reading(fields, attempt)
     if kind == "event":
         return _note(fields, attempt)
     if kind == "start":
@@ -75,7 +75,8 @@ def real_number(value: object, default: float = 0.0) -> float:
     return float(value) if type(value) is int and abs(value) < LARGEST_INT else default
 
 
-def _step(fields: dict[str, Any], attempt: int) -> StepReading:
+def step_reading(fields: dict[str, Any], attempt: int) -> StepReading:
+    """The reading of a step line's object. ValueError where it names no step."""
     get = fields.get
     step = get("step")
     if type(step) is not int or not 0 <= step < LARGEST_INT:

@@ -17,16 +17,10 @@ from sentinel.telemetry.tailed_file import BLOCK_BYTES, EXCERPT_BYTES, split_at_
 
 BinaryStream = gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz"}
-UNREAD = {b"\x28\xb5\x2f\xfd": "zstd -d", b"PK\x03\x04": "unzip", b"7z\xbc\xaf": "7z x"}
 
 
 def compression_of(head: bytes) -> str | None:
     return next((name for magic, name in MAGIC.items() if head.startswith(magic)), None)
-
-
-def unpacker_of(head: bytes) -> str | None:
-    """The command that unpacks what we do not."""
-    return next((command for magic, command in UNREAD.items() if head.startswith(magic)), None)
 
 
 def open_compressed(path: Path, kind: str) -> BinaryStream:

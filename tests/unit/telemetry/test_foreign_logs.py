@@ -168,8 +168,8 @@ def test_what_we_do_not_unpack_names_who_does(tmp_path: Path) -> None:
     for head, word in ((b"PK\x03\x04", "unzip"), (b"\x28\xb5\x2f\xfd", "zstd -d"), ("step,loss\n".encode("utf-16"), "iconv")):
         with pytest.raises(UnreadableLog, match=word):
             read(tmp_path / "packed", head if word == "iconv" else head + b"\0" * 20)
-    with pytest.raises(UnreadableLog, match="jq"):
-        read(tmp_path / "array.json", '[\n {"step": 1, "loss": 2}\n]\n')
+    with pytest.raises(UnreadableLog, match="a JSON document without steps in it"):
+        read(tmp_path / "settings.json", '{\n "width": 1,\n "depth": 2\n}\n')
 
 
 @given(st.binary(max_size=300))
