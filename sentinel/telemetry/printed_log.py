@@ -35,7 +35,7 @@ _BLOCK = re.compile(rb"\[(?:epoch=\d+\]\[)?(?:step|batch)=(\d[\d,]{0,20})(?:/[^\
 _ENTRY = re.compile(rb"(?:\[?(?:rank)?\d+\]?:)?\s+(?:(?:Train|Eval) )?([A-Za-z][^=:]{0,99})(?:=|: )(" + NUMBER + rb")\s*")
 _FINAL = re.compile(rb"\b(?:best|lowest|final|min|minimum)\b", re.IGNORECASE)
 _WORDS = (b"oss", b"LOSS", b"trl", b"tel", b"skipped=")  # a line without any of them tells nothing
-_EPOCH_NAME, _STEP_NAME = "epoch", "step"
+_EPOCH_NAME, _STEP_NAME, _TOTAL_NAME = "epoch", "step", "steps of an epoch"
 LINE_MAX = 4096  # a longer line is no progress line
 SEVERAL_RANKS = "several ranks print into it; the first of them is listened to"
 COUNTED = "its lines name no step, so they are counted: 'step' is the number of the logged line"
@@ -80,6 +80,8 @@ class PrintedLines:
             self._remark = self._remark or SEVERAL_RANKS
             return None
         step = told.pop(_STEP_NAME, None)
+        if step is not None and _TOTAL_NAME in told:
+            return self._bar_drawn(int(step), int(told.pop(_TOTAL_NAME)), told)
         return self._reading(self._count("loss" in told) if step is None else _whole(step), told)
 
     def _slowly(self, line: bytes) -> StepReading | None:
@@ -92,13 +94,17 @@ class PrintedLines:
         if self._speaker.is_other(line):
             self._remark = self._remark or SEVERAL_RANKS
             return None
+        if bar is not None and "loss" in told and plain.count(b"loss=") > 1:  # a running mean stands beside the step's own loss
+            told["loss"] = self._pairs.read(plain.replace(b" loss=", b" mean=")).get("loss") or told["loss"]
         metrics = {name: one.value for name, one in told.items()}
-        if bar is not None:
-            return self._bar_drawn(plain, bar, metrics)
         spots = {name: (one.start, one.factor) for name, one in told.items()}
         epoch = _EPOCH.search(plain)
         if epoch is not None and _EPOCH_NAME not in metrics:
             metrics[_EPOCH_NAME], spots[_EPOCH_NAME] = float(epoch[1]), (epoch.start(1), 1.0)
+        if bar is not None:
+            if bar[2]:
+                self._layouts.learn(line, plain, spots | {_STEP_NAME: (bar.start(1), 1.0), _TOTAL_NAME: (bar.start(2), 1.0)})
+            return self._bar_drawn(int(bar[1] or bar[3]), int(bar[2] or 0), metrics)
         if found is not None:
             spots[_STEP_NAME] = (found.start(1), 1.0)
             self._layouts.learn(line, plain, spots)
@@ -126,18 +132,13 @@ class PrintedLines:
         self._counted += trained
         return self._counted
 
-    def _bar_drawn(self, plain: bytes, bar: re.Match[bytes], metrics: dict[str, float]) -> StepReading | None:
+    def _bar_drawn(self, count: int, total: int, metrics: dict[str, float]) -> StepReading | None:
         """The step is the bar's own count, for the numbers behind it are rounded (`global_step=2e+3`). A bar that is drawn again
-        tells nothing new. A running mean (`loss`) that stands beside the step's own loss is not taken for it."""
-        count, total, alone = bar.groups()
-        epoch = _EPOCH.search(plain)
-        step = int(count or alone) + (int(epoch[1]) * int(total) if epoch is not None and total else 0)
+        tells nothing new."""
+        step = count + int(metrics.get(_EPOCH_NAME, 0.0)) * total
         last_step, last = self._bar
-        own = self._pairs.read(plain.replace(b" loss=", b" mean=")).get("loss")
-        if own is not None:
-            metrics["loss"] = own.value
         self._bar = (step, metrics)
-        fresh = {name: value for name, value in metrics.items() if step != last_step or name not in last}
+        fresh = dict(metrics) if step != last_step else {name: value for name, value in metrics.items() if name not in last}
         return self._reading(_whole(step), fresh) if fresh else None
 
     def _engine_line(self, line: bytes) -> StepReading | None:

@@ -3,7 +3,7 @@
 The stock loader stops silently at a flipped byte; here a damaged record is left out and counted, and where its length cannot be
 believed the next record whose length checks out is looked for. Appends to older files are not lost: every file keeps its place.
 Scalars of one step are put together to one reading; a step is given out when later ones have come. Tags of both of Megatron's
-generations are known (see `metric_names`); its `... vs samples` (`tokens`, `gigaflos`) duplicates are ignored, their step is none.
+generations are known (see `metric_names`); its `... vs samples` duplicates (`vs tokens`, ...) are ignored, their step is none.
 """
 
 from __future__ import annotations

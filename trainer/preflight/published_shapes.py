@@ -1,7 +1,7 @@
 """Shapes of published models, by which a lopsided one is noticed without knowing how large it was meant to be. Pure.
 
 Sources: GPT-2 (Radford et al. 2019), GPT-3 (Brown et al. 2020, table 2.1), OPT (Zhang et al. 2022), BLOOM (BigScience 2022),
-LLaMA (Touvron et al. 2023) and Llama 3 (Grattafiori et al. 2024), Pythia (Biderman et al. 2023), GPT-NeoX-20B (Black et al. 2022),
+LLaMA (Touvron et al. 2023), Llama 3 (Grattafiori et al. 2024), Pythia (Biderman et al. 2023), GPT-NeoX-20B (Black et al. 2022),
 PaLM (Chowdhery et al. 2022), Gopher and Chinchilla (Hoffmann et al. 2022), MT-NLG (Smith et al. 2022), Falcon (Almazrouei et al.
 2023); for the others the config.json that was published with the weights. GPT-3's 13B has a width of 5140 in its table, which 40
 heads do not divide: 5120 stands here, as in OPT. BigScience's 104B: bigscience-workshop/bigscience,
