@@ -128,7 +128,7 @@ class LineLog:
 
     def _take(self, lines: list[bytes]) -> list[StepReading]:
         out = self._held
-        parse, number, newest = self._parse, self._line, out[-1].step if out else -1
+        parse, number, newest, is_first = self._parse, self._line, out[-1].step if out else -1, not out
         for line in lines:
             number += 1
             try:
@@ -144,12 +144,12 @@ class LineLog:
                 both = {**reading.metrics, **last.metrics}
                 out[-1] = StepReading(ATTEMPT, newest, last.time_s, last.samples, both)
                 continue
-            if not out and reading.step == self._given and "loss" not in reading.metrics:
-                self._late.update(reading.metrics)
-                continue
-            if self._late:
-                reading = StepReading(ATTEMPT, reading.step, reading.time_s, reading.samples, {**self._late, **reading.metrics})
-                self._late = {}
+            if is_first:
+                if reading.step == self._given and "loss" not in reading.metrics:
+                    self._late.update(reading.metrics)
+                    continue
+                metrics, self._late, is_first = {**self._late, **reading.metrics}, {}, False
+                reading = StepReading(ATTEMPT, reading.step, reading.time_s, reading.samples, metrics)
             newest = reading.step
             out.append(reading)
         self._line = number

@@ -35,7 +35,12 @@ _NUMBER = re.compile(
     rb"([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|[nN][aA][nN]|[iI][nN][fF](?:inity)?))([KMBGT]?)(?![\w.])"
 )
 _NO_METRIC = frozenset({"global batch size"})
-_ELAPSED = {"elapsed time per iteration (ms)": 1e-3, "elapsed time per iteration (s)": 1.0, "elapsed_time_per_iteration_ms": 1e-3}
+_ELAPSED_MS, _ELAPSED_S = "elapsed ms", "elapsed s"  # within this module
+_ELAPSED = {
+    "elapsed time per iteration (ms)": _ELAPSED_MS,
+    "elapsed_time_per_iteration_ms": _ELAPSED_MS,
+    "elapsed time per iteration (s)": _ELAPSED_S,
+}
 _SHORT = {b"K": 1e3, b"M": 1e6, b"B": 1e9, b"G": 1e9, b"T": 1e12}
 _VAL_LOSS = "val_loss"
 _GLOBAL_STEP = "step"  # NeMo's iterations begin again with each epoch
@@ -56,6 +61,7 @@ class MegatronLines:
         self._layout: re.Pattern[bytes] | None = None  # of the line before: nearly every line has the same fields
         self._layout_names: tuple[str, ...] = ()
         self._shape = b""
+        self._is_nemo = False  # its lines name the global step and the newest validation loss
         self._val_loss: float | None = None  # as told last
         self._judged_set: bytes | None = None  # the validation set whose loss is `val_loss`
         self._other_sets = False
@@ -79,16 +85,15 @@ class MegatronLines:
         fields = self._fields(line[found.end() :])
         if not fields:
             raise ValueError("an iteration without a field")
-        step = int(fields.pop(_GLOBAL_STEP, step))
-        if _VAL_LOSS in fields:
-            before, self._val_loss = self._val_loss, fields[_VAL_LOSS]
-            if before == self._val_loss:
+        if self._is_nemo:
+            step = int(fields.pop(_GLOBAL_STEP, step))
+            before, self._val_loss = self._val_loss, fields.get(_VAL_LOSS)
+            if before is not None and before == self._val_loss:
                 del fields[_VAL_LOSS]
-        for name, second in _ELAPSED.items():
-            elapsed = fields.pop(name, 0.0)
-            if 0.0 < elapsed < math.inf:
-                last = self._last_step
-                self._elapsed_s += elapsed * second * (step - last if last is not None and step > last else 1)
+        elapsed_s = fields.pop(_ELAPSED_MS, 0.0) * 1e-3 or fields.pop(_ELAPSED_S, 0.0)
+        if 0.0 < elapsed_s < math.inf:
+            last = self._last_step
+            self._elapsed_s += elapsed_s * (step - last if last is not None and step > last else 1)
         self._last_step = step
         skipped, nans = fields.pop(_SKIPPED, 0.0), fields.pop(_NAN, 0.0)
         if skipped or nans:
@@ -155,7 +160,8 @@ class MegatronLines:
     def _learn_name(self, name: bytes) -> str:
         """Empty for what is no metric."""
         plain = " ".join(name.decode(errors="replace").lower().split())
-        known = "" if plain in _NO_METRIC else canonical(plain)
+        known = "" if plain in _NO_METRIC else _ELAPSED.get(plain) or canonical(plain)
+        self._is_nemo = self._is_nemo or known == _GLOBAL_STEP
         if len(self._names) < NAMES_MAX:
             self._names[name] = known
         return known
