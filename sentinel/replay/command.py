@@ -115,6 +115,8 @@ def _print_problems(result: ReplayResult, prefix: str) -> None:
         print(f"{result.file}: {result.damaged} damaged, left out; the first: {result.first_damage}", file=sys.stderr)
     if result.remark:
         print(f"{result.file}: {result.remark}", file=sys.stderr)
+    if result.counts_epochs:
+        print(f"{result.file}: its steps begin again with each epoch; they are counted on", file=sys.stderr)
     if result.repeated:
         again = f"{count_words(result.repeated, 'row')} of steps already there (several ranks in one log?)"
         print(f"{result.file}: {again}: passed over", file=sys.stderr)

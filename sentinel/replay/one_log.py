@@ -75,7 +75,7 @@ class Replay:
                     result.first_step = step
         finally:  # also of a log that cannot be read to its end
             self._now_s, result.rows, result.last_step, result.repeated = now_s, rows, step, self._rewind.repeated
-            result.has_loss = has_loss
+            result.has_loss, result.counts_epochs = has_loss, self._rewind.counts_epochs
         return touched
 
     def _relaunched(self, receipt: Receipt) -> None:

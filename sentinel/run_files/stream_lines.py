@@ -68,6 +68,12 @@ def whole_number(value: object, default: int) -> int:
     return value if type(value) is int and 0 <= value < LARGEST_INT else default
 
 
+def ensure_step(step: object) -> None:
+    """ValueError, in words, for a number that no step can be."""
+    if isinstance(step, (int, float)) and not isinstance(step, bool) and not -LARGEST_INT < step < LARGEST_INT:
+        raise ValueError(f"a step of {step} (steps end at 2^53)")
+
+
 def real_number(value: object, default: float = 0.0) -> float:
     """`value` as a finite float, else `default`."""
     if type(value) is float:
@@ -80,6 +86,7 @@ def step_reading(fields: dict[str, Any], attempt: int) -> StepReading:
     get = fields.get
     step = get("step")
     if type(step) is not int or not 0 <= step < LARGEST_INT:
+        ensure_step(step)
         step = whole_number(step, -1)
         if step < 0:
             raise ValueError("a step line without a step")

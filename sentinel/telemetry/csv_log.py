@@ -19,7 +19,7 @@ from pathlib import Path
 
 from sentinel.model.metrics import BY_NAME
 from sentinel.model.readings import StepReading
-from sentinel.run_files.stream_lines import LARGEST_INT
+from sentinel.run_files.stream_lines import LARGEST_INT, ensure_step
 from sentinel.telemetry.log_reader import ATTEMPT
 from sentinel.telemetry.metric_names import canonical
 
@@ -63,6 +63,7 @@ class CsvLines:
                 return None  # a run that was continued wrote its header again
             step = _whole(cells[self._step])
         if not 0 <= step < LARGEST_INT:
+            ensure_step(step)
             raise ValueError(f"{step} is no step")
         try:
             metrics = {name: float(cells[index]) for index, name in self._metrics if cells[index]}

@@ -20,14 +20,14 @@ import math
 import re
 
 from sentinel.model.readings import StepReading
-from sentinel.run_files.stream_lines import LARGEST_INT
+from sentinel.run_files.stream_lines import ensure_step
 from sentinel.telemetry.log_reader import ATTEMPT
 from sentinel.telemetry.metric_names import canonical
 from sentinel.telemetry.ranks import Speaker
 
-_ITERATION = re.compile(rb"(?:^|[\s|:\]])iteration:?\s+(\d{1,16})\s*/\s*\d+\s*\|")
+_ITERATION = re.compile(rb"(?:^|[\s|:\]])iteration:?\s+(\d{1,30})\s*/\s*\d+\s*\|")
 _VALIDATION = re.compile(
-    rb"(?:^|[\s|:\]>])(validation|valid|test)-?([\w-]*) (?:loss|results) at iteration (\d{1,16})([^|]{0,200})\|", re.IGNORECASE
+    rb"(?:^|[\s|:\]>])(validation|valid|test)-?([\w-]*) (?:loss|results) at iteration (\d{1,30})([^|]{0,200})\|", re.IGNORECASE
 )
 _SET = re.compile(rb"\[([^\]]{1,99})\]")
 _VALUE = " value"
@@ -169,8 +169,7 @@ class MegatronLines:
 
 def _step(digits: bytes) -> int:
     step = int(digits)
-    if step >= LARGEST_INT:
-        raise ValueError(f"{step} is no step")
+    ensure_step(step)
     return step
 
 

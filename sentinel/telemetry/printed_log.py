@@ -18,7 +18,7 @@ import re
 
 from sentinel.model.metrics import BY_NAME
 from sentinel.model.readings import StepReading
-from sentinel.run_files.stream_lines import LARGEST_INT
+from sentinel.run_files.stream_lines import ensure_step
 from sentinel.telemetry.deepspeed_log import DeepSpeedNotes
 from sentinel.telemetry.line_layout import LineLayouts
 from sentinel.telemetry.log_reader import ATTEMPT
@@ -26,7 +26,7 @@ from sentinel.telemetry.metric_names import canonical
 from sentinel.telemetry.printed_pairs import NUMBER, Pairs, Told, number_of, plain_colours, plain_line
 from sentinel.telemetry.ranks import Speaker
 
-_DIGITS = rb"(\d{1,3}(?:,\d{3})+|\d{1,16})(?:\.0*)?(?=[\s:/,;|)\]]|$)"
+_DIGITS = rb"(\d{1,3}(?:,\d{3})+|\d{1,30})(?:\.0*)?(?=[\s:/,;|)\]]|$)"
 _GLOBAL_STEP = re.compile(rb"(?:^|[\s\[(|,])global[ _]?step ?[:= ] ?" + _DIGITS, re.IGNORECASE)
 _STEP = re.compile(rb"(?:^|[\s\[(|,])(?:step|iteration|iter|num_updates|s) ?[:= ] ?\[?" + _DIGITS, re.IGNORECASE)
 _EPOCH = re.compile(rb"(?:^|[\s\[(|,])epoch ?[:= ] ?\[?(\d{1,7})(?=[\s:/,;|)\]]|$)", re.IGNORECASE)
@@ -180,10 +180,9 @@ def looks_like_printed(head: bytes) -> bool:
     lines = head.replace(b"\r", b"\n").split(b"\n")
     for line in lines[:-1] or lines:
         try:
-            reading = parse(line)
+            count += parse(line) is not None
         except ValueError:
-            continue
-        count += reading is not None
+            count += 1  # a line of a step, and a step that cannot be: whoever reads it says so
         if count >= 2:
             return True
     return False
@@ -195,8 +194,7 @@ def _other_losses(told: dict[str, Told]) -> bool:
 
 
 def _whole(step: float) -> int:
-    if step >= LARGEST_INT:
-        raise ValueError(f"{int(step)} is no step")
+    ensure_step(step)
     return int(step)
 
 
