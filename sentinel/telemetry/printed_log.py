@@ -189,7 +189,7 @@ def looks_like_printed(head: bytes) -> bool:
 
 
 def _other_losses(told: dict[str, Told]) -> bool:
-    """A trainer of several models tells several losses and calls none of them just so (`act_loss`, `cri_loss`)."""
+    """A trainer of several models tells several losses (of the actor, of the critic) and calls none of them just so."""
     return sum(name.endswith("_loss") for name in told) >= 2
 
 

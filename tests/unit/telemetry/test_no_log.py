@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from sentinel.cli.replay import FORMAT_HELP
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.replay import replay_file
 from sentinel.telemetry.csv_log import named_by_file
-from sentinel.telemetry.log_formats import UnreadableLog, open_log
+from sentinel.telemetry.log_formats import FORMATS, UnreadableLog, open_log
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n"
 
@@ -40,6 +41,10 @@ def test_it_is_named(tmp_path: Path, name: str, content: bytes, words: tuple[str
     assert str(path) in caught.value.message
     for word in words:
         assert word in caught.value.message
+
+
+def test_the_help_names_every_format() -> None:
+    assert FORMAT_HELP == f"auto, {', '.join(FORMATS[:-1])} or {FORMATS[-1]}."
 
 
 def test_a_pointer_is_none_of_any_format(tmp_path: Path) -> None:
