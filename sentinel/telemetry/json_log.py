@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from sentinel.model.readings import Receipt, StepReading
-from sentinel.run_files.stream_lines import parse_line, parse_object, step_reading
+from sentinel.run_files.stream_lines import StreamReading, parse_line, parse_object, step_reading
 from sentinel.telemetry.log_reader import ATTEMPT
 from sentinel.telemetry.metric_names import canonical
 
@@ -33,7 +33,7 @@ class JsonLines:
         self._tokens_per_step = 0
 
     def __call__(self, line: bytes) -> StepReading | None:
-        reading = self._nested(line) if line.find(b"{", 1) >= 0 else None
+        reading: StreamReading | None = self._nested(line) if line.find(b"{", 1) >= 0 else None
         if reading is None:
             try:
                 reading = parse_line(line, ATTEMPT)

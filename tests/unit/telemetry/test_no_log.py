@@ -44,7 +44,7 @@ def test_it_is_named(tmp_path: Path, name: str, content: bytes, words: tuple[str
 
 
 def test_the_help_names_every_format() -> None:
-    assert FORMAT_HELP == f"auto, {', '.join(FORMATS[:-1])} or {FORMATS[-1]}."
+    assert f"auto, {', '.join(FORMATS[:-1])} or {FORMATS[-1]}." == FORMAT_HELP
 
 
 def test_a_pointer_is_none_of_any_format(tmp_path: Path) -> None:
