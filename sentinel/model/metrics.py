@@ -156,7 +156,8 @@ METRICS: tuple[KnownMetric, ...] = (
     KnownMetric(
         "tokens_per_s",
         also=("tokens_per_sec", "tokens_per_second", "tps", "throughput(tps)", "throughput/tokens_per_sec",
-              "throughput/device/tokens_per_second", "tokens/s", "tokens/sec", "tok/s", "tok/sec", "tokens/sec/gpu", "wps"),
+              "throughput/device/tokens_per_second", "tokens/s", "tokens/sec", "tok/s", "tok/sec", "tokens/sec/gpu",
+              "tokens/s/device", "wps"),
         label="tokens per second", board="speed",
         gauge="sentinel_tokens_per_second", meaning="Throughput as the trainer tells it",
     ),

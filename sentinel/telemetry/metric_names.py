@@ -17,7 +17,7 @@ from sentinel.model.metrics import METRICS
 PLACES = {
     "step": (
         "steps", "iteration", "iter", "iterations", "global_step", "train_step", "_step", "train/global_step",
-        "trainer/global_step", "num_updates", "global_steps",
+        "trainer/global_step", "num_updates", "global_steps", "current_steps",
     ),
     "consumed_tokens": (
         "tokens", "tokens_seen", "total_tokens", "num_tokens", "num_input_tokens_seen", "ntokens_seen", "n_tokens_seen",

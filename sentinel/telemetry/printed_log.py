@@ -28,7 +28,9 @@ from sentinel.telemetry.ranks import Speaker
 
 _DIGITS = rb"(\d{1,3}(?:,\d{3})+|\d{1,30})(?:\.0*)?(?=[\s:/,;|)\]]|$)"
 _GLOBAL_STEP = re.compile(rb"(?:^|[\s\[(|,])global[ _]?step ?[:= ] ?" + _DIGITS, re.IGNORECASE)
-_STEP = re.compile(rb"(?:^|[\s\[(|,])(?:step|iteration|iter|num_updates|s) ?[:= ] ?\[?" + _DIGITS, re.IGNORECASE)
+_STEP = re.compile(
+    rb"(?:^|[\s\[(|,:])(?:step|iteration|iter(?:\(train\))?|num_updates|s) ?[:= ] ?(?:\[ ?)?" + _DIGITS, re.IGNORECASE
+)
 _EPOCH = re.compile(rb"(?:^|[\s\[(|,])epoch ?[:= ] ?\[?(\d{1,7})(?=[\s:/,;|)\]]|$)", re.IGNORECASE)
 _BAR = re.compile(rb"(?:(?:^|[\s|])(\d{1,16})/(\d{1,16})|(?:^|\s)(\d{1,16})it) \[\d+:\d\d")
 _BLOCK = re.compile(rb"\[(?:epoch=\d+\]\[)?(?:step|batch)=(\d[\d,]{0,20})(?:/[^\],]*)?(?:,[^\]]*)?\]:?\s*$")

@@ -103,7 +103,7 @@ class Pairs:
 def _by_unit(known: str, unit: bytes) -> tuple[str, float]:
     """The metric and its factor; an empty name for what is none."""
     if not unit:
-        return ("" if known in _NO_METRIC else known), 1.0
+        return ("" if known in _NO_METRIC or known.endswith(".py") else known), 1.0  # `train.py:12` is a place in a source
     if unit == b"%":
         return (known, 0.01) if known == "mfu" else (known, 1.0)
     if unit in _SECONDS and known.lower() in _TIMES:

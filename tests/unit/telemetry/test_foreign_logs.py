@@ -89,6 +89,8 @@ def test_json_lines_under_other_names(tmp_path: Path) -> None:
     assert (found, reader.damaged, [row.step for row in rows]) == ("metrics", 0, [1, 2])
     assert (rows[0].time_s, rows[0].metrics) == (1700000000.5, {"loss": 2.5, "val_loss": 2.6})
     assert math.isnan(rows[1].metrics["loss"])
+    factory = '{"current_steps": 10, "total_steps": 99, "loss": 2.3, "lr": 1e-05, "epoch": 0.1, "elapsed_time": "0:00:10"}\n'
+    assert [(row.step, row.metrics["loss"]) for row in read(tmp_path / "trainer_log.jsonl", factory)[1]] == [(10, 2.3)]
     found, rows, _ = read(tmp_path / "b.jsonl", '{"iteration": "7", "lm loss": 2.5, "consumed_train_samples": 70}\n')
     assert (rows[0].step, rows[0].metrics) == (7, {"loss": 2.5, "consumed_samples": 70.0})
 

@@ -50,6 +50,7 @@ from sentinel.telemetry.metric_names import PLACES, canonical
         ("learning/loss", "loss"),  # MaxText
         ("learning/current_learning_rate", "lr"),
         ("train_inner/gnorm", "grad_norm"),  # fairseq
+        ("Tokens/s/device", "tokens_per_s"),  # MaxText
     ],
 )
 def test_a_name_that_a_trainer_writes(name: str, known: str) -> None:

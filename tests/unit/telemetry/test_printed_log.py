@@ -115,6 +115,37 @@ def read(path: Path, content: bytes, format: str = "text") -> tuple[list[StepRea
     return list(read_to_end(reader)), reader
 
 
+@pytest.mark.parametrize(
+    ("line", "step", "metrics"),
+    [
+        (
+            "completed step: 10, seconds: 1.2, TFLOP/s/device: 100.2, Tokens/s/device: 3000.1, loss: 10.873",  # MaxText
+            10,
+            {"seconds": 1.2, "TFLOP/s/device": 100.2, "tokens_per_s": 3000.1, "loss": 10.873},
+        ),
+        ("INFO:absl:Step 100: loss = 2.3", 100, {"loss": 2.3}),
+        ("I0101 12:00:00.123456 140 train.py:10] step 100 loss 2.5 lr 0.001", 100, {"loss": 2.5, "lr": 0.001}),
+        (
+            "10/16 - mmengine - INFO - Iter(train) [  10/1000]  lr: 1.0e-05  eta: 0:10:00  time: 0.5  loss: 2.3456",
+            10,
+            {"lr": 1e-5, "loss": 2.3456},
+        ),
+        (
+            "2024-01-01 INFO train.py:100 -- tflops=18.6,step=10,loss=2.3,loss_scale=65536.0",  # InternLM
+            10,
+            {"tflops": 18.6, "loss": 2.3, "loss_scale": 65536.0},
+        ),
+        ("[2024-01-01 00:00:00] [INFO] iter=100 train_loss=2.5 val_loss=2.6", 100, {"loss": 2.5, "val_loss": 2.6}),
+        ("[Rank 0] (step=0000100) Train Loss: 0.1523", 100, {"loss": 0.1523}),
+        ("Step 100 | train loss: 2.5 | test loss: 2.9", 100, {"loss": 2.5, "test loss": 2.9}),
+    ],
+)
+def test_a_line_of_others(line: str, step: int, metrics: dict[str, float]) -> None:
+    reading = PrintedLines()(line.encode())
+    assert reading is not None
+    assert (reading.step, {name: value for name, value in reading.metrics.items() if name != "Rank"}) == (step, metrics)
+
+
 def test_an_evaluation_of_torchtitan_is_no_training_loss() -> None:
     parse = PrintedLines()
     lines = [TITAN_NEW.format(n, n, 9.0, 1.5, 1500) for n in (1, 2, 3)] + [TITAN_VALIDATE.format(9, 3, 8.5)] * 3
