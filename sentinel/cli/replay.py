@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
+FORMAT_HELP = "auto, metrics, csv, megatron, tensorboard, trainer-state, json or text."  # as telemetry/log_formats.py has them
+
 
 def replay(
     paths: Annotated[list[Path], typer.Argument(help="Logs, or directories of logs.", metavar="PATH...")],
     policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
-    format: Annotated[str, typer.Option(help="auto, metrics, csv, megatron, tensorboard, trainer-state or text.")] = "auto",
+    format: Annotated[str, typer.Option(help=FORMAT_HELP)] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line for each finding.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw each run as an SVG in this directory.", metavar="DIR")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on with files that grow, until interrupted.")] = False,
@@ -29,7 +31,7 @@ def replay(
 def watch(
     paths: Annotated[list[Path], typer.Argument(help="Logs that are being written.", metavar="PATH...")],
     policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
-    format: Annotated[str, typer.Option(help="auto, metrics, csv, megatron, tensorboard, trainer-state or text.")] = "auto",
+    format: Annotated[str, typer.Option(help=FORMAT_HELP)] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line for each finding.")] = False,
     reference: Annotated[Path | None, typer.Option(help="A log of another run to compare with, at the same tokens.")] = None,
 ) -> None:

@@ -16,15 +16,13 @@ from dataclasses import dataclass
 from sentinel.detectors.contract import Detector, Start, WatchedRun
 from sentinel.detectors.settings import setting
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
+from sentinel.model.metrics import is_state
 from sentinel.model.readings import StepReading
 
 CALM_ROWS = 20
 REGULAR_ROWS = 20
 MISSING_ROWS = 5
 NAMES_MAX = 512
-
-STATE_METRICS = ("loss", "val_loss", "param_norm", "update_norm", "adam_v_norm", "adam_v_max")
-STATE_PREFIXES = ("param_norm/", "update_norm/", "adam_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +33,6 @@ class NonFiniteSettings:
     gated_in_a_row: int = setting(
         5, "count", "So many skipped updates with a non-finite gradient in a row are an alarm; fewer are recorded as info."
     )
-
-
-def is_state(metric: str) -> bool:
-    """Does a non-finite value here say that the loss or the model's own state is damaged?"""
-    return metric in STATE_METRICS or metric.startswith(STATE_PREFIXES)
 
 
 def is_gradient(metric: str) -> bool:

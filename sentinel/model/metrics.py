@@ -31,6 +31,8 @@ class KnownMetric:
     """`name`: in the stream; one that ends in a slash is a family, a metric for each member (`activation_norm/block-03`).
     `member`: what stands behind the slash, as PROTOCOL.md writes it.
     `is_exact`: a setting or a count; it has no noise.
+    `is_state`: a value that is no number says that the loss or the model's own state is damaged (`detectors/non_finite.py`).
+    `also`: what other trainers call it, in lower case with one underscore for blanks and dashes (`telemetry/metric_names.py`).
     `onset`: what of it may date an incident (`detectors/onset.py`): a rise, a rise in log space, or halvings; None: nothing.
 
     The rest is for a curve. `label`: for people; empty: it is no curve.
@@ -45,6 +47,8 @@ class KnownMetric:
     _: KW_ONLY
     member: str = ""
     is_exact: bool = False
+    is_state: bool = False
+    also: tuple[str, ...] = ()
     onset: Onset | None = None
     label: str = ""
     short: str = ""
@@ -77,11 +81,22 @@ class KnownMetric:
 
 METRICS: tuple[KnownMetric, ...] = (
     KnownMetric(
-        "loss", onset="rise", label="loss", page=True, report=True, terminal=True, board="run", tag="lm loss",
+        "loss", is_state=True, onset="rise",
+        also=(
+            "train_loss", "training_loss", "total_loss", "reduced_train_loss", "lm_loss_training", "loss/train",
+            "loss/train/total", "train_loss_step", "loss_step", "ce_loss", "cross_entropy_loss", "crossentropyloss",
+            "loss_metrics/global_avg_loss", "train/samples/train_loss", "loss_train", "languagecrossentropy",
+        ),
+        label="loss", page=True, report=True, terminal=True, board="run", tag="lm loss",
         gauge="sentinel_loss", meaning="Training loss as last told; NaN and infinities as they are",
     ),
     KnownMetric(
-        "grad_norm", onset="ratio", label="gradient norm", short="grad norm", page=True, report=True, terminal=True,
+        "grad_norm", onset="ratio",
+        also=(
+            "gradnorm", "gradient_norm", "global_grad_norm", "total_grad_norm", "gnorm", "grad_norm/train", "grad/norm/total",
+            "l2_norm/grad/global",
+        ),
+        label="gradient norm", short="grad norm", page=True, report=True, terminal=True,
         board="run", tag="grad-norm", gauge="sentinel_grad_norm", meaning="Gradient norm before clipping",
     ),
     KnownMetric("grad_norm/", member="LAYER", label="gradient norm of each layer", board="layers"),
@@ -101,41 +116,54 @@ METRICS: tuple[KnownMetric, ...] = (
     ),
     KnownMetric("activation_max/", member="LAYER", label="largest value of each layer's output", board="layers"),
     KnownMetric(
-        "loss_scale", is_exact=True, onset="halvings", label="loss scale", short="scale", page=True, report=True, terminal=True,
+        "loss_scale", is_exact=True, onset="halvings",
+        also=("lossscale", "grad_scale", "loss_scale_factor", "train/samples/loss_scale"),
+        label="loss scale", short="scale", page=True, report=True, terminal=True,
         board="run", tag="loss-scale", gauge="sentinel_loss_scale", meaning="Loss scale of fp16",
     ),
     KnownMetric(
-        "lr", is_exact=True, label="learning rate", page=True, report=True, terminal=True, board="run", tag="learning-rate",
+        "lr", is_exact=True, also=("learning_rate", "current_learning_rate", "lr_(group_0)", "train/samples/lr"),
+        label="learning rate", page=True, report=True, terminal=True, board="run", tag="learning-rate",
         gauge="sentinel_learning_rate", meaning="Learning rate of the step",
     ),
     KnownMetric("weight_decay", is_exact=True),
     KnownMetric(
-        "val_loss", onset="rise", label="held-out loss", short="val loss", terminal=True,
+        "val_loss", is_state=True, onset="rise",
+        also=(
+            "eval_loss", "valid_loss", "validation_loss", "lm_loss_validation_0", "loss/val", "loss/eval", "loss_val",
+            "eval/languagecrossentropy",
+        ),
+        label="held-out loss", short="val loss", terminal=True,
         board="run", chart="loss", tag="lm loss validation",
         gauge="sentinel_val_loss", meaning="Held-out loss as last told by this attempt",
     ),
     KnownMetric(
-        "param_norm", label="parameter norm", board="run", tag="params-norm",
+        "param_norm", is_state=True, also=("parameter_norm",), label="parameter norm", board="run", tag="params-norm",
         gauge="sentinel_param_norm", meaning="Norm of the parameters",
     ),
-    KnownMetric("param_norm/", member="rank-N"),
+    KnownMetric("param_norm/", member="rank-N", is_state=True),
     KnownMetric(
-        "update_norm", onset="ratio", label="update norm", board="update",
+        "update_norm", is_state=True, onset="ratio", label="update norm", board="update",
         gauge="sentinel_update_norm", meaning="Norm of the update",
     ),
-    KnownMetric("adam_v_norm", label="Adam's second moments, norm", board="update"),
-    KnownMetric("adam_v_max", onset="ratio", label="Adam's second moments, largest", board="update"),
+    KnownMetric("adam_v_norm", is_state=True, label="Adam's second moments, norm", board="update"),
+    KnownMetric("adam_v_max", is_state=True, onset="ratio", label="Adam's second moments, largest", board="update"),
     KnownMetric("clip_coef"),
     KnownMetric("clip_fraction", label="share of steps clipped", board="update"),
     KnownMetric("skipped", is_exact=True, label="updates skipped", board="update", chart="updates left out"),
     KnownMetric("overflow", is_exact=True, label="updates that overflowed", board="update", chart="updates left out"),
     KnownMetric("logit_max", onset="ratio", label="largest logit", board="update"),
     KnownMetric(
-        "tokens_per_s", label="tokens per second", board="speed",
+        "tokens_per_s",
+        also=("tokens_per_sec", "tokens_per_second", "tps", "throughput(tps)", "throughput/tokens_per_sec",
+              "throughput/device/tokens_per_second", "tokens/s", "tokens/sec", "tok/s", "tok/sec", "tokens/sec/gpu",
+              "tokens/s/device", "wps"),
+        label="tokens per second", board="speed",
         gauge="sentinel_tokens_per_second", meaning="Throughput as the trainer tells it",
     ),
     KnownMetric(
-        "step_time_s", label="seconds per step", unit="seconds", board="speed", tag="iteration-time",
+        "step_time_s", also=("train_step_timing_in_s", "time_metrics/end_to_end(s)"),
+        label="seconds per step", unit="seconds", board="speed", tag="iteration-time",
         gauge="sentinel_step_seconds", meaning="A whole step",
     ),
     KnownMetric("data_time_s", label="seconds waiting for data", unit="seconds", board="speed", chart="seconds per step"),
@@ -151,6 +179,7 @@ METRICS: tuple[KnownMetric, ...] = (
     KnownMetric("nonfinite_activations", is_exact=True),
     KnownMetric("nonfinite_logits", is_exact=True),
 )  # fmt: skip
+STATE_PREFIXES = ("adam_", "update_norm/")  # of further moments and updates that a trainer may write
 BY_NAME: Mapping[str, KnownMetric] = {metric.name: metric for metric in METRICS}
 
 
@@ -158,6 +187,13 @@ def shown_name(name: str) -> str:
     """The name for people: `grad_norm/LAYER` for the family `grad_norm/`."""
     known = BY_NAME.get(name)
     return known.pattern if known is not None else f"{name}*" if is_family(name) else name
+
+
+def is_state(name: str) -> bool:
+    """Whether a value of this metric that is no number says that the loss or the model's own state is damaged."""
+    group, slash, _ = name.partition("/")
+    known = BY_NAME.get(group + slash)
+    return known.is_state if known is not None else name.startswith(STATE_PREFIXES)
 
 
 def is_known(name: str) -> bool:

@@ -23,6 +23,7 @@ from sentinel.telemetry.reference import load_reference, read_reference
 from sentinel.terminal.replay_table import LogsProgress, count_words, describe_found, print_table, sum_up
 
 EXIT_OK, EXIT_UNREADABLE = 0, 1
+NAMES_SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +115,15 @@ def _print_problems(result: ReplayResult, prefix: str) -> None:
         print(f"{result.file}: {result.damaged} damaged, left out; the first: {result.first_damage}", file=sys.stderr)
     if result.remark:
         print(f"{result.file}: {result.remark}", file=sys.stderr)
+    if result.counts_epochs:
+        print(f"{result.file}: its steps begin again with each epoch; they are counted on", file=sys.stderr)
     if result.repeated:
         again = f"{count_words(result.repeated, 'row')} of steps already there (several ranks in one log?)"
         print(f"{result.file}: {again}: passed over", file=sys.stderr)
-    if not result.error and not result.rows:
-        print(f"{result.file}: not one step in it", file=sys.stderr)
+    if result.rows and not result.has_loss:
+        names = ", ".join(sorted(result.metrics)[:NAMES_SHOWN]) + (", …" if len(result.metrics) > NAMES_SHOWN else "")
+        what = f"it has {names or 'nothing but steps'}; call the loss 'loss' in a copy, if it has one"
+        print(f"{result.file}: no training loss in it, so none is judged ({what})", file=sys.stderr)
     if result.dropped:
         print(f"{result.file}: {result.dropped} more findings were counted and are not shown", file=sys.stderr)
 

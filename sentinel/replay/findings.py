@@ -61,8 +61,9 @@ class Found:
 @dataclass(slots=True)
 class ReplayResult:
     """One log. `error`: it could not be read, in a sentence; then the rest is what was found before. `unrecognised`: because it
-    is no log. `remark`: what a reader of the result should know. `repeated`: rows that said again what was said. `curves`: by
-    metric, for drawing."""
+    is no log, or holds no step. `has_loss`: some row has a training loss; `metrics`: what the first rows of a log without one
+    have. `remark`: what a reader of the result should know. `repeated`: rows that said again what was said.
+    `counts_epochs`: its steps begin again with each epoch, and were counted on. `curves`: by metric, for drawing."""
 
     file: str
     format: str = ""
@@ -70,12 +71,15 @@ class ReplayResult:
     first_step: int | None = None
     last_step: int | None = None
     repeated: int = 0
+    counts_epochs: bool = False
     damaged: int = 0
     first_damage: str = ""
     dropped: int = 0
     remark: str = ""
     error: str = ""
     unrecognised: bool = False
+    has_loss: bool = False
+    metrics: set[str] = field(default_factory=set)
     curves: dict[str, list[Bucket]] = field(default_factory=dict)
     found: list[Found] = field(default_factory=list)
 

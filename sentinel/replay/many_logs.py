@@ -23,6 +23,7 @@ from sentinel.replay.one_log import replay_file
 from sentinel.telemetry.tensorboard import event_files
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".log", ".out", ".txt")
+DOCUMENTS = ("trainer_state", "golden_values")  # most other files of JSON are settings
 FILES_MAX = 100_000
 SMALL_BYTES = 1 << 20  # about 20,000 rows: read in the half second that a process needs to start
 PACKED = 10  # bytes of text in a byte of a compressed log, about
@@ -65,7 +66,7 @@ def _walk(root: Path) -> Iterator[Path]:
         if event_files(here):
             yield here
         for name in sorted(names):
-            if name.removesuffix(".gz").endswith(ENDINGS) or name == "trainer_state.json":
+            if name.removesuffix(".gz").endswith(ENDINGS) or (name.endswith(".json") and name.startswith(DOCUMENTS)):
                 yield here / name
                 count += 1
                 if count >= FILES_MAX:

@@ -30,6 +30,7 @@ from sentinel.telemetry.rewind import Rewind
 from sentinel.telemetry.source import describe_os_error
 
 DRAWN = ("loss", "grad_norm")  # metrics
+NAMES_ROWS = 1000  # of a log without a loss: of so many rows the names are told
 COLLECTED_AFTER = 50_000  # allocations: rows hold no cycles, and looking for some takes a twentieth of the time
 
 
@@ -51,7 +52,7 @@ class Replay:
         """Feed rows in order; the findings that are new or changed."""
         touched: list[Found] = []
         engine, result = self._engine, self.result
-        now_s, rows, step = self._now_s, result.rows, result.last_step
+        now_s, rows, step, has_loss = self._now_s, result.rows, result.last_step, result.has_loss
         try:
             for reading in self._rewind.follow(readings):
                 if isinstance(reading, Receipt):
@@ -59,6 +60,10 @@ class Replay:
                     self._relaunched(reading)
                     continue
                 rows += 1
+                if not has_loss:
+                    has_loss = "loss" in reading.metrics
+                    if rows < NAMES_ROWS:
+                        result.metrics.update(reading.metrics)
                 step, time_s = reading.step, reading.time_s
                 now_s = time_s if time_s > now_s else now_s + 1e-3 if time_s else now_s + 1.0
                 facts = engine.handle(now_s, reading)
@@ -70,6 +75,7 @@ class Replay:
                     result.first_step = step
         finally:  # also of a log that cannot be read to its end
             self._now_s, result.rows, result.last_step, result.repeated = now_s, rows, step, self._rewind.repeated
+            result.has_loss, result.counts_epochs = has_loss, self._rewind.counts_epochs
         return touched
 
     def _relaunched(self, receipt: Receipt) -> None:
@@ -108,6 +114,10 @@ def replay_file(
         readings = read_to_end(reader)
         replay.read(_drawn(readings, result) if draw else readings)
         result.damaged, result.first_damage, result.remark = reader.damaged, reader.first_damage, reader.remark
+        if not result.rows:
+            other = "" if format != "auto" else "; if it is of another format, name that with --format"
+            result.error = f"{result.file}: read as {result.format}, and not one step in it{other}"
+            result.unrecognised = True
     except SentinelError as error:
         result.error = error.message
         result.unrecognised = isinstance(error, UnreadableLog)

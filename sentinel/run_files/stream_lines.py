@@ -34,7 +34,7 @@ def parse_line(line: bytes, attempt: int) -> StreamReading | None:
     fields = parse_object(line)
     kind = fields.get("kind", "step")
     if kind == "step":
-        return _step(fields, attempt)
+        return step_reading(fields, attempt)
     if kind == "event":
         return _note(fields, attempt)
     if kind == "start":
@@ -68,6 +68,12 @@ def whole_number(value: object, default: int) -> int:
     return value if type(value) is int and 0 <= value < LARGEST_INT else default
 
 
+def ensure_step(step: object) -> None:
+    """ValueError, in words, for a number that no step can be."""
+    if isinstance(step, (int, float)) and not isinstance(step, bool) and not -LARGEST_INT < step < LARGEST_INT:
+        raise ValueError(f"a step of {step} (steps end at 2^53)")
+
+
 def real_number(value: object, default: float = 0.0) -> float:
     """`value` as a finite float, else `default`."""
     if type(value) is float:
@@ -75,10 +81,12 @@ def real_number(value: object, default: float = 0.0) -> float:
     return float(value) if type(value) is int and abs(value) < LARGEST_INT else default
 
 
-def _step(fields: dict[str, Any], attempt: int) -> StepReading:
+def step_reading(fields: dict[str, Any], attempt: int) -> StepReading:
+    """The reading of a step line's object. ValueError where it names no step."""
     get = fields.get
     step = get("step")
     if type(step) is not int or not 0 <= step < LARGEST_INT:
+        ensure_step(step)
         step = whole_number(step, -1)
         if step < 0:
             raise ValueError("a step line without a step")

@@ -13,20 +13,14 @@ import zlib
 from pathlib import Path
 
 from sentinel.model.readings import SourceReading
-from sentinel.telemetry.tailed_file import BLOCK_BYTES, EXCERPT_BYTES
+from sentinel.telemetry.tailed_file import BLOCK_BYTES, EXCERPT_BYTES, split_at_returns
 
 BinaryStream = gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile
 MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz"}
-UNREAD = {b"\x28\xb5\x2f\xfd": "zstd -d", b"PK\x03\x04": "unzip", b"7z\xbc\xaf": "7z x"}
 
 
 def compression_of(head: bytes) -> str | None:
     return next((name for magic, name in MAGIC.items() if head.startswith(magic)), None)
-
-
-def unpacker_of(head: bytes) -> str | None:
-    """The command that unpacks what we do not."""
-    return next((command for magic, command in UNREAD.items() if head.startswith(magic)), None)
 
 
 def open_compressed(path: Path, kind: str) -> BinaryStream:
@@ -46,8 +40,9 @@ def read_block(file: BinaryStream, size: int) -> bytes:
 class CompressedLines:
     """`has_more` until the end was seen; `trouble`: the damage that ended it early."""
 
-    def __init__(self, path: Path, kind: str) -> None:
+    def __init__(self, path: Path, kind: str, *, returns: bool = False) -> None:
         self.path = path
+        self._returns = returns
         self.has_more = True
         self.is_there = True
         self.remarks: list[SourceReading] = []
@@ -94,7 +89,8 @@ class CompressedLines:
         self._ended, self.has_more = True, False
 
     def _lines(self, block: bytes) -> list[bytes]:
-        lines = (self._rest + block).split(b"\n")
+        text = self._rest + block
+        lines = (split_at_returns(text) if self._returns else text).split(b"\n")
         self._rest = lines.pop()
         if self._skipping and lines:
             del lines[0]

@@ -3,7 +3,8 @@
 An empty cell is a metric that was not logged (so are NA, null and None); `nan` and `inf` are values. Columns are found by name
 (see `metric_names`), in any order; comma, semicolon and tab are known, with decimal commas between semicolons. A column of words
 is no metric. A row with too few or too many cells is damaged, for it cannot be known which is missing. Known as well:
-Lightning's metrics.csv, and what Weights & Biases exports (`RUN - train/loss`, its `__MIN` and `__MAX` are left out).
+Lightning's metrics.csv, what Weights & Biases exports (`RUN - train/loss`, its `__MIN` and `__MAX` are left out), and what
+TensorBoard downloads, where the name of the file says what the values are.
 
     >>> parser = CsvLines(); parser(b"step,loss,lr"); parser(b"7,nan,")
     StepReading(attempt=1, step=7, time_s=0.0, samples=(), metrics={'loss': nan})
@@ -14,9 +15,11 @@ from __future__ import annotations
 import csv
 import math
 import re
+from pathlib import Path
 
+from sentinel.model.metrics import BY_NAME
 from sentinel.model.readings import StepReading
-from sentinel.run_files.stream_lines import LARGEST_INT
+from sentinel.run_files.stream_lines import LARGEST_INT, ensure_step
 from sentinel.telemetry.log_reader import ATTEMPT
 from sentinel.telemetry.metric_names import canonical
 
@@ -31,7 +34,9 @@ class CsvLines:
 
     remark = ""
 
-    def __init__(self) -> None:
+    def __init__(self, value: str = "") -> None:
+        """`value`: what a column is that is called just `Value`."""
+        self._value = value
         self._names: list[str] = []
         self._delimiter = b","
         self._step = -1
@@ -58,6 +63,7 @@ class CsvLines:
                 return None  # a run that was continued wrote its header again
             step = _whole(cells[self._step])
         if not 0 <= step < LARGEST_INT:
+            ensure_step(step)
             raise ValueError(f"{step} is no step")
         try:
             metrics = {name: float(cells[index]) for index, name in self._metrics if cells[index]}
@@ -75,6 +81,8 @@ class CsvLines:
         cells = self._split_quoted(text) if b'"' in text else text.split(self._delimiter)
         titles = [cell.decode(errors="replace").strip(' "') for cell in cells[:COLUMNS_MAX]]
         names = [canonical(_untitled(title)) for title in titles]
+        if self._value:
+            names = [self._value if name.lower() == "value" else name for name in names]
         if "step" not in names:
             raise ValueError(_why_no_header(titles))
         self._names = names
@@ -136,8 +144,19 @@ class CsvLines:
         return time_s if math.isfinite(time_s) else 0.0
 
 
+def named_by_file(path: Path) -> str:
+    """TensorBoard's button writes one tag into a CSV of `Wall time,Step,Value`, and the tag into the name of the file:
+    `run-2024-tag-train_loss.csv`. Empty where the name is that of no metric."""
+    tag = path.name.removesuffix(".gz").rpartition(".")[0].rpartition("tag-")[2]
+    names = (canonical(name) for name in (tag, tag.replace("_", "/", 1)))
+    return next((name for name in names if name in BY_NAME), "")
+
+
 def _whole(cell: bytes) -> int:
-    value = float(cell)
+    try:
+        value = float(cell)
+    except ValueError:
+        raise ValueError("the step is no number") from None
     if not value.is_integer():
         raise ValueError("the step is no whole number")
     return int(value)

@@ -10,11 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sentinel.errors import UsageError
-from sentinel.telemetry.compressed import CompressedLines, compression_of, open_compressed, read_block, unpacker_of
-from sentinel.telemetry.csv_log import CsvLines
+from sentinel.telemetry.compressed import CompressedLines, compression_of, open_compressed, read_block
+from sentinel.telemetry.csv_log import CsvLines, named_by_file
+from sentinel.telemetry.json_document import JsonDocumentLog, rows_of_document
 from sentinel.telemetry.json_log import JsonLines, looks_like_json_lines
-from sentinel.telemetry.log_reader import LineLog, LineParser, LogReader
+from sentinel.telemetry.log_reader import LineLog, LineParser, LogReader, splits_at_returns
 from sentinel.telemetry.megatron_log import MegatronLines, looks_like_megatron
+from sentinel.telemetry.no_log import LFS, why_no_log
 from sentinel.telemetry.printed_log import PrintedLines, looks_like_printed
 from sentinel.telemetry.tensorboard import EventLog, event_files, looks_like_events
 from sentinel.telemetry.trainer_state import TrainerStateLog, looks_like_trainer_state
@@ -25,13 +27,17 @@ LINE_PARSERS: dict[str, Callable[[], LineParser]] = {
     "megatron": MegatronLines,
     "text": PrintedLines,
 }
-FORMATS = ("metrics", "csv", "megatron", "tensorboard", "trainer-state", "text")
+DOCUMENTS: dict[str, Callable[[Path], LogReader]] = {
+    "tensorboard": EventLog,
+    "trainer-state": TrainerStateLog,
+    "json": JsonDocumentLog,
+}
+FORMATS = ("metrics", "csv", "megatron", "tensorboard", "trainer-state", "json", "text")
 HEAD_BYTES = 64 * 1024
 PREAMBLE_BYTES = 8 << 20  # trainers print their arguments and their data sets before the first iteration
-MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 KNOWN = (
-    "known are JSON lines and CSV with a step in them, Megatron-LM's output, lines that name a step and a loss as most trainers "
-    "print them, TensorBoard event files and trainer_state.json; name the format with --format"
+    "known are JSON (lines, rows, columns) and CSV with a step in them, Megatron-LM's output, lines that name a step and a loss "
+    "as most trainers print them, TensorBoard event files and trainer_state.json; name the format with --format"
 )
 
 
@@ -56,14 +62,19 @@ def open_log(path: Path, format: str = "auto") -> tuple[str, LogReader]:
         raise UnreadableLog(f"{format}: no such format; there are auto, {', '.join(FORMATS)}")
     _ensure_there(path, format)
     if path.is_dir():
+        _refuse_pointers(event_files(path))
         return "tensorboard", EventLog(path)
     head, kind = _read_head(path, HEAD_BYTES)
+    if head.startswith(LFS):
+        _refuse_binary(path, head)
     found = _find_format(path, head) if format == "auto" else format
     if found in LINE_PARSERS:
-        return found, LineLog(path, LINE_PARSERS[found](), CompressedLines(path, kind) if kind else None)
+        parse = CsvLines(named_by_file(path)) if found == "csv" else LINE_PARSERS[found]()
+        packed = CompressedLines(path, kind, returns=splits_at_returns(parse)) if kind else None
+        return found, LineLog(path, parse, packed)
     if kind:
         raise UnreadableLog(f"{path}: a {found} log is not read from {kind} data; unpack a copy and name that")
-    return found, EventLog(path) if found == "tensorboard" else TrainerStateLog(path)
+    return found, DOCUMENTS[found](path)
 
 
 def _read_head(path: Path, size: int) -> tuple[bytes, str | None]:
@@ -97,6 +108,8 @@ def _find_format(path: Path, head: bytes) -> str:
     found, why_no_csv = _by_first_lines(head, path)
     if found is None:
         found = _by_any_line(head) or _by_any_line(_read_head(path, HEAD_BYTES + PREAMBLE_BYTES)[0])
+    if found is None and head.lstrip()[:1] in (b"[", b"{") and rows_of_document(path) is not None:
+        found = "json"
     if found is None:
         why = f": {why_no_csv}" if why_no_csv else ""
         raise NoStepYet(f"{path}: not recognised as a log{why}; {KNOWN}")
@@ -104,14 +117,18 @@ def _find_format(path: Path, head: bytes) -> str:
 
 
 def _refuse_binary(path: Path, head: bytes) -> None:
-    mark = MARKS.get(head[:2])
-    if mark is not None:
-        raise UnreadableLog(f"{path}: {mark} text; make a copy with: iconv -f {mark} -t UTF-8")
-    command = unpacker_of(head)
-    if command is not None:
-        raise UnreadableLog(f"{path}: packed data; unpack a copy with: {command}")
-    if b"\0" in head:
-        raise UnreadableLog(f"{path}: a binary file, and no TensorBoard event file")
+    why = why_no_log(path, head)
+    if why:
+        raise UnreadableLog(why)
+
+
+def _refuse_pointers(files: list[Path]) -> None:
+    """A clone without its large files holds a pointer for each."""
+    for file in files:
+        with file.open("rb") as open_file:
+            head = open_file.read(len(LFS))
+        if head == LFS:
+            _refuse_binary(file, head)
 
 
 def _by_first_lines(head: bytes, path: Path) -> tuple[str | None, str]:
@@ -121,7 +138,7 @@ def _by_first_lines(head: bytes, path: Path) -> tuple[str | None, str]:
     lines = head.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     whole = [line for line in lines[:-1] or lines if line.strip()] or [lines[-1]]
     if whole[0].lstrip()[:1] in (b"[", b"{") and whole[0].strip()[-1:] in (b"[", b"{", b","):
-        return None, "a JSON document of several lines; make lines of a copy, as in: jq -c '.[]'"
+        return None, "a JSON document without steps in it; known are an array of rows, an object of columns, and golden values"
     if any(looks_like_json_lines(line) for line in whole[:20]):
         return "metrics", ""
     try:

@@ -79,7 +79,9 @@ class LineFile(Protocol):
 class LineLog:
     """A log of lines, through the tail code: growing, replaced, truncated files and endless lines are its business.
 
-    Two lines of one step, one with the training and one with the validation loss, become one reading.
+    Lines of one step that tell different things, as the training and the validation loss, become one reading. While more stands
+    in the file, the newest reading waits for the next lines. What comes after its step was given out, as an evaluation that took
+    a minute does in a log that is followed live, is told with the step after it.
     """
 
     def __init__(self, path: Path, parse: LineParser, file: LineFile | None = None) -> None:
@@ -87,9 +89,12 @@ class LineLog:
         self.damaged = 0
         self.first_damage = ""
         self._parse = parse
-        self._file: LineFile = file if file is not None else TailedFile(path, _seeing())
+        self._file: LineFile = file if file is not None else TailedFile(path, _seeing(), returns=splits_at_returns(parse))
         self._remark = ""
         self._line = 0
+        self._held: list[StepReading] = []  # at most one
+        self._given = -1  # step given out last
+        self._late: dict[str, float] = {}  # said of that step since
 
     @property
     def has_more(self) -> bool:
@@ -107,17 +112,23 @@ class LineLog:
             raise self._file.trouble
         if not self._file.is_there:
             raise FileNotFoundError(ENOENT, os.strerror(ENOENT), str(self.path))
-        return self._take(lines)
+        return self._give_out(self._take(lines), self._file.has_more)
 
     def finish(self) -> list[StepReading]:
-        return self._take(self._file.read_rest())
+        return self._give_out(self._take(self._file.read_rest()), has_more=False)
 
     def close(self) -> None:
         self._file.close()
 
+    def _give_out(self, rows: list[StepReading], has_more: bool) -> list[StepReading]:
+        self._held = [rows.pop()] if has_more and rows else []
+        if rows:
+            self._given = rows[-1].step
+        return rows
+
     def _take(self, lines: list[bytes]) -> list[StepReading]:
-        out: list[StepReading] = []
-        parse, number, newest = self._parse, self._line, -1
+        out = self._held
+        parse, number, newest, is_first = self._parse, self._line, out[-1].step if out else -1, not out
         for line in lines:
             number += 1
             try:
@@ -133,6 +144,12 @@ class LineLog:
                 both = {**reading.metrics, **last.metrics}
                 out[-1] = StepReading(ATTEMPT, newest, last.time_s, last.samples, both)
                 continue
+            if is_first:
+                if reading.step == self._given and "loss" not in reading.metrics:
+                    self._late.update(reading.metrics)
+                    continue
+                metrics, self._late, is_first = {**self._late, **reading.metrics}, {}, False
+                reading = StepReading(ATTEMPT, reading.step, reading.time_s, reading.samples, metrics)
             newest = reading.step
             out.append(reading)
         self._line = number
@@ -143,8 +160,14 @@ class LineLog:
         self.first_damage = self.first_damage or what
 
 
+def splits_at_returns(parse: LineParser) -> bool:
+    """Does the parser want a line that was written over to be several?"""
+    return bool(getattr(parse, "splits_at_returns", False))
+
+
 def _completes(more: Mapping[str, float], known: Mapping[str, float]) -> bool:
-    return ("loss" in more) != ("loss" in known) or ("val_loss" in more) != ("val_loss" in known)
+    """Does it tell something else of the step than what is known? Of two training losses neither completes the other."""
+    return more.keys().isdisjoint(known) or any((name in more) != (name in known) for name in ("loss", "val_loss"))
 
 
 def _seeing() -> SourceHealth:

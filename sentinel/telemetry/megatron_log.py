@@ -3,10 +3,15 @@
      iteration     1200/ 100000 | consumed samples: 307200 | elapsed time per iteration (ms): 812.3 | learning rate: 3.000E-04 |
      global batch size: 256 | lm loss: 2.3E+00 | loss scale: 1.0 | grad norm: 0.512 | number of skipped iterations: 0 | ...
 
+    validation loss at iteration 1200 on validation set | lm loss value: 2.4E+00 | lm loss PPL: 1.1E+01 |
+
+The loss of a validation line is `val_loss` of its iteration. Of several validation sets the first that is met is; the others get
+their names behind it (`val_loss/1`). A test set is no validation set.
 Where a loss is NaN several forks leave the field out: then the metric is absent, which `non_finite` notices, and nothing is
 invented here. `number of skipped iterations` becomes `skipped`, `number of nan iterations` becomes `nan_iterations` and counts as
 skipped as well, for such an update was not applied. Prefixes (times, log levels) and every other line are passed over;
-where ranks stand in front, one rank is listened to.
+where ranks stand in front, one rank is listened to. nanotron shortens its numbers (`consumed_tokens: 1.02K`). NeMo 2 prints such
+lines too, with the newest validation loss on each: it is told once.
 """
 
 from __future__ import annotations
@@ -15,16 +20,30 @@ import math
 import re
 
 from sentinel.model.readings import StepReading
-from sentinel.run_files.stream_lines import LARGEST_INT
+from sentinel.run_files.stream_lines import ensure_step
 from sentinel.telemetry.log_reader import ATTEMPT
 from sentinel.telemetry.metric_names import canonical
 from sentinel.telemetry.ranks import Speaker
 
-_ITERATION = re.compile(rb"(?:^|[\s|:\]])iteration:?\s+(\d{1,16})\s*/\s*\d+\s*\|")
-_NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)\b", re.IGNORECASE)
+_ITERATION = re.compile(rb"(?:^|[\s|:\]])iteration:?\s+(\d{1,30})\s*/\s*\d+\s*\|")
+_VALIDATION = re.compile(
+    rb"(?:^|[\s|:\]>])(validation|valid|test)-?([\w-]*) (?:loss|results) at iteration (\d{1,30})([^|]{0,200})\|", re.IGNORECASE
+)
+_SET = re.compile(rb"\[([^\]]{1,99})\]")
+_VALUE = " value"
+_NUMBER = re.compile(
+    rb"([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|[nN][aA][nN]|[iI][nN][fF](?:inity)?))([KMBGT]?)(?![\w.])"
+)
 _NO_METRIC = frozenset({"global batch size"})
-_CONSUMED = {"consumed samples": "consumed_samples", "consumed tokens": "consumed_tokens"}
-_ELAPSED = "elapsed time per iteration (ms)"
+_ELAPSED_MS, _ELAPSED_S = "elapsed ms", "elapsed s"  # within this module
+_ELAPSED = {
+    "elapsed time per iteration (ms)": _ELAPSED_MS,
+    "elapsed_time_per_iteration_ms": _ELAPSED_MS,
+    "elapsed time per iteration (s)": _ELAPSED_S,
+}
+_SHORT = {b"K": 1e3, b"M": 1e6, b"B": 1e9, b"G": 1e9, b"T": 1e12}
+_VAL_LOSS = "val_loss"
+_GLOBAL_STEP = "step"  # NeMo's iterations begin again with each epoch
 NAMES_MAX = 4096
 LAYOUT_BYTES_MAX = 8192
 _SKIPPED = "number of skipped iterations"
@@ -42,27 +61,39 @@ class MegatronLines:
         self._layout: re.Pattern[bytes] | None = None  # of the line before: nearly every line has the same fields
         self._layout_names: tuple[str, ...] = ()
         self._shape = b""
+        self._is_nemo = False  # its lines name the global step and the newest validation loss
+        self._val_loss: float | None = None  # as told last
+        self._judged_set: bytes | None = None  # the validation set whose loss is `val_loss`
+        self._other_sets = False
 
     @property
     def remark(self) -> str:
+        if self._other_sets and self._judged_set is not None:
+            name = self._judged_set.decode(errors="replace") or "the one without a name"
+            return f"several validation sets; val_loss is that of {name}"
         return "several ranks print into it; the first of them is listened to" if self._speaker.passed_over else ""
 
     def __call__(self, line: bytes) -> StepReading | None:
         if b"iteration" not in line:
             return None
         found = _ITERATION.search(line)
+        if found is None and b" at iteration" in line:
+            return self._validation(line)
         if found is None or (found.start() > 1 and self._speaker.is_other(line)):
             return None
-        step = int(found[1])
-        if step >= LARGEST_INT:
-            raise ValueError(f"{step} is no step")
+        step = _step(found[1])
         fields = self._fields(line[found.end() :])
         if not fields:
             raise ValueError("an iteration without a field")
-        elapsed_ms = fields.pop(_ELAPSED, None)
-        if elapsed_ms is not None and 0.0 < elapsed_ms < math.inf:
+        if self._is_nemo:
+            step = int(fields.pop(_GLOBAL_STEP, step))
+            before, self._val_loss = self._val_loss, fields.get(_VAL_LOSS)
+            if before is not None and before == self._val_loss:
+                del fields[_VAL_LOSS]
+        elapsed_s = fields.pop(_ELAPSED_MS, 0.0) * 1e-3 or fields.pop(_ELAPSED_S, 0.0)
+        if 0.0 < elapsed_s < math.inf:
             last = self._last_step
-            self._elapsed_s += elapsed_ms * 1e-3 * (step - last if last is not None and step > last else 1)
+            self._elapsed_s += elapsed_s * (step - last if last is not None and step > last else 1)
         self._last_step = step
         skipped, nans = fields.pop(_SKIPPED, 0.0), fields.pop(_NAN, 0.0)
         if skipped or nans:
@@ -70,6 +101,25 @@ class MegatronLines:
         if nans:
             fields["nan_iterations"] = nans
         return StepReading(ATTEMPT, step, self._elapsed_s, (), fields)
+
+    def _validation(self, line: bytes) -> StepReading | None:
+        """The line of an evaluation. Of which held-out data it is stands in front of the iteration, or behind it."""
+        found = _VALIDATION.search(line)
+        if found is None or b"test" in (found[1].lower(), *found[4].lower().split()) or self._speaker.is_other(line):
+            return None
+        named = _SET.search(found[4])
+        data = named[1] if named is not None else found[2]
+        if self._judged_set is None:
+            self._judged_set = data
+        behind = "" if data == self._judged_set else f"/{data.decode(errors='replace')}"
+        self._other_sets = self._other_sets or bool(behind)
+        metrics: dict[str, float] = {}
+        for part in line[found.end() :].split(b"|"):
+            name, _, text = part.decode(errors="replace").rpartition(":")
+            value = _value(text.encode())
+            if value is not None and name.endswith(_VALUE) and canonical(name.removesuffix(_VALUE)) == "loss":
+                metrics.setdefault(_VAL_LOSS + behind, value)
+        return StepReading(ATTEMPT, _step(found[3]), self._elapsed_s, (), metrics) if metrics else None
 
     def _fields(self, rest: bytes) -> dict[str, float]:
         same = self._layout.fullmatch(rest) if self._layout is not None else None
@@ -93,14 +143,10 @@ class MegatronLines:
             shape.append(re.escape(name) + (b":([^|:]*)" if is_field else colon + b"[^|:]*"))
             if not is_field:
                 continue
-            try:
-                value = float(text)
-            except ValueError:
-                number = _NUMBER.match(text.strip())
-                if number is None:
-                    shape.append(b"$^")  # this field is no number here: the next line may have one
-                    continue
-                value = float(number[0])
+            value = _value(text)
+            if value is None:
+                shape.append(b"$^")  # this field is no number here: the next line may have one
+                continue
             fields[known] = value
         self._learn_layout(b"[|]".join(shape), tuple(fields))
         return fields
@@ -114,10 +160,26 @@ class MegatronLines:
     def _learn_name(self, name: bytes) -> str:
         """Empty for what is no metric."""
         plain = " ".join(name.decode(errors="replace").lower().split())
-        known = "" if plain in _NO_METRIC else _CONSUMED.get(plain) or canonical(plain)
+        known = "" if plain in _NO_METRIC else _ELAPSED.get(plain) or canonical(plain)
+        self._is_nemo = self._is_nemo or known == _GLOBAL_STEP
         if len(self._names) < NAMES_MAX:
             self._names[name] = known
         return known
+
+
+def _step(digits: bytes) -> int:
+    step = int(digits)
+    ensure_step(step)
+    return step
+
+
+def _value(text: bytes) -> float | None:
+    """The number that a field begins with; None for none."""
+    try:
+        return float(text)
+    except ValueError:
+        number = _NUMBER.match(text.strip())
+    return float(number[1]) * _SHORT.get(number[2], 1.0) if number is not None else None
 
 
 def looks_like_megatron(head: bytes) -> bool:

@@ -7,6 +7,7 @@ surviving past, so that the detectors forget what came after it and judge the re
 Not a relaunch, and passed over: a row that says what its step said already (several ranks printing the same reduced loss, in
 bursts where their output is buffered; a resumed run that repeats itself to the last digit is judged where it first differs), and
 a row that was written before the newest one was (several writers side by side; only times since 1970 can tell).
+Steps that begin again with each epoch, where the rows name the epoch, are counted on: no run was resumed there.
 What cannot be told apart: ranks that print different losses in bursts, without their rank in front and without a time.
 """
 
@@ -19,6 +20,7 @@ from sentinel.model.readings import Receipt, StepReading
 from sentinel.telemetry.log_reader import ATTEMPT
 
 BELIEVED_ROWS = 3
+EPOCHS_MAX = 100_000
 PAST_ROWS = 4096
 HISTORY_ROWS = 500  # as many as telemetry tells of a live run's lineage
 UNIX_TIMES_S = 1e9  # smaller ones count from a launch and begin again with it
@@ -34,11 +36,22 @@ class Rewind:
         self._index: dict[int, StepReading] | None = None  # of the past by step, kept only while steps fall back
         self._back: list[StepReading] = []
         self._newest = -1
+        self._first: int | None = None  # step of the log
+        self._offsets: dict[int, int] = {}  # by epoch, where the steps begin again with each
+
+    @property
+    def counts_epochs(self) -> bool:
+        """Do the steps begin again with each epoch, and were they counted on?"""
+        return bool(self._offsets)
 
     def follow(self, readings: Iterable[StepReading]) -> Iterator[StepReading | Receipt]:
         remember = self._past.append
         for reading in readings:
+            if self._offsets or (reading.step < self._newest and reading.step <= (self._first or 0)):
+                reading = self._counted_on(reading)
             if reading.step > self._newest:
+                if self._first is None:
+                    self._first = reading.step
                 if self._back:
                     self.repeated += len(self._back)
                     self._back = []
@@ -55,6 +68,19 @@ class Rewind:
                 self._past.extend(self._back)
                 self._newest = self._back[-1].step
                 self._back, self._index = [], None
+
+    def _counted_on(self, reading: StepReading) -> StepReading:
+        """The reading at its step of the whole run, where the steps begin again at the first one and the epoch is a later one."""
+        epoch = reading.metrics.get("epoch")
+        if epoch is None or not 0.0 <= epoch < EPOCHS_MAX:
+            return reading
+        number, before = int(epoch), self._past[-1].metrics.get("epoch") if self._past else None
+        if number not in self._offsets and before is not None and number > before and reading.step <= (self._first or 0):
+            self._offsets[number] = self._newest + (reading.step == 0)
+        offset = self._offsets.get(number, 0)
+        if not offset:
+            return reading
+        return StepReading(ATTEMPT, reading.step + offset, reading.time_s, reading.samples, reading.metrics)
 
     def _is_resumed(self, reading: StepReading) -> bool:
         """Have enough steps come again, in rising order?"""

@@ -27,8 +27,9 @@ class TailedFile:
     """What the last read left behind: `has_more` when it stopped at its bound, `remarks` about the file itself, and the
     `trouble` that ended it early. `is_there` turns False when a file that was there is gone for longer than a rotation takes."""
 
-    def __init__(self, path: Path, health: SourceHealth, *, from_end: bool = False) -> None:
-        """`from_end`: what stands there at the first look is passed over."""
+    def __init__(self, path: Path, health: SourceHealth, *, from_end: bool = False, returns: bool = False) -> None:
+        """`from_end`: what stands there at the first look is passed over. `returns`: a carriage return ends a line as well, as
+        progress bars are written; behind it may stand an empty line."""
         self.path = path
         self.has_more = False
         self.is_there = True
@@ -36,6 +37,7 @@ class TailedFile:
         self.trouble: OSError | None = None
         self._health = health
         self._from_end = from_end
+        self._returns = returns
         self._handle: int | None = None
         self._identity: Identity | None = None
         self._offset = 0
@@ -145,7 +147,8 @@ class TailedFile:
         for _ in range(BLOCKS_PER_READ):
             budget = limit - len(lines)
             block = self._next_block()
-            end = block.rfind(b"\n")
+            text = split_at_returns(block) if self._returns else block
+            end = text.rfind(b"\n")
             is_full = len(block) == BLOCK_BYTES
             if end < 0:
                 self._take_endless(block, is_full, lines)
@@ -153,7 +156,7 @@ class TailedFile:
                 return
             if budget <= 0:
                 break
-            found = block[:end].split(b"\n", budget)
+            found = text[:end].split(b"\n", budget)
             unread = len(found.pop()) + 1 if len(found) > budget else 0
             self._consume(block, end + 1 - unread)
             if self._skipping:
@@ -196,5 +199,12 @@ class TailedFile:
     def _rest(self) -> list[bytes]:
         block = self._next_block()
         self._consume(block, len(block))
-        lines = block.split(b"\n")
+        lines = (split_at_returns(block) if self._returns else block).split(b"\n")
         return lines[1:] if self._skipping else lines
+
+
+def split_at_returns(block: bytes) -> bytes:
+    """The block, as long as before, with a newline for every carriage return that is not the end of a line of Windows."""
+    if b"\r" not in block or block.count(b"\r") == block.count(b"\r\n"):
+        return block
+    return block.replace(b"\r", b"\n")

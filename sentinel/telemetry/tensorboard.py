@@ -3,7 +3,7 @@
 The stock loader stops silently at a flipped byte; here a damaged record is left out and counted, and where its length cannot be
 believed the next record whose length checks out is looked for. Appends to older files are not lost: every file keeps its place.
 Scalars of one step are put together to one reading; a step is given out when later ones have come. Tags of both of Megatron's
-generations are known (see `metric_names`); its `... vs samples` duplicates are ignored, their step is no step.
+generations are known (see `metric_names`); its `... vs samples` duplicates (`vs tokens`, ...) are ignored, their step is none.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RECORD_MAX_BYTES = 256 * 1024  # larger records are pictures and histograms: pas
 OPEN_STEPS = 4  # steps that wait for their last tags
 TAGS_MAX = 65536
 LENGTHS_MAX = 65536
-VS_SAMPLES = " vs samples"
+VS = " vs "  # Megatron and its forks draw each curve over samples, tokens and gigaflops as well: no steps
 OURS = "sentinel/"  # what our own boards mark and tell beside the metrics
 _STAMP = re.compile(r"tfevents\.(\d+)")
 
@@ -150,7 +150,7 @@ class EventFile:
             return self._note(place, f"it is no event ({error})")
         if len(scalars) == 1:
             tag = scalars[0][2]
-            self._fast.learn(data, tag, "" if tag.endswith(VS_SAMPLES) or tag.startswith(OURS) else tag)
+            self._fast.learn(data, tag, "" if VS in tag or tag.startswith(OURS) else tag)
         out += scalars
         return None
 
@@ -236,7 +236,7 @@ class EventLog:
 
     def _name(self, tag: str) -> str:
         """Empty for what is no metric of a step."""
-        name = "" if tag.endswith(VS_SAMPLES) or tag.startswith(OURS) else canonical(tag)
+        name = "" if VS in tag or tag.startswith(OURS) else canonical(tag)
         if name in ("step", "time_s"):
             name = ""
         if len(self._names) < TAGS_MAX:

@@ -5,6 +5,7 @@ Prints, by processor time, so that a busy machine says the same: pytest -m bench
 
 from __future__ import annotations
 
+import json
 import random
 import time
 import tracemalloc
@@ -19,6 +20,17 @@ from sentinel.telemetry.log_reader import read_to_end
 from tests.unit.telemetry.event_kit import file_version, scalar
 
 ROWS = 100_000
+PRINTED = {
+    "nanogpt": "iter {n}: loss {a:.4f}, time 210.15ms, mfu 31.2%, grad_norm {b:.3f}\n",
+    "torchtitan": (
+        "[rank0]:[titan] 2025-08-01 12:00:01,123 - root - INFO - \x1b[31mstep: {n:2}  \x1b[32mloss: {a:7.4f}  "
+        "\x1b[38;2;180;60;0mgrad_norm: {b:7.4f}  \x1b[38;2;54;234;195mmemory: 45.00GiB(47.37%)  \x1b[34mtps: 12,345  "
+        "\x1b[36mtflops: 70.01  \x1b[35mmfu: 7.08%\x1b[39m\n"
+    ),
+    "hugging-face": "{{'loss': {a:.4f}, 'grad_norm': {b:.6f}, 'learning_rate': 1e-05, 'epoch': 0.5}}\n",
+    "bars": "\rEpoch 0:  10%|#   | {n}/100000 [00:50<07:30,  2.0it/s, v_num=1, loss={a:.4f}, grad_norm={b:.3f}]",
+    "nested": '{{"step":{n},"train":{{"loss":{a:.6f},"grad_norm":{b:.6f}}}}}\n',
+}
 
 
 def write_log(folder: Path, form: str) -> Path:
@@ -36,6 +48,11 @@ def write_log(folder: Path, form: str) -> Path:
         line += "learning rate: 3.0E-04 | lm loss: {:.6E} | loss scale: 1.0 | grad norm: {:.3f} | "
         line += "number of skipped iterations:   0 |\n"
         path.write_text("".join(line.format(n, 256 * n, a, b) for n, a, b in values))
+    elif form in PRINTED:
+        path.write_text("".join(PRINTED[form].format(n=n, a=a, b=b) for n, a, b in values))
+    elif form == "golden":
+        series = {"lm loss": {n: round(a, 5) for n, a, _ in values}, "grad-norm": {n: round(b, 5) for n, _, b in values}}
+        path.write_text(json.dumps({name: {"start_step": 1, "values": told} for name, told in series.items()}, indent=4))
     else:
         with path.open("wb") as file:
             file.write(file_version())
@@ -47,7 +64,7 @@ def write_log(folder: Path, form: str) -> Path:
 
 
 @pytest.mark.bench
-@pytest.mark.parametrize("form", ["csv", "metrics", "megatron", "tensorboard"])
+@pytest.mark.parametrize("form", ["csv", "metrics", "megatron", "tensorboard", *PRINTED, "golden"])
 def test_rows_per_second(tmp_path: Path, form: str) -> None:
     path = write_log(tmp_path, form)
     began_s = time.process_time()

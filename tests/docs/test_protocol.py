@@ -14,7 +14,7 @@ from sentinel import client
 from sentinel.checkpoints import files as checkpoint_files
 from sentinel.checkpoints import pointers as checkpoint_pointers
 from sentinel.client.run_layout import LEASE_NAME, STANDINGS_NAME
-from sentinel.detectors import non_finite, slowdown
+from sentinel.detectors import slowdown
 from sentinel.engine import Engine
 from sentinel.engine.detector_bank import build_detector_bank
 from sentinel.journal import run_file
@@ -76,7 +76,8 @@ def test_the_metrics_are_the_table_of_metrics() -> None:
 def test_the_metrics_somebody_reads_are_the_detectors() -> None:
     """A detector that declares a metric (`needs`, `reads`, `blocks_of`) stands in the metric's row, in the column "read by"."""
     readers = {words(row[0])[0]: row[2] for row in table("metric")}
-    read = {*non_finite.STATE_METRICS, "skipped", "param_norm/rank-N", *slowdown.LOGGED}  # in every row, so they are not declared
+    state = {metric.pattern for metric in METRICS if metric.is_state}
+    read = {*state, "skipped", *slowdown.LOGGED}  # in every row, so they are not declared
     for detector in build_detector_bank(load_policy(shipped_policy_path("default")))._detectors:
         for name in map(shown_name, {*detector.needs, *detector.reads, *detector.blocks_of}):
             assert name in readers, f"{detector.kind} reads {name}: give it a row in sentinel/model/metrics.py and PROTOCOL.md"

@@ -348,3 +348,26 @@ def test_a_hundred_megabytes_in_bounded_memory(tmp_path: Path) -> None:
     alarmed = [one["onset_step"] for one in findings(done) if one["severity"] != "info" and one["kind"] == "spike"]
     assert set(range(399_990, last, 400_000)) <= set(alarmed)
     assert peak_mib < 400
+
+
+def test_what_is_no_log_ends_in_a_sentence_and_exit_code_1(tmp_path: Path) -> None:
+    pointer = tmp_path / "events.out.tfevents.1.host"
+    pointer.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n")
+    for path in (pointer, tmp_path):
+        done = sentinel("replay", path)
+        assert done.returncode == 1
+        assert "is a Git LFS pointer" in done.stderr
+        assert "git lfs pull" in done.stderr
+    header = tmp_path / "header.csv"
+    header.write_text("step,loss\n")
+    done = sentinel("replay", header)
+    assert (done.returncode, "not one step in it" in done.stderr) == (1, True)
+    assert "1 could not be read" in done.stdout
+
+
+def test_a_log_without_a_loss_says_what_it_has(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("step,epoch,acc\n" + "".join(f"{n},1,0.5\n" for n in range(1, 30)))
+    done = sentinel("replay", path)
+    assert done.returncode == 0
+    assert f"{path}: no training loss in it, so none is judged (it has acc, epoch; call the loss 'loss' in a copy" in done.stderr

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from .amounts import Plan
+from .published_shapes import Shape, judge_shape
 
 PARAMS_OFF = 0.10
 STD_OFF = 1.5
@@ -120,6 +121,10 @@ def _batch(plan: Plan) -> Iterator[str]:
 
 def _shapes(plan: Plan) -> Iterator[str]:
     model = plan.config.model
+    if plan.params > SMALL_PARAMS:
+        yield from judge_shape(
+            Shape("this one", plan.params, model.width, model.layers, model.heads, model.ffn_size / model.width)
+        )
     if model.head_size % 8 or model.head_size > 256:
         yield (
             f"model.width/model.heads = {model.head_size}: fused attention wants head sizes that divide by 8, up to 256; slower "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sentinel.model.metrics import BY_NAME, METRICS, KnownMetric, is_known, shown_name
+from sentinel.model.metrics import BY_NAME, METRICS, KnownMetric, is_known, is_state, shown_name
 
 
 def test_every_metric_has_one_row() -> None:
@@ -34,3 +34,13 @@ def test_what_no_row_is_about_is_not_known(name: str) -> None:
 
 def test_people_read_a_family_as_the_protocol_writes_it() -> None:
     assert [shown_name(name) for name in ("loss", "grad_norm/", "quark/")] == ["loss", "grad_norm/LAYER", "quark/*"]
+
+
+@pytest.mark.parametrize("name", ["loss", "val_loss", "param_norm/rank-3", "adam_v_max", "adam_m_norm", "update_norm/h.1"])
+def test_what_the_model_is_made_of_is_state(name: str) -> None:
+    assert is_state(name)
+
+
+@pytest.mark.parametrize("name", ["grad_norm", "loss/auxiliary", "lr", "tokens_per_s", "anything"])
+def test_what_is_measured_beside_the_model_is_not(name: str) -> None:
+    assert not is_state(name)

@@ -244,3 +244,55 @@ def test_a_picture_is_sound_xml_with_its_marks() -> None:
     assert "remedy would start" in words
     for curves in ({}, {"loss": [(3, 1.0, 1.0)]}, {"loss": [(3, -1e300, 1e300), (4, 0.0, 0.0)]}):
         ElementTree.fromstring(draw_picture("x", curves, []))
+
+
+def test_steps_that_begin_again_with_each_epoch_are_counted_on() -> None:
+    """A log of three epochs; in the last the run was resumed, which is a relaunch at the step of the whole run."""
+
+    def row(epoch: int, step: int, loss: float) -> StepReading:
+        return StepReading(1, step, 0.0, (), {"epoch": float(epoch), "loss": loss - step / 99})
+
+    rows = [row(epoch, step, 3.0) for epoch in (0, 1, 2) for step in range(20)]
+    resumed = [row(2, step, 1.0) for step in range(15, 25)]
+    rewind = Rewind()
+    told = list(rewind.follow([*rows, *resumed]))
+    assert rewind.counts_epochs
+    steps = [one.step for one in told if isinstance(one, StepReading)]
+    assert steps == [*range(60), *range(55, 65)]
+    (receipt,) = (one for one in told if isinstance(one, Receipt))
+    assert receipt.resume_step == 54
+
+
+def test_steps_that_begin_again_without_an_epoch_are_a_relaunch() -> None:
+    rows = [StepReading(1, step, 0.0, (), {"loss": 3.0 - launch - step / 99}) for launch in (0, 1) for step in range(20)]
+    rewind = Rewind()
+    told = list(rewind.follow(rows))
+    assert not rewind.counts_epochs
+    assert sum(isinstance(one, Receipt) for one in told) == 1
+
+
+def test_an_epoch_that_is_a_fraction_is_no_new_epoch() -> None:
+    """Hugging Face writes the epoch as a fraction; a run resumed from its first step goes back in it."""
+    launches = [(step, launch) for launch in (0, 1) for step in range(1, 20)]
+    rows = [StepReading(1, step, 0.0, (), {"epoch": step / 10, "loss": 3.0 - launch}) for step, launch in launches]
+    rewind = Rewind()
+    told = list(rewind.follow(rows))
+    assert (rewind.counts_epochs, sum(isinstance(one, Receipt) for one in told)) == (False, 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "step,loss\n100000000000000000,2.5\n",
+        ' iteration 100000000000000000/ 10 | lm loss: 2.5 |\n',
+        '{"step": 100000000000000000, "loss": 2.5}\n',
+        "step 100000000000000000 loss 2.5\n" * 2,
+    ],
+    ids=["csv", "megatron", "json", "text"],
+)
+def test_a_step_that_no_run_reaches_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "log"
+    path.write_text(text)
+    result = replay_file(path, load_policy(shipped_policy_path("default")))
+    assert "not one step in it" in result.error
+    assert "a step of 100000000000000000 (steps end at 2^53)" in result.first_damage

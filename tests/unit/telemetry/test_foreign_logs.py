@@ -89,6 +89,8 @@ def test_json_lines_under_other_names(tmp_path: Path) -> None:
     assert (found, reader.damaged, [row.step for row in rows]) == ("metrics", 0, [1, 2])
     assert (rows[0].time_s, rows[0].metrics) == (1700000000.5, {"loss": 2.5, "val_loss": 2.6})
     assert math.isnan(rows[1].metrics["loss"])
+    factory = '{"current_steps": 10, "total_steps": 99, "loss": 2.3, "lr": 1e-05, "epoch": 0.1, "elapsed_time": "0:00:10"}\n'
+    assert [(row.step, row.metrics["loss"]) for row in read(tmp_path / "trainer_log.jsonl", factory)[1]] == [(10, 2.3)]
     found, rows, _ = read(tmp_path / "b.jsonl", '{"iteration": "7", "lm loss": 2.5, "consumed_train_samples": 70}\n')
     assert (rows[0].step, rows[0].metrics) == (7, {"loss": 2.5, "consumed_samples": 70.0})
 
@@ -168,8 +170,8 @@ def test_what_we_do_not_unpack_names_who_does(tmp_path: Path) -> None:
     for head, word in ((b"PK\x03\x04", "unzip"), (b"\x28\xb5\x2f\xfd", "zstd -d"), ("step,loss\n".encode("utf-16"), "iconv")):
         with pytest.raises(UnreadableLog, match=word):
             read(tmp_path / "packed", head if word == "iconv" else head + b"\0" * 20)
-    with pytest.raises(UnreadableLog, match="jq"):
-        read(tmp_path / "array.json", '[\n {"step": 1, "loss": 2}\n]\n')
+    with pytest.raises(UnreadableLog, match="a JSON document without steps in it"):
+        read(tmp_path / "settings.json", '{\n "width": 1,\n "depth": 2\n}\n')
 
 
 @given(st.binary(max_size=300))

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
+from sentinel.policy_files.loading import load_policy, shipped_policy_path
+from sentinel.replay import replay_file
+from sentinel.telemetry.log_formats import open_log
+from sentinel.telemetry.log_reader import read_to_end
 from sentinel.telemetry.megatron_log import MegatronLines, looks_like_megatron
 
 MEGATRON = (
@@ -125,7 +130,9 @@ def test_iteration_times_add_up_to_a_clock() -> None:
     "line",
     [
         b"building GPT model ...",
-        b"validation loss at iteration 1000 | lm loss value: 2.9E+00 | lm loss PPL: 1.8E+01 |",
+        b" validation loss at iteration 1000 on test set | lm loss value: 2.9E+00 | lm loss PPL: 1.8E+01 |",
+        b" test loss at iteration 1000 | lm loss value: 2.9E+00 | lm loss PPL: 1.8E+01 |",
+        b" validation loss at the end of training for val data | lm loss value: 2.9E+00 | lm loss PPL: 1.8E+01 |",
         b"saving checkpoint at iteration    1200 to /checkpoints",
         b"  exit_interval ................. None",
         b"",
@@ -133,6 +140,89 @@ def test_iteration_times_add_up_to_a_clock() -> None:
 )
 def test_other_lines_are_passed_over(line: bytes) -> None:
     assert MegatronLines()(line) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b" validation loss at iteration 1000 | lm loss value: 2.9E+00 | lm loss PPL: 1.8E+01 | ",  # Megatron-LM
+        b"[nid005:0]: validation loss at iteration 1000 on validation set | lm loss value: 2.9E+00 | lm loss PPL: 1.8E+01 | ",
+        b"[default7]:valid loss at iteration 1000 | lm loss value: 2.9E+00 | lm loss PPL: 1.8E+01 |",  # BLOOM's
+        b" validation results at iteration 1000 | lm_loss value: 2.9E+00 | lm_loss_ppl value: 1.8E+01 |",  # GPT-NeoX
+        b"0: validation loss at iteration 1000 [hplt] | lm loss value: 2.9E+00 |",
+        b" validation-0 loss at iteration 1000 | lm loss value: 2.9E+00 | lm loss PPL: 1.8E+01 | ",
+    ],
+)
+def test_the_line_of_an_evaluation(line: bytes) -> None:
+    reading = MegatronLines()(line)
+    assert reading is not None
+    assert (reading.step, reading.metrics) == (1000, {"val_loss": 2.9})
+
+
+def test_of_several_validation_sets_the_first_is_judged_and_that_is_said() -> None:
+    parse = MegatronLines()
+    lines = [b" validation-%d loss at iteration %d | lm loss value: %d.5 | " % (n, step, n) for step in (10, 20) for n in (0, 1)]
+    rows = [parse(line) for line in lines]
+    assert [dict(row.metrics) for row in rows if row is not None] == [{"val_loss": 0.5}, {"val_loss/1": 1.5}] * 2
+    assert "several validation sets" in parse.remark
+
+
+def test_an_evaluation_joins_its_iteration(tmp_path: Path) -> None:
+    """Megatron prints it behind the line of its iteration; a block of lines may end between the two."""
+    path = tmp_path / "out.log"
+    train, held_out = b" iteration %d/ 99999 | lm loss: 2.5 |\n", b" validation loss at iteration %d | lm loss value: 2.6 | \n"
+    path.write_bytes(b"".join(train % n + held_out % n for n in range(1, 20_000)))
+    rows = list(read_to_end(open_log(path)[1]))
+    assert [(row.step, dict(row.metrics)) for row in rows] == [(n, {"loss": 2.5, "val_loss": 2.6}) for n in range(1, 20_000)]
+
+
+def test_an_evaluation_that_comes_late_is_told_with_the_next_step(tmp_path: Path) -> None:
+    """Followed live, the iteration was given out a minute before its evaluation is written."""
+    path = tmp_path / "out.log"
+    path.write_bytes(b" iteration 1/ 9 | lm loss: 2.5 |\n")
+    reader = open_log(path)[1]
+    told = reader.poll(0.0)
+    for line in (b" validation loss at iteration 1 | lm loss value: 2.6 | \n", b" iteration 2/ 9 | lm loss: 2.4 |\n"):
+        with path.open("ab") as file:
+            file.write(line)
+        told += reader.poll(1.0)
+    assert [(row.step, dict(row.metrics)) for row in told] == [(1, {"loss": 2.5}), (2, {"loss": 2.4, "val_loss": 2.6})]
+
+
+def test_overfitting_is_found_in_a_log_of_megatron(tmp_path: Path) -> None:
+    path = tmp_path / "out.log"
+    lines = []
+    for n in range(1, 2001):
+        lines.append(f" iteration {n}/ 2000 | lm loss: {3 - n / 1000 + n % 7 / 500:.4f} | grad norm: {0.5 + n % 5 / 50:.3f} |\n")
+        if n % 100 == 0:
+            held_out = 3 + abs(n - 1000) / 2000
+            lines.append(f" validation loss at iteration {n} | lm loss value: {held_out:.4f} | lm loss PPL: 20 | \n")
+    path.write_text("".join(lines))
+    result = replay_file(path, load_policy(shipped_policy_path("default")))
+    assert [found.kind for found in result.found] == ["generalisation"]
+
+
+def test_numbers_that_people_shortened_and_pairs_of_numbers() -> None:
+    nanotron = (
+        b"08/31/2024 14:37:31 [INFO|DP=0|PP=0|TP=0]: iteration: 2 / 15 | consumed_tokens: 1.02K | "
+        b"elapsed_time_per_iteration_ms: 11.8 | tokens_per_sec: 43.2K | lm_loss: 5.29 | hd_free_memory_tb: 1.18T"
+    )
+    reading = MegatronLines()(nanotron)
+    assert reading is not None
+    assert [reading.metrics[name] for name in ("consumed_tokens", "tokens_per_s", "loss")] == [1020.0, 43200.0, 5.29]
+    primus = (
+        b"[\x1b[36mrank-7/8\x1b[0m] : iteration 126/ 5000 | elapsed time per iteration (ms): 1500.0/1400.0 | "
+        b"lm loss: 2.5 |\x1b[0m"
+    )
+    reading = MegatronLines()(primus)
+    assert reading is not None
+    assert (reading.step, reading.time_s, reading.metrics["loss"]) == (126, 1.5, 2.5)
+
+
+def test_seconds_of_an_iteration_are_seconds() -> None:
+    reading = MegatronLines()(b" iteration 2/ 9 | elapsed time per iteration (s): 111.00 | lm loss: 2.5 |")
+    assert reading is not None
+    assert (reading.time_s, dict(reading.metrics)) == (111.0, {"loss": 2.5})
 
 
 def test_an_iteration_cut_short_is_damage() -> None:

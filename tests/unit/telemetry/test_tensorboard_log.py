@@ -70,6 +70,14 @@ def test_both_generations_of_megatron_tags(tmp_path: Path, loss: str, norm: str,
     assert [(row.step, set(row.metrics)) for row in found] == [(step, {"loss", "grad_norm"}) for step in (1, 2, 3)]
 
 
+@pytest.mark.parametrize("axis", ["samples", "tokens", "gigaflos"])
+def test_a_curve_over_another_axis_is_no_step(tmp_path: Path, axis: str) -> None:
+    """Megatron-DeepSpeed draws every curve over all of them; a token count taken for a step would be a log of two runs."""
+    rows = [scalar(at, tag, 2.0) for step in (1, 2, 3) for tag, at in (("lm loss", step), (f"lm loss vs {axis}", step << 30))]
+    found, _ = read(write(tmp_path, *rows))
+    assert [row.step for row in found] == [1, 2, 3]
+
+
 def test_tags_that_come_late_join_their_step(tmp_path: Path) -> None:
     rows, _ = read(write(tmp_path, scalar(1, "loss", 1), scalar(2, "loss", 2), scalar(1, "lr", 3), scalar(2, "lr", 4)))
     assert [(row.step, set(row.metrics)) for row in rows] == [(1, {"loss", "lr"}), (2, {"loss", "lr"})]

@@ -8,6 +8,7 @@ from trainer.config.loading import preset_names
 from trainer.exits import ConfigError
 from trainer.preflight import examine
 from trainer.preflight.amounts import Device, memory_of_rank
+from trainer.preflight.published_shapes import SHAPES, Shape, judge_shape
 from trainer.schedule import Schedule
 
 H200 = Device("NVIDIA H200", 141 * 2**30, bf16=True)
@@ -117,3 +118,58 @@ def test_what_cannot_run_on_so_many_ranks_is_refused():
     for ranks in (2, 4):
         with pytest.raises(ConfigError, match=rf"parallel.replicas 3: {ranks} ranks do not divide"):
             examined("parallel.replicas=3", ranks=ranks)
+
+
+def shaped(width, layers, heads, *sets):
+    """The warnings about a shape, of a model that nobody declared a size for."""
+    made = [f"model.width={width}", f"model.layers={layers}", f"model.heads={heads}", "declared_params=null", *sets]
+    return [text for text in examined(*made, device=None).warnings if text.startswith("model.")]
+
+
+def test_the_lopsided_104b_is_noticed_without_its_declared_size():
+    """Experiments 1 to 5: the feed-forward of the 13B model; experiment 6: that mended, and still 512 times as wide as deep."""
+    first = shaped(16384, 32, 32, "model.ffn_width=20480")
+    assert len(first) == 3
+    assert "model.width 16384 with 32 layers: 512 times as wide as deep" in first[0]
+    assert "model.ffn_width is 1.25 times model.width" in first[1]
+    assert "model.width/model.heads = 512" in first[2]
+    assert len(shaped(16384, 32, 32)) == 2
+
+
+def test_its_later_shape_is_usual_but_for_the_size_of_its_heads():
+    assert [text.partition(":")[0] for text in shaped(11600, 64, 80)] == ["model.width/model.heads = 145"]
+    narrow = shaped(11600, 64, 80, "model.ffn_width=2048")
+    assert [text.partition(":")[0] for text in narrow[:1]] == ["model.ffn_width is 0.18 times model.width"]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_a_published_shape_is_not_warned_about(shape):
+    assert not list(judge_shape(shape))
+    shared = shape.width % shape.heads == 0 and shape.width // shape.heads <= 256  # not so where heads are wider than their share
+    if shared and (shape.ffn * shape.width).is_integer():
+        assert shaped(shape.width, shape.layers, shape.heads, f"model.ffn_width={int(shape.ffn * shape.width)}") == []
+
+
+def test_nearly_every_published_shape_is_within_what_the_others_are():
+    """Each judged without itself. The two very deep small ones are what the lower end is known by."""
+    strange = [shape.name for shape in SHAPES if list(judge_shape(shape, tuple(one for one in SHAPES if one is not shape)))]
+    assert strange in ([], ["SmolLM-135M"])
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        (Shape("x", 1.6e9, 8192, 2, 64), "model.width 8192 with 2 layers: 4,096 times as wide as deep"),
+        (Shape("x", 1.3e9, 512, 400, 8), "model.width 512 with 400 layers: 1.3 times as wide as deep"),
+        (Shape("x", 6.7e9, 4096, 32, 256), "model.width/model.heads = 16: published models have heads of 64 to 256"),
+        (Shape("x", 6.7e9, 4096, 32, 32, 0.5), "model.ffn_width is 0.50 times model.width"),
+        (Shape("x", 6.7e9, 4096, 32, 32, 16.0), "model.ffn_width is 16.00 times model.width"),
+    ],
+)
+def test_what_is_like_no_published_model_is_named(shape, words):
+    assert any(text.startswith(words) for text in judge_shape(shape)), list(judge_shape(shape))
+
+
+def test_a_size_that_nobody_published_has_no_aspect_to_compare_with():
+    assert not list(judge_shape(Shape("x", 12e6, 128, 1, 2)))
+

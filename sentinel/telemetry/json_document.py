@@ -1,0 +1,159 @@
+"""A JSON document that holds a whole log: an array of rows, an object of columns, or Megatron's golden values.
+
+    [{"step": 1, "loss": 2.5}, ...]                     rows, also as a member of an object
+    {"step": [1, 2], "loss": [2.5, 2.4]}                columns
+    {"lm loss": {"start_step": 1, "step_interval": 5, "values": {"1": 10.8, "5": 10.7}}, ...}       golden values; older ones
+                                                        have a list of values, `step_interval` apart
+A golden value "nan" in quotes was not logged. A document is read whole, so its size is bounded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sentinel.errors import UsageError
+from sentinel.model.readings import StepReading
+from sentinel.run_files.stream_lines import LARGEST_INT, whole_number
+from sentinel.telemetry.log_reader import ATTEMPT
+from sentinel.telemetry.metric_names import canonical
+
+DOCUMENT_BYTES_MAX = 64 << 20
+ROWS_PER_POLL = 5000
+_NON_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+
+Row = tuple[int, float, dict[str, float]]
+"""step, time, metrics"""
+
+
+class JsonDocumentLog:
+    """The rows of the document. One that changes is read again; what was given out is not given out twice."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.damaged = 0
+        self.first_damage = ""
+        self.remark = ""
+        self.has_more = False
+        self._rows: Iterator[Row] | None = None
+        self._given = 0
+        self._version: tuple[int, int] | None = None
+
+    def poll(self, now_s: float) -> list[StepReading]:
+        del now_s
+        if self._rows is None:
+            status = self.path.stat()
+            if self._version == (status.st_mtime_ns, status.st_size):
+                return []
+            self._version = (status.st_mtime_ns, status.st_size)
+            rows = rows_of_document(self.path)
+            if rows is None:
+                self.damaged += 1
+                self.first_damage = self.first_damage or "it is no JSON document that holds steps"
+                return []
+            self._rows = iter(rows[self._given :])
+        out: list[StepReading] = []
+        for step, time_s, metrics in self._rows:
+            out.append(StepReading(ATTEMPT, step, time_s, (), metrics))
+            if len(out) >= ROWS_PER_POLL:
+                break
+        self._given += len(out)
+        self.has_more = len(out) >= ROWS_PER_POLL
+        if not self.has_more:
+            self._rows = None
+        return out
+
+    def finish(self) -> list[StepReading]:
+        return []
+
+    def close(self) -> None:
+        self._rows = None
+
+
+def rows_of_document(path: Path) -> list[Row] | None:
+    """None for what is no JSON, or holds no steps. Raises UsageError for a document that is too large."""
+    if path.stat().st_size > DOCUMENT_BYTES_MAX:
+        raise UsageError(
+            f"{path}: a JSON document of {path.stat().st_size >> 20} MiB, and at most {DOCUMENT_BYTES_MAX >> 20} are read; make "
+            "lines of a copy, as in: jq -c '.[]'"
+        )
+    try:
+        document = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(document, list):
+        return _rows(document)
+    if not isinstance(document, dict):
+        return None
+    return _golden(document) or _columns(document) or next(filter(None, map(_rows, document.values())), None)
+
+
+def _rows(entries: object) -> list[Row] | None:
+    if not isinstance(entries, list):
+        return None
+    found: list[Row] = []
+    for entry in entries:
+        if not isinstance(entry, dict):
+            return None
+        row = _row(entry)
+        if row is not None:
+            found.append(row)
+    return found or None
+
+
+def _row(entry: dict[str, Any]) -> Row | None:
+    step, time_s = -1, 0.0
+    metrics: dict[str, float] = {}
+    for key, value in entry.items():
+        name, number = canonical(key), _number(value)
+        if number is None:
+            continue
+        if name == "step":
+            step = whole_number(number, -1) if step < 0 else step
+        elif name == "time_s":
+            time_s = time_s or (number if number - number == 0.0 else 0.0)
+        else:
+            metrics.setdefault(name, number)
+    return (step, time_s, metrics) if step >= 0 else None
+
+
+def _columns(document: dict[str, Any]) -> list[Row] | None:
+    lists = {key: value for key, value in document.items() if isinstance(value, list)}
+    steps = next((value for key, value in lists.items() if canonical(key) == "step"), None)
+    if steps is None:
+        return None
+    columns = [key for key, value in lists.items() if len(value) == len(steps)]
+    rows = (_row(dict(zip(columns, cells, strict=True))) for cells in zip(*(lists[key] for key in columns), strict=True))
+    return [row for row in rows if row is not None] or None
+
+
+def _golden(document: dict[str, Any]) -> list[Row] | None:
+    """Megatron-LM's functional tests keep them (tests/functional_tests)."""
+    by_step: dict[int, dict[str, float]] = {}
+    for key, series in document.items():
+        if not isinstance(series, dict) or "values" not in series:
+            continue
+        values = series["values"]
+        if isinstance(values, list):
+            start, apart = whole_number(series.get("start_step"), 0), whole_number(series.get("step_interval"), 1)
+            values = {start + index * apart: value for index, value in enumerate(values)}
+        if not isinstance(values, dict):
+            continue
+        for step, value in values.items():
+            number, at = _number(value), int(step) if str(step).isdecimal() else -1
+            if number is not None and 0 <= at < LARGEST_INT:
+                by_step.setdefault(at, {}).setdefault(canonical(key), number)
+    return [(step, 0.0, by_step[step]) for step in sorted(by_step)] or None
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, str):
+        return _NON_FINITE.get(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None

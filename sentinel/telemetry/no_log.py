@@ -1,0 +1,54 @@
+"""What people hand to a reader of logs and is none: each is named as what it is, with what to do instead."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+LFS = b"version https://git-lfs.github.com/spec/"
+_ANNEX = re.compile(rb"(?:/annex/objects/|\.git/annex/objects/)\S{10,}\s*$")
+_PAGE = re.compile(rb"^\s*(?:<!doctype\s+html|<html[\s>]|<\?xml)", re.IGNORECASE)
+_TITLE = re.compile(rb"<title[^>]{0,100}>([^<]{1,200})", re.IGNORECASE)
+_ENCODED = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+_PACKED = {b"\x28\xb5\x2f\xfd": "zstd -d", b"PK\x03\x04": "unzip", b"7z\xbc\xaf": "7z x"}
+_BINARY = {
+    b":W&B": "a transaction log of Weights & Biases; export the run as CSV",
+    b"PAR1": "a Parquet table; write it as CSV",
+    b"SQLite format 3\0": "an SQLite database; export the metrics as CSV, with a column step",
+    b"\x89HDF": "an HDF5 file; write its metrics as CSV",
+    b"%PDF": "a PDF; name the log itself",
+    b"\x80\x02": "pickled Python objects; write the metrics as CSV",
+    b"\x80\x04": "pickled Python objects; write the metrics as CSV",
+    b"\x80\x05": "pickled Python objects; write the metrics as CSV",
+    b"\x93NUMPY": "a NumPy array; write it as CSV, with a header and a column step",
+}
+STRANGE_SHARE = 0.02  # of control characters, from which on a file without a zero byte is no text
+
+
+def why_no_log(path: Path, head: bytes) -> str:
+    """In a sentence, or empty where the head may be that of a log of text."""
+    if head.startswith(LFS):
+        return f"{path}: is a Git LFS pointer and not the file itself; fetch the file with: git lfs pull"
+    if len(head) < 1000 and _ANNEX.search(head):
+        return f"{path}: is a git-annex pointer and not the file itself; fetch the file with: git annex get"
+    if _PAGE.match(head.removeprefix(b"\xef\xbb\xbf")):
+        title = _TITLE.search(head)
+        named = f" ({' '.join(title[1].decode(errors='replace').split())})" if title is not None else ""
+        return f"{path}: a page of HTML or XML{named} and no log; fetch the file itself"
+    mark = _ENCODED.get(head[:2])
+    if mark is not None:
+        return f"{path}: {mark} text; make a copy with: iconv -f {mark} -t UTF-8"
+    command = next((command for magic, command in _PACKED.items() if head.startswith(magic)), None)
+    if command is not None:
+        return f"{path}: packed data; unpack a copy with: {command}"
+    known = next((what for magic, what in _BINARY.items() if head.startswith(magic)), None)
+    if known is not None:
+        return f"{path}: {known}"
+    if b"\0" in head or _is_strange(head):
+        return f"{path}: a binary file, and no TensorBoard event file"
+    return ""
+
+
+def _is_strange(head: bytes) -> bool:
+    control = sum(head.count(byte) for byte in range(32) if byte not in b"\t\n\r\x0b\x0c\x1b\x08")
+    return control > STRANGE_SHARE * len(head)
