@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from sentinel.cli.autopsy import autopsy
 from sentinel.cli.checkpoints import checkpoints_app
 from sentinel.cli.drill import drill
 from sentinel.cli.operator import Commands
@@ -209,6 +210,7 @@ def hardware(
 
 register_seeing(app)
 app.command(rich_help_panel=LOOK)(web)
+app.command(rich_help_panel=LOOK)(autopsy)
 app.command(cls=RunDirAnywhere, rich_help_panel=LOOK)(report)
 app.add_typer(checkpoints_app, name="checkpoints", rich_help_panel=LOOK)
 register_operator(app)

@@ -8,10 +8,9 @@ The trainer's own codes are believed before any log; otherwise `crash_class` say
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sentinel.detectors.crash_class import Death, classify
+from sentinel.detectors.crash_class import Death, Tails, classify
 from sentinel.detectors.settings import setting
 from sentinel.model.attempts import (
     EXIT_BAD_CONFIG,
@@ -84,7 +83,7 @@ def judge_exit(
     ending: Ending,
     crash_severity: Severity,
     non_finite_severity: Severity,
-    tails: Mapping[int | None, Sequence[str]] | None = None,
+    tails: Tails | None = None,
 ) -> Ended:
     """Classify an exit. The end line of the stream outranks a bad code after it; a requested stop outranks how it ended."""
     first = choose_first(report)
@@ -122,7 +121,7 @@ def _crash(
     ending: Ending,
     first: RankExit | None,
     severity: Severity,
-    tails: Mapping[int | None, Sequence[str]],
+    tails: Tails,
 ) -> Finding:
     """By the trainer's own code where it says configuration or data, else by what its records and logs show."""
     code = first.code if first is not None else report.command_status
