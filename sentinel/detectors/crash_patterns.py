@@ -222,18 +222,6 @@ PATTERNS: tuple[Pattern, ...] = (
         r"(?i)\bno heartbeat (?:from|received)\b|\bhang detected\b|\btraining (?:is )?stuck\b|\bsoft timeout\b.*\bhard timeout\b",
     ),
     *_words(
-        CrashClass.IO_ERROR, Tier.CAUSE,
-        # The kernel's EIO ESTALE EREMOTEIO EROFS ENOTCONN ESHUTDOWN EHOSTDOWN EMFILE ENFILE as Python passes them on
-        r"\[Errno (?:5|116|121|30|107|108|112|24|23|61|110)\]|\bInput/output error\b|\bStale file handle\b"
-        r"|\bRead-only file system\b",
-        r"Transport endpoint is not connected|Cannot send after transport endpoint shutdown|\bToo many open files\b"
-        r"|\bRemote I/O error\b",
-        # Lustre's and NFS's kernel modules
-        r"LustreError: |nfs: server \S+ not responding",
-        # torch.load and safetensors: a file that is cut or damaged
-        r"PytorchStreamReader failed|\bSafetensorError\b|HDF5.*unable to (?:open|read)|\bUnpicklingError\b",
-    ),
-    *_words(
         CrashClass.CONFIGURATION, Tier.CAUSE,
         # The interpreter, uncaught
         r"^(?:ModuleNotFoundError|ImportError|SyntaxError|IndentationError|TabError)\b",
@@ -248,6 +236,18 @@ PATTERNS: tuple[Pattern, ...] = (
         r"^Error: (?:No such option|Missing (?:option|argument)|Invalid value for)",
         # The interpreter and the shell: "python: can't open file", "No module named train", "train.sh: command not found"
         r"can't open file '[^']*': \[Errno 2\]|^\S*python[\d.]*: No module named |: command not found$",
+    ),
+    *_words(
+        CrashClass.IO_ERROR, Tier.CAUSE,
+        # The kernel's EIO ESTALE EREMOTEIO EROFS ENOTCONN ESHUTDOWN EHOSTDOWN EMFILE ENFILE as Python passes them on
+        r"\[Errno (?:5|116|121|30|107|108|112|24|23|61|110)\]|\bInput/output error\b|\bStale file handle\b"
+        r"|\bRead-only file system\b",
+        r"Transport endpoint is not connected|Cannot send after transport endpoint shutdown|\bToo many open files\b"
+        r"|\bRemote I/O error\b",
+        # Lustre's and NFS's kernel modules
+        r"LustreError: |nfs: server \S+ not responding",
+        # torch.load and safetensors: a file that is cut or damaged
+        r"PytorchStreamReader failed|\bSafetensorError\b|HDF5.*unable to (?:open|read)|\bUnpicklingError\b",
     ),
     *_words(
         CrashClass.KILLED, Tier.DEATH,
