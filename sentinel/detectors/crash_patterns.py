@@ -340,6 +340,6 @@ def _match_xid(line: str) -> Pattern | None:
     xid = XIDS.get(number, UNKNOWN_XID)
     if number == RECOVERY_XID or (xid.critical and xid.need >= Need.REBOOT_NODE):
         return _LOST_XID
-    if xid.critical or xid.need >= Need.RESTART_APP:
+    if xid.critical or xid.need is Need.RESTART_APP:
         return _OWN_XID
     return _NOTED_XID
