@@ -4,7 +4,7 @@ Launchers, loggers and `torch` each put their own label before a line, so that s
 `[default1]:[rank1]:   File …`, `node3: [host0]<stderr>:`. A label is one of five kinds. RANK says the rank. ROLE
 (torchrun's `[default3]:`) is a rank on one node and only a place on it where several nodes write. NUMBER (`srun --label`) is a
 task: a rank where each rank is a task, else a node. HOST names a machine or a container. TIME says nothing of the writer.
-Behind a label one space is its own; further ones belong to the line, for the indentation tells a traceback.
+Behind most labels one space is theirs; further ones belong to the line, for the indentation tells a traceback.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _KINDS: tuple[tuple[LabelKind, str, re.Pattern[str]], ...] = (
     (LabelKind.RANK, "[(", re.compile(r"[\[(](?:global[_ ]?)?rank[ :=_\-]{0,2}(?P<n>\d{1,7})[\])](?:: ?|[ ]|$)?", re.IGNORECASE)),
     (LabelKind.RANK, "a", re.compile(r"rank[ :=_\-]?(?P<n>\d{1,7})(?:: ?| \| |> )", re.IGNORECASE)),
     # mpirun --tag-output "[1,3]<stdout>:", horovodrun "[3]<stderr>:"
-    (LabelKind.RANK, "[", re.compile(r"\[(?:\d+,)?(?P<n>\d{1,7})\](?:\[[^\]]{1,64}\])?<std\w+>: ?")),
+    (LabelKind.RANK, "[", re.compile(r"\[(?:\d+,)?(?P<n>\d{1,7})\](?:\[[^\]]{1,64}\])?<std\w+>:(?: (?=\S))?")),
     # horovodrun and NVIDIA's launchers with hosts: "[host0]<stderr>:"
-    (LabelKind.HOST, "[", re.compile(r"\[(?P<name>[A-Za-z][\w.\-]{0,63})\]<std\w+>: ?")),
+    (LabelKind.HOST, "[", re.compile(r"\[(?P<name>[A-Za-z][\w.\-]{0,63})\]<std\w+>:(?: (?=\S))?")),
     # kubectl logs --prefix "[pod/worker-3/pytorch] ", compose and stern "worker-3 | "
     (LabelKind.HOST, "[", re.compile(r"\[pod/(?P<name>[\w./\-]{1,128})\] ?")),
     (LabelKind.HOST, "a", re.compile(rf"{_NO_LEVEL}(?P<name>[A-Za-z][\w./\-]{{0,127}}) +\| ?(?=[A-Z\[(\s]|[\w.]*Error\b)")),
@@ -50,7 +50,7 @@ _KINDS: tuple[tuple[LabelKind, str, re.Pattern[str]], ...] = (
     (LabelKind.HOST, "(", re.compile(r"\((?P<name>[\w.]{1,64} pid=\d{1,9}(?:, ip=[\w.:]{2,40})?)\) ?")),
     (LabelKind.HOST, "[", re.compile(r"(?i)\[(?P<name>(?:host|node|pod|gpu|nid|ip)[\w.\-]{0,60}\d[\w.\-]{0,20})\]:? ?")),
     # torchrun's tee: "[default3]:", or the role that a launcher names
-    (LabelKind.ROLE, "[", re.compile(r"\[[A-Za-z][A-Za-z_\-]{0,30}(?P<n>\d{1,7})\]:? ?")),
+    (LabelKind.ROLE, "[", re.compile(r"\[[A-Za-z][A-Za-z_\-]{0,30}(?P<n>\d{1,7})\](?::(?: (?=\S))?| |$)")),
     (LabelKind.NUMBER, "[", re.compile(r"\[(?P<n>\d{1,7})\]:? ?")),
     (LabelKind.NUMBER, " 0", re.compile(r" {0,6}(?P<n>\d{1,7}):(?: |(?=\[)|$)")),
     # CRI's log files, kubectl --timestamps, Python's loggers, syslog
@@ -59,7 +59,7 @@ _KINDS: tuple[tuple[LabelKind, str, re.Pattern[str]], ...] = (
     (LabelKind.HOST, "a", re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?P<name>[\w.\-]{1,64}) (?=\S{1,64}: )")),
     # pdsh, DeepSpeed's runner and clush: "node3: ", "10.0.0.3: "
     (LabelKind.HOST, "0", re.compile(r"(?P<name>\d{1,3}(?:\.\d{1,3}){3}): ?")),
-    (LabelKind.HOST, "a", re.compile(rf"{_NO_HOST}(?P<name>[A-Za-z][\w.\-]{{0,62}}\d[\w.\-]{{0,20}}): ?", re.IGNORECASE)),
+    (LabelKind.HOST, "a", re.compile(rf"(?i){_NO_HOST}(?P<name>[A-Za-z][\w.\-]{{0,62}}\d[\w.\-]{{0,20}}):(?: |$|(?=\[))")),
 )  # fmt: skip
 _BY_FIRST = {first: tuple((kind, fits) for kind, begins, fits in _KINDS if first in begins) for first in "[( 0a"}
 # … or named in c10d's own brackets "[PG ID 0 PG GUID 0(default_pg) Rank 1]", by srun, whose tasks are the ranks, or by the

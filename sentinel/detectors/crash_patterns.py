@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from functools import lru_cache
 
+from sentinel.detectors.crash_words import required_words
 from sentinel.detectors.xids import UNKNOWN_XID, XIDS, Need
 
 LINE_CHARS = 400  # of a line that are looked at
@@ -58,16 +59,18 @@ RETRYABLE = {crash: crash is not CrashClass.CONFIGURATION for crash in CrashClas
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """`last`: counts only as the last exception of its log; an import that failed and was caught is no cause."""
+    """`last`: counts only as the last exception of its log; an import that failed and was caught is no cause. `words`: every
+    line that it fits holds one of them, in whatever case."""
 
     crash: CrashClass
     tier: Tier
     fits: re.Pattern[str]
     last: bool = False
+    words: tuple[str, ...] = ()
 
 
 def _words(crash: CrashClass, tier: Tier, *expressions: str, last: bool = False) -> list[Pattern]:
-    return [Pattern(crash, tier, re.compile(expression), last) for expression in expressions]
+    return [Pattern(crash, tier, re.compile(expression), last, required_words(expression)) for expression in expressions]
 
 
 PATTERNS: tuple[Pattern, ...] = (
@@ -283,17 +286,23 @@ _OWN_XID = Pattern(CrashClass.CUDA_ERROR, Tier.CAUSE, _XID)
 _NOTED_XID = Pattern(CrashClass.CUDA_ERROR, Tier.REPORTED, _XID)
 RECOVERY_XID = 154
 
-# Every line that a pattern fits holds one of these words: a log of gigabytes is mostly lines without any.
-_WORDS = (
-    "error", "xception", "fail", "kill", "abort", "time", "memory", "alloc", "xid", "signal", "nan", "inf", "cancel", "preempt",
-    "interrupt", "disruption", "evict", "lost", "bus", "space", "quota", "enospc", "cuda", "cudnn", "cublas", "cusparse", "cufft",
-    "oom", "corrupt", "segfault", "segmentation", "fault", "illegal", "stack smashing", "exited", "exit", "died", "broken",
-    "connection", "socket", "closed", "refused", "reset", "stuck", "heartbeat", "watchdog", "hang", "stale", "endpoint", "files",
-    "errno", "nfs", "lustre", "option", "argument", "open file", "no module", "not found", "sigterm", "ibv_", "mlx5", "port",
-    "event", "completion", "retry", "retries", "resolution", "not known", "finite", "scale", "norm", "assert", "nvml", "handle",
-    "capable", "device", "gpu", "ecc", "nvlink", "uncorrect", "double", "free()", "malloc", "chunk", "low on", "recv", "send",
-    "store", "nccl", "rendezvous", "node failure", "terminated", "triton", "hip ", "address", "chunk", "deadline", "critical",
+# What an uncaught exception, an error of a logger or a crash in native code holds, and a line that names an Xid
+_OTHER_WORDS = (
+    "error", "exception", "failure", "interrupt", "failed", "timeout", "abort", "fault", "critical", "fatal", "severe", "panic",
+    "assert", "what():", "xid",
 )  # fmt: skip
+
+
+def _shortest(words: list[str]) -> tuple[str, ...]:
+    """Without those that hold another of them."""
+    return tuple(word for word in dict.fromkeys(words) if not any(other in word for other in words if other != word))
+
+
+TELLING_WORDS = _shortest([*_OTHER_WORDS, *(word for pattern in PATTERNS for word in pattern.words)])
+_PLACES = tuple(
+    (word, tuple(place for place, pattern in enumerate(PATTERNS) if word in pattern.words or not pattern.words))
+    for word in dict.fromkeys(word for pattern in PATTERNS for word in pattern.words)
+)
 
 # An uncaught exception's last line; torchrun's own summary and a wanted exit say nothing of the cause.
 EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Failure|Interrupt|Failed|Timeout|Abort|Fault)\b(?=:|$)")
@@ -320,7 +329,7 @@ FORCED_KILL = re.compile(
 def may_tell(line: str) -> bool:
     """Whether the line holds a word without which no pattern fits. For whoever passes over many lines."""
     lower = line.lower()
-    return any(word in lower for word in _WORDS)
+    return any(word in lower for word in TELLING_WORDS)
 
 
 @lru_cache(maxsize=8192)  # ranks print the same lines
@@ -328,12 +337,14 @@ def match_line(line: str) -> Pattern | None:
     """The first pattern that fits; None for a line that says nothing of a death."""
     if (xid := _match_xid(line)) is not None:
         return xid
-    return next((pattern for pattern in PATTERNS if pattern.fits.search(line)), None)
+    lower = line.lower()
+    places = {place for word, of in _PLACES if word in lower for place in of}
+    return next((PATTERNS[place] for place in sorted(places) if PATTERNS[place].fits.search(line) is not None), None)
 
 
 def _match_xid(line: str) -> Pattern | None:
     """An Xid by its number: hardware that is lost, an error of the application, or a note that follows from another."""
-    found = _XID.search(line)
+    found = _XID.search(line) if "xid" in line.lower() else None
     if found is None or "fallen off" in line:
         return None
     number = int(found[1])

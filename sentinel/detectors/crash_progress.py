@@ -52,13 +52,14 @@ _FINISHED = re.compile(
 _FINISHED_WORDS = ("finish", "complete", "done", "train_runtime", "reached", "exited succ")
 
 
+SHOWING_WORDS = (*_WORDS, *_FINISHED_WORDS, " trl:")
 _BROKEN = re.compile(r"(?i)error|exception|fail|abort|fatal|\bnot\b|before|until|unexpected|early")
 
 
 def may_show_progress(line: str) -> bool:
     """Whether the line holds a word without which no line shows progress. For whoever passes over many lines."""
     lower = line.lower()
-    return any(word in lower for word in _WORDS) or any(word in lower for word in _FINISHED_WORDS) or " trl:" in lower
+    return any(word in lower for word in SHOWING_WORDS)
 
 
 def is_progress(text: str) -> bool:

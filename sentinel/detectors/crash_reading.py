@@ -46,12 +46,12 @@ _SURVIVED = re.compile(
     r"|skipping|non-fatal|handled"
     r"|using (?:the )?default|attempt \d+ ?(?:/|of) ?\d+)\b"
 )
+# The first level that a line's head names; glog's letter before the date
 _LEVEL = re.compile(
-    r"^\W{0,3}(?:ERROR|CRITICAL|FATAL|SEVERE)\b|^[\w.\-/:, \[\]()|]{0,100}?(?:^|[\s\[|:(-])(?:ERROR|CRITICAL"
-    r"|FATAL)(?:[\s\]|:)-]|$)"
-    r"|^\[?[EF]\d{4} \d\d:"
+    r"(?:^|[\s\[|:(-])(?:(?P<error>ERROR|CRITICAL|FATAL|SEVERE)|INFO|DEBUG|WARNING|WARN)(?=[\s\]|:)-]|$)"
+    r"|^\[?(?:(?P<glog>[EF])|[IW])\d{4} \d\d:"
 )
-_CALM = re.compile(r"^[\w.\-/:, \[\]()|]{0,100}?(?:^|[\s\[|:(-])(?:INFO|DEBUG|WARNING|WARN)(?:[\s\]|:)-]|$)|^\[?[IW]\d{4} \d\d:")
+LEVEL_CHARS = 110
 _NCCL = re.compile(r"\bNCCL (?:WARN|INFO)\b")
 _ENDING = re.compile(
     r"(?i)destroy|clean|shut|clos|exit|terminat|abort|sync|finish|upload|dump|stop|kill|signal|final|fail|error|except|wandb|flush|died"
@@ -203,10 +203,11 @@ class WriterLines:
     def _told(self, text: str) -> Clue | None:
         if not may_tell(text):
             return None
-        is_calm = (_CALM.match(text) is not None and _NCCL.search(text) is None) or _SURVIVED.search(text) is not None
+        is_quiet = _says_error(text) is False and _NCCL.search(text) is None
+        is_calm = is_quiet or _SURVIVED.search(text) is not None
         pattern = match_line(text)
         if pattern is not None and not (_HARMLESS.search(text) is not None and pattern.tier >= Tier.DEATH):
-            if pattern.tier is Tier.SYMPTOM and _CALM.match(text) is not None and _NCCL.search(text) is None:
+            if pattern.tier is Tier.SYMPTOM and is_quiet:
                 return None  # stores and sockets warn so at every end
             clue = of_pattern(pattern, text)
             clue = replace(clue, tier=Tier.REPORTED) if is_calm and Tier.CAUSE <= clue.tier <= Tier.TIMEOUT else clue
@@ -216,7 +217,7 @@ class WriterLines:
             return Clue(CrashClass.ERROR, tier, shown(text, strip=False), None, is_exception=True)
         if _NATIVE.search(text) is not None:
             return Clue(CrashClass.ERROR, Tier.DEATH, shown(text, strip=False), None)
-        if is_calm or _HARMLESS.search(text) is not None or _STATUS.search(text) is not None or _LEVEL.match(text) is None:
+        if is_calm or _HARMLESS.search(text) is not None or _STATUS.search(text) is not None or not _says_error(text):
             return None
         return Clue(CrashClass.ERROR, Tier.REPORTED, shown(text, strip=False), None)
 
@@ -228,9 +229,15 @@ class WriterLines:
         ]
 
 
+def _says_error(text: str) -> bool | None:
+    """Whether a logger calls the line an error; None where the line names no level."""
+    found = _LEVEL.search(text[:LEVEL_CHARS])
+    return None if found is None else found["error"] is not None or found["glog"] is not None
+
+
 def _is_calm(text: str) -> bool:
     """A line of a program that goes on: no frame, no error, nothing of what is printed while a process ends."""
-    return _CALM.match(text) is not None and _ENDING.search(text) is None and _NCCL.search(text) is None
+    return _says_error(text) is False and _ENDING.search(text) is None and _NCCL.search(text) is None
 
 
 def is_worth_keeping(text: str) -> bool:
@@ -243,7 +250,7 @@ def is_worth_keeping(text: str) -> bool:
         return text.lstrip().startswith("what():")
     if not may_tell(text):
         return False
-    return match_line(text) is not None or EXCEPTION.match(text) is not None or _LEVEL.match(text) is not None
+    return match_line(text) is not None or EXCEPTION.match(text) is not None or _says_error(text) is True
 
 
 def starts_traceback(text: str) -> bool:

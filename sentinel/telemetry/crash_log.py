@@ -18,8 +18,8 @@ from pathlib import Path
 
 from sentinel.detectors.crash_class import STEPS_SURVIVED_MAX
 from sentinel.detectors.crash_labels import Labelled, read_labels
-from sentinel.detectors.crash_patterns import Tier, match_line, may_tell
-from sentinel.detectors.crash_progress import is_progress, may_show_progress
+from sentinel.detectors.crash_patterns import TELLING_WORDS, Tier, match_line, may_tell
+from sentinel.detectors.crash_progress import SHOWING_WORDS, is_progress, may_show_progress
 from sentinel.detectors.crash_reading import ends_traceback, is_frame, is_worth_keeping, starts_traceback
 from sentinel.telemetry.compressed import compression_of, open_compressed, read_block, unpacker_of
 
@@ -27,12 +27,15 @@ TAIL_BYTES = 64 * 1024
 LINES_KEPT = 600
 LINE_CHARS = 500
 SEARCH_BYTES_MAX = 256 << 20
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 18
 LINE_BYTES_MAX = 8192  # of a longer line the beginning is looked at
 KEPT_MAX = 32_768
 KEPT_OF_WRITER_MAX = 256
 WRITERS_MAX = 32_768
+SAME_MAX = 16  # lines of one writer that differ in numbers alone
 SHOWS = STEPS_SURVIVED_MAX + 1
+
+_NO_DIGITS = str.maketrans("", "", "0123456789")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +58,27 @@ class Gist:
         self._open: dict[tuple[object, ...], list[tuple[int, str]]] = {}  # tracebacks that have not ended
         self._counts: dict[tuple[object, ...], int] = {}
         self._seen: set[tuple[object, ...]] = set()
+        self._shapes: dict[tuple[object, ...], int] = {}
 
-    def feed(self, number: int, line: str) -> None:
-        if may_show_progress(line) and is_progress(read_labels(line).text):
+    def feed_all(self, number: int, lines: list[str]) -> int:
+        """Lines that follow one another, the first of them the `number`-th. Words that none of them holds are not looked for in
+        each. Returns the number of the line behind them."""
+        together = "\n".join(lines).lower()
+        showing = tuple(word for word in SHOWING_WORDS if word in together)
+        telling = tuple(word for word in TELLING_WORDS if word in together)
+        if showing or telling or self._open or "traceback" in together:
+            for at, line in enumerate(lines):
+                lower = line.lower()
+                shows = any(word in lower for word in showing)
+                tells = any(word in lower for word in telling)
+                if shows or tells or self._open or "traceback" in lower:
+                    self.feed(number + at, line, shows=shows)
+        return number + len(lines)
+
+    def feed(self, number: int, line: str, *, shows: bool = True) -> None:
+        if shows and is_progress(read_labels(line).text):
             self._show(number, line)
-        elif self._open or may_tell(line) or "Traceback" in line or "Exception ignored" in line:
+        else:
             self._tell(number, line)
 
     def _show(self, number: int, line: str) -> None:
@@ -71,6 +90,7 @@ class Gist:
         self._shows.append(number)
         self._counts.clear()
         self._seen.clear()
+        self._shapes.clear()
         self.kept.append((number, line))
 
     def _tell(self, number: int, line: str) -> None:
@@ -88,7 +108,17 @@ class Gist:
                     held.append((number, line))
                 return
             del self._open[writer]
+        elif self._is_flood(writer, text):
+            return
         self._keep(number, line, read, held)
+
+    def _is_flood(self, writer: tuple[object, ...], text: str) -> bool:
+        """Whether this writer has said the same often, but for its numbers."""
+        shape = (*writer, text.translate(_NO_DIGITS))
+        count = self._shapes.get(shape, 0)
+        if count < SAME_MAX and len(self._shapes) < WRITERS_MAX:
+            self._shapes[shape] = count + 1
+        return count >= SAME_MAX
 
     def _keep(self, number: int, line: str, read: Labelled, held: list[tuple[int, str]] | None) -> None:
         text = read.text
@@ -144,9 +174,8 @@ def _read_plain(handle: int, size: int, limit_bytes: int, lines_kept: int, numbe
     )
     number = _newlines(handle, start) + 1 if numbered else 1
     gist = Gist()
-    for line in _lines(handle, start, tail_start):
-        gist.feed(number, line)
-        number += 1
+    for lines in _lines(handle, start, tail_start):
+        number = gist.feed_all(number, lines)
     kept = [(at if numbered else 0, line) for at, line in gist.kept]
     kept += [(number + at if numbered else 0, line) for at, line in enumerate(tail)]
     return _end(kept, size - start, is_cut)
@@ -187,10 +216,13 @@ def _start(handle: int, end: int, shows: int, floor: int) -> tuple[int, bool]:
             continue
         rest = data[:newline][:LINE_BYTES_MAX]
         offset = len(data)
-        for part in reversed(data[newline:].split(b"\n")):
+        together = _text_of(data).lower()
+        words = tuple(word for word in SHOWING_WORDS if word in together)
+        for part in reversed(data[newline:].split(b"\n")) if words else ():
             offset -= len(part)
             line = _text(part)
-            if may_show_progress(line) and is_progress(read_labels(line).text):
+            lower = line.lower()
+            if any(word in lower for word in words) and is_progress(read_labels(line).text):
                 shows -= 1
                 if shows == 0:
                     return first + offset, False
@@ -198,7 +230,7 @@ def _start(handle: int, end: int, shows: int, floor: int) -> tuple[int, bool]:
     return floor, floor > 0
 
 
-def _lines(handle: int, start: int, end: int) -> Iterator[str]:
+def _lines(handle: int, start: int, end: int) -> Iterator[list[str]]:
     rest = b""
     while start < end:
         data = os.pread(handle, min(CHUNK_BYTES, end - start), start)
@@ -207,9 +239,9 @@ def _lines(handle: int, start: int, end: int) -> Iterator[str]:
         start += len(data)
         parts = (rest + data).split(b"\n")
         rest = parts.pop()[:LINE_BYTES_MAX]
-        yield from map(_text, parts)
+        yield [_text(part) for part in parts]
     if rest:
-        yield _text(rest)
+        yield [_text(rest)]
 
 
 def _newlines(handle: int, end: int) -> int:
@@ -225,8 +257,8 @@ def _newlines(handle: int, end: int) -> int:
 
 def _read_packed(path: Path, kind: str, lines_kept: int) -> LogEnd:
     gist = Gist()
-    ring: deque[tuple[int, str]] = deque()
-    number, rest = 0, b""
+    ring: list[str] = []
+    number, rest = 1, b""
     with open_compressed(path, kind) as packed:
         while True:
             try:
@@ -235,17 +267,20 @@ def _read_packed(path: Path, kind: str, lines_kept: int) -> LogEnd:
                 block = b""  # it breaks off: what is there is read
             parts = (rest + block).split(b"\n") if block else [rest] if rest else []
             rest = parts.pop()[:LINE_BYTES_MAX] if block else b""
-            for part in parts:
-                number += 1
-                ring.append((number, _text(part)))
-                if len(ring) > lines_kept:
-                    gist.feed(*ring.popleft())
+            ring += [_text(part) for part in parts]
+            if len(ring) > lines_kept:
+                number = gist.feed_all(number, ring[:-lines_kept])
+                ring = ring[-lines_kept:]
             if not block:
-                return _end([*gist.kept, *ring], 0, False)
+                return _end([*gist.kept, *enumerate(ring, number)], 0, False)
+
+
+def _text_of(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
 
 
 def _text(part: bytes) -> str:
     """Of a progress bar, its newest state."""
     part = part[:LINE_BYTES_MAX].strip(b"\0")
-    text = part.decode("utf-8", "replace")
+    text = _text_of(part)
     return text.rstrip("\r").rpartition("\r")[2] if "\r" in text else text
