@@ -210,13 +210,12 @@ def hardware(
 
 register_seeing(app)
 app.command(rich_help_panel=LOOK)(web)
-app.command(rich_help_panel=LOOK)(autopsy)
 app.command(cls=RunDirAnywhere, rich_help_panel=LOOK)(report)
 app.add_typer(checkpoints_app, name="checkpoints", rich_help_panel=LOOK)
 register_operator(app)
 app.add_typer(page_app, name="page", rich_help_panel=ANSWER)
 app.add_typer(policy_app, name="policy", rich_help_panel=POLICIES)
-for command in (replay, watch, drill):
+for command in (replay, watch, autopsy, drill):
     app.command(rich_help_panel=REHEARSE)(command)
 
 

@@ -61,6 +61,7 @@ _KINDS: tuple[tuple[LabelKind, str, re.Pattern[str]], ...] = (
     (LabelKind.HOST, "0", re.compile(r"(?P<name>\d{1,3}(?:\.\d{1,3}){3}): ?")),
     (LabelKind.HOST, "a", re.compile(rf"(?i){_NO_HOST}(?P<name>[A-Za-z][\w.\-]{{0,62}}\d[\w.\-]{{0,20}}):(?: |$|(?=\[))")),
 )  # fmt: skip
+_GROUP = re.compile(r" +\| ")  # Python's margin of the tracebacks of an exception group
 _BY_FIRST = {first: tuple((kind, fits) for kind, begins, fits in _KINDS if first in begins) for first in "[( 0a"}
 # … or named in c10d's own brackets "[PG ID 0 PG GUID 0(default_pg) Rank 1]", by srun, whose tasks are the ranks, or by the
 # trainer itself: Megatron-LM's "Rank 126, node n1, device 0, iteration 1: Unexpected result nan", "Rank 3: found NaN"
@@ -108,6 +109,8 @@ def read_labels(line: str) -> Labelled:
                 host = f"{host}/{found['name']}"
             case LabelKind.TIME:
                 pass
+    if text.startswith("  ") and (group := _GROUP.match(text)) is not None:
+        text = text[group.end() :]
     return Labelled(text, rank, role, number, host)
 
 

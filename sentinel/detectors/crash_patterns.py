@@ -97,22 +97,22 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     *_words(
         CrashClass.NON_FINITE, Tier.CAUSE,
-        # Megatron-LM, megatron/core/rerun_state_machine.py and distributed/param_and_grad_buffer.py, each check with its message
+        # Megatron-LM: its rerun state machine, and the checks of losses and gradient buffers that go through it
         r"(?i)Unexpected result (?:nan|[-+]?inf)\b|found (?:NaN|Inf)\b.{0,40}\b(?:loss|grad|norm|forward|backward|param|weight)",
         # trainers' own checks: "Loss is NaN", "Loss is nan, stopping training", "non-finite loss", "loss became NaN"
         r"(?i)\b(?:loss|grad(?:ient)?s?(?:[ _]norm)?)\b[^|]{0,24}?\b(?:is|are|was|were|became|becomes|went|turned|got|has become)"
         r" (?:to )?(?:a |not a )?(?:NaN|[-+]?inf(?:inite|inity)?\b|not (?:finite|a number)|non-?finite)",
         r"(?i)(?:\bnon-?finite|\bNaN(?: or inf(?:inite|inity)?)?|\bNaN/inf"
         r"|\binfinite) (?:\w+ )?(?:train(?:ing)? )?(?:loss|grad(?:ient)?s?\b)",
-        r"(?i)\b(?:NaN|inf)s?\b (?:\w+ )?(?:detected|encountered|found|values?) in (?:the |model )?(?:\w+ )?(?:loss"
-        r"|grad|logits|param|weight|output|activation)",
+        r"(?i)\b(?:NaN|inf)s?\b (?:\w+ ){0,2}(?:detected|encountered|found|values?) in (?:the |model )?(?:\w+ )?(?:loss"
+        r"|grad|logits|param|weight|output|activation|input)",
         r"(?i)\b(?:encountered|detected|found|got) (?:a )?(?:NaN|inf(?:inite)?|non-?finite)s?\b.{0,40}\b(?:loss|grad"
         r"|logit|param|weight|activation|tensor)",
         # torch.autograd's anomaly mode and clip_grad_norm_(error_if_nonfinite=True)
         r"Function '\w+' returned nan values in its \d+\w* output",
         r"The total norm of order \S+ for gradients from `?parameters`? is non-finite",
         # Lightning: TerminateOnNaN (older: Trainer(terminate_on_nan)), detect_nan_parameters, EarlyStopping(check_finite=True)
-        r"The loss returned in `training_step` is|Detected nan and/or inf values in `|\bis not finite\. Previous best value was",
+        r"The loss returned in .training_step. is|Detected nan and/or inf values in `|\bis not finite\. Previous best value was",
         # Hugging Face and DeepSpeed: the loss scale has no further to fall; probability tensors of samplers
         r"Current loss scale already at minimum|probability tensor contains either `inf`, `nan`|Minimum loss scale reached",
         r"(?i)\bFloatingPointError\b.*(?:nan|inf|loss|grad)|\bNanLossDuringTrainingError\b",
@@ -193,7 +193,7 @@ PATTERNS: tuple[Pattern, ...] = (
         CrashClass.CUDA_ERROR, Tier.CAUSE,
         # The runtime's words through torch: "CUDA error: an illegal memory access was encountered"
         r"CUDA error: |\bCUDA (?:runtime )?error \(?\d+\)?|an illegal memory access was encountered|device-side assert triggered",
-        r"\bHIP error: |CUDA driver error: |\bCUDA Error: ",
+        r"\bHIP error: |CUDA driver error: |\bCUDA Error: |\bCUDA unknown error\b",
         # Kernels' own assertions, "…/IndexKernel.cu:92: operator(): block: [0,0,0], thread: [1,0,0] Assertion `…` failed."
         r"\.cuh?:\d+: .*Assertion .*failed|unspecified launch failure|misaligned address|uncorrectable (?:\w+ )?error",
         # cuBLAS, cuDNN and Triton as torch passes them on; the driver's own names

@@ -33,7 +33,7 @@ LINE_CHARS = 500
 _NO_LOG = (
     ".pt", ".pth", ".bin", ".safetensors", ".npy", ".npz", ".distcp", ".pkl", ".idx", ".arrow", ".parquet", ".png", ".svg",
     ".html", ".py", ".pyc", ".so", ".sh", ".yaml", ".yml", ".toml", ".db", ".sqlite", ".tar", ".zip", ".whl", ".json", ".jsonl",
-    ".csv", ".md", ".prom", ".lock", ".pid",
+    ".csv", ".md", ".prom", ".lock", ".pid", ".head",
 )  # fmt: skip
 _RANK_NAMES = (
     re.compile(r"(?:^|[^a-z])rank[-_. =]?(\d{1,7})(?!\d)", re.IGNORECASE),
@@ -225,23 +225,31 @@ def _owner(folder: Path, path: Path) -> Owner:
     return name
 
 
-def _order(path: Path) -> tuple[str, bool, str]:
+def _order(path: Path) -> tuple[str, bool, bool]:
     """Standard output before the standard error beside it: the last word is that of standard error."""
     is_error = "err" in path.name
-    return path.as_posix().replace("stderr", "stdout").replace(".err", ".out"), is_error, path.name
+    name = path.as_posix().replace("stderr", "stdout").replace(".err", ".out")
+    return name.removesuffix(".tail"), is_error, not name.endswith(".tail")  # what was cut off a log came before the rest
 
 
 def _log_files(folder: Path, depth: int = 0) -> Iterator[Path]:
     with os.scandir(folder) as entries:
         found = sorted(entries, key=lambda entry: entry.name)
+    newest = max((number for entry in found if (number := _attempt(folder, entry.name)) is not None), default=None)
     for entry in found:
-        if entry.name.startswith("."):
+        if entry.name.startswith(".") or _attempt(folder, entry.name) not in (None, newest):
             continue
         if entry.is_dir(follow_symlinks=False):
             if depth < DEPTH_MAX:
                 yield from _log_files(Path(entry.path), depth + 1)
         elif entry.is_file() and _may_be_log(entry.name):
             yield Path(entry.path)
+
+
+def _attempt(folder: Path, name: str) -> int | None:
+    """The number of an attempt, for its folder: attempts/0003 of a run directory, attempt_3 of torchrun's."""
+    text = name if folder.name == "attempts" else name.removeprefix("attempt_") if name.startswith("attempt_") else ""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 8 else None
 
 
 def _may_be_log(name: str) -> bool:

@@ -98,6 +98,22 @@ def test_torchrun_s_own_folders_of_logs(tmp_path: Path) -> None:
     assert (found.crash, found.rank) == (CrashClass.OUT_OF_MEMORY, 2)
 
 
+@pytest.mark.parametrize("name", ["attempts/000{}/logs/rank-00002.err", "none_1/attempt_{}/2/stderr.log"])
+def test_of_several_attempts_the_newest_counts(tmp_path: Path, name: str) -> None:
+    written(tmp_path, TB + OOM + "\n", name.format(1))
+    written(tmp_path, TB + "ValueError: bad shape\n", name.format(2))
+    found = examine(tmp_path)
+    assert (found.crash, found.rank, found.log) == (CrashClass.ERROR, 2, tmp_path / name.format(2))
+
+
+def test_what_was_cut_off_a_log_comes_before_the_rest_of_it(tmp_path: Path) -> None:
+    written(tmp_path, TB + OOM + "\n", "rank-00002.err.tail")
+    written(tmp_path, "[sentinel cut this log at 9 bytes]\nsaid since\n", "rank-00002.err")
+    written(tmp_path, TB + "ValueError: long ago\n", "rank-00002.err.head")
+    found = examine(tmp_path)
+    assert (found.crash, found.rank, found.log) == (CrashClass.OUT_OF_MEMORY, 2, tmp_path / "rank-00002.err.tail")
+
+
 def test_a_folder_of_nodes_logs_with_labels_inside(tmp_path: Path) -> None:
     for node in range(4):
         lines = (by(f"[rank{8 * node + local}]: ", TB + (OOM if (node, local) == (2, 3) else LOST)) for local in range(8))
