@@ -96,9 +96,10 @@ def classify(report: ExitReport, tails: Tails, first: RankExit | None, *, is_com
     if not clues:
         return None
 
-    def weight(clue: Clue) -> tuple[int, bool, int, int]:
+    def weight(clue: Clue) -> tuple[int, bool, int, bool, int]:
         is_first = first is not None and clue.rank == first.rank
-        return clue.tier, not is_first, clue.order, -1 if clue.rank is None else clue.rank
+        blames = clue.tier is not Tier.TIMEOUT  # who waited first is not who failed first
+        return clue.tier, blames and not is_first, clue.order, not is_first, -1 if clue.rank is None else clue.rank
 
     best = min(clues, key=weight)
     if not best.line:  # an exit by itself: what the same rank said of it stands for it

@@ -158,6 +158,7 @@ PATTERNS: tuple[Pattern, ...] = (
         CrashClass.NETWORK, Tier.CAUSE,
         # NCCL's verbs plugin: "NET/IB : mlx5_0:1 Got async event : port error"; a port or link that the driver reports as down
         r"Got async (?:fatal )?event ?: ?(?:port error|client reregistration|local catastrophic|device fatal|GID table change)",
+        r"(?i)\bNCCL (?:WARN|ERROR)\b.*\b(?:port|link)\b.{0,20}\b(?:error|down|failed|failure|lost)\b",
         r"(?i)\bmlx5_\w+\b.*\b(?:port|link) (?:is )?down\b|\bmlx5_core\b.*\bLink down\b|\bIBV_EVENT_(?:PORT_ERR"
         r"|DEVICE_FATAL|QP_FATAL)\b",
     ),
@@ -268,12 +269,15 @@ PATTERNS: tuple[Pattern, ...] = (
         r"exits with return code = -(?:4|6|7|8|9|11)\b|exited on signal (?:4|6|7|8|9|11)\b"
         r"|exit(?:ed with)? code:? ?137\b|signal: killed",
         r"DataLoader worker \(pid\(?s?\)? [^)]*\)? ?(?:is killed by signal|exited unexpectedly)",
+        # Python's own name of a signal that a program sends or gets
+        r"\bsignal=?:? ?<Signals\.SIG(?:KILL|SEGV|ABRT|BUS|ILL|FPE): \d+>",
     ),
     *_words(
         CrashClass.PREEMPTION, Tier.TERMINATED,
         # torch/distributed/elastic: the agent itself was told to go
+        r"\bsignal=?:? ?<Signals\.SIGTERM: 15>",
         r"Received (?:Signals\.)?(?:SIGTERM|15) death signal|SignalException: Process \d+ got signal: 15",
-        r"(?i)\b(?:received|caught|got) (?:signal )?(?:Signals\.)?SIG(?:TERM|USR1|USR2)\b",
+        r"(?i)\b(?:received|caught|got|after receiving) (?:signal )?(?:Signals\.)?(?:SIG(?:TERM|USR1|USR2)|15)\b",
         # Slurm: a plain cancel, by a person or after a task's failure: it says little
         r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT",
     ),

@@ -48,8 +48,9 @@ _FINISHED = re.compile(
     r"(?i)\b(?:training|run|job|pretraining) (?:is |has |was )?(?:complete|completed|finished|done)\b(?! with (?:error|fail))"
     r"|\bfinished training\b|\[after training is done\]|'train_runtime':|max_(?:steps|epochs)=\d+` reached"
     r"|\bexited successfully\b"
+    r"|\bexiting program (?:at iteration|after) \d"
 )
-_FINISHED_WORDS = ("finish", "complete", "done", "train_runtime", "reached", "exited succ")
+_FINISHED_WORDS = ("finish", "complete", "done", "train_runtime", "reached", "exited succ", "exiting program")
 
 
 SHOWING_WORDS = (*_WORDS, *_FINISHED_WORDS, " trl:")

@@ -52,6 +52,7 @@ _LEVEL = re.compile(
     r"|^\[?(?:(?P<glog>[EF])|[IW])\d{4} \d\d:"
 )
 LEVEL_CHARS = 110
+FRAME_BEGINS = " \t|│╭╰"  # Python's own, and rich's boxes
 _NCCL = re.compile(r"\bNCCL (?:WARN|INFO)\b")
 _ENDING = re.compile(
     r"(?i)destroy|clean|shut|clos|exit|terminat|abort|sync|finish|upload|dump|stop|kill|signal|final|fail|error|except|wandb|flush|died"
@@ -122,7 +123,7 @@ class WriterLines:
                 self._close_chain()
             return
         if self._in_traceback or self._after_frame:
-            if not text.strip() or text[0] in " \t|":
+            if not text.strip() or text[0] in FRAME_BEGINS:
                 self._frame(text)
                 return
             self._after_frame = False
@@ -235,6 +236,11 @@ def _says_error(text: str) -> bool | None:
     return None if found is None else found["error"] is not None or found["glog"] is not None
 
 
+def says_it_went_on(text: str) -> bool:
+    """Whether a line belongs to a program that goes on after what it reported."""
+    return _is_calm(text) or _SURVIVED.search(text) is not None
+
+
 def _is_calm(text: str) -> bool:
     """A line of a program that goes on: no frame, no error, nothing of what is printed while a process ends."""
     return _says_error(text) is False and _ENDING.search(text) is None and _NCCL.search(text) is None
@@ -258,11 +264,11 @@ def starts_traceback(text: str) -> bool:
 
 
 def is_frame(text: str) -> bool:
-    return text[:1] in (" ", "\t") and not text.lstrip().startswith("what():")
+    return text[:1] in tuple(FRAME_BEGINS) and not text.lstrip().startswith("what():")
 
 
 def ends_traceback(text: str) -> bool:
-    return bool(text.strip()) and text[0] not in " \t|"
+    return bool(text.strip()) and text[0] not in FRAME_BEGINS
 
 
 def read_writer(lines: Iterable[tuple[str, Clue]], *, is_process: bool) -> list[Clue]:

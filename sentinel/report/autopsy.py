@@ -19,6 +19,7 @@ from sentinel.detectors.crash_class import Death, Owner, Place, classify, signal
 from sentinel.detectors.crash_labels import read_labels
 from sentinel.detectors.crash_patterns import CrashClass, Tier
 from sentinel.detectors.crash_progress import is_progress, step_of
+from sentinel.detectors.crash_reading import says_it_went_on
 from sentinel.model.attempts import ExitReport, RankExit
 from sentinel.telemetry.crash_log import LINES_KEPT, SEARCH_BYTES_MAX, LogEnd, read_log_end
 from sentinel.telemetry.printed_exits import PrintedExits, read_printed_exits
@@ -29,6 +30,7 @@ MANY_FILES = 64
 LINES_OF_MANY = 40  # whole lines of each end, where there are many files
 SEARCH_OF_MANY_BYTES = 16 << 20
 LINE_CHARS = 500
+LINES_AFTER_MAX = 8
 
 _NO_LOG = (
     ".pt", ".pth", ".bin", ".safetensors", ".npy", ".npz", ".distcp", ".pkl", ".idx", ".arrow", ".parquet", ".png", ".svg",
@@ -159,11 +161,11 @@ def _placed(found: Autopsy, place: Place | None, logs: _Logs) -> Autopsy:
 
 
 def _went_on(death: Death, logs: _Logs) -> bool:
-    """Whether lines that report no error follow one that a logger reported: then it says nothing of the end."""
+    """Whether the log goes on behind an error that was only reported: then that says nothing of the end."""
     if death.place is None:
         return True
-    lines = logs.tails.get(death.place.owner, ())
-    return len(lines) - death.place.index > 8
+    lines = logs.tails.get(death.place.owner, ())[death.place.index :]
+    return len(lines) > LINES_AFTER_MAX or any(says_it_went_on(read_labels(line).text) for line in lines)
 
 
 def _exit_words(died: RankExit) -> str:
