@@ -34,7 +34,7 @@ OWN_SIGNALS = (4, 6, 7, 8, 11)  # ILL ABRT BUS FPE SEGV
 _CONFIGURATION_CODES = frozenset({1, 2, 126, 127})  # Python, argparse, the shell
 _NOT_FOUND = 127  # the shell's
 _SHELL_SIGNAL_BASE, _SIGNALS = 128, 64
-_WAITED = (CrashClass.COLLECTIVE_TIMEOUT, CrashClass.PEER_LOST)
+WAITED = (CrashClass.COLLECTIVE_TIMEOUT, CrashClass.PEER_LOST)
 
 Owner = int | str | None
 Tails = Mapping[Owner, Sequence[str]]
@@ -107,7 +107,7 @@ def classify(report: ExitReport, tails: Tails, first: RankExit | None, *, is_com
         best = min(same, key=weight, default=best)
     if best.crash is None:
         return None
-    is_followed = any(clue.crash in _WAITED and clue.rank != best.rank for clue in clues)
+    is_followed = any(clue.crash in WAITED and clue.rank != best.rank for clue in clues)
     return replace(_death(best, best.crash, report, first, late), is_followed=is_followed)
 
 
@@ -115,7 +115,7 @@ def _death(best: Clue, crash: CrashClass, report: ExitReport, first: RankExit | 
     place = Place(best.owner, best.place) if best.place >= 0 else None
     step = step_of(best.line) if crash is CrashClass.NON_FINITE else None
     death = Death(crash, best.line, best.rank, RETRYABLE[crash], place=place, step=step, tier=best.tier)
-    if crash in _WAITED:
+    if crash in WAITED:
         blamed = _absent(late) or _behind(late) or _silent(report, late)
         if blamed or crash is CrashClass.COLLECTIVE_TIMEOUT:
             rank = blamed[0] if len(blamed) == 1 else None
@@ -277,6 +277,6 @@ def _behind(lines: Sequence[_Line]) -> tuple[int, ...]:
 def _silent(report: ExitReport, lines: Sequence[_Line]) -> tuple[int, ...]:
     """The one rank that reports nothing where every other known rank says that it waited or was left."""
     known = {rank.rank for rank in report.ranks} | {line.rank for line in lines if line.rank is not None and line.text.strip()}
-    waited = {clue.rank for clue in _clues(report, lines) if clue.crash in _WAITED and clue.rank is not None}
+    waited = {clue.rank for clue in _clues(report, lines) if clue.crash in WAITED and clue.rank is not None}
     silent = known - waited
     return tuple(silent) if len(silent) == 1 and waited else ()

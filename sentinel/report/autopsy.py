@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sentinel.detectors.crash import signal_name
-from sentinel.detectors.crash_class import Death, Owner, Place, classify, signal_of
+from sentinel.detectors.crash_class import WAITED, Death, Owner, Place, classify, signal_of
 from sentinel.detectors.crash_labels import read_labels
 from sentinel.detectors.crash_patterns import CrashClass, Tier
 from sentinel.detectors.crash_progress import is_progress, step_of
@@ -123,7 +123,7 @@ def _judge(path: Path, logs: _Logs) -> Autopsy:
         seen_by=death.seen_by if death.seen_by != death.rank else None,
         blamed=death.blamed or (() if death.rank is None else (death.rank,)),
         retryable=death.retryable or found.last_step is not None,
-        exit_words="" if died is None else _exit_words(died),
+        exit_words="" if died is None or death.crash in WAITED else _exit_words(died),  # of those, it is what the launcher did
         step=death.step,
     )
     return _with_flight_recorder(_placed(found, place, logs))
