@@ -7,10 +7,7 @@ none", it is not called healthy.
 
 from __future__ import annotations
 
-import os
-import re
-import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,30 +18,11 @@ from sentinel.detectors.crash_patterns import CrashClass, Tier
 from sentinel.detectors.crash_progress import is_progress, step_of
 from sentinel.detectors.crash_reading import says_it_went_on
 from sentinel.model.attempts import ExitReport, RankExit
-from sentinel.telemetry.crash_log import LINES_KEPT, SEARCH_BYTES_MAX, LogEnd, read_log_end
+from sentinel.report.autopsy_logs import Logs, read_logs
 from sentinel.telemetry.printed_exits import PrintedExits, read_printed_exits
 
-FILES_MAX = 20_000
-DEPTH_MAX = 5
-MANY_FILES = 64
-LINES_OF_MANY = 40  # whole lines of each end, where there are many files
-SEARCH_OF_MANY_BYTES = 16 << 20
 LINE_CHARS = 500
 LINES_AFTER_MAX = 8
-
-_NO_LOG = (
-    ".pt", ".pth", ".bin", ".safetensors", ".npy", ".npz", ".distcp", ".pkl", ".idx", ".arrow", ".parquet", ".png", ".svg",
-    ".html", ".py", ".pyc", ".so", ".sh", ".yaml", ".yml", ".toml", ".db", ".sqlite", ".tar", ".zip", ".whl", ".json", ".jsonl",
-    ".csv", ".md", ".prom", ".lock", ".pid", ".head",
-)  # fmt: skip
-_RANK_NAMES = (
-    re.compile(r"(?:^|[^a-z])rank[-_. =]?(\d{1,7})(?!\d)", re.IGNORECASE),
-    re.compile(r"(?:^|/)(\d{1,7})/std(?:out|err)\.log$"),  # torchrun --log-dir: RUN/attempt_0/3/stderr.log
-    re.compile(
-        r"(?:^|/)(?:std(?:out|err)|log|output|err|out|worker|task|proc(?:ess)?)[-_.](\d{1,7})\.(?:log|txt|out|err)(?:\.\w+)?$"
-    ),
-)
-_FLIGHT_RECORDER = re.compile(r"(?:^|/)(?:_dump_|nccl_trace_rank_|\w*flight_recorder\w*_)\d+$")
 
 # Readers of NCCL flight-recorder dumps in a folder: each gives the ranks that the others waited for, () where it cannot say.
 FLIGHT_RECORDERS: list[Callable[[Path], tuple[int, ...]]] = []
@@ -74,32 +52,21 @@ class Autopsy:
     unread: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Logs:
-    """Lines under their owners, and for each where it stands."""
-
-    tails: dict[Owner, tuple[str, ...]]
-    places: dict[Owner, tuple[tuple[Path, int], ...]]
-    is_cut: bool
-    unread: tuple[str, ...]
-
-
 def examine(path: Path) -> Autopsy:
     """Read one log or one folder. Never raises for what is in it: what cannot be read is said in `error`."""
     try:
-        status = path.stat()
-        logs = _read_folder(path) if stat.S_ISDIR(status.st_mode) else _read_file(path)
+        logs = read_logs(path)
     except OSError as error:
         return Autopsy(path, error=f"{path}: {error.strerror or error}; name a log, or a folder of logs, that can be read")
     if not logs.tails:
-        if stat.S_ISDIR(status.st_mode):
+        if path.is_dir():
             why = "; ".join(logs.unread[:3]) or "no log in it"
             return Autopsy(path, error=f"{path}: {why}; name the folder that holds the logs of the ranks", unread=logs.unread)
         return Autopsy(path)
     return _judge(path, logs)
 
 
-def _judge(path: Path, logs: _Logs) -> Autopsy:
+def _judge(path: Path, logs: Logs) -> Autopsy:
     printed = {owner: read_printed_exits(lines) for owner, lines in logs.tails.items() if not isinstance(owner, int)}
     owner, exits = next(((who, one) for who, one in printed.items() if one.exits), (None, PrintedExits()))
     report = ExitReport(None, exits.exits, exits.first)
@@ -139,7 +106,7 @@ def _with_flight_recorder(found: Autopsy) -> Autopsy:
     return found
 
 
-def _by_exit(found: Autopsy, died: RankExit | None, exits: PrintedExits, owner: Owner, logs: _Logs) -> Autopsy:
+def _by_exit(found: Autopsy, died: RankExit | None, exits: PrintedExits, owner: Owner, logs: Logs) -> Autopsy:
     """A rank that failed without a word: only the launcher tells of it."""
     if died is None:
         return found
@@ -151,7 +118,7 @@ def _by_exit(found: Autopsy, died: RankExit | None, exits: PrintedExits, owner: 
     return _placed(found, None if at is None else Place(owner, at), logs)
 
 
-def _placed(found: Autopsy, place: Place | None, logs: _Logs) -> Autopsy:
+def _placed(found: Autopsy, place: Place | None, logs: Logs) -> Autopsy:
     if place is None or not 0 <= place.index < len(logs.places.get(place.owner, ())):
         return found
     path, number = logs.places[place.owner][place.index]
@@ -160,7 +127,7 @@ def _placed(found: Autopsy, place: Place | None, logs: _Logs) -> Autopsy:
     return replace(found, log=path, line=number or None, evidence=text)
 
 
-def _went_on(death: Death, logs: _Logs) -> bool:
+def _went_on(death: Death, logs: Logs) -> bool:
     """Whether the log goes on behind an error that was only reported: then that says nothing of the end."""
     if death.place is None:
         return True
@@ -173,7 +140,7 @@ def _exit_words(died: RankExit) -> str:
     return f"was killed by {signal_name(number)}" if number is not None else f"exited {died.code}"
 
 
-def _last_step(logs: _Logs) -> int | None:
+def _last_step(logs: Logs) -> int | None:
     steps: list[int] = []
     for lines in logs.tails.values():
         for line in reversed(lines):
@@ -182,77 +149,3 @@ def _last_step(logs: _Logs) -> int | None:
                 steps.append(step)
                 break
     return max(steps, default=None)
-
-
-def _read_file(path: Path) -> _Logs:
-    end = read_log_end(path, SEARCH_BYTES_MAX, numbered=True)
-    if not end.lines:
-        return _Logs({}, {}, False, ())
-    return _Logs({None: end.lines}, {None: _places(path, end)}, end.is_cut, ())
-
-
-def _places(path: Path, end: LogEnd) -> tuple[tuple[Path, int], ...]:
-    return tuple((path, number) for number in end.numbers)
-
-
-def _read_folder(folder: Path) -> _Logs:
-    """Each file under its rank, where its name says one; several of one rank together, standard error last."""
-    paths = sorted(_log_files(folder), key=_order)[:FILES_MAX]
-    lines_kept, limit = (LINES_KEPT, SEARCH_BYTES_MAX) if len(paths) <= MANY_FILES else (LINES_OF_MANY, SEARCH_OF_MANY_BYTES)
-    tails: dict[Owner, tuple[str, ...]] = {}
-    places: dict[Owner, tuple[tuple[Path, int], ...]] = {}
-    is_cut = False
-    unread: list[str] = []
-    for path in paths:
-        try:
-            end = read_log_end(path, limit, lines_kept=lines_kept, numbered=True)
-        except OSError as error:
-            unread.append(f"{path}: {error.strerror or error}")
-            continue
-        if not end.lines:
-            continue
-        owner = _owner(folder, path)
-        tails[owner] = (*tails.get(owner, ()), *end.lines)
-        places[owner] = (*places.get(owner, ()), *_places(path, end))
-        is_cut = is_cut or end.is_cut
-    return _Logs(tails, places, is_cut, tuple(unread))
-
-
-def _owner(folder: Path, path: Path) -> Owner:
-    name = path.relative_to(folder).as_posix()
-    for pattern in _RANK_NAMES:
-        found = pattern.search(name)
-        if found is not None:
-            return int(found[1])
-    return name
-
-
-def _order(path: Path) -> tuple[str, bool, bool]:
-    """Standard output before the standard error beside it: the last word is that of standard error."""
-    is_error = "err" in path.name
-    name = path.as_posix().replace("stderr", "stdout").replace(".err", ".out")
-    return name.removesuffix(".tail"), is_error, not name.endswith(".tail")  # what was cut off a log came before the rest
-
-
-def _log_files(folder: Path, depth: int = 0) -> Iterator[Path]:
-    with os.scandir(folder) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    newest = max((number for entry in found if (number := _attempt(folder, entry.name)) is not None), default=None)
-    for entry in found:
-        if entry.name.startswith(".") or _attempt(folder, entry.name) not in (None, newest):
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            if depth < DEPTH_MAX:
-                yield from _log_files(Path(entry.path), depth + 1)
-        elif entry.is_file() and _may_be_log(entry.name):
-            yield Path(entry.path)
-
-
-def _attempt(folder: Path, name: str) -> int | None:
-    """The number of an attempt, for its folder: attempts/0003 of a run directory, attempt_3 of torchrun's."""
-    text = name if folder.name == "attempts" else name.removeprefix("attempt_") if name.startswith("attempt_") else ""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 8 else None
-
-
-def _may_be_log(name: str) -> bool:
-    return not name.endswith(_NO_LOG) and "tfevents" not in name and _FLIGHT_RECORDER.search(name) is None

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from sentinel.cli.root import app
 from sentinel.detectors.crash_patterns import CrashClass
-from sentinel.report import autopsy
+from sentinel.report import autopsy, autopsy_logs
 from sentinel.report.autopsy import examine
 from sentinel.report.autopsy_words import advice, autopsy_document, autopsy_text
 from tests.unit.report.death_logs import CASES, GLOO, LOST, OOM, STEPS, TB, Case, by, table
@@ -138,7 +138,7 @@ def test_the_one_silent_rank_is_blamed_for_a_timeout_and_torchrun_s_own_kill_is_
 
 
 def test_what_lies_beyond_the_bound_is_unknown_and_said(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(autopsy, "SEARCH_BYTES_MAX", 200_000)
+    monkeypatch.setattr(autopsy_logs, "SEARCH_BYTES_MAX", 200_000)
     path = written(tmp_path, by("[rank5]: ", TB + OOM) + "\n" + "a line without a meaning\n" * 40_000)
     found = examine(path)
     assert (found.crash, found.is_cut) == (None, True)
