@@ -69,7 +69,8 @@ _BY_FIRST = {first: tuple((kind, fits) for kind, begins, fits in _KINDS if first
 # trainer itself: Megatron-LM's "Rank 126, node n1, device 0, iteration 1: Unexpected result nan", "Rank 3: found NaN"
 SELF_NAMED = re.compile(
     r"\[(?:PG [^\]]*)?(?:Global )?Rank (\d{1,7})\]|\btask (\d{1,7}): Out Of Memory|(?:^|: )[Rr]ank (\d{1,7})[,:] |"
-    r"\brank=?\[?(\d{1,7})\]?\b[^.]{0,40} (?:ran out of memory|hit|raised)|MPI_ABORT was invoked on rank (\d{1,7})"
+    r"\brank=?\[?(\d{1,7})\]?\b[^.]{0,40} (?:ran out of memory|hit|raised)|MPI_ABORT was invoked on rank (\d{1,7})|"
+    r"\bon rank (\d{1,7}) at iteration\b"
 )
 
 

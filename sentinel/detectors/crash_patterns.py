@@ -98,7 +98,8 @@ PATTERNS: tuple[Pattern, ...] = (
     *_words(
         CrashClass.NON_FINITE, Tier.CAUSE,
         # Megatron-LM: its rerun state machine, and the checks of losses and gradient buffers that go through it
-        r"(?i)Unexpected result (?:nan|[-+]?inf)\b|found (?:NaN|Inf)\b.{0,40}\b(?:loss|grad|norm|forward|backward|param|weight)",
+        r"(?i)Unexpected result (?:tensor\()?(?:nan|[-+]?inf)\b|found (?:NaN|Inf)\b.{0,40}\b(?:loss|grad|norm|forward"
+        r"|backward|param|weight)",
         # trainers' own checks: "Loss is NaN", "Loss is nan, stopping training", "non-finite loss", "loss became NaN"
         r"(?i)\b(?:loss|grad(?:ient)?s?(?:[ _]norm)?)\b[^|]{0,24}?\b(?:is|are|was|were|became|becomes|went|turned|got|has become)"
         r" (?:to )?(?:a |not a )?(?:NaN|[-+]?inf(?:inite|inity)?\b|not (?:finite|a number)|non-?finite)",

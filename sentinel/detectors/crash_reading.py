@@ -53,7 +53,8 @@ _LEVEL = re.compile(
 )
 LEVEL_CHARS = 110
 FRAME_BEGINS = " \t|│╭╰"  # Python's own, and rich's boxes
-_NCCL = re.compile(r"\bNCCL (?:WARN|INFO)\b")
+# Warnings that are all that is ever said of a death: NCCL's, and those of Megatron-LM's rerun state machine
+_LOUD = re.compile(r"\bNCCL (?:WARN|INFO)\b|\bUnexpected result ")
 _ENDING = re.compile(
     r"(?i)destroy|clean|shut|clos|exit|terminat|abort|sync|finish|upload|dump|stop|kill|signal|final|fail|error|except|wandb|flush|died"
 )
@@ -204,7 +205,7 @@ class WriterLines:
     def _told(self, text: str) -> Clue | None:
         if not may_tell(text):
             return None
-        is_quiet = _says_error(text) is False and _NCCL.search(text) is None
+        is_quiet = _says_error(text) is False and _LOUD.search(text) is None
         is_calm = is_quiet or _SURVIVED.search(text) is not None
         pattern = match_line(text)
         if pattern is not None and not (_HARMLESS.search(text) is not None and pattern.tier >= Tier.DEATH):
@@ -243,7 +244,7 @@ def says_it_went_on(text: str) -> bool:
 
 def _is_calm(text: str) -> bool:
     """A line of a program that goes on: no frame, no error, nothing of what is printed while a process ends."""
-    return _says_error(text) is False and _ENDING.search(text) is None and _NCCL.search(text) is None
+    return _says_error(text) is False and _ENDING.search(text) is None and _LOUD.search(text) is None
 
 
 def is_worth_keeping(text: str) -> bool:

@@ -42,6 +42,10 @@ def by(label: str, text: str) -> str:
     return "\n".join(f"{label}{line}" for line in text.split("\n"))
 
 
+def _r(rank: int, text: str) -> str:
+    return by(f"[rank{rank}]: ", text)
+
+
 def table(*ranks: tuple[int, int]) -> str:
     """torchrun's own; the first rank is the root cause."""
     names = {-9: "  (SIGKILL)", -11: "  (SIGSEGV)", -15: "  (SIGTERM)", -6: "  (SIGABRT)"}
@@ -255,6 +259,39 @@ _MORE: tuple[tuple[str, str, str | None, int | None, str | None], ...] = (
     ("nvrm two", STEPS+"NVRM: Xid (PCI:0000:3b:00): 48, pid=1, DBE\nNVRM: Xid (PCI:0000:3b:00): 45, pid=1\n"+by("[rank1]: ",TB+"RuntimeError: CUDA error: uncorrectable ECC error encountered"),"CUDA error",None,"48"),
     ("xid13 then error", STEPS+by("[rank1]: ",TB+"RuntimeError: CUDA error: an illegal memory access was encountered"),"CUDA error",1,"illegal"),
     ("timeouts, exception wrapped", STEPS+by("[rank0]: ",TB+"torch.distributed.DistBackendError: [Rank 0] Watchdog caught collective operation timeout: x\n\nDuring handling of the above exception, another exception occurred:\n\n"+TB+"RuntimeError: checkpoint failed"),"collective timeout",None,"Watchdog caught"),
+    ("no progress nothing", "hello\nworld\n",None,None,None),
+    ("srun labels fanout", STEPS+by("5: ",TB+OOM)+"\n"+"\n".join(by(f"{r}: ",TB+LOST) for r in range(5))+"\nsrun: error: n1: task 5: Exited with exit code 1\n"+SLURM_END,"out of memory",5,"CUDA out"),
+    ("nemo lightning", "[NeMo I 2026-11-20 10:00:00 x:1] hi\nEpoch 0: :  12%|█▏   | 120/1000 [00:12<01:30, v_num=1, reduced_train_loss=2.3]\n[rank3]: Traceback (most recent call last):\n[rank3]:   File \"x\", line 1\n[rank3]: RuntimeError: CUDA error: an illegal memory access was encountered\n","CUDA error",3,"illegal"),
+    ("watchdog w/ cuda err first in peers", STEPS+by("[rank0]:",WATCHDOG.format(r=0,work=811))+"\n"+_r(1,TB+"RuntimeError: CUDA error: unspecified launch failure"),"CUDA error",1,"unspecified"),
+    ("gpu announced then watch", STEPS+"[rank1]: NVRM: Xid (PCI:0000:3b:00): 31, pid=1, MMU Fault\n"+by("[rank0]:",WATCHDOG.format(r=0,work=811)),"CUDA error",1,"31"),
+    ("ckpt corrupted", _r(0,TB+"RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory"),"I/O error",0,"PytorchStreamReader"),
+    ("size mismatch", _r(0,TB+"RuntimeError: Error(s) in loading state_dict for GPT:\n\tsize mismatch for wte.weight: copying a param with shape torch.Size([50304, 768])"),"error",0,"loading state_dict"),
+    ("assert tokens", STEPS+_r(9,TB+"AssertionError"),"error",9,"AssertionError"),
+    ("index OOR", STEPS+_r(9,TB+"IndexError: index 512 is out of bounds for dimension 0 with size 512"),"error",9,"IndexError"),
+    ("tokenizer", _r(2,TB+"ValueError: Unable to locate tokenizer file"),"error",2,"Unable to locate"),
+    ("permission", _r(2,TB+"PermissionError: [Errno 13] Permission denied: '/data/x'"),"error",2,"Errno 13"),
+    ("loader timeouts", STEPS+_r(2,TB+"RuntimeError: DataLoader timed out after 60 seconds"),"error",2,"timed out"),
+    ("loader exited", STEPS+_r(2,TB+"RuntimeError: DataLoader worker (pid(s) 4711, 4712) exited unexpectedly"),"killed by signal",2,"exited unexpectedly"),
+    ("loader killed by segv", STEPS+_r(2,TB+"RuntimeError: DataLoader worker (pid 4711) is killed by signal: Segmentation fault. "),"killed by signal",2,"Segmentation"),
+    ("lustre", STEPS+"LustreError: 11-0: work-OST0001-osc-ffff: operation ost_read to node 10.0.0.1@o2ib failed: rc = -107\n"+_r(2,TB+"OSError: [Errno 108] Cannot send after transport endpoint shutdown"),"I/O error",None,"LustreError"),
+    ("nvlink nccl", STEPS+"n1:1:2 [3] NCCL WARN NVLink error detected on GPU 3\n"+_r(0,TB+SYSTEM),"CUDA error",None,"NVLink"),
+    ("ib rec", STEPS+"n1:1:2 [3] NCCL WARN NET/IB : Got completion with error 12, opcode 0, len 0, vendor err 129\n"+"\n".join(by(f"[rank{r}]:",WATCHDOG.format(r=r,work=811)) for r in range(2)),"network error",None,"error 12"),
+    ("heartbeat mon", STEPS+by("[rank4]:","[F1120 06:24:44.9 ProcessGroupNCCL.cpp:1306] [PG ID 0 PG GUID 0(default_pg) Rank 4] [PG 0 Rank 4] ProcessGroupNCCL's watchdog got stuck for 600 seconds without making progress"),"collective timeout",None,"got stuck"),
+    ("dump signal only then", STEPS+by("[rank0]:","[E1120 06:24:44.9 ProcessGroupNCCL.cpp:1300] [PG ID 0 PG GUID 0(default_pg) Rank 0] Received a dump signal due to a collective timeout from  rank 3 and we will try our best to dump the debug info.")+"\n"+by("[rank3]:",WATCHDOG.format(r=3,work=811)),"collective timeout",None,"[Rank 3] Watchdog"),
+    ("rdzv", "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has failed. See inner exception for details.","lost its peers",None,"C10d"),
+    ("rdzv timeouts", "Traceback (most recent call last):\n  File \"x\", line 1\ntorch.distributed.elastic.rendezvous.api.RendezvousTimeoutError","collective timeout",None,"RendezvousTimeoutError"),
+    ("ckpt disk full and peers", STEPS+_r(3,TB+"OSError: [Errno 122] Disk quota exceeded")+"\n"+_r(0,TB+GLOO),"disk full",3,"Errno 122"),
+    ("compile", STEPS+_r(0,TB+"torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:\nRuntimeError: Triton Error [CUDA]: invalid argument"),"CUDA error",0,"Triton Error"),
+    ("import err libs", _r(0,TB+"ImportError: libcudart.so.12: cannot open shared object file: No such file or directory"),"import or configuration error",0,"libcudart"),
+    ("undefined symbol", _r(0,TB+"ImportError: /x/flash_attn.so: undefined symbol: _ZN3c10"),"import or configuration error",0,"undefined"),
+    ("nan rerun persist", STEPS+"[rank3]: RuntimeError: Rank 3, node n1, device 3, iteration 121: Unexpected result nan (message='found NaN in local forward loss calculation')","non_finite",3,"Unexpected"),
+    ("megatron check large", STEPS+_r(3,TB+"RuntimeError: Rank 3, node n1, device 3, iteration 121: Unexpected result 12.3 (message='found unexpectedly large grads in bucket #0')"),"error",3,"unexpectedly large"),
+    ("sig abort", STEPS+"Fatal Python error: Aborted\n\nThread 0x0 (most recent call first):\n","killed by signal",None,"Aborted"),
+    ("keyboard", STEPS+TB+"KeyboardInterrupt\n","killed by signal",None,"KeyboardInterrupt"),
+    ("system exit", STEPS+TB+"SystemExit: 3\n",None,None,None),
+    ("torchrun sigterm'd peers; root exit 1 with error", STEPS+_r(2,TB+"FileNotFoundError: [Errno 2] No such file or directory: '/data/shard_12.bin'")+"\nW1122 22:22:14.038000 28309 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 28514 closing signal SIGTERM\n"+table((2,1),(0,-15),(1,-15)),"error",2,"shard_12"),
+    ("error in tmp data", STEPS+_r(2,TB+"FileNotFoundError: [Errno 2] No such file or directory: '/tmp/data/shard_12.bin'")+"\n"+_r(3,TB+"ValueError: later"),"error",2,"shard_12"),
+    ("megatron rerun in a warning", STEPS+"WARNING:megatron.core.rerun_state_machine:Unexpected result tensor(nan) on rank 3 at iteration #121 invocation #1 (message='loss is NaN')\nExiting now.\n"+_r(0,TB+LOST),"non_finite",3,"Unexpected result"),
 )  # fmt: skip
 
 CASES += tuple(Case(name, text, crash, root, rank) for name, text, crash, rank, root in _MORE)
