@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from sentinel.cli.autopsy import autopsy
 from sentinel.cli.checkpoints import checkpoints_app
 from sentinel.cli.drill import drill
 from sentinel.cli.operator import Commands
@@ -214,7 +215,7 @@ app.add_typer(checkpoints_app, name="checkpoints", rich_help_panel=LOOK)
 register_operator(app)
 app.add_typer(page_app, name="page", rich_help_panel=ANSWER)
 app.add_typer(policy_app, name="policy", rich_help_panel=POLICIES)
-for command in (replay, watch, drill):
+for command in (replay, watch, autopsy, drill):
     app.command(rich_help_panel=REHEARSE)(command)
 
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from sentinel.detectors.bands import back_since
 from sentinel.detectors.contract import Detector, DetectorSettings, Start, WatchedRun
 from sentinel.detectors.crash import Ended, Ending, Failed, judge_exit
+from sentinel.detectors.crash_class import Owner
 from sentinel.detectors.expression import Expressions
 from sentinel.detectors.hold import Hold
 from sentinel.detectors.onset import SIGNALS, Dated, date_onset
@@ -91,7 +92,7 @@ class DetectorBank:
         self._cut_step = self._quiet_until = 0
         self._resumed_step = 0
         self._now_s = self._line_s = self._beat_step_s = float("-inf")
-        self._tails: dict[int | None, tuple[str, ...]] = {}
+        self._tails: dict[Owner, tuple[str, ...]] = {}
         self._stream_gap: str | None = None
 
     def _route(self) -> None:

@@ -4,14 +4,16 @@ The rank that failed first gives the reason; those that followed were taken down
 used only when no rank is known: torchrun returns 1 when every rank left with 6 (measured).
 Exit 3 (configuration) and 4 (data) are never retried as they are; 5 is non_finite; 6 is a stop after a checkpoint.
 The trainer's own codes are believed before any log; otherwise `crash_class` says of what class a crash is, and who caused it.
+A trainer that ended itself because a value was no number died of `non_finite`, whatever code it left with: the newest checkpoint
+may be damaged, and the incident is led as one of its values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sentinel.detectors.crash_class import Death, classify
+from sentinel.detectors.crash_class import Death, Tails, classify
+from sentinel.detectors.crash_patterns import CrashClass
 from sentinel.detectors.settings import setting
 from sentinel.model.attempts import (
     EXIT_BAD_CONFIG,
@@ -84,7 +86,7 @@ def judge_exit(
     ending: Ending,
     crash_severity: Severity,
     non_finite_severity: Severity,
-    tails: Mapping[int | None, Sequence[str]] | None = None,
+    tails: Tails | None = None,
 ) -> Ended:
     """Classify an exit. The end line of the stream outranks a bad code after it; a requested stop outranks how it ended."""
     first = choose_first(report)
@@ -100,7 +102,10 @@ def judge_exit(
         return Stopped(False, True, "ranks stopped after a checkpoint, unasked by this supervisor (a signal from outside)")
     if (first.code if first is not None else report.command_status) == EXIT_NON_FINITE:
         return Failed(_non_finite(report, ending, first, non_finite_severity))
-    return Failed(_crash(report, ending, first, crash_severity, tails or {}))
+    death = None if _own_words(report, first) else classify(report, tails or {}, first)
+    if death is not None and death.crash is CrashClass.NON_FINITE:
+        return Failed(_died_of_values(death, report, ending, first, non_finite_severity))
+    return Failed(_crash(report, ending, first, crash_severity, death))
 
 
 def _keepers_words(report: ExitReport, first: RankExit | None) -> str:
@@ -117,20 +122,33 @@ def _non_finite(report: ExitReport, ending: Ending, first: RankExit | None, seve
     )  # fmt: skip
 
 
-def _crash(
-    report: ExitReport,
-    ending: Ending,
-    first: RankExit | None,
-    severity: Severity,
-    tails: Mapping[int | None, Sequence[str]],
-) -> Finding:
-    """By the trainer's own code where it says configuration or data, else by what its records and logs show."""
+def _died_of_values(death: Death, report: ExitReport, ending: Ending, first: RankExit | None, severity: Severity) -> Finding:
+    """The trainer ended itself because a loss or a gradient was no number. Dated by the stream, else by the step that the line
+    names, where the stream has not come so far: trainers that check do so at every step, before the update."""
+    onset = ending.non_finite_onset
+    if onset is None:
+        named = death.step
+        onset = named if named is not None and named > ending.newest_step else ending.newest_step + 1
+    return Finding(
+        Kind.NON_FINITE, severity, ending.attempt, onset, ending.newest_step, ending.now_s,
+        describe_death(death, report, first, ending.has_trained) + _keepers_words(report, first),
+        metric="exit", blamed_rank=death.rank,
+    )  # fmt: skip
+
+
+def _own_words(report: ExitReport, first: RankExit | None) -> str:
+    """What the trainer's own exit codes say; empty where they leave it to records and logs."""
     code = first.code if first is not None else report.command_status
-    hint = {
+    return {
         EXIT_BAD_CONFIG: ": configuration error, a relaunch cannot help",
         EXIT_BAD_DATA: ": data error, a relaunch without a change cannot help",
     }.get(code if code is not None else 1, "")
-    death = None if hint else classify(report, tails, first)
+
+
+def _crash(report: ExitReport, ending: Ending, first: RankExit | None, severity: Severity, death: Death | None) -> Finding:
+    """By the trainer's own code where it says configuration or data, else by what its records and logs show."""
+    code = first.code if first is not None else report.command_status
+    hint = _own_words(report, first)
     blamed = first.rank if first is not None else None
     reason = describe(first, report) + hint
     if death is not None:

@@ -1,50 +1,69 @@
-"""Which death an attempt died, from its exit records and the ends of its logs: a class, the line that shows it, and who.
+"""Which death an attempt died, from its exit records and its logs: a class, the line that shows it, and who.
 
-Every rank's log is read for itself, lines of the launcher's log by the rank they name. Of all that is found the tier decides
-first (`crash_patterns.Tier`), then whether it was the rank that failed first, then the order in the launcher's log. What it does
-not see: a cause printed further up than the tail reaches, and a cause nobody printed.
+A log is read from the last line that shows training at work: what stands before it was survived. Of what is found behind it the
+tier decides first (`crash_patterns.Tier`), then whether it was the rank that failed first, then the order in the launcher's log.
+Where only consequences stand there (a lost connection, a timeout), a cause a few step lines earlier counts, for ranks go on for
+a step or two, and their output comes late. What it does not see: a cause that nobody printed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from sentinel.detectors.crash_labels import Labelled, Writers, read_labels
 from sentinel.detectors.crash_patterns import (
+    ABSENT,
     ENQUEUED,
-    EXCEPTION,
+    FORCED_KILL,
     LINE_CHARS,
     OUTSIDE,
     RETRYABLE,
-    SAYS_NOTHING,
-    SELF_NAMED,
-    WRITER,
     CrashClass,
     Tier,
-    match_line,
 )
+from sentinel.detectors.crash_progress import is_progress, step_of
+from sentinel.detectors.crash_reading import Clue, WriterLines
 from sentinel.model.attempts import EXIT_FINISHED, EXIT_STOPPED, ExitReport, RankExit
 
-EVIDENCE_CHARS = 240
+STEPS_SURVIVED_MAX = 2  # step lines behind a cause that a mere consequence at the end does not outweigh
+BLAMED_MAX = 64
 SIGKILL, SIGTERM = 9, 15
 _PLAIN_SIGNALS = (4, 7, 8, 9, 11)  # ILL BUS FPE KILL SEGV: a rank dies of these by itself or by the kernel
 OWN_SIGNALS = (4, 6, 7, 8, 11)  # ILL ABRT BUS FPE SEGV
 _CONFIGURATION_CODES = frozenset({1, 2, 126, 127})  # Python, argparse, the shell
 _NOT_FOUND = 127  # the shell's
 _SHELL_SIGNAL_BASE, _SIGNALS = 128, 64
+WAITED = (CrashClass.COLLECTIVE_TIMEOUT, CrashClass.PEER_LOST)
 
-Tails = Mapping[int | None, Sequence[str]]
+Owner = int | str | None
+Tails = Mapping[Owner, Sequence[str]]
+"""Lines of each log: under its rank, None for the launcher's, a name for another log of no single rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a line stands: whose log, and which of its lines, from 0."""
+
+    owner: Owner
+    index: int
 
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """`rank` is who is blamed, None when nobody can be; `seen_by` who wrote the evidence, where that is another."""
+    """`rank` is who is blamed, None when nobody can be; `seen_by` who wrote the evidence, where that is another. `blamed`: all
+    who are, where the evidence names several. `step`: what the evidence names, of a death by values that are no numbers."""
 
     crash: CrashClass
     evidence: str
     rank: int | None
     retryable: bool
     seen_by: int | None = None
+    blamed: tuple[int, ...] = field(default=(), compare=False)
+    place: Place | None = field(default=None, compare=False)
+    step: int | None = field(default=None, compare=False)
+    tier: Tier = field(default=Tier.DEATH, compare=False)
+    is_followed: bool = field(default=False, compare=False)  # others lost this rank or waited for it
 
     def is_outside(self, report: ExitReport) -> bool:
         """Whether what the run resumed from cannot be to blame. A rank may die of a damaged state by a signal of its own
@@ -56,48 +75,57 @@ class Death:
 
 
 @dataclass(frozen=True, slots=True)
-class _Clue:
-    """`crash` None: the rank failed and nothing more is known of it."""
-
-    crash: CrashClass | None
-    tier: Tier
-    line: str
+class _Line:
+    owner: Owner
+    index: int
     rank: int | None
-    order: int = 0
+    writer: tuple[int | None, str]
+    text: str
 
 
-@dataclass(slots=True)
-class _Log:
-    """The lines of one writer, in order, each with its place in the launcher's log (0 elsewhere)."""
-
-    lines: list[tuple[int, str]]
-
-
-def classify(report: ExitReport, tails: Tails, first: RankExit | None) -> Death | None:
-    """What the attempt died of; None when neither the records nor the logs say more than a bare status."""
-    exits = {rank.rank: rank for rank in report.ranks}
-    only = report.ranks[0].rank if len(report.ranks) == 1 else None
-    logs = _by_writer(report, tails, only)
-    clues: list[_Clue] = []
-    for rank, log in logs.items():
-        how = None if rank is None else exits.get(rank)
-        if _may_have_died(how):
-            clues += _read(rank, log, how, report)
-    clues += _of_signals(report, first, {clue.rank for clue in clues})
+def classify(report: ExitReport, tails: Tails, first: RankExit | None, *, is_complete: bool = True) -> Death | None:
+    """What the attempt died of; None when neither the records nor the logs say more than a bare status. `is_complete`: the report
+    has every rank, so that a label which is none of them names no rank."""
+    lines = _by_owner(report, tails, is_complete)
+    late, early = _since_progress(lines)
+    clues = _clues(report, late)
+    clues += _of_signals(report, first, {clue.rank for clue in clues}, late)
+    if clues and min(clue.tier for clue in clues) >= Tier.TIMEOUT:
+        causes = [clue for clue in _clues(report, early) if clue.tier <= Tier.DEATH and not clue.is_last_only]
+        clues = causes or clues
     if not clues:
         return None
 
-    def weight(clue: _Clue) -> tuple[int, bool, int, int]:
+    def weight(clue: Clue) -> tuple[int, bool, int, bool, int]:
         is_first = first is not None and clue.rank == first.rank
-        return clue.tier, not is_first, clue.order, -1 if clue.rank is None else clue.rank
+        blames = clue.tier is not Tier.TIMEOUT  # who waited first is not who failed first
+        return clue.tier, blames and not is_first, clue.order, not is_first, -1 if clue.rank is None else clue.rank
 
     best = min(clues, key=weight)
+    if not best.line:  # an exit by itself: what the same rank said of it stands for it
+        same = [clue for clue in clues if clue.line and (clue.crash, clue.rank, clue.tier) == (best.crash, best.rank, best.tier)]
+        best = min(same, key=weight, default=best)
     if best.crash is None:
         return None
-    death = Death(best.crash, best.line, best.rank, RETRYABLE[best.crash])
-    if best.crash is CrashClass.COLLECTIVE_TIMEOUT:
-        return replace(death, rank=_behind(logs), seen_by=best.rank)
-    return death if best.rank is not None or first is None else replace(death, rank=first.rank)
+    is_followed = any(clue.crash in WAITED and clue.rank != best.rank for clue in clues)
+    return replace(_death(best, best.crash, report, first, late), is_followed=is_followed)
+
+
+def _death(best: Clue, crash: CrashClass, report: ExitReport, first: RankExit | None, late: Sequence[_Line]) -> Death:
+    place = Place(best.owner, best.place) if best.place >= 0 else None
+    step = step_of(best.line) if crash is CrashClass.NON_FINITE else None
+    death = Death(crash, best.line, best.rank, RETRYABLE[crash], place=place, step=step, tier=best.tier)
+    if crash in WAITED:
+        blamed = _absent(late) or _behind(late) or _silent(report, late)
+        if blamed or crash is CrashClass.COLLECTIVE_TIMEOUT:
+            rank = blamed[0] if len(blamed) == 1 else None
+            return replace(death, rank=rank, seen_by=best.rank, blamed=blamed)
+        if first is None:
+            return replace(death, rank=None, seen_by=best.rank)
+    if crash is CrashClass.NETWORK and best.tier is Tier.TIMEOUT:
+        return replace(death, rank=None, seen_by=best.rank)
+    death = death if best.rank is not None or first is None else replace(death, rank=first.rank)
+    return death if death.rank is None else replace(death, blamed=(death.rank,))
 
 
 def _may_have_died(how: RankExit | None) -> bool:
@@ -105,70 +133,89 @@ def _may_have_died(how: RankExit | None) -> bool:
     return how is None or how.code not in (EXIT_FINISHED, EXIT_STOPPED)
 
 
-def _by_writer(report: ExitReport, tails: Tails, only: int | None) -> dict[int | None, _Log]:
-    """Lines sorted by who wrote them; the launcher's, where nobody is named, under None (or the only rank)."""
-    logs: dict[int | None, _Log] = {}
-    known = {rank.rank for rank in report.ranks}
-    for owner, lines in sorted(tails.items(), key=lambda tail: (tail[0] is None, tail[0] or 0)):  # whatever order they came in
-        for place, raw in enumerate(lines):
-            line = raw[:LINE_CHARS].rstrip()
-            label = WRITER.match(line)
-            text = line[label.end() :] if label else line
-            rank = owner
-            if rank is None:
-                named = label if label is not None else SELF_NAMED.search(line)
-                rank = int(next(group for group in named.groups() if group)) if named is not None else only
-                rank = rank if rank in known or not known else only
-            logs.setdefault(rank, _Log([])).lines.append((place if owner is None else 0, text))
+def _by_owner(report: ExitReport, tails: Tails, is_complete: bool) -> list[list[_Line]]:
+    """The lines of each log with who wrote them; what nobody is named for is the launcher's, or the only rank's."""
+    only = report.ranks[0].rank if len(report.ranks) == 1 and is_complete else None
+    known = {rank.rank for rank in report.ranks} if is_complete else set()
+    logs: list[list[_Line]] = []
+    for owner, raws in sorted(tails.items(), key=_owner_order):  # whatever order they came in
+        labelled = [_labelled(raw) for raw in raws]
+        if isinstance(owner, int):
+            logs.append([_Line(owner, place, owner, (owner, ""), line.text) for place, line in enumerate(labelled)])
+            continue
+        writers = Writers(labelled)
+        lines: list[_Line] = []
+        for place, line in enumerate(labelled):
+            rank = writers.rank_of(line)
+            writer = writers.writer_of(line)
+            if rank is None or (known and rank not in known):
+                rank = only
+            writer = (only, "") if rank == only and only is not None else writer
+            lines.append(_Line(owner, place, rank, writer, line.text))
+        logs.append(lines)
     for exit_ in report.ranks:
-        if exit_.error and exit_.source == "record":
-            text = exit_.error.strip().splitlines()[0] if exit_.error.strip() else ""
-            logs.setdefault(exit_.rank, _Log([])).lines.append((0, text[:LINE_CHARS]))
+        if exit_.error and exit_.source == "record" and exit_.error.strip():
+            text = exit_.error.strip().splitlines()[0][:LINE_CHARS]
+            logs.append([_Line(exit_.rank, -1, exit_.rank, (exit_.rank, ""), text)])
     return logs
 
 
-def _read(rank: int | None, log: _Log, how: RankExit | None, report: ExitReport) -> list[_Clue]:
-    """The clues of one log: what its last exception says where that is a cause, else the first line of each tier."""
-    found: dict[Tier, _Clue] = {}
-    last: _Clue | None = None
-    for place, line in log.lines:
-        pattern = match_line(line)
-        is_exception = EXCEPTION.match(line) is not None
-        if pattern is not None and not _agrees(pattern.crash, line, how, report):
-            continue
-        if pattern is None:
-            if is_exception and not SAYS_NOTHING.match(line):
-                last = _Clue(CrashClass.ERROR, Tier.DEATH, _shown(line, strip=False), rank, place)
-            continue
-        strip = pattern.crash not in (CrashClass.CONFIGURATION, CrashClass.PEER_LOST)
-        clue = _Clue(pattern.crash, pattern.tier, _shown(line, strip=strip), rank, place)
-        if is_exception and pattern.tier <= Tier.CAUSE:
-            last = clue
-        if not pattern.last:
-            found.setdefault(pattern.tier, clue)
-    if last is not None:
-        found[last.tier] = last
-    return list(found.values())
+def _owner_order(tail: tuple[Owner, Sequence[str]]) -> tuple[int, int, str]:
+    owner = tail[0]
+    if isinstance(owner, int):
+        return 0, owner, ""
+    return (1, 0, owner) if owner is not None else (2, 0, "")
 
 
-def _agrees(crash: CrashClass, line: str, how: RankExit | None, report: ExitReport) -> bool:
+def _labelled(raw: str) -> Labelled:
+    return read_labels(raw[:LINE_CHARS].rstrip())
+
+
+def _since_progress(logs: Iterable[Sequence[_Line]]) -> tuple[list[_Line], list[_Line]]:
+    """The lines behind the last step line of each log, and those between it and the step lines just before it."""
+    late: list[_Line] = []
+    early: list[_Line] = []
+    for lines in logs:
+        shows = [at for at, line in enumerate(lines) if is_progress(line.text)]
+        last = shows[-1] + 1 if shows else 0
+        late += lines[last:]
+        if len(shows) > 1:
+            early += lines[shows[-min(len(shows), STEPS_SURVIVED_MAX + 1)] + 1 : last]
+    return late, early
+
+
+def _clues(report: ExitReport, lines: Sequence[_Line]) -> list[Clue]:
+    exits = {rank.rank: rank for rank in report.ranks}
+    readings: dict[tuple[Owner, tuple[int | None, str]], WriterLines] = {}
+    for line in lines:
+        how = None if line.rank is None else exits.get(line.rank)
+        if not _may_have_died(how):
+            continue
+        owner = None if line.writer[0] is not None else line.owner
+        key = owner, line.writer
+        reading = readings.get(key)
+        if reading is None:
+            reading = readings[key] = WriterLines(is_process=line.writer[0] is not None)
+        order = 0 if isinstance(line.owner, int) else line.index
+        reading.feed(line.text, Clue(None, Tier.SYMPTOM, "", line.rank, order, line.index, line.owner))
+    return [
+        clue
+        for reading in readings.values()
+        for clue in reading.clues()
+        if _agrees(clue, None if clue.rank is None else exits.get(clue.rank), report)
+    ]
+
+
+def _agrees(clue: Clue, how: RankExit | None, report: ExitReport) -> bool:
     """Whether a line can be the story of this ending."""
-    if crash is CrashClass.CONFIGURATION:
+    line = clue.line
+    if clue.crash is CrashClass.CONFIGURATION:
         codes = {how.code} if how is not None else {report.command_status, *(rank.code for rank in report.ranks)}
         wanted = {_NOT_FOUND} if line.endswith("command not found") else _CONFIGURATION_CODES  # a wrapper may live without it
         return (how is None or how.signal is None) and (codes == {None} or not wanted.isdisjoint(codes))
     if line.startswith("cgroup memory.events"):
         return any(signal_of(rank) == SIGKILL for rank in report.ranks) or report.command_status in (-SIGKILL, 128 + SIGKILL)
     return True
-
-
-def _shown(line: str, *, strip: bool) -> str:
-    """A line as evidence: bounded, one line of printable text, without the exception's name where the class says it."""
-    text = line.strip()
-    if strip and (name := EXCEPTION.match(text)) is not None:
-        text = text[name.end() :].lstrip(": ") or text
-    text = "".join(char if char.isprintable() else " " for char in text)
-    return text if len(text) <= EVIDENCE_CHARS else text[: EVIDENCE_CHARS - 1] + "…"
 
 
 def signal_of(rank: RankExit) -> int | None:
@@ -179,39 +226,57 @@ def signal_of(rank: RankExit) -> int | None:
     return code - _SHELL_SIGNAL_BASE if code is not None and _SHELL_SIGNAL_BASE < code <= _SHELL_SIGNAL_BASE + _SIGNALS else None
 
 
-def _of_signals(report: ExitReport, first: RankExit | None, explained: set[int | None]) -> list[_Clue]:
-    """What the exits say by themselves. A rank that failed first without a word is a death of its own."""
-    clues: list[_Clue] = []
+def _of_signals(report: ExitReport, first: RankExit | None, explained: set[int | None], lines: Sequence[_Line]) -> list[Clue]:
+    """What the exits say by themselves. A rank that failed first without a word is a death of its own. Where the launcher says
+    that it killed who was left, a SIGKILL of another than the first rank is the launcher's."""
+    clues: list[Clue] = []
+    is_forced = any(line.rank is None and FORCED_KILL.search(line.text) is not None for line in lines)
     for rank in report.ranks:
         number = signal_of(rank)
-        if number in _PLAIN_SIGNALS:
-            clues.append(_Clue(CrashClass.KILLED, Tier.DEATH, "", rank.rank))
+        if number == SIGKILL and is_forced and report.first_failed_rank not in (None, rank.rank):
+            clues.append(Clue(CrashClass.KILLED, Tier.SYMPTOM, "", rank.rank))
+        elif number in _PLAIN_SIGNALS:
+            clues.append(Clue(CrashClass.KILLED, Tier.DEATH, "", rank.rank))
         elif number == SIGTERM and rank.rank == report.first_failed_rank:
-            clues.append(_Clue(CrashClass.PREEMPTION, Tier.TERMINATED, "SIGTERM from outside", rank.rank))
+            clues.append(Clue(CrashClass.PREEMPTION, Tier.TERMINATED, "SIGTERM from outside", rank.rank))
         elif number is not None:
-            clues.append(_Clue(CrashClass.KILLED, Tier.TERMINATED, "", rank.rank))
+            clues.append(Clue(CrashClass.KILLED, Tier.TERMINATED, "", rank.rank))
         elif first is rank and not explained & {rank.rank, None}:
-            clues.append(_Clue(None, Tier.DEATH, "", rank.rank))
+            clues.append(Clue(None, Tier.DEATH, "", rank.rank))
     status = report.command_status
     if not report.ranks and status is not None and status < 0:
         is_term = status == -SIGTERM
         crash = CrashClass.PREEMPTION if is_term else CrashClass.KILLED
         tier = Tier.DEATH if -status in _PLAIN_SIGNALS else Tier.TERMINATED
-        clues.append(_Clue(crash, tier, "SIGTERM from outside" if is_term else "", None))
+        clues.append(Clue(crash, tier, "SIGTERM from outside" if is_term else "", None))
     return clues
 
 
-def _behind(logs: Mapping[int | None, _Log]) -> int | None:
-    """The rank that had put fewer collectives in line than every other: it is the one the others waited for."""
+def _absent(lines: Sequence[_Line]) -> tuple[int, ...]:
+    """The ranks that a monitored barrier names as those who did not come."""
+    for line in lines:
+        found = ABSENT.search(line.text)
+        if found is not None:
+            return tuple(sorted({int(number) for number in found[1].split(",") if number.strip().isdigit()}))[:BLAMED_MAX]
+    return ()
+
+
+def _behind(lines: Sequence[_Line]) -> tuple[int, ...]:
+    """The ranks that had put fewer collectives in line than most: they are those the others waited for."""
     enqueued: dict[int, int] = {}
-    for rank, log in logs.items():
-        if rank is None:
-            continue
-        for _, line in log.lines:
-            if (found := ENQUEUED.search(line)) is not None:
-                enqueued[rank] = max(enqueued.get(rank, 0), int(found[1]))
+    for line in lines:
+        if line.rank is not None and (found := ENQUEUED.search(line.text)) is not None:
+            enqueued[line.rank] = max(enqueued.get(line.rank, 0), int(found[1]))
     if len(enqueued) < 2:
-        return None
+        return ()
     least = min(enqueued.values())
-    behind = [rank for rank, work in enqueued.items() if work == least]
-    return behind[0] if len(behind) == 1 else None
+    behind = tuple(sorted(rank for rank, work in enqueued.items() if work == least))
+    return behind if len(behind) == 1 or (len(behind) * 4 <= len(enqueued) and len(behind) <= BLAMED_MAX) else ()
+
+
+def _silent(report: ExitReport, lines: Sequence[_Line]) -> tuple[int, ...]:
+    """The one rank that reports nothing where every other known rank says that it waited or was left."""
+    known = {rank.rank for rank in report.ranks} | {line.rank for line in lines if line.rank is not None and line.text.strip()}
+    waited = {clue.rank for clue in _clues(report, lines) if clue.crash in WAITED and clue.rank is not None}
+    silent = known - waited
+    return tuple(silent) if len(silent) == 1 and waited else ()

@@ -8,8 +8,8 @@ value of a counter or a state is where it starts from, recorded as info where it
 A fault is judged SETTLE_S after its first sign, when its whole story is there: the Xid, then the driver's own word (Xid 154,
 NVML's recovery action), which outranks the table of Xids. Critical is what lost work or soon will (gpu_fault): retryable where a
 restart of the application is enough, not where the GPU or the node has to be reset first. What only wears out is a warning to a
-person (hardware_warning). An application's own Xids are info. Each is reported once an attempt and device, so a storm is one
-finding. GPUs that this run does not use give info only.
+person (hardware_warning), and so is an Xid for which no action is known. An application's own Xids are info. Each is reported
+once an attempt and device, so a storm is one finding. GPUs that this run does not use give info only.
 """
 
 from __future__ import annotations
@@ -166,6 +166,9 @@ class GpuFault(Detector):
         self._note(f"GPU {name}: Xid {number}, {xid.words}", part, now_s)
         if xid.critical:
             part.add_sign(f"Xid {number}: {xid.words}", xid.need, now_s, number)
+        elif xid.need is Need.ASK:
+            text = f"{reading.text}: {xid.words}; {NEED_WORDS[Need.ASK]}"
+            self._report(Kind.HARDWARE_WARNING, "warning", name, part, f"xid{number}", text, number, now_s)
         else:
             self._report(Kind.GPU_FAULT, "info", name, part, f"xid{number}", f"{reading.text}: {xid.words}", number, now_s)
 

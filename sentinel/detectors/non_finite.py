@@ -3,8 +3,9 @@
 Alarm at once: a loss, a parameter, moment or update norm that is no number, or a gradient that is none while its update was
 *applied* (neither `skipped` nor `overflow`). Info: one gated gradient (`skipped: 1`), any other metric, and a metric that
 was in every row and disappears while the rows go on (Megatron omits a field that is NaN). Alarm again:
-`gated_in_a_row` gated gradients in a row, under the metric `skipped`. `overflow: 1` with a non-finite gradient is fp16
-looking for its loss scale, no finding.
+`gated_in_a_row` gated gradients in a row, under the metric `skipped`; and as many iterations with a NaN loss, of one row or of
+rows one after the other, under `nan_iterations` (Megatron counts them, skips their updates and leaves the loss out).
+`overflow: 1` with a non-finite gradient is fp16 looking for its loss scale, no finding.
 
 One finding per metric and episode; an episode ends after `CALM_ROWS` rows without the fault.
 """
@@ -23,6 +24,8 @@ CALM_ROWS = 20
 REGULAR_ROWS = 20
 MISSING_ROWS = 5
 NAMES_MAX = 512
+NAN_ITERATIONS = "nan_iterations"
+COUNT_MAX = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,8 @@ class NonFinite(Detector):
         self._open: dict[tuple[str, bool], int] = {}  # (metric, alarm) -> row last seen non-finite
         self._gated_rows = 0
         self._gated_since = (0, 0.0)
+        self._nans = 0
+        self._nans_since = (0, 0.0)
         self._presence = Presence()
         self._now: str = ""
         self._run.damaged_since = None
@@ -70,6 +75,8 @@ class NonFinite(Detector):
         else:
             self._gated_rows = 0
             self._now = ""
+        if self._nans or NAN_ITERATIONS in reading.metrics:
+            self._count_nans(found, reading, covered, now_s)
         if self._open:
             self._close_calm()
         gone = self._presence.missing(reading, now_s)
@@ -117,6 +124,20 @@ class NonFinite(Detector):
             why = f"{self._gated_rows} gated non-finite gradients in a row since step {self._gated_since[0]}"
             self._open_episode(found, reading, now_s, "skipped", True, why)
 
+    def _count_nans(self, found: list[Finding], reading: StepReading, covered: int, now_s: float) -> None:
+        """Iterations whose loss was NaN, as the trainer counts them over the steps of a row."""
+        count = reading.metrics.get(NAN_ITERATIONS, 0.0)
+        if not 1.0 <= count < COUNT_MAX:
+            self._nans = 0
+            return
+        if self._nans == 0:
+            self._nans_since = (max(1, reading.step - max(covered, 1) + 1), now_s)
+        self._nans += int(count)
+        if self._nans >= self._gated_max:
+            why = f"{self._nans} iterations with a NaN loss in a row since step {self._nans_since[0]}"
+            self._open_episode(found, reading, now_s, NAN_ITERATIONS, True, why)
+            self._now = self._now or f"{NAN_ITERATIONS} is {count:g}"
+
     def _open_episode(
         self, found: list[Finding], reading: StepReading, now_s: float, metric: str, alarm: bool, reason: str
     ) -> None:
@@ -126,11 +147,15 @@ class NonFinite(Detector):
             self._open[key] = self._row
         if known:
             return
-        onset, visible_s = self._gated_since if metric == "skipped" else (reading.step, now_s)
+        onset, visible_s = reading.step, now_s
+        value = reading.metrics.get(metric, 0.0)
+        if metric == "skipped":
+            (onset, visible_s), value = self._gated_since, float(self._gated_rows)
+        elif metric == NAN_ITERATIONS and alarm:
+            (onset, visible_s), value = self._nans_since, float(self._nans)
         if alarm and self._run.damaged_since is None:
             self._run.damaged_since = onset
         severity: Severity = self._severity if alarm else "info"
-        value = float(self._gated_rows) if metric == "skipped" else reading.metrics[metric]
         found.append(
             Finding(Kind.NON_FINITE, severity, self._attempt, onset, reading.step, visible_s, reason, metric=metric, value=value)
         )

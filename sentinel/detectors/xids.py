@@ -1,5 +1,6 @@
 """NVIDIA's Xids: what each asks for, and whether it means that work was lost. Read from the "Xid catalog" of NVIDIA's GPU
-debug guide (docs.nvidia.com/deploy/xid-errors, column "immediate action", Ampere and newer). What is critical is ours.
+debug guide (docs.nvidia.com/deploy/xid-errors, column "immediate action", Ampere and newer; the spreadsheet of September 2026,
+which ends with 172). What is critical is ours.
 
 Where the driver itself names a recovery action (Xid 154 and NVML's field, from driver R565 on), that is believed instead.
 """
@@ -14,14 +15,16 @@ class Need(IntEnum):
     """What has to be done before the GPU can be trusted again; larger includes smaller."""
 
     NOTHING = 0
-    RESTART_APP = 1
-    RESET_GPU = 2
-    REBOOT_NODE = 3
-    REPLACE = 4
+    ASK = 1
+    RESTART_APP = 2
+    RESET_GPU = 3
+    REBOOT_NODE = 4
+    REPLACE = 5
 
 
 NEED_WORDS = {
     Need.NOTHING: "nothing needs to be done",
+    Need.ASK: "NVIDIA's catalogue names no action; look at the GPU and ask NVIDIA if it comes again",
     Need.RESTART_APP: "a restart of the application is enough",
     Need.RESET_GPU: "reset the GPU (nvidia-smi --gpu-reset) before it is used again",
     Need.REBOOT_NODE: "reboot the node, and take it out if it comes again",
@@ -31,7 +34,8 @@ NEED_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """`critical`: the hardware failed under the run. Else an application's own error or a note: recorded as info."""
+    """`critical`: the hardware failed under the run. Else an application's own error or a note: recorded as info, and one for
+    which nobody knows an action (ASK): a warning to a person."""
 
     need: Need
     critical: bool
@@ -70,8 +74,21 @@ XIDS: dict[int, Xid] = {
     151: Xid(Need.REBOOT_NODE, True, "the virtual machine has to be restarted"),
     **_each((109, 110, 136, 143, 155, 156, 158), Need.RESET_GPU, True, "the GPU cannot go on"),
     **_each(tuple(range(144, 151)), Need.RESET_GPU, True, "NVLink error"),
+    # Reported without an immediate action, or with one that only a person can take
+    54: Xid(Need.ASK, False, "auxiliary power is not connected to the GPU board"),
+    78: Xid(Need.ASK, False, "vGPU start error; NVIDIA asks for other software"),
+    **_each((152, 153), Need.NOTHING, False, "noted by the driver"),
+    159: Xid(Need.ASK, False, "an error between processor and GPU; NVIDIA asks to look at the driver's UVM messages"),
+    **_each((162, 163), Need.ASK, False, "the circuit that smooths power was engaged or disengaged"),
+    **_each((164, 165), Need.ASK, False, "the circuit that smooths power wears out"),
+    **_each((166, 170), Need.ASK, False, "an error of confidential computing over NVLink"),
+    167: Xid(Need.ASK, False, "fatal timeout on PCIe"),
+    168: Xid(Need.ASK, False, "errors in a protected region reduce the GPU's memory"),
+    169: Xid(Need.ASK, False, "the GPU's security microcontroller halted"),
+    171: Xid(Need.ASK, False, "uncorrectable DRAM error, which goes with Xid 48"),
+    172: Xid(Need.ASK, False, "uncorrectable SRAM error, which goes with Xid 48"),
 }  # fmt: skip
-UNKNOWN_XID = Xid(Need.NOTHING, False, "not in the table of this version; see NVIDIA's catalogue")
+UNKNOWN_XID = Xid(Need.ASK, False, "not in the table of this version; see NVIDIA's catalogue")
 
 # NVML_GPU_RECOVERY_ACTION_*; Xid 154 prints the same codes.
 RECOVERY_NEEDS: dict[int, Need] = {

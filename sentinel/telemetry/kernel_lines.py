@@ -2,12 +2,13 @@
 
 Lines are matched from the start of their message, after whatever `dmesg`, `journalctl -k` or a syslog daemon put before it, so
 that a program that merely prints such words into a syslog is believed only where it can write as the kernel.
+The driver's word that a GPU is gone may take three lines, of which only the first names the GPU: `KernelLines` remembers it.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sentinel.model.readings import HardwareWhat
 from sentinel.telemetry.gpu_sample import normalise_pci
@@ -24,6 +25,11 @@ _PREFIX = re.compile(
 _PCI = r"(?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?)"
 # The NVIDIA driver: "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus."
 _XID = re.compile(rf"NVRM: Xid \({_PCI}\): (\d{{1,4}})(?:, (.*))?")
+# … without the address, as some drivers and virtual machines print it: "NVRM: Xid 79: GPU has fallen off the bus."
+_BARE_XID = re.compile(r"NVRM: Xid:? (\d{1,4})(?:[:,] ?(.*))?$")
+# "NVRM: The NVIDIA GPU 0000:3b:00.0", "NVRM: (PCI ID: 10de:20b0) installed in this system has", "NVRM: fallen off the bus and …"
+_NAMES_GPU = re.compile(rf"NVRM: (?:The )?NVIDIA GPU (?:at )?{_PCI}")
+LINES_BETWEEN = 3
 _PID = re.compile(r"\bpid='?(\d{1,9})\b")
 # … and from driver R565 on, as Xid 154: "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"
 _RECOVERY = re.compile(r"GPU recovery action changed from 0x[0-9a-fA-F]+ \([^)]*\) to 0x([0-9a-fA-F]{1,4}) \(([^)]{0,80})\)")
@@ -43,7 +49,8 @@ class KernelWord:
 
 # The first that fits decides. A named group `device` is the part the line speaks of.
 _PATTERNS: tuple[tuple[HardwareWhat, re.Pattern[str]], ...] = (
-    ("gpu_lost", re.compile(rf"NVRM: (?:The )?GPU (?:at )?(?P<device>{_PCI}).{{0,80}}(?:fallen|fell) off the bus")),
+    ("gpu_lost", re.compile(rf"NVRM: (?:The )?(?:NVIDIA )?GPU (?:at )?(?P<device>{_PCI}).{{0,160}}(?:fallen|fell) off the bus")),
+    ("gpu_lost", re.compile(r"NVRM: .{0,80}(?:fallen|fell) off the bus")),
     # arch/x86/kernel/cpu/mce: a corrected error says so, or was found by polling ("events logged"); drivers/acpi/apei/ghes.c
     ("machine_check_corrected", re.compile(r"(?:mce: )?\[Hardware Error\]: .*(?:Corrected error|Machine check events logged)")),
     ("machine_check_corrected", re.compile(r"\[Hardware Error\]: event severity: (?:corrected|info)")),
@@ -72,7 +79,9 @@ def read_kernel_line(line: str) -> KernelWord | None:
     prefix = _PREFIX.match(line[:LINE_CHARS])
     message = line[prefix.end() if prefix else 0 : LINE_CHARS]
     if (xid := _XID.match(message)) is not None:
-        return _read_xid(xid)
+        return _read_xid(normalise_pci(xid[1]), int(xid[2]), xid[3] or "")
+    if (xid := _BARE_XID.match(message)) is not None:
+        return _read_xid(None, int(xid[1]), xid[2] or "")
     for what, pattern in _PATTERNS:
         found = pattern.match(message)
         if found is not None:
@@ -82,8 +91,31 @@ def read_kernel_line(line: str) -> KernelWord | None:
     return None
 
 
-def _read_xid(found: re.Match[str]) -> KernelWord:
-    device, number, rest = normalise_pci(found[1]), int(found[2]), found[3] or ""
+class KernelLines:
+    """The lines of one kernel log in their order, for what takes more than one of them."""
+
+    def __init__(self) -> None:
+        self._gpu: str | None = None
+        self._left = 0
+
+    def read(self, line: str) -> KernelWord | None:
+        """As `read_kernel_line`; a GPU that is gone has the address that a line shortly before named."""
+        word = read_kernel_line(line)
+        if word is not None:
+            if word.what == "gpu_lost" and word.device is None and self._left > 0:
+                word = replace(word, device=self._gpu)
+            self._left = 0
+            return word
+        prefix = _PREFIX.match(line[:LINE_CHARS])
+        named = _NAMES_GPU.match(line[prefix.end() if prefix else 0 : LINE_CHARS])
+        if named is not None:
+            self._gpu, self._left = normalise_pci(named[1]), LINES_BETWEEN
+        elif self._left:
+            self._left -= 1
+        return None
+
+
+def _read_xid(device: str | None, number: int, rest: str) -> KernelWord:
     action = _RECOVERY.search(rest)
     if number == RECOVERY_XID and action is not None:
         return KernelWord("recovery_action", f"the driver asks for: {_clean(action[2])}", device, float(int(action[1], 16)))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sentinel.model.readings import HardwareReading, Reading
 from sentinel.telemetry.gpu_ranks import rank_of_process
-from sentinel.telemetry.kernel_lines import KernelWord, read_kernel_line
+from sentinel.telemetry.kernel_lines import KernelLines, KernelWord
 from sentinel.telemetry.source import SourceHealth, describe_os_error
 from sentinel.telemetry.tailed_file import TailedFile
 
@@ -39,6 +39,7 @@ class KernelLog:
         self._file = None if self._is_kmsg else TailedFile(Path(path), self._health, from_end=True)
         self._handle: int | None = None
         self._is_absent = self._has_more = False
+        self._lines = KernelLines()
 
     @property
     def has_more(self) -> bool:
@@ -54,7 +55,7 @@ class KernelLog:
             lines = self._read_file(self._file, now_s, out)
         else:
             lines = self._read_kmsg(out)
-        words = (word for word in map(read_kernel_line, lines) if word is not None)
+        words = (word for word in map(self._lines.read, lines) if word is not None)
         found = list({(word.what, word.device, word.value): word for word in words}.values())
         return [*out, *map(self._reading, found[:READINGS_PER_POLL])]
 

@@ -1,13 +1,13 @@
 """The ends of an attempt's logs, read once when it has exited: what the ranks and the launcher last printed.
 
-Bounded in every direction: the last 64 KiB of a file, a limited number of ranks and of lines. Logs are free text of other
-people's programs; whatever cannot be read is left out and nothing is ever raised.
+Bounded in every direction: the last lines of a file, of what comes before them only what may tell of a death (`crash_log`), a
+limited number of ranks. Logs are free text of other people's programs; whatever cannot be read is left out and nothing is ever
+raised.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -15,18 +15,18 @@ from pathlib import Path
 from sentinel.model.attempts import ExitReport
 from sentinel.model.readings import LogTail
 from sentinel.run_files.attempt_files import AttemptFiles
+from sentinel.telemetry.crash_log import TAIL_BYTES, read_log_end
 
-TAIL_BYTES = 64 * 1024
 RANKS_READ = 16
-LINES_KEPT = 600
-LINE_CHARS = 500
+SEARCH_BYTES = 32 << 20  # of all logs together: the loop waits for it
 
 
 def read_log_tails(run_dir: Path, attempt: int, report: ExitReport, oom_kills_before: int | None = None) -> list[LogTail]:
     """A LogTail for each rank worth reading and one, with rank None, for the launcher; those without lines left out."""
     files = AttemptFiles(run_dir, attempt)
-    tails = [LogTail(attempt, rank, _read(files.logs, f"rank-{rank:05d}")) for rank in _ranks(files, report)]
-    launchers = _read(files.logs, "launcher")
+    budget = [SEARCH_BYTES]
+    launchers = _read(files.logs, "launcher", budget)  # first: where many ranks write, the cause lies far up
+    tails = [LogTail(attempt, rank, _read(files.logs, f"rank-{rank:05d}", budget)) for rank in _ranks(files, report)]
     kills = read_oom_kills()
     if kills is not None and oom_kills_before is not None and kills > oom_kills_before:
         launchers = (*launchers, f"cgroup memory.events: oom_kill rose from {oom_kills_before} to {kills}")
@@ -49,33 +49,27 @@ def _logged(folder: Path) -> Iterable[int]:
     return sorted({int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 8})
 
 
-def _read(folder: Path, name: str) -> tuple[str, ...]:
-    """Standard output first, so that the last word is that of standard error."""
-    return (*_newest(folder / f"{name}.out"), *_newest(folder / f"{name}.err"))
+def _read(folder: Path, name: str, budget: list[int]) -> tuple[str, ...]:
+    """Standard output first, so that the last word is that of standard error. `budget`: bytes that may still be searched."""
+    return (*_newest(folder / f"{name}.out", budget), *_newest(folder / f"{name}.err", budget))
 
 
-def _newest(path: Path) -> tuple[str, ...]:
+def _newest(path: Path, budget: list[int]) -> tuple[str, ...]:
     """The end of a log; of one that was just cut (launcher/log_cap.py), what was last before that, too."""
-    lines = _tail(path)
+    lines = _end(path, budget)
     with suppress(OSError):
         if path.stat().st_size < TAIL_BYTES:
-            return (*_tail(path.with_name(f"{path.name}.tail")), *lines)[-LINES_KEPT:]
+            return (*_end(path.with_name(f"{path.name}.tail"), budget), *lines)
     return lines
 
 
-def _tail(path: Path) -> tuple[str, ...]:
+def _end(path: Path, budget: list[int]) -> tuple[str, ...]:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe in its place must not hold us up
-        with open(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                return ()
-            file.seek(max(0, status.st_size - TAIL_BYTES))
-            text = file.read(TAIL_BYTES).decode("utf-8", "replace")
+        end = read_log_end(path, max(budget[0], TAIL_BYTES))
     except (OSError, ValueError):
         return ()
-    lines = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]  # of a progress bar, its newest state
-    return tuple(line.rstrip()[:LINE_CHARS] for line in lines if line.strip())[-LINES_KEPT:]
+    budget[0] -= min(end.searched_bytes, budget[0])
+    return end.lines
 
 
 def read_oom_kills(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")) -> int | None:

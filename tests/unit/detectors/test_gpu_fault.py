@@ -81,9 +81,18 @@ def test_a_recovery_action_alone_is_a_fault_when_it_is_new_and_a_note_when_it_is
 
 
 def test_an_applications_own_xid_is_recorded_and_no_more() -> None:
-    for number in (13.0, 31.0, 43.0, 45.0, 63.0, 9999.0):
+    for number in (13.0, 31.0, 43.0, 45.0, 63.0, 160.0, 161.0):
         (found,) = heard(make(), told("xid", number))
         assert found.severity == "info"
+
+
+@pytest.mark.parametrize("number", [54.0, 159.0, *map(float, range(162, 176)), 9999.0])
+def test_an_xid_without_a_known_action_is_a_warning_to_a_person(number: float) -> None:
+    """NVIDIA's catalogue only reports them, or does not have them: nobody can say that nothing needs to be done."""
+    (found,) = heard(make(), told("xid", number))
+    assert (found.kind, found.severity, found.retryable) == (Kind.HARDWARE_WARNING, "warning", True)
+    assert "nothing needs to be done" not in found.reason
+    assert "catalogue" in found.reason
 
 
 def test_a_gpu_that_is_gone() -> None:

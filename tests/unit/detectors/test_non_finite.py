@@ -98,3 +98,31 @@ def test_a_clean_run_is_healthy_and_an_unread_one_unknown() -> None:
     assert bank.verdicts()[Kind.NON_FINITE][0] is Verdict.UNKNOWN
     feed(bank, clean_run(5, 1))
     assert bank.verdicts()[Kind.NON_FINITE][0] is Verdict.HEALTHY
+
+
+def test_ten_nan_iterations_in_one_row_are_certain_at_once() -> None:
+    """Megatron's row over ten iterations, all of them skipped: no loss stands in it."""
+    rows = [row(step, loss=2.0) for step in range(10, 310, 10)]
+    found = alarms(feed(make_bank(), [*rows, row(310, skipped=1.0, nan_iterations=10.0)]))
+    assert [(f.severity, f.metric, f.onset_step, f.detected_step, f.value) for f in found] == [
+        ("critical", "nan_iterations", 301, 310, 10.0)
+    ]
+
+
+def test_a_loss_that_vanishes_while_nan_iterations_are_counted_does_not_stay_info() -> None:
+    rows = [row(step, loss=2.0) for step in range(1, 31)]
+    gone = [row(step, skipped=1.0, nan_iterations=1.0) for step in range(31, 330)]
+    found = alarms(feed(make_bank(), [*rows, *gone]))
+    assert [(f.severity, f.metric, f.onset_step, f.detected_step) for f in found] == [("critical", "nan_iterations", 31, 35)]
+
+
+def test_a_few_nan_iterations_among_good_ones_do_not_alarm() -> None:
+    some = {"skipped": 1.0, "nan_iterations": 4.0}
+    rows = [row(step, loss=2.0, **(some if step % 30 == 0 else {})) for step in range(10, 900, 10)]
+    assert alarms(feed(make_bank(), rows)) == []
+
+
+@pytest.mark.parametrize("count", [NAN, INF, -3.0, 0.5])
+def test_a_count_that_is_none_counts_nothing(count: float) -> None:
+    rows = [row(step, loss=2.0, nan_iterations=count) for step in range(1, 40)]
+    assert [f for f in alarms(feed(make_bank(), rows)) if f.metric == "nan_iterations"] == []

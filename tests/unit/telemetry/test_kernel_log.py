@@ -11,7 +11,7 @@ import pytest
 from sentinel.model.readings import HardwareReading, SourceReading
 from sentinel.telemetry import kernel_log
 from sentinel.telemetry.gpu_sample import normalise_pci
-from sentinel.telemetry.kernel_lines import read_kernel_line
+from sentinel.telemetry.kernel_lines import KernelLines, read_kernel_line
 from sentinel.telemetry.kernel_log import KMSG, KernelLog, read_record
 
 XID_79 = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus."
@@ -29,6 +29,13 @@ LINES = [
     ),
     ("NVRM: GPU at PCI:0000:3b:00: GPU-1: GPU has fallen off the bus.", "gpu_lost", GPU, 1.0),
     ("NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.", "gpu_lost", GPU, 1.0),
+    ("NVRM: Xid 79: GPU has fallen off the bus", "xid", None, 79.0),
+    ("NVRM: Xid 79:", "xid", None, 79.0),
+    ("NVRM: Xid: 94, Contained memory error", "xid", None, 94.0),
+    (
+        "NVRM: The NVIDIA GPU 0000:3b:00.0\\x0aNVRM: (PCI ID: 10de:20b0) in this system has\\x0aNVRM: fallen off the bus",
+        "gpu_lost", GPU, 1.0,
+    ),
     ("mce: [Hardware Error]: Machine check events logged", "machine_check_corrected", None, 1.0),
     ("mce: [Hardware Error]: CPU 3: Machine Check: 0 Bank 5: be00000000800400", "machine_check", None, 1.0),
     ("mce: [Hardware Error]: CPU 14: Machine Check Exception: 5 Bank 7: be00000000800400", "machine_check", None, 1.0),
@@ -79,6 +86,24 @@ def test_what_a_line_says(line, what, device, value) -> None:
 def test_other_lines_say_nothing(line) -> None:
     for prefix in PREFIXES:
         assert read_kernel_line(prefix + line) is None
+
+
+THREE = (
+    "NVRM: The NVIDIA GPU 0000:3b:00.0", "NVRM: (PCI ID: 10de:20b0) installed in this system has",
+    "NVRM: fallen off the bus and is not responding to commands.",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_a_gpu_that_is_gone_in_three_lines_has_the_address_of_the_first(prefix: str) -> None:
+    lines = KernelLines()
+    words = [lines.read(prefix + line) for line in THREE]
+    assert words[:2] == [None, None]
+    assert words[2] is not None
+    assert (words[2].what, words[2].device) == ("gpu_lost", GPU)
+    between = [lines.read(prefix + line) for line in (THREE[0], *["eth0: link up"] * 5, THREE[2])]
+    assert between[-1] is not None
+    assert (between[-1].what, between[-1].device) == ("gpu_lost", None)  # too far apart to be one
 
 
 def test_words_of_another_program_in_a_syslog_are_not_the_kernels() -> None:

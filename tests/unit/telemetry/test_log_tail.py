@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sentinel.model.attempts import Exited, ExitReport, RankExit
 from sentinel.model.readings import LauncherReading, LogTail
-from sentinel.telemetry import log_tail
+from sentinel.telemetry import crash_log, log_tail
 from sentinel.telemetry.log_tail import read_log_tails, read_oom_kills
 from sentinel.telemetry.run_telemetry import RunTelemetry
 
@@ -44,10 +44,10 @@ def test_only_the_end_of_a_long_log_is_read_and_lines_are_cut(tmp_path: Path) ->
     (tail,) = read_log_tails(tmp_path, 1, NOTHING)
     assert tail.lines[-1] == "last"
     assert "early" not in tail.lines
-    assert len(tail.lines) <= log_tail.LINES_KEPT
+    assert len(tail.lines) <= crash_log.LINES_KEPT
     (logs / "launcher.err").write_text("x" * 200_000)
     (tail,) = read_log_tails(tmp_path, 1, NOTHING)
-    assert [len(line) for line in tail.lines] == [log_tail.LINE_CHARS]
+    assert [len(line) for line in tail.lines] == [crash_log.LINE_CHARS]
 
 
 def test_of_a_log_that_was_just_cut_what_came_last_before_is_read_too(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_of_a_log_that_was_just_cut_what_came_last_before_is_read_too(tmp_path: 
     (logs / "rank-00000.err").write_text("[sentinel cut this log at 9 bytes]\nsaid since\n")
     (tail,) = read_log_tails(tmp_path, 1, NOTHING)
     assert tail.lines == ("ValueError: the cause", "[sentinel cut this log at 9 bytes]", "said since")
-    (logs / "rank-00000.err").write_text("x\n" * log_tail.TAIL_BYTES)
+    (logs / "rank-00000.err").write_text("x\n" * crash_log.TAIL_BYTES)
     (tail,) = read_log_tails(tmp_path, 1, NOTHING)
     assert set(tail.lines) == {"x"}
 
@@ -87,7 +87,7 @@ def test_no_bytes_raise(tmp_path_factory, data: bytes) -> None:
     run_dir = tmp_path_factory.mktemp("run")
     (logs_of(run_dir) / "launcher.out").write_bytes(data)
     for tail in read_log_tails(run_dir, 1, NOTHING):
-        assert all(len(line) <= log_tail.LINE_CHARS and line for line in tail.lines)
+        assert all(len(line) <= crash_log.LINE_CHARS and line for line in tail.lines)
 
 
 def test_the_kernel_s_kills_are_counted_where_the_cgroup_tells_them(tmp_path: Path) -> None:

@@ -1,0 +1,36 @@
+"""`sentinel autopsy`: what a run died of, from the logs it left. Parse and print: a part of `sentinel.cli`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sentinel.cli.options import Json
+
+
+def autopsy(
+    paths: Annotated[list[Path], typer.Argument(help="Logs, or folders with the logs of the ranks.", metavar="LOG|DIR...")],
+    as_json: Json = False,
+) -> None:
+    """What died first, where, why, and what to do, from the logs of a run that nobody supervised. Changes nothing.
+
+    Logs may be compressed (gzip, bzip2, xz). A folder is one run. With --json one object a line for each argument.
+
+    Exit codes: 0 every argument was read, whether or not anything failed in it, 1 some could not be read (the others are
+    answered), 2 usage error.
+    """
+    from sentinel.client.strict_json import dumps
+    from sentinel.report.autopsy import examine
+    from sentinel.report.autopsy_words import autopsy_document, autopsy_text
+
+    unread = False
+    for number, path in enumerate(paths):
+        found = examine(path)
+        unread = unread or found.error is not None
+        if as_json:
+            print(dumps(autopsy_document(found)), flush=True)
+        else:
+            print(("\n" if number else "") + autopsy_text(found), flush=True)
+    raise typer.Exit(1 if unread else 0)

@@ -1,0 +1,151 @@
+"""What a run died of, from logs alone: a launcher's log, or a folder with the logs of its ranks. For `sentinel autopsy`.
+
+The reading is the one of a supervised run (`detectors/crash_class.py`); exit records are replaced by what launchers print. It
+says who died first, where that stands and why. What no log shows stays unknown: a run without a sign of a failure "shows
+none", it is not called healthy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sentinel.detectors.crash import signal_name
+from sentinel.detectors.crash_class import WAITED, Death, Owner, Place, classify, signal_of
+from sentinel.detectors.crash_labels import read_labels
+from sentinel.detectors.crash_patterns import CrashClass, Tier
+from sentinel.detectors.crash_progress import is_progress, step_of
+from sentinel.detectors.crash_reading import says_it_went_on
+from sentinel.model.attempts import ExitReport, RankExit
+from sentinel.report.autopsy_logs import Logs, read_logs
+from sentinel.telemetry.printed_exits import PrintedExits, read_printed_exits
+
+LINE_CHARS = 500
+LINES_AFTER_MAX = 8
+
+# Readers of NCCL flight-recorder dumps in a folder: each gives the ranks that the others waited for, () where it cannot say.
+FLIGHT_RECORDERS: list[Callable[[Path], tuple[int, ...]]] = []
+
+NOTHING = "no line of it says that the run failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Autopsy:
+    """One argument's answer. `crash` None: nothing failed, or it could not be read (`error` says why). `line` counts from 1 in
+    `log`, the file that the evidence stands in. `last_step`: the newest step line before the death."""
+
+    path: Path
+    crash: CrashClass | None = None
+    rank: int | None = None
+    seen_by: int | None = None
+    blamed: tuple[int, ...] = ()
+    log: Path | None = None
+    line: int | None = None
+    evidence: str | None = None
+    retryable: bool | None = None
+    exit_words: str = ""
+    last_step: int | None = None
+    step: int | None = None
+    is_cut: bool = False
+    error: str | None = None
+    unread: tuple[str, ...] = ()
+
+
+def examine(path: Path) -> Autopsy:
+    """Read one log or one folder. Never raises for what is in it: what cannot be read is said in `error`."""
+    try:
+        logs = read_logs(path)
+    except OSError as error:
+        return Autopsy(path, error=f"{path}: {error.strerror or error}; name a log, or a folder of logs, that can be read")
+    if not logs.tails:
+        if path.is_dir():
+            why = "; ".join(logs.unread[:3]) or "no log in it"
+            return Autopsy(path, error=f"{path}: {why}; name the folder that holds the logs of the ranks", unread=logs.unread)
+        return Autopsy(path)
+    return _judge(path, logs)
+
+
+def _judge(path: Path, logs: Logs) -> Autopsy:
+    printed = {owner: read_printed_exits(lines) for owner, lines in logs.tails.items() if not isinstance(owner, int)}
+    owner, exits = next(((who, one) for who, one in printed.items() if one.exits), (None, PrintedExits()))
+    report = ExitReport(None, exits.exits, exits.first)
+    first = next((one for one in exits.exits if one.rank == exits.first), None)
+    death = classify(report, logs.tails, first, is_complete=False)
+    found = Autopsy(path, last_step=_last_step(logs), is_cut=logs.is_cut, unread=logs.unread)
+    if death is not None and not exits.exits and not death.is_followed and death.tier is Tier.REPORTED and _went_on(death, logs):
+        death = None
+    if death is not None and death.tier is Tier.TERMINATED and first is not None and first.code and death.rank != first.rank:
+        death = None  # what ended the others follows from the rank that left by itself
+    if death is None:
+        return _by_exit(found, first or next(iter(exits.exits), None), exits, owner, logs)
+    place = death.place
+    if place is None and (at := exits.place_of(death.rank)) is not None:
+        place = Place(owner, at)
+    died = next((one for one in exits.exits if one.rank == death.rank), None)
+    found = replace(
+        found,
+        crash=death.crash,
+        rank=death.rank,
+        seen_by=death.seen_by if death.seen_by != death.rank else None,
+        blamed=death.blamed or (() if death.rank is None else (death.rank,)),
+        retryable=death.retryable or found.last_step is not None,
+        exit_words="" if died is None or death.crash in WAITED else _exit_words(died),  # of those, it is what the launcher did
+        step=death.step,
+    )
+    return _with_flight_recorder(_placed(found, place, logs))
+
+
+def _with_flight_recorder(found: Autopsy) -> Autopsy:
+    """Of a timeout for which the logs blame nobody, whom the dumps beside them show."""
+    if found.crash is not CrashClass.COLLECTIVE_TIMEOUT or found.blamed or not found.path.is_dir():
+        return found
+    for read in FLIGHT_RECORDERS:
+        if blamed := read(found.path):
+            return replace(found, blamed=blamed, rank=blamed[0] if len(blamed) == 1 else None)
+    return found
+
+
+def _by_exit(found: Autopsy, died: RankExit | None, exits: PrintedExits, owner: Owner, logs: Logs) -> Autopsy:
+    """A rank that failed without a word: only the launcher tells of it."""
+    if died is None:
+        return found
+    at = exits.place_of(died.rank)
+    blamed = () if exits.first is None else (died.rank,)
+    rank = died.rank if blamed else None
+    crash = CrashClass.ERROR if signal_of(died) is None else CrashClass.KILLED
+    found = replace(found, crash=crash, rank=rank, blamed=blamed, retryable=True, exit_words=_exit_words(died))
+    return _placed(found, None if at is None else Place(owner, at), logs)
+
+
+def _placed(found: Autopsy, place: Place | None, logs: Logs) -> Autopsy:
+    if place is None or not 0 <= place.index < len(logs.places.get(place.owner, ())):
+        return found
+    path, number = logs.places[place.owner][place.index]
+    text = read_labels(logs.tails[place.owner][place.index]).text.strip()
+    text = "".join(char if char.isprintable() else " " for char in text)[:LINE_CHARS]
+    return replace(found, log=path, line=number or None, evidence=text)
+
+
+def _went_on(death: Death, logs: Logs) -> bool:
+    """Whether the log goes on behind an error that was only reported: then that says nothing of the end."""
+    if death.place is None:
+        return True
+    lines = logs.tails.get(death.place.owner, ())[death.place.index :]
+    return len(lines) > LINES_AFTER_MAX or any(says_it_went_on(read_labels(line).text) for line in lines)
+
+
+def _exit_words(died: RankExit) -> str:
+    number = signal_of(died)
+    return f"was killed by {signal_name(number)}" if number is not None else f"exited {died.code}"
+
+
+def _last_step(logs: Logs) -> int | None:
+    steps: list[int] = []
+    for lines in logs.tails.values():
+        for line in reversed(lines):
+            text = read_labels(line).text
+            if is_progress(text) and (step := step_of(text)) is not None:
+                steps.append(step)
+                break
+    return max(steps, default=None)

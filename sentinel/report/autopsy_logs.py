@@ -1,0 +1,126 @@
+"""The logs that an autopsy reads: one file, or the files of a folder under the ranks that their names say.
+
+Of a run directory, and of torchrun's log directory, the newest attempt counts. What is no log by its name is passed over. How
+many files are read, how deep and how much of each is bounded.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sentinel.detectors.crash_class import Owner
+from sentinel.telemetry.crash_log import LINES_KEPT, SEARCH_BYTES_MAX, LogEnd, read_log_end
+
+FILES_MAX = 20_000
+DEPTH_MAX = 5
+MANY_FILES = 64
+LINES_OF_MANY = 40  # whole lines of each end, where there are many files
+SEARCH_OF_MANY_BYTES = 16 << 20
+
+_NO_LOG = (
+    ".pt", ".pth", ".bin", ".safetensors", ".npy", ".npz", ".distcp", ".pkl", ".idx", ".arrow", ".parquet", ".png", ".svg",
+    ".html", ".py", ".pyc", ".so", ".sh", ".yaml", ".yml", ".toml", ".db", ".sqlite", ".tar", ".zip", ".whl", ".json", ".jsonl",
+    ".csv", ".md", ".prom", ".lock", ".pid", ".head",
+)  # fmt: skip
+_RANK_NAMES = (
+    re.compile(r"(?:^|[^a-z])rank[-_. =]?(\d{1,7})(?!\d)", re.IGNORECASE),
+    re.compile(r"(?:^|/)(\d{1,7})/std(?:out|err)\.log$"),  # torchrun --log-dir: RUN/attempt_0/3/stderr.log
+    re.compile(
+        r"(?:^|/)(?:std(?:out|err)|log|output|err|out|worker|task|proc(?:ess)?)[-_.](\d{1,7})\.(?:log|txt|out|err)(?:\.\w+)?$"
+    ),
+)
+_FLIGHT_RECORDER = re.compile(r"(?:^|/)(?:_dump_|nccl_trace_rank_|\w*flight_recorder\w*_)\d+$")
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """Lines under their owners, and for each where it stands."""
+
+    tails: dict[Owner, tuple[str, ...]]
+    places: dict[Owner, tuple[tuple[Path, int], ...]]
+    is_cut: bool
+    unread: tuple[str, ...]
+
+
+def read_logs(path: Path) -> Logs:
+    """The ends of all logs. OSError for an argument that cannot be read; a file of a folder that cannot be is in `unread`."""
+    return _read_folder(path) if stat.S_ISDIR(path.stat().st_mode) else _read_file(path)
+
+
+def _read_file(path: Path) -> Logs:
+    end = read_log_end(path, SEARCH_BYTES_MAX, numbered=True)
+    if not end.lines:
+        return Logs({}, {}, False, ())
+    return Logs({None: end.lines}, {None: _places(path, end)}, end.is_cut, ())
+
+
+def _places(path: Path, end: LogEnd) -> tuple[tuple[Path, int], ...]:
+    return tuple((path, number) for number in end.numbers)
+
+
+def _read_folder(folder: Path) -> Logs:
+    """Each file under its rank, where its name says one; several of one rank together, standard error last."""
+    paths = sorted(_log_files(folder), key=_order)[:FILES_MAX]
+    lines_kept, limit = (LINES_KEPT, SEARCH_BYTES_MAX) if len(paths) <= MANY_FILES else (LINES_OF_MANY, SEARCH_OF_MANY_BYTES)
+    tails: dict[Owner, tuple[str, ...]] = {}
+    places: dict[Owner, tuple[tuple[Path, int], ...]] = {}
+    is_cut = False
+    unread: list[str] = []
+    for path in paths:
+        try:
+            end = read_log_end(path, limit, lines_kept=lines_kept, numbered=True)
+        except OSError as error:
+            unread.append(f"{path}: {error.strerror or error}")
+            continue
+        if not end.lines:
+            continue
+        owner = _owner(folder, path)
+        tails[owner] = (*tails.get(owner, ()), *end.lines)
+        places[owner] = (*places.get(owner, ()), *_places(path, end))
+        is_cut = is_cut or end.is_cut
+    return Logs(tails, places, is_cut, tuple(unread))
+
+
+def _owner(folder: Path, path: Path) -> Owner:
+    name = path.relative_to(folder).as_posix()
+    for pattern in _RANK_NAMES:
+        found = pattern.search(name)
+        if found is not None:
+            return int(found[1])
+    return name
+
+
+def _order(path: Path) -> tuple[str, bool, bool]:
+    """Standard output before the standard error beside it: the last word is that of standard error."""
+    is_error = "err" in path.name
+    name = path.as_posix().replace("stderr", "stdout").replace(".err", ".out")
+    return name.removesuffix(".tail"), is_error, not name.endswith(".tail")  # what was cut off a log came before the rest
+
+
+def _log_files(folder: Path, depth: int = 0) -> Iterator[Path]:
+    with os.scandir(folder) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    newest = max((number for entry in found if (number := _attempt(folder, entry.name)) is not None), default=None)
+    for entry in found:
+        if entry.name.startswith(".") or _attempt(folder, entry.name) not in (None, newest):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            if depth < DEPTH_MAX:
+                yield from _log_files(Path(entry.path), depth + 1)
+        elif entry.is_file() and _may_be_log(entry.name):
+            yield Path(entry.path)
+
+
+def _attempt(folder: Path, name: str) -> int | None:
+    """The number of an attempt, for its folder: attempts/0003 of a run directory, attempt_3 of torchrun's."""
+    text = name if folder.name == "attempts" else name.removeprefix("attempt_") if name.startswith("attempt_") else ""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 8 else None
+
+
+def _may_be_log(name: str) -> bool:
+    return not name.endswith(_NO_LOG) and "tfevents" not in name and _FLIGHT_RECORDER.search(name) is None

@@ -1,0 +1,195 @@
+# ruff: noqa: E501 - lines of logs, as printed
+"""`sentinel autopsy`: who died first, where, why; logs of many ranks, folders, compressed logs, and what cannot be read."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sentinel.cli.root import app
+from sentinel.detectors.crash_patterns import CrashClass
+from sentinel.report import autopsy, autopsy_logs
+from sentinel.report.autopsy import examine
+from sentinel.report.autopsy_words import advice, autopsy_document, autopsy_text
+from tests.unit.report.death_logs import CASES, GLOO, LOST, OOM, STEPS, TB, Case, by, table
+
+PEER = (
+    'Traceback (most recent call last):\n  File "/opt/train/train.py", line 214, in <module>\n    main()\n'
+    '  File "/opt/train/train.py", line 180, in main\n    loss.backward()\n  File "/opt/torch/_tensor.py", line 521, in backward\n'
+    "    torch.autograd.backward(\n" + LOST
+)
+
+
+def fan_out(ranks: int, label: str = "[rank{}]: ") -> str:
+    """Rank 5 runs out of memory, then every peer prints nine lines of its broken connection."""
+    peers = (by(label.format(rank), PEER) for rank in range(ranks) if rank != 5)
+    return "\n".join(["iteration 120 / 400 | lm loss: 2.1", by(label.format(5), TB + OOM), *peers, ""])
+
+
+def written(folder: Path, text: str, name: str = "run.log") -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_kind_of_death(tmp_path: Path, case: Case) -> None:
+    found = examine(written(tmp_path, case.text))
+    assert (None if found.crash is None else found.crash.value, found.rank) == (case.crash, case.rank)
+    if case.root is None:
+        assert (found.line, found.evidence, found.blamed, found.error) == (None, None, (), None)
+    else:
+        assert found.line is not None
+        assert case.root in case.text.split("\n")[found.line - 1]
+        assert found.blamed == (() if case.rank is None else (case.rank,))
+
+
+@pytest.mark.parametrize("label", ["[rank{}]: ", "{0}: [rank{0}]: ", "[default0]:[rank{}]: ", "node{0}: [rank{0}]: "])
+@pytest.mark.parametrize("ranks", [8, 128, pytest.param(1024, marks=pytest.mark.slow), pytest.param(4096, marks=pytest.mark.slow)])
+def test_the_cause_is_found_before_the_tracebacks_of_any_number_of_ranks(tmp_path: Path, ranks: int, label: str) -> None:
+    found = examine(written(tmp_path, fan_out(ranks, label)))
+    assert (found.crash, found.rank, found.line) == (CrashClass.OUT_OF_MEMORY, 5, 5)
+
+
+def test_4096_ranks_in_one_log(tmp_path: Path) -> None:
+    found = examine(written(tmp_path, fan_out(4096)))
+    assert (found.crash, found.rank, found.blamed, found.line) == (CrashClass.OUT_OF_MEMORY, 5, (5,), 5)
+
+
+def test_lines_are_counted_in_the_file_and_not_in_what_was_read_of_it(tmp_path: Path) -> None:
+    many = "".join(f"iteration {n} / 40000 | lm loss: 2.1\n" for n in range(1, 20_001))
+    found = examine(written(tmp_path, many + by("[rank3]: ", TB + OOM) + "\n" + by("[rank0]: ", TB + LOST)))
+    assert (found.line, found.rank, found.last_step) == (20_004, 3, 20_000)
+
+
+@pytest.mark.parametrize(("pack", "end"), [(gzip.compress, "gz"), (bz2.compress, "bz2"), (lzma.compress, "xz")])
+def test_a_compressed_log_gives_the_same_answer(tmp_path: Path, pack, end: str) -> None:
+    path = tmp_path / f"run.log.{end}"
+    path.write_bytes(pack(fan_out(128).encode()))
+    found = examine(path)
+    assert (found.crash, found.rank, found.line) == (CrashClass.OUT_OF_MEMORY, 5, 5)
+
+
+def test_a_folder_is_one_run_and_the_files_of_ranks_name_them(tmp_path: Path) -> None:
+    for rank in range(100):
+        written(tmp_path, STEPS, f"rank-{rank:05d}.out")
+        written(tmp_path, TB + (OOM if rank == 41 else LOST) + "\n", f"rank-{rank:05d}.err")
+    (tmp_path / "model.safetensors").write_bytes(b"\0" * 100)
+    found = examine(tmp_path)
+    assert (found.crash, found.rank, found.line) == (CrashClass.OUT_OF_MEMORY, 41, 4)
+    assert found.log == tmp_path / "rank-00041.err"
+    document = autopsy_document(found)
+    assert document["file"] == str(tmp_path)
+    assert document["log"] == str(tmp_path / "rank-00041.err")
+
+
+def test_torchrun_s_own_folders_of_logs(tmp_path: Path) -> None:
+    for rank in range(4):
+        written(tmp_path, TB + (OOM if rank == 2 else GLOO) + "\n", f"none_1/attempt_0/{rank}/stderr.log")
+    found = examine(tmp_path)
+    assert (found.crash, found.rank) == (CrashClass.OUT_OF_MEMORY, 2)
+
+
+@pytest.mark.parametrize("name", ["attempts/000{}/logs/rank-00002.err", "none_1/attempt_{}/2/stderr.log"])
+def test_of_several_attempts_the_newest_counts(tmp_path: Path, name: str) -> None:
+    written(tmp_path, TB + OOM + "\n", name.format(1))
+    written(tmp_path, TB + "ValueError: bad shape\n", name.format(2))
+    found = examine(tmp_path)
+    assert (found.crash, found.rank, found.log) == (CrashClass.ERROR, 2, tmp_path / name.format(2))
+
+
+def test_what_was_cut_off_a_log_comes_before_the_rest_of_it(tmp_path: Path) -> None:
+    written(tmp_path, TB + OOM + "\n", "rank-00002.err.tail")
+    written(tmp_path, "[sentinel cut this log at 9 bytes]\nsaid since\n", "rank-00002.err")
+    written(tmp_path, TB + "ValueError: long ago\n", "rank-00002.err.head")
+    found = examine(tmp_path)
+    assert (found.crash, found.rank, found.log) == (CrashClass.OUT_OF_MEMORY, 2, tmp_path / "rank-00002.err.tail")
+
+
+def test_a_folder_of_nodes_logs_with_labels_inside(tmp_path: Path) -> None:
+    for node in range(4):
+        lines = (by(f"[rank{8 * node + local}]: ", TB + (OOM if (node, local) == (2, 3) else LOST)) for local in range(8))
+        written(tmp_path, STEPS + "\n".join(lines) + "\n", f"node-{node}.log")
+    found = examine(tmp_path)
+    assert (found.crash, found.rank, found.log) == (CrashClass.OUT_OF_MEMORY, 19, tmp_path / "node-2.log")
+
+
+def test_the_one_silent_rank_is_blamed_for_a_timeout_and_torchrun_s_own_kill_is_nobody_s_death(tmp_path: Path) -> None:
+    text = (
+        by("[default0]:", STEPS.rstrip()) + "\n[default1]:CRITICAL:inject_fault:sending signal=<Signals.SIGSTOP: 19> to pid=32069\n"
+        + by("[default0]:[rank0]: ", TB + "RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 15000ms for recv operation to complete")
+        + "\nW1122 22:26:35.990000 31957 torch/distributed/elastic/multiprocessing/api.py:1047] Unable to shutdown process 5101 via 15, forcefully "
+        "exiting via 9\n"
+    )  # fmt: skip
+    for end in ("", table((0, 1), (1, -9))):
+        found = examine(written(tmp_path, text + end))
+        assert (found.crash, found.rank, found.seen_by) == (CrashClass.COLLECTIVE_TIMEOUT, 1, 0)
+    third = by("[default2]:", "step 20 loss 0.1\nhello") + "\n"
+    found = examine(written(tmp_path, text + third))
+    assert found.rank is None  # two were silent: it may have been either
+
+
+def test_what_lies_beyond_the_bound_is_unknown_and_said(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(autopsy_logs, "SEARCH_BYTES_MAX", 200_000)
+    path = written(tmp_path, by("[rank5]: ", TB + OOM) + "\n" + "a line without a meaning\n" * 40_000)
+    found = examine(path)
+    assert (found.crash, found.is_cut) == (None, True)
+    assert "as far as it was searched" in autopsy_text(found)
+    assert autopsy_document(found)["is_cut"] is True
+
+
+def test_flight_recorder_dumps_may_name_whom_the_logs_do_not(tmp_path: Path, monkeypatch) -> None:
+    written(tmp_path, STEPS + "[rank0]: RuntimeError: Watchdog caught collective operation timeout: x\n" * 2)
+    assert examine(tmp_path).blamed == ()
+    monkeypatch.setattr(autopsy, "FLIGHT_RECORDERS", [lambda folder: (9, 14)])
+    found = examine(tmp_path)
+    assert (found.rank, found.blamed) == (None, (9, 14))
+    assert "ranks 9, 14" in autopsy_text(found)
+
+
+def test_the_command_answers_every_argument_and_says_what_could_not_be_read(tmp_path: Path) -> None:
+    good, calm = written(tmp_path, fan_out(8), "a.log"), written(tmp_path, STEPS, "b.log")
+    zst, pipe, empty = tmp_path / "c.log.zst", tmp_path / "pipe", written(tmp_path, "", "empty.log")
+    zst.write_bytes(b"\x28\xb5\x2f\xfd" + b"x" * 20)
+    os.mkfifo(pipe)
+    nothing = tmp_path / "folder"
+    nothing.mkdir()
+    paths = [good, tmp_path / "none.log", calm, zst, pipe, empty, nothing]
+    result = CliRunner().invoke(app, ["autopsy", "--json", *map(str, paths)])
+    documents = [json.loads(line) for line in result.stdout.splitlines()]
+    assert result.exit_code == 1
+    assert [document["file"] for document in documents] == [str(path) for path in paths]
+    assert [document["class"] for document in documents] == ["out of memory", None, None, None, None, None, None]
+    assert [document["error"] is None for document in documents] == [True, False, True, False, False, True, False]
+    assert set(documents[0]) >= {"file", "class", "rank", "line", "evidence", "retryable", "blamed_ranks", "reason"}
+    assert (documents[2]["rank"], documents[2]["line"], documents[2]["blamed_ranks"]) == (None, None, [])
+    assert "zstd -d" in documents[3]["reason"]
+    assert str(nothing) in documents[6]["reason"]
+    assert CliRunner().invoke(app, ["autopsy", str(good), str(calm)]).exit_code == 0
+
+
+def test_what_a_person_reads(tmp_path: Path) -> None:
+    path = written(tmp_path, fan_out(8))
+    assert autopsy_text(examine(path)) == "\n".join(
+        (
+            str(path),
+            "  out of memory: rank 5",
+            f"  run.log:5: {OOM}",
+            "  the newest step line before it names step 120",
+            "  what to do: relaunch; if it comes again at the same place, make the micro-batch smaller or free memory on the host",
+        )
+    )
+
+
+def test_there_is_advice_for_every_class(tmp_path: Path) -> None:
+    for crash in CrashClass:
+        assert advice(autopsy.Autopsy(tmp_path, crash))
+        assert advice(autopsy.Autopsy(tmp_path, crash, rank=3, blamed=(3,)))
