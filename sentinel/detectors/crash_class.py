@@ -182,11 +182,12 @@ def signal_of(rank: RankExit) -> int | None:
 def _of_signals(report: ExitReport, first: RankExit | None, explained: set[int | None]) -> list[_Clue]:
     """What the exits say by themselves. A rank that failed first without a word is a death of its own."""
     clues: list[_Clue] = []
+    failed = {signal_of(rank) for rank in report.ranks if _may_have_died(rank)}
     for rank in report.ranks:
         number = signal_of(rank)
         if number in _PLAIN_SIGNALS:
             clues.append(_Clue(CrashClass.KILLED, Tier.DEATH, "", rank.rank))
-        elif number == SIGTERM and rank.rank == report.first_failed_rank:
+        elif number == SIGTERM and (rank.rank == report.first_failed_rank or failed == {SIGTERM}):
             clues.append(_Clue(CrashClass.PREEMPTION, Tier.TERMINATED, "SIGTERM from outside", rank.rank))
         elif number is not None:
             clues.append(_Clue(CrashClass.KILLED, Tier.TERMINATED, "", rank.rank))

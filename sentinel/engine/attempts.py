@@ -12,6 +12,7 @@ from sentinel.engine.giving_up import fail_run, finish_giving_up
 from sentinel.engine.ladder import consider, take_up_again
 from sentinel.engine.lapsing import on_lapsed_by_trainer
 from sentinel.engine.live_settings import mismatch, on_answer
+from sentinel.engine.preemption import as_the_policy_knows, outcome_of
 from sentinel.engine.probation import judge_open_incidents, settle_at_finish
 from sentinel.engine.relaunching import drop_live_plan, relaunch
 from sentinel.engine.retention import prune_next
@@ -149,11 +150,11 @@ def on_exit(decision: Decision, report: ExitReport) -> None:
     attempt = decision.attempt
     assert attempt is not None
     trained = attempt.first_step is not None or decision.state.best_step > 0
-    wanted = bool(attempt.stopping)
+    wanted = bool(attempt.stopping or decision.state.stop_by)
     ended = decision.detectors.exit(
         report, finished=decision.live.finished, stop_requested=wanted, now_s=decision.now_s, has_trained=trained
     )
-    outcome = {Finished: "finished", Stopped: "stopped", Failed: "crashed"}[type(ended)]
+    outcome = outcome_of(ended)
     reason = ended.finding.reason if isinstance(ended, Failed) else ended.reason
     began_s = attempt.receipt_s if attempt.receipt_s is not None else decision.now_s
     last_s = decision.live.last_step_s if decision.live.last_step_s is not None else began_s
@@ -172,10 +173,10 @@ def on_exit(decision: Decision, report: ExitReport) -> None:
         case Finished():
             return finish(decision)
         case Stopped():
-            by = decision.state.stop_by or attempt.stopped_by or attempt.stopping or "something outside sentinel"
+            by = decision.state.stop_by or attempt.stopped_by or attempt.stopping
             return decision.record(f.RunEnded("stopped", f"stopped by {by}: {reason}"))
         case Failed(finding=finding):
-            consider(decision, judge_job(decision, finding))
+            consider(decision, judge_job(decision, as_the_policy_knows(decision.policy, finding)))
             return _nothing_follows(decision, reason)
 
 

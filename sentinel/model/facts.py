@@ -227,7 +227,7 @@ class AttemptStopping:
 @dataclass(frozen=True, slots=True)
 class AttemptEnded:
     attempt: int
-    outcome: str  # finished | stopped | crashed | killed | lost
+    outcome: str  # finished | stopped | crashed | killed | lost | preempted
     reason: str
     last_step: int
     last_step_s: float

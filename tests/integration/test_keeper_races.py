@@ -124,6 +124,7 @@ def test_sigterm_to_the_keeper_kills_everything_and_reports(world: LocalWorld) -
     report = world.until_view(1, Exited).report
     assert [(rank.signal, rank.source) for rank in report.ranks] == [(9, "reaped")] * 2
     assert report.first_failed_rank is None
+    assert report.keeper_signal == signal.SIGTERM
     assert world.living(1) == []
 
 
