@@ -34,6 +34,7 @@ class RunRequest:
     pages: tuple[str, ...] = ()  # routes beside the policy's; none: those the run already has
     launcher: str | None = None  # a kind of `launcher.registry`; None: the run's own, for a new run the default
     launcher_options: Mapping[str, str] = field(default_factory=dict)  # none: those the run already has
+    time_limit_s: float | None = None  # how long this supervisor has the machine
 
 
 def describe_run(run_dir: Path, known: RunFile | None, request: RunRequest, policy: Policy, policy_path: Path) -> RunFile:

@@ -14,7 +14,9 @@ from sentinel.model.state import RunState
 Tone = Literal["plain", "quiet", "good", "warn", "bad"]
 
 # Other notes are for the journal.
-_NOTES_SHOWN = ("adoption", "resume", "launcher", "rollback", "stop", "wish", "checkpoints", "pages", f.ABOUT_SOURCE)
+_NOTES_SHOWN = (
+    "adoption", "resume", "launcher", "rollback", "stop", "wish", "checkpoints", "pages", "deadline", "signal", f.ABOUT_SOURCE,
+)  # fmt: skip
 
 
 class Line(NamedTuple):
@@ -109,11 +111,11 @@ def _of_run(fact: f.RunCreated | f.SupervisorTookOver | f.RunEnded | f.Held | f.
                 return None
             return Line(f"run {state.run_id}: taken over by supervisor {fact.epoch} (pid {fact.pid}), policy {fact.policy_name}")
         case f.StopAsked():
-            return Line(f"stop asked for by {fact.by}", "warn")
+            return Line(f"stop asked for by {fact.by}{'; the next start goes on' if fact.resumes else ''}", "warn")
         case f.Held():
             return Line(f"HELD for a person: {fact.reason}", "bad")
         case f.RunEnded():
-            tone: Tone = "good" if fact.outcome == "finished" else "warn" if fact.outcome == "stopped" else "bad"
+            tone: Tone = "good" if fact.outcome == "finished" else "warn" if fact.outcome in ("stopped", "suspended") else "bad"
             return Line(f"run {fact.outcome}: {fact.reason}", tone)
 
 

@@ -58,8 +58,11 @@ def _created(state: RunState, at_s: float, fact: f.RunCreated) -> RunState:
 
 def _took_over(state: RunState, at_s: float, fact: f.SupervisorTookOver) -> RunState:
     """A new session. A person who starts an ended run again has answered its page: the end and the hold are lifted. A hold, or
-    giving up, during which the supervisor died goes on: whoever restarted it need not be a person."""
-    answered = bool(state.ended) and fact.answers
+    giving up, during which the supervisor died goes on: whoever restarted it need not be a person. Nor need they be where the run
+    was suspended: that end alone is lifted."""
+    suspended = state.ended == "suspended"
+    answered = bool(state.ended) and fact.answers and not suspended
+    lifted = answered or suspended
     state = of_attempts.pardoned(state) if answered else state
     return replace(
         state,
@@ -70,12 +73,15 @@ def _took_over(state: RunState, at_s: float, fact: f.SupervisorTookOver) -> RunS
         observe_only=fact.observe_only,
         capabilities=state.capabilities if fact.capabilities is None else fact.capabilities,
         stop_by="",
+        stop_resumes=False,
+        deadline_s=fact.deadline_s,
+        deadline_by=fact.deadline_by,
         held="" if answered else state.held,
         hold_by="" if answered else state.hold_by,
         giving_up="" if answered else state.giving_up,
         giving_up_reason="" if answered else state.giving_up_reason,
-        ended="" if answered else state.ended,
-        end_reason="" if answered else state.end_reason,
+        ended="" if lifted else state.ended,
+        end_reason="" if lifted else state.end_reason,
         blind=MappingProxyType({}),
         without_progress=0 if answered else state.without_progress,
     )
@@ -157,7 +163,7 @@ def _dropped(state: RunState, at_s: float, fact: f.PlanDropped) -> RunState:
 
 def _stop(state: RunState, at_s: float, fact: f.StopAsked) -> RunState:
     del at_s
-    return replace(state, stop_by=fact.by)
+    return replace(state, stop_by=fact.by, stop_resumes=fact.resumes)
 
 
 def _source(state: RunState, at_s: float, fact: f.SourceChanged) -> RunState:
