@@ -126,6 +126,7 @@ class Bench:
     ) -> None:
         self.policy = policy or build_policy()
         self.deadline = deadline
+        self.command = ("train",)
         self.observe_only = observe_only
         self.now_s = 1000.0
         self.epoch = 0
@@ -145,7 +146,7 @@ class Bench:
         self.engine = Engine(self.policy)
         self.engine.restore(self.entries)
         started = SupervisorStarted(
-            self.epoch, "here", self.epoch, "run", ("train",), "/", "bench", "0", self.observe_only, ("skip", "live_overrides"),
+            self.epoch, "here", self.epoch, "run", self.command, "/", "bench", "0", self.observe_only, ("skip", "live_overrides"),
             self.deadline,
         )  # fmt: skip
         self.tell(started)

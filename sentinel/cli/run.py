@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
@@ -31,6 +32,9 @@ TimeLimit = Annotated[
     str | None,
     typer.Option(help="How long the machine is ours, as in 335h: stop in time, to be started again.", metavar="DURATION"),
 ]
+ChangedCommand = Annotated[
+    bool, typer.Option("--changed-command", help="Go on with the run in --run-dir, under another command than before.")
+]
 
 
 def run(
@@ -45,6 +49,7 @@ def run(
     launcher: LauncherKind = None,
     launcher_option: LauncherOptions = None,
     time_limit: TimeLimit = None,
+    changed_command: ChangedCommand = False,
     page: Pages = None,
     listen: Listening = None,
     token_file: TokenFile = None,
@@ -60,7 +65,7 @@ def run(
     from sentinel.launcher.registry import parse_options
     from sentinel.supervisor.app import supervise
     from sentinel.supervisor.deadline import parse_time_limit
-    from sentinel.supervisor.run_request import RunRequest
+    from sentinel.supervisor.run_request import RunRequest, question_about
     from sentinel.terminal.choose import choose_narrator
     from sentinel.web.opening import Listen
 
@@ -82,7 +87,18 @@ def run(
         launcher=launcher,
         launcher_options=parse_options(launcher_option or ()),
         time_limit_s=parse_time_limit(time_limit),
+        changed_command=changed_command or _says_yes(question_about(place, words)),
     )
     with closing(choose_narrator(place)) as narrator:
         outcome = supervise(asked, narrator)
     raise typer.Exit(outcome)
+
+
+def _says_yes(question: str) -> bool:
+    """Asked once, where somebody sits there; silence and a closed input are no."""
+    if not question or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    try:
+        return typer.confirm(question, default=False)
+    except typer.Abort:
+        return False

@@ -245,6 +245,8 @@ class Engine:
                 deadline_by=by,
             )
         )
+        if event.command != decision.state.command:
+            decision.record(f.CommandChanged(decision.state.command, event.command, decision.state.cwd, event.cwd))
         if deadline is not None and deadline.remark:
             decision.note(leaving.ABOUT, deadline.remark)
         if at_s is not None and decision.is_observed_run:

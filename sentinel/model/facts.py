@@ -58,6 +58,17 @@ class SupervisorTookOver:
     deadline_by: str = ""
 
 
+@recorded_as("CommandChanged")
+@dataclass(frozen=True, slots=True)
+class CommandChanged:
+    """The run goes on under another command, from the next launch on. A person has said so."""
+
+    before: tuple[str, ...]
+    command: tuple[str, ...]
+    cwd_before: str = ""
+    cwd: str = ""
+
+
 @recorded_as("ActionDecided")
 @dataclass(frozen=True, slots=True)
 class ActionDecided:
@@ -531,6 +542,7 @@ Fact = (
     | NodeExcluded
     | PageRaised
     | PageResolved
+    | CommandChanged
 )
 
 

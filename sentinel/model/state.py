@@ -168,6 +168,7 @@ class RunState:
     run_id: str = ""
     command: tuple[str, ...] = ()
     cwd: str = ""
+    command_before: tuple[str, ...] = ()  # another than `command`, until an attempt was launched under that
     created_s: float = 0.0
     policy_name: str = ""
     policy_digest: str = ""

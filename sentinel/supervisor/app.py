@@ -45,7 +45,7 @@ from sentinel.supervisor.daemon import Daemon, Narrator, run_until_over
 from sentinel.supervisor.deadline import EndOfTime, read_end, refuse_too_late
 from sentinel.supervisor.handlers import build_handlers
 from sentinel.supervisor.journal_outage import JournalOutage, last_act
-from sentinel.supervisor.run_request import RunRequest, describe_run
+from sentinel.supervisor.run_request import RunRequest, describe_run, refuse_while_it_trains
 from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.systemd import Notifier
 from sentinel.telemetry.hardware import open_hardware
@@ -126,6 +126,7 @@ def _watch(
         deadline = end.on_session_clock(clock.now_s(), clock.wall_s())
         if not outage.has_begun:
             refuse_too_late(deadline, engine, clock.now_s())
+            refuse_while_it_trains(run_dir, run_file, engine.state)
             write_run_file(run_dir, run_file)
         wake = Wake(run_dir)
         stops.wake(wake.event)

@@ -10,6 +10,7 @@ from sentinel.model import operator_requests as w
 from sentinel.model.incidents import IncidentState, Outcome
 from sentinel.model.recorded import recorded_name
 from sentinel.model.state import RunState
+from sentinel.plan.environment import compare_commands
 
 Tone = Literal["plain", "quiet", "good", "warn", "bad"]
 
@@ -67,6 +68,8 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return _of_request(fact)
         case f.PageRaised() | f.PageResolved():
             return _of_page(fact)
+        case f.CommandChanged():
+            return Line(f"{compare_commands(fact.before, fact.command)}; from the next launch on", "warn")
         case f.SourceChanged():
             word = "sees again" if fact.ok else "is blind"
             return Line(f"{fact.source} {word}{': ' + fact.reason if fact.reason else ''}", "plain" if fact.ok else "warn")

@@ -60,6 +60,7 @@ def environment_read(state: RunState, at_s: float, fact: f.EnvironmentRead) -> R
     del at_s
     found = fact.environment
     state = replace(state, environment=merge(state.environment, found)) if found is not None else state
+    state = replace(state, command_before=()) if state.command_before else state
     return change_attempt(state, fact.attempt, lambda a: replace(a, changes=fact.changes, unread=fact.unknown))
 
 
