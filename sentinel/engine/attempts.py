@@ -14,7 +14,7 @@ from sentinel.engine.lapsing import on_lapsed_by_trainer
 from sentinel.engine.leaving import end_stopped
 from sentinel.engine.live_settings import mismatch, on_answer
 from sentinel.engine.preemption import as_the_policy_knows, outcome_of
-from sentinel.engine.probation import judge_open_incidents, settle_at_finish
+from sentinel.engine.probation import judge_open_incidents, keep_at_stop, settle_at_finish
 from sentinel.engine.relaunching import drop_live_plan, relaunch
 from sentinel.engine.retention import prune_next
 from sentinel.model import facts as f
@@ -165,6 +165,8 @@ def on_exit(decision: Decision, report: ExitReport) -> None:
     began_s = attempt.receipt_s if attempt.receipt_s is not None else decision.now_s
     last_s = decision.live.last_step_s if decision.live.last_step_s is not None else began_s
     decision.record(f.AttemptEnded(attempt.attempt, outcome, reason, decision.newest_step, last_s, report.ranks))
+    if outcome in ("stopped", "preempted") and decision.state.plan is None and not decision.state.giving_up:
+        keep_at_stop(decision)
     decision.detectors.end_attempt()
     drop_live_plan(decision, reason)
     if decision.state.plan is not None:

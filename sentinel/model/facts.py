@@ -307,6 +307,17 @@ class IncidentMoved:
     back_step: int | None = None
 
 
+@recorded_as("ProbationKept")
+@dataclass(frozen=True, slots=True)
+class ProbationKept:
+    """The run was stopped in this incident's probation, past the step where it broke, and the numbers held until `step`: what was
+    saved up to there since the remedy is a candidate to go on from, although it lies after the onset."""
+
+    incident: int
+    step: int
+    reason: str
+
+
 @recorded_as("Diagnosed")
 @dataclass(frozen=True, slots=True)
 class Diagnosed:
@@ -543,6 +554,7 @@ Fact = (
     | PageRaised
     | PageResolved
     | CommandChanged
+    | ProbationKept
 )
 
 

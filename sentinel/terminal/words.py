@@ -83,6 +83,7 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             | f.PlanAdopted()
             | f.BudgetRefilled()
             | f.InspectionLaunched()
+            | f.ProbationKept()
         ):
             return None
         case _:

@@ -31,6 +31,7 @@ LONG = {
     "sentinel/model/actions.py": "one list of everything that is done to the world, each with what it declares",
     "sentinel/policy/schema_rungs.py": "one row for each word of a rung, read as one",
     "sentinel/model/facts.py": "one list of everything that is journaled, read as one",
+    "sentinel/engine/probation.py": "every verdict on what follows a finding: patience, probation, a stop, the end of the run",
     "sentinel/model/state.py": "one state, each part of it with what it means",
     "sentinel/detectors/bank.py": "one object, one short method for each reading and each question",
     "sentinel/detectors/gpu_fault.py": "one table of what each reading means, beside what it leads to",

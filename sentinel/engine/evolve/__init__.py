@@ -154,6 +154,7 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.RungJudged: of_incidents.judged,
     f.IncidentMoved: of_incidents.moved,
     f.Restored: of_incidents.restored,
+    f.ProbationKept: of_incidents.kept,
     f.Diagnosed: of_incidents.diagnosed,
     f.InspectionLaunched: of_attempts.inspection,
     f.Attributed: of_incidents.attributed,

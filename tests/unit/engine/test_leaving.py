@@ -11,6 +11,7 @@ from sentinel.model import facts as f
 from sentinel.model.events import Deadline, SignalSeen
 from sentinel.model.incidents import IncidentState
 from sentinel.model.operator_requests import HoldRun
+from sentinel.plan.trust import judge_trust
 from sentinel.policy.schema import Policy
 from tests.builders import Bench, build_policy
 
@@ -160,6 +161,66 @@ def test_who_adopts_training_inherits_a_limit_on_the_time_and_not_what_a_schedul
     bench.deadline = Deadline(at_s + 5.0, "a scheduler", counts_from_start=counts)
     bench.die()
     assert bench.state.deadline_s == (at_s if counts else at_s + 5.0)
+
+
+def repaired(last: int) -> Bench:
+    """A spike at step 71, rolled back to step 50, and trained healthily up to `last`: it broke at step 76."""
+    bench = training()
+    bench.steps(61, 70).steps(71, 76, loss=8.0)
+    bench.launched().steps(51, last)
+    assert bench.incident.state is IncidentState.PROBATION
+    return bench
+
+
+def starts_from(bench: Bench) -> int:
+    bench.die()
+    (start,) = [action for action in bench.state.plan.actions if isinstance(action, a.StartAttempt)]
+    return start.resume.step if start.resume is not None else 0
+
+
+@pytest.mark.parametrize("by", ["SIGUSR1", "a person", "somebody else"])
+def test_what_is_saved_at_a_stop_in_probation_is_gone_on_from_when_its_numbers_hold(by: str) -> None:
+    bench = repaired(100)
+    if by == "somebody else":
+        bench.checkpoint(100).exits(code=6)
+        (start,) = [action for action in bench.state.plan.actions if isinstance(action, a.StartAttempt)]
+        assert start.resume is not None
+        assert start.resume.step == 100
+        return
+    bench.must_leave() if by == "SIGUSR1" else bench.wants_stop()
+    bench.checkpoint(100).exits(code=6)
+    (trust,) = [trust for trust in judge_trust(bench.state, 60) if trust.checkpoint.step == 100]
+    assert (trust.word, "in the probation of incident 1" in trust.reason) == ("candidate", True)
+    assert starts_from(bench) == 100
+    bench.launched().steps(101, 140)
+    assert bench.incident.state is IncidentState.RECOVERED
+
+
+def test_short_of_where_it_broke_nothing_has_held_yet() -> None:
+    bench = repaired(80)
+    bench.must_leave()
+    bench.checkpoint(80).exits(code=6)
+    assert not recorded(bench, f.ProbationKept)
+    assert starts_from(bench) == 50
+
+
+def test_a_last_row_above_the_band_is_not_gone_on_from() -> None:
+    bench = repaired(99)
+    bench.step(100, loss=2.5)
+    bench.must_leave()
+    bench.checkpoint(100).exits(code=6)
+    assert starts_from(bench) == 50
+
+
+def test_when_the_remedy_fails_after_all_the_next_one_starts_before_the_onset() -> None:
+    bench = repaired(100)
+    bench.must_leave()
+    bench.checkpoint(100).exits(code=6)
+    bench.die()
+    bench.launched().steps(101, 130, loss=3.0)
+    later = [trial.remedy.rollback_to_step for incident in bench.state.incidents for trial in incident.tries]
+    assert bench.state.plan is not None
+    assert all(step is None or step <= 50 for step in later), later
 
 
 def test_a_signal_without_a_meaning_is_on_record_and_changes_nothing() -> None:
