@@ -1,4 +1,4 @@
-"""A bell that a signal handler may ring: threads that wait for an event hear it.
+"""Signals before there is a handler for them, and a bell that a handler may ring: threads that wait for an event hear it.
 
 The handler cannot set the event itself. Setting takes the event's lock, and the thread that the handler interrupts may be holding
 that very lock, just beginning to wait: then both wait for ever.
@@ -7,7 +7,17 @@ that very lock, just beginning to wait: then both wait for ever.
 from __future__ import annotations
 
 import queue
+import signal
 import threading
+
+
+def hold_back(*numbers: signal.Signals) -> None:
+    """From now on they wait for `let_through`, in place of ending a process that has not got to its handlers yet."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+
+
+def let_through(*numbers: signal.Signals) -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
 
 
 class WakeOnSignal:

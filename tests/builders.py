@@ -18,7 +18,7 @@ from sentinel.engine import Engine, evolve
 from sentinel.model import actions as a
 from sentinel.model import facts as f
 from sentinel.model.attempts import Exited, ExitReport, RankExit, ResumePoint, SampleRange
-from sentinel.model.events import ActionDone, ActionFailed, Event, StopWanted, SupervisorStarted, Tick
+from sentinel.model.events import ActionDone, ActionFailed, Deadline, Event, StopWanted, SupervisorStarted, Tick
 from sentinel.model.incidents import Incident
 from sentinel.model.operator_requests import OperatorRequest
 from sentinel.model.readings import (
@@ -117,8 +117,16 @@ class Bench:
     `dies_after`: the supervisor is killed after so many events, whatever it is doing, and another one starts.
     """
 
-    def __init__(self, policy: Policy | None = None, observe_only: bool = False, dies_after: int = 0) -> None:
+    def __init__(
+        self,
+        policy: Policy | None = None,
+        observe_only: bool = False,
+        dies_after: int = 0,
+        deadline: Deadline | None = None,
+    ) -> None:
         self.policy = policy or build_policy()
+        self.deadline = deadline
+        self.command = ("train",)
         self.observe_only = observe_only
         self.now_s = 1000.0
         self.epoch = 0
@@ -138,8 +146,9 @@ class Bench:
         self.engine = Engine(self.policy)
         self.engine.restore(self.entries)
         started = SupervisorStarted(
-            self.epoch, "here", self.epoch, "run", ("train",), "/", "bench", "0", self.observe_only, ("skip", "live_overrides")
-        )
+            self.epoch, "here", self.epoch, "run", self.command, "/", "bench", "0", self.observe_only, ("skip", "live_overrides"),
+            self.deadline,
+        )  # fmt: skip
         self.tell(started)
         return self
 
@@ -179,6 +188,9 @@ class Bench:
     def tick(self, seconds: float = 1.0) -> tuple[f.Fact, ...]:
         self.now_s += seconds
         return self.tell(Tick())
+
+    def must_leave(self, by: str = "SIGUSR1") -> tuple[f.Fact, ...]:
+        return self.tell(StopWanted(by, resumes=True))
 
     def wants_stop(self, by: str = "SIGTERM") -> tuple[f.Fact, ...]:
         return self.tell(StopWanted(by))

@@ -3,6 +3,7 @@
     bad_data@sample=6400-6800     these sequences become seeded random bytes, whenever they are trained on
     bad_data@sample=A-B:share=0.3 only this share of their bytes, spread evenly: a milder poison
     kill@step=300:rank=1          SIGKILL to itself                    hang@step=450:rank=1     SIGSTOP to itself
+    term@step=120:rank=1          SIGTERM to itself, as a scheduler sends it
     crash@step=120                raises                               exit@step=80:code=3      every rank leaves with that code
     slow@step=90:rank=1,for=0.5:always   the rank takes half a second more for its data, from that step on
     nan_grad@step=90:length=1     one gradient element becomes NaN, for so many steps
@@ -36,6 +37,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "bad_data": ("share",),
     "kill": ("rank",),
     "hang": ("rank",),
+    "term": ("rank",),
     "crash": ("rank",),
     "exit": ("code",),
     "slow": ("rank", "for"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -34,6 +33,7 @@ from sentinel.cli.page import page_app
 from sentinel.cli.policy import policy_app
 from sentinel.cli.replay import replay, watch
 from sentinel.cli.report import report
+from sentinel.cli.run import run
 from sentinel.cli.seeing import register as register_seeing
 from sentinel.cli.web import web
 from sentinel.errors import PolicyError, SentinelError, UsageError
@@ -50,61 +50,7 @@ app = typer.Typer(
 )
 
 
-@app.command(cls=NamesRows, rich_help_panel=RUN)
-def run(
-    command: Annotated[list[str] | None, typer.Argument(help="The training command, after --.", metavar="-- CMD...")] = None,
-    policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
-    run_dir: Annotated[Path | None, typer.Option(help="Where the run lives; default runs/<program name>.")] = None,
-    observe_only: Annotated[bool, typer.Option("--observe-only", help="Decide and record, change nothing.")] = False,
-    without: Annotated[str, typer.Option(help="What the trainer cannot do, as in skip,live_overrides,attribution.")] = "",
-    with_: Annotated[str, typer.Option("--with", help="What the command can do besides: exclude (SENTINEL_EXCLUDE_NODES).")] = "",
-    code: Annotated[
-        list[str] | None, typer.Option(help="Source to watch for changes, instead of what the command leads to.", metavar="PATH")
-    ] = None,
-    tensorboard: Annotated[bool, typer.Option(help="Keep RUN_DIR/tensorboard: each attempt, and the run that survives.")] = True,
-    launcher: Annotated[
-        str | None, typer.Option(help="What starts and stops the training. {launchers}.", metavar="KIND")
-    ] = None,
-    launcher_option: Annotated[
-        list[str] | None,
-        typer.Option(help="A setting of the launcher; may be repeated. {launcher_options}.", metavar="NAME=VALUE"),
-    ] = None,
-    page: Pages = None,
-    listen: Listening = None,
-    token_file: TokenFile = None,
-) -> None:
-    """Launch a training command, or adopt the one that is running; watch it; repair it.
-
-    Exit codes: 0 the run finished, 1 it failed and recovery is exhausted (or sentinel can do no more, and says why), 2 usage or
-    policy error, 130 stopped, 70 a bug in sentinel (training goes on).
-    """
-    from sentinel.launcher.registry import parse_options
-    from sentinel.supervisor.app import supervise
-    from sentinel.supervisor.run_request import RunRequest
-    from sentinel.terminal.choose import choose_narrator
-    from sentinel.web.opening import Listen
-
-    words = tuple(command or ())
-    place = run_dir or Path("runs") / (Path(words[0]).stem if words else "run")
-    with closing(choose_narrator(place)) as narrator:
-        lacks, more = (tuple(word.strip() for word in names.split(",") if word.strip()) for names in (without, with_))
-        asked = RunRequest(
-            run_dir=place,
-            policy=policy,
-            command=words,
-            cwd=os.getcwd(),
-            observe_only=observe_only,
-            without=lacks,
-            more=more,
-            code=tuple(code or ()),
-            tensorboard=tensorboard,
-            pages=tuple(page or ()),
-            listen=Listen(listen, token_file),
-            launcher=launcher,
-            launcher_options=parse_options(launcher_option or ()),
-        )
-        outcome = supervise(asked, narrator)
-    raise typer.Exit(outcome)
+app.command(cls=NamesRows, rich_help_panel=RUN)(run)
 
 
 @app.command(cls=NamesRows, rich_help_panel=RUN)

@@ -281,7 +281,7 @@ class DetectorBank:
         self._end()
         now_s, run = self._clock(now_s), self._run
         ending = Ending(self._attempt, run.newest_step, now_s, finished, stop_requested, run.damaged_since, has_trained)
-        ended = judge_exit(report, ending, run.severity(Kind.CRASH), run.severity(Kind.NON_FINITE), self._tails)
+        ended = judge_exit(report, ending, run.severity, self._tails)
         return Failed(self._explained(ended.finding, now_s)) if isinstance(ended, Failed) else ended
 
     # How things stand.

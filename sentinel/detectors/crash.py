@@ -3,6 +3,7 @@
 The rank that failed first gives the reason; those that followed were taken down by it. The launcher command's own status is
 used only when no rank is known: torchrun returns 1 when every rank left with 6 (measured).
 Exit 3 (configuration) and 4 (data) are never retried as they are; 5 is non_finite; 6 is a stop after a checkpoint.
+A stop that sentinel did not ask for (eviction, SIGTERM from whomever) is *preempted*, whether the ranks saved or not.
 The trainer's own codes are believed before any log; otherwise `crash_class` says of what class a crash is, and who caused it.
 A trainer that ended itself because a value was no number died of `non_finite`, whatever code it left with: the newest checkpoint
 may be damaged, and the incident is led as one of its values.
@@ -10,6 +11,7 @@ may be damaged, and the incident is led as one of its values.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sentinel.detectors.crash_class import Death, Tails, classify
@@ -36,7 +38,7 @@ ERROR_CHARS = 300
 
 @dataclass(frozen=True, slots=True)
 class CrashSettings:
-    """An attempt that ended on its own. Three ends before the first step are a broken job."""
+    """An attempt that ended without being asked to by sentinel. Three deaths before the first step are a broken job."""
 
     enabled: bool = setting(True, "flag", "Whether this detector runs.")
 
@@ -50,16 +52,15 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Ended because it was told to. `requested`: by us; `saved`: every rank says it stopped after a checkpoint."""
+    """Ended because sentinel told it to. `saved`: every rank says it stopped after a checkpoint."""
 
-    requested: bool
     saved: bool
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Ended by a fault."""
+    """Ended by a fault, or by somebody else's wish."""
 
     finding: Finding
 
@@ -84,8 +85,7 @@ class Ending:
 def judge_exit(
     report: ExitReport,
     ending: Ending,
-    crash_severity: Severity,
-    non_finite_severity: Severity,
+    severity: Callable[[Kind], Severity],
     tails: Tails | None = None,
 ) -> Ended:
     """Classify an exit. The end line of the stream outranks a bad code after it; a requested stop outranks how it ended."""
@@ -95,17 +95,30 @@ def judge_exit(
     if ending.finished:
         return Finished("the stream's end line says finished" + ("" if first is None else f"; afterwards {how}"))
     if ending.stop_requested:
-        return Stopped(True, all(code == EXIT_STOPPED for code in codes), f"stop was requested; {how}")
+        return Stopped(all(code == EXIT_STOPPED for code in codes), f"stop was requested; {how}")
     if all(code == EXIT_FINISHED for code in codes):
         return Finished("every rank exited 0, without an end line")
     if first is None and all(code in (EXIT_FINISHED, EXIT_STOPPED) for code in codes):
-        return Stopped(False, True, "ranks stopped after a checkpoint, unasked by this supervisor (a signal from outside)")
+        return Failed(_preempted(ending, severity, f"the ranks stopped after a checkpoint ({how})", EXIT_STOPPED))
+    if report.keeper_signal is not None:
+        how = f"their keeper got {signal_name(report.keeper_signal)} and ended them without a checkpoint"
+        return Failed(_preempted(ending, severity, how))
     if (first.code if first is not None else report.command_status) == EXIT_NON_FINITE:
-        return Failed(_non_finite(report, ending, first, non_finite_severity))
+        return Failed(_non_finite(report, ending, first, severity(Kind.NON_FINITE)))
     death = None if _own_words(report, first) else classify(report, tails or {}, first)
     if death is not None and death.crash is CrashClass.NON_FINITE:
-        return Failed(_died_of_values(death, report, ending, first, non_finite_severity))
-    return Failed(_crash(report, ending, first, crash_severity, death))
+        return Failed(_died_of_values(death, report, ending, first, severity(Kind.NON_FINITE)))
+    return Failed(_crash(report, ending, first, severity, death))
+
+
+def _preempted(
+    ending: Ending, severity: Callable[[Kind], Severity], how: str, code: int | None = None, rank: int | None = None
+) -> Finding:
+    return Finding(
+        Kind.PREEMPTED, severity(Kind.PREEMPTED), ending.attempt, None, ending.newest_step, ending.now_s,
+        f"stopped from outside, and not by sentinel: {how}",
+        value=None if code is None else float(code), blamed_rank=rank, outside=True,
+    )  # fmt: skip
 
 
 def _keepers_words(report: ExitReport, first: RankExit | None) -> str:
@@ -145,7 +158,9 @@ def _own_words(report: ExitReport, first: RankExit | None) -> str:
     }.get(code if code is not None else 1, "")
 
 
-def _crash(report: ExitReport, ending: Ending, first: RankExit | None, severity: Severity, death: Death | None) -> Finding:
+def _crash(
+    report: ExitReport, ending: Ending, first: RankExit | None, severity: Callable[[Kind], Severity], death: Death | None
+) -> Finding:
     """By the trainer's own code where it says configuration or data, else by what its records and logs show."""
     code = first.code if first is not None else report.command_status
     hint = _own_words(report, first)
@@ -153,8 +168,10 @@ def _crash(report: ExitReport, ending: Ending, first: RankExit | None, severity:
     reason = describe(first, report) + hint
     if death is not None:
         blamed, reason = death.rank, describe_death(death, report, first, ending.has_trained)
+        if death.crash is CrashClass.PREEMPTION:
+            return _preempted(ending, severity, reason + _keepers_words(report, first), code, blamed)
     return Finding(
-        Kind.CRASH, severity, ending.attempt, None, ending.newest_step, ending.now_s,
+        Kind.CRASH, severity(Kind.CRASH), ending.attempt, None, ending.newest_step, ending.now_s,
         reason + _keepers_words(report, first),
         value=None if code is None else float(code), blamed_rank=blamed,
         retryable=not hint and (death is None or death.retryable or ending.has_trained),

@@ -230,6 +230,7 @@ def _of_signals(report: ExitReport, first: RankExit | None, explained: set[int |
     """What the exits say by themselves. A rank that failed first without a word is a death of its own. Where the launcher says
     that it killed who was left, a SIGKILL of another than the first rank is the launcher's."""
     clues: list[Clue] = []
+    failed = {signal_of(rank) for rank in report.ranks if _may_have_died(rank)}
     is_forced = any(line.rank is None and FORCED_KILL.search(line.text) is not None for line in lines)
     for rank in report.ranks:
         number = signal_of(rank)
@@ -237,7 +238,7 @@ def _of_signals(report: ExitReport, first: RankExit | None, explained: set[int |
             clues.append(Clue(CrashClass.KILLED, Tier.SYMPTOM, "", rank.rank))
         elif number in _PLAIN_SIGNALS:
             clues.append(Clue(CrashClass.KILLED, Tier.DEATH, "", rank.rank))
-        elif number == SIGTERM and rank.rank == report.first_failed_rank:
+        elif number == SIGTERM and (rank.rank == report.first_failed_rank or failed == {SIGTERM}):
             clues.append(Clue(CrashClass.PREEMPTION, Tier.TERMINATED, "SIGTERM from outside", rank.rank))
         elif number is not None:
             clues.append(Clue(CrashClass.KILLED, Tier.TERMINATED, "", rank.rank))

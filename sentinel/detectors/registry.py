@@ -113,7 +113,8 @@ DETECTORS: tuple[DetectorRow, ...] = (
         (Finds(Kind.GPU_FAULT, asks_for_rule=False), Finds(Kind.HARDWARE_WARNING, "warning", asks_for_rule=False)),
         source="its own"),
     DetectorRow("crash", "an attempt that ended on its own", CrashSettings, None,  # judged once, at the exit: crash.judge_exit
-        (Finds(Kind.CRASH, is_explained=True), Finds(Kind.BROKEN_JOB))),
+        # A policy without a rule on preempted treats it as a crash.
+        (Finds(Kind.CRASH, is_explained=True), Finds(Kind.BROKEN_JOB), Finds(Kind.PREEMPTED, "warning", asks_for_rule=False))),
 )
 # fmt: on
 

@@ -8,6 +8,7 @@ from sentinel.engine.decision import Decision
 from sentinel.engine.diagnosis import conclude
 from sentinel.engine.giving_up import FAILED, fail_run, finish_giving_up, give_up
 from sentinel.engine.ladder import fail_rung, treatment_now
+from sentinel.engine.leaving import end_stopped
 from sentinel.engine.paging import page, send
 from sentinel.engine.relaunching import proceed, relaunch
 from sentinel.engine.retention import on_not_pruned, on_pruned
@@ -69,7 +70,7 @@ def on_done(decision: Decision, done: ActionDone) -> None:
     if decision.state.plan is not None:
         if decision.state.stop_by and not decision.is_alive:
             decision.record(f.PlanDropped(f"stopped by {decision.state.stop_by}"))
-            return decision.record(f.RunEnded("stopped", f"stopped by {decision.state.stop_by} during a recovery"))
+            return end_stopped(decision, f"stopped by {decision.state.stop_by} during a recovery")
         if decision.state.hold_by and not decision.is_alive:
             decision.record(f.PlanDropped(f"held by {decision.state.hold_by}"))
             return decision.record(f.Held(f"held by {decision.state.hold_by} during a recovery"))

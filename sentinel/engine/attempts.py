@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import isfinite
 
 from sentinel.detectors.crash import Failed, Finished, Stopped
+from sentinel.engine.broken_job import judge_job
 from sentinel.engine.condemning import condemn_refused
 from sentinel.engine.decision import Decision
 from sentinel.engine.giving_up import fail_run, finish_giving_up
 from sentinel.engine.ladder import consider, take_up_again
 from sentinel.engine.lapsing import on_lapsed_by_trainer
+from sentinel.engine.leaving import end_stopped
 from sentinel.engine.live_settings import mismatch, on_answer
-from sentinel.engine.probation import judge_open_incidents, settle_at_finish
+from sentinel.engine.preemption import as_the_policy_knows, outcome_of
+from sentinel.engine.probation import judge_open_incidents, keep_at_stop, settle_at_finish
 from sentinel.engine.relaunching import drop_live_plan, relaunch
 from sentinel.engine.retention import prune_next
 from sentinel.model import facts as f
 from sentinel.model.actions import CompareRecords, KillAttempt, PruneCheckpoint
 from sentinel.model.attempts import Alive, AttemptView, Exited, ExitReport, NotStarted, Orphaned, ResumePoint, Unseen
 from sentinel.model.findings import Finding, Kind
-from sentinel.model.incidents import IncidentState, Outcome
+from sentinel.model.incidents import IncidentState
 from sentinel.model.readings import CheckpointReading, Receipt, StepReading, TrainerNote
 from sentinel.model.state import Attempt
 from sentinel.plan.overrides import for_relaunch, judge_receipt
 from sentinel.plan.rollback import choose_newest
-from sentinel.policy.match import NoMatch, match_rule
 
 
 def launch_first_or_next(decision: Decision, why: str) -> None:
@@ -94,15 +95,21 @@ def on_note(decision: Decision, note: TrainerNote) -> None:
 def _on_save_reported(decision: Decision, attempt: Attempt, note: TrainerNote) -> None:
     """What a save cost: for a checkpoint already seen, recorded now; for one not yet seen, kept until it is. A save behind
     training costs what training stood still for it, not how long it took."""
-    save_s = note.data.get("blocked_s", note.data.get("seconds"))
-    if not isinstance(save_s, (int, float)) or not isfinite(save_s) or save_s <= 0:
+    took_s = _seconds(note.data.get("seconds"))
+    save_s = _seconds(note.data["blocked_s"]) if "blocked_s" in note.data else took_s
+    if save_s <= 0:
         return
-    decision.live.saved(note.step, float(save_s))
+    decision.live.saved(note.step, save_s, took_s)
     known = next((c for c in decision.state.checkpoints if c.step == note.step and c.attempt == note.attempt), None)
     if known is not None and any(m.step == note.step and m.save_s == 0.0 for m in attempt.marks):
         decision.record(
-            f.CheckpointCommitted(note.attempt, note.step, known.path, known.samples_end, known.digest, float(save_s))
+            f.CheckpointCommitted(note.attempt, note.step, known.path, known.samples_end, known.digest, save_s, took_s)
         )
+
+
+def _seconds(said: object) -> float:
+    """0 for what is no time."""
+    return float(said) if isinstance(said, (int, float)) and isfinite(said) and said > 0 else 0.0
 
 
 def on_checkpoint(decision: Decision, reading: CheckpointReading) -> None:
@@ -115,8 +122,8 @@ def on_checkpoint(decision: Decision, reading: CheckpointReading) -> None:
     maker = reading.attempt or attempt.attempt  # a manifest that names no attempt: what lay above was moved aside at launch
     own = maker == attempt.attempt and reading.step > attempt.resumed_step
     if own or reading.step <= attempt.resumed_step:
-        save_s = decision.live.saves_s.get(reading.step, 0.0) if own else 0.0
-        seen = f.CheckpointCommitted(maker, reading.step, reading.path, reading.samples_end, reading.digest, save_s)
+        save_s, took_s = decision.live.saves_s.get(reading.step, (0.0, 0.0)) if own else (0.0, 0.0)
+        seen = f.CheckpointCommitted(maker, reading.step, reading.path, reading.samples_end, reading.digest, save_s, took_s)
         decision.record(seen)
         given_up = [i for i in decision.state.incidents if i.is_numeric and i.state is IncidentState.EXHAUSTED]
         onset = max(given_up, key=lambda i: i.closed_s or 0.0).onset_step if given_up else None  # the one it is ended for
@@ -149,15 +156,17 @@ def on_exit(decision: Decision, report: ExitReport) -> None:
     attempt = decision.attempt
     assert attempt is not None
     trained = attempt.first_step is not None or decision.state.best_step > 0
-    wanted = bool(attempt.stopping)
+    wanted = bool(attempt.stopping or decision.state.stop_by)
     ended = decision.detectors.exit(
         report, finished=decision.live.finished, stop_requested=wanted, now_s=decision.now_s, has_trained=trained
     )
-    outcome = {Finished: "finished", Stopped: "stopped", Failed: "crashed"}[type(ended)]
+    outcome = outcome_of(ended)
     reason = ended.finding.reason if isinstance(ended, Failed) else ended.reason
     began_s = attempt.receipt_s if attempt.receipt_s is not None else decision.now_s
     last_s = decision.live.last_step_s if decision.live.last_step_s is not None else began_s
     decision.record(f.AttemptEnded(attempt.attempt, outcome, reason, decision.newest_step, last_s, report.ranks))
+    if outcome in ("stopped", "preempted") and decision.state.plan is None and not decision.state.giving_up:
+        keep_at_stop(decision)
     decision.detectors.end_attempt()
     drop_live_plan(decision, reason)
     if decision.state.plan is not None:
@@ -172,41 +181,11 @@ def on_exit(decision: Decision, report: ExitReport) -> None:
         case Finished():
             return finish(decision)
         case Stopped():
-            by = decision.state.stop_by or attempt.stopped_by or attempt.stopping or "something outside sentinel"
-            return decision.record(f.RunEnded("stopped", f"stopped by {by}: {reason}"))
+            by = decision.state.stop_by or attempt.stopped_by or attempt.stopping
+            return end_stopped(decision, f"stopped by {by}: {reason}")
         case Failed(finding=finding):
-            consider(decision, judge_job(decision, finding))
+            consider(decision, judge_job(decision, as_the_policy_knows(decision.policy, finding)))
             return _nothing_follows(decision, reason)
-
-
-def judge_job(decision: Decision, finding: Finding) -> Finding:
-    """The finding of a death, or of a broken job: one that says so itself, or the last of too many that came before any step.
-    Then the crash that the earlier deaths belong to is closed; it was never about anything else."""
-    if not finding.retryable:
-        return replace(finding, kind=Kind.BROKEN_JOB)
-    deaths = _deaths_before_a_step(decision)
-    match = match_rule(decision.policy, Kind.BROKEN_JOB)
-    if finding.kind is not Kind.CRASH or deaths < decision.policy.spec.budget.without_progress or isinstance(match, NoMatch):
-        return finding
-    if match.rule.playbook is None or match.rule.labels.severity == "info":
-        return finding  # nobody would be called: the crash's own playbook does
-    reason = f"broken job: {deaths} launches in a row died before their first step, the last so: {finding.reason}"
-    for incident in decision.state.open_incidents:
-        if not incident.is_numeric:
-            if incident.last_try is not None and incident.last_try.outcome is Outcome.PENDING:
-                decision.record(f.RungJudged(incident.id, Outcome.FAILED, finding.reason))
-            decision.record(f.IncidentMoved(incident.id, IncidentState.EXHAUSTED, reason))
-    return replace(finding, kind=Kind.BROKEN_JOB, severity=match.rule.labels.severity, reason=reason, retryable=False)
-
-
-def _deaths_before_a_step(decision: Decision) -> int:
-    """Launches in a row that died by themselves and were never seen to make a step, since a person last started the run."""
-    count = 0
-    for attempt in reversed(decision.state.attempts):
-        if attempt.outcome != "crashed" or attempt.first_step is not None or "metrics" in decision.state.blind:
-            break
-        count += 1
-    return min(count, decision.state.without_progress)
 
 
 def _is_untrained(decision: Decision, attempt: Attempt) -> bool:

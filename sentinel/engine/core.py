@@ -19,6 +19,7 @@ from sentinel.engine import (
     attempts,
     ladder,
     lapsing,
+    leaving,
     live_settings,
     operator_requests,
     paging,
@@ -35,7 +36,16 @@ from sentinel.engine.sources import on_hardware, on_source, report_stream_gap
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt, SendPage, StartAttempt
 from sentinel.model.environment import Environment
-from sentinel.model.events import ActionDelayed, ActionDone, ActionFailed, Event, StopWanted, SupervisorStarted, Tick
+from sentinel.model.events import (
+    ActionDelayed,
+    ActionDone,
+    ActionFailed,
+    Event,
+    SignalSeen,
+    StopWanted,
+    SupervisorStarted,
+    Tick,
+)
 from sentinel.model.facts import Entry, Fact
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import Incident
@@ -160,7 +170,9 @@ class Engine:
             case ActionDelayed():
                 decision.note(event.key, f"could not be done yet: {event.reason}; asked for again in {event.retry_in_s:g} s")
             case StopWanted():
-                stopping.on_stop_wanted(decision, event.by)
+                stopping.on_stop_wanted(decision, event.by, event.resumes)
+            case SignalSeen():
+                decision.note("signal", f"{event.name} received: it changes nothing")
             case RequestReading():
                 operator_requests.on_request(decision, event)
             case SupervisorStarted():
@@ -191,20 +203,9 @@ class Engine:
                     event.capabilities,
                 )
             )
-        outcome, is_undelivered = decision.state.ended, paging.is_outcome_undelivered(decision.state)
-        decision.record(
-            f.SupervisorTookOver(
-                epoch=event.epoch,
-                host=event.host,
-                pid=event.pid,
-                policy_name=event.policy_name,
-                policy_digest=event.policy_digest,
-                observe_only=event.observe_only,
-                answers=not is_undelivered,
-                capabilities=event.capabilities,
-            )
-        )
-        if outcome and not decision.state.ended:
+        outcome = decision.state.ended
+        self._take_over(decision, event)
+        if outcome and outcome != "suspended" and not decision.state.ended:
             paging.on_taken_up(decision, f"the run had {outcome}, and was started again", f"whoever started it on {event.host}")
         if decision.state.ended:
             calls = sorted({page.incident for page in decision.state.pending.values() if isinstance(page, SendPage)})
@@ -223,8 +224,37 @@ class Engine:
             self._begin(attempt.attempt, decision.now_s)
         elif decision.state.held or any(i.awaits_approval for i in decision.state.open_incidents):
             decision.note("adoption", f"nothing is launched: {decision.state.held or 'a rung waits for approval'}")
+        elif by := leaving.why_due(decision):  # nothing trains, and nothing could in what time is left
+            stopping.on_stop_wanted(decision, by, resumes=True)
         elif decision.state.plan is None and not decision.state.giving_up:
             attempts.launch_first_or_next(decision, "started again" if decision.attempt else "first launch")
+
+    def _take_over(self, decision: Decision, event: SupervisorStarted) -> None:
+        """Training that is adopted runs on the same machine: a limit on the time there goes on from where it began."""
+        deadline, known_s = event.deadline, decision.state.deadline_s
+        at_s, by = (deadline.at_s, deadline.by) if deadline is not None else (None, "")
+        if deadline is not None and deadline.counts_from_start and at_s and known_s and decision.is_alive:
+            at_s = min(at_s, known_s) if by == decision.state.deadline_by else at_s
+        decision.record(
+            f.SupervisorTookOver(
+                epoch=event.epoch,
+                host=event.host,
+                pid=event.pid,
+                policy_name=event.policy_name,
+                policy_digest=event.policy_digest,
+                observe_only=event.observe_only,
+                answers=not paging.is_outcome_undelivered(decision.state),
+                capabilities=event.capabilities,
+                deadline_s=at_s,
+                deadline_by=by,
+            )
+        )
+        if event.command != decision.state.command:
+            decision.record(f.CommandChanged(decision.state.command, event.command, decision.state.cwd, event.cwd))
+        if deadline is not None and deadline.remark:
+            decision.note(leaving.ABOUT, deadline.remark)
+        if at_s is not None and decision.is_observed_run:
+            decision.note(leaving.ABOUT, f"observe only: the deadline ({by}) is known, and nobody is asked to stop for it")
 
     def _tick(self, decision: Decision) -> None:
         blind = decision.state.blind
@@ -247,6 +277,8 @@ class Engine:
         sample_attribution.on_tick(decision)
         operator_requests.on_tick(decision)
         lapsing.on_tick(decision)
+        if by := leaving.why_due(decision):
+            stopping.on_stop_wanted(decision, by, resumes=True)
         stopping.on_tick(decision)
         paging.on_tick(decision)
 

@@ -8,14 +8,17 @@ from sentinel.engine.ladder import consider
 from sentinel.model import facts as f
 from sentinel.model.environment import Environment
 from sentinel.model.findings import Finding, Kind
-from sentinel.plan.environment import changes_in_words, compare_environments, merge
+from sentinel.plan.environment import changes_in_words, compare_commands, compare_environments, merge
 from sentinel.policy.match import Match, match_rule
 
 
 def on_launched(decision: Decision, attempt: int, found: Environment) -> None:
-    """The attempt was started, and its spec.json says with what. Every launch is on record, a difference once."""
+    """The attempt was started, and its spec.json says with what. Every launch is on record, a difference once. A command that a
+    person has changed is one, too."""
     before = decision.state.environment
     changes = compare_environments(before, found) if before is not None else ()
+    if decision.state.command_before:
+        changes = (compare_commands(decision.state.command_before, decision.state.command), *changes)
     is_same = before is not None and merge(before, found) == before
     decision.record(f.EnvironmentRead(attempt, None if is_same else found, changes, (*found.unknown, *found.capped)))
     if not changes:

@@ -18,6 +18,7 @@ from sentinel.engine.lapsing import fail_lapse, spare_steps
 from sentinel.engine.live_settings import write_live
 from sentinel.engine.opening import open_incident, reported_before
 from sentinel.engine.paging import page
+from sentinel.engine.preemption import must_pause
 from sentinel.engine.recurrence import healed_before
 from sentinel.engine.relaunching import drop_live_plan, relaunch
 from sentinel.engine.retention import lost_to_retention
@@ -191,6 +192,7 @@ def take_rung(decision: Decision, incident_id: int, index: int) -> None:
         without_progress=stuck,
         same_cause_s=_of_this_cause(decision, incident),
         spread=draw_spread(state.run_id, state.next_attempt),
+        pauses=must_pause(incident),
     )
     if not verdict.allowed:
         return give_up(decision, incident.id, _spent(decision, verdict.reason))
@@ -255,7 +257,8 @@ def _of_this_cause(decision: Decision, incident: Incident) -> tuple[float, ...]:
 
 def _spent(decision: Decision, reason: str) -> str:
     attempt = decision.attempt
-    if attempt is not None and attempt.first_step is None and decision.state.without_progress > 1:
+    died = attempt is not None and attempt.first_step is None and attempt.outcome != "preempted"
+    if died and decision.state.without_progress > 1:
         return f"broken job: {decision.state.without_progress} launches in a row died before their first step (budget: {reason})"
     return f"budget: {reason}"
 

@@ -23,7 +23,7 @@ class LiveAttempt:
         self.saving_s: float | None = None
         self.finished = False
         self.unwritten_remarks = 0
-        self.saves_s: dict[int, float] = {}  # by step: what a save cost, told before its directory was seen
+        self.saves_s: dict[int, tuple[float, float]] = {}  # by step: its cost and its time, told before it was seen
         self.hosts: dict[int, str] = {}  # by rank, as its heartbeats tell
         self._phases: dict[int, Phase] = {}
 
@@ -40,8 +40,8 @@ class LiveAttempt:
         if beat.host:
             self.hosts[beat.rank] = beat.host
 
-    def saved(self, step: int, seconds: float) -> None:
-        self.saves_s[step] = seconds
+    def saved(self, step: int, cost_s: float, took_s: float) -> None:
+        self.saves_s[step] = (cost_s, took_s)
         while len(self.saves_s) > SAVES_KEPT:
             del self.saves_s[min(self.saves_s)]
 

@@ -179,6 +179,27 @@ def settle_at_finish(decision: Decision) -> bool:
     return True
 
 
+def keep_at_stop(decision: Decision) -> None:
+    """The run is stopped in a probation: what was saved since the remedy is good enough to go on from, if the attempt has passed
+    the step at which it broke and stands in the band since. Of a live change, what was saved before it lies there too."""
+    attempt = decision.attempt
+    for incident in decision.state.open_incidents:
+        last = incident.last_try
+        if attempt is None or incident.limit_step is None or incident.state is not IncidentState.PROBATION:
+            continue
+        if last is None or last.attempt is None or last.attempt > attempt.attempt or is_diagnosing(incident):
+            continue
+        verdict = _band_verdict(decision, incident, incident.break_step)
+        still = decision.detectors.still_true(incident.kind, incident.alert) or _is_last_row_above(decision, incident)
+        if verdict.is_within and not still:
+            decision.record(f.ProbationKept(incident.id, decision.newest_step, verdict.reason))
+
+
+def _is_last_row_above(decision: Decision, incident: Incident) -> bool:
+    """Where no level was known before, every row since was judged by its detector alone."""
+    return incident.band is not None and _is_still_above(decision, incident)
+
+
 def _is_untouched(incident: Incident) -> bool:
     """Nothing was relaunched or changed for it: patience, pages and what was only observed do not count."""
     return not incident.put_back and not any(

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from sentinel.engine.decision import Decision
 from sentinel.engine.giving_up import finish_giving_up
+from sentinel.engine.leaving import end_stopped
 from sentinel.engine.sample_attribution import break_off
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt, Request, RequestStop, SignalRanks
@@ -20,23 +21,27 @@ TERM_S = 10.0  # and this long after SIGTERM nobody is listening
 STEPS_TO_ANSWER = 3.0  # step times: a request is noticed between two steps, so a slow trainer has longer
 
 
-def on_stop_wanted(decision: Decision, by: str) -> None:
-    """The first request asks the trainer; a second one (Ctrl-C again) does not wait any longer."""
+def on_stop_wanted(decision: Decision, by: str, resumes: bool = False) -> None:
+    """The first request asks the trainer; a second one (Ctrl-C again) does not wait any longer. `resumes`: as in `StopWanted`. A
+    person who stops a run that is being suspended decides its end, and the trainer keeps the time it was given."""
+    if decision.state.stop_by and resumes:
+        return decision.note("stop", f"asked by {by} too; it is being stopped by {decision.state.stop_by}")
+    if decision.state.stop_by and decision.state.stop_resumes:
+        return decision.record(f.StopAsked(by))
     if decision.state.stop_by:
         if decision.is_alive and decision.attempt is not None:
             decision.note("stop", f"asked again by {by}: the attempt is killed")
             decision.decide(KillAttempt.of(decision.attempt.attempt))
         elif decision.state.plan is None and not decision.state.ended:
-            decision.record(f.RunEnded("stopped", f"stopped by {by}"))
-        return
-    decision.record(f.StopAsked(by))
+            end_stopped(decision, f"stopped by {by}")
+        return None
+    decision.record(f.StopAsked(by, resumes))
     if decision.state.giving_up and decision.is_alive:
-        finish_giving_up(decision)  # it is being killed already, and must not save what was never repaired
-        return
+        return finish_giving_up(decision)  # it is being killed already, and must not save what was never repaired
     plan = decision.state.plan
     if plan is not None:
         if break_off(decision, f"stopped by {by}"):
-            return  # its processes are ended first
+            return None  # its processes are ended first
         waits = plan.actions[plan.next]
         not_before = getattr(waits, "not_before_s", 0.0)
         if not_before > decision.now_s and decision.attempt is not None:
@@ -44,12 +49,13 @@ def on_stop_wanted(decision: Decision, by: str) -> None:
             decision.record(
                 f.AttemptEnded(decision.attempt.attempt, "stopped", "never started", decision.newest_step, decision.now_s)
             )
-            decision.record(f.RunEnded("stopped", f"stopped by {by}"))
-        return  # otherwise the action under way is finished first; `action_results` drops the plan after it
+            end_stopped(decision, f"stopped by {by}")
+        return None  # otherwise the action under way is finished first; `action_results` drops the plan after it
     if decision.is_alive:
         ask_to_stop(decision)
     elif not decision.state.ended:
-        decision.record(f.RunEnded("stopped", f"stopped by {by}"))
+        end_stopped(decision, f"stopped by {by}")
+    return None
 
 
 def ask_to_stop(decision: Decision) -> None:

@@ -37,6 +37,7 @@ class Evidence:
     table: FailureTable = NO_TABLE
     failed_order: Sequence[int] = ()  # ranks in the order their failure was noticed, before anything was killed on purpose
     was_killed: bool = False  # ended on purpose: a rank that died of that did not fail
+    keeper_signal: int | None = None  # what told the keeper to end it, where nothing had failed before
 
 
 def read_code(record: Mapping[str, Any]) -> int | None:
@@ -57,7 +58,7 @@ def build_report(evidence: Evidence, reason: str) -> ExitReport:
     exits = tuple(_rank_exit(rank, len(ranks) == 1, evidence) for rank in ranks)
     if not ranks and evidence.command_status is not None:
         exits = (_from_value(0, evidence.command_status, "reaped", None),)
-    return ExitReport(evidence.command_status, exits, _first_failed(exits, evidence), reason)
+    return ExitReport(evidence.command_status, exits, _first_failed(exits, evidence), reason, evidence.keeper_signal)
 
 
 def _rank_exit(rank: int, is_only_rank: bool, evidence: Evidence) -> RankExit:
@@ -143,6 +144,8 @@ def write_report(files: AttemptFiles, report: ExitReport, start_failure: StartFa
     ]
     value: dict[str, Any] = {"v": 1, "attempt": files.attempt, "command_status": report.command_status, "ranks": ranks}
     value |= {"first_failed_rank": report.first_failed_rank, "reason": report.reason}
+    if report.keeper_signal is not None:
+        value["keeper_signal"] = report.keeper_signal
     if start_failure is not None:
         value["start_failure"] = start_failure
     write_atomically(files.exit, dumps(value).encode() + b"\n")
@@ -157,6 +160,7 @@ def read_report(files: AttemptFiles) -> ExitReport | None:
             ranks=tuple(_read_rank(rank) for rank in value["ranks"]),
             first_failed_rank=_number(value.get("first_failed_rank")),
             reason=printable(str(value.get("reason", ""))),
+            keeper_signal=_number(value.get("keeper_signal")),
         )
     except FileNotFoundError:
         return None

@@ -73,7 +73,7 @@ def _keep(files: AttemptFiles, grace_s: float, say: Callable[[int], None]) -> in
 
 
 def _become_keeper(stop_signals: list[int]) -> int:
-    """Adopt orphans, survive the terminal, and get a file that turns readable on every signal.
+    """Adopt orphans, survive the terminal and a scheduler's warnings, and get a file that turns readable on every signal.
 
     Handlers that do nothing, not SIG_IGN: a command would inherit that, and never hear the signal either.
     """
@@ -82,7 +82,7 @@ def _become_keeper(stop_signals: list[int]) -> int:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
     wake, alarm = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
-    for number in (signal.SIGCHLD, signal.SIGHUP, signal.SIGINT):
+    for number in (signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, lambda *_: None)
     signal.signal(signal.SIGTERM, lambda number, _: stop_signals.append(number))
     nothing = os.open(os.devnull, os.O_RDWR)

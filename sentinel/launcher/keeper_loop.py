@@ -49,6 +49,7 @@ class Keeper:
         self._failed: tuple[int, ...] = ()  # frozen when the killing begins: what dies of it has not failed
         self._killed: set[tuple[int, float]] = set()
         self._stop_signals = stop_signals
+        self._told_by: int | None = None  # the signal that ended it, where that is the cause
         self._log_cap = LogCap(files.logs)
 
     def run(self) -> ExitReport:
@@ -119,6 +120,7 @@ class Keeper:
                 self._cause = f"the command {describe_exit(self._command_status)}"
             elif self._stop_signals:
                 self._cause = "stopped by request"
+                self._told_by = self._stop_signals[0]
             if self._cause is not None:
                 self._kill_at = now + self._grace_s
         if self._stop_signals:
@@ -163,6 +165,7 @@ class Keeper:
             table=read_table(self._files),
             failed_order=self._failures() if self._killing_since is None else self._failed,
             was_killed=bool(self._killed),
+            keeper_signal=self._told_by,
         )
         assert self._cause is not None, "an attempt ends for a reason"
         killed = f"; {len(self._killed)} of its processes were killed" if self._killed else ""

@@ -19,12 +19,14 @@ Row = tuple[str, tuple[str, ...], float | Durations]
 
 STATES = (
     "starting", "training", STALLED, "recovering", "probation", "paused", "held", "observing", "finished", "failed", "stopped",
+    "suspended",
 )  # fmt: skip
 SEVERITIES = get_args(Severity)
 LAYERS_MAX = 256
 DETECTORS_MAX = 64
 WITH_LAYERS = {curve.gauge for curve in CURVES if curve.gauge and curve.is_family}
 FINAL = "final"  # the value of the label `layer` for the metric that stands for all layers
+
 
 def rows(snapshot: RunSnapshot) -> Iterator[Row]:
     """All of them; each part stands for itself."""

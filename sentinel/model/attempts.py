@@ -119,12 +119,14 @@ class RankExit:
 
 @dataclass(frozen=True, slots=True)
 class ExitReport:
-    """`attempts/N/exit.json`. `command_status` is the launcher command's own status (negative: signal), None if unknown."""
+    """`attempts/N/exit.json`. `command_status` is the launcher command's own status (negative: signal), None if unknown.
+    `keeper_signal`: what told the keeper to end everything, where nothing had failed before."""
 
     command_status: int | None
     ranks: tuple[RankExit, ...]
     first_failed_rank: int | None
     reason: str = ""
+    keeper_signal: int | None = None
 
 
 @recorded_as("NotStarted")

@@ -10,6 +10,17 @@ from sentinel.model.records import Attribution, Comparison, SavedNumbers
 
 
 @dataclass(frozen=True, slots=True)
+class Deadline:
+    """When the machine is taken away (supervisor time), and who says so, for people. `counts_from_start`: it is a limit on this
+    supervisor's own time, so that one which adopts training inherits the earlier. `remark`: what was passed over, and why."""
+
+    at_s: float | None
+    by: str = ""
+    counts_from_start: bool = False
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SupervisorStarted:
     """A supervisor took the lease. First event of every session; `run` is None unless the run is new."""
 
@@ -23,6 +34,7 @@ class SupervisorStarted:
     policy_digest: str
     observe_only: bool
     capabilities: tuple[str, ...] = ()
+    deadline: Deadline | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +73,22 @@ class ActionDelayed:
 
 @dataclass(frozen=True, slots=True)
 class StopWanted:
-    """A person (or the system, by SIGTERM) wants the run stopped after a checkpoint."""
+    """A person (or the system, by SIGTERM) wants the run stopped after a checkpoint. `resumes`: the machine is about to be taken
+    away, and whoever starts sentinel again goes on with the run: nobody has decided to end it."""
 
     by: str
+    resumes: bool = False
 
 
-Event = Reading | SupervisorStarted | Tick | ActionDone | ActionFailed | ActionDelayed | StopWanted
+@dataclass(frozen=True, slots=True)
+class SignalSeen:
+    """A signal that means nothing to sentinel."""
 
-__all__ = ["ActionDelayed", "ActionDone", "ActionFailed", "Event", "StopWanted", "SupervisorStarted", "Tick"]
+    name: str
+
+
+Event = Reading | SupervisorStarted | Tick | ActionDone | ActionFailed | ActionDelayed | StopWanted | SignalSeen
+
+__all__ = [
+    "ActionDelayed", "ActionDone", "ActionFailed", "Deadline", "Event", "SignalSeen", "StopWanted", "SupervisorStarted", "Tick",
+]  # fmt: skip

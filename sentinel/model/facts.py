@@ -43,6 +43,7 @@ class SupervisorTookOver:
     `answers`: starting it again is a person's answer to the end of the run. False while the page about that end has reached
     nobody and is still to be sent: then it is the restart of a supervisor that died, and nobody has decided anything.
     `capabilities`: as given to this session; None in journals that only have it from when the run began.
+    `deadline_s`: when the machine is taken away from it (supervisor time), as `deadline_by` says; None where nobody does.
     """
 
     epoch: int
@@ -53,6 +54,19 @@ class SupervisorTookOver:
     observe_only: bool
     answers: bool = True
     capabilities: tuple[str, ...] | None = None
+    deadline_s: float | None = None
+    deadline_by: str = ""
+
+
+@recorded_as("CommandChanged")
+@dataclass(frozen=True, slots=True)
+class CommandChanged:
+    """The run goes on under another command, from the next launch on. A person has said so."""
+
+    before: tuple[str, ...]
+    command: tuple[str, ...]
+    cwd_before: str = ""
+    cwd: str = ""
 
 
 @recorded_as("ActionDecided")
@@ -83,7 +97,10 @@ class ActionAbandoned:
 @recorded_as("StopAsked")
 @dataclass(frozen=True, slots=True)
 class StopAsked:
+    """`resumes`: whoever starts sentinel again goes on with the run; nobody has decided to end it."""
+
     by: str
+    resumes: bool = False
 
 
 @recorded_as("SourceChanged")
@@ -131,7 +148,9 @@ class Held:
 @recorded_as("RunEnded")
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    outcome: str  # finished | failed | stopped
+    """suspended: stopped, and the next start goes on as if it had not been: with its holds, its budgets and its pages."""
+
+    outcome: str  # finished | failed | stopped | suspended
     reason: str
 
 
@@ -183,7 +202,8 @@ class FirstStep:
 @recorded_as("CheckpointCommitted")
 @dataclass(frozen=True, slots=True)
 class CheckpointCommitted:
-    """A checkpoint with a manifest. `samples_end` is its data cursor; `seconds` what its save cost the trainer."""
+    """A checkpoint with a manifest. `samples_end` is its data cursor; `seconds` what its save cost the trainer, `took_s` how long
+    it took (a save behind training costs less); 0 where it was not told."""
 
     attempt: int
     step: int
@@ -191,6 +211,7 @@ class CheckpointCommitted:
     samples_end: int
     digest: str | None = None
     seconds: float = 0.0
+    took_s: float = 0.0
 
 
 @recorded_as("CheckpointCondemned")
@@ -227,7 +248,7 @@ class AttemptStopping:
 @dataclass(frozen=True, slots=True)
 class AttemptEnded:
     attempt: int
-    outcome: str  # finished | stopped | crashed | killed | lost
+    outcome: str  # finished | stopped | crashed | killed | lost | preempted
     reason: str
     last_step: int
     last_step_s: float
@@ -284,6 +305,17 @@ class IncidentMoved:
     reason: str
     benign: bool | None = None
     back_step: int | None = None
+
+
+@recorded_as("ProbationKept")
+@dataclass(frozen=True, slots=True)
+class ProbationKept:
+    """The run was stopped in this incident's probation, past the step where it broke, and the numbers held until `step`: what was
+    saved up to there since the remedy is a candidate to go on from, although it lies after the onset."""
+
+    incident: int
+    step: int
+    reason: str
 
 
 @recorded_as("Diagnosed")
@@ -521,6 +553,8 @@ Fact = (
     | NodeExcluded
     | PageRaised
     | PageResolved
+    | CommandChanged
+    | ProbationKept
 )
 
 

@@ -44,6 +44,7 @@ class Kind(str):
     STRAGGLER: ClassVar[Kind]
     SLOWDOWN: ClassVar[Kind]
     CRASH: ClassVar[Kind]
+    PREEMPTED: ClassVar[Kind]
     BROKEN_JOB: ClassVar[Kind]
     GPU_FAULT: ClassVar[Kind]
     HARDWARE_WARNING: ClassVar[Kind]
@@ -78,6 +79,7 @@ Kind.HANG = Kind("hang")
 Kind.STRAGGLER = Kind("straggler")
 Kind.SLOWDOWN = Kind("slowdown")
 Kind.CRASH = Kind("crash")
+Kind.PREEMPTED = Kind("preempted")
 Kind.BROKEN_JOB = Kind("broken_job")
 Kind.GPU_FAULT = Kind("gpu_fault")
 Kind.HARDWARE_WARNING = Kind("hardware_warning")

@@ -173,6 +173,7 @@ class Incident:
     blamed_node: str = ""
     other_node: str = ""  # a machine beside the blamed one that was heard from when it opened
     put_back: tuple[str, ...] = ()  # settings that had lapsed just before it, and are in force again
+    kept_step: int | None = None  # a stop in its probation found the numbers sound: checkpoints up to here may be resumed from
     page: IncidentPage | None = None  # None: nobody was ever called for it, or only before pages had a life of their own
 
     @property
@@ -190,6 +191,11 @@ class Incident:
         if not self.is_numeric or not steps:
             return None
         return max(1, min(steps) - (self.kind is Kind.NON_FINITE))
+
+    def rules_out(self, step: int) -> bool:
+        """Whether a checkpoint of this step is not resumed from while it is open."""
+        limit = self.limit_step
+        return limit is not None and step >= limit and (self.kept_step is None or step > self.kept_step)
 
     @property
     def is_waiting(self) -> bool:

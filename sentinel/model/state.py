@@ -27,11 +27,13 @@ REMARKS_KEPT = 20  # per attempt, written down; of more, one word says that they
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """When a step was reached: the ledger cuts an attempt's time at checkpoints, for only they can be resumed from."""
+    """When a step was reached: the ledger cuts an attempt's time at checkpoints, for only they can be resumed from. What the save
+    cost the trainer, and how long it took; 0 where that was not told."""
 
     step: int
     at_s: float
     save_s: float
+    took_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ class Attempt:
     marks: tuple[Mark, ...] = ()
     stopping: str = ""
     stopped_by: str = ""  # who wanted it to stop, where somebody did: it is then no failure
+    stop_resumes: bool = False  # so that the next start goes on
     stopping_s: float | None = None
     signalled_s: float | None = None
     ended_s: float | None = None
@@ -165,6 +168,7 @@ class RunState:
     run_id: str = ""
     command: tuple[str, ...] = ()
     cwd: str = ""
+    command_before: tuple[str, ...] = ()  # another than `command`, until an attempt was launched under that
     created_s: float = 0.0
     policy_name: str = ""
     policy_digest: str = ""
@@ -197,13 +201,16 @@ class RunState:
     blind: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     remarks: tuple[str, ...] = ()  # what sources that see had to say in the current attempt
     stop_by: str = ""
+    stop_resumes: bool = False  # that stop is no end: the next start goes on
+    deadline_s: float | None = None  # when the machine is taken away from the present supervisor, as deadline_by says
+    deadline_by: str = ""
     held: str = ""
     hold_by: str = ""  # who asked for a hold that is still being carried out
     paused: str = ""  # who asked that nothing be carried out
     answered_requests: tuple[str, ...] = ()  # ids answered, the newest last
     giving_up: str = ""  # stop_now | hold: what follows when the living attempt has ended
     giving_up_reason: str = ""
-    ended: str = ""  # finished | failed | stopped
+    ended: str = ""  # finished | failed | stopped | suspended
     end_reason: str = ""
 
     @property

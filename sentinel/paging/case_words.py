@@ -108,7 +108,7 @@ def _going_on(state: RunState, incident: Incident | None) -> list[str]:
 def stopped_since(state: RunState) -> float | None:
     """Since when nothing trains; None while something does, or when the run is over rightly."""
     attempt = state.attempt
-    if attempt is None or not attempt.is_over or state.ended in ("finished", "stopped"):
+    if attempt is None or not attempt.is_over or state.ended in ("finished", "stopped", "suspended"):
         return None
     return attempt.last_step_s if attempt.last_step_s is not None else attempt.ended_s
 

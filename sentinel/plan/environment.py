@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import SequenceMatcher
 
 from sentinel.model.environment import Environment, Named
 
+COMMAND_CHARS = 300  # of a command's changes; the journal has both commands whole
 CHANGES_LISTED = 12  # changes named in a sentence; the rest is counted
 PARTS = ("interpreter", "distributions", "code", "configs", "variables")
 # Libraries that change numbers or communication come first in the sentence.
@@ -33,6 +35,20 @@ def compare_environments(before: Environment, now: Environment) -> tuple[str, ..
     found += _files(before.configs, now.configs, whole)
     found += _values(before.variables, now.variables)
     return tuple(found)
+
+
+def compare_commands(before: tuple[str, ...], now: tuple[str, ...]) -> str:
+    """The words that differ, each with the option it belongs to: `the command: --nproc-per-node 8 → 6`."""
+    found = []
+    for what, first, behind, new_first, new_behind in SequenceMatcher(None, before, now, autojunk=False).get_opcodes():
+        old, new = " ".join(before[first:behind]), " ".join(now[new_first:new_behind])
+        option = before[first - 1] if first and before[first - 1].startswith("-") else ""
+        if what == "replace":
+            found.append(f"{option} {old} → {new}".lstrip())
+        elif what != "equal":
+            found.append(f"{new} added" if what == "insert" else f"{old} left out")
+    words = f"the command: {', '.join(found)}"
+    return words if len(words) <= COMMAND_CHARS else f"{words[: COMMAND_CHARS - 1]}…"
 
 
 def changes_in_words(changes: tuple[str, ...]) -> str:

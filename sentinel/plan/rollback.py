@@ -1,4 +1,5 @@
-"""Which checkpoint to start from. A checkpoint at or after an open numeric incident's onset is never an answer.
+"""Which checkpoint to start from. A checkpoint at or after an open numeric incident's onset is never an answer, unless it was
+saved in that incident's probation and the numbers held when the run was stopped there (`Incident.rules_out`).
 
 A checkpoint of step s holds the model after update s; the loss of step s+1 is the first it influences. An onset at step o
 therefore leaves checkpoints up to o-1 clean.
@@ -26,16 +27,17 @@ class RollbackTarget:
 
 
 def choose_newest(checkpoints: Iterable[Checkpoint], open_incidents: Iterable[Incident]) -> RollbackTarget:
-    """The newest checkpoint that is not condemned and lies before every open numeric incident's onset."""
-    onsets = [i.limit_step for i in open_incidents if i.limit_step is not None]
-    usable = [c for c in checkpoints if not c.condemned]
-    if onsets:
-        limit = min(onsets)
-        usable = [c for c in usable if c.step < limit]
+    """The newest checkpoint that is not condemned and that no open numeric incident rules out."""
+    numeric = [i for i in open_incidents if i.limit_step is not None]
+    onsets = [i.limit_step for i in numeric if i.limit_step is not None]
+    usable = [c for c in checkpoints if not c.condemned and not any(i.rules_out(c.step) for i in numeric)]
     newest = max(usable, key=lambda c: c.step, default=None)
     why = f", the newest before the open onset at step {min(onsets)}" if onsets else ", the newest"
     if newest is None:
         return RollbackTarget(None, f"no checkpoint{' before step ' + str(min(onsets)) if onsets else ''}: start from scratch")
+    if onsets and newest.step >= min(onsets):
+        kept = ", ".join(str(i.id) for i in numeric if i.limit_step is not None and newest.step >= i.limit_step)
+        why = f", saved in the probation of incident {kept}, in which the numbers held"
     return RollbackTarget(newest, f"checkpoint of step {newest.step}{why}")
 
 

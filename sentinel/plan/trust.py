@@ -51,7 +51,7 @@ def _judge(state: RunState, found: Checkpoint, probation_steps: int, ends: Ends)
         return Trust(found, "damaged" if found.damaged else "suspect", found.condemned)
     for incident in (i for i in state.incidents if _is_unrepaired(i)):
         limit = incident.limit_step
-        if limit is None or found.step < limit:
+        if limit is None or not incident.rules_out(found.step):
             continue
         if not incident.is_closed or found.attempt in _tainted(state.attempts, incident, limit):
             return Trust(found, "suspect", _suspicion(incident, limit))
@@ -59,6 +59,9 @@ def _judge(state: RunState, found: Checkpoint, probation_steps: int, ends: Ends)
         return Trust(found, "proven", proof)
     if found.verified:
         return Trust(found, "verified", found.verified)
+    kept = next((i for i in state.open_incidents if i.limit_step is not None and found.step >= i.limit_step), None)
+    if kept is not None:
+        return Trust(found, "candidate", f"saved in the probation of incident {kept.id}, in which the numbers held until a stop")
     return Trust(found, "candidate", "committed, and not looked at yet")
 
 

@@ -34,9 +34,11 @@ def judge_budget(
     without_progress: int,
     same_cause_s: tuple[float, ...] = (),
     spread: float = 1.0,
+    pauses: bool = False,
 ) -> BudgetVerdict:
     """May sentinel act now? `interventions_s`, `restarts_s`: times of past ones, in any order, on the clock of `now_s`;
-    `same_cause_s`: of the interventions, those for the same kind of incident. `spread` multiplies the pause.
+    `same_cause_s`: of the interventions, those for the same kind of incident. `spread` multiplies the pause, and with `pauses`
+    there is one after progress, too.
 
     `without_progress` counts the latest restarts in a row that gained no step. A time ahead of `now_s` counts as now.
     """
@@ -54,7 +56,7 @@ def judge_budget(
         return BudgetVerdict(False, wait_s, reason)
     period, count = show_duration(budget.restarts.period_s), len(_within(budget.restarts, now_s, restarts_s))
     used = f"{count} of {budget.restarts.count} restarts in {period}"
-    pause_s = min(backoff_s(budget, without_progress) * spread, budget.backoff[1])
+    pause_s = min(backoff_s(budget, max(without_progress, int(pauses))) * spread, budget.backoff[1])
     if pause_s <= 0:
         return BudgetVerdict(True, 0.0, f"{used}; no pause after progress")
     return BudgetVerdict(True, pause_s, f"{used}; restart {without_progress} without progress waits {show_duration(pause_s)}")

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from sentinel.policy.quantities import Malformed, show
+from sentinel.policy.quantities import Malformed, show, show_duration
 from sentinel.policy.schema_detectors import Detectors
 from sentinel.policy.schema_fields import (
     Condition,
@@ -24,6 +24,7 @@ from sentinel.policy.schema_fields import (
     Range,
     RateOf,
     Recovery,
+    Seconds,
     Severity,
     Steps,
     Text,
@@ -38,6 +39,9 @@ __all__ = [
     "Phase", "Policy", "Probation", "Resume", "Retain", "Rollback", "Route", "Rule", "RunFacts", "Rung", "Severity", "Skip",
     "Spec", "Then", "Wait", "with_channels",
 ]  # fmt: skip
+
+
+DEADLINE_MARGIN_S = 600.0  # where nothing was saved yet; the limit that shipped policies set on a checkpoint's own phase
 
 
 def _without_default(schema: dict[str, Any]) -> None:
@@ -138,7 +142,7 @@ class Probation(Model):
 
 
 class RunFacts(Model):
-    """What the author knows of the run. Nothing is changed by it: expressions read it, and the checker judges by it."""
+    """What the author knows of the run. Expressions read it, the checker judges by it, and a deadline is kept."""
 
     warmup_steps: Steps | None = Field(default=None)
     """Steps of the learning rate's warm-up, where the trainer's receipt does not say."""
@@ -148,6 +152,18 @@ class RunFacts(Model):
     """How often the trainer saves."""
     checkpoints_kept: Count | None = None
     """How many checkpoints somebody else keeps: what is older cannot be rolled back to."""
+    deadline_s: Seconds | None = Field(default=None, alias="deadline")
+    """How long sentinel may run at a time: it stops the run after a checkpoint in time, to be started again (exit code 75)."""
+    deadline_margin_s: Seconds | None = Field(default=None, alias="deadline_margin")
+    """How long before a deadline the stop begins. Without it: by what saves and stops took on this run, or 10m."""
+
+    @model_validator(mode="after")
+    def _leaves_time(self) -> RunFacts:
+        if self.deadline_s is not None and self.deadline_s <= (margin := self.deadline_margin_s or DEADLINE_MARGIN_S):
+            given = show_duration(self.deadline_s)
+            message = f"deadline {given} leaves no time to train: the stop begins {show_duration(margin)} before"
+            raise Malformed(message, "give the run more time, or a shorter deadline_margin")
+        return self
 
 
 class Retain(Model):

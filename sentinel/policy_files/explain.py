@@ -33,7 +33,7 @@ _THEN = {
     "hold": "training is stopped and the run is held for a person",
     "keep_training": "training goes on meanwhile",
 }
-_DEAD = (Kind.CRASH, Kind.BROKEN_JOB)
+_DEAD = (Kind.CRASH, Kind.PREEMPTED, Kind.BROKEN_JOB)
 
 
 @dataclass(frozen=True, slots=True)

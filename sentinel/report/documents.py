@@ -61,11 +61,19 @@ def status_document(state: RunState, now_s: float, outside: Outside) -> dict[str
         "supervisor": outside.supervisor,
         "attempt_alive": outside.attempt_alive,
         "warning": outside.warning,
+        "deadline": _deadline_document(state, now_s),
         "excluded_nodes": [{"node": one.node, "incident": one.incident} for one in state.excluded],
         "environment": environment_document(state),
         "pages": pages_document(state, now_s),
         "detectors": _detectors_document(outside.senses, now_s),
     }
+
+
+def _deadline_document(state: RunState, now_s: float) -> dict[str, Any] | None:
+    """`in_s`: how long the machine is still the supervisor's, negative once that time has passed; None where no end is known."""
+    if state.deadline_s is None or state.ended:
+        return None
+    return {"in_s": round(state.deadline_s - now_s, 3), "by": state.deadline_by}
 
 
 def _detectors_document(standings: DetectorStandings, now_s: float) -> dict[str, Any]:

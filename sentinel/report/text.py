@@ -31,6 +31,8 @@ def status_text(status: Mapping[str, Any]) -> str:
     ]
     if status["ranks"]:
         rows.append(("ranks", ranks_words(status["ranks"])))
+    if status["deadline"] is not None:
+        rows.append(("deadline", f"in {status['deadline']['in_s'] / 3600:.1f} h ({status['deadline']['by']})"))
     for out in status["excluded_nodes"]:
         rows.append(("left out", f"node {out['node']} (incident {out['incident']}): sentinel readmit {out['node']} RUN_DIR"))
     rows += environment_rows(status["environment"]) + schedule_rows(status["schedule"])
@@ -129,6 +131,8 @@ def _advice(status: Mapping[str, Any]) -> str:
     """What nobody's watching means for a run that has not ended."""
     if status["supervisor"] == "alive" or status["state"] in ("finished", "failed", "stopped"):
         return ""
+    if status["state"] == "suspended":
+        return "; `sentinel run` again goes on with it"
     if status["attempt_alive"] is None:
         return "; whether its processes live cannot be seen from here"
     if status["attempt_alive"]:

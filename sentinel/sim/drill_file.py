@@ -51,7 +51,7 @@ REAL_RUN_KEYS = ("steps", "batch", "ranks", "checkpoint_every", "precision")
 PRECISIONS = ("fp32", "bf16", "fp16")
 RUN_KEYS = ("steps", "batch", "ranks", "nodes", "step", "startup", "checkpoint_every", "save")
 VARY_KEYS = ("position", "length", "magnitude")
-OUTCOMES = ("finished", "failed", "stopped", "held", "unfinished")
+OUTCOMES = ("finished", "failed", "stopped", "suspended", "held", "unfinished")
 EXPECT_KEYS = ("outcome", "pages", "attempts", "incidents", "lapses")
 INCIDENT_KEYS = (
     "kind", "state", "remedies", "onset", "resumed_from", "steps_lost_max", "skipped_max", "diagnosis", "blamed_rank",

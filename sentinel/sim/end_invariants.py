@@ -30,7 +30,7 @@ def judge_ending(
     if min(ledger.seconds.values(), default=0.0) < 0.0 or abs(sum(ledger.seconds.values()) - ledger.total_s) > 1e-3:
         raise InvariantBroken("every second is accounted for", f"{dict(ledger.seconds)} of {ledger.total_s:.3f} s")
     for incident in state.incidents:
-        if incident.is_closed or state.ended == "stopped" or inspector.observe_only:
+        if incident.is_closed or state.ended in ("stopped", "suspended") or inspector.observe_only:
             continue
         if state.ended == "finished" or not inspector.pages.is_called_for(incident.id, incident.detected_s):
             raise InvariantBroken("every incident ends", f"incident {incident.id} is {incident.state}, the run {state.ended}")

@@ -24,6 +24,8 @@
     supervisor_kill@time=60:for=5  kill -9 of sentinel, restarted so many seconds later; also @journal=N:side=before|after and
                                    @effect=N:side=before|after, at the Nth append to the journal or effect on the world
     fails@action=StartAttempt:times=2,retry=5   an action fails so often (retry=0: for good)
+    leave@time=90:for=60           SIGUSR1 to sentinel, which is started again so many seconds after it has left
+    deadline@time=90:for=60        the machine is taken away then, as sentinel is told at its start; and as leave
     stop@time=90                   a person stops the run        again@time=0:for=60        a person starts an ended run again
     ask@time=60:what=rollback,to=100   a person asks: pause, resume, hold, rollback, set (half the rate), clip (at 0.5; both with
                                    until=N steps), skip (length=N at `to`), ack and resolve (of incident `to`), note
@@ -81,6 +83,8 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "fails": ((ACTION,), {"times": "1", "retry": "2"}),
     "stop": ((TIME,), {}),
     "again": ((TIME,), {"for": "60"}),
+    "leave": ((TIME,), {"for": "60"}),
+    "deadline": ((TIME,), {"for": "60"}),
     "ask": ((TIME,), {"what": "pause", "to": "0", "length": "32", "until": "0"}),
     "route": ((TIME,), {"name": "terminal", "does": "refuses", "for": "0"}),
 }

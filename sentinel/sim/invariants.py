@@ -153,7 +153,8 @@ class Inspector:
     def _judge_launch(self, attempt: int, step: int) -> None:
         judge_requested_resume(self.state.checkpoints, attempt, step)
         for number, onset in self._open.items():
-            if onset is not None and onset <= step:
+            kept = self.state.incident(number).kept_step
+            if onset is not None and onset <= step and (kept is None or step > kept):
                 sentence = f"attempt {attempt} is to resume at step {step}, incident {number} began at step {onset}"
                 raise InvariantBroken("never resume from at or after the onset", sentence)
 

@@ -15,6 +15,7 @@ REAL_KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "bad_data": ((SAMPLE,), {"share": "1"}),
     "kill": ((STEP,), {"rank": "0"}),
     "hang": ((STEP,), {"rank": "0"}),
+    "term": ((STEP,), {"rank": "0"}),
     "crash": ((STEP,), {"rank": "0"}),
     "exit": ((STEP,), {"code": "1"}),
     "slow": ((STEP,), {"rank": "0", "for": "1"}),

@@ -7,20 +7,20 @@ assert result.ok, result.reproduce
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 from sentinel.engine import Engine
 from sentinel.model.attempts import AttemptSpec
-from sentinel.model.events import SupervisorStarted
+from sentinel.model.events import Deadline, StopWanted, SupervisorStarted
 from sentinel.model.facts import Entry
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
 from sentinel.sim.actions import Failures, SimRunner
 from sentinel.sim.end_invariants import judge_ending
 from sentinel.sim.fault_injector import FaultInjector
-from sentinel.sim.faults import EFFECT, JOURNAL, TIME, Fault, request_of
+from sentinel.sim.faults import TIME, Fault, request_of
 from sentinel.sim.inspection import with_inspections
 from sentinel.sim.invariant_broken import InvariantBroken
 from sentinel.sim.invariants import Inspector
@@ -28,6 +28,7 @@ from sentinel.sim.launcher import SimLauncher
 from sentinel.sim.machine import EPOCH_S
 from sentinel.sim.memory_journal import MemoryJournal
 from sentinel.sim.page_invariants import calls
+from sentinel.sim.points import Points
 from sentinel.sim.processes import Job
 from sentinel.sim.scenarios import Scenario, draw_scenario
 from sentinel.sim.telemetry import SimTelemetry, read_record
@@ -38,6 +39,7 @@ from sentinel.supervisor.daemon import Daemon
 COMMAND = ("train",)
 SAME_MOMENT_TURNS_MAX = 2000
 SESSIONS_MAX = 400
+LEAVES = ("leave", "deadline")
 UNTIL_S = 4 * 3600.0
 LONG_HISTORY_STEPS = 100
 
@@ -72,33 +74,6 @@ class SimulationResult:
         return f"{self.broken or self.outcome}; faults: {self.scenario}; sentinel drill --seed {self.scenario.seed}{policy}"
 
 
-@dataclass
-class Points:
-    """Where the supervisor is killed: at the nth append or effect of the run, each side counted on its own."""
-
-    faults: Sequence[Fault]
-    appends: int = 0
-    effects: int = 0
-    down_s: float = 0.0
-    done: set[str] = field(default_factory=set)
-
-    def at_append(self, side: str) -> None:
-        self.appends += side == "before"
-        self._judge(JOURNAL, self.appends, side)
-
-    def at_effect(self, side: str) -> None:
-        self.effects += side == "before"
-        self._judge(EFFECT, self.effects, "after" if side == "between" else side)
-
-    def _judge(self, place: str, count: int, side: str) -> None:
-        for fault in self.faults:
-            hit = fault.place == place and fault.at == count and fault.options["side"] == side
-            if hit and fault.text not in self.done:
-                self.done.add(fault.text)
-                self.down_s = fault.number("for")
-                raise SupervisorKilled(fault.text)
-
-
 class Simulation:
     """Everything of one run. `run` may be called once."""
 
@@ -119,8 +94,9 @@ class Simulation:
         self._daemon: Daemon | None = None
         self._judged: RunState | None = None
         self._again = [fault for fault in scenario.faults if fault.kind == "again"]
+        self._leaves = sorted((fault for fault in scenario.faults if fault.kind in LEAVES), key=lambda fault: fault.at)
         for fault in scenario.faults:
-            if fault.place == TIME and fault.kind != "again":
+            if fault.place == TIME and fault.kind not in ("again", "deadline"):
                 self.world.after(fault.at, self._timed(fault))
 
     def run(self, until_s: float) -> SimulationResult:
@@ -177,7 +153,7 @@ class Simulation:
                 self.inspector.by_person.add(self.inspector.state.next_attempt)
             return world.now_s >= end_s
         self._daemon = None
-        return world.now_s >= end_s or not self._person_starts_again(engine)
+        return world.now_s >= end_s or not self._starts_again(engine)
 
     def _loop(self, daemon: Daemon, engine: Engine, end_s: float) -> None:
         world, at_once = self.world, 0
@@ -194,10 +170,12 @@ class Simulation:
                 raise InvariantBroken("no endless loop", f"{at_once} turns without letting time pass")
             world.advance(timeout_s, wakes=self.scenario.hears)
 
-    def _person_starts_again(self, engine: Engine) -> bool:
-        if not self._again or engine.state.ended in ("finished", ""):
+    def _starts_again(self, engine: Engine) -> bool:
+        """A person starts what has ended, a scheduler what was suspended: neither is a restart of the engine's own."""
+        due = self._leaves if engine.state.ended == "suspended" else self._again
+        if not due or engine.state.ended in ("finished", ""):
             return False
-        wait_s = self._again.pop(0).number("for")
+        wait_s = due.pop(0).number("for")
         self.world.advance(wait_s, wakes=False)
         self.inspector.was_down(wait_s)
         self.inspector.is_stopping = False
@@ -207,7 +185,9 @@ class Simulation:
     def _started(self, epoch: int) -> SupervisorStarted:
         name, observe = self.policy.metadata.name, self.scenario.observe_only or self.policy.spec.mode == "observe"
         can = self.scenario.shape.capabilities
-        return SupervisorStarted(epoch, "sim", epoch, "sim", COMMAND, "/", name, "0" * 64, observe, can)
+        ends_s = [EPOCH_S + fault.at for fault in self._leaves[:1] if fault.kind == "deadline"]
+        deadline = Deadline(ends_s[0], "a scheduler") if ends_s else None
+        return SupervisorStarted(epoch, "sim", epoch, "sim", COMMAND, "/", name, "0" * 64, observe, can, deadline)
 
     # The world's side.
 
@@ -218,10 +198,10 @@ class Simulation:
         return Job(self.world, spec.attempt, trainer, self.scenario.shape.ranks)
 
     def _timed(self, fault: Fault) -> Callable[[], None]:
-        def stop() -> None:
+        def stop(wanted: StopWanted) -> None:
             self.inspector.is_stopping = True
             if self._daemon is not None:
-                self._daemon.want_stop("a person")
+                self._daemon.want(wanted)
 
         def kill() -> None:
             if self._daemon is not None:
@@ -229,7 +209,9 @@ class Simulation:
                 raise SupervisorKilled(fault.text)
 
         world, options = self.world, fault.options
-        effects = {"stop": stop, "supervisor_kill": kill, "ask": lambda: world.ask(request_of(fault))}
+        effects = {"supervisor_kill": kill, "ask": lambda: world.ask(request_of(fault))}
+        effects["stop"] = lambda: stop(StopWanted("a person"))
+        effects["leave"] = lambda: stop(StopWanted("SIGUSR1", resumes=True))
         effects["changed"] = lambda: world.change_program(options["what"])
         effects["blind"] = lambda: world.go_blind(options["source"], fault.number("for"))
         effects["route"] = lambda: world.spoil_route(options["name"], options["does"], fault.number("for"))

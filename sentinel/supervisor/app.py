@@ -30,7 +30,7 @@ from sentinel.journal.session import RunSession, refuse_lost_journal, take_run
 from sentinel.launcher import registry as launchers
 from sentinel.launcher.checks import check_code
 from sentinel.metrics.exposition import exposition
-from sentinel.model.events import SupervisorStarted
+from sentinel.model.events import Deadline, SupervisorStarted
 from sentinel.model.operator_requests import Acknowledge
 from sentinel.model.state import RunState
 from sentinel.paging.asked import lay_routes, lay_run_url, with_checked_routes
@@ -42,9 +42,10 @@ from sentinel.report.html.keeper import ReportKeeper
 from sentinel.report.summary import leave_report
 from sentinel.run_files.detector_standings import StandingsFile
 from sentinel.supervisor.daemon import Daemon, Narrator, run_until_over
+from sentinel.supervisor.deadline import EndOfTime, read_end, refuse_too_late
 from sentinel.supervisor.handlers import build_handlers
 from sentinel.supervisor.journal_outage import JournalOutage, last_act
-from sentinel.supervisor.run_request import RunRequest, describe_run
+from sentinel.supervisor.run_request import RunRequest, describe_run, refuse_while_it_trains
 from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.systemd import Notifier
 from sentinel.telemetry.hardware import open_hardware
@@ -57,7 +58,7 @@ from sentinel.terminal.choose import show_gpus
 from sentinel.web.opening import open_for_run
 from sentinel.web.site import SiteServices
 
-EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_STOPPED = 0, 1, 2, 130
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_AGAIN, EXIT_STOPPED = 0, 1, 2, 75, 130  # 75 is EX_TEMPFAIL
 
 
 def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
@@ -66,6 +67,12 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
     Raises:
         UsageError, PolicyError: nothing was started.
     """
+    with StopSignals() as stops:
+        return _supervise(request, narrator, stops)
+
+
+def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignals) -> int:
+    started_s = SystemClock().wall_s()
     policy_path = shipped_policy_path(request.policy)
     run_dir = request.run_dir.absolute()
     capabilities = declared_capabilities(known := find_run_file(run_dir), request.without, request.more)
@@ -79,14 +86,15 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
     if not request.stop_at_once:
         launcher_row.check(run_file.command, run_file.cwd)
         check_code(request.code, run_file.cwd)
+    end = EndOfTime() if request.stop_at_once else read_end(request.time_limit_s, policy, os.environ, started_s)
     site = open_for_run(request.listen, run_dir, SiteServices(exposition))
     policy = lay_run_url(policy, site.link)
     ensure_run_dir(run_dir)
-    with closing(site), StopSignals() as stops, Notifier.from_environment() as systemd:
+    with closing(site), Notifier.from_environment() as systemd:
         outage = JournalOutage(run_dir, stops, systemd)
         while True:
             try:
-                return _watch(request, run_dir, run_file, Engine(policy, reference), narrator, site.start, outage)
+                return _watch(request, run_dir, run_file, Engine(policy, reference), narrator, site.start, end, outage)
             except AlreadySupervised as error:
                 outage.let_answer(error, is_being_answered(run_dir))
             except (JournalBlocked, RetryLater, UsageError) as error:  # UsageError: the run directory itself is out of reach
@@ -102,6 +110,7 @@ def _watch(
     engine: Engine,
     narrator: Narrator | None,
     show: Callable[[], None],
+    end: EndOfTime,
     outage: JournalOutage,
 ) -> int:
     """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more. `show`: called
@@ -114,7 +123,10 @@ def _watch(
         if engine.state.ended == "finished":
             print(f"{run_dir}: this run has finished; choose another --run-dir to train again")
             return EXIT_OK
+        deadline = end.on_session_clock(clock.now_s(), clock.wall_s())
         if not outage.has_begun:
+            refuse_too_late(deadline, engine, clock.now_s())
+            refuse_while_it_trains(run_dir, run_file, engine.state)
             write_run_file(run_dir, run_file)
         wake = Wake(run_dir)
         stops.wake(wake.event)
@@ -131,7 +143,7 @@ def _watch(
         runner = ThreadRunner(handlers, wake.event)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
         with closing(wake), closing(hardware), closing(boards), closing(reports), closing(desk), last_act(runner.close):
-            daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request))
+            daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request, deadline))
             outage.begin()
             show()
             outage.systemd.ready()
@@ -147,10 +159,12 @@ def _watch(
 
 
 def exit_code(state: RunState) -> int:
-    return {"finished": EXIT_OK, "stopped": EXIT_STOPPED}.get(state.ended, EXIT_FAILED)
+    return {"finished": EXIT_OK, "stopped": EXIT_STOPPED, "suspended": EXIT_AGAIN}.get(state.ended, EXIT_FAILED)
 
 
-def _started(session: RunSession, run: RunFile, policy: Policy, request: RunRequest) -> SupervisorStarted:
+def _started(
+    session: RunSession, run: RunFile, policy: Policy, request: RunRequest, deadline: Deadline | None
+) -> SupervisorStarted:
     return SupervisorStarted(
         epoch=session.epoch,
         host=socket.gethostname(),
@@ -162,6 +176,7 @@ def _started(session: RunSession, run: RunFile, policy: Policy, request: RunRequ
         policy_digest=run.policy.digest,
         observe_only=request.observe_only or policy.spec.mode == "observe",
         capabilities=run.capabilities or (),
+        deadline=deadline,
     )
 
 
@@ -185,10 +200,10 @@ def _open_desk(run_dir: Path, engine: Engine, clock: SystemClock, lease: Lease) 
 def _each_turn(
     session: RunSession, wake: Wake, daemon: Daemon, stops: StopSignals, standings: StandingsFile, desk: Desk
 ) -> Callable[[float], None]:
-    engine, stops_handled = daemon.engine, 0
+    engine, handled = daemon.engine, 0
 
     def keep(now_s: float) -> None:
-        nonlocal stops_handled
+        nonlocal handled
         if engine.watched:
             wake.follow(engine.watched)
         wake.rearm()
@@ -196,9 +211,9 @@ def _each_turn(
             session.lease.renew(now_s)
         if session.lease.is_lost():
             raise Fenced(f"another supervisor took this run over (epoch above {session.epoch}); this one leaves it alone")
-        while stops_handled < len(stops.names):
-            stops_handled += 1
-            daemon.want_stop(stops.names[stops_handled - 1])
+        while handled < len(stops.events):
+            handled += 1
+            daemon.want(stops.events[handled - 1])
         standings.keep(now_s, engine)
         desk.turned()
 

@@ -79,7 +79,7 @@ class Daemon:
         self._due: dict[str, Due] = {}
         self._running: dict[str, Due] = {}
         self._followed = 0
-        self._stops: list[str] = []
+        self._wanted: list[Event] = []
         self._ended_s: float | None = None  # since when nothing but last actions can keep it
 
     def start(self, now_s: float, event: SupervisorStarted) -> None:
@@ -93,14 +93,18 @@ class Daemon:
 
     def want_stop(self, by: str) -> None:
         """Safe to call from a signal handler: only appends."""
-        self._stops.append(by)
+        self.want(StopWanted(by))
+
+    def want(self, event: Event) -> None:
+        """What came from outside the world that telemetry reads, before the next look at it."""
+        self._wanted.append(event)
 
     def turn(self, now_s: float) -> float:
         """One round; returns how many seconds may pass before the next unless something wakes the loop."""
         for outcome in self._runner.outcomes():
             self._outcome(now_s, outcome)
-        while self._stops:
-            self._handle(now_s, StopWanted(self._stops.pop(0)))
+        while self._wanted:
+            self._handle(now_s, self._wanted.pop(0))
         switched = self.engine.watched not in (0, self._followed)
         if switched:
             self._followed = self.engine.watched

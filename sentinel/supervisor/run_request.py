@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -9,11 +10,18 @@ from pathlib import Path
 
 from sentinel.clock import SystemClock
 from sentinel.errors import UsageError
-from sentinel.journal.run_file import PolicyReference, RunFile
+from sentinel.journal.run_file import PolicyReference, RunFile, find_run_file
 from sentinel.launcher.registry import DEFAULT
+from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import policy_digest
+from sentinel.report.reading import is_attempt_alive
 from sentinel.web.opening import Listen
+
+LOADS = (
+    "A checkpoint has to load under it, which only the trainer knows: the bundled one loads on any number of ranks, and refuses\n"
+    "another model, other data and another batch, before its first step."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +42,13 @@ class RunRequest:
     pages: tuple[str, ...] = ()  # routes beside the policy's; none: those the run already has
     launcher: str | None = None  # a kind of `launcher.registry`; None: the run's own, for a new run the default
     launcher_options: Mapping[str, str] = field(default_factory=dict)  # none: those the run already has
+    time_limit_s: float | None = None  # how long this supervisor has the machine
+    changed_command: bool = False  # a person says that the run goes on under another command than its own
 
 
 def describe_run(run_dir: Path, known: RunFile | None, request: RunRequest, policy: Policy, policy_path: Path) -> RunFile:
-    """run.json: as it is for a run that exists, from the request for a new one. A changed command or launcher is refused."""
+    """run.json: as it is for a run that exists, from the request for a new one. A changed launcher is refused, and a command that
+    was changed without a word about it."""
     reference = PolicyReference(str(policy_path), policy_digest(policy_path), policy.metadata.name)
     if known is None:
         return RunFile(
@@ -50,19 +61,54 @@ def describe_run(run_dir: Path, known: RunFile | None, request: RunRequest, poli
             code=request.code,
             launcher_options=request.launcher_options,
         )
-    if request.command and request.command != known.command:
+    if is_changed(known, request.command) and not request.changed_command:
         raise UsageError(
-            f"{run_dir}: is the directory of another command ({' '.join(known.command)}); "
-            "choose another --run-dir, or repeat that command to go on with this run"
+            f"{run_dir}: is the directory of another command ({shlex.join(known.command)}); to go on with this run under the "
+            "new one, add --changed-command; else choose another --run-dir, or repeat that command"
         )
     if request.launcher is not None and request.launcher != known.launcher:
         raise UsageError(
             f"--launcher {request.launcher}: the run in {run_dir} was launched by {known.launcher!r}; "
             "choose another --run-dir, or leave the option out to go on with this run"
         )
+    if is_changed(known, request.command):
+        known = replace(known, command=request.command, cwd=request.cwd)
     return replace(
         known,
         policy=reference,
         code=request.code or known.code,
         launcher_options=request.launcher_options or known.launcher_options,
     )
+
+
+def is_changed(known: RunFile | None, command: tuple[str, ...]) -> bool:
+    """Whether a run that exists is asked to go on under another command than its own."""
+    return known is not None and bool(command) and command != known.command
+
+
+def question_about(run_dir: Path, command: tuple[str, ...]) -> str:
+    """What a person is asked before a run goes on under another command; empty where it is its own, or there is no run yet."""
+    known = find_run_file(run_dir)
+    if known is None or not is_changed(known, command):
+        return ""
+    return (
+        f"{run_dir} is the directory of another command.\n"
+        f"  it was:    {shlex.join(known.command)}\n"
+        f"  it is now: {shlex.join(command)}\n"
+        f"The run would go on from its newest good checkpoint, with its lineage, skips and budgets. {LOADS}\n"
+        "Go on with this run under the new command?"
+    )
+
+
+def refuse_while_it_trains(run_dir: Path, run: RunFile, state: RunState) -> None:
+    """Raises UsageError where an attempt under the command before may live: it would be adopted, and not what was asked for."""
+    known, attempt = find_run_file(run_dir), state.attempt
+    if not is_changed(known, run.command) or attempt is None or attempt.is_over:
+        return
+    alive = is_attempt_alive(run_dir, state)
+    if alive is not False:
+        seen = "still trains" if alive else "may still train: it cannot be seen from here"
+        raise UsageError(
+            f"{run_dir}: attempt {attempt.attempt}, launched under the command before, {seen}. "
+            f"Stop it first, which keeps a checkpoint: sentinel stop {run_dir}"
+        )

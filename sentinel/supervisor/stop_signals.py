@@ -1,4 +1,9 @@
-"""SIGTERM and SIGINT to the supervisor: what the first, the second and every later one mean."""
+"""Signals to the supervisor: what the first, the second and every later one mean. None of them kills it.
+
+SIGTERM, SIGINT   stop after a checkpoint; the second: do not wait any longer; what comes after that is ignored
+SIGUSR1           the machine is about to be taken away: stop after a checkpoint, and the next start goes on
+SIGHUP, SIGUSR2   nothing; on record as received (a terminal that went away must not leave the run unwatched)
+"""
 
 from __future__ import annotations
 
@@ -7,46 +12,68 @@ import threading
 from types import FrameType
 from typing import Any
 
-from sentinel.signals import WakeOnSignal
+from sentinel.model.events import Event, SignalSeen, StopWanted
+from sentinel.signals import WakeOnSignal, let_through
 
-MEANT = 2  # signals with a meaning
+MEANT = 2  # stops with a meaning
+SEEN_MAX = 16  # signals without a meaning that are put on record
+STOPS = (signal.SIGTERM, signal.SIGINT)
+LEAVES = (signal.SIGUSR1,)
+OTHERS = (signal.SIGHUP, signal.SIGUSR2)
 
 
 class StopSignals:
-    """SIGTERM and SIGINT, noted while inside. Two have a meaning (stop; do not wait any longer), and what comes after them,
-    or after one while leaving, is ignored: it must not cut the leaving short.
-
-    SIGHUP changes nothing: a terminal that went away must not leave the run unwatched.
+    """Attributes:
+    names: the stops that were asked for. `event` is set by them, and by nothing else.
+    events: what all signals so far mean to the engine, in their order; a supervisor that begins anew is told all of them.
     """
 
     def __init__(self) -> None:
         self.names: list[str] = []
+        self.events: list[Event] = []
         self.event = threading.Event()
-        self._waker = WakeOnSignal(self.event)
+        self._stop_waker, self._waker = WakeOnSignal(self.event), WakeOnSignal()
         self._old: dict[signal.Signals, Any] = {}
-        self._old_hangup: Any = signal.SIG_DFL
 
     def wake(self, event: threading.Event) -> None:
         """Set this event too at every signal."""
-        self._waker.events = [self.event, event]
+        self._stop_waker.events = [self.event, event]
+        self._waker.events = [event]
 
     def __enter__(self) -> StopSignals:
+        self._stop_waker.start()
         self._waker.start()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._old[number] = signal.signal(number, self._asked)
-        self._old_hangup = signal.signal(signal.SIGHUP, lambda *_: None)  # no SIG_IGN: what is started from here would inherit it
+        for numbers, handler in ((STOPS, self._stop), (LEAVES, self._leave), (OTHERS, self._see)):
+            for number in numbers:  # never SIG_IGN: what is started from here would inherit it
+                self._old[number] = signal.signal(number, handler)
+        let_through(*LEAVES, *OTHERS)
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._old.items():
-            signal.signal(number, signal.SIG_IGN if self.names else handler)
-        signal.signal(signal.SIGHUP, self._old_hangup)
+            signal.signal(number, signal.SIG_IGN if self.events else handler)
+        self._stop_waker.close()
         self._waker.close()
 
-    def _asked(self, number: int, frame: FrameType | None) -> None:
+    def _stop(self, number: int, frame: FrameType | None) -> None:
         del frame
-        self.names.append(signal.Signals(number).name)
+        name = signal.Signals(number).name
+        self.names.append(name)
+        self.events.append(StopWanted(name))
         if len(self.names) >= MEANT:
-            for known in self._old:
+            for known in STOPS:
                 signal.signal(known, signal.SIG_IGN)
-        self._waker.ring()
+        self._stop_waker.ring()
+
+    def _leave(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        wanted = StopWanted(signal.Signals(number).name, resumes=True)
+        if wanted not in self.events:
+            self.events.append(wanted)
+            self._waker.ring()
+
+    def _see(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if sum(isinstance(event, SignalSeen) for event in self.events) < SEEN_MAX:
+            self.events.append(SignalSeen(signal.Signals(number).name))
+            self._waker.ring()

@@ -31,7 +31,7 @@ __all__ = ["Picture", "draw", "draw_plain"]
 STYLES: dict[Tone, str] = {"plain": "", "quiet": "dim", "good": "green", "warn": "yellow", "bad": "bold red"}
 STATE_STYLES = {
     "training": "green", "probation": "yellow", "recovering": "bold yellow", "finished": "bold green", "observing": "cyan",
-    STALLED: "bold yellow", "failed": "bold red", "held": "bold red", "stopped": "yellow",
+    STALLED: "bold yellow", "failed": "bold red", "held": "bold red", "stopped": "yellow", "suspended": "yellow",
 }  # fmt: skip
 LABELS = {curve.name: curve.short for curve in CURVES if curve.short}
 LABEL_WIDTH = SHORT_CHARS_MAX

@@ -10,11 +10,14 @@ from sentinel.model import operator_requests as w
 from sentinel.model.incidents import IncidentState, Outcome
 from sentinel.model.recorded import recorded_name
 from sentinel.model.state import RunState
+from sentinel.plan.environment import compare_commands
 
 Tone = Literal["plain", "quiet", "good", "warn", "bad"]
 
 # Other notes are for the journal.
-_NOTES_SHOWN = ("adoption", "resume", "launcher", "rollback", "stop", "wish", "checkpoints", "pages", f.ABOUT_SOURCE)
+_NOTES_SHOWN = (
+    "adoption", "resume", "launcher", "rollback", "stop", "wish", "checkpoints", "pages", "deadline", "signal", f.ABOUT_SOURCE,
+)  # fmt: skip
 
 
 class Line(NamedTuple):
@@ -65,6 +68,8 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return _of_request(fact)
         case f.PageRaised() | f.PageResolved():
             return _of_page(fact)
+        case f.CommandChanged():
+            return Line(f"{compare_commands(fact.before, fact.command)}; from the next launch on", "warn")
         case f.SourceChanged():
             word = "sees again" if fact.ok else "is blind"
             return Line(f"{fact.source} {word}{': ' + fact.reason if fact.reason else ''}", "plain" if fact.ok else "warn")
@@ -78,6 +83,7 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             | f.PlanAdopted()
             | f.BudgetRefilled()
             | f.InspectionLaunched()
+            | f.ProbationKept()
         ):
             return None
         case _:
@@ -109,11 +115,11 @@ def _of_run(fact: f.RunCreated | f.SupervisorTookOver | f.RunEnded | f.Held | f.
                 return None
             return Line(f"run {state.run_id}: taken over by supervisor {fact.epoch} (pid {fact.pid}), policy {fact.policy_name}")
         case f.StopAsked():
-            return Line(f"stop asked for by {fact.by}", "warn")
+            return Line(f"stop asked for by {fact.by}{'; the next start goes on' if fact.resumes else ''}", "warn")
         case f.Held():
             return Line(f"HELD for a person: {fact.reason}", "bad")
         case f.RunEnded():
-            tone: Tone = "good" if fact.outcome == "finished" else "warn" if fact.outcome == "stopped" else "bad"
+            tone: Tone = "good" if fact.outcome == "finished" else "warn" if fact.outcome in ("stopped", "suspended") else "bad"
             return Line(f"run {fact.outcome}: {fact.reason}", tone)
 
 

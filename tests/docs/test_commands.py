@@ -22,12 +22,22 @@ ROOT = typer.main.get_command(app)
 
 COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ("demo",): (
-        {"--run-dir", "--steps", "--seed", "--precision", "--policy", "--no-faults", "--fault", "--preset", "--page",
-         "--listen"}, [],
+        {"--run-dir", "--steps", "--seed", "--precision", "--policy", "--no-faults", "--fault", "--preset", "--page", "--listen"},
+        [],
     ),
     ("run",): (
-        {"--policy", "--run-dir", "--observe-only", "--without", "--with", "--code", "--tensorboard", "--page", "--listen",
-         "--token-file"},
+        {
+            "--policy",
+            "--run-dir",
+            "--observe-only",
+            "--without",
+            "--with",
+            "--code",
+            "--tensorboard",
+            "--page",
+            "--listen",
+            "--token-file",
+        },
         ["command"],
     ),
     ("web",): ({"--listen", "--token-file"}, ["paths"]),
@@ -41,7 +51,8 @@ COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
     ("chronicle",): ({"--out"}, ["run_dir"]),
     ("policy", "check"): ({"--capabilities", "--json"}, ["files"]),
     ("policy", "explain"): (
-        {"--finding", "--onset", "--detected", "--checkpoint-every", "--samples-per-step", "--json"}, ["file"],
+        {"--finding", "--onset", "--detected", "--checkpoint-every", "--samples-per-step", "--json"},
+        ["file"],
     ),
     ("policy", "test"): ({"--policy", "--json"}, ["files"]),
     ("policy", "schema"): (set(), []),
@@ -61,6 +72,7 @@ COMMANDS: dict[tuple[str, ...], tuple[set[str], list[str]]] = {
 STATUS = ("run", "state", "attempt", "step", "goodput", "open_incident", "pages")
 STATES = {
     "starting", "training", "stalled", "recovering", "probation", "paused", "held", "observing", "finished", "failed", "stopped",
+    "suspended",
 }  # fmt: skip
 INCIDENT = (
     "id", "kind", "severity", "state", "onset_step", "detected_step", "time_to_detect_s", "time_to_recover_s", "steps_lost",

@@ -164,6 +164,7 @@ def test_the_unit_ends_sentinel_and_never_the_training() -> None:
     assert (keys["Type"], keys["KillMode"], keys["OOMPolicy"]) == ("notify", "process", "continue")
     assert (keys["KillSignal"], keys["RestartKillSignal"]) == ("SIGTERM", "SIGKILL")
     assert {"1", "2", "130"} == set(keys["RestartPreventExitStatus"].split()), "a failed run waits for a person's answer"
+    assert keys["RestartForceExitStatus"] == "75", "what was suspended goes on"
     assert not {"PrivateTmp", "PrivateDevices", "MemoryDenyWriteExecute", "RestrictNamespaces", "ProtectClock"} & set(keys)
     variables = set(re.findall(r"\$\{?(\w+)", keys["ExecStart"]))
     example = (DEPLOY / "systemd/run.env.example").read_text(encoding="utf-8")

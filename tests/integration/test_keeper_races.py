@@ -108,7 +108,7 @@ def test_the_keeper_survives_the_terminal_and_its_command_hears_signals(world: L
     assert isinstance(view, Alive)
     keeper = psutil.Process(view.keeper_pid)
     assert os.getsid(keeper.pid) != os.getsid(0)
-    for number in (signal.SIGHUP, signal.SIGINT):
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
         world.signal_keeper(1, number)
     world.until_running(1, ONE)
     assert isinstance(world.launcher().observe(1), Alive)
@@ -124,6 +124,7 @@ def test_sigterm_to_the_keeper_kills_everything_and_reports(world: LocalWorld) -
     report = world.until_view(1, Exited).report
     assert [(rank.signal, rank.source) for rank in report.ranks] == [(9, "reaped")] * 2
     assert report.first_failed_rank is None
+    assert report.keeper_signal == signal.SIGTERM
     assert world.living(1) == []
 
 

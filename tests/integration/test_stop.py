@@ -1,9 +1,15 @@
-"""`sentinel stop` of a run whose supervisor was killed: somebody has to take it over to stop it, and that is `stop` itself."""
+"""Stops: asked of sentinel (also where its supervisor was killed, and `sentinel stop` takes the run over itself), and not."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 from pathlib import Path
 
+import pytest
+
+from sentinel.clock import SystemClock
 from tests.integration.forked_sentinel import run_sentinel
 from tests.integration.supervised import Supervised, double, wait_for
 
@@ -28,3 +34,73 @@ def test_a_run_without_a_supervisor_is_taken_over_and_stopped_after_a_checkpoint
     assert {said["verdict"] for said in told["verdicts"]} == {"unknown"}, "nobody judges an attempt that is over"
     again = run_sentinel("stop", str(run.run_dir))
     assert (again.returncode, again.stdout.startswith("already over")) == (0, True)
+
+
+def test_sigterm_to_the_ranks_alone_is_an_incident_and_the_run_goes_on_from_what_they_saved(tmp_path: Path) -> None:
+    run = Supervised(tmp_path / "run", double(300, 0.01)).start()
+    wait_for("step 40", lambda: run.last_step(1) >= 40)
+    beat = json.loads((run.run_dir / "attempts" / "0001" / "heartbeats" / "rank-00000.json").read_text())
+    os.kill(beat["pid"], signal.SIGTERM)
+    assert run.wait() == 0, run.log
+    (incident,) = run.incidents()
+    assert (incident["kind"], incident["state"], incident["steps_lost"]) == ("preempted", "recovered", 0)
+    assert incident["remedies"][0]["rollback_to_step"] == run.last_step(1)
+    assert sorted(run.surviving()) == list(range(1, 301))
+    assert not run.living()
+
+
+def test_sigusr1_leaves_in_time_with_75_and_the_next_start_is_the_same_run(tmp_path: Path) -> None:
+    run = Supervised(tmp_path / "run", double(400, 0.01, kill=30)).start()
+    wait_for("step 60 of the second attempt", lambda: run.last_step(2) >= 60)
+    assert run.child is not None
+    run.child.send_signal(signal.SIGHUP)
+    run.child.send_signal(signal.SIGUSR2)
+    wait_for("both on record", lambda: len([e for e in run.facts() if getattr(e.fact, "about", "") == "signal"]) == 2)
+    run.child.send_signal(signal.SIGUSR1)
+    assert run.wait() == 75, run.log
+    assert run.status()["state"] == "suspended"
+    last = run.last_step(2)
+    assert (run.run_dir / "checkpoints" / f"step-{last:08d}" / "manifest.json").exists()
+    assert not run.living()
+    assert run.start().wait() == 0, run.log
+    assert run.attempts() == [1, 2, 3]
+    assert sorted(run.surviving()) == list(range(1, 401))
+    assert [(i["kind"], i["state"]) for i in run.incidents()] == [("crash", "recovered")]
+
+
+MARGIN = """
+apiVersion: sentinel/v1
+kind: RemediationPolicy
+metadata: {name: short}
+extends: demo
+spec: {run: {deadline_margin: 3s}}
+"""
+
+
+@pytest.mark.parametrize("by", ["--time-limit", "SLURM_JOB_END_TIME"])
+def test_a_deadline_stops_the_run_in_time_and_it_goes_on(tmp_path: Path, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = tmp_path / "short.yaml"
+    policy.write_text(MARGIN)
+    run = Supervised(tmp_path / "run", double(5000, 0.01), policy=str(policy))
+    if by == "--time-limit":
+        run.options = ["--time-limit", "5s"]
+    else:
+        monkeypatch.setenv(by, str(int(SystemClock().wall_s()) + 6))
+    assert run.start().wait() == 75, run.log
+    assert by in run.status()["reason"]
+    last = run.last_step(1)
+    assert (run.run_dir / "checkpoints" / f"step-{last:08d}" / "manifest.json").exists()
+    monkeypatch.delenv(by, raising=False)
+    run.options = ["--time-limit", "100h"]
+    run.start()
+    wait_for("steps beyond", lambda: run.last_step(2) > last)
+    assert run.status()["deadline"]["by"] == "--time-limit 100h"
+    assert run_sentinel("stop", str(run.run_dir)).returncode == 0
+    assert min(run.lines(2)[1]["step"], last + 1) == last + 1
+
+
+def test_a_start_without_time_to_train_is_refused_before_there_is_a_run(tmp_path: Path) -> None:
+    run = Supervised(tmp_path / "run", double(100), options=["--time-limit", "5m"]).start()
+    assert run.wait() == 2
+    assert "--time-limit 5m: leaves no time to train" in run.log
+    assert not run.run_dir.exists()

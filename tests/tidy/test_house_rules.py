@@ -36,6 +36,8 @@ LONG = {
     "sentinel/detectors/crash_reading.py": "one reading of one writer's lines, with the words it goes by",
     "sentinel/detectors/crash_class.py": "from the lines of all logs down to one death, in the order in which it is decided",
     "sentinel/telemetry/crash_log.py": "one log read backwards and forwards, in the order in which it happens",
+    "sentinel/engine/probation.py": "every verdict on what follows a finding: patience, probation, a stop, the end of the run",
+    "sentinel/model/state.py": "one state, each part of it with what it means",
     "sentinel/detectors/bank.py": "one object, one short method for each reading and each question",
     "sentinel/detectors/gpu_fault.py": "one table of what each reading means, beside what it leads to",
     "sentinel/detectors/spike.py": "one rule, with every constant it was given",

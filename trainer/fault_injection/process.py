@@ -37,10 +37,12 @@ def due_faults(
 
 
 def inject_fault(fault: Fault, step: int, run_dir: Path) -> None:
-    """Kill, stop, crash, leave or delay this process, fill its log, or edit a file. Faults of tensors do nothing here: see
-    `tensors`."""
+    """Kill, terminate, stop, crash, leave or delay this process, fill its log, or edit a file. Faults of tensors do nothing
+    here: see `tensors`."""
     if fault.kind == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    elif fault.kind == "term":
+        os.kill(os.getpid(), signal.SIGTERM)
     elif fault.kind == "hang":
         os.kill(os.getpid(), signal.SIGSTOP)
     elif fault.kind == "slow":

@@ -1,7 +1,8 @@
 """`evolve(state, at_s, fact) -> state`: the fold of facts, the only place that changes what Sentinel believes.
 
-One function per fact, looked up in a table. The modules beside this one hold those of attempts, incidents, pages, requests and
-settings. None of them decides anything. An upgrade must not rewrite history, so these may only read what the fact says.
+One function per fact, looked up in a table. The modules beside this one hold those of the run, of attempts, incidents, pages,
+requests and settings. None of them decides anything. An upgrade must not rewrite history, so these may only read what the
+fact says.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from sentinel.engine.evolve import attempts as of_attempts
 from sentinel.engine.evolve import incidents as of_incidents
 from sentinel.engine.evolve import pages as of_pages
 from sentinel.engine.evolve import requests as of_requests
+from sentinel.engine.evolve import run as of_run
 from sentinel.engine.evolve import settings as of_settings
 from sentinel.engine.evolve.attempts import change_attempt
 from sentinel.engine.evolve.incidents import change_incident
@@ -40,45 +42,6 @@ def _with(mapping: Mapping[K, V], key: K, value: V) -> Mapping[K, V]:
 
 def _without(mapping: Mapping[K, V], key: K) -> Mapping[K, V]:
     return MappingProxyType({k: v for k, v in mapping.items() if k != key})
-
-
-def _created(state: RunState, at_s: float, fact: f.RunCreated) -> RunState:
-    return replace(
-        state,
-        run_id=fact.run_id,
-        command=fact.command,
-        cwd=fact.cwd,
-        created_s=at_s,
-        policy_name=fact.policy_name,
-        policy_digest=fact.policy_digest,
-        observe_only=fact.observe_only,
-        capabilities=fact.capabilities,
-    )
-
-
-def _took_over(state: RunState, at_s: float, fact: f.SupervisorTookOver) -> RunState:
-    """A new session. A person who starts an ended run again has answered its page: the end and the hold are lifted. A hold, or
-    giving up, during which the supervisor died goes on: whoever restarted it need not be a person."""
-    answered = bool(state.ended) and fact.answers
-    state = of_attempts.pardoned(state) if answered else state
-    return replace(
-        state,
-        epoch=fact.epoch,
-        session_s=at_s,
-        policy_name=fact.policy_name,
-        policy_digest=fact.policy_digest,
-        observe_only=fact.observe_only,
-        capabilities=state.capabilities if fact.capabilities is None else fact.capabilities,
-        stop_by="",
-        held="" if answered else state.held,
-        hold_by="" if answered else state.hold_by,
-        giving_up="" if answered else state.giving_up,
-        giving_up_reason="" if answered else state.giving_up_reason,
-        ended="" if answered else state.ended,
-        end_reason="" if answered else state.end_reason,
-        blind=MappingProxyType({}),
-        without_progress=0 if answered else state.without_progress,
-    )
 
 
 def _decided(state: RunState, at_s: float, fact: f.ActionDecided) -> RunState:
@@ -155,11 +118,6 @@ def _dropped(state: RunState, at_s: float, fact: f.PlanDropped) -> RunState:
     return replace(state, plan=None, inspection=None, pending=MappingProxyType(left))
 
 
-def _stop(state: RunState, at_s: float, fact: f.StopAsked) -> RunState:
-    del at_s
-    return replace(state, stop_by=fact.by)
-
-
 def _source(state: RunState, at_s: float, fact: f.SourceChanged) -> RunState:
     del at_s
     blind = _without(state.blind, fact.source) if fact.ok else _with(state.blind, fact.source, fact.reason)
@@ -174,34 +132,10 @@ def _noted(state: RunState, at_s: float, fact: f.Noted) -> RunState:
     return replace(state, remarks=(*state.remarks, fact.reason))
 
 
-def _held(state: RunState, at_s: float, fact: f.Held) -> RunState:
-    return replace(_idle(state, at_s), held=fact.reason, hold_by="")
-
-
-def _idle(state: RunState, at_s: float) -> RunState:
-    last = state.attempt
-    if last is None or not last.is_over or last.idle_s is not None:
-        return state
-    return change_attempt(state, last.attempt, lambda a: replace(a, idle_s=at_s))
-
-
-def _refilled(state: RunState, at_s: float, fact: f.BudgetRefilled) -> RunState:
-    del at_s, fact
-    return replace(state, interventions_s=(), restarts_s=())
-
-
-def _gave_up(state: RunState, at_s: float, fact: f.GaveUp) -> RunState:
-    del at_s
-    return state if fact.then == "keep_training" else replace(state, giving_up=fact.then, giving_up_reason=fact.reason)
-
-
-def _run_ended(state: RunState, at_s: float, fact: f.RunEnded) -> RunState:
-    return replace(_idle(state, at_s), ended=fact.outcome, end_reason=fact.reason, plan=None, inspection=None, hold_by="")
-
-
 _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
-    f.RunCreated: _created,
-    f.SupervisorTookOver: _took_over,
+    f.RunCreated: of_run.created,
+    f.SupervisorTookOver: of_run.took_over,
+    f.CommandChanged: of_run.command_changed,
     f.ActionDecided: _decided,
     f.ActionConfirmed: _confirmed,
     f.ActionAbandoned: _abandoned,
@@ -220,6 +154,7 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.RungJudged: of_incidents.judged,
     f.IncidentMoved: of_incidents.moved,
     f.Restored: of_incidents.restored,
+    f.ProbationKept: of_incidents.kept,
     f.Diagnosed: of_incidents.diagnosed,
     f.InspectionLaunched: of_attempts.inspection,
     f.Attributed: of_incidents.attributed,
@@ -229,13 +164,13 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.StepsLost: of_incidents.lost,
     f.PlanAdopted: _plan,
     f.PlanDropped: _dropped,
-    f.StopAsked: _stop,
+    f.StopAsked: of_run.stop_asked,
     f.SourceChanged: _source,
     f.Noted: _noted,
-    f.Held: _held,
-    f.BudgetRefilled: _refilled,
-    f.GaveUp: _gave_up,
-    f.RunEnded: _run_ended,
+    f.Held: of_run.held,
+    f.BudgetRefilled: of_run.budget_refilled,
+    f.GaveUp: of_run.gave_up,
+    f.RunEnded: of_run.ended,
     f.RequestAnswered: of_requests.answered,
     f.ApprovalAsked: of_requests.approval_asked,
     f.OverridesAnswered: of_requests.overrides_answered,

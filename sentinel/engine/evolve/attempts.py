@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from sentinel.engine.goodput import fold_oldest
 from sentinel.model import facts as f
@@ -59,6 +60,7 @@ def environment_read(state: RunState, at_s: float, fact: f.EnvironmentRead) -> R
     del at_s
     found = fact.environment
     state = replace(state, environment=merge(state.environment, found)) if found is not None else state
+    state = replace(state, command_before=()) if state.command_before else state
     return change_attempt(state, fact.attempt, lambda a: replace(a, changes=fact.changes, unread=fact.unknown))
 
 
@@ -91,11 +93,12 @@ def checkpoint(state: RunState, at_s: float, fact: f.CheckpointCommitted) -> Run
 
     def marked(a: Attempt) -> Attempt:
         old = next((m for m in a.marks if m.step == fact.step), None)
-        mark = Mark(fact.step, old.at_s if old else at_s, max(fact.seconds, old.save_s if old else 0.0))
+        save_s, took_s = max(fact.seconds, old.save_s if old else 0.0), max(fact.took_s, old.took_s if old else 0.0)
+        mark = Mark(fact.step, old.at_s if old else at_s, save_s, took_s)
         marks = sorted((*(m for m in a.marks if m.step != fact.step), mark), key=lambda m: m.step)
         while len(marks) > MARKS_KEPT:
             first, second = marks[:2]
-            marks[:2] = [replace(second, save_s=first.save_s + second.save_s)]
+            marks[:2] = [replace(second, save_s=first.save_s + second.save_s, took_s=max(first.took_s, second.took_s))]
         return replace(a, marks=tuple(marks))
 
     return change_attempt(state, fact.attempt, marked)
@@ -163,7 +166,8 @@ def _is_meant(found: Checkpoint, action: PruneCheckpoint) -> bool:
 
 def stopping(state: RunState, at_s: float, fact: f.AttemptStopping) -> RunState:
     by = "" if state.giving_up else state.stop_by
-    return change_attempt(state, fact.attempt, lambda a: replace(a, stopping=fact.reason, stopping_s=at_s, stopped_by=by))
+    change = partial(replace, stopping=fact.reason, stopping_s=at_s, stopped_by=by, stop_resumes=bool(by) and state.stop_resumes)
+    return change_attempt(state, fact.attempt, change)
 
 
 def ended(state: RunState, at_s: float, fact: f.AttemptEnded) -> RunState:

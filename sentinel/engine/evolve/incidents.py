@@ -95,9 +95,15 @@ def moved(state: RunState, at_s: float, fact: f.IncidentMoved) -> RunState:
         assert fact.to in NEXT[i.state], f"incident {i.id} may not move from {i.state} to {fact.to}"
         closed = at_s if fact.to in (IncidentState.RECOVERED, IncidentState.EXHAUSTED) else None
         benign = fact.benign if fact.benign is not None else i.benign
-        return replace(i, state=fact.to, verdict=fact.reason, closed_s=closed, benign=benign)
+        kept = i.kept_step if fact.to is IncidentState.PROBATION else None
+        return replace(i, state=fact.to, verdict=fact.reason, closed_s=closed, benign=benign, kept_step=kept)
 
     return change_incident(state, fact.incident, in_state)
+
+
+def kept(state: RunState, at_s: float, fact: f.ProbationKept) -> RunState:
+    del at_s
+    return change_incident(state, fact.incident, lambda i: replace(i, kept_step=fact.step))
 
 
 def diagnosed(state: RunState, at_s: float, fact: f.Diagnosed) -> RunState:

@@ -141,7 +141,7 @@ def _has_a_line(fact: Fact) -> bool:
     match fact:
         case f.RunCreated() | f.AttemptLaunched() | f.RequestAnswered() | f.StopAsked() | f.Held() | f.RunEnded():
             return True
-        case f.SettingLapsed() | f.LapseJudged() | f.NodeExcluded():
+        case f.SettingLapsed() | f.LapseJudged() | f.NodeExcluded() | f.CommandChanged():
             return True
         case f.OverridesAnswered():
             return True

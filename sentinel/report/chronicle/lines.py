@@ -8,7 +8,7 @@ from pathlib import Path
 from sentinel.model import facts as f
 from sentinel.model.attempts import SettingsInForce
 from sentinel.model.operator_requests import Remark
-from sentinel.plan.environment import changes_in_words
+from sentinel.plan.environment import changes_in_words, compare_commands
 from sentinel.plan.overrides import without
 from sentinel.report.chronicle.effects import changes_between, effect_words
 from sentinel.report.chronicle.gathering import Gathered, Moment
@@ -41,6 +41,8 @@ def moment_lines(run_dir: Path, found: Gathered, branches: Mapping[int, Branch],
             return [f"**What attempt {read.attempt} runs has changed**: {plain(changes_in_words(read.changes))}"]
         case f.NodeExcluded() as out:
             return [f"Node {plain(out.node)} is left out from now on: {plain(out.reason)}"]
+        case f.CommandChanged() as changed:
+            return [f"**Goes on under another command**: {plain(compare_commands(changed.before, changed.command))}"]
         case f.StopAsked(by=by):
             return [f"Stop asked for by {plain(by)}"]
         case f.Held(reason=reason):

@@ -45,16 +45,44 @@ def test_a_crash_after_the_end_line_is_finished_and_told() -> None:
 
 
 def test_sixes_are_stopped_though_the_command_says_one() -> None:
-    assert ended(left(0, 6), left(1, 6), stop=True) == Stopped(True, True, "stop was requested; ranks exited 6")
-    how = ended(left(0, 6), left(1, 6))
-    assert isinstance(how, Stopped)
-    assert not how.requested
+    assert ended(left(0, 6), left(1, 6), stop=True) == Stopped(True, "stop was requested; ranks exited 6")
 
 
 def test_killed_after_a_requested_stop_is_stopped_but_not_saved() -> None:
     how = ended(left(0, None, 9), left(1, None, 9), status=-9, stop=True)
     assert isinstance(how, Stopped)
     assert not how.saved
+
+
+def test_a_stop_that_sentinel_did_not_ask_for_is_preempted_whether_the_ranks_saved_or_not() -> None:
+    saved = failure(ended(left(0, 6), left(1, 6)))
+    assert (saved.kind, saved.severity, saved.onset_step, saved.detected_step) == (Kind.PREEMPTED, "warning", None, 10)
+    assert saved.retryable
+    assert saved.outside, "no checkpoint is to blame"
+    assert "stopped after a checkpoint" in saved.reason
+    for killed in (
+        failure(ended(left(0, None, 15), left(1, None, 15), first=0)),
+        failure(ended(left(0, None, 15), left(1, None, 15))),  # who came first is not known, and nobody died of anything else
+        failure(ended(status=-15)),
+        failure(ended(left(0, 143))),
+    ):
+        assert killed.kind is Kind.PREEMPTED
+        assert "SIGTERM" in killed.reason
+
+
+def test_a_keeper_that_was_told_to_end_everything_was_preempted_unless_sentinel_told_it() -> None:
+    bank = make_bank()
+    feed(bank, [row(step) for step in range(1, 11)])
+    report = ExitReport(-9, (left(0, None, 9), left(1, None, 9)), None, "stopped by request", keeper_signal=15)
+    finding = failure(bank.exit(report, finished=False, stop_requested=False, now_s=99.0))
+    assert finding.kind is Kind.PREEMPTED
+    assert "their keeper got SIGTERM" in finding.reason
+    assert isinstance(bank.exit(report, finished=False, stop_requested=True, now_s=99.0), Stopped)
+
+
+def test_ranks_terminated_because_another_died_are_no_preemption() -> None:
+    assert failure(ended(left(0, None, 15), left(1, 1), first=1)).kind is Kind.CRASH
+    assert failure(ended(left(0, None, 15), left(1, None, 9))).kind is Kind.CRASH
 
 
 def test_a_killed_rank_is_a_crash_with_the_signal_s_name() -> None:

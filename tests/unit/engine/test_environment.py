@@ -103,3 +103,26 @@ def test_a_launch_that_is_being_stopped_is_not_judged() -> None:
     bench.tell(ActionDone(key, "alive", CHANGES["code"]))
     assert kinds(bench) == [Kind.CRASH]
     assert "being stopped" in bench.of(f.FindingRecorded)[-1].reason
+
+
+def test_a_command_that_a_person_has_changed_is_on_record_and_told_at_its_first_launch_alone() -> None:
+    bench = Bench(load_policy(shipped_policy_path("demo")))
+    launched(bench, PROGRAM)
+    bench.receipt().steps(1, 60).checkpoint(60)
+    bench.wants_stop()
+    bench.exits(code=6)
+    bench.command = ("train", "--ranks", "2")
+    bench.die()
+    (changed,) = bench.of(f.CommandChanged)
+    assert (changed.before, changed.command) == (("train",), ("train", "--ranks", "2"))
+    launched(bench, PROGRAM)
+    assert bench.state.attempts[-1].resume is not None
+    assert bench.state.attempts[-1].resume.step == 60
+    assert kinds(bench) == [Kind.ENVIRONMENT_CHANGED]
+    assert "the command: --ranks 2 added" in bench.state.incidents[-1].reason
+    bench.receipt().steps(61, 70)
+    bench.exits(signal=9)
+    launched(bench, PROGRAM)
+    assert kinds(bench) == [Kind.ENVIRONMENT_CHANGED, Kind.CRASH]
+    bench.die()
+    assert len(bench.of(f.CommandChanged)) == 1

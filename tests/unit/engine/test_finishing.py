@@ -87,13 +87,6 @@ def test_an_exit_of_zero_without_an_end_line_has_finished_too() -> None:
     assert bench.state.ended == "finished"
 
 
-def test_ranks_told_to_stop_from_outside_end_the_run_stopped() -> None:
-    bench = Bench().launched()
-    bench.steps(1, 10).exits(code=6)
-    assert bench.state.ended == "stopped"
-    assert "something outside sentinel" in bench.state.end_reason
-
-
 def test_the_exit_is_taken_once() -> None:
     bench = Bench().launched()
     bench.steps(1, 10).exits(code=0)

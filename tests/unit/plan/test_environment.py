@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from sentinel.model.environment import Environment
-from sentinel.plan.environment import changes_in_words, compare_environments, merge
+from sentinel.plan.environment import changes_in_words, compare_commands, compare_environments, merge
 
 BEFORE = Environment(
     code=(("a.py", "1"), ("b.py", "2")),
@@ -61,3 +63,22 @@ def test_of_files_read_in_part_only_those_read_twice_are_compared() -> None:
 def test_a_sentence_names_so_many_and_counts_the_rest() -> None:
     words = changes_in_words(tuple(f"file{n} changed" for n in range(20)))
     assert words.endswith("file11 changed; and 8 more")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        ("torchrun --nproc-per-node 8 train.py", "torchrun --nproc-per-node 6 train.py", "--nproc-per-node 8 → 6"),
+        ("train.py --set a=1", "train.py --set a=1 --set b=2", "--set b=2 added"),
+        ("train.py --fast", "train.py", "--fast left out"),
+        ("a b", "c d", "a b → c d"),
+    ],
+)
+def test_commands_are_told_apart_by_the_words_that_differ(before: str, now: str, said: str) -> None:
+    assert compare_commands(tuple(before.split()), tuple(now.split())) == f"the command: {said}"
+
+
+def test_a_long_command_is_cut_in_the_sentence() -> None:
+    told = compare_commands(("x",), tuple(f"word{n}" for n in range(200)))
+    assert len(told) == 300
+    assert told.endswith("…")

@@ -44,6 +44,13 @@ def test_the_pause_doubles_from_shortest_to_longest():
     assert pauses == [0.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0, 300.0]
 
 
+def test_a_pause_that_is_asked_for_is_kept_after_progress_too_and_counts_as_no_streak():
+    once = Budget.model_validate({"without_progress": 1})
+    verdict = judge_budget(once, 0.0, (), (), without_progress=0, pauses=True)
+    assert (verdict.allowed, verdict.wait_s) == (True, 5.0)
+    assert judge_budget(DEFAULT, 0.0, (), (), without_progress=2, pauses=True).wait_s == 10.0
+
+
 def test_restarts_without_progress_are_refused_until_progress():
     verdict = judge_budget(DEFAULT, 1000.0, (), (), without_progress=3)
     assert (verdict.allowed, verdict.wait_s) == (False, math.inf)

@@ -55,6 +55,37 @@ def test_a_signal_that_comes_while_leaving_kills_nobody() -> None:
     assert (done.returncode, done.stdout) == (0, "['SIGTERM']\n"), done.stderr
 
 
+UNMEANT = """
+import os, signal, threading
+from sentinel.signals import hold_back
+from sentinel.supervisor.stop_signals import StopSignals
+hold_back(signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
+os.kill(os.getpid(), signal.SIGUSR1)  # before anybody can hear it
+os.kill(os.getpid(), signal.SIGHUP)
+with StopSignals() as wishes:
+    wake = threading.Event()
+    wishes.wake(wake)
+    os.kill(os.getpid(), signal.SIGUSR2)
+    assert wake.wait(30)
+    for _ in range(40):
+        os.kill(os.getpid(), signal.SIGUSR1)
+        os.kill(os.getpid(), signal.SIGUSR2)
+    print(len(wishes.events), wishes.event.is_set(), wishes.names)
+    print(sorted({str(event) for event in wishes.events}))
+os.kill(os.getpid(), signal.SIGUSR1)
+os.kill(os.getpid(), signal.SIGHUP)
+"""
+
+
+def test_sigusr1_asks_to_leave_sighup_and_sigusr2_mean_nothing_and_none_kills_before_during_or_after() -> None:
+    done = subprocess.run([sys.executable, "-c", UNMEANT], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    count, events = done.stdout.splitlines()
+    assert count == "17 False []", "one wish to leave, sixteen on record, and no stop"
+    wanted = ["SignalSeen(name='SIGHUP')", "SignalSeen(name='SIGUSR2')", "StopWanted(by='SIGUSR1', resumes=True)"]
+    assert events == str(wanted)
+
+
 def test_before_anything_was_started_the_trouble_is_told_at_once() -> None:
     outage = JournalOutage(Path("run"), StopSignals())
     with pytest.raises(JournalBlocked):

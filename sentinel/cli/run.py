@@ -1,0 +1,104 @@
+"""`sentinel run`: its options, and what they ask of the supervisor."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sentinel.cli.options import Listening, Pages, TokenFile
+from sentinel.signals import hold_back
+
+Command = Annotated[list[str] | None, typer.Argument(help="The training command, after --.", metavar="-- CMD...")]
+Where = Annotated[Path | None, typer.Option(help="Where the run lives; default runs/<program name>.")]
+ObserveOnly = Annotated[bool, typer.Option("--observe-only", help="Decide and record, change nothing.")]
+Without = Annotated[str, typer.Option(help="What the trainer cannot do, as in skip,live_overrides,attribution.")]
+With = Annotated[str, typer.Option("--with", help="What the command can do besides: exclude (SENTINEL_EXCLUDE_NODES).")]
+Code = Annotated[
+    list[str] | None, typer.Option(help="Source to watch for changes, instead of what the command leads to.", metavar="PATH")
+]
+Boards = Annotated[bool, typer.Option(help="Keep RUN_DIR/tensorboard: each attempt, and the run that survives.")]
+LauncherKind = Annotated[str | None, typer.Option(help="What starts and stops the training. {launchers}.", metavar="KIND")]
+LauncherOptions = Annotated[
+    list[str] | None,
+    typer.Option(help="A setting of the launcher; may be repeated. {launcher_options}.", metavar="NAME=VALUE"),
+]
+TimeLimit = Annotated[
+    str | None,
+    typer.Option(help="How long the machine is ours, as in 335h: stop in time, to be started again.", metavar="DURATION"),
+]
+ChangedCommand = Annotated[
+    bool, typer.Option("--changed-command", help="Go on with the run in --run-dir, under another command than before.")
+]
+
+
+def run(
+    command: Command = None,
+    policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
+    run_dir: Where = None,
+    observe_only: ObserveOnly = False,
+    without: Without = "",
+    with_: With = "",
+    code: Code = None,
+    tensorboard: Boards = True,
+    launcher: LauncherKind = None,
+    launcher_option: LauncherOptions = None,
+    time_limit: TimeLimit = None,
+    changed_command: ChangedCommand = False,
+    page: Pages = None,
+    listen: Listening = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Launch a training command, or adopt the one that is running; watch it; repair it.
+
+    Exit codes: 0 the run finished, 1 it failed and recovery is exhausted (or sentinel can do no more, and says why), 2 usage or
+    policy error, 75 stopped before a deadline or by SIGUSR1 (start it again, and it goes on), 130 stopped, 70 a bug in sentinel
+    (training goes on).
+    """
+    hold_back(signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)  # until `supervise` has its handlers
+
+    from sentinel.launcher.registry import parse_options
+    from sentinel.supervisor.app import supervise
+    from sentinel.supervisor.deadline import parse_time_limit
+    from sentinel.supervisor.run_request import RunRequest, question_about
+    from sentinel.terminal.choose import choose_narrator
+    from sentinel.web.opening import Listen
+
+    words = tuple(command or ())
+    place = run_dir or Path("runs") / (Path(words[0]).stem if words else "run")
+    lacks, more = (tuple(word.strip() for word in names.split(",") if word.strip()) for names in (without, with_))
+    asked = RunRequest(
+        run_dir=place,
+        policy=policy,
+        command=words,
+        cwd=os.getcwd(),
+        observe_only=observe_only,
+        without=lacks,
+        more=more,
+        code=tuple(code or ()),
+        tensorboard=tensorboard,
+        pages=tuple(page or ()),
+        listen=Listen(listen, token_file),
+        launcher=launcher,
+        launcher_options=parse_options(launcher_option or ()),
+        time_limit_s=parse_time_limit(time_limit),
+        changed_command=changed_command or _says_yes(question_about(place, words)),
+    )
+    with closing(choose_narrator(place)) as narrator:
+        outcome = supervise(asked, narrator)
+    raise typer.Exit(outcome)
+
+
+def _says_yes(question: str) -> bool:
+    """Asked once, where somebody sits there; silence and a closed input are no."""
+    if not question or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    try:
+        return typer.confirm(question, default=False)
+    except typer.Abort:
+        return False

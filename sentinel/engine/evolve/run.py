@@ -1,0 +1,91 @@
+"""The rules of `evolve` about the run as a whole: its beginning, its supervisors, its holds and its end. None of them decides
+anything; each reads only what its fact says."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from sentinel.engine.evolve import attempts as of_attempts
+from sentinel.model import facts as f
+from sentinel.model.changed import replace
+from sentinel.model.state import RunState
+
+
+def created(state: RunState, at_s: float, fact: f.RunCreated) -> RunState:
+    return replace(
+        state,
+        run_id=fact.run_id,
+        command=fact.command,
+        cwd=fact.cwd,
+        created_s=at_s,
+        policy_name=fact.policy_name,
+        policy_digest=fact.policy_digest,
+        observe_only=fact.observe_only,
+        capabilities=fact.capabilities,
+    )
+
+
+def command_changed(state: RunState, at_s: float, fact: f.CommandChanged) -> RunState:
+    del at_s
+    return replace(state, command=fact.command, cwd=fact.cwd, command_before=state.command_before or fact.before)
+
+
+def took_over(state: RunState, at_s: float, fact: f.SupervisorTookOver) -> RunState:
+    """A new session. A person who starts an ended run again has answered its page: the end and the hold are lifted. A hold, or
+    giving up, during which the supervisor died goes on: whoever restarted it need not be a person. Nor need they be where the run
+    was suspended: that end alone is lifted."""
+    suspended = state.ended == "suspended"
+    answered = bool(state.ended) and fact.answers and not suspended
+    lifted = answered or suspended
+    state = of_attempts.pardoned(state) if answered else state
+    return replace(
+        state,
+        epoch=fact.epoch,
+        session_s=at_s,
+        policy_name=fact.policy_name,
+        policy_digest=fact.policy_digest,
+        observe_only=fact.observe_only,
+        capabilities=state.capabilities if fact.capabilities is None else fact.capabilities,
+        stop_by="",
+        stop_resumes=False,
+        deadline_s=fact.deadline_s,
+        deadline_by=fact.deadline_by,
+        held="" if answered else state.held,
+        hold_by="" if answered else state.hold_by,
+        giving_up="" if answered else state.giving_up,
+        giving_up_reason="" if answered else state.giving_up_reason,
+        ended="" if lifted else state.ended,
+        end_reason="" if lifted else state.end_reason,
+        blind=MappingProxyType({}),
+        without_progress=0 if answered else state.without_progress,
+    )
+
+
+def stop_asked(state: RunState, at_s: float, fact: f.StopAsked) -> RunState:
+    del at_s
+    return replace(state, stop_by=fact.by, stop_resumes=fact.resumes)
+
+
+def held(state: RunState, at_s: float, fact: f.Held) -> RunState:
+    return replace(_idle(state, at_s), held=fact.reason, hold_by="")
+
+
+def _idle(state: RunState, at_s: float) -> RunState:
+    last = state.attempt
+    if last is None or not last.is_over or last.idle_s is not None:
+        return state
+    return of_attempts.change_attempt(state, last.attempt, lambda a: replace(a, idle_s=at_s))
+
+
+def budget_refilled(state: RunState, at_s: float, fact: f.BudgetRefilled) -> RunState:
+    del at_s, fact
+    return replace(state, interventions_s=(), restarts_s=())
+
+
+def gave_up(state: RunState, at_s: float, fact: f.GaveUp) -> RunState:
+    del at_s
+    return state if fact.then == "keep_training" else replace(state, giving_up=fact.then, giving_up_reason=fact.reason)
+
+
+def ended(state: RunState, at_s: float, fact: f.RunEnded) -> RunState:
+    return replace(_idle(state, at_s), ended=fact.outcome, end_reason=fact.reason, plan=None, inspection=None, hold_by="")

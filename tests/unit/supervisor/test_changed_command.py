@@ -1,0 +1,74 @@
+"""A run goes on under another command: only where a person says so, and never while the one before may train."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sentinel.cli import run as cli
+from sentinel.errors import UsageError
+from sentinel.journal.run_file import write_run_file
+from sentinel.model.state import RunState
+from sentinel.supervisor import run_request
+from sentinel.supervisor.run_request import RunRequest, describe_run, question_about, refuse_while_it_trains
+from tests.builders import Bench, build_policy
+from tests.unit.journal.test_run_file import RUN
+
+POLICY = Path("policies/demo.yaml").absolute()
+NEW = ("torchrun", "--nproc-per-node", "2", "train.py")
+
+
+def described(tmp_path: Path, **asked: object) -> tuple[tuple[str, ...], str]:
+    request = RunRequest(tmp_path, "demo", NEW, "/elsewhere", **asked)  # type: ignore[arg-type]
+    run = describe_run(tmp_path, RUN, request, build_policy(), POLICY)
+    return run.command, run.cwd
+
+
+def test_without_a_word_about_it_it_is_refused_and_the_flag_is_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match=r"another command \(torchrun train\.py\); .* add --changed-command"
+    ):
+        described(tmp_path)
+
+
+def test_with_it_the_run_has_the_new_command_and_its_directory_and_keeps_the_rest(tmp_path: Path) -> None:
+    assert described(tmp_path, changed_command=True) == (NEW, "/elsewhere")
+    same = RunRequest(tmp_path, "demo", RUN.command, "/elsewhere", changed_command=True)
+    assert describe_run(tmp_path, RUN, same, build_policy(), POLICY).cwd == RUN.cwd, "nothing has changed"
+
+
+def test_the_question_shows_both_commands_and_what_a_checkpoint_has_to_do(tmp_path: Path) -> None:
+    assert question_about(tmp_path, NEW) == "", "there is no run yet"
+    write_run_file(tmp_path, RUN)
+    assert question_about(tmp_path, RUN.command) == question_about(tmp_path, ()) == ""
+    asked = question_about(tmp_path, NEW)
+    assert re.search(r"it was: +torchrun train\.py\n +it is now: torchrun --nproc-per-node 2 train\.py", asked)
+    assert "loads on any number of ranks" in asked
+
+
+@pytest.mark.parametrize(("is_terminal", "answer", "said"), [(True, True, True), (True, False, False), (False, True, False)])
+def test_it_is_asked_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch, is_terminal: bool, answer: bool, said: bool) -> None:
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: is_terminal, raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal, raising=False)
+    monkeypatch.setattr(cli.typer, "confirm", lambda *_, **__: answer)
+    assert cli._says_yes("Go on?") is said
+    assert not cli._says_yes("")
+
+
+@pytest.mark.parametrize("alive", [True, None])
+def test_while_the_old_one_trains_or_may_train_it_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alive: bool | None
+) -> None:
+    write_run_file(tmp_path, RUN)
+    changed, bench = replace(RUN, command=NEW), Bench().launched()
+    monkeypatch.setattr(run_request, "is_attempt_alive", lambda *_: alive)
+    with pytest.raises(UsageError, match=r"attempt 1, launched under the command before, .* Stop it first"):
+        refuse_while_it_trains(tmp_path, changed, bench.state)
+    refuse_while_it_trains(tmp_path, RUN, bench.state)
+    refuse_while_it_trains(tmp_path, changed, RunState())
+    monkeypatch.setattr(run_request, "is_attempt_alive", lambda *_: False)
+    refuse_while_it_trains(tmp_path, changed, bench.state)
