@@ -106,6 +106,9 @@ class Engine:
             self._live.beat(event, now_s)
             self.detectors.heartbeat(event, now_s)
             return ()
+        if isinstance(event, (SilentRank, FlightRecords)):
+            self.detectors.ranks_seen(event)
+            return ()
         decision = Decision(self.state, now_s, self.policy, self.detectors, self._live)
         self._decide(decision, event)
         return self._settled(decision)
@@ -150,8 +153,6 @@ class Engine:
                 attempts.on_checkpoint(decision, event)
             case LauncherReading():
                 attempts.on_view(decision, event.view)
-            case SilentRank() | FlightRecords():
-                detectors.ranks_seen(event)
             case LogTail():
                 detectors.log_tail(event)
             case HardwareReading():
@@ -177,8 +178,8 @@ class Engine:
                 operator_requests.on_request(decision, event)
             case SupervisorStarted():
                 self._started(decision, event)
-            case StepReading() | Heartbeat():
-                raise AssertionError("steps and heartbeats have their own way")
+            case StepReading() | Heartbeat() | SilentRank() | FlightRecords():
+                raise AssertionError("these have their own way")
             case _:
                 assert_never(event)
 

@@ -21,7 +21,8 @@ from sentinel.detectors.crash_labels import Labelled, read_labels
 from sentinel.detectors.crash_patterns import TELLING_WORDS, Tier, match_line, may_tell
 from sentinel.detectors.crash_progress import SHOWING_WORDS, is_progress, may_show_progress
 from sentinel.detectors.crash_reading import ends_traceback, is_frame, is_worth_keeping, starts_traceback
-from sentinel.telemetry.compressed import compression_of, open_compressed, read_block, unpacker_of
+from sentinel.telemetry.compressed import compression_of, open_compressed, read_block
+from sentinel.telemetry.no_log import what_stands_for_it
 
 TAIL_BYTES = 64 * 1024
 LINES_KEPT = 600
@@ -157,9 +158,9 @@ def read_log_end(
             raise IsADirectoryError(21, "Is a directory", str(path))
         if not stat.S_ISREG(status.st_mode):
             raise OSError(22, "not a regular file", str(path))
-        head = os.pread(descriptor, 8, 0)
-        if (unpacker := unpacker_of(head)) is not None:
-            raise OSError(22, f"packed data; unpack a copy with: {unpacker}", str(path))
+        head = os.pread(descriptor, 1024, 0)
+        if stand_in := what_stands_for_it(head):
+            raise OSError(22, stand_in, str(path))
         kind = compression_of(head)
         if kind is not None:
             return _read_packed(path, kind, lines_kept)

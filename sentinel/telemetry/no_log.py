@@ -27,10 +27,8 @@ STRANGE_SHARE = 0.02  # of control characters, from which on a file without a ze
 
 def why_no_log(path: Path, head: bytes) -> str:
     """In a sentence, or empty where the head may be that of a log of text."""
-    if head.startswith(LFS):
-        return f"{path}: is a Git LFS pointer and not the file itself; fetch the file with: git lfs pull"
-    if len(head) < 1000 and _ANNEX.search(head):
-        return f"{path}: is a git-annex pointer and not the file itself; fetch the file with: git annex get"
+    if stand_in := what_stands_for_it(head):
+        return f"{path}: {stand_in}"
     if _PAGE.match(head.removeprefix(b"\xef\xbb\xbf")):
         title = _TITLE.search(head)
         named = f" ({' '.join(title[1].decode(errors='replace').split())})" if title is not None else ""
@@ -38,15 +36,22 @@ def why_no_log(path: Path, head: bytes) -> str:
     mark = _ENCODED.get(head[:2])
     if mark is not None:
         return f"{path}: {mark} text; make a copy with: iconv -f {mark} -t UTF-8"
-    command = next((command for magic, command in _PACKED.items() if head.startswith(magic)), None)
-    if command is not None:
-        return f"{path}: packed data; unpack a copy with: {command}"
     known = next((what for magic, what in _BINARY.items() if head.startswith(magic)), None)
     if known is not None:
         return f"{path}: {known}"
     if b"\0" in head or _is_strange(head):
         return f"{path}: a binary file, and no TensorBoard event file"
     return ""
+
+
+def what_stands_for_it(head: bytes) -> str:
+    """What the file is where it only stands for a log: a pointer, or packed data that we do not unpack; empty otherwise."""
+    if head.startswith(LFS):
+        return "is a Git LFS pointer and not the file itself; fetch the file with: git lfs pull"
+    if len(head) < 1000 and _ANNEX.search(head):
+        return "is a git-annex pointer and not the file itself; fetch the file with: git annex get"
+    command = next((command for magic, command in _PACKED.items() if head.startswith(magic)), None)
+    return f"packed data; unpack a copy with: {command}" if command is not None else ""
 
 
 def _is_strange(head: bytes) -> bool:

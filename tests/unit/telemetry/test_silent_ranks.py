@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sentinel.client.run_layout import flight_recorder_prefix
+from sentinel.launcher.process_tree import is_marked
 from sentinel.model.readings import FlightRecords, SilentRank
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.telemetry.heartbeats import RankLife
@@ -29,6 +30,8 @@ def child() -> object:
     def start(run_dir: Path) -> int:
         environment = os.environ | AttemptFiles.of(run_dir, 1).environment
         pids.append(os.posix_spawn("/bin/sleep", ["sleep", "600"], environment))
+        while not is_marked(pids[-1], AttemptFiles.of(run_dir, 1).environment):  # in the middle of exec it shows none for an instant
+            os.sched_yield()
         return pids[-1]
 
     yield start
