@@ -33,7 +33,7 @@ _NO_HOST = (
     r"(?!(?:step|iter|iteration|epoch|gpu|cuda|xid|python|torch|rank|loss|lib)[\w.\-]*:|"
     r"[\w.\-]+\.(?:py|sh|cc|cpp|cu|h|hpp|so|json|ya?ml)\b|[\w.]*(?:Error|Exception|Failure|Warning|Interrupt|Exit)\b)"
 )
-_NO_LEVEL = r"(?!(?i:trace|debug|info|warn|warning|error|critical|fatal|success|epoch|step|iteration)\b)"
+_NO_LEVEL = r"(?!(?i:trace|debug|info|warn|warning|error|critical|fatal|success|epoch|step|iteration|iter|batch|gpu)\d*\b)"
 # With what each begins: a bracket, a blank, 0 for a digit, a for a letter
 _KINDS: tuple[tuple[LabelKind, str, re.Pattern[str]], ...] = (
     # torch's excepthook and logger "[rank3]:", Lightning "[rank: 1]", loggers "Rank 3: ", "(rank 3)"
@@ -45,6 +45,7 @@ _KINDS: tuple[tuple[LabelKind, str, re.Pattern[str]], ...] = (
     (LabelKind.HOST, "[", re.compile(r"\[(?P<name>[A-Za-z][\w.\-]{0,63})\]<std\w+>:(?: (?=\S))?")),
     # kubectl logs --prefix "[pod/worker-3/pytorch] ", compose and stern "worker-3 | "
     (LabelKind.HOST, "[", re.compile(r"\[pod/(?P<name>[\w./\-]{1,128})\] ?")),
+    (LabelKind.HOST, "a", re.compile(rf"{_NO_LEVEL}(?P<name>[A-Za-z][\w./\-]{{0,126}}\d) +\| ?(?=\S|  |$)")),
     (LabelKind.HOST, "a", re.compile(rf"{_NO_LEVEL}(?P<name>[A-Za-z][\w./\-]{{0,127}}) +\| ?(?=[A-Z\[(\s]|[\w.]*Error\b)")),
     # Ray "(TrainWorker pid=41, ip=10.0.0.3) "
     (LabelKind.HOST, "(", re.compile(r"\((?P<name>[\w.]{1,64} pid=\d{1,9}(?:, ip=[\w.:]{2,40})?)\) ?")),

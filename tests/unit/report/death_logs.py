@@ -295,3 +295,36 @@ _MORE: tuple[tuple[str, str, str | None, int | None, str | None], ...] = (
 )  # fmt: skip
 
 CASES += tuple(Case(name, text, crash, root, rank) for name, text, crash, rank, root in _MORE)
+
+# A start and a few steps as launchers, NCCL, Megatron-LM, DeepSpeed and wandb print them: warnings, and nothing failed
+HEALTHY = """[W1120 10:00:00.1 socket.cpp:752] [c10d] The client socket cannot be initialized to connect to [localhost]:29500 (errno: 97 - Address family not supported by protocol).
+/opt/torch/cuda/__init__.py:128: UserWarning: CUDA initialization: x
+WARNING:torch.distributed.run: Setting OMP_NUM_THREADS environment variable for each process to be 1
+2026-11-20 10:00:00.1: E external/local_xla/xla/stream_executor/cuda/cuda_dnn.cc:9261] Unable to register cuDNN factory: Attempting to register factory for plugin cuDNN when one has already been registered
+2026-11-20 10:00:00.1: E external/local_xla/xla/stream_executor/cuda/cuda_blas.cc:1515] Unable to register cuBLAS factory
+  check_for_nan_in_loss_and_grad .................. True
+  nccl_communicator_config_path ................... None
+  distributed_timeout_minutes ..................... 10
+  error_injection_rate ............................ 0
+  exit_on_missing_checkpoint ...................... False
+n1:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>
+n1:1:2 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth0
+n1:1:2 [0] NCCL INFO Channel 00/16 : 0 1 2 3
+n1:1:2 [0] NCCL INFO NVLS multicast support is not available on dev 0
+WARNING: could not find the metadata file /ckpt/latest_checkpointed_iteration.txt
+    will not load any checkpoints and will start from random
+wandb: WARNING Path /x is not writable, using system temp directory.
+wandb: Network error (ConnectTimeout), entering retry loop.
+W0000 tokenizer mismatch detected
+[2026-11-20 10:00:00,123] [INFO] [loss_scaler.py:183:update_scale] [deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768
+(min, max) time across ranks (ms):
+    load-checkpoint ................................: (0.67, 0.70)
+ iteration        1/  100 | consumed samples: 32 | elapsed time per iteration (ms): 812.3 | lm loss: 1.1E+01 | loss scale: 1.0 | grad norm: 0.5 | number of skipped iterations: 0 | number of nan iterations: 0 |
+ validation loss at iteration 1 | lm loss value: 1.1E+01 | lm loss PPL: 5.0E+04 |
+saving checkpoint at iteration 1 to /ckpt in torch_dist format
+  successfully saved checkpoint from iteration 1 to /ckpt
+ iteration        2/  100 | consumed samples: 64 | elapsed time per iteration (ms): 812.3 | lm loss: 1.1E+01 |
+[exiting program at iteration 100] datetime: 2026-11-20
+wandb: Waiting for W&B process to finish... (success).
+[rank0]:[W1120 10:00:00.1 ProcessGroupNCCL.cpp:1250] Warning: WARNING: process group has NOT been destroyed before we destruct ProcessGroupNCCL
+"""

@@ -18,7 +18,7 @@ from sentinel.detectors.crash_patterns import CrashClass
 from sentinel.report import autopsy, autopsy_logs
 from sentinel.report.autopsy import examine
 from sentinel.report.autopsy_words import advice, autopsy_document, autopsy_text
-from tests.unit.report.death_logs import CASES, GLOO, LOST, OOM, STEPS, TB, Case, by, table
+from tests.unit.report.death_logs import CASES, GLOO, HEALTHY, LOST, OOM, STEPS, TB, Case, by, table
 
 PEER = (
     'Traceback (most recent call last):\n  File "/opt/train/train.py", line 214, in <module>\n    main()\n'
@@ -50,6 +50,12 @@ def test_every_kind_of_death(tmp_path: Path, case: Case) -> None:
         assert found.line is not None
         assert case.root in case.text.split("\n")[found.line - 1]
         assert found.blamed == (() if case.rank is None else (case.rank,))
+
+
+def test_a_healthy_log_shows_no_death_wherever_it_breaks_off(tmp_path: Path) -> None:
+    lines = HEALTHY.split("\n")
+    for end in range(1, len(lines)):
+        assert examine(written(tmp_path, "\n".join(lines[:end]) + "\n")).crash is None, lines[end - 1]
 
 
 @pytest.mark.parametrize("label", ["[rank{}]: ", "{0}: [rank{0}]: ", "[default0]:[rank{}]: ", "node{0}: [rank{0}]: "])
