@@ -12,7 +12,7 @@ becomes a pattern; from the second line of a pattern on it is used. What the pat
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from sentinel.telemetry.printed_pairs import NUMBER, number_of
 
@@ -20,6 +20,7 @@ _NUMBER = re.compile(rb"(?<![\w.])" + NUMBER + rb"(?![\d.])", re.IGNORECASE)
 _TOKEN = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|(?<![\w.])(" + NUMBER + rb")(?![\d.])", re.IGNORECASE)
 _PLAIN_NUMBER = rb"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|[nN][aA][nN]|[iI][nN][fF])"
 _GROUPED_NUMBER = rb"[-+]?\d{1,3}(?:,\d{3})*(?:\.\d+)?"
+_WHOLE_NUMBER = rb"\d{1,30}"
 _BLANKS = re.compile(rb"(?:\\ )+")
 LAYOUTS_MAX = 3  # of training lines, of evaluations, and of one other kind
 COMPILED_MAX = 64  # of one log: where layouts keep changing, they save nothing
@@ -52,7 +53,10 @@ class _Layout:
 
 
 class LineLayouts:
-    def __init__(self) -> None:
+    """`wholes`: the names whose numbers are whole."""
+
+    def __init__(self, wholes: Collection[str] = ()) -> None:
+        self._wholes = wholes
         self._layouts: list[_Layout] = []
         self._newest = b""  # pattern of the line learned last
         self._compiled = 0
@@ -74,7 +78,7 @@ class LineLayouts:
         if any(start not in by_start for start, _ in spots.values()):
             return
         wanted = {by_start[start]: (name, factor) for name, (start, factor) in spots.items()}
-        pattern, fields, texts = _pattern_of(line, wanted)
+        pattern, fields, texts = _pattern_of(line, wanted, self._wholes)
         if texts != [number[0] for number in numbers] or len(pattern) > PATTERN_BYTES_MAX or len(fields) != len(spots):
             return
         if pattern == self._newest:
@@ -83,7 +87,9 @@ class LineLayouts:
         self._newest = pattern
 
 
-def _pattern_of(line: bytes, wanted: Mapping[int, tuple[str, float]]) -> tuple[bytes, list[tuple[str, bool, float]], list[bytes]]:
+def _pattern_of(
+    line: bytes, wanted: Mapping[int, tuple[str, float]], wholes: Collection[str]
+) -> tuple[bytes, list[tuple[str, bool, float]], list[bytes]]:
     """The pattern, its fields, and every number of the line."""
     parts: list[bytes] = []
     fields: list[tuple[str, bool, float]] = []
@@ -96,8 +102,9 @@ def _pattern_of(line: bytes, wanted: Mapping[int, tuple[str, float]]) -> tuple[b
         parts.append(_literal(line[place : token.start()]))
         place = token.end()
         grouped = b"," in text
-        number = _GROUPED_NUMBER if grouped else _PLAIN_NUMBER
         field = wanted.get(len(texts))
+        is_whole = field is not None and field[0] in wholes
+        number = _GROUPED_NUMBER if grouped else _WHOLE_NUMBER if is_whole else _PLAIN_NUMBER
         texts.append(text)
         if field is not None:
             fields.append((field[0], grouped, field[1]))

@@ -26,7 +26,7 @@ from sentinel.telemetry.metric_names import canonical
 from sentinel.telemetry.printed_pairs import NUMBER, Pairs, Told, number_of, plain_colours, plain_line
 from sentinel.telemetry.ranks import Speaker
 
-_DIGITS = rb"(\d{1,3}(?:,\d{3})+|\d{1,30})(?:\.0*)?(?=[\s:/,;|)\]]|$)"
+_DIGITS = rb"(\d{1,3}(?:,\d{3})+|\d{1,30})(?:\.0*)?(?=[\s:/;|)\]]|,(?!\d{3}(?!\d))|$)"
 _GLOBAL_STEP = re.compile(rb"(?:^|[\s\[(|,])global[ _]?step ?[:= ] ?" + _DIGITS, re.IGNORECASE)
 _STEP = re.compile(
     rb"(?:^|[\s\[(|,:])(?:step|iteration|iter(?:\(train\))?|num_updates|s) ?[:= ] ?(?:\[ ?)?" + _DIGITS, re.IGNORECASE
@@ -52,7 +52,7 @@ class PrintedLines:
         self._remark = ""
         self._speaker = Speaker()
         self._pairs = Pairs()
-        self._layouts = LineLayouts()
+        self._layouts = LineLayouts(wholes=(_STEP_NAME, _TOTAL_NAME))
         self._deepspeed = DeepSpeedNotes()
         self._counted = self._printed = 0
         self._last_step: int | None = None

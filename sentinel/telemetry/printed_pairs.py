@@ -17,7 +17,7 @@ NUMBER = (
 )
 _PAIR = re.compile(
     rb"(?<![\w/.\-])([a-z][\w/.\-]{0,99}(?: (?:loss|norm|rate|scale|time|in s))?) ?[:= ] ?"
-    rb"(" + NUMBER + rb")(%|[kmgt]i?b| ?ms|s|k|m|b)?(?![\w.]|[:\-]\d)",
+    rb"(" + NUMBER + rb")(%|[kmgt]i?b| ?ms|s|k|m|b)?(?![\w.]|[:\-]\d|,\d{3}(?!\d))",
     re.IGNORECASE,
 )
 _COLOUR = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
@@ -31,7 +31,7 @@ _MEMORY = frozenset({"memory", "mem", "max_mem", "max_memory", "peak_mem", "peak
 _SECONDS = {b"ms": 1e-3, b"s": 1.0}
 _COUNTS = {b"k": 1e3, b"m": 1e6, b"b": 1e9}
 _BYTES = {b"kb": 1e3, b"mb": 1e6, b"gb": 1e9, b"tb": 1e12, b"kib": 2.0**10, b"mib": 2.0**20, b"gib": 2.0**30, b"tib": 2.0**40}
-_NO_METRIC = frozenset({"step", "time_s", "s"})
+_NO_METRIC = frozenset({"step", "time_s", "s", "nan", "inf"})
 _LITGPT = ((b"loss train:", b"train_loss:"), (b", val:", b", val_loss:"))
 NAMES_MAX = 4096
 
