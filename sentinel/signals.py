@@ -10,14 +10,16 @@ import queue
 import signal
 import threading
 
-
-def hold_back(*numbers: signal.Signals) -> None:
-    """From now on they wait for `let_through`, in place of ending a process that has not got to its handlers yet."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+WARNINGS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)  # of a scheduler, or of a terminal that goes away
 
 
-def let_through(*numbers: signal.Signals) -> None:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+def hold_back_warnings() -> None:
+    """From now on they wait for `let_warnings_through`, in place of ending a process that has not got to its handlers yet."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, WARNINGS)
+
+
+def let_warnings_through() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, WARNINGS)
 
 
 class WakeOnSignal:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Annotated
 import typer
 
 from sentinel.cli.options import Listening, Pages, TokenFile
-from sentinel.signals import hold_back
+from sentinel.signals import hold_back_warnings
 
 Command = Annotated[list[str] | None, typer.Argument(help="The training command, after --.", metavar="-- CMD...")]
 Where = Annotated[Path | None, typer.Option(help="Where the run lives; default runs/<program name>.")]
@@ -60,7 +59,7 @@ def run(
     policy error, 75 stopped before a deadline or by SIGUSR1 (start it again, and it goes on), 130 stopped, 70 a bug in sentinel
     (training goes on).
     """
-    hold_back(signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)  # until `supervise` has its handlers
+    hold_back_warnings()  # until `supervise` has its handlers
 
     from sentinel.launcher.registry import parse_options
     from sentinel.supervisor.app import supervise

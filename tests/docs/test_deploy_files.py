@@ -171,6 +171,24 @@ def test_the_unit_ends_sentinel_and_never_the_training() -> None:
     assert variables == set(re.findall(r"^(\w+)=", example, re.MULTILINE))
 
 
+@pytest.mark.parametrize(("code", "requeued"), [(75, "17\n"), (0, ""), (1, ""), (2, ""), (130, "")])
+def test_the_batch_script_passes_a_warning_on_and_puts_its_job_back_at_75_alone(tmp_path: Path, code: int, requeued: str) -> None:
+    """The stand-in for sentinel warns the script, as Slurm does, and leaves when the warning has come through."""
+    stands_in = {
+        "sentinel": f"trap 'kill $!; exit {code}' USR1\ntail -f /dev/null &\nkill -USR1 $PPID\nwait $!\n",
+        "scontrol": '[ "$1" = requeue ] && echo "$2" >> "$REQUEUED"\n',
+    }
+    for name, body in stands_in.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{body}", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    noted = tmp_path / "requeued"
+    noted.touch()
+    environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "17", "SLURM_JOB_NAME": "big"}
+    script = str(DEPLOY / "slurm/run.sbatch")
+    done = subprocess.run(["bash", script], env={**environ, "REQUEUED": str(noted)}, check=False, timeout=60)
+    assert (done.returncode if code <= 128 else 130, noted.read_text(encoding="utf-8")) == (code, requeued)
+
+
 def started() -> dict[str, list[str]]:
     """What the units and the containers start sentinel with."""
     words: dict[str, list[str]] = {name: COMPOSE["services"][name]["command"] for name in ("demo", "web")}

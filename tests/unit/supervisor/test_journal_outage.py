@@ -57,9 +57,9 @@ def test_a_signal_that_comes_while_leaving_kills_nobody() -> None:
 
 UNMEANT = """
 import os, signal, threading
-from sentinel.signals import hold_back
+from sentinel.signals import hold_back_warnings
 from sentinel.supervisor.stop_signals import StopSignals
-hold_back(signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
+hold_back_warnings()
 os.kill(os.getpid(), signal.SIGUSR1)  # before anybody can hear it
 os.kill(os.getpid(), signal.SIGHUP)
 with StopSignals() as wishes:
