@@ -7,10 +7,10 @@ none", it is not called healthy.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sentinel.detectors.collectives import WaitedFor, judge_collectives
 from sentinel.detectors.crash import signal_name
 from sentinel.detectors.crash_class import WAITED, Death, Owner, Place, classify, signal_of
 from sentinel.detectors.crash_labels import read_labels
@@ -19,13 +19,11 @@ from sentinel.detectors.crash_progress import is_progress, step_of
 from sentinel.detectors.crash_reading import says_it_went_on
 from sentinel.model.attempts import ExitReport, RankExit
 from sentinel.report.autopsy_logs import Logs, read_logs
+from sentinel.telemetry.flight_recorder import dumps_in, read_dumps
 from sentinel.telemetry.printed_exits import PrintedExits, read_printed_exits
 
 LINE_CHARS = 500
 LINES_AFTER_MAX = 8
-
-# Readers of NCCL flight-recorder dumps in a folder: each gives the ranks that the others waited for, () where it cannot say.
-FLIGHT_RECORDERS: list[Callable[[Path], tuple[int, ...]]] = []
 
 NOTHING = "no line of it says that the run failed"
 
@@ -58,12 +56,18 @@ def examine(path: Path) -> Autopsy:
         logs = read_logs(path)
     except OSError as error:
         return Autopsy(path, error=f"{path}: {error.strerror or error}; name a log, or a folder of logs, that can be read")
+    waited_for = judge_collectives(read_dumps(dumps_in(path))) if path.is_dir() else None
     if not logs.tails:
+        if waited_for is not None:
+            return _by_flight_recorder(Autopsy(path, crash=CrashClass.COLLECTIVE_TIMEOUT, retryable=True), waited_for)
         if path.is_dir():
             why = "; ".join(logs.unread[:3]) or "no log in it"
             return Autopsy(path, error=f"{path}: {why}; name the folder that holds the logs of the ranks", unread=logs.unread)
         return Autopsy(path)
-    return _judge(path, logs)
+    found = _judge(path, logs)
+    if waited_for is None or found.crash not in (None, CrashClass.COLLECTIVE_TIMEOUT):
+        return found
+    return _by_flight_recorder(replace(found, crash=CrashClass.COLLECTIVE_TIMEOUT, retryable=True), waited_for)
 
 
 def _judge(path: Path, logs: Logs) -> Autopsy:
@@ -93,17 +97,13 @@ def _judge(path: Path, logs: Logs) -> Autopsy:
         exit_words="" if died is None or death.crash in WAITED else _exit_words(died),  # of those, it is what the launcher did
         step=death.step,
     )
-    return _with_flight_recorder(_placed(found, place, logs))
+    return _placed(found, place, logs)
 
 
-def _with_flight_recorder(found: Autopsy) -> Autopsy:
-    """Of a timeout for which the logs blame nobody, whom the dumps beside them show."""
-    if found.crash is not CrashClass.COLLECTIVE_TIMEOUT or found.blamed or not found.path.is_dir():
-        return found
-    for read in FLIGHT_RECORDERS:
-        if blamed := read(found.path):
-            return replace(found, blamed=blamed, rank=blamed[0] if len(blamed) == 1 else None)
-    return found
+def _by_flight_recorder(found: Autopsy, waited_for: WaitedFor) -> Autopsy:
+    """Whom the dumps show the others to wait for: surer than what logs say of a timeout, which its victims print."""
+    rank = waited_for.ranks[0] if len(waited_for.ranks) == 1 else None
+    return replace(found, blamed=waited_for.ranks, rank=rank, evidence=found.evidence or waited_for.reason)
 
 
 def _by_exit(found: Autopsy, died: RankExit | None, exits: PrintedExits, owner: Owner, logs: Logs) -> Autopsy:

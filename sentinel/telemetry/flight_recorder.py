@@ -82,6 +82,25 @@ def find_dumps(prefix: str, since_s: float = float("-inf")) -> list[Path]:
     return found
 
 
+def dumps_in(folder: Path) -> list[Path]:
+    """What looks like a dump in a folder and those below it: a name that ends with a rank, and the first byte of a pickle."""
+    found: list[Path] = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [Path(place, name) for name in sorted(names) if _RANK.search(name) and "." not in name]
+        if len(found) > FILES_MAX:
+            break
+    return [path for path in found[:FILES_MAX] if _is_pickle(path)]
+
+
+def _is_pickle(path: Path) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(1) == b"\x80"
+    except OSError:
+        return False
+
+
 def ask_for_dump(pipe_prefix: str, rank: int) -> bool:
     """Ask a rank for a dump by its pipe; False where nobody listens. It comes a moment later, or never; training goes on."""
     try:

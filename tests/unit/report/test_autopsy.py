@@ -8,6 +8,7 @@ import gzip
 import json
 import lzma
 import os
+import pickle
 from pathlib import Path
 
 import pytest
@@ -152,13 +153,34 @@ def test_what_lies_beyond_the_bound_is_unknown_and_said(tmp_path: Path, monkeypa
     assert autopsy_document(found)["is_cut"] is True
 
 
-def test_flight_recorder_dumps_may_name_whom_the_logs_do_not(tmp_path: Path, monkeypatch) -> None:
+def dump(path: Path, *open_numbers: int) -> None:
+    """Of a group of three ranks."""
+    entries = [
+        {"process_group": ("0", "pg"), "collective_seq_id": n, "profiling_name": "nccl:all_reduce", "state": "scheduled", "is_p2p": False}
+        for n in open_numbers
+    ]
+    groups = {"0": {"name": "0", "desc": "pg", "ranks": "[0, 1, 2]"}}
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(pickle.dumps({"pg_config": groups, "entries": entries}))
+
+
+def test_flight_recorder_dumps_name_whom_the_logs_do_not(tmp_path: Path) -> None:
     written(tmp_path, STEPS + "[rank0]: RuntimeError: Watchdog caught collective operation timeout: x\n" * 2)
     assert examine(tmp_path).blamed == ()
-    monkeypatch.setattr(autopsy, "FLIGHT_RECORDERS", [lambda folder: (9, 14)])
+    for rank, numbers in enumerate(((7,), (6,), (7,))):
+        dump(tmp_path / "traces" / f"rank_{rank}", *numbers)
     found = examine(tmp_path)
-    assert (found.rank, found.blamed) == (None, (9, 14))
-    assert "ranks 9, 14" in autopsy_text(found)
+    assert (found.rank, found.blamed, found.line) == (1, (1,), STEPS.count("\n") + 1)
+    assert "rank 1" in autopsy_text(found)
+
+
+def test_a_folder_of_dumps_alone_is_answered_and_one_where_nobody_waits_blames_nobody(tmp_path: Path) -> None:
+    for rank, numbers in enumerate(((7,), (6,), (7,))):
+        dump(tmp_path / "hang" / f"_dump_{rank}", *numbers)
+        dump(tmp_path / "calm" / f"_dump_{rank}")
+    document = autopsy_document(examine(tmp_path / "hang"))
+    assert (document["class"], document["rank"], document["blamed_ranks"]) == ("collective timeout", 1, [1])
+    assert autopsy_document(examine(tmp_path / "calm"))["blamed_ranks"] == []
 
 
 def test_the_command_answers_every_argument_and_says_what_could_not_be_read(tmp_path: Path) -> None:

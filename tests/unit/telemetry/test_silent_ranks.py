@@ -30,7 +30,7 @@ def child() -> object:
     def start(run_dir: Path) -> int:
         environment = os.environ | AttemptFiles.of(run_dir, 1).environment
         pids.append(os.posix_spawn("/bin/sleep", ["sleep", "600"], environment))
-        while not is_marked(pids[-1], AttemptFiles.of(run_dir, 1).environment):  # in the middle of exec it shows none for an instant
+        while not is_marked(pids[-1], AttemptFiles.of(run_dir, 1).environment):  # in the middle of exec it shows none
             os.sched_yield()
         return pids[-1]
 
