@@ -113,6 +113,7 @@ def draw_scenario(seed: int, long_history: bool = False) -> Scenario:
     texts += _draw_pages(random.Random(f"pages {seed}"))
     if plan in ("chaos", "hopeless"):
         texts += _draw_bad_checkpoints(random.Random(f"checkpoints {seed}"), shape)
+        texts += _draw_leaves(random.Random(f"leaves {seed}"))
     texts += _draw_edits(random.Random(f"edits {seed}"))
     if plan == "chaos":
         shape, sick = _draw_sick_node(random.Random(f"nodes {seed}"), shape)
@@ -197,6 +198,12 @@ def _draw_pages(dice: random.Random) -> list[str]:
         what, number = dice.choice(("ack", "ack", "resolve")), dice.choice((1, 1, 1, 2, 3))
         texts.append(f"ask@time={dice.randrange(1, 900)}:what={what},to={number}")
     return texts
+
+
+def _draw_leaves(dice: random.Random) -> list[str]:
+    """Only where a run need not finish: a checkpoint asked for in the moment in which the weights break may be the only one."""
+    kind, at_s, down_s = dice.choice(("leave", "leave", "deadline")), dice.randrange(20, 260), dice.choice((5, 60))
+    return [f"{kind}@time={at_s}:for={down_s}"] if dice.random() < 0.2 else []
 
 
 def _draw_bad_checkpoints(dice: random.Random, shape: Shape) -> list[str]:
