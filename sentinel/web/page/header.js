@@ -54,7 +54,8 @@ const RANKS_SHOWN = 8;
 /** Who has been silent for how long, the longest first; while the next step is overdue. @param {any[]} ranks */
 function ranksWords(ranks) {
   const first = [...ranks].sort((a, b) => b.silent_s - a.silent_s).slice(0, RANKS_SHOWN);
-  const words = first.map((seen) => `rank ${seen.rank} silent for ${Math.round(seen.silent_s)} s (step ${seen.step}, ${seen.phase})`);
+  const where = (/** @type {any} */ seen) => `(step ${seen.step}, ${seen.phase})`;
+  const words = first.map((seen) => `rank ${seen.rank} silent for ${Math.round(seen.silent_s)} s ${where(seen)}`);
   return words.join(", ") + (ranks.length > first.length ? `, and ${ranks.length - first.length} more` : "");
 }
 

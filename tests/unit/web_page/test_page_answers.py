@@ -137,3 +137,13 @@ def test_a_supervisor_that_is_gone_is_said_and_cannot_be_paused(page: Page, serv
     page.open(server.address)
     page.wait_for_text("#figures", "GONE: training goes on unwatched")
     assert page.find("#figures button") == []
+
+
+def test_a_step_that_is_overdue_is_said_with_the_silence_of_each_rank(page: Page, server: PageServer, run: SimulatedRun) -> None:
+    run.state, run.reason = "stalled", "no step for 70 s (a step takes 0.2 s)"
+    silent = {"step": 41, "phase": "data", "host": "a"}
+    run.ranks = [{"rank": rank, "silent_s": 60.0 + rank, **silent} for rank in range(10)]
+    page.open(server.address)
+    page.wait_for_text("#figures", "no step for 70 s (a step takes 0.2 s)")
+    page.wait_for_text("#figures", "rank 9 silent for 69 s (step 41, data), rank 8 silent for 68 s")
+    page.wait_for_text("#figures", "and 2 more")
