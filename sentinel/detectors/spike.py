@@ -224,17 +224,15 @@ class Watch:
             self._recent.append(value)
             self._rows += self._rows < START_ROWS
             if score is None and self.holding.state is not HoldState.IDLE:
-                self._soft = None
+                self._soft, self._raised = None, (0, 0)
                 self.baseline.learn(step, value)
                 return self._calm(step, covered)
         if score is None:
             self.baseline.learn(step, value)
             return None
         if score[0] <= SOFT_Z:
-            if self._raised[0] >= DIP_AFTER_ROWS and not self._dipped and score.z > DIP_Z and score.rise > self._rise:
-                self._dipped = True
-            else:
-                self._soft, self._raised, self._dipped = None, (0, 0), False
+            if self._soft is not None:
+                self._come_down(score)
             if young:
                 self.baseline.learn(step, value)  # else the judgement has
             return None if self.holding.state is HoldState.IDLE else self._calm(step, covered)
@@ -253,6 +251,13 @@ class Watch:
         else:
             self._refuse(step, value)
         return None
+
+    def _come_down(self, score: Score) -> None:
+        """A row within the band ends a stretch of raised ones, but for one that only dips."""
+        if self._raised[0] >= DIP_AFTER_ROWS and not self._dipped and score.z > DIP_Z and score.rise > self._rise:
+            self._dipped = True
+        else:
+            self._soft, self._raised, self._dipped = None, (0, 0), False
 
     def _is_tall_for_the_young(self, step: int, value: float) -> bool:
         if self._first_step is None:
@@ -288,7 +293,7 @@ class Watch:
         if self.baseline.refuse(step, value):
             self.holding.reset()
             self._recent.clear()
-            self._soft = None
+            self._soft, self._raised, self._dipped = None, (0, 0), False
 
     def _calm(self, step: int, covered: int) -> Finding | None:
         if self.holding.clean(covered) is HoldChange.ENDED:

@@ -26,7 +26,7 @@ Then = Literal["stop_now", "hold", "keep_training"]
 class Model(BaseModel):
     """Frozen, and strangers are refused: an unknown key is a mistake, not an extension."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
 def written(text: Any, alias: str | None = None) -> Any:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 from collections.abc import Iterator
+from itertools import pairwise
+from types import ModuleType
 from typing import Any
 
 from sentinel.channels import registry as _registry  # noqa: F401 - completes the language
 from sentinel.policy.schema import Policy
+from sentinel.policy.schema_fields import Model
 
 WHOLE = {"Rung", "Secret"}  # a playbook and a secret are replaced as a whole, so what stands in them must be complete
 NAMES = {"alert"}  # what an entry is recognised by, and so must be written
@@ -17,6 +22,7 @@ def policy_json_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of a policy file, in the words of the file. With `extends`, `spec` holds only what differs."""
     schema = Policy.model_json_schema(by_alias=True)
     definitions = schema["$defs"]
+    _describe(definitions | {"Policy": schema})
     partial = {name for name in _reached("Spec", definitions, set()) if _asks(name, definitions)}
     changes = {f"{name}Changes": _partial(definitions[name], partial) for name in sorted(partial)}
     schema["$defs"] = definitions | changes
@@ -26,6 +32,45 @@ def policy_json_schema() -> dict[str, Any]:
     schema["else"] = {"properties": {"spec": {"$ref": "#/$defs/Spec"}, "remove": False}, "required": ["spec"]}
     schema["required"].remove("spec")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema
+
+
+def _describe(definitions: dict[str, Any]) -> None:
+    """Give each property the docstring behind its field. Pydantic would read them at every start of the program, at the cost of a
+    tenth of a second; only this command wants them."""
+    texts: dict[ModuleType, dict[str, dict[str, str]]] = {}
+    for model in _models(Model):
+        properties = definitions.get(model.__name__, {}).get("properties", {})
+        for owner in reversed(model.__mro__):
+            module = inspect.getmodule(owner)
+            if module is None or not issubclass(owner, Model):
+                continue
+            if module not in texts:
+                texts[module] = _docstrings(inspect.getsource(module))
+            for name, text in texts[module].get(owner.__name__, {}).items():
+                key = model.model_fields[name].alias or name if name in model.model_fields else name
+                if key in properties and "description" not in properties[key]:
+                    properties[key] = dict(sorted((properties[key] | {"description": text}).items()))
+
+
+def _models(model: type[Model]) -> Iterator[type[Model]]:
+    yield model
+    for child in model.__subclasses__():
+        yield from _models(child)
+
+
+def _docstrings(source: str) -> dict[str, dict[str, str]]:
+    """By class and field, of a module's source: the strings that stand behind annotated fields."""
+    classes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef)]
+    return {one.name: dict(text for pair in pairwise(one.body) if (text := _docstring(*pair)) is not None) for one in classes}
+
+
+def _docstring(field: ast.stmt, behind: ast.stmt) -> tuple[str, str] | None:
+    """The field's name and the string behind it; None where one of them is something else."""
+    if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
+        return None
+    if not isinstance(behind, ast.Expr) or not isinstance(behind.value, ast.Constant) or not isinstance(behind.value.value, str):
+        return None
+    return field.target.id, inspect.cleandoc(behind.value.value)
 
 
 def _reached(name: str, definitions: dict[str, Any], seen: set[str]) -> set[str]:
