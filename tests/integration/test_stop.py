@@ -36,7 +36,7 @@ def test_a_run_without_a_supervisor_is_taken_over_and_stopped_after_a_checkpoint
     assert (again.returncode, again.stdout.startswith("already over")) == (0, True)
 
 
-@pytest.mark.parametrize("who", ["heartbeats/rank-00000.json", "keeper.json"])
+@pytest.mark.parametrize("who", ["heartbeats/rank-00000.json", pytest.param("keeper.json", marks=pytest.mark.slow)])
 def test_sigterm_to_ranks_or_keeper_is_an_incident_and_the_run_goes_on_from_what_was_saved(tmp_path: Path, who: str) -> None:
     run = Supervised(tmp_path / "run", double(300, 0.01)).start()
     wait_for("step 40", lambda: run.last_step(1) >= 40)
@@ -79,7 +79,7 @@ spec: {run: {deadline_margin: 3s}}
 """
 
 
-@pytest.mark.parametrize("by", ["--time-limit", "SLURM_JOB_END_TIME"])
+@pytest.mark.parametrize("by", [pytest.param("--time-limit", marks=pytest.mark.slow), "SLURM_JOB_END_TIME"])
 def test_a_deadline_stops_the_run_in_time_and_it_goes_on(tmp_path: Path, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = tmp_path / "short.yaml"
     policy.write_text(MARGIN)
