@@ -4,10 +4,10 @@ Sees, each over at least `lasting` steps: a loss scale that falls; a gradient no
 that rises; a parameter norm that rose and now falls, or the reverse; a clip fraction that stands at another level. One of them is
 info. Where a second is found while the first still holds, that second finding has the severity of the rule: two agree.
 
-Does not see: what the trainer does not log; the first `warmup` steps, and stretches in which the learning rate rises; what is shorter
-than a fifth of the time since the run, or its settings, began (the past is kept in at most 64 buckets: `long_history.py`); the
-past before a resume, beyond the rows that the receipt brings (500); whether any harm comes of it. Norms follow the learning rate,
-and healthy gradient norms creep up by as much as OPT-175B's did: where none is logged, they are not judged (`without_lr`).
+Does not see: what the trainer does not log; the first `warmup` steps, and stretches in which the learning rate rises; what is
+shorter than a fifth of the time since the run, or its settings, began (the past is kept in at most 64 buckets); the past before
+a resume, beyond the rows that the receipt brings (500); whether any harm comes of it. Norms follow the learning rate, and
+healthy gradient norms creep up by as much as OPT-175B's did: where none is logged, they are not judged (`without_lr`).
 
 How: blocks of five samples, in buckets; when one is complete, the newest 16, 32 and all of them are judged (`slow_change.py`). A
 finding is given once for each episode. An episode ends when half of the change has come back, or when it has stood for as long
@@ -61,7 +61,8 @@ class TrendSettings:
 
 class Watched(NamedTuple):
     """One metric. `sign`: its bad direction. `least`: the change worth telling; of its logarithm, where `is_log`. `needs_rate`:
-    it follows the learning rate, so that without one nobody knows what its change means."""
+    it follows the learning rate, so that without one nobody knows what its change means. `wanders`: healthy ones come and go, and
+    only what lies by `least` beyond everything before the onset is told."""
 
     metric: str
     shape: Shape
@@ -69,6 +70,7 @@ class Watched(NamedTuple):
     least: float
     needs_rate: bool
     is_log: bool = True
+    wanders: bool = False
 
     def shown(self, value: float) -> float:
         return math.exp(min(value, 700.0)) if self.is_log else value
@@ -77,7 +79,7 @@ class Watched(NamedTuple):
 def watched(settings: TrendSettings) -> tuple[Watched, ...]:
     needs_rate = not settings.without_lr
     return (
-        Watched("loss_scale", "trend", -1, math.log(settings.loss_scale_fall), needs_rate=False),
+        Watched("loss_scale", "trend", -1, math.log(settings.loss_scale_fall), needs_rate=False, wanders=True),
         Watched("activation_norm", "trend", 1, math.log1p(settings.activation_rise), needs_rate),
         Watched("grad_norm", "trend", 1, math.log1p(settings.gradient_rise), needs_rate),
         Watched("param_norm", "turn", 0, math.log1p(settings.param_turn), needs_rate),
@@ -119,12 +121,17 @@ class Watch:
             return None
         for buckets in self._windows():
             change = self._judge.change(self.one.shape, buckets, self.one.sign, self.one.least)
-            if change is not None:
+            if change is not None and not (self.one.wanders and self._was_there(change)):
                 self.held, self._extreme = change, change.level
                 self._furthest_step = block.last_step
                 self._took_steps = block.last_step - change.start.last_step
                 return change
         return None
+
+    def _was_there(self, change: Change) -> bool:
+        """It stood nearly where it stands now before it began to move."""
+        before = (bucket.middle for bucket in self.history.buckets if bucket.last_step <= change.start.last_step)
+        return any(change.sign * (change.level - middle) < self.one.least for middle in before)
 
     def _windows(self) -> Iterator[Sequence[Bucket]]:
         """The stretches that are long enough, and within which the learning rate did not rise."""

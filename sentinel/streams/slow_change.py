@@ -53,15 +53,16 @@ class Judge(NamedTuple):
         if level - base < THIRDS_APART * least or level < median(values[third:-third]):
             return None
         z = mann_kendall(values)
-        if z < self.z or max(values) - min(values) < least:
+        if z < self.z:
             return None
         places = [float(bucket.last_step) for bucket in buckets]
         slope = theil_sen(places, values)
-        if slope * (places[-1] - places[0]) < least:
-            return None
         middle, place = median(values), median(places)
-        first = max(min(values), middle - slope * (place - places[0]))  # the ends of the line, as far as any bucket stood there
-        last = min(max(values), middle + slope * (places[-1] - place))
+        # The ends of the line, as far as any bucket stood there; a bend leaves the outer thirds farther apart than the line.
+        first = min(base, max(min(values), middle - slope * (place - places[0])))
+        last = max(level, min(max(values), middle + slope * (places[-1] - place)))
+        if last - first < least:
+            return None
         return Change(sign, _left(buckets, values, base), sign * first, sign * last, z, _steps(buckets[-third:]))
 
     def turn(self, buckets: Sequence[Bucket], sign: int, least: float) -> Change | None:
@@ -70,11 +71,10 @@ class Judge(NamedTuple):
             return None
         values = [sign * bucket.middle for bucket in buckets]
         at = max(range(len(values)), key=values.__getitem__)
-        before, after = buckets[: at + 1], buckets[at:]
-        if not self.trend(before, sign, least):
+        back = self.trend(buckets[at:], -sign, least)  # first: a healthy run has moved, and has not turned
+        if back is None or self.trend(buckets[: at + 1], sign, least) is None:
             return None
-        back = self.trend(after, -sign, least)
-        return back._replace(start=buckets[at], base=buckets[at].middle) if back is not None else None
+        return back._replace(start=buckets[at], base=buckets[at].middle)
 
     def level(self, buckets: Sequence[Bucket], sign: int, least: float) -> Change | None:
         """The newest third lies above both thirds before it; or, where the change is too near the beginning, half above half."""

@@ -155,7 +155,9 @@ def test_the_104b_is_told_before_its_spike(every: int) -> None:
     assert finding.onset_step is not None
     assert 4500 <= finding.onset_step <= 5700
     assert finding.detected_step <= (7000 if every < 100 else 8000)
-    assert (finding.baseline, finding.value) == (pytest.approx(4096.0), pytest.approx(700.0, rel=0.6))
+    assert finding.baseline == pytest.approx(4096.0)
+    assert finding.value is not None
+    assert finding.value <= 512.0
 
 
 def test_two_at_the_same_time_are_a_warning_and_it_names_both() -> None:
