@@ -158,6 +158,10 @@ class Watch:
         elif gone < (1.0 - CAME_BACK) * whole or step - self._furthest_step > self._took_steps:
             self.begin()
 
+    def holds_at(self, step: int) -> bool:
+        """Its episode goes on. Of a metric that is no longer logged nobody knows."""
+        return self.held is not None and step - self.history.buckets[-1].last_step <= self.held.level_steps
+
     def standing(self) -> str:
         """For people: how it moves, since when, from where to where."""
         held, one = self.held, self.one
@@ -222,7 +226,7 @@ class Trend(Detector):
             watch.begin()
 
     def _finding(self, watch: Watch, change: Change, step: int) -> Finding:
-        others = [other for other in self._watches.values() if other.held is not None and other is not watch]
+        others = [other for other in self._watches.values() if other is not watch and other.holds_at(step)]
         reason = f"{watch.standing()}, z {change.z:.1f}"
         if others:
             reason += f"; at the same time {'; '.join(other.standing() for other in others)}"

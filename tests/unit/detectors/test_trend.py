@@ -101,6 +101,27 @@ def test_two_that_follow_each_other_do_not_agree() -> None:
     assert [(finding.metric, finding.severity) for finding in found] == [("loss_scale", "info"), ("activation_norm", "info")]
 
 
+def test_one_that_is_no_longer_logged_agrees_with_nobody() -> None:
+    def ends(since: int, metrics: dict[str, float]) -> None:
+        if since > 2600:  # found at 2000 to 2500, and still falling
+            del metrics["loss_scale"]
+
+    found = of(feed(fresh(), changed(healthy(60_000, 10, 4), scale_falls, ends, gradient_creeps)))
+    assert [(finding.metric, finding.severity) for finding in found] == [("loss_scale", "info"), ("grad_norm", "info")]
+
+
+def test_a_scale_that_wanders_is_told_only_where_it_never_stood() -> None:
+    """It falls by 64, comes back, and falls by 64 again: the second time to where it was before."""
+
+    def twice(since: int, metrics: dict[str, float]) -> None:
+        scale_falls(since if since < 5000 else since - 15_000, metrics)
+
+    rows = list(changed(healthy(45_000, 10, 4), twice))
+    assert [finding.metric for finding in of(feed(fresh(warmup_steps=16_000), rows))] == ["loss_scale"], "the first is not seen"
+    first_seen_elsewhere = changed(rows, lambda since, metrics: metrics.update(loss_scale=32.0) if since < -6000 else None)
+    assert of(feed(fresh(), first_seen_elsewhere)) == []
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("noise", [gaussian, t4])
 @pytest.mark.parametrize(("every", "steps", "seeds"), [
