@@ -153,6 +153,7 @@ class DetectorBank:
             self._rate.take(reading.step, reading.metrics.get("lr", 0.0))
         pace.begin()
         for reading in history:
+            self._run.rate = reading.metrics.get("lr", self._run.rate)
             for metric, fives, readers in self._feeds:
                 value = reading.metrics.get(metric)
                 block = fives.take(reading.step, value) if value is not None else None
@@ -179,6 +180,7 @@ class DetectorBank:
         self._run.pace.add(reading.step, reading.time_s)
         rate = metrics.get("lr")
         if rate is not None:
+            self._run.rate = rate
             jump = self._rate.take(reading.step, rate)
             if jump != 1.0:
                 self._change_settings(reading.step, risen=jump > 1.0)
@@ -390,6 +392,7 @@ class DetectorBank:
         self._series.begin(resume_step)
         run.pace.begin()
         run.loss_blocks.clear()
+        run.rate = None
         self._rate.begin()
         for feed in self._feeds:
             feed.fives.clear()

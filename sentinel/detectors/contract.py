@@ -83,6 +83,7 @@ class WatchedRun:
         self.is_alive = False
         self.has_beats = False
         self.ranks_expected = 0
+        self.rate: float | None = None  # the newest learning rate of the stream; written by the bank
         self.furthest_step = 0  # of all heartbeats
         self.sees_checkpoints = True
         self.is_spiking = False  # written by spike

@@ -29,6 +29,8 @@ from sentinel.detectors.spike import Spike, SpikeSettings
 from sentinel.detectors.stale_checkpoint import StaleCheckpoint, StaleCheckpointSettings
 from sentinel.detectors.straggler import Straggler, StragglerSettings
 from sentinel.detectors.too_good import TooGood, TooGoodSettings
+from sentinel.detectors.trend import KIND as TREND
+from sentinel.detectors.trend import Trend, TrendSettings
 from sentinel.model.findings import Kind, Severity
 
 Source = Literal["metrics", "heartbeats", "checkpoints", "signs of life", "its own"]
@@ -97,6 +99,8 @@ DETECTORS: tuple[DetectorRow, ...] = (
         (Finds(Kind.PRECURSOR, "info", asks_for_rule=False),)),
     DetectorRow("layer_imbalance", "one layer's share of the gradient leaves its band", LayerImbalanceSettings, LayerImbalance,
         (Finds(LAYER_IMBALANCE, "info", asks_for_rule=False, only_tells=True),), is_graced=True),
+    DetectorRow("trend", "slow declines over thousands of steps", TrendSettings, Trend,
+        (Finds(TREND, "warning", asks_for_rule=False, only_tells=True),), is_graced=True),
     DetectorRow("behind_reference", "above a recorded run's loss", BehindReferenceSettings, BehindReference,
         (Finds(Kind.BEHIND_REFERENCE, "warning"),), wants="reference"),
     DetectorRow("expression", "the policy's own expressions", None, lambda _, run: run.expressions,

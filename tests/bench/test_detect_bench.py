@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 import pytest
 
+from sentinel.detectors.bank import DetectorBank
+from sentinel.detectors.trend import TrendSettings
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import IncidentState
 from sentinel.model.readings import StepReading
@@ -25,8 +27,9 @@ from tests.bench.published_rules import RULES, Rule
 from tests.closings import is_false, median, watch
 from tests.labelled_logs import ABSENT, labelled_logs
 from tests.sim.kit import policy_named
-from tests.unit.detectors.bank_kit import SpikeConfig, alarms, make_bank, row
+from tests.unit.detectors.bank_kit import SpikeConfig, alarms, config, feed, make_bank, row
 from tests.unit.detectors.score_logs import is_scored, print_score, read_labels, read_log, score
+from tests.unit.detectors.slow_streams import BREAK, SHAPES, changed, gaussian, healthy, t4
 
 SEEDS = range(20261120, 20261140)
 STEPS = 1_400
@@ -182,6 +185,27 @@ def test_one_layers_share_beside_the_other_detectors() -> None:
         false, others = sum(finding.kind is Kind("layer_imbalance") for finding in found), len(alarms(found))
         print(f"| false alarms in {LAYER_CLEAN_STEPS // 1000}k clean steps | {noise} | {false} | {others} |")
         assert false == 0
+
+
+@pytest.mark.bench
+def test_slow_declines() -> None:
+    """A decline that begins at step 10,000. A cell: found at all, and the median delay in steps."""
+    print("\n| decline | logged every | gaussian | t4 |\n|---|---|---|---|")
+    for metric, (shape, steps, _, latest) in SHAPES.items():
+        for every in (10, 100):
+            delays: dict[str, list[int | None]] = {}
+            for name, noise in (("gaussian", gaussian), ("t4", t4)):
+                delays[name] = []
+                for seed in SEEDS:
+                    bank = DetectorBank(config(trend=TrendSettings()), {}, {})
+                    bank.begin_attempt(1, 0.0)
+                    found = feed(bank, changed(healthy(steps, every, seed, noise), shape))
+                    named = [one for one in found if one.kind is Kind("trend") and one.metric == metric]
+                    late = named[0].detected_step - BREAK if named else None
+                    delays[name].append(late if late is None or 0 <= late <= latest else None)
+            print(f"| {metric} | {every} | {cell(delays['gaussian'])} | {cell(delays['t4'])} |")
+            for found_at in delays.values():
+                assert sum(delay is not None for delay in found_at) >= 0.9 * len(SEEDS), (metric, every)
 
 
 @pytest.mark.bench

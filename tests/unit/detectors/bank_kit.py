@@ -17,6 +17,7 @@ from sentinel.detectors.registry import FINDS, TUNED
 from sentinel.detectors.slowdown import SlowdownSettings
 from sentinel.detectors.spike import SpikeSettings
 from sentinel.detectors.straggler import StragglerSettings
+from sentinel.detectors.trend import TrendSettings
 from sentinel.model.attempts import SampleRange
 from sentinel.model.findings import Finding, Kind, Severity
 from sentinel.model.readings import Heartbeat, Phase, Receipt, StepReading
@@ -43,6 +44,7 @@ def config(**changed: Any) -> SimpleNamespace:
         "hang": HANG,
         "slowdown": SlowdownSettings(lasting_s=30.0, min_history_steps=100),
         "straggler": StragglerSettings(lasting_steps=20, lasting_s=10.0),
+        "trend": TrendSettings(lasting_steps=500, warmup_steps=100),
     }
     return SimpleNamespace(grace_steps=50, onset_lookback_steps=500, **shipped | shorter | changed)
 

@@ -72,6 +72,7 @@ def test_before_there_is_a_past_nothing_but_the_numbers_themselves_is_known(step
     (("loss_scale",), {Kind.LOSS_SCALE_COLLAPSE}),
     (("update_norm", "adam_v_max", "logit_max", "activation_norm"), {Kind.PRECURSOR}),
     (("grad_norm/",), {Kind("layer_imbalance")}),
+    (("loss_scale", "activation_norm", "grad_norm", "param_norm", "clip_fraction"), {Kind("trend"), Kind.LOSS_SCALE_COLLAPSE}),
 ])  # fmt: skip
 def test_what_is_not_logged_is_not_known(metrics: tuple[str, ...], kinds: set[Kind]) -> None:
     """Besides the kinds named here, of those that came later each that declares to need nothing else."""

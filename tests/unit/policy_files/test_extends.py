@@ -254,7 +254,7 @@ COMBINED = [
     ),
     (
         "spec: {rules: [{alert: Mine, on: spike, playbook: tell}]}", "5:30: spec.rules[0].on",
-        "never reached: 'Spike' ({default}:56) already takes every 'spike'",
+        "never reached: 'Spike' ({default}:57) already takes every 'spike'",
     ),
     ("remove: [playbooks.hardware]", "5:10: remove[0]", "there is no playbook 'hardware' (spec.rules[17].playbook of 'default'"),
     ("remove: [paging.routes.terminal]", "5:10: remove[0]", "a page would reach nobody (spec.paging.routes of 'default'"),
@@ -281,7 +281,7 @@ def test_a_warning_is_shown_where_the_child_caused_it():
     read = read_policy_file(write("mine.yaml", "extends: default\nspec: {mode: observe, detectors: {hang: off}}\n"))
     (warning,) = read.warnings
     assert (warning.file, warning.line, warning.column, warning.path) == ("", 5, 35, "spec.detectors.hang")
-    assert "'hang' is never found, because the detector 'hang' is switched off (spec.rules[10].on of 'default'" in warning.message
+    assert "'hang' is never found, because the detector 'hang' is switched off (spec.rules[11].on of 'default'" in warning.message
     assert read.print_warnings().startswith("mine.yaml:5:35: warning: spec.detectors.hang: ")
 
 

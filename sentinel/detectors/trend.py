@@ -1,0 +1,249 @@
+"""trend: slow declines, over thousands of steps, that went before the great failures and that no other detector's window holds.
+
+Sees, each over at least `lasting` steps: a loss scale that falls; a gradient norm, or the norm of the last layer's activations,
+that rises; a parameter norm that rose and now falls, or the reverse; a clip fraction that stands at another level. One of them is
+info. Where a second is found while the first still holds, that second finding has the severity of the rule: two agree.
+
+Does not see: what the trainer does not log; the first `warmup` steps, and stretches in which the learning rate rises; what is
+shorter than a fifth of the time since the run, or its settings, began (the past is kept in at most 64 buckets); the past before
+a resume, beyond the rows that the receipt brings (500); whether any harm comes of it. Norms follow the learning rate, and
+healthy gradient norms creep up by as much as OPT-175B's did: where none is logged, they are not judged (`without_lr`).
+
+How: blocks of five samples, in buckets; when one is complete, the newest 16, 32 and all of them are judged (`slow_change.py`). A
+finding is given once for each episode. An episode ends when half of the change has come back, or when it has stood for as long
+as it took; then all is learned anew.
+
+Sources: BigScience's 104B, whose loss scale fell from iteration 4.7k on and whose loss broke at 7k (chronicles); OPT-175B, run
+12.43, "grad norm and activation norm starting to spike/drift" while the perplexity still fell (56 % update). The numbers are
+Sentinel's own, chosen on synthetic rows and on the labelled healthy logs (LOG.md). Not numeric: it damages no checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from sentinel.client.settings import SETTINGS
+from sentinel.detectors.contract import NOTHING, Detector, Start, WatchedRun
+from sentinel.detectors.settings import setting
+from sentinel.model.findings import Finding, Kind, Severity, Verdict
+from sentinel.model.readings import Receipt, StepReading
+from sentinel.streams.blocks import Block
+from sentinel.streams.long_history import Bucket, LongHistory
+from sentinel.streams.monotone import median
+from sentinel.streams.slow_change import BUCKETS_MIN, Change, Judge, Shape
+
+KIND = Kind("trend")
+WINDOWS = (16, 32, 64)  # newest buckets; the last is all of them
+RATE_RISES = 1.02  # times the learning rate of a window's beginning
+NEW_BEST_RATE = 1.001
+CAME_BACK = 0.5  # of the change: no longer a trend
+GOES_ON = 0.1  # of the change: further by so much is news
+
+
+@dataclass(frozen=True, slots=True)
+class TrendSettings:
+    """Slow declines over thousands of steps: one is info, two at the same time are a warning."""
+
+    enabled: bool = setting(True, "flag", "Whether this detector runs.")
+    z: float = setting(3.5, "positive", "How far the order of the values is beyond chance, in standard deviations.")
+    loss_scale_fall: float = setting(8.0, "multiple", "The loss scale falls by this factor.")
+    activation_rise: float = setting(0.25, "positive", "The norm of the activations rises by this share.")
+    gradient_rise: float = setting(0.12, "positive", "The gradient norm rises by this share.")
+    param_turn: float = setting(0.01, "positive", "The parameter norm moves by this share up to its turn, and behind it.")
+    clip_rise: float = setting(0.25, "fraction", "So much more of the steps is clipped than before.")
+    without_lr: bool = setting(False, "flag", "Judge the three norms although no learning rate is logged.")
+    lasting_steps: int = setting(2000, "steps", "What is shorter is no slow decline.", alias="lasting")
+    warmup_steps: int = setting(1000, "steps", "The first steps of a run, which are not looked at.", alias="warmup")
+
+
+class Watched(NamedTuple):
+    """One metric. `sign`: its bad direction. `least`: the change worth telling; of its logarithm, where `is_log`. `needs_rate`:
+    it follows the learning rate, so that without one nobody knows what its change means. `wanders`: healthy ones come and go, and
+    only what lies by `least` beyond everything before the onset is told."""
+
+    metric: str
+    shape: Shape
+    sign: int
+    least: float
+    needs_rate: bool
+    is_log: bool = True
+    wanders: bool = False
+
+    def shown(self, value: float) -> float:
+        return math.exp(min(value, 700.0)) if self.is_log else value
+
+
+def watched(settings: TrendSettings) -> tuple[Watched, ...]:
+    needs_rate = not settings.without_lr
+    return (
+        Watched("loss_scale", "trend", -1, math.log(settings.loss_scale_fall), needs_rate=False, wanders=True),
+        Watched("activation_norm", "trend", 1, math.log1p(settings.activation_rise), needs_rate),
+        Watched("grad_norm", "trend", 1, math.log1p(settings.gradient_rise), needs_rate),
+        Watched("param_norm", "turn", 0, math.log1p(settings.param_turn), needs_rate),
+        Watched("clip_fraction", "level", 1, settings.clip_rise, needs_rate=False, is_log=False),
+    )
+
+
+class Watch:
+    """One metric's past, and the episode that it is in."""
+
+    def __init__(self, one: Watched, settings: TrendSettings) -> None:
+        self.one = one
+        self._judge = Judge(settings.z)
+        self._lasting_steps = settings.lasting_steps
+        self.history = LongHistory()
+        self.begin()
+
+    def begin(self) -> None:
+        self.history.clear()
+        self.held: Change | None = None
+        self._extreme = 0.0
+        self._furthest_step = self._took_steps = 0
+
+    @property
+    def is_judged(self) -> bool:
+        return self.held is not None or any(True for _ in self._windows())
+
+    def take(self, block: Block, rate: float | None, now_s: float) -> Change | None:
+        """What this block makes certain, once for each episode."""
+        middle = block.middle
+        if self.one.metric == "loss_scale":  # the bank takes logarithms of norms alone
+            if middle <= 0.0:
+                return None
+            middle = math.log(middle)
+        if not self.history.add(block.first_step, block.last_step, middle, rate, now_s):
+            return None
+        if self.held is not None:
+            self._follow(self.held)
+            return None
+        for buckets in self._windows():
+            change = self._judge.change(self.one.shape, buckets, self.one.sign, self.one.least)
+            if change is not None and not (self.one.wanders and self._was_there(change)):
+                self.held, self._extreme = change, change.level
+                self._furthest_step = block.last_step
+                self._took_steps = block.last_step - change.start.last_step
+                return change
+        return None
+
+    def _was_there(self, change: Change) -> bool:
+        """It stood nearly where it stands now before it began to move."""
+        before = (bucket.middle for bucket in self.history.buckets if bucket.last_step <= change.start.last_step)
+        return any(change.sign * (change.level - middle) < self.one.least for middle in before)
+
+    def _windows(self) -> Iterator[Sequence[Bucket]]:
+        """The stretches that are long enough, and within which the learning rate did not rise."""
+        buckets, before = self.history.buckets, 0
+        for size in WINDOWS:
+            newest = buckets[-size:]
+            if len(newest) < BUCKETS_MIN or len(newest) == before:
+                return
+            before, oldest = len(newest), newest[0]
+            then, now = oldest.rate, newest[-1].rate
+            is_fit = not self.one.needs_rate if then is None or now is None else now <= RATE_RISES * then
+            if is_fit and newest[-1].last_step - oldest.first_step >= self._lasting_steps:
+                yield newest
+
+    def _follow(self, held: Change) -> None:
+        """End the episode when half has come back, or when it stands for as long as it took."""
+        buckets = self.history.buckets
+        step, whole = buckets[-1].last_step, abs(self._extreme - held.base)
+        level = median([bucket.middle for bucket in buckets if bucket.last_step > step - held.level_steps])
+        gone = held.sign * (level - held.base)
+        if gone > (1.0 + GOES_ON) * whole:
+            self._extreme, self._furthest_step = level, step
+            self._took_steps = step - held.start.last_step
+        elif gone < (1.0 - CAME_BACK) * whole or step - self._furthest_step > self._took_steps:
+            self.begin()
+
+    def holds_at(self, step: int) -> bool:
+        """Its episode goes on. Of a metric that is no longer logged nobody knows."""
+        return self.held is not None and step - self.history.buckets[-1].last_step <= self.held.level_steps
+
+    def standing(self) -> str:
+        """For people: how it moves, since when, from where to where."""
+        held, one = self.held, self.one
+        assert held is not None
+        way = "rises" if held.sign > 0 else "falls"
+        if one.shape == "turn":
+            way = f"turned and {way}"
+        elif one.shape == "level":
+            way = "stands higher"
+        return f"{one.metric} {way} since step {held.start.last_step}: {one.shown(held.base):.4g} to {one.shown(held.level):.4g}"
+
+
+class Trend(Detector):
+    kind = KIND
+
+    def __init__(self, settings: TrendSettings, run: WatchedRun) -> None:
+        self._warmup_steps = settings.warmup_steps
+        self._run = run
+        self._severity = run.severity(KIND)
+        self._watches = {one.metric: Watch(one, settings) for one in watched(settings)}
+        self.blocks_of = tuple(self._watches)
+        self.needs = frozenset(self.blocks_of)
+        self.begin(Start(0))
+
+    def begin(self, start: Start) -> None:
+        self._start = start
+        self._best_rate = 0.0
+        for watch in self._watches.values():
+            watch.begin()
+
+    def resume(self, receipt: Receipt, history: tuple[StepReading, ...], now_s: float) -> None:
+        """Under settings that shift the levels the past says nothing of what comes."""
+        if any(row.shifts(receipt.overrides.get(key)) for key, row in SETTINGS.items()):
+            self.begin(self._start)
+
+    def change_settings(self, quiet_until: int | None) -> None:
+        """The levels are those of the old settings."""
+        self.begin(self._start if quiet_until is None else replace(self._start, quiet_until=quiet_until))
+
+    def block(self, metric: str, block: Block, now_s: float) -> Sequence[Finding]:
+        if block.first_step <= self._start.quiet_until:
+            return NOTHING
+        change = self._take(metric, block, now_s)
+        return NOTHING if change is None else (self._finding(self._watches[metric], change, block.last_step),)
+
+    def learn_block(self, metric: str, block: Block) -> None:
+        """What was found in the past was told in the past. The grace is of the rows that come."""
+        self._take(metric, block, 0.0)
+
+    def _take(self, metric: str, block: Block, now_s: float) -> Change | None:
+        if block.first_step <= self._warmup_steps:
+            return None
+        rate = self._run.rate
+        if rate is not None and NEW_BEST_RATE * self._best_rate < rate < math.inf:
+            self._warm_up(rate)
+        return self._watches[metric].take(block, rate, now_s)
+
+    def _warm_up(self, rate: float) -> None:
+        """A learning rate higher than ever before: what was seen until now was warm-up."""
+        self._best_rate = rate
+        for watch in self._watches.values():
+            watch.begin()
+
+    def _finding(self, watch: Watch, change: Change, step: int) -> Finding:
+        others = [other for other in self._watches.values() if other is not watch and other.holds_at(step)]
+        reason = f"{watch.standing()}, z {change.z:.1f}"
+        if others:
+            reason += f"; at the same time {'; '.join(other.standing() for other in others)}"
+        severity: Severity = self._severity if others else "info"
+        one, start = watch.one, change.start
+        return Finding(
+            KIND, severity, self._start.attempt, start.last_step, step, start.seen_s, reason,
+            metric=one.metric, value=one.shown(change.level), baseline=one.shown(change.base),
+        )  # fmt: skip
+
+    def verdict(self) -> tuple[Verdict, str]:
+        judged = [watch for watch in self._watches.values() if watch.is_judged]
+        if not judged:
+            if self._run.rate is None and any(watch.history.buckets for watch in self._watches.values()):
+                return Verdict.UNKNOWN, "too little history for slow changes; norms are not judged, as no learning rate is logged"
+            return Verdict.UNKNOWN, "too little history for slow changes, or the learning rate still rises"
+        held = [watch.standing() for watch in judged if watch.held is not None]
+        if held:
+            return Verdict.BREACHED, "; ".join(held)
+        return Verdict.HEALTHY, f"no slow change for the worse of {', '.join(watch.one.metric for watch in judged)}"

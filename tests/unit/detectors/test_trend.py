@@ -1,0 +1,248 @@
+"""Slow declines: each shape is found at each logging interval, two are a warning, healthy runs are silent."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from sentinel.detectors.bank import DetectorBank
+from sentinel.detectors.trend import KIND, TrendSettings
+from sentinel.model.findings import Finding, Verdict
+from sentinel.model.readings import StepReading, TrainerNote
+from sentinel.streams.long_history import BUCKETS_MAX, LongHistory
+from tests.unit.detectors.bank_kit import config, feed, receipt
+from tests.unit.detectors.slow_streams import (
+    BREAK,
+    SCHEDULES,
+    SHAPES,
+    Noise,
+    activations_rise,
+    changed,
+    gaussian,
+    gradient_creeps,
+    healthy,
+    scale_falls,
+    t4,
+)
+
+SLOW = pytest.mark.slow
+
+
+def of(found: Iterable[Finding]) -> list[Finding]:
+    return [finding for finding in found if finding.kind is KIND]
+
+
+def fresh(**settings: object) -> DetectorBank:
+    """No other detector: these runs are long."""
+    off = {name: dataclasses.replace(one, enabled=False) for name, one in vars(config()).items() if hasattr(one, "enabled")}
+    bank = DetectorBank(config(**off | {"trend": TrendSettings(**settings)}), {}, {})  # type: ignore[arg-type]
+    bank.begin_attempt(1, 0.0)
+    return bank
+
+
+@pytest.mark.parametrize("noise", [gaussian, t4])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=SLOW), pytest.param(10, marks=SLOW), 100])
+@pytest.mark.parametrize("metric", SHAPES)
+def test_each_slow_decline_is_found_once_as_info(metric: str, every: int, noise: Noise) -> None:
+    shape, steps, soonest, latest = SHAPES[metric]
+    for seed in range(3):
+        found = of(feed(fresh(), changed(healthy(steps, every, seed, noise), shape)))
+        assert [finding.metric for finding in found] == [metric], f"seed {seed}: {[finding.reason for finding in found]}"
+        (finding,) = found
+        assert (finding.severity, finding.kind.is_numeric) == ("info", False)
+        assert BREAK + soonest <= finding.detected_step <= BREAK + latest, f"seed {seed}: {finding.reason}"
+        assert finding.onset_step is not None
+        assert finding.onset_step < finding.detected_step
+        assert finding.reason.startswith(f"{metric} ")
+
+
+@pytest.mark.parametrize("every", [pytest.param(1, marks=SLOW), 10, 100])
+def test_the_104b_is_told_before_its_spike(every: int) -> None:
+    """Its loss scale fell from iteration 4.7k on, and its loss broke at 7k. Logged every 100 steps it takes 3000 steps."""
+    rows = changed(healthy(8000, every, 1), scale_falls, first=4700)
+    (finding,) = of(feed(fresh(), rows))
+    assert finding.onset_step is not None
+    assert 4500 <= finding.onset_step <= 5700
+    assert finding.detected_step <= (7000 if every < 100 else 8000)
+    assert finding.baseline == pytest.approx(4096.0)
+    assert finding.value is not None
+    assert finding.value <= 512.0
+
+
+def test_two_at_the_same_time_are_a_warning_and_it_names_both() -> None:
+    bank = fresh()
+    first, second = of(feed(bank, changed(healthy(30_000, 10, 3), scale_falls, activations_rise)))
+    assert (first.metric, first.severity) == ("loss_scale", "info")
+    assert (second.metric, second.severity) == ("activation_norm", "warning")
+    assert second.reason.startswith("activation_norm rises since step ")
+    assert "; at the same time loss_scale falls since step " in second.reason
+    assert first.key != second.key
+
+
+def test_the_rule_says_how_grave_two_are_and_one_stays_info() -> None:
+    bank = DetectorBank(config(trend=TrendSettings()), {}, {KIND: "critical"})
+    bank.begin_attempt(1, 0.0)
+    found = of(feed(bank, changed(healthy(30_000, 10, 3), scale_falls, activations_rise)))
+    assert [finding.severity for finding in found] == ["info", "critical"]
+
+
+def test_two_that_follow_each_other_do_not_agree() -> None:
+    """The scale falls and comes back; long after, the activations rise."""
+
+    def comes_back(since: int, metrics: dict[str, float]) -> None:
+        scale_falls(since, metrics)
+        metrics["loss_scale"] = metrics["loss_scale"] if since < 5000 else 4096.0
+
+    rows = changed(changed(healthy(60_000, 10, 4), comes_back), activations_rise, first=35_000)
+    found = of(feed(fresh(), rows))
+    assert [(finding.metric, finding.severity) for finding in found] == [("loss_scale", "info"), ("activation_norm", "info")]
+
+
+def test_one_that_is_no_longer_logged_agrees_with_nobody() -> None:
+    def ends(since: int, metrics: dict[str, float]) -> None:
+        if since > 2600:  # found at 2000 to 2500, and still falling
+            del metrics["loss_scale"]
+
+    found = of(feed(fresh(), changed(healthy(60_000, 10, 4), scale_falls, ends, gradient_creeps)))
+    assert [(finding.metric, finding.severity) for finding in found] == [("loss_scale", "info"), ("grad_norm", "info")]
+
+
+def test_a_scale_that_wanders_is_told_only_where_it_never_stood() -> None:
+    """It falls by 64, comes back, and falls by 64 again: the second time to where it was before."""
+
+    def twice(since: int, metrics: dict[str, float]) -> None:
+        scale_falls(since if since < 5000 else since - 15_000, metrics)
+
+    rows = list(changed(healthy(45_000, 10, 4), twice))
+    assert [finding.metric for finding in of(feed(fresh(warmup_steps=16_000), rows))] == ["loss_scale"], "the first is not seen"
+    first_seen_elsewhere = changed(rows, lambda since, metrics: metrics.update(loss_scale=32.0) if since < -6000 else None)
+    assert of(feed(fresh(), first_seen_elsewhere)) == []
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("noise", [gaussian, t4])
+@pytest.mark.parametrize(("every", "steps", "seeds"), [
+    pytest.param(1, 20_000, 2, marks=SLOW), pytest.param(10, 60_000, 4, marks=SLOW), (100, 100_000, 1),
+])  # fmt: skip
+def test_healthy_runs_are_silent(schedule: str, noise: Noise, every: int, steps: int, seeds: int) -> None:
+    for seed in range(100, 100 + seeds):
+        found = of(feed(fresh(), healthy(steps, every, seed, noise, schedule)))
+        assert found == [], f"seed {seed}: {[finding.reason for finding in found]}"
+
+
+def test_a_learning_rate_that_still_rises_excuses_rising_norms() -> None:
+    """A warm-up of 20,000 steps: the activations grow with the rate."""
+
+    def long_warm_up(since: int, metrics: dict[str, float]) -> None:
+        metrics["lr"] = 3e-4 * min(1.0, (since + BREAK) / 20_000)
+        metrics["activation_norm"] *= 1.0 + metrics["lr"] / 3e-4
+
+    bank = fresh()
+    assert of(feed(bank, changed(healthy(20_000, 10, 5), long_warm_up))) == []
+    assert bank.verdicts()[KIND][0] is Verdict.UNKNOWN
+
+
+def test_without_a_learning_rate_norms_are_not_judged_and_that_is_said() -> None:
+    def norms_alone(rows: Iterable[StepReading]) -> Iterator[StepReading]:
+        for reading in rows:
+            kept = {name: value for name, value in reading.metrics.items() if name in ("loss", "grad_norm", "param_norm")}
+            yield dataclasses.replace(reading, metrics=kept)
+
+    bank = fresh()
+    creeping = list(norms_alone(changed(healthy(60_000, 100, 1, has_rate=False), gradient_creeps)))
+    assert of(feed(bank, creeping)) == []
+    verdict, reason = bank.verdicts()[KIND]
+    assert verdict is Verdict.UNKNOWN
+    assert reason.endswith("norms are not judged, as no learning rate is logged")
+    assert [finding.metric for finding in of(feed(fresh(without_lr=True), creeping))] == ["grad_norm"]
+
+
+def test_how_it_stands() -> None:
+    bank = fresh()
+    rows = list(changed(healthy(18_000, 10, 6), scale_falls))
+    feed(bank, (reading for reading in rows if reading.step <= 3000))
+    assert bank.verdicts()[KIND] == (Verdict.UNKNOWN, "too little history for slow changes, or the learning rate still rises")
+    feed(bank, (reading for reading in rows if 3000 < reading.step <= BREAK))
+    verdict, reason = bank.verdicts()[KIND]
+    assert verdict is Verdict.HEALTHY
+    assert reason.startswith("no slow change for the worse of loss_scale, activation_norm, grad_norm, param_norm, clip_fraction")
+    feed(bank, (reading for reading in rows if BREAK < reading.step <= BREAK + 4000))
+    verdict, reason = bank.verdicts()[KIND]
+    assert verdict is Verdict.BREACHED
+    assert reason.startswith("loss_scale falls since step ")
+    feed(bank, (reading for reading in rows if reading.step > BREAK + 4000))
+    assert bank.verdicts()[KIND][0] is Verdict.HEALTHY, "it stands at 64 for longer than it took to fall"
+
+
+@pytest.mark.parametrize("how", ["a jump of the rate", "a setting changed live", "a resume under other settings"])
+def test_a_change_of_settings_makes_no_trend(how: str) -> None:
+    """The gradient norm and the clip fraction stand at another level afterwards; nothing declines."""
+
+    def other_level(since: int, metrics: dict[str, float]) -> None:
+        if since > 0:
+            metrics["grad_norm"] *= 1.5
+            metrics["clip_fraction"] += 0.4
+            metrics["lr"] *= 0.5 if how == "a jump of the rate" else 1.0
+
+    bank = fresh()
+    rows = list(changed(healthy(40_000, 10, 7), other_level, first=20_000))
+    before, after = [r for r in rows if r.step <= 20_000], [r for r in rows if r.step > 20_000]
+    found = feed(bank, before)
+    if how == "a setting changed live":
+        bank.note(TrainerNote(1, "override_applied", 20_001, 20_001.0, {}), 20_001.0)
+    elif how == "a resume under other settings":
+        bank.begin_attempt(2, 20_001.0)
+        bank.receipt(receipt(2, 20_000, history=tuple(before[-500:]), clip_norm=0.3), 20_001.0)
+        after = [dataclasses.replace(reading, attempt=2) for reading in after]
+    found += feed(bank, after)
+    assert of(found) == []
+
+
+def test_a_resume_learns_the_past_and_tells_it_not_again() -> None:
+    rows = list(changed(healthy(24_000, 100, 8), scale_falls))
+    assert len(of(feed(fresh(), rows))) == 1
+    bank = fresh()
+    bank.begin_attempt(2, 0.0)
+    bank.receipt(receipt(2, 16_000, history=tuple(r for r in rows if r.step <= 16_000)), 0.0)
+    assert of(feed(bank, (dataclasses.replace(r, attempt=2) for r in rows if r.step > 16_000))) == []
+    early = fresh()
+    early.begin_attempt(2, 0.0)
+    early.receipt(receipt(2, 11_000, history=tuple(r for r in rows if r.step <= 11_000)), 0.0)
+    (finding,) = of(feed(early, (dataclasses.replace(r, attempt=2) for r in rows if r.step > 11_000)))
+    assert finding.metric == "loss_scale"
+
+
+def test_the_same_rows_give_the_same_keys() -> None:
+    rows = list(changed(healthy(30_000, 10, 3), scale_falls, activations_rise))
+    assert [one.key for one in of(feed(fresh(), rows))] == [one.key for one in of(feed(fresh(), rows))]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 0.0, -1.0])
+def test_values_that_are_no_numbers_are_left_out(bad: float) -> None:
+    def hurt(since: int, metrics: dict[str, float]) -> None:
+        if since % 700 == 0:
+            metrics |= dict.fromkeys(("loss_scale", "activation_norm", "param_norm", "grad_norm", "lr"), bad)
+
+    (finding,) = of(feed(fresh(), changed(healthy(18_000, 10, 9), scale_falls, hurt)))
+    assert finding.metric == "loss_scale"
+
+
+def test_the_settings_count() -> None:
+    rows = list(changed(healthy(18_000, 100, 10), scale_falls))
+    assert of(feed(fresh(loss_scale_fall=100.0), rows)) == []
+    assert of(feed(fresh(lasting_steps=30_000), rows)) == []
+    assert of(feed(fresh(warmup_steps=20_000), rows)) == []
+    assert of(feed(fresh(enabled=False), rows)) == []
+
+
+def test_the_past_is_bounded_and_spans_the_whole_run() -> None:
+    history = LongHistory()
+    for block in range(100_000):
+        history.add(5 * block + 1, 5 * block + 5, float(block), None, 0.0)
+    assert BUCKETS_MAX // 2 <= len(history.buckets) < BUCKETS_MAX
+    assert history.buckets[0].first_step == 1
+    assert [one.first_step for one in history.buckets[1:]] == [one.last_step + 1 for one in history.buckets[:-1]]
+    assert history.buckets[0].middle == (history.width - 1) / 2.0
