@@ -2,7 +2,8 @@
 
 Sees, each over at least `lasting` steps: a loss scale that falls; a gradient norm, or the norm of the last layer's activations,
 that rises; a parameter norm that rose and now falls, or the reverse; a clip fraction that stands at another level. One of them is
-info. Where a second is found while the first still holds, that second finding has the severity of the rule: two agree.
+info. Where a second is found while the first still holds, that second finding has the severity of the rule: two agree. Gradient
+norm and clip fraction are one witness, since a rising norm is clipped more often.
 
 Does not see: what the trainer does not log; the first `warmup` steps, and stretches in which the learning rate rises; what is
 shorter than a fifth of the time since the run, or its settings, began (the past is kept in at most 64 buckets); the past before
@@ -62,7 +63,8 @@ class TrendSettings:
 class Watched(NamedTuple):
     """One metric. `sign`: its bad direction. `least`: the change worth telling; of its logarithm, where `is_log`. `needs_rate`:
     it follows the learning rate, so that without one nobody knows what its change means. `wanders`: healthy ones come and go, and
-    only what lies by `least` beyond everything before the onset is told."""
+    only what lies by `least` beyond everything before the onset is told. `of`: what it measures; two that measure the same thing
+    do not agree, they are one witness."""
 
     metric: str
     shape: Shape
@@ -71,6 +73,7 @@ class Watched(NamedTuple):
     needs_rate: bool
     is_log: bool = True
     wanders: bool = False
+    of: str = ""
 
     def shown(self, value: float) -> float:
         return math.exp(min(value, 700.0)) if self.is_log else value
@@ -81,9 +84,9 @@ def watched(settings: TrendSettings) -> tuple[Watched, ...]:
     return (
         Watched("loss_scale", "trend", -1, math.log(settings.loss_scale_fall), needs_rate=False, wanders=True),
         Watched("activation_norm", "trend", 1, math.log1p(settings.activation_rise), needs_rate),
-        Watched("grad_norm", "trend", 1, math.log1p(settings.gradient_rise), needs_rate),
+        Watched("grad_norm", "trend", 1, math.log1p(settings.gradient_rise), needs_rate, of="gradient"),
         Watched("param_norm", "turn", 0, math.log1p(settings.param_turn), needs_rate),
-        Watched("clip_fraction", "level", 1, settings.clip_rise, needs_rate=False, is_log=False),
+        Watched("clip_fraction", "level", 1, settings.clip_rise, needs_rate=False, is_log=False, of="gradient"),
     )
 
 
@@ -230,8 +233,8 @@ class Trend(Detector):
         reason = f"{watch.standing()}, z {change.z:.1f}"
         if others:
             reason += f"; at the same time {'; '.join(other.standing() for other in others)}"
-        severity: Severity = self._severity if others else "info"
         one, start = watch.one, change.start
+        severity: Severity = self._severity if any(not one.of or other.one.of != one.of for other in others) else "info"
         return Finding(
             KIND, severity, self._start.attempt, start.last_step, step, start.seen_s, reason,
             metric=one.metric, value=one.shown(change.level), baseline=one.shown(change.base),

@@ -82,6 +82,7 @@ def test_drawn_hangs_are_believed_in_time_and_blame_the_rank_that_was_stopped(tm
             ground = run.last_step(run.attempts()[-1]) + 12
         wait_for(f"step {ground}, after the last of them", lambda: settled(run, ground), 240.0)
         recovered = [incident["time_to_recover_s"] for incident in run.incidents()]
+        assert {incident["kind"] for incident in run.incidents()} == {"hang"}, [one["reason"] for one in run.incidents()]
     finally:
         run.kill()
         for pid in run.living():

@@ -72,6 +72,19 @@ def test_the_104b_is_told_before_its_spike(every: int) -> None:
     assert finding.value <= 512.0
 
 
+def test_a_norm_that_rises_and_is_clipped_more_often_for_it_is_one_witness() -> None:
+    """Both moved in the bundled trainer's own healthy run, and a person was called."""
+
+    def rises(since: int, metrics: dict[str, float]) -> None:
+        metrics["grad_norm"] *= 1.0 + 0.5 * min(1.0, max(0, since) / 4000)
+        metrics["clip_fraction"] += 0.5 * min(1.0, max(0, since) / 4000)
+
+    found = of(feed(fresh(), changed(healthy(30_000, 10, 3), rises)))
+    assert {one.metric for one in found} == {"grad_norm", "clip_fraction"}
+    assert {one.severity for one in found} == {"info"}
+    assert any("; at the same time " in one.reason for one in found), "it is still said"
+
+
 def test_two_at_the_same_time_are_a_warning_and_it_names_both() -> None:
     bank = fresh()
     first, second = of(feed(bank, changed(healthy(30_000, 10, 3), scale_falls, activations_rise)))
