@@ -2,8 +2,8 @@
 
 Sees, each over at least `lasting` steps: a loss scale that falls; a gradient norm, or the norm of the last layer's activations,
 that rises; a parameter norm that rose and now falls, or the reverse; a clip fraction that stands at another level. One of them is
-info. Where a second is found while the first still holds, that second finding has the severity of the rule: two agree. Gradient
-norm and clip fraction are one witness, since a rising norm is clipped more often.
+info. Where a second is found while the first still holds, that second finding has the severity of the rule: two agree (not
+gradient norm and clip fraction: a norm that rises is clipped more often).
 
 Does not see: what the trainer does not log; the first `warmup` steps, and stretches in which the learning rate rises; what is
 shorter than a fifth of the time since the run, or its settings, began (the past is kept in at most 64 buckets); the past before
@@ -63,8 +63,8 @@ class TrendSettings:
 class Watched(NamedTuple):
     """One metric. `sign`: its bad direction. `least`: the change worth telling; of its logarithm, where `is_log`. `needs_rate`:
     it follows the learning rate, so that without one nobody knows what its change means. `wanders`: healthy ones come and go, and
-    only what lies by `least` beyond everything before the onset is told. `of`: what it measures; two that measure the same thing
-    do not agree, they are one witness."""
+    only what lies by `least` beyond everything before the onset is told. `of`: what it measures; two of the same do not
+    agree."""
 
     metric: str
     shape: Shape

@@ -38,6 +38,7 @@ LONG = {
     "sentinel/telemetry/crash_log.py": "one log read backwards and forwards, in the order in which it happens",
     "sentinel/engine/probation.py": "every verdict on what follows a finding: patience, probation, a stop, the end of the run",
     "sentinel/model/state.py": "one state, each part of it with what it means",
+    "sentinel/detectors/trend.py": "five metrics, the past of one, and the detector in which two agree, read as one",
     "sentinel/detectors/bank.py": "one object, one short method for each reading and each question",
     "sentinel/detectors/gpu_fault.py": "one table of what each reading means, beside what it leads to",
     "sentinel/detectors/spike.py": "one rule, with every constant it was given",
