@@ -16,7 +16,7 @@ from sentinel.engine.paging import on_recovered, page
 from sentinel.model import facts as f
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Band, Incident, IncidentState, Outcome
-from sentinel.plan.verdict import ROWS_MIN, BandVerdict, Peak, judge_band
+from sentinel.plan.verdict import ROWS_MIN, BandVerdict, Peak, judge_band, rows_to_tell
 
 HEALED_AFTER_STEPS = 10  # a level younger than this is not believed to have healed
 GRADUAL_ROWS = 30  # asked for after a drift or a divergence, in place of ROWS_MIN
@@ -123,7 +123,7 @@ def _span_with_rows(decision: Decision, incident: Incident, step: int, window: i
     metric = incident.band.metric
     rows = decision.detectors.rows_before(metric, step + 1, 2 * LASTING_ROWS_MAX)
     lasted = sum(1 for at, _ in rows if at > step - since)
-    wanted = rows[-max(_rows_asked(incident), lasted // 2) :]
+    wanted = rows[-max(_rows_asked(decision, incident), lasted // 2) :]
     return min(max(window, step - wanted[0][0] + 1), since) if wanted else window
 
 
@@ -135,9 +135,10 @@ def _rows_since(decision: Decision, incident: Incident, after_step: int, at_most
     return sum(1 for step, _ in rows if step > after_step)
 
 
-def _rows_asked(incident: Incident) -> int:
-    """What was found slowly has left its level by little, and ten rows do not tell the two apart."""
-    return GRADUAL_ROWS if FINDS[incident.kind].bend else ROWS_MIN
+def _rows_asked(decision: Decision, incident: Incident) -> int:
+    """What was found slowly has left its level by little, and ten rows do not tell the two apart; nor do they in much noise."""
+    ratio = decision.policy.spec.probation.recovered_when.ratio
+    return max(GRADUAL_ROWS if FINDS[incident.kind].bend else ROWS_MIN, rows_to_tell(incident.band, ratio))
 
 
 def _awaits_rows(decision: Decision, since: int) -> bool:
@@ -237,7 +238,7 @@ def _judged_after(decision: Decision, incident: Incident) -> int:
     if resume is None:
         return incident.break_step
     metric = incident.band.metric if incident.band is not None else ""
-    newest = decision.detectors.rows_before(metric, decision.newest_step + 1, _rows_asked(incident))
+    newest = decision.detectors.rows_before(metric, decision.newest_step + 1, _rows_asked(decision, incident))
     return min(incident.break_step, max(resume.step, newest[0][0] - 1) if newest else resume.step)
 
 
@@ -253,7 +254,7 @@ def _band_verdict(
     if before is not None and level is not None:
         now = Band(before.metric, level.median, level.mad, level.count, level.last_step)
     ratio = decision.policy.spec.probation.recovered_when.ratio
-    return judge_band(now, before, ratio, peak, _rows_asked(incident), rows_above)
+    return judge_band(now, before, ratio, peak, _rows_asked(decision, incident), rows_above)
 
 
 def _peak(incident: Incident) -> Peak | None:

@@ -6,6 +6,7 @@ the healthy one from before the incident: a sick run's own scatter must not wide
 
 Fewer than `ROWS_MIN` rows, before or since, decide nothing: with two or three the tolerance is so wide that a loss 20 % above its
 level has passed for healed (traced in a recorded run: a band of two rows, MAD 0.09, tolerance 0.46). That is *unknown*.
+The noisier a metric is, the more rows are asked of it (`rows_to_tell`).
 
 Where the metric was falling, it must have come back, and not only have gone on falling from where it stood.
 """
@@ -24,6 +25,8 @@ SIGMAS = 3.0
 ROWS_MIN = 10
 RETURNED = 1 / 3
 FALLS_MAX = 3.0  # descents flatten
+TOO_HIGH = 0.05  # of the level before: what stays so much above it has not healed, and must not pass by chance
+ROWS_TO_TELL_MAX = 40
 
 Stands = Literal["within", "above", "unknown"]
 
@@ -81,6 +84,18 @@ def judge_band(
     if stands == "within" and peak is not None and not _has_returned(now, before, peak):
         return BandVerdict("above", f"{reason}, but it has only gone on falling from {peak.value:.4g}, and has not come back")
     return BandVerdict(stands, reason)
+
+
+def rows_to_tell(before: Band | None, ratio: float) -> int:
+    """Rows since the incident that tell a metric at its old level from one that stays `TOO_HIGH` above it: the tolerance must end
+    `SIGMAS` standard errors below that. From `ROWS_MIN` to `ROWS_TO_TELL_MAX`: in much noise nothing would end otherwise."""
+    if before is None or before.mad <= 0.0 or not before.median:
+        return ROWS_MIN
+    relative = MEDIAN_ERROR * before.mad / abs(before.median)
+    too_high = max(TOO_HIGH, 2 * ratio)
+    error_max = min(too_high - ratio, too_high / 2) / SIGMAS
+    share = (error_max / relative) ** 2 - 1.0 / max(1, before.count)
+    return max(ROWS_MIN, min(ROWS_TO_TELL_MAX, math.ceil(1.0 / share))) if share > 0.0 else ROWS_TO_TELL_MAX
 
 
 def _has_returned(now: Band, before: Band, peak: Peak) -> bool:

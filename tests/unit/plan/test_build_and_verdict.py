@@ -9,7 +9,7 @@ import pytest
 from sentinel.model.attempts import ResumePoint, SettingsInForce
 from sentinel.model.incidents import Band
 from sentinel.plan.build import build_live_change, build_relaunch
-from sentinel.plan.verdict import Peak, judge_band, measure_fall
+from sentinel.plan.verdict import Peak, judge_band, measure_fall, rows_to_tell
 
 POINT = ResumePoint(50, "p50")
 
@@ -72,6 +72,20 @@ def test_few_rows_are_unknown_unless_they_need_not_be_many_to_stand_above() -> N
     for now, then in ((None, before), (Band("loss", 2.0, 0.0, 0), before), (back, None)):
         verdict = judge_band(now, then, 0.02)
         assert (verdict.stands, verdict.is_known) == ("unknown", False)
+
+
+@pytest.mark.parametrize(
+    ("noise", "known", "rows"),
+    [(0.002, 50, 10), (0.02, 50, 12), (0.04, 200, 40), (0.04, 10, 40), (0.2, 200, 40)],
+)
+def test_the_noisier_a_metric_the_more_rows_tell_whether_it_is_back(noise: float, known: int, rows: int) -> None:
+    """Noise as a share of the level, of normal data: its MAD is two thirds of it."""
+    assert rows_to_tell(Band("loss", 2.0, 2.0 * noise / 1.4826, known), 0.02) == rows
+
+
+def test_few_rows_are_enough_of_what_has_no_noise_and_where_much_is_tolerated() -> None:
+    assert rows_to_tell(None, 0.02) == rows_to_tell(Band("loss", 2.0, 0.0, 50), 0.02) == 10
+    assert rows_to_tell(Band("loss", 2.0, 0.05, 200), 0.2) == 10
 
 
 def test_what_only_went_on_falling_has_not_come_back() -> None:
