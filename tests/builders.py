@@ -35,6 +35,7 @@ from sentinel.model.readings import (
 )
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
+from sentinel.sim.data_order import take
 
 F = TypeVar("F")
 A = TypeVar("A")
@@ -98,10 +99,16 @@ def healthy_loss(step: int) -> float:
     return 2.0 + (0.01, -0.01, 0.004, -0.004)[step % 4]
 
 
-def read_step(attempt: int, step: int, loss: float | None = None, **metrics: float) -> StepReading:
-    samples = (SampleRange((step - 1) * BATCH, step * BATCH),)
+def read_step(
+    attempt: int, step: int, loss: float | None = None, skip: tuple[SampleRange, ...] = (), **metrics: float
+) -> StepReading:
+    """A step of a trainer that leaves `skip` out."""
+    cursor = (step - 1) * BATCH
+    for one in skip:
+        cursor += one.end - one.start if one.start <= cursor else 0
+    spans, _ = take(cursor, BATCH, tuple((one.start, one.end) for one in skip))
     value = healthy_loss(step) if loss is None else loss
-    return StepReading(attempt, step, float(step), samples, {"loss": value, **metrics})
+    return StepReading(attempt, step, float(step), tuple(SampleRange(*span) for span in spans), {"loss": value, **metrics})
 
 
 def report_of(signal: int | None = None, code: int | None = None, ranks: int = 2) -> ExitReport:
@@ -251,7 +258,14 @@ class Bench:
         self.stream.append(reading)
         return self.tell(reading)
 
-    def receipt(self, resume_step: int | None = None, history: tuple[StepReading, ...] | None = None, **overrides: Any) -> Bench:
+    def receipt(
+        self,
+        resume_step: int | None = None,
+        history: tuple[StepReading, ...] | None = None,
+        reads_back: bool = True,
+        **overrides: Any,
+    ) -> Bench:
+        """`reads_back`: the trainer reads skip list and learning rate back, and does not only repeat them."""
         attempt = self.state.attempt
         assert attempt is not None
         asked = attempt.resume.step if attempt.resume else 0
@@ -260,12 +274,14 @@ class Bench:
         wanted = attempt.overrides
         said: dict[str, Any] = {"skip": [[r.start, r.end] for r in wanted.skip], "lr_scale": wanted.lr_scale} | overrides
         self.now_s += 1.0
-        self.says(Receipt(attempt.attempt, self.now_s, step, None, 2, said, {"clip_norm": wanted.clip_norm}, past))
+        effective = {"clip_norm": wanted.clip_norm} | (said if reads_back else {})
+        self.says(Receipt(attempt.attempt, self.now_s, step, None, 2, said, effective, past, step * BATCH))
         return self
 
     def step(self, step: int, loss: float | None = None, **metrics: float) -> tuple[f.Fact, ...]:
         self.now_s += 1.0
-        return self.says(read_step(self.number, step, loss, **metrics))
+        attempt = self.state.attempt
+        return self.says(read_step(self.number, step, loss, attempt.overrides.skip if attempt is not None else (), **metrics))
 
     def steps(self, first: int, last: int, loss: float | None = None) -> Bench:
         for step in range(first, last + 1):

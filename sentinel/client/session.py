@@ -141,7 +141,8 @@ class Session:
         overrides: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> None:
-        """Write the receipt. `effective` must be read back from the live optimizer after the checkpoint was loaded."""
+        """Write the receipt. `effective` must be read back from the live optimizer and sampler after the checkpoint was loaded;
+        it alone proves anything. `overrides` repeats what was asked, and is filled in where it is not given."""
         if self.rank != 0:
             return
         self.stream.start(

@@ -15,6 +15,7 @@ from sentinel.engine.leaving import end_stopped
 from sentinel.engine.live_settings import mismatch, on_answer
 from sentinel.engine.preemption import as_the_policy_knows, outcome_of
 from sentinel.engine.probation import judge_open_incidents, keep_at_stop, settle_at_finish
+from sentinel.engine.proving import begin_observing, observe_settings
 from sentinel.engine.relaunching import drop_live_plan, relaunch
 from sentinel.engine.retention import prune_next
 from sentinel.model import facts as f
@@ -25,6 +26,7 @@ from sentinel.model.incidents import IncidentState
 from sentinel.model.readings import CheckpointReading, Receipt, StepReading, TrainerNote
 from sentinel.model.state import Attempt
 from sentinel.plan.overrides import for_relaunch, judge_receipt
+from sentinel.plan.proving import grade_receipt
 from sentinel.plan.rollback import choose_newest
 
 
@@ -43,10 +45,14 @@ def launch_first_or_next(decision: Decision, why: str) -> None:
 def on_receipt(decision: Decision, receipt: Receipt) -> None:
     """The trainer's proof is compared with what was asked; a mismatch is an incident, not a log line."""
     attempt = decision.attempt
-    if attempt is None or receipt.attempt != attempt.attempt or attempt.receipt_s is not None:
+    if attempt is None or receipt.attempt != attempt.attempt:
+        return
+    begin_observing(decision, receipt)
+    if attempt.receipt_s is not None:
         return
     deterministic = receipt.effective.get("deterministic") is True
-    decision.record(f.ReceiptSeen(receipt.attempt, receipt.resume_step, receipt.world_size, deterministic))
+    proofs = grade_receipt(attempt.overrides, receipt)
+    decision.record(f.ReceiptSeen(receipt.attempt, receipt.resume_step, receipt.world_size, deterministic, proofs))
     asked = attempt.resume.step if attempt.resume else 0
     if receipt.resume_step < asked:
         decision.note("resume", f"resumed at step {receipt.resume_step}, not {asked}: a newer checkpoint was passed over")
@@ -70,7 +76,7 @@ def on_step(decision: Decision, reading: StepReading, findings: tuple[Finding, .
         return
     if attempt.first_step is None:
         decision.record(f.FirstStep(attempt.attempt, reading.step))
-    for finding in findings:
+    for finding in (*findings, *observe_settings(decision, attempt, reading)):
         consider(decision, finding)
     if decision.state.open_incidents and decision.state.plan is None and not attempt.stopping:
         judge_open_incidents(decision, decision.newest_step)

@@ -18,6 +18,7 @@ from sentinel.model.readings import TrainerNote
 from sentinel.plan.build import build_live_change
 from sentinel.plan.decay import left_to_trainer
 from sentinel.plan.overrides import done_once_at, for_relaunch, judge_effective
+from sentinel.plan.proving import grade_settings
 
 ANSWER_S = 60.0  # with both gone by, a trainer that trains on has not heard: it looks for a change once a step
 ANSWER_STEPS = 20
@@ -79,13 +80,15 @@ def on_answer(decision: Decision, note: TrainerNote) -> tuple[Finding, ...]:
     if is_refusal and is_waiting and attempt.purpose == "lapse":
         leave_to_trainer(decision, note.step, f"refused by the trainer: {reason}")
         return ()
+    found = note.data.get("effective")
+    effective = found if isinstance(found, dict) else {}
+    in_force = for_relaunch(asked, note.step, None)  # less what has lapsed by then
     if is_waiting:
-        decision.record(f.OverridesAnswered(attempt.attempt, asked.id, note.step))
+        proofs = () if is_refusal else grade_settings(in_force, effective, {})
+        decision.record(f.OverridesAnswered(attempt.attempt, asked.id, note.step, proofs=proofs))
     if is_refusal:
         return (mismatch(decision, note.step, f"override refused: {reason}"),)
-    effective = note.data.get("effective")
-    in_force = for_relaunch(asked, note.step, None)  # less what has lapsed by then
-    wrong = judge_effective(in_force, effective) if isinstance(effective, dict) else ()
+    wrong = judge_effective(in_force, effective)
     return (mismatch(decision, note.step, "; ".join(wrong)),) if wrong else ()
 
 

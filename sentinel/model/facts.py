@@ -17,6 +17,7 @@ from sentinel.model.environment import Environment
 from sentinel.model.findings import Finding, Severity
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
 from sentinel.model.operator_requests import OperatorRequest
+from sentinel.model.proof import Proof
 from sentinel.model.recorded import recorded_as
 from sentinel.model.records import Attribution, Diagnosis
 
@@ -184,12 +185,24 @@ class EnvironmentRead:
 @dataclass(frozen=True, slots=True)
 class ReceiptSeen:
     """The trainer reported what is in force. `resumed_step` is where it really resumed; `deterministic`: it claims to compute the
-    same numbers to the bit from the same checkpoint and data."""
+    same numbers to the bit from the same checkpoint and data. `proofs`: of each setting that was asked for at its launch."""
 
     attempt: int
     resumed_step: int
     world_size: int
     deterministic: bool = False
+    proofs: tuple[Proof, ...] = ()
+
+
+@recorded_as("SettingObserved")
+@dataclass(frozen=True, slots=True)
+class SettingObserved:
+    """The stream of an attempt shows at `step` that a setting is in force, or that it is not."""
+
+    attempt: int
+    proof: Proof
+    step: int
+    reason: str
 
 
 @recorded_as("FirstStep")
@@ -471,13 +484,14 @@ class ApprovalAsked:
 @dataclass(frozen=True, slots=True)
 class OverridesAnswered:
     """The living trainer answered the live change `id` at `step`; `not_in_force` are the keys it could not obey. `whole`: nothing
-    of it is in force, and what was before still is."""
+    of it is in force, and what was before still is. `proofs`: of each setting that the change asks for."""
 
     attempt: int
     id: str
     step: int
     not_in_force: tuple[str, ...] = ()
     whole: bool = False
+    proofs: tuple[Proof, ...] = ()
 
 
 # --- settings that lapse
@@ -520,6 +534,7 @@ Fact = (
     | AttemptLaunched
     | EnvironmentRead
     | ReceiptSeen
+    | SettingObserved
     | FirstStep
     | CheckpointCommitted
     | CheckpointCondemned

@@ -17,6 +17,7 @@ from sentinel.client.settings import Settings
 from sentinel.model.attempts import SampleRange
 from sentinel.model.findings import Kind, Severity
 from sentinel.model.paging import IncidentPage
+from sentinel.model.proof import Proof
 from sentinel.model.records import Attribution, Diagnosis
 
 
@@ -99,7 +100,7 @@ class Remedy(Settings, _RemedyHead):
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """One remedy, the attempt it launched (None when nothing was relaunched) and its outcome."""
+    """One remedy, the attempt it launched (None when nothing was relaunched), its outcome, and what proves its settings."""
 
     remedy: Remedy
     taken_s: float
@@ -108,6 +109,11 @@ class Try:
     outcome: Outcome = Outcome.PENDING
     reason: str = ""
     struck_step: int | None = None  # where it broke again, of one that failed of that
+    proofs: tuple[Proof, ...] = ()
+
+    def is_proven(self, key: str) -> bool:
+        """Whether a setting, or `skip`, was in force: read back or observed."""
+        return any(proof.key == key and proof.is_proven for proof in self.proofs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from sentinel.model.actions import Action, StartAttempt
 from sentinel.model.attempts import ChangePurpose, Evidence, RankExit, ResumePoint, SettingsInForce
 from sentinel.model.environment import Environment
 from sentinel.model.incidents import Incident, IncidentState
+from sentinel.model.proof import Proof
 
 ATTEMPTS_KEPT = 512  # whole attempts kept for the ledger and the lineage; older ones are folded into `Archive`
 MARKS_KEPT = 256  # checkpoint marks per attempt kept for the ledger; older ones are folded into the oldest kept
@@ -68,6 +69,7 @@ class Attempt:
     answered, written_s, written_step: the live change it last answered; when, and at which step, `overrides` was written to it.
     before, purpose: what was in force until then; why it was changed.
     changes, unread: of what it runs, against the attempts before, as its launch found it.
+    proofs: of the settings that were asked for, at its launch and since.
     failed, failed_step: crash or non_finite, and the newest step then, where what it resumed from may be the cause.
     """
 
@@ -104,6 +106,7 @@ class Attempt:
     failed_step: int = 0
     changes: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    proofs: tuple[Proof, ...] = ()
 
     @property
     def is_over(self) -> bool:

@@ -67,7 +67,8 @@ def _try(number: int, one: Try) -> str:
     launched = f" (attempt {one.attempt})" if one.attempt is not None else ""
     why = f": {one.reason}" if one.reason else ""
     chosen = f": {one.remedy.reason}" if one.remedy.reason != one.reason else ""
-    return f"{number}. {what}{launched}{chosen} -> {str(one.outcome).replace('_', ' ')}{why}"
+    doubts = "; ".join(proof.words for proof in one.proofs if not proof.is_proven)
+    return f"{number}. {what}{launched}{chosen}{f' ({doubts})' if doubts else ''} -> {str(one.outcome).replace('_', ' ')}{why}"
 
 
 def follows(state: RunState, incident: Incident | None, now_s: float) -> list[str]:

@@ -3,7 +3,7 @@
 State was another (a rollback), data was another (a skip), the size of a step was another (the learning rate), and it broke where
 it had broken before: what is left is in the code, the configuration or the schedule, and a person is called at once, with that
 reasoning, and not after every rung has cost its hours. A rung that does something else (another precision, a fresh optimizer,
-another node) or that a person has to approve is still tried.
+another node) or that a person has to approve is still tried. What the trainer only says it has done is not counted.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from sentinel.model.incidents import Incident, Outcome, Try
+from sentinel.plan.proving import LEARNING_RATE, SKIP
 from sentinel.policy.schema import Rung
 from sentinel.policy.schema_rungs import WORDS
 
@@ -25,8 +26,8 @@ def judge_structural(incident: Incident, rungs: Sequence[Rung], index: int) -> s
     struck = [t for t in incident.tries if t.outcome is Outcome.FAILED and t.struck_step is not None]
     same = [t for t in struck if abs((t.struck_step or 0) - onset) <= SAME_STEPS]
     back = [t for t in same if t.remedy.rollback_to_step is not None and "rollback" in t.remedy.words]
-    without = [t for t in same if t.remedy.skip]
-    slower = [t for t in same if t.remedy.lr_scale is not None and t.remedy.lr_scale < 1.0]
+    without = [t for t in same if t.remedy.skip and t.is_proven(SKIP)]
+    slower = [t for t in same if t.remedy.lr_scale is not None and t.remedy.lr_scale < 1.0 and t.is_proven(LEARNING_RATE)]
     if not (back and without and slower):
         return ""
     samples = sum(span.end - span.start for span in without[-1].remedy.skip)

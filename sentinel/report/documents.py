@@ -146,5 +146,6 @@ def _try_document(tried: Try) -> dict[str, Any]:
         "reason": tried.reason or remedy.reason,
         "chosen": remedy.reason,
         "expected": remedy.effect,
+        "proofs": [{"key": proof.key, "grade": proof.grade, "words": proof.words} for proof in tried.proofs],
         "verdict": tried.reason,
     }

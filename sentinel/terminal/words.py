@@ -39,6 +39,8 @@ def describe(fact: f.Fact, at_s: float, state: RunState) -> Line | None:
             return _of_run(fact, state)
         case f.AttemptLaunched() | f.ReceiptSeen() | f.FirstStep() | f.AttemptEnded() | f.CheckpointCondemned():
             return _of_attempt(fact, at_s, state)
+        case f.SettingObserved(proof=proof):
+            return Line(f"attempt {fact.attempt}: {proof.words}: {fact.reason}", "plain" if proof.is_proven else "warn")
         case f.FindingRecorded() | f.IncidentOpened() | f.RungTaken() | f.RungJudged() | f.IncidentMoved():
             return _of_incident(fact, state)
         case f.NodeExcluded():
@@ -139,7 +141,8 @@ def _of_attempt(
             return Line(f"attempt {fact.attempt} launched {source}")
         case f.ReceiptSeen():
             ranks = "1 rank" if fact.world_size == 1 else f"{fact.world_size} ranks"
-            return Line(f"attempt {fact.attempt} receipt: {ranks}, stands at step {fact.resumed_step}")
+            proofs = "".join(f"; {proof.words}" for proof in fact.proofs)
+            return Line(f"attempt {fact.attempt} receipt: {ranks}, stands at step {fact.resumed_step}{proofs}")
         case f.FirstStep():
             launched_s = next((x.launched_s for x in state.attempts if x.attempt == fact.attempt), at_s)
             return Line(f"attempt {fact.attempt} first step: {fact.step}, {at_s - launched_s:.1f} s after the launch")

@@ -142,6 +142,7 @@ _RULES: dict[type[Any], Callable[[RunState, float, Any], RunState]] = {
     f.AttemptLaunched: of_attempts.launched,
     f.EnvironmentRead: of_attempts.environment_read,
     f.ReceiptSeen: of_attempts.receipt,
+    f.SettingObserved: of_attempts.observed,
     f.FirstStep: of_attempts.first_step,
     f.CheckpointCommitted: of_attempts.checkpoint,
     f.CheckpointCondemned: of_attempts.condemned,

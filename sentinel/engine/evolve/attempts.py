@@ -9,6 +9,8 @@ from sentinel.engine.goodput import fold_oldest
 from sentinel.model import facts as f
 from sentinel.model.actions import PruneCheckpoint
 from sentinel.model.changed import replace
+from sentinel.model.incidents import Incident, Outcome, Try
+from sentinel.model.proof import Proof, merge_proofs
 from sentinel.model.state import (
     ATTEMPTS_KEPT,
     MARKS_KEPT,
@@ -68,7 +70,30 @@ def receipt(state: RunState, at_s: float, fact: f.ReceiptSeen) -> RunState:
     def with_receipt(a: Attempt) -> Attempt:
         return replace(a, receipt_s=at_s, resumed_step=fact.resumed_step, deterministic=fact.deterministic)
 
-    return change_attempt(state, fact.attempt, with_receipt)
+    return proven(change_attempt(state, fact.attempt, with_receipt), fact.attempt, fact.proofs)
+
+
+def observed(state: RunState, at_s: float, fact: f.SettingObserved) -> RunState:
+    del at_s
+    return proven(state, fact.attempt, (fact.proof,))
+
+
+def proven(state: RunState, number: int, proofs: tuple[Proof, ...]) -> RunState:
+    """The attempt's settings, and those of the remedy that launched it or that is in force in it, are known so well."""
+    if not proofs:
+        return state
+    state = change_attempt(state, number, lambda a: replace(a, proofs=merge_proofs(a.proofs, proofs)))
+    attempt = next((a for a in state.attempts if a.attempt == number), None)
+    live = attempt.overrides.incident if attempt is not None else None
+
+    def of_try(incident: Incident, one: Try) -> Try:
+        own = one.attempt == number or (one.remedy.live and incident.id == live and one.outcome is Outcome.PENDING)
+        return replace(one, proofs=merge_proofs(one.proofs, proofs)) if own else one
+
+    def of_incident(incident: Incident) -> Incident:
+        return replace(incident, tries=tuple(of_try(incident, one) for one in incident.tries)) if incident.tries else incident
+
+    return replace(state, incidents=tuple(of_incident(incident) for incident in state.incidents))
 
 
 def first_step(state: RunState, at_s: float, fact: f.FirstStep) -> RunState:

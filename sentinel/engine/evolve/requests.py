@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sentinel.engine.evolve.attempts import change_attempt
+from sentinel.engine.evolve.attempts import change_attempt, proven
 from sentinel.engine.evolve.incidents import change_incident
 from sentinel.engine.evolve.pages import acknowledged
 from sentinel.model import facts as f
@@ -69,7 +69,7 @@ def overrides_answered(state: RunState, at_s: float, fact: f.OverridesAnswered) 
         held = a.before if fact.whole and a.before is not None else without(a.overrides, fact.not_in_force)
         return replace(a, answered=fact.id, overrides=replace(held, id=a.overrides.id, skip=a.overrides.skip))
 
-    state = change_attempt(state, fact.attempt, answered)
+    state = proven(change_attempt(state, fact.attempt, answered), fact.attempt, fact.proofs)
     if not fact.whole and not fact.not_in_force:
         return state
     attempt = state.attempt

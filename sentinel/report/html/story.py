@@ -22,6 +22,7 @@ class TryRow:
     outcome: str
     reason: str
     after: str
+    proofs: str
 
 
 def try_rows(incident: Incident, chars_max: int = CHOSEN_CHARS_MAX) -> list[TryRow]:
@@ -36,7 +37,8 @@ def _row(number: int, incident: Incident, one: Try, chars_max: int) -> TryRow:
     texts = (text if len(text) <= chars_max else f"{text[:chars_max]} …" for text in (remedy.reason, remedy.effect, reason))
     chosen, expected, why = texts
     outcome = str(one.outcome).replace("_", " ")
-    return TryRow(number, what, chosen, expected, one.attempt, outcome, why, span(one.taken_s - incident.visible_s))
+    proofs = "; ".join(proof.words for proof in one.proofs)
+    return TryRow(number, what, chosen, expected, one.attempt, outcome, why, span(one.taken_s - incident.visible_s), proofs)
 
 
 def story(incident: Incident, state: RunState) -> list[str]:

@@ -83,5 +83,6 @@ function tries(remedies) {
       remedy.attempt !== null && make("span", { class: "quiet" }, ` attempt ${remedy.attempt}`),
       make("div", {}, remedy.chosen),
       remedy.expected && make("div", { class: "quiet" }, `expected: ${remedy.expected}`),
+      remedy.proofs?.length > 0 && make("div", { class: "quiet" }, `proof: ${remedy.proofs.map((one) => one.words).join("; ")}`),
       remedy.verdict && make("div", {}, make("b", {}, "so: "), remedy.verdict))));
 }

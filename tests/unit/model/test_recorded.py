@@ -17,8 +17,8 @@ FACTS = """
 ActionAbandoned ActionConfirmed ActionDecided ApprovalAsked AttemptEnded AttemptLaunched AttemptStopping Attributed BudgetRefilled
 CheckpointCommitted CheckpointCondemned CheckpointsQuarantined Diagnosed EnvironmentRead FindingRecorded FirstStep GaveUp Held
 IncidentMoved IncidentOpened InspectionLaunched LapseJudged NodeExcluded Noted OverridesAnswered PageRaised PageResolved
-PlanAdopted PlanDropped ReceiptSeen Restored RunCreated RunEnded RungJudged RungTaken SettingLapsed SourceChanged StepsLost
-StopAsked SupervisorTookOver WishAnswered
+PlanAdopted PlanDropped ReceiptSeen Restored RunCreated RunEnded RungJudged RungTaken SettingLapsed SettingObserved SourceChanged
+StepsLost StopAsked SupervisorTookOver WishAnswered
 """
 ACTIONS = """
 Capture CompareRecords InspectSamples KillAttempt PruneCheckpoint Quarantine RequestStop SendPage SignalRanks StartAttempt

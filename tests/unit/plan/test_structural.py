@@ -10,12 +10,14 @@ import pytest
 from sentinel.model.attempts import SampleRange
 from sentinel.model.findings import Kind
 from sentinel.model.incidents import Incident, Outcome, Remedy, Try
+from sentinel.model.proof import Grade, Proof
 from sentinel.plan.structural import SAME_STEPS, judge_structural
 from sentinel.policy.schema import Rung
 
 ONSET = 81
 SKIP = (SampleRange(780, 870),)
 MORE = {"rollback": {"further": "2x"}, "lr": "0.5x", "clip_norm": 0.3}
+READ_BACK = (Proof("skip", "read_back"), Proof("lr_scale", "read_back"))
 PAGE = {"page": {"severity": "critical"}, "then": "stop_now"}
 
 
@@ -26,7 +28,7 @@ def rungs(*plain: dict[str, Any]) -> tuple[Rung, ...]:
 def tried(index: int, *, skip: bool = False, lr: float | None = None, back: int | None = 60, at: int | None = ONSET) -> Try:
     words = tuple(w for w, held in (("rollback", back is not None), ("skip", skip), ("lr", lr is not None)) if held)
     remedy = Remedy(index, words, "chosen", back, SKIP if skip else (), lr)
-    return Try(remedy, 0.0, 85, index + 1, Outcome.FAILED, "the same again", at)
+    return Try(remedy, 0.0, 85, index + 1, Outcome.FAILED, "the same again", at, READ_BACK)
 
 
 def spike(*tries: Try, onset: int | None = ONSET) -> Incident:
@@ -56,6 +58,15 @@ def test_the_same_step_after_all_three_is_structural_and_says_so() -> None:
 )
 def test_anything_less_is_not(tries: tuple[Try, ...]) -> None:
     assert judge_structural(spike(*tries), rungs(MORE, PAGE), 0) == ""
+
+
+@pytest.mark.parametrize("grade", ["asserted", "none", "contradicted"])
+@pytest.mark.parametrize("key", ["skip", "lr_scale"])
+def test_what_the_trainer_only_says_it_has_done_is_not_counted(key: str, grade: Grade) -> None:
+    doubted = tuple(Proof(key, grade) if proof.key == key else proof for proof in READ_BACK)
+    assert judge_structural(spike(*(replace(one, proofs=doubted) for one in ALL_THREE)), rungs(MORE, PAGE), 0) == ""
+    seen = tuple(replace(proof, grade="observed") for proof in READ_BACK)
+    assert judge_structural(spike(*(replace(one, proofs=seen) for one in ALL_THREE)), rungs(MORE, PAGE), 0)
 
 
 def test_what_has_no_onset_is_not() -> None:

@@ -1,0 +1,106 @@
+"""Watching whether the settings of an attempt are in force: what its stream shows, beside what its trainer says.
+
+Nothing here believes a receipt. Steps that train on samples which were to be left out are an incident at once, whatever was read
+back; so is a learning rate that goes on as it was. What the stream shows to be in force is recorded as observed, where it was not
+read back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sentinel.engine.decision import Decision
+from sentinel.engine.live_settings import mismatch
+from sentinel.model import facts as f
+from sentinel.model.attempts import SampleRange
+from sentinel.model.findings import Finding
+from sentinel.model.proof import Proof
+from sentinel.model.readings import Receipt, StepReading
+from sentinel.model.state import Attempt
+from sentinel.plan.overrides import for_relaunch
+from sentinel.plan.proving import LEARNING_RATE, SKIP, compare_rates, first_met, passed_over
+
+HISTORY_ROWS = 2
+
+
+def begin_observing(decision: Decision, receipt: Receipt) -> None:
+    """Where the attempt goes on, and what the learning rate was before."""
+    decision.live.samples_end = receipt.cursor
+    decision.live.rates = _rates_before(decision, receipt.history)
+
+
+def _rates_before(decision: Decision, history: Sequence[StepReading]) -> tuple[float, float, float] | None:
+    """The last two rates that the stream holds, and the factor under which they ran; None unless that was proven and held for
+    both."""
+    rows = [row for row in history[-HISTORY_ROWS:] if "lr" in row.metrics]
+    factors = [_factor_at(decision, row) for row in rows]
+    if len(rows) < HISTORY_ROWS or factors[0] is None or factors[0] != factors[1]:
+        return None
+    return rows[0].metrics["lr"], rows[1].metrics["lr"], factors[0]
+
+
+def _factor_at(decision: Decision, row: StepReading) -> float | None:
+    attempt = next((a for a in decision.state.attempts if a.attempt == row.attempt), None)
+    if attempt is None or attempt.written_s is not None:
+        return None
+    factor = for_relaunch(attempt.overrides, row.step - 1, None).lr_scale
+    if factor is None:
+        return 1.0
+    return factor if any(proof.key == LEARNING_RATE and proof.is_proven for proof in attempt.proofs) else None
+
+
+def observe_settings(decision: Decision, attempt: Attempt, reading: StepReading) -> tuple[Finding, ...]:
+    """What a new step shows of the settings asked for: an incident where one is not in force. Costs nothing where none is."""
+    skip = _skip_in_force(attempt)
+    found = _observe_rate(decision, attempt, reading)
+    return (*found, *_observe_skip(decision, attempt, reading, skip)) if skip and reading.samples else found
+
+
+def _skip_in_force(attempt: Attempt) -> tuple[SampleRange, ...]:
+    """What the trainer has heard of: not a change that it has not answered yet."""
+    is_heard = attempt.written_s is None or attempt.answered == attempt.overrides.id
+    return attempt.overrides.skip if is_heard else attempt.before.skip if attempt.before is not None else ()
+
+
+def _observe_rate(decision: Decision, attempt: Attempt, reading: StepReading) -> tuple[Finding, ...]:
+    rates, wanted = decision.live.rates, attempt.overrides.lr_scale
+    if rates is None or "lr" not in reading.metrics:
+        return ()
+    decision.live.rates = None  # the first row that tells it decides
+    after = reading.metrics["lr"]
+    grade = compare_rates(rates[:2], after, wanted / rates[2]) if wanted is not None and attempt.written_s is None else None
+    if grade == "observed" and not _is_proven(attempt, LEARNING_RATE):
+        reason = f"the learning rate went from {rates[1]:.4g} to {after:.4g}"
+        decision.record(f.SettingObserved(attempt.attempt, Proof(LEARNING_RATE, grade), reading.step, reason))
+    if grade != "contradicted":
+        return ()
+    words = f"the learning rate is {after:.4g} at step {reading.step} and was {rates[1]:.4g} before, asked for {wanted:g}x"
+    return _contradicted(decision, attempt, LEARNING_RATE, reading.step, words)
+
+
+def _observe_skip(
+    decision: Decision, attempt: Attempt, reading: StepReading, skip: tuple[SampleRange, ...]
+) -> tuple[Finding, ...]:
+    met = first_met(skip, reading.samples)
+    behind, decision.live.samples_end = decision.live.samples_end, reading.samples[-1].end
+    if met is not None:
+        words = f"step {reading.step} trained on the samples {met.start}..{met.end}, which were to be left out"
+        return _contradicted(decision, attempt, SKIP, reading.step, words)
+    if behind is None or _is_proven(attempt, SKIP) or not passed_over(skip, behind, reading.samples):
+        return ()
+    if all(one.end <= reading.samples[-1].end for one in skip):
+        reason = f"step {reading.step} passed over them"
+        decision.record(f.SettingObserved(attempt.attempt, Proof(SKIP, "observed"), reading.step, reason))
+    return ()
+
+
+def _is_proven(attempt: Attempt, key: str) -> bool:
+    return any(proof.key == key and proof.grade in ("read_back", "observed", "contradicted") for proof in attempt.proofs)
+
+
+def _contradicted(decision: Decision, attempt: Attempt, key: str, step: int, words: str) -> tuple[Finding, ...]:
+    """Once an attempt: whoever lies in one step does so in the next."""
+    if any(proof.key == key and proof.grade == "contradicted" for proof in attempt.proofs):
+        return ()
+    decision.record(f.SettingObserved(attempt.attempt, Proof(key, "contradicted"), step, words))
+    return (mismatch(decision, step, words),)

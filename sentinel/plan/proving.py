@@ -1,0 +1,81 @@
+"""What a receipt, and then the stream, prove of the settings that were asked for.
+
+A receipt proves what it read back (`effective`). What it only repeats (`overrides`) is asserted, until the stream shows it: steps
+whose samples pass over a range that was to be left out, or a learning rate that changed by the factor asked for between the last
+step before the relaunch and the first behind it. A step that trains on such a sample, or a learning rate that has not moved,
+shows the contrary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sentinel.client.settings import SETTINGS
+from sentinel.model.attempts import SampleRange, SettingsInForce
+from sentinel.model.proof import Grade, Proof
+from sentinel.model.readings import Receipt
+from sentinel.plan.skip import covers
+
+SKIP, LEARNING_RATE = "skip", "lr_scale"
+STEADY = 0.05  # the schedule itself moves a learning rate by less from row to row, or nothing is concluded from it
+AGREES = 0.1
+UNMOVED = 0.02
+
+
+def grade_receipt(asked: SettingsInForce, receipt: Receipt) -> tuple[Proof, ...]:
+    """A grade for each setting that was asked for, from what the trainer says at its start."""
+    return grade_settings(asked, receipt.effective, receipt.overrides)
+
+
+def grade_settings(asked: SettingsInForce, effective: Mapping[str, Any], repeated: Mapping[str, Any]) -> tuple[Proof, ...]:
+    """The same of an answer to a live change. What differs from what was asked is no proof, whatever its source."""
+    found = [Proof(key, _grade(key, getattr(asked, key), effective, repeated)) for key in _asked(asked)]
+    if asked.skip:
+        found.append(Proof(SKIP, "read_back" if SKIP in effective else "asserted" if SKIP in repeated else "none"))
+    return tuple(found)
+
+
+def _asked(asked: SettingsInForce) -> Iterable[str]:
+    return (key for key, row in SETTINGS.items() if row.is_asked(getattr(asked, key)))
+
+
+def _grade(key: str, want: Any, effective: Mapping[str, Any], repeated: Mapping[str, Any]) -> Grade:
+    row = SETTINGS[key]
+    if key in effective and row.type.agrees(effective[key], want):
+        return "read_back"
+    return "asserted" if key in repeated and row.type.agrees(repeated[key], want) else "none"
+
+
+def first_met(skip: Sequence[SampleRange], samples: Sequence[SampleRange]) -> SampleRange | None:
+    """The first samples that were trained although they were to be left out."""
+    for trained in samples:
+        for left_out in skip:
+            start, end = max(trained.start, left_out.start), min(trained.end, left_out.end)
+            if start < end:
+                return SampleRange(start, end)
+    return None
+
+
+def passed_over(skip: Sequence[SampleRange], behind: int, samples: Sequence[SampleRange]) -> bool:
+    """Whether a step left out what it was to, and nothing else: its samples, from `behind` on, where the step before had ended,
+    have a hole within one of the ranges (which are merged). Rows of every tenth step have holes, too, which show nothing."""
+    for trained in samples:
+        if trained.start > behind and covers(skip, SampleRange(behind, trained.start)):
+            return True
+        behind = max(behind, trained.end)
+    return False
+
+
+def compare_rates(before: Sequence[float], after: float, factor: float) -> Grade | None:
+    """What the learning rate shows of a factor asked for: the last rates of the stream before, oldest first, the first behind the
+    relaunch, and by how much the one is to differ from the other. None: nothing, because the factor is too near to 1 or the rate
+    was moving anyway."""
+    if len(before) < 2 or not all(0.0 < rate < float("inf") for rate in (*before, after)):
+        return None
+    if abs(factor - 1.0) < 2 * AGREES or abs(before[-1] / before[-2] - 1.0) > STEADY:
+        return None
+    change = after / before[-1]
+    if abs(change / factor - 1.0) <= AGREES:
+        return "observed"
+    return "contradicted" if abs(change - 1.0) <= UNMOVED else None

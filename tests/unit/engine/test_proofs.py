@@ -1,0 +1,126 @@
+"""A trainer that only repeats what it was asked: graded as such, and found out by its own stream."""
+
+from __future__ import annotations
+
+import pytest
+
+from sentinel.model import facts as f
+from sentinel.model.incidents import IncidentState
+from sentinel.paging.case_words import tried
+from sentinel.report.documents import incident_document
+from tests.builders import BATCH, Bench, build_policy, read_step
+
+
+def relaunched() -> Bench:
+    """Rolled back to step 50; samples around the onset are to be left out from there on."""
+    bench = Bench().launched()
+    bench.steps(1, 50).checkpoint(50)
+    bench.steps(51, 70).steps(71, 78, loss=8.0)
+    return bench.launched(receipt=False)
+
+
+def slower() -> Bench:
+    """At half the learning rate, too."""
+    rung = {"rollback": {"before_onset": "20 steps"}, "lr": "0.5x"}
+    bench = Bench(build_policy({"numeric": [rung, {"page": {}, "then": "stop_now"}]})).launched()
+    bench.steps(1, 50).checkpoint(50)
+    bench.steps(51, 70).steps(71, 78, loss=8.0)
+    return bench.launched(receipt=False)
+
+
+def grades(bench: Bench) -> dict[str, str]:
+    attempt = bench.state.attempt
+    assert attempt is not None
+    return {proof.key: proof.grade for proof in attempt.proofs}
+
+
+def liar_steps(bench: Bench, first: int, last: int, **metrics: float) -> None:
+    for step in range(first, last + 1):
+        bench.now_s += 1.0
+        bench.says(read_step(bench.number, step, **metrics))  # every sample in its turn, whatever was asked
+
+
+def test_a_trainer_that_reads_back_is_believed_and_one_that_repeats_is_not() -> None:
+    assert grades(relaunched().receipt()) == {"skip": "read_back"}
+    assert grades(relaunched().receipt(reads_back=False)) == {"skip": "asserted"}
+
+
+@pytest.mark.parametrize("reads_back", [False, True])
+def test_the_first_sample_that_was_to_be_left_out_is_a_mismatch(reads_back: bool) -> None:
+    bench = relaunched().receipt(reads_back=reads_back)
+    first = bench.state.overrides.skip[0].start
+    liar_steps(bench, 51, first // BATCH)
+    assert bench.state.incidents[-1].kind != "override_mismatch"
+    liar_steps(bench, first // BATCH + 1, first // BATCH + 3)
+    found = [i for i in bench.state.incidents if i.kind == "override_mismatch"]
+    assert len(found) == 1, "once"
+    assert f"trained on the samples {first}.." in found[0].reason
+    assert grades(bench)["skip"] == "contradicted"
+    assert bench.incident.id == found[0].id
+
+
+def test_and_it_stays_one_incident_for_the_supervisors_after() -> None:
+    bench = relaunched().receipt(reads_back=False)
+    liar_steps(bench, 51, 80)
+    bench.die().die()
+    assert sum(i.kind == "override_mismatch" for i in bench.state.incidents) == 1
+    assert len(bench.of(f.SettingObserved)) == 1
+
+
+def test_a_stream_that_jumps_over_the_samples_shows_what_was_only_said() -> None:
+    bench = relaunched().receipt(reads_back=False)
+    bench.steps(51, 90)
+    assert grades(bench) == {"skip": "observed"}
+    assert all(i.kind != "override_mismatch" for i in bench.state.incidents)
+    (seen,) = bench.of(f.SettingObserved)
+    assert seen.step == bench.state.overrides.skip[0].start // BATCH + 1
+    assert bench.state.incidents[0].tries[-1].is_proven("skip"), "and the try has it"
+
+
+def test_rows_without_samples_show_nothing() -> None:
+    bench = relaunched().receipt(reads_back=False)
+    for step in range(51, 91):
+        bench.now_s += 1.0
+        reading = read_step(bench.number, step)
+        bench.says(type(reading)(reading.attempt, step, reading.time_s, (), reading.metrics))
+    assert grades(bench) == {"skip": "asserted"}
+
+
+@pytest.mark.parametrize(("rate", "grade"), [(5e-4, "observed"), (1e-3, "contradicted"), (8e-4, "asserted")])
+def test_a_learning_rate_is_compared_with_what_it_was_before(rate: float, grade: str) -> None:
+    bench = slower()
+    attempt = bench.state.attempt
+    assert attempt is not None
+    assert attempt.overrides.lr_scale == 0.5
+    resumed = attempt.resume.step if attempt.resume else 0
+    history = tuple(read_step(1, step, lr=1e-3) for step in range(max(1, resumed - 20), resumed + 1))
+    bench.receipt(reads_back=False, history=history)
+    bench.step(resumed + 1, lr=rate)
+    assert grades(bench)["lr_scale"] == grade
+    found = [i for i in bench.state.incidents if i.kind == "override_mismatch"]
+    assert len(found) == (grade == "contradicted")
+    if found:
+        assert "the learning rate is 0.001" in found[0].reason
+        assert "asked for 0.5x" in found[0].reason
+
+
+def test_a_rate_whose_own_factor_is_not_known_shows_nothing() -> None:
+    bench = slower()
+    attempt = bench.state.attempt
+    assert attempt is not None
+    resumed = attempt.resume.step if attempt.resume else 0
+    history = tuple(read_step(7, step, lr=1e-3) for step in range(max(1, resumed - 20), resumed + 1))
+    bench.receipt(reads_back=False, history=history)
+    bench.step(resumed + 1, lr=1e-3)
+    assert grades(bench)["lr_scale"] == "asserted"
+
+
+def test_pages_and_documents_say_how_it_is_known() -> None:
+    bench = relaunched().receipt(reads_back=False)
+    incident = bench.state.incidents[0]
+    assert incident.state is IncidentState.PROBATION
+    assert "(samples left out: only said by the trainer)" in tried(incident)[-1]
+    last = incident_document(incident)["remedies"][-1]
+    assert last["proofs"] == [{"key": "skip", "grade": "asserted", "words": "samples left out: only said by the trainer"}]
+    believed = relaunched().receipt().state.incidents[0]
+    assert "samples left out" not in tried(believed)[-1]

@@ -1,0 +1,90 @@
+"""What a receipt and a stream prove of the settings asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sentinel.model.attempts import SampleRange, SettingsInForce
+from sentinel.model.proof import Proof, merge_proofs
+from sentinel.plan.proving import compare_rates, first_met, grade_settings, passed_over
+
+ASKED = SettingsInForce(lr_scale=0.5, clip_norm=0.3, skip=(SampleRange(464, 644),))
+SKIP = [[464, 644]]
+
+
+@pytest.mark.parametrize(
+    ("effective", "repeated", "grades"),
+    [
+        ({"lr_scale": 0.5, "clip_norm": 0.3, "skip": SKIP}, {}, ["read_back"] * 3),
+        ({"clip_norm": 0.3}, {"lr_scale": 0.5, "clip_norm": 0.3, "skip": SKIP}, ["asserted", "read_back", "asserted"]),
+        ({}, {}, ["none"] * 3),
+        ({"lr_scale": 1.0, "clip_norm": 1.0}, {}, ["none"] * 3),
+    ],
+)
+def test_only_what_was_read_back_is_proven(effective: dict[str, Any], repeated: dict[str, Any], grades: list[str]) -> None:
+    found = grade_settings(ASKED, effective, repeated)
+    assert {proof.key: proof.grade for proof in found} == dict(zip(("lr_scale", "clip_norm", "skip"), grades, strict=True))
+
+
+def test_what_was_not_asked_needs_no_proof() -> None:
+    assert grade_settings(SettingsInForce(), {"lr_scale": 1.0, "skip": []}, {}) == ()
+
+
+def test_a_newer_grade_takes_the_place_of_the_older() -> None:
+    first, other = Proof("skip", "asserted"), Proof("lr_scale", "none")
+    assert merge_proofs((first, other), (Proof("skip", "observed"),)) == (Proof("skip", "observed"), other)
+
+
+def test_the_words_name_the_setting_and_how_it_is_known() -> None:
+    assert Proof("lr_scale", "asserted").words == "learning rate: only said by the trainer"
+    assert Proof("skip", "observed").words == "samples left out: observed in its stream"
+
+
+def spans(*pairs: tuple[int, int]) -> tuple[SampleRange, ...]:
+    return tuple(SampleRange(*pair) for pair in pairs)
+
+
+def test_samples_that_were_to_be_left_out_are_met() -> None:
+    left_out = spans((100, 120), (464, 644))
+    assert first_met(left_out, spans((480, 484))) == SampleRange(480, 484)
+    assert first_met(left_out, spans((460, 468))) == SampleRange(464, 468)
+    assert first_met(left_out, spans((460, 464), (644, 648))) is None
+    assert first_met((), spans((0, 8))) is None
+
+
+@pytest.mark.parametrize(
+    ("behind", "samples", "over"),
+    [
+        (464, ((644, 648),), True),  # from one step to the next
+        (460, ((460, 464), (644, 648)), True),  # within a step
+        (500, ((644, 648),), True),  # it resumed within the range
+        (460, ((644, 648),), False),  # four more samples are missing: rows of every other step
+        (460, ((460, 464),), False),
+        (700, ((700, 708),), False),
+    ],
+)
+def test_a_hole_that_the_ranges_fill_was_passed_over(behind: int, samples: tuple[tuple[int, int], ...], over: bool) -> None:
+    assert passed_over(spans((100, 120), (464, 644)), behind, spans(*samples)) is over
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "factor", "grade"),
+    [
+        ((1e-3, 1e-3), 5e-4, 0.5, "observed"),
+        ((1e-3, 0.99e-3), 4.9e-4, 0.5, "observed"),
+        ((1e-3, 1e-3), 1e-3, 0.5, "contradicted"),
+        ((5e-4, 5e-4), 1e-3, 2.0, "observed"),
+        ((1e-3, 1e-3), 7.5e-4, 0.5, None),  # something else
+        ((1e-3, 1e-3), 1e-3, 0.9, None),  # too little to tell from the schedule
+        ((1e-4, 2e-4), 2e-4, 0.5, None),  # a warm-up
+        ((1e-3,), 5e-4, 0.5, None),
+        ((0.0, 0.0), 5e-4, 0.5, None),
+        ((1e-3, 1e-3), float("nan"), 0.5, None),
+    ],
+)
+def test_a_learning_rate_shows_a_factor_by_what_it_changed(
+    before: tuple[float, ...], after: float, factor: float, grade: str | None
+) -> None:
+    assert compare_rates(before, after, factor) == grade
