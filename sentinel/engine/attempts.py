@@ -18,6 +18,7 @@ from sentinel.engine.probation import judge_open_incidents, keep_at_stop, settle
 from sentinel.engine.proving import begin_observing, observe_settings
 from sentinel.engine.relaunching import drop_live_plan, relaunch
 from sentinel.engine.retention import prune_next
+from sentinel.engine.unobserved import end_unobserved, is_unobserved
 from sentinel.model import facts as f
 from sentinel.model.actions import CompareRecords, KillAttempt, PruneCheckpoint
 from sentinel.model.attempts import Alive, AttemptView, Exited, ExitReport, NotStarted, Orphaned, ResumePoint, Unseen
@@ -182,6 +183,8 @@ def on_exit(decision: Decision, report: ExitReport) -> None:
     if decision.state.hold_by and not decision.state.stop_by and not isinstance(ended, Finished):
         return decision.record(f.Held(f"held by {decision.state.hold_by}: {reason}"))
     match ended:
+        case Finished() if is_unobserved(decision):
+            return end_unobserved(decision, reason)
         case Finished() if _is_untrained(decision, attempt):
             return consider_untrained(decision, reason)
         case Finished():
@@ -201,7 +204,7 @@ def _is_untrained(decision: Decision, attempt: Attempt) -> bool:
 
 
 def consider_untrained(decision: Decision, reason: str) -> None:
-    """Exit 0 without a receipt, a step or an end line is no finished training: the command did something else."""
+    """Exit 0 without a receipt or a step, of a trainer that has written them before: the command did something else."""
     attempt = decision.attempt
     assert attempt is not None
     why = f"{reason}; it wrote no receipt and no step, so nothing was trained (the contract: sentinel/client/PROTOCOL.md)"

@@ -22,6 +22,7 @@ from sentinel.engine.preemption import must_pause
 from sentinel.engine.recurrence import healed_before
 from sentinel.engine.relaunching import drop_live_plan, relaunch
 from sentinel.engine.retention import lost_to_retention
+from sentinel.engine.unobserved import refuse_restart
 from sentinel.model import facts as f
 from sentinel.model.findings import Finding, Kind
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Remedy
@@ -173,6 +174,8 @@ def take_rung(decision: Decision, incident_id: int, index: int) -> None:
         return take_next_rung(decision, incident_id)
     if treatment.relaunch and treatment.resume is None and (lost := lost_to_retention(decision, incident, index)):
         return give_up(decision, incident_id, lost)
+    if treatment.relaunch and treatment.resume is None and (unheard := refuse_restart(decision)):
+        return give_up(decision, incident_id, unheard)
     if decision.observes_only:
         why = "observe only" if decision.is_observed_run else f"paused by {state.paused}"
         decision.record(f.RungTaken(incident.id, treatment.remedy, False, decision.newest_step))

@@ -14,7 +14,7 @@ from sentinel.client.strict_json import dumps, loads
 from sentinel.errors import UsageError
 
 CAPABILITIES = ("skip", "live_overrides", "attribution")  # what PROTOCOL.md gives every trainer that honours it
-MORE = ("exclude",)  # of the command, not of the trainer: only where somebody says so
+MORE = ("exclude", "restart")  # of the command, not of the trainer: only where somebody says so
 
 
 @dataclass(frozen=True, slots=True)

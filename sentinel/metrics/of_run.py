@@ -10,6 +10,7 @@ from sentinel import __version__
 from sentinel.curves.registry import CURVES
 from sentinel.engine.goodput import account
 from sentinel.model.findings import Severity, Verdict
+from sentinel.model.state import ENDINGS
 from sentinel.report.following import RunSnapshot
 from sentinel.report.tally import ACTIONS, Durations
 from sentinel.run_files.detector_standings import OLD_AFTER_S
@@ -18,8 +19,7 @@ from sentinel.run_files.stall import STALLED, run_word, stall_of
 Row = tuple[str, tuple[str, ...], float | Durations]
 
 STATES = (
-    "starting", "training", STALLED, "recovering", "probation", "paused", "held", "observing", "finished", "failed", "stopped",
-    "suspended",
+    "starting", "training", STALLED, "recovering", "probation", "paused", "held", "observing", *ENDINGS,
 )  # fmt: skip
 SEVERITIES = get_args(Severity)
 LAYERS_MAX = 256

@@ -149,9 +149,10 @@ class Held:
 @recorded_as("RunEnded")
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """suspended: stopped, and the next start goes on as if it had not been: with its holds, its budgets and its pages."""
+    """suspended: stopped, and the next start goes on as if it had not been: with its holds, its budgets and its pages.
+    unobserved: the command ended with 0, and nothing was ever heard of it."""
 
-    outcome: str  # finished | failed | stopped | suspended
+    outcome: str  # one of state.ENDINGS
     reason: str
 
 

@@ -16,6 +16,9 @@ from sentinel.model.environment import Environment
 from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.proof import Proof
 
+UNOBSERVED = "unobserved"
+ENDINGS = ("finished", "failed", "stopped", "suspended", UNOBSERVED)
+RIGHTLY_ENDED = {"finished": "finished", UNOBSERVED: "ended with exit 0, unobserved"}  # nobody need start it again
 ATTEMPTS_KEPT = 512  # whole attempts kept for the ledger and the lineage; older ones are folded into `Archive`
 MARKS_KEPT = 256  # checkpoint marks per attempt kept for the ledger; older ones are folded into the oldest kept
 INCIDENTS_KEPT = 512
@@ -213,7 +216,7 @@ class RunState:
     answered_requests: tuple[str, ...] = ()  # ids answered, the newest last
     giving_up: str = ""  # stop_now | hold: what follows when the living attempt has ended
     giving_up_reason: str = ""
-    ended: str = ""  # finished | failed | stopped | suspended
+    ended: str = ""  # one of ENDINGS
     end_reason: str = ""
 
     @property

@@ -7,7 +7,7 @@ Everything here reads the run's state only; the state may be of now and not of w
 from __future__ import annotations
 
 from sentinel.model.incidents import Incident, IncidentState, Outcome, Try
-from sentinel.model.state import Attempt, RunState
+from sentinel.model.state import RIGHTLY_ENDED, Attempt, RunState
 from sentinel.policy.rung_words import CONDITIONS
 
 TRIES_SHOWN = 8
@@ -80,7 +80,8 @@ def follows(state: RunState, incident: Incident | None, now_s: float) -> list[st
     if state.observe_only and not state.ended:
         return ["sentinel observes only: nothing was done, and nothing will be"]
     if state.ended:
-        words = {"failed": "the run has failed: nothing trains until you start it again", "finished": "the run has finished"}
+        words = {"failed": "the run has failed: nothing trains until you start it again"}
+        words |= {ended: f"the run has {what}" for ended, what in RIGHTLY_ENDED.items()}
         return [words.get(state.ended, f"the run was {state.ended}")]
     if state.held:
         return ["training is held: nothing happens until you resume it"]
@@ -109,7 +110,7 @@ def _going_on(state: RunState, incident: Incident | None) -> list[str]:
 def stopped_since(state: RunState) -> float | None:
     """Since when nothing trains; None while something does, or when the run is over rightly."""
     attempt = state.attempt
-    if attempt is None or not attempt.is_over or state.ended in ("finished", "stopped", "suspended"):
+    if attempt is None or not attempt.is_over or state.ended not in ("", "failed"):
         return None
     return attempt.last_step_s if attempt.last_step_s is not None else attempt.ended_s
 

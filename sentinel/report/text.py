@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sentinel.model.state import UNOBSERVED
 from sentinel.policy.rung_words import CONDITIONS
 from sentinel.report.detectors import detector_rows
 from sentinel.report.environment import environment_rows
@@ -129,7 +130,7 @@ def ledger_words(ledger_s: Mapping[str, float]) -> str:
 
 def _advice(status: Mapping[str, Any]) -> str:
     """What nobody's watching means for a run that has not ended."""
-    if status["supervisor"] == "alive" or status["state"] in ("finished", "failed", "stopped"):
+    if status["supervisor"] == "alive" or status["state"] in ("finished", "failed", "stopped", UNOBSERVED):
         return ""
     if status["state"] == "suspended":
         return "; `sentinel run` again goes on with it"

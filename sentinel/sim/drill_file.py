@@ -27,6 +27,7 @@ from typing import Any
 from sentinel.detectors.registry import KINDS
 from sentinel.errors import PolicyError, Problem, UsageError
 from sentinel.model.incidents import IncidentState
+from sentinel.model.state import ENDINGS
 from sentinel.policy.checks_playbooks import check_playbook
 from sentinel.policy.problems import print_problems
 from sentinel.policy.quantities import parse_duration, parse_positive_steps, parse_steps
@@ -51,7 +52,7 @@ REAL_RUN_KEYS = ("steps", "batch", "ranks", "checkpoint_every", "precision")
 PRECISIONS = ("fp32", "bf16", "fp16")
 RUN_KEYS = ("steps", "batch", "ranks", "nodes", "step", "startup", "checkpoint_every", "save")
 VARY_KEYS = ("position", "length", "magnitude")
-OUTCOMES = ("finished", "failed", "stopped", "suspended", "held", "unfinished")
+OUTCOMES = (*ENDINGS, "held", "unfinished")
 EXPECT_KEYS = ("outcome", "pages", "attempts", "incidents", "lapses")
 INCIDENT_KEYS = (
     "kind", "state", "remedies", "onset", "resumed_from", "steps_lost_max", "skipped_max", "diagnosis", "blamed_rank",

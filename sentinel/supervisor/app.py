@@ -32,7 +32,7 @@ from sentinel.launcher.checks import check_code
 from sentinel.metrics.exposition import exposition
 from sentinel.model.events import Deadline, SupervisorStarted
 from sentinel.model.operator_requests import Acknowledge
-from sentinel.model.state import RunState
+from sentinel.model.state import RIGHTLY_ENDED, RunState
 from sentinel.paging.asked import lay_routes, lay_run_url, with_checked_routes
 from sentinel.paging.desk import Desk, Ways
 from sentinel.policy.schema import Policy
@@ -120,8 +120,8 @@ def _watch(
     with take_run(run_dir) as session:
         clock = SystemClock(session.journal.last_at_s())
         engine.restore(session.journal.read_entries())
-        if engine.state.ended == "finished":
-            print(f"{run_dir}: this run has finished; choose another --run-dir to train again")
+        if engine.state.ended in RIGHTLY_ENDED:
+            print(f"{run_dir}: this run has {RIGHTLY_ENDED[engine.state.ended]}; choose another --run-dir to train again")
             return EXIT_OK
         deadline = end.on_session_clock(clock.now_s(), clock.wall_s())
         if not outage.has_begun:
@@ -159,7 +159,9 @@ def _watch(
 
 
 def exit_code(state: RunState) -> int:
-    return {"finished": EXIT_OK, "stopped": EXIT_STOPPED, "suspended": EXIT_AGAIN}.get(state.ended, EXIT_FAILED)
+    if state.ended in RIGHTLY_ENDED:
+        return EXIT_OK
+    return {"stopped": EXIT_STOPPED, "suspended": EXIT_AGAIN}.get(state.ended, EXIT_FAILED)
 
 
 def _started(

@@ -32,7 +32,7 @@ TRUSTED_SAMPLES = 30  # a helper that lived so long starts the pauses afresh
 GPUS_MAX = 256
 REASON_CHARS = 300
 IDLE_SAMPLES = 3  # so long without a process of ours, while others have one: a GPU that this run does not use
-HELPER = (sys.executable, "-m", "sentinel.telemetry.nvml_helper")
+HELPER = (sys.executable, "-P", "-m", "sentinel.telemetry.nvml_helper")  # -P: not a folder `sentinel` of where it is started
 DRIVER_SIGNS = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg")  # the module, its device in a container, WSL
 NO_DRIVER = "no NVIDIA driver: gpu faults cannot be seen"
 

@@ -20,6 +20,7 @@ from sentinel.curves.registry import CURVES
 from sentinel.engine.goodput import account
 from sentinel.model.actions import StartAttempt
 from sentinel.model.metrics import SHORT_CHARS_MAX
+from sentinel.model.state import UNOBSERVED
 from sentinel.run_files.stall import STALLED, run_word
 from sentinel.terminal.clean import clean
 from sentinel.terminal.picture import METRICS, Picture, newest_step, shown_incident
@@ -32,6 +33,7 @@ STYLES: dict[Tone, str] = {"plain": "", "quiet": "dim", "good": "green", "warn":
 STATE_STYLES = {
     "training": "green", "probation": "yellow", "recovering": "bold yellow", "finished": "bold green", "observing": "cyan",
     STALLED: "bold yellow", "failed": "bold red", "held": "bold red", "stopped": "yellow", "suspended": "yellow",
+    UNOBSERVED: "yellow",
 }  # fmt: skip
 LABELS = {curve.name: curve.short for curve in CURVES if curve.short}
 LABEL_WIDTH = SHORT_CHARS_MAX

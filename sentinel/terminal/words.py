@@ -121,7 +121,7 @@ def _of_run(fact: f.RunCreated | f.SupervisorTookOver | f.RunEnded | f.Held | f.
         case f.Held():
             return Line(f"HELD for a person: {fact.reason}", "bad")
         case f.RunEnded():
-            tone: Tone = "good" if fact.outcome == "finished" else "warn" if fact.outcome in ("stopped", "suspended") else "bad"
+            tone: Tone = "good" if fact.outcome == "finished" else "bad" if fact.outcome == "failed" else "warn"
             return Line(f"run {fact.outcome}: {fact.reason}", tone)
 
 

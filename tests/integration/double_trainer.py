@@ -100,6 +100,7 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--hurried", action="store_true")
     parser.add_argument("--die", action="store_true")
+    parser.add_argument("--liar", action="store_true", help="obey nothing, and let the receipt repeat the request")
     parser.add_argument("--missing", action="store_true", help="import a module that is not installed, before anything else")
     options = parser.parse_args()
     if options.missing:
@@ -122,9 +123,12 @@ def main() -> int:
         state = loads((session.run_dir / resume.path / "state.json").read_bytes())
     skip = [(a, b) for a, b, *_ in session.spec.overrides.skip]
     lr = session.spec.overrides.lr_scale or 1.0
+    effective = {"lr": lr, "lr_scale": lr, "clip_norm": session.spec.overrides.clip_norm or 1.0}
+    if options.liar:
+        skip, lr, effective = [], 1.0, {"clip_norm": session.spec.overrides.clip_norm or 1.0}
     session.start(
         resume_step=int(state["step"]), resume_digest=resume.digest if resume else None, world_size=options.ranks, params=1,
-        tokens_per_step=BATCH, effective={"lr": lr, "lr_scale": lr, "clip_norm": session.spec.overrides.clip_norm or 1.0},
+        tokens_per_step=BATCH, effective=effective,
     )  # fmt: skip
     tick = threading.Event()
     ranks = [session, *(Session(session.run_dir, session.spec, rank) for rank in range(1, options.ranks))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from tests.integration.forked_sentinel import run_sentinel
@@ -63,7 +62,7 @@ def test_a_person_changes_holds_resumes_and_rolls_back_a_live_run(tmp_path: Path
 
 
 def test_a_run_that_failed_in_the_night_is_answered_in_the_morning_and_started_again(tmp_path: Path) -> None:
-    run = Supervised(tmp_path / "run", [sys.executable, "-c", "pass"]).start()
+    run = Supervised(tmp_path / "run", double(1, exit=3)).start()
     assert run.wait() == 1, run.log
     (page,) = run.status()["pages"]
     assert [told["state"] for told in page["told"]] == ["delivered"]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 import socket
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,11 +15,11 @@ import pytest
 
 from tests.integration.alertmanager_kit import RealAlertmanager, alertmanager, needs_alertmanager
 from tests.integration.forked_sentinel import run_sentinel
-from tests.integration.supervised import Supervised, wait_for
+from tests.integration.supervised import Supervised, double, wait_for
 from tests.loopback import HttpServer, Reply
 
 pytestmark = needs_alertmanager
-DIES = [sys.executable, "-c", "pass"]
+DIES = double(1, exit=3)
 POLICY = """\
 apiVersion: sentinel/v1
 kind: RemediationPolicy

@@ -143,11 +143,47 @@ def test_a_run_that_cannot_continue_climbs_the_ladder_and_closes_its_incidents(p
     assert incidents[0]["pages"]
 
 
-def test_a_command_that_trains_nothing_has_not_finished(place: Path) -> None:
+def test_a_command_of_which_nothing_was_heard_has_neither_failed_nor_finished(place: Path) -> None:
+    """Before, it had failed: an unchanged trainer that had trained to its end called a person."""
     run = Supervised(place, [sys.executable, "-c", "pass"]).start()
+    assert run.wait() == 0, run.log
+    assert run.incidents() == []
+    assert run.status()["state"] == "unobserved"
+    assert "whether it trained is not known" in run.log
+    again = run_sentinel("run", "--run-dir", str(place), "--", sys.executable, "-c", "pass")
+    assert again.returncode == 0
+    assert "ended with exit 0, unobserved; choose another --run-dir" in again.stdout
+
+
+def test_such_a_command_is_not_started_again_from_the_beginning(place: Path) -> None:
+    """It may have checkpoints of its own where it was started."""
+    count = place.parent / "count"
+    dies = [sys.executable, "-c", f"open({str(count)!r}, 'a').write('x'); raise SystemExit(1)"]
+    run = Supervised(place, dies).start()
     assert run.wait() == 1, run.log
-    assert run.incidents()[0]["kind"] == "broken_job"
-    assert "nothing was trained" in run.log
+    assert count.read_text() == "x"
+    assert [(i["kind"], i["state"]) for i in run.incidents()] == [("crash", "exhausted")]
+    assert "might overwrite checkpoints that sentinel does not know" in run.log
+
+
+def test_unless_somebody_has_said_that_it_may_be(place: Path) -> None:
+    count = place.parent / "count"
+    dies = [sys.executable, "-c", f"open({str(count)!r}, 'a').write('x'); raise SystemExit(1)"]
+    run = Supervised(place, dies, options=["--with", "restart"]).start()
+    assert run.wait() == 1, run.log
+    assert len(count.read_text()) > 1
+
+
+def test_a_trainer_that_only_repeats_what_it_was_asked_is_caught_in_its_first_attempt(place: Path) -> None:
+    """It trains on what was to be left out; its receipt repeats the request. Before, it passed, attempt after attempt."""
+    run = Supervised(place, double(240, 0.01, liar=True, bad="1760-2160")).start()
+    assert run.wait() == 1, run.log
+    kinds = [i["kind"] for i in run.incidents()]
+    assert kinds == ["spike", "override_mismatch"]
+    assert "which were to be left out" in run.incidents()[1]["reason"]
+    (first, *later) = [one for one in run.incidents()[0]["remedies"] if one["skip"]]
+    assert not later, "the first attempt that lies is the last"
+    assert [(one["key"], one["grade"]) for one in first["proofs"]] == [("skip", "contradicted")]
 
 
 def test_one_wild_line_does_not_blind_the_run(place: Path) -> None:

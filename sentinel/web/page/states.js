@@ -3,7 +3,7 @@
 /** @type {Record<string, string>} */
 const RUN_TONES = {
   training: "good", finished: "good", observing: "good", starting: "plain", probation: "warn", recovering: "warn", paused: "warn",
-  stalled: "warn", stopped: "warn", suspended: "warn", held: "bad", failed: "bad",
+  stalled: "warn", stopped: "warn", suspended: "warn", unobserved: "warn", held: "bad", failed: "bad",
 };
 /** @type {Record<string, string>} */
 const INCIDENT_TONES = { open: "bad", probation: "warn", recovered: "good", exhausted: "bad" };
@@ -20,7 +20,7 @@ export const tryTone = (outcome) => TRY_TONES[outcome] ?? "plain";
 /** @param {any} incident */
 export const isOpen = (incident) => incident.state === "open" || incident.state === "probation";
 
-const ENDED = new Set(["finished", "failed", "stopped", "suspended"]);
+const ENDED = new Set(["finished", "failed", "stopped", "suspended", "unobserved"]);
 
 /** Nothing more will be trained by itself. @param {string} state */
 export const isEnded = (state) => ENDED.has(state);

@@ -24,7 +24,7 @@ def policy(**budget: str | int) -> Any:
 def test_a_trainer_that_dies_before_its_first_step_three_times_is_a_broken_job_and_the_run_ends() -> None:
     bench = Bench(policy())
     for _ in range(3):
-        bench.launched(receipt=False).exits(code=1)
+        bench.launched(receipt=False).beat("init").exits(code=1)
     assert bench.state.ended == "failed"
     assert "broken job: 3 launches in a row died before their first step" in bench.state.end_reason
     assert len(bench.state.attempts) == 3
@@ -40,7 +40,7 @@ def test_a_trainer_that_dies_before_its_first_step_three_times_is_a_broken_job_a
 def test_the_playbook_of_a_broken_job_says_what_follows(end: dict[str, Any]) -> None:
     bench = Bench(build_policy(playbooks={"restart": MANY, "call": [end]}, budget={"backoff": "1s..1m"}))
     for _ in range(3):
-        bench.launched(receipt=False).exits(code=1)
+        bench.launched(receipt=False).beat("init").exits(code=1)
     assert bench.incident.playbook == "call"
     assert bench.state.held
     assert len(bench.decided(a.SendPage)) == 1
@@ -63,7 +63,7 @@ def test_without_a_rule_that_calls_anybody_a_broken_job_stays_a_crash_and_is_pag
     for more in ([], [{"alert": "B", "on": "broken_job", "labels": {"severity": "info"}}]):
         bench = Bench(build_policy(playbooks={"restart": MANY}, rules=[*rules, *more]))
         for _ in range(3):
-            bench.launched(receipt=False).exits(code=1)
+            bench.launched(receipt=False).beat("init").exits(code=1)
         assert {i.kind for i in bench.state.incidents} == {"crash"}
         assert "broken job: 3 launches in a row" in bench.state.end_reason
         assert bench.decided(a.SendPage)
@@ -72,9 +72,9 @@ def test_without_a_rule_that_calls_anybody_a_broken_job_stays_a_crash_and_is_pag
 def test_a_person_who_starts_a_broken_job_again_has_its_deaths_counted_anew() -> None:
     bench = Bench(policy())
     for _ in range(3):
-        bench.launched(receipt=False).exits(code=1)
+        bench.launched(receipt=False).beat("init").exits(code=1)
     bench.done("page").die()
-    bench.launched(receipt=False).exits(code=1)
+    bench.launched(receipt=False).beat("init").exits(code=1)
     assert bench.incident.kind == "crash"
     assert bench.state.plan is not None
 

@@ -147,7 +147,7 @@ def test_a_cause_outside_never_blames_it(line: str) -> None:
 def test_a_signal_of_its_own_may_come_from_what_was_loaded_and_one_from_outside_never(signal: int, blames: bool) -> None:
     bench = crashed()
     for _ in range(2):
-        bench.launched(receipt=False).exits(signal=signal)
+        bench.launched(receipt=False).beat("init").exits(signal=signal)
     assert bool(bench.of(f.CheckpointCondemned)) is blames
 
 

@@ -182,7 +182,7 @@ def test_a_real_history_adds_up_at_every_moment() -> None:
     bench.steps(1, 50).checkpoint(50)
     bench.steps(51, 70).steps(71, 78, loss=8.0)
     bench.launched().steps(51, 140).exits(signal=9)
-    bench.launched(receipt=False).exits(code=1).launched().steps(51, 60)
+    bench.launched(receipt=False).beat("init").exits(code=1).launched().steps(51, 60)
     bench.wants_stop()
     bench.exits(code=6)
     state = RunState()

@@ -139,7 +139,7 @@ def fails_again_and_again() -> Cluster:
     bench.launched()
     bench.beats("n1", "n2")
     bench.steps(1, 40).checkpoint(20).checkpoint(40).steps(41, 60).exits(signal=9)
-    bench.launched(receipt=False).exits(code=1)
+    bench.launched(receipt=False).beat("init").exits(code=1)
     return bench
 
 
@@ -152,7 +152,7 @@ def test_an_attempt_that_died_unheard_does_not_make_the_blamed_node_the_only_one
 
 def test_a_rung_taken_again_for_its_checkpoint_still_leaves_its_node_out() -> None:
     bench = fails_again_and_again()
-    bench.launched(receipt=False).exits(code=1)
+    bench.launched(receipt=False).beat("init").exits(code=1)
     assert bench.resumed_from == 20, "the same rung, from the next older checkpoint"
     assert [one.outcome for one in bench.incident.tries] == [Outcome.FAILED, Outcome.FAILED, Outcome.PENDING]
     bench.launched()

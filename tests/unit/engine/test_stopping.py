@@ -176,7 +176,7 @@ def test_during_a_recovery_from_a_living_attempt_it_is_killed_first() -> None:
 
 
 def test_while_it_waits_to_relaunch_it_stops_at_once() -> None:
-    bench = Bench().launched(receipt=False)
+    bench = Bench().launched(receipt=False).beat("init")
     bench.exits(code=1)
     to_start(bench)
     bench.wants_stop()

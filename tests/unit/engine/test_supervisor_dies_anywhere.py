@@ -152,8 +152,8 @@ def test_a_launch_that_is_not_confirmed_is_not_watched_before_it_is() -> None:
 
 
 def test_a_long_wait_before_a_launch_is_not_counted_as_silence() -> None:
-    bench = Bench().launched(receipt=False)
-    bench.exits(code=1).launched(receipt=False).exits(code=1)
+    bench = Bench().launched(receipt=False).beat("init")
+    bench.exits(code=1).launched(receipt=False).beat("init").exits(code=1)
     while not any(key.startswith("start/") for key in bench.state.pending):
         bench.done(next(iter(bench.state.pending)))
     bench.die()

@@ -1,0 +1,39 @@
+"""A command of which nothing was ever heard: no receipt, no step, no heartbeat, no checkpoint.
+
+It may be a trainer that does not speak the contract. Its exit 0 says that it has ended, and not that it has trained. A relaunch
+without a checkpoint would start it from the beginning, in a directory where its own checkpoints may lie, which is not Sentinel's
+to decide.
+"""
+
+from __future__ import annotations
+
+from sentinel.engine.decision import Decision
+from sentinel.model import facts as f
+from sentinel.model.state import UNOBSERVED
+
+MAY_RESTART = "restart"
+
+
+def is_unobserved(decision: Decision) -> bool:
+    """Whether nothing was heard in any attempt of the run. Behind a blind source that says nothing."""
+    state = decision.state
+    heard = decision.live.finished or decision.live.has_beats or bool(state.checkpoints)
+    heard = heard or any(attempt.receipt_s is not None or attempt.first_step is not None for attempt in state.attempts)
+    return not heard and not state.blind.keys() & {"metrics", "heartbeats", "checkpoints"}
+
+
+def end_unobserved(decision: Decision, reason: str) -> None:
+    """Neither failed nor finished, and nobody is called."""
+    contract = "the contract: sentinel/client/PROTOCOL.md"
+    why = f"{reason}; it wrote no receipt and no step: whether it trained is not known ({contract})"
+    decision.record(f.RunEnded(UNOBSERVED, why))
+
+
+def refuse_restart(decision: Decision) -> str:
+    """Why it is not started again from the beginning; empty where it may be."""
+    if MAY_RESTART in decision.state.capabilities or not is_unobserved(decision):
+        return ""
+    return (
+        "no receipt, step, heartbeat or checkpoint was ever seen of this command: to start it from the beginning might overwrite "
+        "checkpoints that sentinel does not know; start it again yourself, or declare by --with restart that it may be"
+    )
