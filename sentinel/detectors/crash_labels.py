@@ -63,7 +63,6 @@ _KINDS: tuple[tuple[LabelKind, str, re.Pattern[str]], ...] = (
     (LabelKind.HOST, "a", re.compile(rf"(?i){_NO_HOST}(?P<name>[A-Za-z][\w.\-]{{0,62}}\d[\w.\-]{{0,20}}):(?: |$|(?=\[))")),
 )  # fmt: skip
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,16}m")
-_DOCKER = '{"log":"'
 _GROUP = re.compile(r" +\| ")  # Python's margin of the tracebacks of an exception group
 _BY_FIRST = {first: tuple((kind, fits) for kind, begins, fits in _KINDS if first in begins) for first in "[( 0a"}
 # … or named in c10d's own brackets "[PG ID 0 PG GUID 0(default_pg) Rank 1]", by srun, whose tasks are the ranks, or by the
@@ -93,7 +92,7 @@ class Labelled:
 
 def read_labels(line: str) -> Labelled:
     """Take off every label. Of two ranks the inner one counts: it is nearer to the program."""
-    text = _plain(line)
+    text = _COLOUR.sub("", line) if "\x1b" in line else line
     rank = role = number = None
     host = ""
     for _ in range(LABELS_MAX):
@@ -116,15 +115,6 @@ def read_labels(line: str) -> Labelled:
     if text.startswith("  ") and (group := _GROUP.match(text)) is not None:
         text = text[group.end() :]
     return Labelled(text, rank, role, number, host)
-
-
-def _plain(line: str) -> str:
-    """Without colours, and out of the JSON of a container's log file."""
-    if "\x1b" in line:
-        line = _COLOUR.sub("", line)
-    if line.startswith(_DOCKER):
-        line = line[len(_DOCKER) :].partition('","stream":')[0].removesuffix("\\n").replace('\\"', '"').replace("\\t", "\t")
-    return line
 
 
 def _first_label(text: str) -> tuple[LabelKind, re.Match[str]] | None:

@@ -53,10 +53,18 @@ def read_logs(path: Path) -> Logs:
 
 
 def _read_file(path: Path) -> Logs:
-    end = read_log_end(path, SEARCH_BYTES_MAX, numbered=True)
+    end = _read_text(path, SEARCH_BYTES_MAX)
     if not end.lines:
         return Logs({}, {}, False, ())
     return Logs({None: end.lines}, {None: _places(path, end)}, end.is_cut, ())
+
+
+def _read_text(path: Path, limit_bytes: int, lines_kept: int = LINES_KEPT) -> LogEnd:
+    """OSError also for what is no text: from lines that cannot be in it nothing may be concluded."""
+    end = read_log_end(path, limit_bytes, lines_kept=lines_kept, numbered=True)
+    if end.no_text:
+        raise OSError(22, end.no_text, str(path))
+    return end
 
 
 def _places(path: Path, end: LogEnd) -> tuple[tuple[Path, int], ...]:
@@ -73,7 +81,7 @@ def _read_folder(folder: Path) -> Logs:
     unread: list[str] = []
     for path in paths:
         try:
-            end = read_log_end(path, limit, lines_kept=lines_kept, numbered=True)
+            end = _read_text(path, limit, lines_kept)
         except OSError as error:
             unread.append(f"{path}: {error.strerror or error}")
             continue

@@ -13,7 +13,7 @@ import os
 import stat
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sentinel.detectors.crash_class import STEPS_SURVIVED_MAX
@@ -22,13 +22,15 @@ from sentinel.detectors.crash_patterns import TELLING_WORDS, Tier, match_line, m
 from sentinel.detectors.crash_progress import SHOWING_WORDS, is_progress, may_show_progress
 from sentinel.detectors.crash_reading import ends_traceback, is_frame, is_worth_keeping, starts_traceback
 from sentinel.telemetry.compressed import compression_of, open_compressed, read_block
-from sentinel.telemetry.no_log import what_stands_for_it
+from sentinel.telemetry.no_log import what_stands_for_it, why_no_text
+from sentinel.telemetry.wrapped_lines import unwrap
 
 TAIL_BYTES = 64 * 1024
 LINES_KEPT = 600
 LINE_CHARS = 500
 SEARCH_BYTES_MAX = 256 << 20
 CHUNK_BYTES = 1 << 18
+HEAD_BYTES = 1024
 LINE_BYTES_MAX = 8192  # of a longer line the beginning is looked at
 KEPT_MAX = 32_768
 KEPT_OF_WRITER_MAX = 256
@@ -42,12 +44,13 @@ _NO_DIGITS = str.maketrans("", "", "0123456789")
 @dataclass(frozen=True, slots=True)
 class LogEnd:
     """`numbers`: of each line its place in the file, from 1; 0 where it was not counted. `searched_bytes`: how much of the end
-    was looked at; `is_cut`: the search met its bound."""
+    was looked at; `is_cut`: the search met its bound. `no_text`: what the file is and what to do, where it looks like no text."""
 
     lines: tuple[str, ...]
     numbers: tuple[int, ...]
     searched_bytes: int = 0
     is_cut: bool = False
+    no_text: str = ""
 
 
 class Gist:
@@ -158,13 +161,19 @@ def read_log_end(
             raise IsADirectoryError(21, "Is a directory", str(path))
         if not stat.S_ISREG(status.st_mode):
             raise OSError(22, "not a regular file", str(path))
-        head = os.pread(descriptor, 1024, 0)
+        head = os.pread(descriptor, HEAD_BYTES, 0)
         if stand_in := what_stands_for_it(head):
             raise OSError(22, stand_in, str(path))
         kind = compression_of(head)
         if kind is not None:
             return _read_packed(path, kind, lines_kept)
-        return _read_plain(file.fileno(), status.st_size, limit_bytes, lines_kept, numbered)
+        end = _read_plain(file.fileno(), status.st_size, limit_bytes, lines_kept, numbered)
+        return replace(end, no_text=_why_no_text(head))
+
+
+def _why_no_text(head: bytes) -> str:
+    """A log that was cut while it grew may begin with a hole."""
+    return why_no_text(head.strip(b"\0"))
 
 
 def _read_plain(handle: int, size: int, limit_bytes: int, lines_kept: int, numbered: bool) -> LogEnd:
@@ -259,13 +268,14 @@ def _newlines(handle: int, end: int) -> int:
 def _read_packed(path: Path, kind: str, lines_kept: int) -> LogEnd:
     gist = Gist()
     ring: list[str] = []
-    number, rest = 1, b""
+    number, rest, head = 1, b"", b""
     with open_compressed(path, kind) as packed:
         while True:
             try:
                 block = read_block(packed, CHUNK_BYTES)
             except EOFError:
                 block = b""  # it breaks off: what is there is read
+            head = head or block[:HEAD_BYTES]
             parts = (rest + block).split(b"\n") if block else [rest] if rest else []
             rest = parts.pop()[:LINE_BYTES_MAX] if block else b""
             ring += [_text(part) for part in parts]
@@ -273,7 +283,7 @@ def _read_packed(path: Path, kind: str, lines_kept: int) -> LogEnd:
                 number = gist.feed_all(number, ring[:-lines_kept])
                 ring = ring[-lines_kept:]
             if not block:
-                return _end([*gist.kept, *enumerate(ring, number)], 0, False)
+                return replace(_end([*gist.kept, *enumerate(ring, number)], 0, False), no_text=_why_no_text(head))
 
 
 def _text_of(data: bytes) -> str:
@@ -281,7 +291,8 @@ def _text_of(data: bytes) -> str:
 
 
 def _text(part: bytes) -> str:
-    """Of a progress bar, its newest state."""
+    """Of a progress bar, its newest state; of a line that a container's log driver wrapped in JSON, what it wrapped."""
     part = part[:LINE_BYTES_MAX].strip(b"\0")
     text = _text_of(part)
-    return text.rstrip("\r").rpartition("\r")[2] if "\r" in text else text
+    text = text.rstrip("\r").rpartition("\r")[2] if "\r" in text else text
+    return unwrap(text) if text.startswith("{") else text

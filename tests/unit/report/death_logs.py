@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 STEPS = "iteration 118 / 400 | lm loss: 2.2\niteration 119 / 400 | lm loss: 2.2\niteration 120 / 400 | lm loss: 2.1\n"
@@ -40,6 +41,11 @@ SLURM_END = (
 def by(label: str, text: str) -> str:
     """Every line of a text behind a label."""
     return "\n".join(f"{label}{line}" for line in text.split("\n"))
+
+
+def wrapped(text: str, key: str = "message", **more: object) -> str:
+    """Every line of a text as a logging agent writes it."""
+    return "\n".join(json.dumps({"time": "2026-11-20T10:00:00Z", "level": "error", key: line, **more}) for line in text.split("\n"))
 
 
 def _r(rank: int, text: str) -> str:
@@ -292,6 +298,14 @@ _MORE: tuple[tuple[str, str, str | None, int | None, str | None], ...] = (
     ("torchrun sigterm'd peers; root exit 1 with error", STEPS+_r(2,TB+"FileNotFoundError: [Errno 2] No such file or directory: '/data/shard_12.bin'")+"\nW1122 22:22:14.038000 28309 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 28514 closing signal SIGTERM\n"+table((2,1),(0,-15),(1,-15)),"error",2,"shard_12"),
     ("error in tmp data", STEPS+_r(2,TB+"FileNotFoundError: [Errno 2] No such file or directory: '/tmp/data/shard_12.bin'")+"\n"+_r(3,TB+"ValueError: later"),"error",2,"shard_12"),
     ("megatron rerun in a warning", STEPS+"WARNING:megatron.core.rerun_state_machine:Unexpected result tensor(nan) on rank 3 at iteration #121 invocation #1 (message='loss is NaN')\nExiting now.\n"+_r(0,TB+LOST),"non_finite",3,"Unexpected result"),
+    ("json message", wrapped(STEPS.rstrip()+"\n"+_r(2,TB+OOM)),"out of memory",2,"CUDA out"),
+    ("json with a rank", wrapped(STEPS.rstrip())+"\n"+wrapped(TB+"ValueError: bad \"shape\"",rank=3)+"\n"+wrapped(TB+GLOO,rank=0),"error",3,"bad"),
+    ("json of pods", wrapped(STEPS.rstrip(),"log",kubernetes={"pod_name":"worker-0"})+"\n"+"\n".join(f"{a}\n{b}" for a,b in zip(wrapped(TB+"KeyError: 'x'","log",kubernetes={"pod_name":"worker-1"}).split("\n"),wrapped(TB+"KeyError: 'x'","log",kubernetes={"pod_name":"worker-0"}).split("\n"),strict=True)),"error",None,"KeyError"),
+    ("json of google cloud", wrapped(STEPS.rstrip()+"\n"+_r(2,TB+OOM),"textPayload",insertId="a1"),"out of memory",2,"CUDA out"),
+    ("json of journald", wrapped(STEPS.rstrip(),"MESSAGE")+"\n"+wrapped("NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.","MESSAGE",_HOSTNAME="n1"),"lost GPU",None,"fallen off"),
+    ("json in json", wrapped(wrapped(STEPS.rstrip()+"\n"+_r(2,TB+OOM)),"log",stream="stderr"),"out of memory",2,"CUDA out"),
+    ("json with the traceback in one member", wrapped(STEPS.rstrip())+"\n"+wrapped("training failed",rank=4,exc_info=TB+"ValueError: bad shape"),"error",4,"bad shape"),
+    ("json metrics are steps", "".join(json.dumps({"step":n,"loss":2.1,"message":"ok"})+"\n" for n in range(5))+wrapped("CUDA error: caught, retrying")+"\n"+json.dumps({"step":6,"loss":2.1,"message":"ok"}),None,None,None),
 )  # fmt: skip
 
 CASES += tuple(Case(name, text, crash, root, rank) for name, text, crash, rank, root in _MORE)

@@ -221,3 +221,34 @@ def test_there_is_advice_for_every_class(tmp_path: Path) -> None:
     for crash in CrashClass:
         assert advice(autopsy.Autopsy(tmp_path, crash))
         assert advice(autopsy.Autopsy(tmp_path, crash, rank=3, blamed=(3,)))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("iteration 1 | lm loss: 2\nCUDA error: x\n".encode("utf-16"), "UTF-16 text; make a copy with: iconv -f UTF-16 -t UTF-8"),
+        (b"<!DOCTYPE html><title>Sign in</title>CUDA out of memory", "a page of HTML or XML (Sign in) and no log; fetch the file itself"),
+        (b"\x80\x02}q\x00.", "pickled Python objects"),
+        (bytes(range(256)) * 8, "a binary file"),
+        (gzip.compress("CUDA error".encode("utf-16")), "UTF-16 text"),
+    ],
+)
+def test_nothing_is_concluded_from_what_is_no_text(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "run.log"
+    path.write_bytes(content)
+    found = examine(path)
+    assert (found.crash, found.evidence) == (None, None)
+    assert found.error is not None
+    assert words in found.error
+    assert CliRunner().invoke(app, ["autopsy", str(path)]).exit_code == 1
+    written(tmp_path, STEPS + by("[rank1]: ", TB + OOM), "rank-1.log")
+    found = examine(tmp_path)
+    assert (found.crash, found.rank) == (CrashClass.OUT_OF_MEMORY, 1)
+    assert len(found.unread) == 1
+    assert words in found.unread[0]
+
+
+def test_a_log_that_begins_with_a_hole_is_text(tmp_path: Path) -> None:
+    path = tmp_path / "run.log"
+    path.write_bytes(bytes(5000) + (STEPS + by("[rank1]: ", TB + OOM)).encode())
+    assert examine(path).rank == 1
