@@ -3,7 +3,8 @@
 A log is read from the last line that shows training at work: what stands before it was survived. Of what is found behind it the
 tier decides first (`crash_patterns.Tier`), then whether it was the rank that failed first, then the order in the launcher's log.
 Where only consequences stand there (a lost connection, a timeout), a cause a few step lines earlier counts, for ranks go on for
-a step or two, and their output comes late. What it does not see: a cause that nobody printed.
+a step or two, and their output comes late. Of a log with several launches the last one counts, if a cause stands in it; if it
+holds only consequences, it may be another node's, and all counts. What it does not see: a cause that nobody printed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from sentinel.detectors.crash_patterns import (
     CrashClass,
     Tier,
 )
-from sentinel.detectors.crash_progress import is_progress, step_of
+from sentinel.detectors.crash_progress import is_launch, is_progress, step_of
 from sentinel.detectors.crash_reading import Clue, WriterLines
 from sentinel.model.attempts import EXIT_FINISHED, EXIT_STOPPED, ExitReport, RankExit
 
@@ -88,6 +89,9 @@ def classify(report: ExitReport, tails: Tails, first: RankExit | None, *, is_com
     has every rank, so that a label which is none of them names no rank."""
     lines = _by_owner(report, tails, is_complete)
     late, early = _since_progress(lines)
+    newest = _since_launch(lines)
+    if any(clue.tier <= Tier.DEATH for clue in _clues(report, newest)):
+        late, early = newest, []
     clues = _clues(report, late)
     clues += _of_signals(report, first, {clue.rank for clue in clues}, late)
     if clues and min(clue.tier for clue in clues) >= Tier.TIMEOUT:
@@ -182,6 +186,16 @@ def _since_progress(logs: Iterable[Sequence[_Line]]) -> tuple[list[_Line], list[
         if len(shows) > 1:
             early += lines[shows[-min(len(shows), STEPS_SURVIVED_MAX + 1)] + 1 : last]
     return late, early
+
+
+def _since_launch(logs: Iterable[Sequence[_Line]]) -> list[_Line]:
+    """Of logs that hold several launches, the lines of the last one that no step line followed; empty where none does."""
+    newest: list[_Line] = []
+    for lines in logs:
+        at = next((at for at in reversed(range(len(lines))) if is_launch(lines[at].text) or is_progress(lines[at].text)), None)
+        if at is not None and is_launch(lines[at].text):
+            newest += lines[at + 1 :]
+    return newest
 
 
 def _clues(report: ExitReport, lines: Sequence[_Line]) -> list[Clue]:

@@ -37,7 +37,8 @@ _NO_LEVEL = r"(?!(?i:trace|debug|info|warn|warning|error|critical|fatal|success|
 # With what each begins: a bracket, a blank, 0 for a digit, a for a letter
 _KINDS: tuple[tuple[LabelKind, str, re.Pattern[str]], ...] = (
     # torch's excepthook and logger "[rank3]:", Lightning "[rank: 1]", loggers "Rank 3: ", "(rank 3)"
-    (LabelKind.RANK, "[(", re.compile(r"[\[(](?:global[_ ]?)?rank[ :=_\-]{0,2}(?P<n>\d{1,7})[\])](?:: ?|[ ]|$)?", re.IGNORECASE)),
+    # but not "[rank: -1]", which no rank has
+    (LabelKind.RANK, "[(", re.compile(r"(?i)[\[(](?:global[_ ]?)?rank(?:[ :=_]{0,2}|-)(?P<n>\d{1,7})[\])](?:: ?|[ ]|$)?")),
     (LabelKind.RANK, "a", re.compile(r"rank[ :=_\-]?(?P<n>\d{1,7})(?:: ?| \| |> )", re.IGNORECASE)),
     # mpirun --tag-output "[1,3]<stdout>:", horovodrun "[3]<stderr>:"
     (LabelKind.RANK, "[", re.compile(r"\[(?:\d+,)?(?P<n>\d{1,7})\](?:\[[^\]]{1,64}\])?<std\w+>:(?: (?=\S))?")),

@@ -174,6 +174,8 @@ PATTERNS: tuple[Pattern, ...] = (
         CrashClass.NETWORK, Tier.DEATH,
         # A service that is no rank: object stores, hubs, name servers, through requests, urllib3, botocore and their like
         r"^(?:requests|urllib3|botocore|aiohttp|httpx|httpcore|huggingface_hub|google\.api_core|azure\.core)\.[\w.]*\w+(?::|$)",
+        # NVSHMEM, which connects its queue pairs by itself: "nvshmem setup connections failed", "connect EPS failed"
+        r"nvshmem setup connections failed|\bconnect EPS failed|\btransport create connect failed",
         r"HTTPSConnectionPool|Max retries exceeded with url|Temporary failure in name resolution|Name or service not known",
     ),
     *_words(
@@ -223,6 +225,8 @@ PATTERNS: tuple[Pattern, ...] = (
         # c10d's store and rendezvous: "Timed out after 601 seconds waiting for clients. 3/4 clients joined."
         r"Timed out after \d+ seconds waiting for clients|client socket has timed out|wait timeout after \d+ ?ms|Socket Timeout",
         r"\bRendezvousTimeoutError\b|Timed out initializing process group|\bDistStoreError\b.*[Tt]imed? ?out",
+        # DeepEP's kernels and its host side: "DeepEP timeout check failed: rank = 6", "DeepEP error: timeout (dispatch CPU)"
+        r"\bDeepEP (?:timeout check failed|error: timeout|(?:dispatch|combine|internode|intranode)\b.* timeout)",
         # other watchdogs: DeepSpeed, NVIDIA's resiliency extension, XLA
         r"(?i)\bno heartbeat (?:from|received)\b|\bhang detected\b|\btraining (?:is )?stuck\b|\bsoft timeout\b.*\bhard timeout\b",
     ),

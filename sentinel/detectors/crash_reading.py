@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from sentinel.detectors.crash_patterns import EXCEPTION, SAYS_NOTHING, WRAPPER, CrashClass, Pattern, Tier, match_line, may_tell
+from sentinel.detectors.crash_progress import is_launch
 
 EVIDENCE_CHARS = 240
 
@@ -249,7 +250,7 @@ def _is_calm(text: str) -> bool:
 
 def is_worth_keeping(text: str) -> bool:
     """Whether a line may matter to `WriterLines`; a line that ends a traceback does as well, whatever it holds."""
-    if _TRACEBACK in text or _CHAIN.match(text) is not None or _IGNORED.match(text) is not None:
+    if _TRACEBACK in text or _CHAIN.match(text) is not None or _IGNORED.match(text) is not None or is_launch(text):
         return True
     if text[:1] in " \t":
         if _FRAME.match(text) is not None:

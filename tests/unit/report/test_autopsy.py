@@ -252,3 +252,22 @@ def test_a_log_that_begins_with_a_hole_is_text(tmp_path: Path) -> None:
     path = tmp_path / "run.log"
     path.write_bytes(bytes(5000) + (STEPS + by("[rank1]: ", TB + OOM)).encode())
     assert examine(path).rank == 1
+
+
+def test_a_launch_far_above_the_end_still_begins_the_last_one(tmp_path: Path) -> None:
+    """Of what stands before the last 600 lines only what may matter is kept: the beginning of a launch does."""
+    begins = "WARNING:torch.distributed.run: Setting OMP_NUM_THREADS environment variable for each process to be 1\n"
+    noise = "".join(f"building the index of shard {n}\n" for n in range(2000))
+    first, second = by("[rank1]: ", TB + OOM), by("[rank5]: ", TB + "ValueError: the shards changed")
+    found = examine(written(tmp_path, f"{begins}{STEPS}{first}\n{begins}{noise}{second}\n{noise}"))
+    assert (found.crash, found.rank) == (CrashClass.ERROR, 5)
+
+
+def test_what_is_unknown_is_called_so(tmp_path: Path) -> None:
+    text = autopsy_text(examine(written(tmp_path, STEPS)))
+    assert "unknown: no line of it says that the run failed" in text
+    assert "unknown: it is empty" in autopsy_text(examine(written(tmp_path, "")))
+    text = autopsy_text(examine(written(tmp_path, STEPS + "RuntimeError: CUDA error: an illegal memory access was encountered")))
+    assert "CUDA error: which rank is to blame is unknown\n" in text
+    text = autopsy_text(examine(written(tmp_path, STEPS + "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-20T10:00:00 ***")))
+    assert "\n  preemption\n" in text
