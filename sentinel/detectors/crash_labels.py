@@ -63,6 +63,13 @@ _KINDS: tuple[tuple[LabelKind, str, re.Pattern[str]], ...] = (
     (LabelKind.HOST, "0", re.compile(r"(?P<name>\d{1,3}(?:\.\d{1,3}){3}): ?")),
     (LabelKind.HOST, "a", re.compile(rf"(?i){_NO_HOST}(?P<name>[A-Za-z][\w.\-]{{0,62}}\d[\w.\-]{{0,20}}):(?: |$|(?=\[))")),
 )  # fmt: skip
+# A time at the head of a line: with a date, with a date and a zone, or as glog writes it, without a year
+_TIMES = (
+    ("zoned", re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d(?:[.,]\d{1,9})?)(?:Z|([+-])(\d\d):?(\d\d))")),
+    ("dated", re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d(?:[.,]\d{1,9})?)")),
+    ("glog", re.compile(r"\b[IWEF]()(\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?)")),
+)
+TIME_CHARS = 120
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,16}m")
 _GROUP = re.compile(r" +\| ")  # Python's margin of the tracebacks of an exception group
 _BY_FIRST = {first: tuple((kind, fits) for kind, begins, fits in _KINDS if first in begins) for first in "[( 0a"}
@@ -116,6 +123,19 @@ def read_labels(line: str) -> Labelled:
     if text.startswith("  ") and (group := _GROUP.match(text)) is not None:
         text = text[group.end() :]
     return Labelled(text, rank, role, number, host)
+
+
+def stamp_of(line: str) -> tuple[str, float] | None:
+    """The time that a line begins with: its form, and a number of seconds that grows with it. Only times of one form compare."""
+    for form, fits in _TIMES:
+        found = fits.search(line, 0, TIME_CHARS)
+        if found is not None:
+            year, month, day, hour, minute = (int(part or 0) for part in found.groups()[:5])
+            second = float(found[6].replace(",", "."))
+            ahead_min = int(f"{found[7]}1") * (int(found[8]) * 60 + int(found[9])) if form == "zoned" and found[7] else 0
+            days = (year * 12 + month) * 31 + day  # only the order counts
+            return form, ((days * 24 + hour) * 60 + minute - ahead_min) * 60 + second
+    return None
 
 
 def _first_label(text: str) -> tuple[LabelKind, re.Match[str]] | None:

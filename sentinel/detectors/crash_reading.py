@@ -73,6 +73,10 @@ _STATUS = re.compile(
 )
 
 
+LineAt = tuple[int | str | None, int]
+"""A log and the index of a line in it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Clue:
     """`crash` None: the rank failed and nothing more is known of it. `place`: the index of its line in the log it stands in;
@@ -87,6 +91,10 @@ class Clue:
     owner: int | str | None = None
     is_exception: bool = False
     is_last_only: bool = False
+
+    @property
+    def line_at(self) -> LineAt:
+        return self.owner, self.place
 
 
 def shown(line: str, *, strip: bool) -> str:

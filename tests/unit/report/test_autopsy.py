@@ -263,6 +263,30 @@ def test_a_launch_far_above_the_end_still_begins_the_last_one(tmp_path: Path) ->
     assert (found.crash, found.rank) == (CrashClass.ERROR, 5)
 
 
+STAMPS = (
+    "2026-11-20T10:00:0{}.5Z ", "2026-11-20 10:00:0{},123 ", "[2026-11-20 10:00:0{}] ", "2026-11-20T1{}:00:00+01:00 ",
+    "E1120 10:00:0{}.903881913 4711 ",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("stamp", STAMPS)
+def test_logs_of_several_nodes_are_ordered_by_the_times_of_their_lines(tmp_path: Path, stamp: str) -> None:
+    """The node whose line came first, whichever file is read first and however far down its line stands."""
+    for early, late in (("a", "b"), ("b", "a")):
+        died = f"{stamp.format(3)}RuntimeError: CUDA error: an illegal memory access was encountered\n"
+        followed = f"{stamp.format(7)}RuntimeError: CUDA error: unspecified launch failure\n"
+        written(tmp_path, STEPS + "hello\n" * 20 + died, f"node-{early}.out")
+        written(tmp_path, STEPS + followed, f"node-{late}.out")
+        assert "illegal memory" in (examine(tmp_path).evidence or "")
+
+
+def test_times_of_different_forms_are_not_compared(tmp_path: Path) -> None:
+    written(tmp_path, STEPS + "2026-11-20T10:00:07Z RuntimeError: CUDA error: unspecified launch failure\n", "node-a.out")
+    written(tmp_path, STEPS + "x\n2026-11-20 10:00:03 RuntimeError: CUDA error: an illegal memory access was encountered\n", "node-b.out")
+    found = examine(tmp_path)
+    assert "unspecified" in (found.evidence or "")  # a zone is not guessed: as before, by the place in the log
+
+
 def test_what_is_unknown_is_called_so(tmp_path: Path) -> None:
     text = autopsy_text(examine(written(tmp_path, STEPS)))
     assert "unknown: no line of it says that the run failed" in text
