@@ -14,62 +14,32 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from sentinel.client.strict_json import as_float
 from sentinel.errors import UsageError
 from sentinel.model.readings import StepReading
 from sentinel.run_files.stream_lines import LARGEST_INT, whole_number
-from sentinel.telemetry.log_reader import ATTEMPT
+from sentinel.telemetry.log_reader import ATTEMPT, RewrittenLog
 from sentinel.telemetry.metric_names import canonical
 
 DOCUMENT_BYTES_MAX = 64 << 20
-ROWS_PER_POLL = 5000
-_NON_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 Row = tuple[int, float, dict[str, float]]
 """step, time, metrics"""
 
 
-class JsonDocumentLog:
+class JsonDocumentLog(RewrittenLog):
     """The rows of the document. One that changes is read again; what was given out is not given out twice."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.damaged = 0
-        self.first_damage = ""
-        self.remark = ""
-        self.has_more = False
-        self._rows: Iterator[Row] | None = None
-        self._given = 0
-        self._version: tuple[int, int] | None = None
+    _given = 0
 
-    def poll(self, now_s: float) -> list[StepReading]:
-        del now_s
-        if self._rows is None:
-            status = self.path.stat()
-            if self._version == (status.st_mtime_ns, status.st_size):
-                return []
-            self._version = (status.st_mtime_ns, status.st_size)
-            rows = rows_of_document(self.path)
-            if rows is None:
-                self.damaged += 1
-                self.first_damage = self.first_damage or "it is no JSON document that holds steps"
-                return []
-            self._rows = iter(rows[self._given :])
-        out: list[StepReading] = []
-        for step, time_s, metrics in self._rows:
-            out.append(StepReading(ATTEMPT, step, time_s, (), metrics))
-            if len(out) >= ROWS_PER_POLL:
-                break
-        self._given += len(out)
-        self.has_more = len(out) >= ROWS_PER_POLL
-        if not self.has_more:
-            self._rows = None
-        return out
-
-    def finish(self) -> list[StepReading]:
-        return []
-
-    def close(self) -> None:
-        self._rows = None
+    def _read(self) -> Iterator[StepReading]:
+        rows = rows_of_document(self.path)
+        if rows is None:
+            self._note("it is no JSON document that holds steps")
+            return
+        for step, time_s, metrics in rows[self._given :]:
+            self._given += 1
+            yield StepReading(ATTEMPT, step, time_s, (), metrics)
 
 
 def rows_of_document(path: Path) -> list[Row] | None:
@@ -149,11 +119,7 @@ def _golden(document: dict[str, Any]) -> list[Row] | None:
 
 
 def _number(value: object) -> float | None:
-    if isinstance(value, str):
-        return _NON_FINITE.get(value)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
     try:
-        return float(value)
-    except OverflowError:
+        return as_float(value)
+    except ValueError:
         return None
