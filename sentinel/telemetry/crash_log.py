@@ -31,7 +31,8 @@ LINE_CHARS = 500
 SEARCH_BYTES_MAX = 256 << 20
 CHUNK_BYTES = 1 << 18
 HEAD_BYTES = 1024
-LINE_BYTES_MAX = 8192  # of a longer line the beginning is looked at
+LINE_BYTES_MAX = 8192  # of a longer line the beginning is looked at, which may be wrapped in JSON
+TEXT_CHARS = 1024  # of what a program printed in one line: patterns take time in its square
 KEPT_MAX = 32_768
 KEPT_OF_WRITER_MAX = 256
 WRITERS_MAX = 32_768
@@ -78,6 +79,10 @@ class Gist:
                 if shows or tells or self._open or "traceback" in lower:
                     self.feed(number + at, line, shows=shows)
         return number + len(lines)
+
+    def story(self) -> list[tuple[int, str]]:
+        """What was kept, and the beginnings of tracebacks that end in lines behind those that were fed."""
+        return [*self.kept, *sorted(item for held in self._open.values() for item in held)]
 
     def feed(self, number: int, line: str, *, shows: bool = True) -> None:
         if shows and is_progress(read_labels(line).text):
@@ -186,7 +191,7 @@ def _read_plain(handle: int, size: int, limit_bytes: int, lines_kept: int, numbe
     gist = Gist()
     for lines in _lines(handle, start, tail_start):
         number = gist.feed_all(number, lines)
-    kept = [(at if numbered else 0, line) for at, line in gist.kept]
+    kept = [(at if numbered else 0, line) for at, line in gist.story()]
     kept += [(number + at if numbered else 0, line) for at, line in enumerate(tail)]
     return _end(kept, size - start, is_cut)
 
@@ -248,7 +253,7 @@ def _lines(handle: int, start: int, end: int) -> Iterator[list[str]]:
             return
         start += len(data)
         parts = (rest + data).split(b"\n")
-        rest = parts.pop()[:LINE_BYTES_MAX]
+        rest = _cut(parts.pop())
         yield [_text(part) for part in parts]
     if rest:
         yield [_text(rest)]
@@ -277,13 +282,13 @@ def _read_packed(path: Path, kind: str, lines_kept: int) -> LogEnd:
                 block = b""  # it breaks off: what is there is read
             head = head or block[:HEAD_BYTES]
             parts = (rest + block).split(b"\n") if block else [rest] if rest else []
-            rest = parts.pop()[:LINE_BYTES_MAX] if block else b""
+            rest = _cut(parts.pop()) if block else b""
             ring += [_text(part) for part in parts]
             if len(ring) > lines_kept:
                 number = gist.feed_all(number, ring[:-lines_kept])
                 ring = ring[-lines_kept:]
             if not block:
-                return replace(_end([*gist.kept, *enumerate(ring, number)], 0, False), no_text=_why_no_text(head))
+                return replace(_end([*gist.story(), *enumerate(ring, number)], 0, False), no_text=_why_no_text(head))
 
 
 def _text_of(data: bytes) -> str:
@@ -291,8 +296,14 @@ def _text_of(data: bytes) -> str:
 
 
 def _text(part: bytes) -> str:
-    """Of a progress bar, its newest state; of a line that a container's log driver wrapped in JSON, what it wrapped."""
-    part = part[:LINE_BYTES_MAX].strip(b"\0")
-    text = _text_of(part)
-    text = text.rstrip("\r").rpartition("\r")[2] if "\r" in text else text
-    return unwrap(text) if text.startswith("{") else text
+    """Of a progress bar, its newest state; of a line that a container's log driver wrapped in JSON, what it wrapped; of a long line
+    its beginning."""
+    text = _text_of(_cut(part).strip(b"\0"))
+    return (unwrap(text) if text.startswith("{") else text)[:TEXT_CHARS]
+
+
+def _cut(part: bytes) -> bytes:
+    """A line, or the beginning of one that is still to be read to its end: all bars on one line are one line."""
+    if b"\r" in part:
+        part = part.rstrip(b"\r").rpartition(b"\r")[2]
+    return part[:LINE_BYTES_MAX]
