@@ -296,8 +296,8 @@ def _text_of(data: bytes) -> str:
 
 
 def _text(part: bytes) -> str:
-    """Of a progress bar, its newest state; of a line that a container's log driver wrapped in JSON, what it wrapped; of a long line
-    its beginning."""
+    """Of a progress bar, its newest state; of a line that a log driver wrapped in JSON, what it wrapped; of a long line its
+    beginning."""
     text = _text_of(_cut(part).strip(b"\0"))
     return (unwrap(text) if text.startswith("{") else text)[:TEXT_CHARS]
 

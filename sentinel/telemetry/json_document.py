@@ -22,6 +22,7 @@ from sentinel.telemetry.log_reader import ATTEMPT, RewrittenLog
 from sentinel.telemetry.metric_names import canonical
 
 DOCUMENT_BYTES_MAX = 64 << 20
+STEP_DIGITS_MAX = 16
 
 Row = tuple[int, float, dict[str, float]]
 """step, time, metrics"""
@@ -107,15 +108,22 @@ def _golden(document: dict[str, Any]) -> list[Row] | None:
             continue
         values = series["values"]
         if isinstance(values, list):
-            start, apart = whole_number(series.get("start_step"), 0), whole_number(series.get("step_interval"), 1)
+            start, apart = whole_number(series.get("start_step", 0), -1), whole_number(series.get("step_interval", 1), 0)
+            if start < 0 or apart < 1:
+                continue  # where its values belong is unknown
             values = {start + index * apart: value for index, value in enumerate(values)}
         if not isinstance(values, dict):
             continue
         for step, value in values.items():
-            number, at = _number(value), int(step) if str(step).isdecimal() else -1
+            number, at = _number(value), _step(str(step))
             if number is not None and 0 <= at < LARGEST_INT:
                 by_step.setdefault(at, {}).setdefault(canonical(key), number)
     return [(step, 0.0, by_step[step]) for step in sorted(by_step)] or None
+
+
+def _step(text: str) -> int:
+    """Negative for a key that is no step, and for one with more digits than any step has."""
+    return int(text) if text.isdecimal() and len(text) <= STEP_DIGITS_MAX else -1
 
 
 def _number(value: object) -> float | None:
