@@ -1,7 +1,7 @@
 """Who waits for whom in collectives that do not end, from the flight recorders of the ranks.
 
 A rank waits for a member of a process group when it has a collective open that the member has not put in line. Whoever is waited
-for and waits for nobody holds up the rest. Asked in this order, the first that names somebody decides:
+for and waits for nobody holds up the rest. The first of these rules that names somebody decides:
 
 1. collectives, by the oldest one that a rank has open; then by the newest, for ranks whose processor ran ahead of its device;
 2. different collectives under one number: the few who called another one than most (a desynchronised program);

@@ -52,7 +52,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Ended because sentinel told it to. `saved`: every rank says it stopped after a checkpoint."""
+    """Ended because sentinel stopped it. `saved`: every rank says it stopped after a checkpoint."""
 
     saved: bool
     reason: str

@@ -36,7 +36,7 @@ class CrashClass(StrEnum):
 
 
 class Tier(IntEnum):
-    """How near to the beginning of the chain of causes; smaller outranks larger."""
+    """How near a line is to the first cause; smaller outranks larger."""
 
     TAKEN_AWAY = 0  # the machine or the allocation went: whatever else is printed follows from it
     CAUSE = 1
@@ -189,7 +189,7 @@ PATTERNS: tuple[Pattern, ...] = (
         r"|\bsocket closed\b",
         r"recvValue failed|sendBytes failed|Failed to recv, got 0 bytes|TCPStore.*(?:failed|broken)|store->get\(.*got error",
         r"\bRendezvous(?:Closed|Connection|State)Error\b|The connection to the C10d store has failed|\[Errno (?:32|10[34])\]",
-        # NCCL's abort on the ranks that were told to stop waiting
+        # NCCL's abort on ranks that have to stop waiting
         r"NCCL communicator (?:\S+ )?(?:was|has been) aborted|ncclCommAbort|Could not receive type|NCCL error: .*\babort",
         r"Observed flight recorder dump signal from another rank|Received a (?:global )?(?:timeout|dump) signal",
     ),
@@ -279,7 +279,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     *_words(
         CrashClass.PREEMPTION, Tier.TERMINATED,
-        # torch/distributed/elastic: the agent itself was told to go
+        # torch/distributed/elastic: the agent itself got SIGTERM
         r"\bsignal=?:? ?<Signals\.SIGTERM: 15>",
         r"Received (?:Signals\.)?(?:SIGTERM|15) death signal|SignalException: Process \d+ got signal: 15",
         r"(?i)\b(?:received|caught|got|after receiving) (?:signal )?(?:Signals\.)?(?:SIG(?:TERM|USR1|USR2)|15)\b",

@@ -170,13 +170,13 @@ class WriterLines:
         if not self._goes_on:
             self._close_chain()
         self._goes_on = False
-        clue = None if self._ignored else self._judge(text)
+        clue = None if self._ignored else self._judge_exception(text)
         if clue is not None:
             self._chain.append(
                 replace(clue, rank=mark.rank, order=mark.order, place=mark.place, owner=mark.owner, is_exception=True)
             )
 
-    def _judge(self, text: str) -> Clue | None:
+    def _judge_exception(self, text: str) -> Clue | None:
         pattern = match_line(text)
         weak = self._teardown or _TEMPORARY.search(text) is not None
         if pattern is not None:
@@ -204,14 +204,14 @@ class WriterLines:
     def _plain(self, text: str, mark: Clue) -> None:
         if not text.strip():
             return
-        clue = self._told(text)
+        clue = self._judge_line(text)
         if _SURVIVED.search(text) is not None or (self._is_process and clue is None and _is_calm(text)):
             self._survive()
         if clue is not None:
             self._close_chain()
             self._clues.append(replace(clue, rank=mark.rank, order=mark.order, place=mark.place, owner=mark.owner))
 
-    def _told(self, text: str) -> Clue | None:
+    def _judge_line(self, text: str) -> Clue | None:
         if not may_tell(text):
             return None
         is_quiet = _says_error(text) is False and _LOUD.search(text) is None

@@ -131,9 +131,9 @@ class LineFile(Protocol):
 class LineLog:
     """A log of lines, through the tail code: growing, replaced, truncated files and endless lines are its business.
 
-    Lines of one step that tell different things, as the training and the validation loss, become one reading. While more stands
-    in the file, the newest reading waits for the next lines. What comes after its step was given out, as an evaluation that took
-    a minute does in a log that is followed live, is told with the step after it.
+    Lines of one step with different metrics, such as the training and the validation loss, become one reading. While the file
+    holds more, the newest reading waits for the next lines. A line that comes after its step was given out (an evaluation of a
+    minute, in a log that is followed live) joins the step after it.
     """
 
     def __init__(self, path: Path, parse: LineParser, file: LineFile | None = None) -> None:

@@ -295,3 +295,20 @@ def test_what_is_unknown_is_called_so(tmp_path: Path) -> None:
     assert "CUDA error: which rank is to blame is unknown\n" in text
     text = autopsy_text(examine(written(tmp_path, STEPS + "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-20T10:00:00 ***")))
     assert "\n  preemption\n" in text
+
+
+def test_what_cannot_be_looked_into_is_named_and_the_rest_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, STEPS + by("[rank1]: ", TB + OOM))
+    (tmp_path / "self.log").symlink_to("self.log")
+    (tmp_path / "closed").mkdir()
+    scandir = os.scandir
+
+    def refusing(path: Path | str):
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    found = examine(tmp_path)
+    assert (found.crash, found.rank, found.error) == (CrashClass.OUT_OF_MEMORY, 1, None)
+    assert [name.rpartition(": ")[2] for name in found.unread] == ["Permission denied", "Too many levels of symbolic links"]

@@ -124,7 +124,7 @@ def test_a_key_of_thousands_of_digits_is_no_step(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ['"start_step": -5', '"step_interval": 0', '"start_step": "a"', '"step_interval": 2.5'])
 def test_values_whose_steps_are_unknown_are_not_given_some(tmp_path: Path, place: str) -> None:
     path = tmp_path / "golden_values.json"
-    path.write_text('{"lm loss": {%s, "values": [1.0, 2.0]}}' % place)
+    path.write_text(f'{{"lm loss": {{{place}, "values": [1.0, 2.0]}}}}')
     assert json_document.rows_of_document(path) is None
     path.write_text('{"lm loss": {"values": [1.0, 2.0]}}')
     assert json_document.rows_of_document(path) == [(0, 0.0, {"loss": 1.0}), (1, 0.0, {"loss": 2.0})]
