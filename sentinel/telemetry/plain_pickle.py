@@ -1,9 +1,9 @@
 """Reads a pickle of plain values: dicts, lists, tuples, strings, numbers, truth values and None. It refuses everything else.
 
-`pickle.Unpickler` is not used, even without classes. A damaged or planted file of ten bytes makes it take gigabytes (an index
+Python's own unpickler is not used, even without classes. A damaged or planted file of ten bytes makes it take gigabytes (an index
 of its memo), and a few dozen bytes keep it busy for ever (the hash of a tuple that holds the tuple before it twice, and so on).
 Here the number of opcodes bounds time and memory, and a key is a string or an integer. The opcodes are those that PyTorch's C++
-writer and Python's protocols 2 to 5 use for such values (Lib/pickletools.py describes each).
+writer and Python's protocols 2 to 5 use for such values (Python's module pickletools describes each).
 
     >>> read_plain_pickle(b"\\x80\\x02}X\\x01\\x00\\x00\\x00aK\\x07s.")
     {'a': 7}
