@@ -122,6 +122,8 @@ def advice(found: Autopsy) -> str:
             return (
                 f"check the network of the node of {rank}: ports, cables, name service, the service that is named; then relaunch"
             )
+        case CrashClass.KILLED if found.evidence is not None and found.evidence.startswith("KeyboardInterrupt"):
+            return "find out who sent SIGINT (Ctrl-C, a script, a launcher that stops its ranks), and relaunch"
         case CrashClass.KILLED:
             return f"look in the kernel log of the node of {rank} at that time: the OOM killer, an Xid, a crash in native code"
         case CrashClass.ERROR:

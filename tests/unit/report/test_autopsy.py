@@ -312,3 +312,9 @@ def test_what_cannot_be_looked_into_is_named_and_the_rest_is_read(tmp_path: Path
     found = examine(tmp_path)
     assert (found.crash, found.rank, found.error) == (CrashClass.OUT_OF_MEMORY, 1, None)
     assert [name.rpartition(": ")[2] for name in found.unread] == ["Permission denied", "Too many levels of symbolic links"]
+
+
+def test_an_interrupt_is_not_looked_for_in_the_kernel_log(tmp_path: Path) -> None:
+    text = autopsy_text(examine(written(tmp_path, STEPS + by("[rank1]: ", TB + "KeyboardInterrupt"))))
+    assert "find out who sent SIGINT" in text
+    assert "kernel log" not in text
