@@ -93,6 +93,7 @@ class DetectorBank:
         self._resumed_step = 0
         self._now_s = self._line_s = self._beat_step_s = float("-inf")
         self._tails: dict[Owner, tuple[str, ...]] = {}
+        self._tails_cut = False
         self._stream_gap: str | None = None
 
     def _route(self) -> None:
@@ -119,6 +120,7 @@ class DetectorBank:
         """Launched (or adopted), nothing read yet. Everything learned is cut, the pace excepted."""
         self._attempt = attempt
         self._tails.clear()
+        self._tails_cut = False
         now_s = self._line_s = self._clock(now_s)
         run = self._run
         run.is_alive, run.has_beats, run.ranks_expected, run.furthest_step = True, False, 0, 0
@@ -243,6 +245,7 @@ class DetectorBank:
         """The end of a log, read just before the exit it may explain."""
         if tail.attempt == self._attempt and (tail.rank in self._tails or len(self._tails) < TAILS_KEPT):
             self._tails[tail.rank] = tail.lines
+            self._tails_cut = self._tails_cut or tail.is_cut
 
     def hardware(self, reading: HardwareReading, now_s: float) -> None:
         """What the machine says of itself; what it means comes with `hardware_tick`."""
@@ -282,7 +285,8 @@ class DetectorBank:
         assert self._attempt is not None, "no attempt was begun"
         self._end()
         now_s, run = self._clock(now_s), self._run
-        ending = Ending(self._attempt, run.newest_step, now_s, finished, stop_requested, run.damaged_since, has_trained)
+        onset, is_cut = run.damaged_since, self._tails_cut
+        ending = Ending(self._attempt, run.newest_step, now_s, finished, stop_requested, onset, has_trained, is_cut)
         ended = judge_exit(report, ending, run.severity, self._tails)
         return Failed(self._explained(ended.finding, now_s)) if isinstance(ended, Failed) else ended
 

@@ -1,7 +1,7 @@
 """Who waits for whom in collectives that do not end, from the flight recorders of the ranks.
 
 A rank waits for a member of a process group when it has a collective open that the member has not put in line. Whoever is waited
-for and waits for nobody holds up the rest. Asked in this order, the first that names somebody decides:
+for and waits for nobody holds up the rest. The first of these rules that names somebody decides:
 
 1. collectives, by the oldest one that a rank has open; then by the newest, for ranks whose processor ran ahead of its device;
 2. different collectives under one number: the few who called another one than most (a desynchronised program);
@@ -18,12 +18,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sentinel.model.collectives import Collective, Dumps
 
 RANKS_NAMED_MAX = 8
-Group = tuple[str, tuple[int, ...]]
 Edges = Mapping[int, set[int]]
 
 
@@ -35,16 +34,25 @@ class WaitedFor:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """By rank: the newest number put in line, and what is open, oldest first."""
+
+    members: tuple[int, ...]
+    newest: dict[int, int] = field(default_factory=dict)
+    opened: dict[int, list[Collective]] = field(default_factory=dict)
+
+
 def judge_collectives(dumps: Dumps) -> WaitedFor | None:
     """Whom the others wait for; None where the dumps name nobody."""
-    newest, opened = _by_group(dumps)
+    groups = _by_group(dumps)
     rules: Sequence[Callable[[], tuple[Iterable[int], str]]] = (
-        lambda: _culprits(_behind(dumps, newest, opened, min), "not in a collective that others wait in"),
-        lambda: _culprits(_behind(dumps, newest, opened, max), "not in a collective that others wait in"),
-        lambda: _desynchronised(opened),
+        lambda: _culprits(_behind(dumps, groups, min), "not in a collective that others wait in"),
+        lambda: _culprits(_behind(dumps, groups, max), "not in a collective that others wait in"),
+        lambda: _desynchronised(groups),
         lambda: _culprits(_pipeline(dumps), "silent towards a receiver that waits"),
-        lambda: _not_started(opened),
-        lambda: _silent(dumps, opened),
+        lambda: _not_started(groups),
+        lambda: _silent(dumps, groups),
     )
     for rule in rules:
         found, why = rule()
@@ -55,35 +63,39 @@ def judge_collectives(dumps: Dumps) -> WaitedFor | None:
     return None
 
 
-def _by_group(dumps: Dumps) -> tuple[dict[Group, dict[int, int]], dict[Group, dict[int, list[Collective]]]]:
-    """Per group and rank: the newest number put in line, and what is open, oldest first. Point-to-point calls are left out."""
-    newest: dict[Group, dict[int, int]] = defaultdict(dict)
-    opened: dict[Group, dict[int, list[Collective]]] = defaultdict(lambda: defaultdict(list))
+def _by_group(dumps: Dumps) -> list[_Group]:
+    """Point-to-point calls are left out. A group is looked up by its identity where that is known: to hash the members of a group
+    of a thousand ranks for each of two thousand entries of a thousand dumps takes a minute."""
+    groups: dict[tuple[str, tuple[int, ...]], _Group] = {}
+    known: dict[int, _Group] = {}
     for rank, entries in dumps.items():
         for entry in entries:
-            if entry.peer is None:
-                newest[entry.group][rank] = max(newest[entry.group].get(rank, -1), entry.number)
-                if entry.is_open:
-                    opened[entry.group][rank].append(entry)
-    for ranks in opened.values():
-        for line in ranks.values():
+            if entry.peer is not None:
+                continue
+            group = known.get(id(entry.group))
+            if group is None:
+                group = known[id(entry.group)] = groups.setdefault(entry.group, _Group(entry.group[1]))
+            if entry.number > group.newest.get(rank, -1):
+                group.newest[rank] = entry.number
+            if entry.is_open:
+                group.opened.setdefault(rank, []).append(entry)
+    for group in groups.values():
+        for line in group.opened.values():
             line.sort(key=lambda entry: entry.number)
-    return newest, opened
+    return list(groups.values())
 
 
-def _behind(
-    dumps: Dumps,
-    newest: Mapping[Group, Mapping[int, int]],
-    opened: Mapping[Group, Mapping[int, Sequence[Collective]]],
-    choose: Callable[[Iterable[int]], int],
-) -> Edges:
+def _behind(dumps: Dumps, groups: Iterable[_Group], choose: Callable[[Iterable[int]], int]) -> Edges:
     """A member whose dump has no entry of the group is behind, too: what it completed long ago is no longer in it, and what
     others wait in it has not joined. A member without a dump is unknown here."""
     edges: dict[int, set[int]] = defaultdict(set)
-    for group, ranks in opened.items():
-        for rank, line in ranks.items():
+    for group in groups:
+        late: dict[int, set[int]] = {}
+        for rank, line in group.opened.items():
             number = choose(entry.number for entry in line)
-            edges[rank] |= {m for m in group[1] if m != rank and m in dumps and newest[group].get(m, -1) < number}
+            if number not in late:
+                late[number] = {m for m in group.members if m in dumps and group.newest.get(m, -1) < number}
+            edges[rank] |= late[number]
     return edges
 
 
@@ -100,9 +112,9 @@ def _pipeline(dumps: Dumps) -> Edges:
     return edges
 
 
-def _desynchronised(opened: Mapping[Group, Mapping[int, Sequence[Collective]]]) -> tuple[Iterable[int], str]:
-    for ranks in opened.values():
-        called = {rank: (line[0].number, line[0].name) for rank, line in ranks.items()}
+def _desynchronised(groups: Iterable[_Group]) -> tuple[Iterable[int], str]:
+    for group in groups:
+        called = {rank: (line[0].number, line[0].name) for rank, line in group.opened.items()}
         if len({number for number, _ in called.values()}) != 1:
             continue
         counts = Counter(name for _, name in called.values())
@@ -113,10 +125,10 @@ def _desynchronised(opened: Mapping[Group, Mapping[int, Sequence[Collective]]]) 
     return (), ""
 
 
-def _not_started(opened: Mapping[Group, Mapping[int, Sequence[Collective]]]) -> tuple[Iterable[int], str]:
-    for group, ranks in opened.items():
-        first = {rank: line[0] for rank, line in ranks.items()}
-        if len(first) != len(group[1]) or len({entry.number for entry in first.values()}) != 1:
+def _not_started(groups: Iterable[_Group]) -> tuple[Iterable[int], str]:
+    for group in groups:
+        first = {rank: line[0] for rank, line in group.opened.items()}
+        if len(first) != len(group.members) or len({entry.number for entry in first.values()}) != 1:
             continue
         late = [rank for rank, entry in first.items() if entry.state == "scheduled"]
         if 0 < len(late) <= len(first) / 2:
@@ -124,10 +136,11 @@ def _not_started(opened: Mapping[Group, Mapping[int, Sequence[Collective]]]) -> 
     return (), ""
 
 
-def _silent(dumps: Dumps, opened: Mapping[Group, Mapping[int, Sequence[Collective]]]) -> tuple[Iterable[int], str]:
+def _silent(dumps: Dumps, groups: Iterable[_Group]) -> tuple[Iterable[int], str]:
     missing: set[int] = set()
-    for group, ranks in opened.items():
-        absent = {rank for rank in group[1] if rank not in dumps}
-        if absent and len(absent) < len(group[1]) - len(absent) and all(rank in ranks for rank in group[1] if rank in dumps):
+    for group in groups:
+        members, opened = group.members, group.opened
+        absent = {rank for rank in members if rank not in dumps}
+        if absent and len(absent) < len(members) - len(absent) and all(rank in opened for rank in members if rank in dumps):
             missing |= absent
     return missing if len(missing) < len(dumps) else (), "without a dump, while every other member of a group waits in it"

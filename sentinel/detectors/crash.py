@@ -52,7 +52,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Ended because sentinel told it to. `saved`: every rank says it stopped after a checkpoint."""
+    """Ended because sentinel stopped it. `saved`: every rank says it stopped after a checkpoint."""
 
     saved: bool
     reason: str
@@ -60,7 +60,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Ended by a fault, or by somebody else's wish."""
+    """Ended by a fault, or stopped by somebody else."""
 
     finding: Finding
 
@@ -71,7 +71,8 @@ Ended = Finished | Stopped | Failed
 @dataclass(frozen=True, slots=True)
 class Ending:
     """Where the attempt stood when it ended. `has_trained`: the run, in this attempt or an earlier one, has made a step: then
-    its imports and its configuration once worked, and an error about them may pass (a stale file handle, a full disk)."""
+    its imports and its configuration once worked, and an error about them may pass (a stale file handle, a full disk).
+    `is_cut`: the logs were searched in part only."""
 
     attempt: int
     newest_step: int
@@ -80,6 +81,12 @@ class Ending:
     stop_requested: bool
     non_finite_onset: int | None = None
     has_trained: bool = False
+    is_cut: bool = False
+
+    @property
+    def search(self) -> str:
+        """What a reason that rests on the logs says of their search."""
+        return "; only the end of the logs was searched, and what stands further up is unknown" if self.is_cut else ""
 
 
 def judge_exit(
@@ -144,7 +151,7 @@ def _died_of_values(death: Death, report: ExitReport, ending: Ending, first: Ran
         onset = named if named is not None and named > ending.newest_step else ending.newest_step + 1
     return Finding(
         Kind.NON_FINITE, severity, ending.attempt, onset, ending.newest_step, ending.now_s,
-        describe_death(death, report, first, ending.has_trained) + _keepers_words(report, first),
+        describe_death(death, report, first, ending.has_trained) + _keepers_words(report, first) + ending.search,
         metric="exit", blamed_rank=death.rank,
     )  # fmt: skip
 
@@ -169,10 +176,10 @@ def _crash(
     if death is not None:
         blamed, reason = death.rank, describe_death(death, report, first, ending.has_trained)
         if death.crash is CrashClass.PREEMPTION:
-            return _preempted(ending, severity, reason + _keepers_words(report, first), code, blamed)
+            return _preempted(ending, severity, reason + _keepers_words(report, first) + ending.search, code, blamed)
     return Finding(
         Kind.CRASH, severity(Kind.CRASH), ending.attempt, None, ending.newest_step, ending.now_s,
-        reason + _keepers_words(report, first),
+        reason + _keepers_words(report, first) + ("" if hint else ending.search),
         value=None if code is None else float(code), blamed_rank=blamed,
         retryable=not hint and (death is None or death.retryable or ending.has_trained),
         outside=death is not None and death.is_outside(report),

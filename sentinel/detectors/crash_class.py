@@ -1,9 +1,11 @@
 """Which death an attempt died, from its exit records and its logs: a class, the line that shows it, and who.
 
 A log is read from the last line that shows training at work: what stands before it was survived. Of what is found behind it the
-tier decides first (`crash_patterns.Tier`), then whether it was the rank that failed first, then the order in the launcher's log.
+tier decides first (`crash_patterns.Tier`), then whether it was the rank that failed first, then the order in the launcher's log,
+or the times of the lines where they stand in several logs.
 Where only consequences stand there (a lost connection, a timeout), a cause a few step lines earlier counts, for ranks go on for
-a step or two, and their output comes late. What it does not see: a cause that nobody printed.
+a step or two, and their output comes late. Of a log with several launches the last one counts, if a cause stands in it; if it
+holds only consequences, it may be another node's, and all counts. What it does not see: a cause that nobody printed.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from sentinel.detectors.crash_labels import Labelled, Writers, read_labels
+from sentinel.detectors.crash_labels import Labelled, Writers, read_labels, stamp_of
 from sentinel.detectors.crash_patterns import (
     ABSENT,
     ENQUEUED,
@@ -22,8 +24,8 @@ from sentinel.detectors.crash_patterns import (
     CrashClass,
     Tier,
 )
-from sentinel.detectors.crash_progress import is_progress, step_of
-from sentinel.detectors.crash_reading import Clue, WriterLines
+from sentinel.detectors.crash_progress import is_launch, is_progress, step_of
+from sentinel.detectors.crash_reading import Clue, LineAt, WriterLines
 from sentinel.model.attempts import EXIT_FINISHED, EXIT_STOPPED, ExitReport, RankExit
 
 STEPS_SURVIVED_MAX = 2  # step lines behind a cause that a mere consequence at the end does not outweigh
@@ -88,6 +90,9 @@ def classify(report: ExitReport, tails: Tails, first: RankExit | None, *, is_com
     has every rank, so that a label which is none of them names no rank."""
     lines = _by_owner(report, tails, is_complete)
     late, early = _since_progress(lines)
+    newest = _since_launch(lines)
+    if any(clue.tier <= Tier.DEATH for clue in _clues(report, newest)):
+        late, early = newest, []
     clues = _clues(report, late)
     clues += _of_signals(report, first, {clue.rank for clue in clues}, late)
     if clues and min(clue.tier for clue in clues) >= Tier.TIMEOUT:
@@ -96,10 +101,13 @@ def classify(report: ExitReport, tails: Tails, first: RankExit | None, *, is_com
     if not clues:
         return None
 
-    def weight(clue: Clue) -> tuple[int, bool, int, bool, int]:
+    stamps = _stamps(clues, tails)
+
+    def weight(clue: Clue) -> tuple[int, bool, float, bool, int]:
         is_first = first is not None and clue.rank == first.rank
         blames = clue.tier is not Tier.TIMEOUT  # who waited first is not who failed first
-        return clue.tier, blames and not is_first, clue.order, not is_first, -1 if clue.rank is None else clue.rank
+        order = stamps.get(clue.line_at, clue.order)
+        return clue.tier, blames and not is_first, order, not is_first, -1 if clue.rank is None else clue.rank
 
     best = min(clues, key=weight)
     if not best.line:  # an exit by itself: what the same rank said of it stands for it
@@ -109,6 +117,18 @@ def classify(report: ExitReport, tails: Tails, first: RankExit | None, *, is_com
         return None
     is_followed = any(clue.crash in WAITED and clue.rank != best.rank for clue in clues)
     return replace(_death(best, best.crash, report, first, late), is_followed=is_followed)
+
+
+def _stamps(clues: Sequence[Clue], tails: Tails) -> dict[LineAt, float]:
+    """When each of the strongest clues was printed, where they stand in several logs and every line begins with a time; else
+    nothing, for the places of lines in two logs do not compare, and neither do a time and none."""
+    strongest = min(clue.tier for clue in clues)
+    found = {clue.line_at: clue for clue in clues if clue.tier == strongest and clue.place >= 0}
+    if len({owner for owner, _ in found}) < 2:
+        return {}
+    read = {at: stamp_of(tails[at[0]][at[1]]) for at in found}
+    forms = {None if stamp is None else stamp[0] for stamp in read.values()}
+    return {} if None in forms or len(forms) > 1 else {at: stamp[1] for at, stamp in read.items() if stamp is not None}
 
 
 def _death(best: Clue, crash: CrashClass, report: ExitReport, first: RankExit | None, late: Sequence[_Line]) -> Death:
@@ -182,6 +202,16 @@ def _since_progress(logs: Iterable[Sequence[_Line]]) -> tuple[list[_Line], list[
         if len(shows) > 1:
             early += lines[shows[-min(len(shows), STEPS_SURVIVED_MAX + 1)] + 1 : last]
     return late, early
+
+
+def _since_launch(logs: Iterable[Sequence[_Line]]) -> list[_Line]:
+    """Of logs that hold several launches, the lines of the last one that no step line followed; empty where none does."""
+    newest: list[_Line] = []
+    for lines in logs:
+        at = next((at for at in reversed(range(len(lines))) if is_launch(lines[at].text) or is_progress(lines[at].text)), None)
+        if at is not None and is_launch(lines[at].text):
+            newest += lines[at + 1 :]
+    return newest
 
 
 def _clues(report: ExitReport, lines: Sequence[_Line]) -> list[Clue]:

@@ -37,7 +37,8 @@ _NO_LEVEL = r"(?!(?i:trace|debug|info|warn|warning|error|critical|fatal|success|
 # With what each begins: a bracket, a blank, 0 for a digit, a for a letter
 _KINDS: tuple[tuple[LabelKind, str, re.Pattern[str]], ...] = (
     # torch's excepthook and logger "[rank3]:", Lightning "[rank: 1]", loggers "Rank 3: ", "(rank 3)"
-    (LabelKind.RANK, "[(", re.compile(r"[\[(](?:global[_ ]?)?rank[ :=_\-]{0,2}(?P<n>\d{1,7})[\])](?:: ?|[ ]|$)?", re.IGNORECASE)),
+    # but not "[rank: -1]", which no rank has
+    (LabelKind.RANK, "[(", re.compile(r"(?i)[\[(](?:global[_ ]?)?rank(?:[ :=_]{0,2}|-)(?P<n>\d{1,7})[\])](?:: ?|[ ]|$)?")),
     (LabelKind.RANK, "a", re.compile(r"rank[ :=_\-]?(?P<n>\d{1,7})(?:: ?| \| |> )", re.IGNORECASE)),
     # mpirun --tag-output "[1,3]<stdout>:", horovodrun "[3]<stderr>:"
     (LabelKind.RANK, "[", re.compile(r"\[(?:\d+,)?(?P<n>\d{1,7})\](?:\[[^\]]{1,64}\])?<std\w+>:(?: (?=\S))?")),
@@ -62,8 +63,14 @@ _KINDS: tuple[tuple[LabelKind, str, re.Pattern[str]], ...] = (
     (LabelKind.HOST, "0", re.compile(r"(?P<name>\d{1,3}(?:\.\d{1,3}){3}): ?")),
     (LabelKind.HOST, "a", re.compile(rf"(?i){_NO_HOST}(?P<name>[A-Za-z][\w.\-]{{0,62}}\d[\w.\-]{{0,20}}):(?: |$|(?=\[))")),
 )  # fmt: skip
+# A time at the head of a line: with a date, with a date and a zone, or as glog writes it, without a year
+_TIMES = (
+    ("zoned", re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d(?:[.,]\d{1,9})?)(?:Z|([+-])(\d\d):?(\d\d))")),
+    ("dated", re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d(?:[.,]\d{1,9})?)")),
+    ("glog", re.compile(r"\b[IWEF]()(\d\d)(\d\d) (\d\d):(\d\d):(\d\d(?:\.\d{1,9})?)")),
+)
+TIME_CHARS = 120
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,16}m")
-_DOCKER = '{"log":"'
 _GROUP = re.compile(r" +\| ")  # Python's margin of the tracebacks of an exception group
 _BY_FIRST = {first: tuple((kind, fits) for kind, begins, fits in _KINDS if first in begins) for first in "[( 0a"}
 # … or named in c10d's own brackets "[PG ID 0 PG GUID 0(default_pg) Rank 1]", by srun, whose tasks are the ranks, or by the
@@ -93,7 +100,7 @@ class Labelled:
 
 def read_labels(line: str) -> Labelled:
     """Take off every label. Of two ranks the inner one counts: it is nearer to the program."""
-    text = _plain(line)
+    text = _COLOUR.sub("", line) if "\x1b" in line else line
     rank = role = number = None
     host = ""
     for _ in range(LABELS_MAX):
@@ -118,13 +125,17 @@ def read_labels(line: str) -> Labelled:
     return Labelled(text, rank, role, number, host)
 
 
-def _plain(line: str) -> str:
-    """Without colours, and out of the JSON of a container's log file."""
-    if "\x1b" in line:
-        line = _COLOUR.sub("", line)
-    if line.startswith(_DOCKER):
-        line = line[len(_DOCKER) :].partition('","stream":')[0].removesuffix("\\n").replace('\\"', '"').replace("\\t", "\t")
-    return line
+def stamp_of(line: str) -> tuple[str, float] | None:
+    """The time that a line begins with: its form, and a number of seconds that grows with it. Only times of one form compare."""
+    for form, fits in _TIMES:
+        found = fits.search(line, 0, TIME_CHARS)
+        if found is not None:
+            year, month, day, hour, minute = (int(part or 0) for part in found.groups()[:5])
+            second = float(found[6].replace(",", "."))
+            ahead_min = int(f"{found[7]}1") * (int(found[8]) * 60 + int(found[9])) if form == "zoned" and found[7] else 0
+            days = (year * 12 + month) * 31 + day  # only the order counts
+            return form, ((days * 24 + hour) * 60 + minute - ahead_min) * 60 + second
+    return None
 
 
 def _first_label(text: str) -> tuple[LabelKind, re.Match[str]] | None:

@@ -36,7 +36,7 @@ class CrashClass(StrEnum):
 
 
 class Tier(IntEnum):
-    """How near to the beginning of the chain of causes; smaller outranks larger."""
+    """How near a line is to the first cause; smaller outranks larger."""
 
     TAKEN_AWAY = 0  # the machine or the allocation went: whatever else is printed follows from it
     CAUSE = 1
@@ -174,6 +174,8 @@ PATTERNS: tuple[Pattern, ...] = (
         CrashClass.NETWORK, Tier.DEATH,
         # A service that is no rank: object stores, hubs, name servers, through requests, urllib3, botocore and their like
         r"^(?:requests|urllib3|botocore|aiohttp|httpx|httpcore|huggingface_hub|google\.api_core|azure\.core)\.[\w.]*\w+(?::|$)",
+        # NVSHMEM, which connects its queue pairs by itself: "nvshmem setup connections failed", "connect EPS failed"
+        r"nvshmem setup connections failed|\bconnect EPS failed|\btransport create connect failed",
         r"HTTPSConnectionPool|Max retries exceeded with url|Temporary failure in name resolution|Name or service not known",
     ),
     *_words(
@@ -187,7 +189,7 @@ PATTERNS: tuple[Pattern, ...] = (
         r"|\bsocket closed\b",
         r"recvValue failed|sendBytes failed|Failed to recv, got 0 bytes|TCPStore.*(?:failed|broken)|store->get\(.*got error",
         r"\bRendezvous(?:Closed|Connection|State)Error\b|The connection to the C10d store has failed|\[Errno (?:32|10[34])\]",
-        # NCCL's abort on the ranks that were told to stop waiting
+        # NCCL's abort on ranks that have to stop waiting
         r"NCCL communicator (?:\S+ )?(?:was|has been) aborted|ncclCommAbort|Could not receive type|NCCL error: .*\babort",
         r"Observed flight recorder dump signal from another rank|Received a (?:global )?(?:timeout|dump) signal",
     ),
@@ -223,6 +225,8 @@ PATTERNS: tuple[Pattern, ...] = (
         # c10d's store and rendezvous: "Timed out after 601 seconds waiting for clients. 3/4 clients joined."
         r"Timed out after \d+ seconds waiting for clients|client socket has timed out|wait timeout after \d+ ?ms|Socket Timeout",
         r"\bRendezvousTimeoutError\b|Timed out initializing process group|\bDistStoreError\b.*[Tt]imed? ?out",
+        # DeepEP's kernels and its host side: "DeepEP timeout check failed: rank = 6", "DeepEP error: timeout (dispatch CPU)"
+        r"\bDeepEP (?:timeout check failed|error: timeout|(?:dispatch|combine|internode|intranode)\b.* timeout)",
         # other watchdogs: DeepSpeed, NVIDIA's resiliency extension, XLA
         r"(?i)\bno heartbeat (?:from|received)\b|\bhang detected\b|\btraining (?:is )?stuck\b|\bsoft timeout\b.*\bhard timeout\b",
     ),
@@ -275,7 +279,7 @@ PATTERNS: tuple[Pattern, ...] = (
     ),
     *_words(
         CrashClass.PREEMPTION, Tier.TERMINATED,
-        # torch/distributed/elastic: the agent itself was told to go
+        # torch/distributed/elastic: the agent itself got SIGTERM
         r"\bsignal=?:? ?<Signals\.SIGTERM: 15>",
         r"Received (?:Signals\.)?(?:SIGTERM|15) death signal|SignalException: Process \d+ got signal: 15",
         r"(?i)\b(?:received|caught|got|after receiving) (?:signal )?(?:Signals\.)?(?:SIG(?:TERM|USR1|USR2)|15)\b",

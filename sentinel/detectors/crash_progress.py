@@ -53,7 +53,15 @@ _FINISHED = re.compile(
 _FINISHED_WORDS = ("finish", "complete", "done", "train_runtime", "reached", "exited succ", "exiting program")
 
 
-SHOWING_WORDS = (*_WORDS, *_FINISHED_WORDS, " trl:")
+# What launchers and trainers print once, when they start: torchrun (at its start, and when its agent starts the workers anew),
+# DeepSpeed's launcher, Megatron-LM's first rank
+_LAUNCH = re.compile(
+    r"Setting OMP_NUM_THREADS environment variable for each process to be|Starting elastic_operator with launch configs"
+    r"|attempts? left; will restart worker group|\[launch\.py:\d+:main\] dist_world_size=|\busing world size: ?\d+, data-parallel"
+)
+_LAUNCH_WORDS = ("omp_num_threads", "elastic_operator", "restart worker group", "dist_world_size=", "using world size")
+
+SHOWING_WORDS = (*_WORDS, *_FINISHED_WORDS, *_LAUNCH_WORDS, " trl:")
 _BROKEN = re.compile(r"(?i)error|exception|fail|abort|fatal|\bnot\b|before|until|unexpected|early")
 
 
@@ -84,6 +92,16 @@ def is_progress(text: str) -> bool:
     if "%|" in head:
         return _BAR.search(head) is not None and _BAR_OF_OTHER_WORK.match(head) is None
     return (_STEP.search(head) is not None and _FIGURE.search(head) is not None) or _PLAIN.match(head) is not None
+
+
+def is_launch(text: str) -> bool:
+    """Whether a launch begins with this line: what stands before it belongs to an earlier one."""
+    return _LAUNCH.search(text[:PROGRESS_CHARS]) is not None
+
+
+def is_finish(text: str) -> bool:
+    """Whether this line is the last word of a trainer that came to its end."""
+    return is_progress(text) and _FINISHED.search(text[:PROGRESS_CHARS]) is not None
 
 
 def step_of(text: str) -> int | None:

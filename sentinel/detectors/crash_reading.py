@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from sentinel.detectors.crash_patterns import EXCEPTION, SAYS_NOTHING, WRAPPER, CrashClass, Pattern, Tier, match_line, may_tell
+from sentinel.detectors.crash_progress import is_launch
 
 EVIDENCE_CHARS = 240
 
@@ -72,6 +73,10 @@ _STATUS = re.compile(
 )
 
 
+LineAt = tuple[int | str | None, int]
+"""A log and the index of a line in it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Clue:
     """`crash` None: the rank failed and nothing more is known of it. `place`: the index of its line in the log it stands in;
@@ -86,6 +91,10 @@ class Clue:
     owner: int | str | None = None
     is_exception: bool = False
     is_last_only: bool = False
+
+    @property
+    def line_at(self) -> LineAt:
+        return self.owner, self.place
 
 
 def shown(line: str, *, strip: bool) -> str:
@@ -161,13 +170,13 @@ class WriterLines:
         if not self._goes_on:
             self._close_chain()
         self._goes_on = False
-        clue = None if self._ignored else self._judge(text)
+        clue = None if self._ignored else self._judge_exception(text)
         if clue is not None:
             self._chain.append(
                 replace(clue, rank=mark.rank, order=mark.order, place=mark.place, owner=mark.owner, is_exception=True)
             )
 
-    def _judge(self, text: str) -> Clue | None:
+    def _judge_exception(self, text: str) -> Clue | None:
         pattern = match_line(text)
         weak = self._teardown or _TEMPORARY.search(text) is not None
         if pattern is not None:
@@ -195,14 +204,14 @@ class WriterLines:
     def _plain(self, text: str, mark: Clue) -> None:
         if not text.strip():
             return
-        clue = self._told(text)
+        clue = self._judge_line(text)
         if _SURVIVED.search(text) is not None or (self._is_process and clue is None and _is_calm(text)):
             self._survive()
         if clue is not None:
             self._close_chain()
             self._clues.append(replace(clue, rank=mark.rank, order=mark.order, place=mark.place, owner=mark.owner))
 
-    def _told(self, text: str) -> Clue | None:
+    def _judge_line(self, text: str) -> Clue | None:
         if not may_tell(text):
             return None
         is_quiet = _says_error(text) is False and _LOUD.search(text) is None
@@ -249,7 +258,7 @@ def _is_calm(text: str) -> bool:
 
 def is_worth_keeping(text: str) -> bool:
     """Whether a line may matter to `WriterLines`; a line that ends a traceback does as well, whatever it holds."""
-    if _TRACEBACK in text or _CHAIN.match(text) is not None or _IGNORED.match(text) is not None:
+    if _TRACEBACK in text or _CHAIN.match(text) is not None or _IGNORED.match(text) is not None or is_launch(text):
         return True
     if text[:1] in " \t":
         if _FRAME.match(text) is not None:

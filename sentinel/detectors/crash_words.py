@@ -6,8 +6,10 @@ one word of a group that has to fit. A pattern with an alternative without eithe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 SHORTEST = 3
-_QUANTIFIERS = "?*{"
+_MAY_BE_ABSENT = "?*{"
 _SPECIAL = ".^$+?*{}()[]|\\"
 
 
@@ -26,22 +28,12 @@ def required_words(expression: str) -> tuple[str, ...]:
 def _of_groups(alternative: str) -> tuple[str, ...]:
     """The words of the group that tells most, of those that have to fit."""
     best: tuple[str, ...] = ()
-    index = 0
-    while index < len(alternative):
-        char = alternative[index]
-        if char == "\\":
-            index += 1
-        elif char == "[":
-            index = _class_end(alternative, index)
-        elif char == "(":
-            end = _closing(alternative, index)
-            inside = _inside(alternative[index : end + 1])
-            if inside and alternative[end + 1 : end + 2] not in tuple(_QUANTIFIERS):
-                words = required_words(inside)
-                if words and min(map(len, words)) > min(map(len, best), default=0):
-                    best = words
-            index = end
-        index += 1
+    for start, end, after in _items(alternative):
+        if alternative[start] == "(" and alternative[end:after][:1] not in tuple(_MAY_BE_ABSENT):
+            inside = _inside(alternative[start:end])
+            words = required_words(inside) if inside else ()
+            if words and min(map(len, words)) > min(map(len, best), default=0):
+                best = words
     return best
 
 
@@ -61,23 +53,31 @@ def _without_flags(expression: str) -> str:
     return expression
 
 
+def _items(expression: str, start: int = 0) -> Iterator[tuple[int, int, int]]:
+    """One character, escape, class or whole group after the other: where it begins and ends, and where its quantifier ends."""
+    while start < len(expression):
+        match expression[start]:
+            case "\\":
+                end = start + 2
+            case "[":
+                end = _class_end(expression, start) + 1
+            case "(":
+                end = _closing(expression, start) + 1
+            case _:
+                end = start + 1
+        after = end
+        if expression[end : end + 1] == "{":
+            after = expression.index("}", end) + 1
+        while after < len(expression) and expression[after] in "?*+":  # also a lazy or a possessive one
+            after += 1
+        yield start, end, after
+        start = after
+
+
 def _closing(expression: str, at: int) -> int:
     """The place of the bracket that closes the group at `at`."""
-    depth, index = 0, at
-    while index < len(expression):
-        char = expression[index]
-        if char == "\\":
-            index += 1
-        elif char == "[":
-            index = _class_end(expression, index)
-        elif char == "(":
-            depth += 1
-        elif char == ")":
-            depth -= 1
-            if depth == 0:
-                return index
-        index += 1
-    return len(expression) - 1
+    first = next(place for place in range(at + 1, len(expression)) if expression[place] != "?")  # '(?:' has no quantifier
+    return next((start for start, _, _ in _items(expression, first) if expression[start] == ")"), len(expression) - 1)
 
 
 def _class_end(expression: str, at: int) -> int:
@@ -93,48 +93,26 @@ def _class_end(expression: str, at: int) -> int:
 
 def _alternatives(expression: str) -> list[str]:
     parts: list[str] = []
-    begin = index = 0
-    while index < len(expression):
-        char = expression[index]
-        if char == "\\":
-            index += 1
-        elif char == "[":
-            index = _class_end(expression, index)
-        elif char == "(":
-            index = _closing(expression, index)
-        elif char == "|":
-            parts.append(expression[begin:index])
-            begin = index + 1
-        index += 1
+    begin = 0
+    for start, end, _ in _items(expression):
+        if expression[start] == "|":
+            parts.append(expression[begin:start])
+            begin = end
     return [*parts, expression[begin:]]
 
 
 def _longest(alternative: str) -> str:
+    """The longest run of characters that stand there whatever the line is."""
     runs = [""]
-    index = 0
-    while index < len(alternative):
-        char = alternative[index]
-        literal = ""
-        if char == "\\":
-            index += 1
-            escaped = alternative[index]
-            literal = "" if escaped.isalnum() else escaped
-        elif char == "[":
-            index = _class_end(alternative, index)
-        elif char == "(":
-            index = _closing(alternative, index)
-        elif char not in _SPECIAL:
-            literal = char
-        follows = alternative[index + 1 : index + 2]
-        if literal and not (follows and follows in _QUANTIFIERS):
-            runs[-1] += literal.lower()
-        else:
+    for start, end, after in _items(alternative):
+        item, quantifier = alternative[start:end], alternative[end:after]
+        literal = "" if item in _SPECIAL or len(item) > 2 or item[0] == "[" else item
+        if item[0] == "\\":
+            literal = "" if item[1].isalnum() else item[1]
+        if not literal or quantifier[:1] in tuple(_MAY_BE_ABSENT):
             runs.append("")
-        if follows == "{":
-            index = alternative.index("}", index)
-        elif follows and follows in "?*+":
-            index += 1
-            if follows != "+":
-                runs.append("")
-        index += 1
+            continue
+        runs[-1] += literal.lower()
+        if quantifier:  # it may come again: the next run begins with it
+            runs.append(literal.lower())
     return max((run.strip() for run in runs), key=len)

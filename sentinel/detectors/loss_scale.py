@@ -109,7 +109,7 @@ class LossScale(Detector):
             return ""
         if is_hole:
             return f"the loss scale came down to its floor: {scale:g}" if scale <= self._settings.floor else ""
-        self._falls.append((step, max(1, round(math.log2(before / scale))), now_s))
+        self._falls.append((step, max(1, round(math.log2(before) - math.log2(scale))), now_s))
         window = self._settings.window_steps
         while self._falls[0][0] <= step - window:
             self._falls.popleft()

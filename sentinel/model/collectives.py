@@ -14,7 +14,7 @@ class Collective:
     Attributes:
         group: the process group's description and its members, which identify it on every rank. Members are global ranks.
         number: of the collective within the group, counted alike by every member; of a point-to-point call, the rank's own count.
-        state: `scheduled` is in line, `started` runs on the GPU (told only where the recorder times), `completed` is done.
+        state: `scheduled` is in line, `started` runs on the GPU (known only where the recorder takes times), `completed` is done.
         peer: of a point-to-point call the other rank, else None. receives: it waits for that rank's data.
     """
 

@@ -138,11 +138,13 @@ class LauncherReading:
 
 @dataclass(frozen=True, slots=True)
 class LogTail:
-    """The last lines a rank printed before its attempt exited; rank None: the launcher's. Comes before the exit, bounded."""
+    """The last lines a rank printed before its attempt exited; rank None: the launcher's. Comes before the exit, bounded.
+    `is_cut`: the search for the last step line met its bound, and what stands further up is unknown."""
 
     attempt: int
     rank: int | None
     lines: tuple[str, ...]
+    is_cut: bool = False
 
 
 HardwareWhat = Literal[

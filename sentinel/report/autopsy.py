@@ -1,8 +1,8 @@
 """What a run died of, from logs alone: a launcher's log, or a folder with the logs of its ranks. For `sentinel autopsy`.
 
 The reading is the one of a supervised run (`detectors/crash_class.py`); exit records are replaced by what launchers print. It
-says who died first, where that stands and why. What no log shows stays unknown: a run without a sign of a failure "shows
-none", it is not called healthy.
+says who died first, where that stands and why. What no log shows is unknown: a run without a sign of a failure is not called
+healthy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sentinel.detectors.crash import signal_name
 from sentinel.detectors.crash_class import WAITED, Death, Owner, Place, classify, signal_of
 from sentinel.detectors.crash_labels import read_labels
 from sentinel.detectors.crash_patterns import CrashClass, Tier
-from sentinel.detectors.crash_progress import is_progress, step_of
+from sentinel.detectors.crash_progress import is_finish, is_progress, step_of
 from sentinel.detectors.crash_reading import says_it_went_on
 from sentinel.model.attempts import ExitReport, RankExit
 from sentinel.report.autopsy_logs import Logs, read_logs
@@ -25,7 +25,8 @@ from sentinel.telemetry.printed_exits import PrintedExits, read_printed_exits
 LINE_CHARS = 500
 LINES_AFTER_MAX = 8
 
-NOTHING = "no line of it says that the run failed"
+NOTHING = "unknown: no line of it says that the run failed"
+EMPTY = "unknown: it is empty"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class Autopsy:
     is_cut: bool = False
     error: str | None = None
     unread: tuple[str, ...] = ()
+    is_empty: bool = False
 
 
 def examine(path: Path) -> Autopsy:
@@ -63,7 +65,7 @@ def examine(path: Path) -> Autopsy:
         if path.is_dir():
             why = "; ".join(logs.unread[:3]) or "no log in it"
             return Autopsy(path, error=f"{path}: {why}; name the folder that holds the logs of the ranks", unread=logs.unread)
-        return Autopsy(path)
+        return Autopsy(path, is_empty=True)
     found = _judge(path, logs)
     if waited_for is None or found.crash not in (None, CrashClass.COLLECTIVE_TIMEOUT):
         return found
@@ -79,6 +81,8 @@ def _judge(path: Path, logs: Logs) -> Autopsy:
     found = Autopsy(path, last_step=_last_step(logs), is_cut=logs.is_cut, unread=logs.unread)
     if death is not None and not exits.exits and not death.is_followed and death.tier is Tier.REPORTED and _went_on(death, logs):
         death = None
+    if death is not None and not exits.exits and death.tier is Tier.SYMPTOM and _had_finished(death, logs):
+        death = None  # who has come to its end closes its connections, and the others print that
     if death is not None and death.tier is Tier.TERMINATED and first is not None and first.code and death.rank != first.rank:
         death = None  # what ended the others follows from the rank that left by itself
     if death is None:
@@ -133,6 +137,15 @@ def _went_on(death: Death, logs: Logs) -> bool:
         return True
     lines = logs.tails.get(death.place.owner, ())[death.place.index :]
     return len(lines) > LINES_AFTER_MAX or any(says_it_went_on(read_labels(line).text) for line in lines)
+
+
+def _had_finished(death: Death, logs: Logs) -> bool:
+    """Whether the last step line before the evidence is the last word of a trainer that came to its end."""
+    if death.place is None:
+        return False
+    before = (read_labels(line).text for line in reversed(logs.tails[death.place.owner][: max(death.place.index, 0)]))
+    newest = next((text for text in before if is_progress(text)), None)
+    return newest is not None and is_finish(newest)
 
 
 def _exit_words(died: RankExit) -> str:

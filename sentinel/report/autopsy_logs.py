@@ -53,10 +53,18 @@ def read_logs(path: Path) -> Logs:
 
 
 def _read_file(path: Path) -> Logs:
-    end = read_log_end(path, SEARCH_BYTES_MAX, numbered=True)
+    end = _read_text(path, SEARCH_BYTES_MAX)
     if not end.lines:
         return Logs({}, {}, False, ())
     return Logs({None: end.lines}, {None: _places(path, end)}, end.is_cut, ())
+
+
+def _read_text(path: Path, limit_bytes: int, lines_kept: int = LINES_KEPT) -> LogEnd:
+    """OSError also for what is no text: from lines that cannot be in it nothing may be concluded."""
+    end = read_log_end(path, limit_bytes, lines_kept=lines_kept, numbered=True)
+    if end.no_text:
+        raise OSError(22, end.no_text, str(path))
+    return end
 
 
 def _places(path: Path, end: LogEnd) -> tuple[tuple[Path, int], ...]:
@@ -65,15 +73,17 @@ def _places(path: Path, end: LogEnd) -> tuple[tuple[Path, int], ...]:
 
 def _read_folder(folder: Path) -> Logs:
     """Each file under its rank, where its name says one; several of one rank together, standard error last."""
-    paths = sorted(_log_files(folder), key=_order)[:FILES_MAX]
+    unread: list[str] = []
+    with os.scandir(folder):
+        pass  # the argument itself must be readable; of what is in it, each is reported by itself
+    paths = sorted(_log_files(folder, unread), key=_order)[:FILES_MAX]
     lines_kept, limit = (LINES_KEPT, SEARCH_BYTES_MAX) if len(paths) <= MANY_FILES else (LINES_OF_MANY, SEARCH_OF_MANY_BYTES)
     tails: dict[Owner, tuple[str, ...]] = {}
     places: dict[Owner, tuple[tuple[Path, int], ...]] = {}
     is_cut = False
-    unread: list[str] = []
     for path in paths:
         try:
-            end = read_log_end(path, limit, lines_kept=lines_kept, numbered=True)
+            end = _read_text(path, limit, lines_kept)
         except OSError as error:
             unread.append(f"{path}: {error.strerror or error}")
             continue
@@ -102,18 +112,31 @@ def _order(path: Path) -> tuple[str, bool, bool]:
     return name.removesuffix(".tail"), is_error, not name.endswith(".tail")  # what was cut off a log came before the rest
 
 
-def _log_files(folder: Path, depth: int = 0) -> Iterator[Path]:
-    with os.scandir(folder) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
+def _log_files(folder: Path, unread: list[str], depth: int = 0) -> Iterator[Path]:
+    """What cannot be looked into is added to `unread`."""
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        unread.append(f"{folder}: {error.strerror or error}")
+        return
     newest = max((number for entry in found if (number := _attempt(folder, entry.name)) is not None), default=None)
     for entry in found:
         if entry.name.startswith(".") or _attempt(folder, entry.name) not in (None, newest):
             continue
         if entry.is_dir(follow_symlinks=False):
             if depth < DEPTH_MAX:
-                yield from _log_files(Path(entry.path), depth + 1)
-        elif entry.is_file() and _may_be_log(entry.name):
+                yield from _log_files(Path(entry.path), unread, depth + 1)
+        elif _may_be_log(entry.name) and _is_file(entry, unread):
             yield Path(entry.path)
+
+
+def _is_file(entry: os.DirEntry[str], unread: list[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError as error:  # a link that leads to itself
+        unread.append(f"{entry.path}: {error.strerror or error}")
+        return False
 
 
 def _attempt(folder: Path, name: str) -> int | None:

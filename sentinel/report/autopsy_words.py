@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from sentinel.detectors.crash_patterns import CrashClass
-from sentinel.report.autopsy import NOTHING, Autopsy
+from sentinel.report.autopsy import EMPTY, NOTHING, Autopsy
 
 
 def autopsy_document(found: Autopsy) -> dict[str, Any]:
@@ -33,6 +33,8 @@ def autopsy_document(found: Autopsy) -> dict[str, Any]:
 
 def reason(found: Autopsy) -> str:
     """One sentence: what, who, and how it ended."""
+    if found.is_empty:
+        return EMPTY
     if found.crash is None:
         return NOTHING + (", as far as it was searched" if found.is_cut else "")
     parts: list[str] = [found.crash.value]
@@ -70,7 +72,7 @@ def _head(found: Autopsy) -> str:
     if found.crash is None:
         return reason(found)
     who = (
-        "nobody can be blamed"
+        "which rank is to blame is unknown"
         if not found.blamed
         else f"rank {found.rank}"
         if found.rank is not None
@@ -78,6 +80,8 @@ def _head(found: Autopsy) -> str:
     )
     how = f", which {found.exit_words}" if found.exit_words and found.rank is not None else ""
     seen = f", seen by rank {found.seen_by}" if found.seen_by is not None else ""
+    if not found.blamed and found.crash is CrashClass.PREEMPTION:
+        return f"{found.crash.value}{seen}"  # of the whole job: no rank is to blame
     return f"{found.crash.value}: {who}{how}{seen}"
 
 
@@ -90,7 +94,7 @@ def _where(found: Autopsy) -> str:
 def advice(found: Autopsy) -> str:
     """What a person does next."""
     assert found.crash is not None
-    rank = "that rank" if found.rank is None else f"rank {found.rank}"
+    rank = "the rank that failed" if found.rank is None else f"rank {found.rank}"
     match found.crash:
         case CrashClass.NON_FINITE:
             return "roll back to a checkpoint from before the first bad value; the newest one may already be damaged"
@@ -103,7 +107,7 @@ def advice(found: Autopsy) -> str:
                 "find the rank that did not come: flight-recorder dumps, stacks (py-spy), the health of the nodes; then relaunch"
             )
         case CrashClass.CUDA_ERROR:
-            return f"relaunch once; if it comes again on {rank}'s GPU take its node out, if on others suspect the program"
+            return f"relaunch once; if it comes again on the GPU of {rank}, take its node out; if on another, suspect the program"
         case CrashClass.LOST_GPU:
             return f"take the node of {rank} out until its GPU was reset or the node rebooted, and relaunch without it"
         case CrashClass.CONFIGURATION:
@@ -118,10 +122,12 @@ def advice(found: Autopsy) -> str:
             return (
                 f"check the network of the node of {rank}: ports, cables, name service, the service that is named; then relaunch"
             )
+        case CrashClass.KILLED if found.evidence is not None and found.evidence.startswith("KeyboardInterrupt"):
+            return "find out who sent SIGINT (Ctrl-C, a script, a launcher that stops its ranks), and relaunch"
         case CrashClass.KILLED:
             return f"look in the kernel log of the node of {rank} at that time: the OOM killer, an Xid, a crash in native code"
         case CrashClass.ERROR:
             return "read the traceback in front of that line; relaunch only if it can pass by itself"
         case CrashClass.PEER_LOST:
-            return "the rank that ended first left no word here: look at the logs of the other ranks and nodes"
+            return "what ended first is not in this log: look at the logs of the other ranks and nodes"
     assert_never(found.crash)

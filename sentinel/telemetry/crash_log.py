@@ -13,7 +13,7 @@ import os
 import stat
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sentinel.detectors.crash_class import STEPS_SURVIVED_MAX
@@ -22,14 +22,17 @@ from sentinel.detectors.crash_patterns import TELLING_WORDS, Tier, match_line, m
 from sentinel.detectors.crash_progress import SHOWING_WORDS, is_progress, may_show_progress
 from sentinel.detectors.crash_reading import ends_traceback, is_frame, is_worth_keeping, starts_traceback
 from sentinel.telemetry.compressed import compression_of, open_compressed, read_block
-from sentinel.telemetry.no_log import what_stands_for_it
+from sentinel.telemetry.no_log import what_stands_for_it, why_no_text
+from sentinel.telemetry.wrapped_lines import unwrap
 
 TAIL_BYTES = 64 * 1024
 LINES_KEPT = 600
 LINE_CHARS = 500
 SEARCH_BYTES_MAX = 256 << 20
 CHUNK_BYTES = 1 << 18
-LINE_BYTES_MAX = 8192  # of a longer line the beginning is looked at
+HEAD_BYTES = 1024
+LINE_BYTES_MAX = 8192  # of a longer line the beginning is looked at, which may be wrapped in JSON
+TEXT_CHARS = 1024  # of what a program printed in one line: patterns take time in its square
 KEPT_MAX = 32_768
 KEPT_OF_WRITER_MAX = 256
 WRITERS_MAX = 32_768
@@ -42,12 +45,13 @@ _NO_DIGITS = str.maketrans("", "", "0123456789")
 @dataclass(frozen=True, slots=True)
 class LogEnd:
     """`numbers`: of each line its place in the file, from 1; 0 where it was not counted. `searched_bytes`: how much of the end
-    was looked at; `is_cut`: the search met its bound."""
+    was looked at; `is_cut`: the search met its bound. `no_text`: what the file is and what to do, where it looks like no text."""
 
     lines: tuple[str, ...]
     numbers: tuple[int, ...]
     searched_bytes: int = 0
     is_cut: bool = False
+    no_text: str = ""
 
 
 class Gist:
@@ -75,6 +79,10 @@ class Gist:
                 if shows or tells or self._open or "traceback" in lower:
                     self.feed(number + at, line, shows=shows)
         return number + len(lines)
+
+    def story(self) -> list[tuple[int, str]]:
+        """What was kept, and the beginnings of tracebacks that end in lines behind those that were fed."""
+        return [*self.kept, *sorted(item for held in self._open.values() for item in held)]
 
     def feed(self, number: int, line: str, *, shows: bool = True) -> None:
         if shows and is_progress(read_labels(line).text):
@@ -158,13 +166,19 @@ def read_log_end(
             raise IsADirectoryError(21, "Is a directory", str(path))
         if not stat.S_ISREG(status.st_mode):
             raise OSError(22, "not a regular file", str(path))
-        head = os.pread(descriptor, 1024, 0)
+        head = os.pread(descriptor, HEAD_BYTES, 0)
         if stand_in := what_stands_for_it(head):
             raise OSError(22, stand_in, str(path))
         kind = compression_of(head)
         if kind is not None:
             return _read_packed(path, kind, lines_kept)
-        return _read_plain(file.fileno(), status.st_size, limit_bytes, lines_kept, numbered)
+        end = _read_plain(file.fileno(), status.st_size, limit_bytes, lines_kept, numbered)
+        return replace(end, no_text=_why_no_text(head))
+
+
+def _why_no_text(head: bytes) -> str:
+    """A log that was cut while it grew may begin with a hole."""
+    return why_no_text(head.strip(b"\0"))
 
 
 def _read_plain(handle: int, size: int, limit_bytes: int, lines_kept: int, numbered: bool) -> LogEnd:
@@ -177,7 +191,7 @@ def _read_plain(handle: int, size: int, limit_bytes: int, lines_kept: int, numbe
     gist = Gist()
     for lines in _lines(handle, start, tail_start):
         number = gist.feed_all(number, lines)
-    kept = [(at if numbered else 0, line) for at, line in gist.kept]
+    kept = [(at if numbered else 0, line) for at, line in gist.story()]
     kept += [(number + at if numbered else 0, line) for at, line in enumerate(tail)]
     return _end(kept, size - start, is_cut)
 
@@ -239,7 +253,7 @@ def _lines(handle: int, start: int, end: int) -> Iterator[list[str]]:
             return
         start += len(data)
         parts = (rest + data).split(b"\n")
-        rest = parts.pop()[:LINE_BYTES_MAX]
+        rest = _cut(parts.pop())
         yield [_text(part) for part in parts]
     if rest:
         yield [_text(rest)]
@@ -259,21 +273,22 @@ def _newlines(handle: int, end: int) -> int:
 def _read_packed(path: Path, kind: str, lines_kept: int) -> LogEnd:
     gist = Gist()
     ring: list[str] = []
-    number, rest = 1, b""
+    number, rest, head = 1, b"", b""
     with open_compressed(path, kind) as packed:
         while True:
             try:
                 block = read_block(packed, CHUNK_BYTES)
             except EOFError:
                 block = b""  # it breaks off: what is there is read
+            head = head or block[:HEAD_BYTES]
             parts = (rest + block).split(b"\n") if block else [rest] if rest else []
-            rest = parts.pop()[:LINE_BYTES_MAX] if block else b""
+            rest = _cut(parts.pop()) if block else b""
             ring += [_text(part) for part in parts]
             if len(ring) > lines_kept:
                 number = gist.feed_all(number, ring[:-lines_kept])
                 ring = ring[-lines_kept:]
             if not block:
-                return _end([*gist.kept, *enumerate(ring, number)], 0, False)
+                return replace(_end([*gist.story(), *enumerate(ring, number)], 0, False), no_text=_why_no_text(head))
 
 
 def _text_of(data: bytes) -> str:
@@ -281,7 +296,14 @@ def _text_of(data: bytes) -> str:
 
 
 def _text(part: bytes) -> str:
-    """Of a progress bar, its newest state."""
-    part = part[:LINE_BYTES_MAX].strip(b"\0")
-    text = _text_of(part)
-    return text.rstrip("\r").rpartition("\r")[2] if "\r" in text else text
+    """Of a progress bar, its newest state; of a line that a log driver wrapped in JSON, what it wrapped; of a long line its
+    beginning."""
+    text = _text_of(_cut(part).strip(b"\0"))
+    return (unwrap(text) if text.startswith("{") else text)[:TEXT_CHARS]
+
+
+def _cut(part: bytes) -> bytes:
+    """A line, or the beginning of one that is still to be read to its end: all bars on one line are one line."""
+    if b"\r" in part:
+        part = part.rstrip(b"\r").rpartition(b"\r")[2]
+    return part[:LINE_BYTES_MAX]

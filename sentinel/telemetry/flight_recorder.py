@@ -1,20 +1,21 @@
 """Reads dumps of PyTorch's flight recorder: one file a rank, named by a prefix and the global rank; a pickle of plain values.
 
-A pickle can run code when it is loaded. This reader refuses every global, so that only dicts, lists, tuples, strings, numbers and
-None can come out of it. What is no dump raises ValueError.
+A pickle can run code when it is loaded, and exhaust memory or time without any. `plain_pickle` reads plain values alone, within
+bounds. Nothing that a dump holds is trusted to have the type it should have. What is no dump raises ValueError.
 """
 
 from __future__ import annotations
 
 import os
-import pickle
 import re
 import stat
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from sentinel.model.collectives import Collective, Dumps
+from sentinel.telemetry.plain_pickle import read_plain_pickle
 
 FILE_BYTES_MAX = 64 * 1024 * 1024
 FILES_MAX = 65536
@@ -27,11 +28,6 @@ _RANK = re.compile(r"(\d{1,6})$")
 _PEERS = re.compile(r"\b(send|recv) (\d{1,6})(->|<-)(\d{1,6})")
 
 
-class _Plain(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"it names {module}.{name}, and a dump holds plain values only")
-
-
 def rank_of(path: Path) -> int | None:
     """The rank whose dump it is, by the end of its name."""
     found = _RANK.search(path.name)
@@ -40,18 +36,24 @@ def rank_of(path: Path) -> int | None:
 
 def read_dump(path: Path) -> tuple[Collective, ...]:
     """What one rank recorded, oldest first. Raises OSError, and ValueError for what is no dump."""
-    with open(path, "rb") as file:
+    with open(_open(path), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or status.st_size > FILE_BYTES_MAX:
             raise ValueError(f"{path}: is no dump of a flight recorder (no plain file of at most {FILE_BYTES_MAX >> 20} MiB)")
-        try:
-            value = _Plain(file).load()
-        except Exception as error:  # a damaged pickle raises whatever its opcodes run into
-            raise ValueError(f"{path}: is no dump of a flight recorder: {error}") from error
+        data = file.read(FILE_BYTES_MAX)
+    try:
+        value = read_plain_pickle(data)
+    except ValueError as error:
+        raise ValueError(f"{path}: is no dump of a flight recorder: {error}") from error
     if not isinstance(value, dict) or not isinstance(value.get("entries"), list) or not isinstance(value.get("pg_config"), dict):
         raise ValueError(f"{path}: is no dump of a flight recorder: it has no entries and groups")
     groups = {str(name): _members(config) for name, config in value["pg_config"].items() if isinstance(config, dict)}
     return tuple(entry for raw in value["entries"][-ENTRIES_MAX:] if (entry := _entry(raw, groups)) is not None)
+
+
+def _open(path: Path) -> int:
+    """A pipe in the place of a dump must not hold the reader up."""
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def read_dumps(paths: Iterable[Path]) -> Dumps:
@@ -95,8 +97,8 @@ def dumps_in(folder: Path) -> list[Path]:
 
 def _is_pickle(path: Path) -> bool:
     try:
-        with open(path, "rb") as file:
-            return file.read(1) == b"\x80"
+        with open(_open(path), "rb") as file:
+            return stat.S_ISREG(os.fstat(file.fileno()).st_mode) and file.read(1) == b"\x80"
     except OSError:
         return False
 
@@ -118,24 +120,32 @@ def ask_for_dump(pipe_prefix: str, rank: int) -> bool:
 
 
 def _members(config: Mapping[str, Any]) -> tuple[str, tuple[int, ...]] | None:
-    """A group's description and its members, which torch writes as text: `[0, 1, 2]`."""
-    ranks = config.get("ranks")
-    numbers = re.findall(r"\d{1,7}", ranks) if isinstance(ranks, str) else ranks if isinstance(ranks, (list, tuple)) else None
-    if numbers is None:
+    """A group's description and its members, which torch writes as text: `[0, 1, 2]`. None where they are not described."""
+    ranks, described = config.get("ranks"), config.get("desc")
+    if isinstance(ranks, str):
+        members = _members_in(ranks)
+    elif isinstance(ranks, (list, tuple)) and all(type(rank) is int for rank in ranks):
+        members = tuple(ranks)
+    else:
         return None
-    return str(config.get("desc", ""))[:NAME_CHARS], tuple(int(number) for number in numbers)
+    return described[:NAME_CHARS] if isinstance(described, str) else "", members
+
+
+@lru_cache(maxsize=1024)  # every rank's dump has the text of every group: one tuple of each is enough
+def _members_in(ranks: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d{1,7}", ranks))
 
 
 def _entry(raw: object, groups: Mapping[str, tuple[str, tuple[int, ...]] | None]) -> Collective | None:
     """None for an entry of a group that the dump does not describe, and for none at all."""
     if not isinstance(raw, dict):
         return None
-    named = raw.get("process_group")
-    name = str(named[0]) if isinstance(named, (list, tuple)) and named else ""
-    group, state = groups.get(name), raw.get("state")
-    if group is None or state not in ("scheduled", "started", "completed"):
+    named, state, calls = raw.get("process_group"), raw.get("state"), raw.get("profiling_name", "")
+    name = named[0] if isinstance(named, (list, tuple)) and named else ""
+    group = groups.get(str(name)) if isinstance(name, (str, int)) else None
+    if group is None or not isinstance(calls, str) or state not in ("scheduled", "started", "completed"):
         return None
-    calls, is_p2p = str(raw.get("profiling_name", ""))[:NAME_CHARS], raw.get("is_p2p") is True
+    calls, is_p2p = calls[:NAME_CHARS], raw.get("is_p2p") is True
     number = raw.get("p2p_seq_id" if is_p2p else "collective_seq_id")
     if type(number) is not int:
         return None

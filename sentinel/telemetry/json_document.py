@@ -14,62 +14,33 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from sentinel.client.strict_json import as_float
 from sentinel.errors import UsageError
 from sentinel.model.readings import StepReading
 from sentinel.run_files.stream_lines import LARGEST_INT, whole_number
-from sentinel.telemetry.log_reader import ATTEMPT
+from sentinel.telemetry.log_reader import ATTEMPT, RewrittenLog
 from sentinel.telemetry.metric_names import canonical
 
 DOCUMENT_BYTES_MAX = 64 << 20
-ROWS_PER_POLL = 5000
-_NON_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+STEP_DIGITS_MAX = 16
 
 Row = tuple[int, float, dict[str, float]]
 """step, time, metrics"""
 
 
-class JsonDocumentLog:
+class JsonDocumentLog(RewrittenLog):
     """The rows of the document. One that changes is read again; what was given out is not given out twice."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.damaged = 0
-        self.first_damage = ""
-        self.remark = ""
-        self.has_more = False
-        self._rows: Iterator[Row] | None = None
-        self._given = 0
-        self._version: tuple[int, int] | None = None
+    _given = 0
 
-    def poll(self, now_s: float) -> list[StepReading]:
-        del now_s
-        if self._rows is None:
-            status = self.path.stat()
-            if self._version == (status.st_mtime_ns, status.st_size):
-                return []
-            self._version = (status.st_mtime_ns, status.st_size)
-            rows = rows_of_document(self.path)
-            if rows is None:
-                self.damaged += 1
-                self.first_damage = self.first_damage or "it is no JSON document that holds steps"
-                return []
-            self._rows = iter(rows[self._given :])
-        out: list[StepReading] = []
-        for step, time_s, metrics in self._rows:
-            out.append(StepReading(ATTEMPT, step, time_s, (), metrics))
-            if len(out) >= ROWS_PER_POLL:
-                break
-        self._given += len(out)
-        self.has_more = len(out) >= ROWS_PER_POLL
-        if not self.has_more:
-            self._rows = None
-        return out
-
-    def finish(self) -> list[StepReading]:
-        return []
-
-    def close(self) -> None:
-        self._rows = None
+    def _read(self) -> Iterator[StepReading]:
+        rows = rows_of_document(self.path)
+        if rows is None:
+            self._note("it is no JSON document that holds steps")
+            return
+        for step, time_s, metrics in rows[self._given :]:
+            self._given += 1
+            yield StepReading(ATTEMPT, step, time_s, (), metrics)
 
 
 def rows_of_document(path: Path) -> list[Row] | None:
@@ -137,23 +108,26 @@ def _golden(document: dict[str, Any]) -> list[Row] | None:
             continue
         values = series["values"]
         if isinstance(values, list):
-            start, apart = whole_number(series.get("start_step"), 0), whole_number(series.get("step_interval"), 1)
+            start, apart = whole_number(series.get("start_step", 0), -1), whole_number(series.get("step_interval", 1), 0)
+            if start < 0 or apart < 1:
+                continue  # where its values belong is unknown
             values = {start + index * apart: value for index, value in enumerate(values)}
         if not isinstance(values, dict):
             continue
         for step, value in values.items():
-            number, at = _number(value), int(step) if str(step).isdecimal() else -1
+            number, at = _number(value), _step(str(step))
             if number is not None and 0 <= at < LARGEST_INT:
                 by_step.setdefault(at, {}).setdefault(canonical(key), number)
     return [(step, 0.0, by_step[step]) for step in sorted(by_step)] or None
 
 
+def _step(text: str) -> int:
+    """Negative for a key that is no step, and for one with more digits than any step has."""
+    return int(text) if text.isdecimal() and len(text) <= STEP_DIGITS_MAX else -1
+
+
 def _number(value: object) -> float | None:
-    if isinstance(value, str):
-        return _NON_FINITE.get(value)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
     try:
-        return float(value)
-    except OverflowError:
+        return as_float(value)
+    except ValueError:
         return None

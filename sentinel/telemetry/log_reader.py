@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from errno import ENOENT
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -20,7 +21,7 @@ from sentinel.telemetry.source import SourceHealth
 from sentinel.telemetry.tailed_file import TailedFile
 
 ATTEMPT = 1
-LINES_PER_POLL = 5000
+LINES_PER_POLL = ROWS_PER_POLL = 5000
 EXCERPT_BYTES = 60
 
 LineParser = Callable[[bytes], StepReading | None]
@@ -51,6 +52,57 @@ class LogReader(Protocol):
     def close(self) -> None: ...
 
 
+class NotedLog:
+    """What the readers of logs that are no lines have in common: what was damaged, and that nothing stays open between polls."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.damaged = 0
+        self.first_damage = ""
+        self.remark = ""
+        self.has_more = False
+
+    def close(self) -> None:
+        """No file stays open."""
+
+    def _note(self, what: str) -> None:
+        self.damaged += 1
+        self.first_damage = self.first_damage or what
+
+
+class RewrittenLog(NotedLog):
+    """A document that is written anew whenever something is added. One that changed is read again, by `_read`, which gives what
+    was not given out before."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._rows: Iterator[StepReading] | None = None
+        self._version: tuple[int, int] | None = None
+
+    def poll(self, now_s: float) -> list[StepReading]:
+        del now_s
+        if self._rows is None:
+            status = os.stat(self.path)
+            version = (status.st_mtime_ns, status.st_size)
+            if version == self._version:
+                return []
+            self._version, self._rows = version, self._read()
+        out = list(islice(self._rows, ROWS_PER_POLL))
+        self.has_more = len(out) == ROWS_PER_POLL
+        if not self.has_more:
+            self._rows = None
+        return out
+
+    def finish(self) -> list[StepReading]:
+        return []
+
+    def close(self) -> None:
+        self._rows = None
+
+    def _read(self) -> Iterator[StepReading]:
+        raise NotImplementedError
+
+
 def read_to_end(reader: LogReader) -> Iterator[StepReading]:
     """Every reading of a file that nobody writes any more."""
     try:
@@ -79,9 +131,9 @@ class LineFile(Protocol):
 class LineLog:
     """A log of lines, through the tail code: growing, replaced, truncated files and endless lines are its business.
 
-    Lines of one step that tell different things, as the training and the validation loss, become one reading. While more stands
-    in the file, the newest reading waits for the next lines. What comes after its step was given out, as an evaluation that took
-    a minute does in a log that is followed live, is told with the step after it.
+    Lines of one step with different metrics, such as the training and the validation loss, become one reading. While the file
+    holds more, the newest reading waits for the next lines. A line that comes after its step was given out (an evaluation of a
+    minute, in a log that is followed live) joins the step after it.
     """
 
     def __init__(self, path: Path, parse: LineParser, file: LineFile | None = None) -> None:

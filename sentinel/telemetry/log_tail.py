@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from sentinel.model.attempts import ExitReport
 from sentinel.model.readings import LogTail
 from sentinel.run_files.attempt_files import AttemptFiles
-from sentinel.telemetry.crash_log import TAIL_BYTES, read_log_end
+from sentinel.telemetry.crash_log import TAIL_BYTES, LogEnd, read_log_end
 
 RANKS_READ = 16
 SEARCH_BYTES = 32 << 20  # of all logs together: the loop waits for it
@@ -25,12 +26,13 @@ def read_log_tails(run_dir: Path, attempt: int, report: ExitReport, oom_kills_be
     """A LogTail for each rank worth reading and one, with rank None, for the launcher; those without lines left out."""
     files = AttemptFiles(run_dir, attempt)
     budget = [SEARCH_BYTES]
-    launchers = _read(files.logs, "launcher", budget)  # first: where many ranks write, the cause lies far up
-    tails = [LogTail(attempt, rank, _read(files.logs, f"rank-{rank:05d}", budget)) for rank in _ranks(files, report)]
+    launcher = _read(files, None, budget)  # first: where many ranks write, the cause lies far up
+    tails = [_read(files, rank, budget) for rank in _ranks(files, report)]
     kills = read_oom_kills()
     if kills is not None and oom_kills_before is not None and kills > oom_kills_before:
-        launchers = (*launchers, f"cgroup memory.events: oom_kill rose from {oom_kills_before} to {kills}")
-    return [tail for tail in (*tails, LogTail(attempt, None, launchers)) if tail.lines]
+        line = f"cgroup memory.events: oom_kill rose from {oom_kills_before} to {kills}"
+        launcher = replace(launcher, lines=(*launcher.lines, line))
+    return [tail for tail in (*tails, launcher) if tail.lines]
 
 
 def _ranks(files: AttemptFiles, report: ExitReport) -> list[int]:
@@ -49,27 +51,30 @@ def _logged(folder: Path) -> Iterable[int]:
     return sorted({int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 8})
 
 
-def _read(folder: Path, name: str, budget: list[int]) -> tuple[str, ...]:
+def _read(files: AttemptFiles, rank: int | None, budget: list[int]) -> LogTail:
     """Standard output first, so that the last word is that of standard error. `budget`: bytes that may still be searched."""
-    return (*_newest(folder / f"{name}.out", budget), *_newest(folder / f"{name}.err", budget))
+    name = "launcher" if rank is None else f"rank-{rank:05d}"
+    output, errors = _newest(files.logs / f"{name}.out", budget), _newest(files.logs / f"{name}.err", budget)
+    return LogTail(files.attempt, rank, (*output.lines, *errors.lines), output.is_cut or errors.is_cut)
 
 
-def _newest(path: Path, budget: list[int]) -> tuple[str, ...]:
+def _newest(path: Path, budget: list[int]) -> LogEnd:
     """The end of a log; of one that was just cut (launcher/log_cap.py), what was last before that, too."""
-    lines = _end(path, budget)
+    end = _end(path, budget)
     with suppress(OSError):
         if path.stat().st_size < TAIL_BYTES:
-            return (*_end(path.with_name(f"{path.name}.tail"), budget), *lines)
-    return lines
+            before = _end(path.with_name(f"{path.name}.tail"), budget)
+            return LogEnd((*before.lines, *end.lines), (), is_cut=before.is_cut or end.is_cut)
+    return end
 
 
-def _end(path: Path, budget: list[int]) -> tuple[str, ...]:
+def _end(path: Path, budget: list[int]) -> LogEnd:
     try:
         end = read_log_end(path, max(budget[0], TAIL_BYTES))
     except (OSError, ValueError):
-        return ()
+        return LogEnd((), ())
     budget[0] -= min(end.searched_bytes, budget[0])
-    return end.lines
+    return end
 
 
 def read_oom_kills(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")) -> int | None:

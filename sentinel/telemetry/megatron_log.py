@@ -126,8 +126,11 @@ class MegatronLines:
         if same is not None:
             try:
                 return dict(zip(self._layout_names, map(float, same.groups()), strict=True))
-            except ValueError:
-                pass  # a number with something behind it
+            except ValueError:  # a number with something behind it, such as nanotron's "1.2K"
+                values = tuple(map(_value, same.groups()))
+            fields = {name: value for name, value in zip(self._layout_names, values, strict=True) if value is not None}
+            if len(fields) == len(values):
+                return fields
         return self._fields_one_by_one(rest)
 
     def _fields_one_by_one(self, rest: bytes) -> dict[str, float]:

@@ -27,21 +27,25 @@ STRANGE_SHARE = 0.02  # of control characters, from which on a file without a ze
 
 def why_no_log(path: Path, head: bytes) -> str:
     """In a sentence, or empty where the head may be that of a log of text."""
+    why = why_no_text(head) or ("a binary file, and no TensorBoard event file" if b"\0" in head else "")
+    return f"{path}: {why}" if why else ""
+
+
+def why_no_text(head: bytes) -> str:
+    """What the file is, and what to do, where it holds no lines of a log; empty where it may."""
     if stand_in := what_stands_for_it(head):
-        return f"{path}: {stand_in}"
+        return stand_in
     if _PAGE.match(head.removeprefix(b"\xef\xbb\xbf")):
         title = _TITLE.search(head)
         named = f" ({' '.join(title[1].decode(errors='replace').split())})" if title is not None else ""
-        return f"{path}: a page of HTML or XML{named} and no log; fetch the file itself"
+        return f"a page of HTML or XML{named} and no log; fetch the file itself"
     mark = _ENCODED.get(head[:2])
     if mark is not None:
-        return f"{path}: {mark} text; make a copy with: iconv -f {mark} -t UTF-8"
+        return f"{mark} text; make a copy with: iconv -f {mark} -t UTF-8"
     known = next((what for magic, what in _BINARY.items() if head.startswith(magic)), None)
     if known is not None:
-        return f"{path}: {known}"
-    if b"\0" in head or _is_strange(head):
-        return f"{path}: a binary file, and no TensorBoard event file"
-    return ""
+        return known
+    return "a binary file, and no TensorBoard event file" if _is_strange(head) else ""
 
 
 def what_stands_for_it(head: bytes) -> str:

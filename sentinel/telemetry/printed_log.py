@@ -39,6 +39,7 @@ _FINAL = re.compile(rb"\b(?:best|lowest|final|min|minimum)\b", re.IGNORECASE)
 _WORDS = (b"oss", b"LOSS", b"trl", b"tel", b"skipped=")  # a line without any of them tells nothing
 _EPOCH_NAME, _STEP_NAME, _TOTAL_NAME = "epoch", "step", "steps of an epoch"
 LINE_MAX = 4096  # a longer line is no progress line
+BLOCK_HEADER_MAX = 200  # it ends its line; looked for in all of a long line, it takes time in the line's square
 SEVERAL_RANKS = "several ranks print into it; the first of them is listened to"
 COUNTED = "its lines name no step, so they are counted: 'step' is the number of the logged line"
 
@@ -160,7 +161,7 @@ class PrintedLines:
     def _block_line(self, line: bytes) -> StepReading | None:
         """A line of a block of OLMo's or Composer's, or its header. Of what a block tells, the metrics that Sentinel knows."""
         line = plain_colours(line[:LINE_MAX]).rstrip(b"\r")
-        header = _BLOCK.search(line)
+        header = _BLOCK.search(line, max(0, len(line) - BLOCK_HEADER_MAX))
         if header is not None:
             self._block_step = None if self._speaker.is_other(line) else _whole(int(header[1].replace(b",", b"")))
             self._block_told.clear()
@@ -192,7 +193,7 @@ def looks_like_printed(head: bytes) -> bool:
 
 def _other_losses(told: dict[str, Told]) -> bool:
     """A trainer of several models tells several losses (of the actor, of the critic) and calls none of them just so."""
-    return sum(name.endswith("_loss") for name in told) >= 2
+    return sum(name.endswith(("_loss", " Loss", " loss")) for name in told) >= 2
 
 
 def _whole(step: float) -> int:

@@ -32,7 +32,7 @@ STEPS_KEPT = 9
 RANKS_MAX = 64  # of one machine
 
 
-DUMPS_AT_ONCE = 64  # a look may not hold up the loop: a dump has up to a megabyte
+DUMPS_AT_ONCE = 16  # a look may not hold up the loop: a dump of a megabyte takes a twentieth of a second
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ from sentinel.telemetry.event_records import (
     masked,
     read_scalars,
 )
-from sentinel.telemetry.log_reader import ATTEMPT
+from sentinel.telemetry.log_reader import ATTEMPT, NotedLog
 from sentinel.telemetry.metric_names import canonical
 
 BLOCK_BYTES = 1 << 20
@@ -158,15 +158,11 @@ class EventFile:
         self.damage.append(f"{self.path.name}: the record at byte {self._offset + place}: {what}")
 
 
-class EventLog:
+class EventLog(NotedLog):
     """All event files of one place as one log of step readings."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.damaged = 0
-        self.first_damage = ""
-        self.remark = ""
-        self.has_more = False
+        super().__init__(path)
         self._fast = FastScalars()
         self._files: dict[Path, EventFile] = {}
         self._names: dict[str, str] = {}
@@ -203,9 +199,6 @@ class EventLog:
             self._note_damage(file)
         self._give_out(0, out)
         return out
-
-    def close(self) -> None:
-        """No file stays open between polls."""
 
     def _gather(self, scalars: list[Scalar], out: list[StepReading]) -> None:
         waiting, names = self._open, self._names
@@ -244,7 +237,6 @@ class EventLog:
         return name
 
     def _note_damage(self, file: EventFile) -> None:
-        self.damaged += len(file.damage)
-        if file.damage and not self.first_damage:
-            self.first_damage = file.damage[0]
+        for what in file.damage:
+            self._note(what)
         file.damage.clear()

@@ -8,25 +8,23 @@ it again and gives out what is new. A document that ends too soon is damage; wha
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from json import JSONDecodeError
-from pathlib import Path
 from typing import IO, Any
 
+from sentinel.client.strict_json import as_float
 from sentinel.model.readings import StepReading
 from sentinel.run_files.stream_lines import whole_number
-from sentinel.telemetry.log_reader import ATTEMPT
+from sentinel.telemetry.log_reader import ATTEMPT, RewrittenLog
 from sentinel.telemetry.metric_names import canonical
 
 CHUNK_CHARS = 1 << 16
 ENTRY_CHARS_MAX = 1 << 20
-ENTRIES_PER_POLL = 5000
 _HISTORY = re.compile(r'"log_history"\s*:\s*\[')
 _BETWEEN = re.compile(r"[ \t\r\n,]*")
 _HEAD = re.compile(rb'^\s*\{.*"(?:log_history|global_step|trial_name)"\s*:', re.DOTALL)
-_NON_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _NO_METRIC = frozenset({"step", "time_s"})
 
 
@@ -35,46 +33,18 @@ def looks_like_trainer_state(head: bytes) -> bool:
     return _HEAD.search(head) is not None and (b'"log_history"' in head or b'"is_world_process_zero"' in head)
 
 
-class TrainerStateLog:
+class TrainerStateLog(RewrittenLog):
     """The history as readings."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.damaged = 0
-        self.first_damage = ""
-        self.remark = ""
-        self.has_more = False
-        self._entries: Iterator[StepReading] | None = None
-        self._given = -1  # newest step given out
-        self._version: tuple[int, int] | None = None
-
-    def poll(self, now_s: float) -> list[StepReading]:
-        del now_s
-        if self._entries is None:
-            status = os.stat(self.path)
-            version = (status.st_mtime_ns, status.st_size)
-            if version == self._version:
-                return []
-            self._version = version
-            self._entries = self._read()
-        out: list[StepReading] = []
-        self.has_more = True
-        for reading in self._entries:
-            if reading.step > self._given:
-                self._given = reading.step
-                out.append(reading)
-                if len(out) >= ENTRIES_PER_POLL:
-                    return out
-        self._entries, self.has_more = None, False
-        return out
-
-    def finish(self) -> list[StepReading]:
-        return []
-
-    def close(self) -> None:
-        self._entries = None
+    _given = -1  # newest step given out
 
     def _read(self) -> Iterator[StepReading]:
+        for reading in self._readings():
+            if reading.step > self._given:
+                self._given = reading.step
+                yield reading
+
+    def _readings(self) -> Iterator[StepReading]:
         step = -1
         metrics: dict[str, float] = {}
         for entry in self._objects():
@@ -133,10 +103,6 @@ class TrainerStateLog:
             text = text[-100:]
         return None
 
-    def _note(self, what: str) -> None:
-        self.damaged += 1
-        self.first_damage = self.first_damage or what
-
 
 def _metrics(entry: dict[str, Any]) -> dict[str, float]:
     found: dict[str, float] = {}
@@ -144,11 +110,6 @@ def _metrics(entry: dict[str, Any]) -> dict[str, float]:
         name = canonical(key)
         if name in _NO_METRIC:
             continue
-        if isinstance(value, str) and value in _NON_FINITE:
-            found[name] = _NON_FINITE[value]
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            try:
-                found[name] = float(value)
-            except OverflowError:
-                continue
+        with suppress(ValueError):
+            found[name] = as_float(value)
     return found

@@ -32,70 +32,84 @@ class Shape:
         return self.width / self.layers
 
 
-SHAPES = (
-    Shape("SmolLM-135M", 135e6, 576, 30, 9, 1536 / 576),
-    Shape("MobileLLM-350M", 345e6, 960, 32, 15, 2560 / 960),
-    Shape("Qwen2-0.5B", 494e6, 896, 24, 14, 4864 / 896),
-    Shape("MobileLLM-1B", 1.0e9, 1280, 54, 20, 3584 / 1280),
-    Shape("Pythia-70M", 70e6, 512, 6, 8),
-    Shape("GPT-2 124M", 124e6, 768, 12, 12),
-    Shape("GPT-3 125M", 125e6, 768, 12, 12),
-    Shape("OPT-125M", 125e6, 768, 12, 12),
-    Shape("Pythia-160M", 160e6, 768, 12, 12),
-    Shape("GPT-2 355M", 355e6, 1024, 24, 16),
-    Shape("GPT-3 350M", 350e6, 1024, 24, 16),
-    Shape("OPT-350M", 350e6, 1024, 24, 16),
-    Shape("Pythia-410M", 410e6, 1024, 24, 16),
-    Shape("BLOOM-560M", 559e6, 1024, 24, 16),
-    Shape("GPT-2 774M", 774e6, 1280, 36, 20),
-    Shape("GPT-3 760M", 760e6, 1536, 24, 16),
-    Shape("BLOOM-1.1B", 1.07e9, 1536, 24, 16),
-    Shape("Pythia-1B", 1.0e9, 2048, 16, 8),
-    Shape("Llama-3.2-1B", 1.24e9, 2048, 16, 32, 4.0),
-    Shape("GPT-3 1.3B", 1.3e9, 2048, 24, 24),
-    Shape("OPT-1.3B", 1.3e9, 2048, 24, 32),
-    Shape("Pythia-1.4B", 1.4e9, 2048, 24, 16),
-    Shape("GPT-2 1.5B", 1.56e9, 1600, 48, 25),
-    Shape("BLOOM-1.7B", 1.72e9, 2048, 24, 16),
-    Shape("Gemma-2B", 2.5e9, 2048, 18, 8, 8.0),
-    Shape("GPT-3 2.7B", 2.7e9, 2560, 32, 32),
-    Shape("OPT-2.7B", 2.7e9, 2560, 32, 32),
-    Shape("Pythia-2.8B", 2.8e9, 2560, 32, 32),
-    Shape("BLOOM-3B", 3.0e9, 2560, 30, 32),
-    Shape("Llama-3.2-3B", 3.2e9, 3072, 28, 24, 8192 / 3072),
-    Shape("GPT-J-6B", 6.05e9, 4096, 28, 16),
-    Shape("GPT-3 6.7B", 6.7e9, 4096, 32, 32),
-    Shape("OPT-6.7B", 6.7e9, 4096, 32, 32),
-    Shape("LLaMA-7B", 6.7e9, 4096, 32, 32, 11008 / 4096),
-    Shape("Pythia-6.9B", 6.9e9, 4096, 32, 32),
-    Shape("BLOOM-7.1B", 7.1e9, 4096, 30, 32),
-    Shape("Falcon-7B", 7.2e9, 4544, 32, 71),
-    Shape("Llama-3-8B", 8.0e9, 4096, 32, 32, 3.5),
-    Shape("PaLM-8B", 8.6e9, 4096, 32, 16),
-    Shape("Gemma-7B", 8.5e9, 3072, 28, 16, 8.0),
-    Shape("Pythia-12B", 11.8e9, 5120, 36, 40),
-    Shape("GPT-3 13B", 13e9, 5120, 40, 40),
-    Shape("OPT-13B", 13e9, 5120, 40, 40),
-    Shape("LLaMA-13B", 13e9, 5120, 40, 40, 13824 / 5120),
-    Shape("GPT-NeoX-20B", 20.6e9, 6144, 44, 64),
-    Shape("OPT-30B", 30e9, 7168, 48, 56),
-    Shape("LLaMA-33B", 32.5e9, 6656, 60, 52, 17920 / 6656),
-    Shape("Falcon-40B", 41e9, 8192, 60, 128),
-    Shape("PaLM-62B", 62e9, 8192, 64, 32),
-    Shape("LLaMA-65B", 65e9, 8192, 80, 64, 22016 / 8192),
-    Shape("OPT-66B", 66e9, 9216, 64, 72),
-    Shape("Chinchilla", 70e9, 8192, 80, 64),
-    Shape("Llama-3-70B", 70.6e9, 8192, 80, 64, 3.5),
-    Shape("Command R+", 104e9, 12288, 64, 96, 2.75),
-    Shape("GPT-3 175B", 175e9, 12288, 96, 96),
-    Shape("OPT-175B", 175e9, 12288, 96, 96),
-    Shape("BLOOM-176B", 176e9, 14336, 70, 112),
-    Shape("Falcon-180B", 180e9, 14848, 80, 232),
-    Shape("Gopher", 280e9, 16384, 80, 128),
-    Shape("Llama-3-405B", 405e9, 16384, 126, 128, 3.25),
-    Shape("MT-NLG", 530e9, 20480, 105, 128),
-    Shape("PaLM-540B", 540e9, 18432, 118, 48),
-)
+# name, parameters, width, layers, heads, and the width of the feed-forward where that is not four times the model's
+_TABLE = """
+SmolLM-135M       135M    576   30    9   1536
+MobileLLM-350M    345M    960   32   15   2560
+Qwen2-0.5B        494M    896   24   14   4864
+MobileLLM-1B        1B   1280   54   20   3584
+Pythia-70M         70M    512    6    8
+GPT-2 124M        124M    768   12   12
+GPT-3 125M        125M    768   12   12
+OPT-125M          125M    768   12   12
+Pythia-160M       160M    768   12   12
+GPT-2 355M        355M   1024   24   16
+GPT-3 350M        350M   1024   24   16
+OPT-350M          350M   1024   24   16
+Pythia-410M       410M   1024   24   16
+BLOOM-560M        559M   1024   24   16
+GPT-2 774M        774M   1280   36   20
+GPT-3 760M        760M   1536   24   16
+BLOOM-1.1B       1.07B   1536   24   16
+Pythia-1B           1B   2048   16    8
+Llama-3.2-1B     1.24B   2048   16   32
+GPT-3 1.3B        1.3B   2048   24   24
+OPT-1.3B          1.3B   2048   24   32
+Pythia-1.4B       1.4B   2048   24   16
+GPT-2 1.5B       1.56B   1600   48   25
+BLOOM-1.7B       1.72B   2048   24   16
+Gemma-2B          2.5B   2048   18    8  16384
+GPT-3 2.7B        2.7B   2560   32   32
+OPT-2.7B          2.7B   2560   32   32
+Pythia-2.8B       2.8B   2560   32   32
+BLOOM-3B            3B   2560   30   32
+Llama-3.2-3B      3.2B   3072   28   24   8192
+GPT-J-6B         6.05B   4096   28   16
+GPT-3 6.7B        6.7B   4096   32   32
+OPT-6.7B          6.7B   4096   32   32
+LLaMA-7B          6.7B   4096   32   32  11008
+Pythia-6.9B       6.9B   4096   32   32
+BLOOM-7.1B        7.1B   4096   30   32
+Falcon-7B         7.2B   4544   32   71
+Llama-3-8B          8B   4096   32   32  14336
+PaLM-8B           8.6B   4096   32   16
+Gemma-7B          8.5B   3072   28   16  24576
+Pythia-12B       11.8B   5120   36   40
+GPT-3 13B          13B   5120   40   40
+OPT-13B            13B   5120   40   40
+LLaMA-13B          13B   5120   40   40  13824
+GPT-NeoX-20B     20.6B   6144   44   64
+OPT-30B            30B   7168   48   56
+LLaMA-33B        32.5B   6656   60   52  17920
+Falcon-40B         41B   8192   60  128
+PaLM-62B           62B   8192   64   32
+LLaMA-65B          65B   8192   80   64  22016
+OPT-66B            66B   9216   64   72
+Chinchilla         70B   8192   80   64
+Llama-3-70B      70.6B   8192   80   64  28672
+Command R+        104B  12288   64   96  33792
+GPT-3 175B        175B  12288   96   96
+OPT-175B          175B  12288   96   96
+BLOOM-176B        176B  14336   70  112
+Falcon-180B       180B  14848   80  232
+Gopher            280B  16384   80  128
+Llama-3-405B      405B  16384  126  128  53248
+MT-NLG            530B  20480  105  128
+PaLM-540B         540B  18432  118   48
+"""
+NAME_CHARS = 15
+_UNITS = {"M": 1e6, "B": 1e9}
+
+
+def _shape(row: str) -> Shape:
+    """A row of the table. A name may hold a blank, and no other column may."""
+    params, width, layers, heads, *ffn = row[NAME_CHARS:].split()
+    ratio = int(ffn[0]) / int(width) if ffn else 4.0
+    name, count = row[:NAME_CHARS].strip(), float(params[:-1]) * _UNITS[params[-1]]
+    return Shape(name, count, int(width), int(layers), int(heads), ratio)
+
+
+SHAPES = tuple(_shape(row) for row in _TABLE.strip().splitlines())
 ALIKE = 4.0  # a model is compared with those from a fourth of its parameters to four times as many
 OUTSIDE = 1.5  # so far beyond all of them a shape is no longer theirs
 FFN_MIN, FFN_MAX = 2.0, 10.0  # published: 2.67 to 8

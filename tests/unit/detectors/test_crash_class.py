@@ -207,6 +207,19 @@ def test_the_finding_begins_with_the_class() -> None:
     assert how.finding.blamed_rank == 3
 
 
+@pytest.mark.parametrize("text", [CUDA_OOM, RESET, "ValueError: The loss returned in `step` is nan.", PREEMPTED, "hello"])
+def test_the_finding_says_that_the_logs_were_searched_in_part(text: str) -> None:
+    remark = "only the end of the logs was searched, and what stands further up is unknown"
+    for is_cut in (True, False):
+        bank = make_bank()
+        feed(bank, [row(1, loss=2.0)])
+        bank.log_tail(LogTail(1, 3, tuple(text.split("\n")), is_cut))
+        bank.log_tail(LogTail(1, 0, ("hello",)))
+        how = bank.exit(ExitReport(1, (left(0), left(3)), 0), finished=False, stop_requested=False, now_s=9.0)
+        assert isinstance(how, Failed)
+        assert (remark in how.finding.reason) is is_cut
+
+
 def test_tails_of_another_attempt_are_not_kept_and_a_new_attempt_forgets() -> None:
     bank = make_bank()
     bank.log_tail(LogTail(7, 0, tuple(CUDA_OOM.split("\n"))))

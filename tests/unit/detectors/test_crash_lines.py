@@ -106,6 +106,7 @@ def test_no_pattern_fits_a_line_without_its_words(pattern) -> None:
         (r"(?i)\bfallen off\b|\bXid\b", ("fallen off", "xid")), (r"(?:abc|defg)x?", ("abc", "defg")), (r"colou?r  is", ("r  is",)),
         (r"a{0,3}bcd", ("bcd",)), (r"\d+ (?:ab|c)", ()), (r"(?!never)seen", ("seen",)), (r"[abc]+xyz|(?i:Killed)", ("xyz", "killed")),
         (r"\[Errno 28\]", ("[errno 28]",)), (r"(?:abc)?(?:def|ghi) \w", ("def", "ghi")),
+        ("ab+cde", ("bcde",)), ("abcd+?e", ("abcd",)), ("abcd*+e", ("abc",)), (r"[a(]xyz(?:[)]q){2}", ("xyz",)),
     ],
 )  # fmt: skip
 def test_the_words_that_an_expression_requires(expression: str, words: tuple[str, ...]) -> None:

@@ -44,6 +44,12 @@ def test_one_row_may_hide_several_halvings() -> None:
     assert [finding.detected_step for finding in found] == [29060]
 
 
+def test_a_fall_larger_than_any_float_is_counted() -> None:
+    """The quotient of the two scales is infinite: it ended the supervisor with an OverflowError."""
+    (found,) = of(Kind.LOSS_SCALE_COLLAPSE, feed(make_bank(), scales(65536, 65536, 5e-324, first=1000)))
+    assert found.reason == "the loss scale was halved 1090 times within 20 steps, down to 4.94066e-324"
+
+
 def test_a_collapse_is_over_when_the_scale_came_to_rest() -> None:
     bank = make_bank()
     fallen = [2.0**power for power in (16, 16, 15, 14, 13)]

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 STEPS = "iteration 118 / 400 | lm loss: 2.2\niteration 119 / 400 | lm loss: 2.2\niteration 120 / 400 | lm loss: 2.1\n"
@@ -40,6 +41,11 @@ SLURM_END = (
 def by(label: str, text: str) -> str:
     """Every line of a text behind a label."""
     return "\n".join(f"{label}{line}" for line in text.split("\n"))
+
+
+def wrapped(text: str, key: str = "message", **more: object) -> str:
+    """Every line of a text as a logging agent writes it."""
+    return "\n".join(json.dumps({"time": "2026-11-20T10:00:00Z", "level": "error", key: line, **more}) for line in text.split("\n"))
 
 
 def _r(rank: int, text: str) -> str:
@@ -292,6 +298,25 @@ _MORE: tuple[tuple[str, str, str | None, int | None, str | None], ...] = (
     ("torchrun sigterm'd peers; root exit 1 with error", STEPS+_r(2,TB+"FileNotFoundError: [Errno 2] No such file or directory: '/data/shard_12.bin'")+"\nW1122 22:22:14.038000 28309 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 28514 closing signal SIGTERM\n"+table((2,1),(0,-15),(1,-15)),"error",2,"shard_12"),
     ("error in tmp data", STEPS+_r(2,TB+"FileNotFoundError: [Errno 2] No such file or directory: '/tmp/data/shard_12.bin'")+"\n"+_r(3,TB+"ValueError: later"),"error",2,"shard_12"),
     ("megatron rerun in a warning", STEPS+"WARNING:megatron.core.rerun_state_machine:Unexpected result tensor(nan) on rank 3 at iteration #121 invocation #1 (message='loss is NaN')\nExiting now.\n"+_r(0,TB+LOST),"non_finite",3,"Unexpected result"),
+    ("json message", wrapped(STEPS.rstrip()+"\n"+_r(2,TB+OOM)),"out of memory",2,"CUDA out"),
+    ("json with a rank", wrapped(STEPS.rstrip())+"\n"+wrapped(TB+"ValueError: bad \"shape\"",rank=3)+"\n"+wrapped(TB+GLOO,rank=0),"error",3,"bad"),
+    ("json of pods", wrapped(STEPS.rstrip(),"log",kubernetes={"pod_name":"worker-0"})+"\n"+"\n".join(f"{a}\n{b}" for a,b in zip(wrapped(TB+"KeyError: 'x'","log",kubernetes={"pod_name":"worker-1"}).split("\n"),wrapped(TB+"KeyError: 'x'","log",kubernetes={"pod_name":"worker-0"}).split("\n"),strict=True)),"error",None,"KeyError"),
+    ("json of google cloud", wrapped(STEPS.rstrip()+"\n"+_r(2,TB+OOM),"textPayload",insertId="a1"),"out of memory",2,"CUDA out"),
+    ("json of journald", wrapped(STEPS.rstrip(),"MESSAGE")+"\n"+wrapped("NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.","MESSAGE",_HOSTNAME="n1"),"lost GPU",None,"fallen off"),
+    ("json in json", wrapped(wrapped(STEPS.rstrip()+"\n"+_r(2,TB+OOM)),"log",stream="stderr"),"out of memory",2,"CUDA out"),
+    ("json with the traceback in one member", wrapped(STEPS.rstrip())+"\n"+wrapped("training failed",rank=4,exc_info=TB+"ValueError: bad shape"),"error",4,"bad shape"),
+    ("second launch died before its first step", STEPS+_r(1,TB+OOM)+"\n"+table((1,1),(0,-15))+"\nWARNING:torch.distributed.run: Setting OMP_NUM_THREADS environment variable for each process to be 1\n"+_r(5,TB+"RuntimeError: CUDA error: an illegal memory access was encountered"),"CUDA error",5,"illegal memory"),
+    ("the agent started the workers anew", _r(1,TB+"ValueError: bad shape")+"\nINFO:torch.distributed.elastic.agent.server.api:[default] Worker group FAILED. 3/3 attempts left; will restart worker group\n"+_r(2,TB+"ModuleNotFoundError: No module named 'x'"),"import or configuration error",2,"No module"),
+    ("another node starts late", _r(1,TB+OOM)+"\nWARNING:torch.distributed.run: Setting OMP_NUM_THREADS environment variable for each process to be 1\n"+_r(9,TB+LOST),"out of memory",1,"CUDA out"),
+    ("two launches, then steps", _r(1,TB+OOM)+"\nStarting elastic_operator with launch configs:\n"+STEPS,None,None,None),
+    ("deepep barrier", STEPS+"".join(f"DeepEP timeout check failed: rank = {r}, thread = 0, value = 0)\n" for r in (6,2)),"collective timeout",None,"DeepEP timeout"),
+    ("deepep host", STEPS+_r(4,TB+"RuntimeError: DeepEP error: timeout (dispatch CPU)"),"collective timeout",None,"dispatch CPU"),
+    ("deepep trap", STEPS+"DeepEP dispatch NVL receiver timeout, channel: 6, RDMA: 0, nvl: 0, src NVL: 5, head: 315, tail: 315\nterminate called after throwing an instance of 'EPException'\n  what():  Failed: CUDA error /w/deep_ep.cpp:83 'unspecified launch failure'","CUDA error",None,"unspecified"),
+    ("nvshmem", "/w/ibrc.cpp:1433: non-zero status: 7 connect EPS failed \n/w/init.cu:1007: non-zero status: 7 nvshmem setup connections failed \n","network error",None,"connect EPS"),
+    ("a rank that is none", STEPS+by("[rank=-1]: ",TB+OOM),"out of memory",None,"CUDA out"),
+    ("peers after the end", STEPS+"Training completed\n"+_r(3,TB+"RuntimeError: NCCL communicator was aborted on rank 3."),None,None,None),
+    ("peers after the end of another kind", STEPS+"Training completed\n"+_r(3,TB+OOM),"out of memory",3,"CUDA out"),
+    ("json metrics are steps", "".join(json.dumps({"step":n,"loss":2.1,"message":"ok"})+"\n" for n in range(5))+wrapped("CUDA error: caught, retrying")+"\n"+json.dumps({"step":6,"loss":2.1,"message":"ok"}),None,None,None),
 )  # fmt: skip
 
 CASES += tuple(Case(name, text, crash, root, rank) for name, text, crash, rank, root in _MORE)

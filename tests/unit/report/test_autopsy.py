@@ -221,3 +221,100 @@ def test_there_is_advice_for_every_class(tmp_path: Path) -> None:
     for crash in CrashClass:
         assert advice(autopsy.Autopsy(tmp_path, crash))
         assert advice(autopsy.Autopsy(tmp_path, crash, rank=3, blamed=(3,)))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("iteration 1 | lm loss: 2\nCUDA error: x\n".encode("utf-16"), "UTF-16 text; make a copy with: iconv -f UTF-16 -t UTF-8"),
+        (b"<!DOCTYPE html><title>Sign in</title>CUDA out of memory", "a page of HTML or XML (Sign in) and no log; fetch the file itself"),
+        (b"\x80\x02}q\x00.", "pickled Python objects"),
+        (bytes(range(256)) * 8, "a binary file"),
+        (gzip.compress("CUDA error".encode("utf-16")), "UTF-16 text"),
+    ],
+)
+def test_nothing_is_concluded_from_what_is_no_text(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "run.log"
+    path.write_bytes(content)
+    found = examine(path)
+    assert (found.crash, found.evidence) == (None, None)
+    assert found.error is not None
+    assert words in found.error
+    assert CliRunner().invoke(app, ["autopsy", str(path)]).exit_code == 1
+    written(tmp_path, STEPS + by("[rank1]: ", TB + OOM), "rank-1.log")
+    found = examine(tmp_path)
+    assert (found.crash, found.rank) == (CrashClass.OUT_OF_MEMORY, 1)
+    assert len(found.unread) == 1
+    assert words in found.unread[0]
+
+
+def test_a_log_that_begins_with_a_hole_is_text(tmp_path: Path) -> None:
+    path = tmp_path / "run.log"
+    path.write_bytes(bytes(5000) + (STEPS + by("[rank1]: ", TB + OOM)).encode())
+    assert examine(path).rank == 1
+
+
+def test_a_launch_far_above_the_end_still_begins_the_last_one(tmp_path: Path) -> None:
+    """Of what stands before the last 600 lines only what may matter is kept: the beginning of a launch does."""
+    begins = "WARNING:torch.distributed.run: Setting OMP_NUM_THREADS environment variable for each process to be 1\n"
+    noise = "".join(f"building the index of shard {n}\n" for n in range(2000))
+    first, second = by("[rank1]: ", TB + OOM), by("[rank5]: ", TB + "ValueError: the shards changed")
+    found = examine(written(tmp_path, f"{begins}{STEPS}{first}\n{begins}{noise}{second}\n{noise}"))
+    assert (found.crash, found.rank) == (CrashClass.ERROR, 5)
+
+
+STAMPS = (
+    "2026-11-20T10:00:0{}.5Z ", "2026-11-20 10:00:0{},123 ", "[2026-11-20 10:00:0{}] ", "2026-11-20T1{}:00:00+01:00 ",
+    "E1120 10:00:0{}.903881913 4711 ",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("stamp", STAMPS)
+def test_logs_of_several_nodes_are_ordered_by_the_times_of_their_lines(tmp_path: Path, stamp: str) -> None:
+    """The node whose line came first, whichever file is read first and however far down its line stands."""
+    for early, late in (("a", "b"), ("b", "a")):
+        died = f"{stamp.format(3)}RuntimeError: CUDA error: an illegal memory access was encountered\n"
+        followed = f"{stamp.format(7)}RuntimeError: CUDA error: unspecified launch failure\n"
+        written(tmp_path, STEPS + "hello\n" * 20 + died, f"node-{early}.out")
+        written(tmp_path, STEPS + followed, f"node-{late}.out")
+        assert "illegal memory" in (examine(tmp_path).evidence or "")
+
+
+def test_times_of_different_forms_are_not_compared(tmp_path: Path) -> None:
+    written(tmp_path, STEPS + "2026-11-20T10:00:07Z RuntimeError: CUDA error: unspecified launch failure\n", "node-a.out")
+    written(tmp_path, STEPS + "x\n2026-11-20 10:00:03 RuntimeError: CUDA error: an illegal memory access was encountered\n", "node-b.out")
+    found = examine(tmp_path)
+    assert "unspecified" in (found.evidence or "")  # a zone is not guessed: as before, by the place in the log
+
+
+def test_what_is_unknown_is_called_so(tmp_path: Path) -> None:
+    text = autopsy_text(examine(written(tmp_path, STEPS)))
+    assert "unknown: no line of it says that the run failed" in text
+    assert "unknown: it is empty" in autopsy_text(examine(written(tmp_path, "")))
+    text = autopsy_text(examine(written(tmp_path, STEPS + "RuntimeError: CUDA error: an illegal memory access was encountered")))
+    assert "CUDA error: which rank is to blame is unknown\n" in text
+    text = autopsy_text(examine(written(tmp_path, STEPS + "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-20T10:00:00 ***")))
+    assert "\n  preemption\n" in text
+
+
+def test_what_cannot_be_looked_into_is_named_and_the_rest_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, STEPS + by("[rank1]: ", TB + OOM))
+    (tmp_path / "self.log").symlink_to("self.log")
+    (tmp_path / "closed").mkdir()
+    scandir = os.scandir
+
+    def refusing(path: Path | str):
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    found = examine(tmp_path)
+    assert (found.crash, found.rank, found.error) == (CrashClass.OUT_OF_MEMORY, 1, None)
+    assert [name.rpartition(": ")[2] for name in found.unread] == ["Permission denied", "Too many levels of symbolic links"]
+
+
+def test_an_interrupt_is_not_looked_for_in_the_kernel_log(tmp_path: Path) -> None:
+    text = autopsy_text(examine(written(tmp_path, STEPS + by("[rank1]: ", TB + "KeyboardInterrupt"))))
+    assert "find out who sent SIGINT" in text
+    assert "kernel log" not in text

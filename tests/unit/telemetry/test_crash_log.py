@@ -101,3 +101,26 @@ def test_a_compressed_log_that_breaks_off_is_read_as_far_as_it_goes(tmp_path: Pa
     data = gzip.compress((ERROR.format(5) + "".join(f"line {n * n}\n" for n in range(50_000))).encode())
     path.write_bytes(data[: len(data) // 2])
     assert ERROR.format(5).rstrip() in read_log_end(path).lines
+
+
+def test_a_traceback_behind_the_bars_of_one_long_line_is_seen(tmp_path: Path) -> None:
+    """A bar is redrawn thousands of times on one line, and Python prints its traceback behind the last."""
+    path = tmp_path / "log"
+    for packed in (False, True):
+        bars = "".join(f"\rEpoch 0:  12%|#   | {n}/100000 [00:12<01:30, 9.8it/s]" for n in range(10_000))
+        data = (bars + 'Traceback (most recent call last):\n  File "x", line 1, in f\nValueError: bad\n').encode()
+        path.write_bytes(gzip.compress(data) if packed else data)
+        lines = read_log_end(path).lines
+        assert lines[0].endswith("9999/100000 [00:12<01:30, 9.8it/s]Traceback (most recent call last):")
+        assert lines[-1] == "ValueError: bad"
+
+
+def test_of_a_line_no_more_is_matched_than_counts(tmp_path: Path, monkeypatch) -> None:
+    """Patterns take time in the square of a line: 20,000 lines of 8,000 characters took over two minutes."""
+    path = tmp_path / "log"
+    path.write_text("".join(f"ValueError: {n} {'z' * 8000}\n" for n in range(50)) + "end\n" * 700)
+    seen: list[int] = []
+    monkeypatch.setattr(crash_log, "match_line", lambda line: seen.append(len(line)))
+    read_log_end(path)
+    assert seen
+    assert max(seen) <= crash_log.TEXT_CHARS

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sentinel.model.collectives import Collective
-from sentinel.telemetry.flight_recorder import ask_for_dump, find_dumps, rank_of, read_dump, read_dumps
+from sentinel.telemetry.flight_recorder import ask_for_dump, dumps_in, find_dumps, rank_of, read_dump, read_dumps
 
 GROUPS = {"35": {"name": "35", "desc": "TP", "ranks": "[4, 6]"}}
 
@@ -72,6 +72,33 @@ def test_what_is_no_dump_is_said_to_be_none(tmp_path: Path, content: bytes) -> N
     with pytest.raises(ValueError, match="is no dump of a flight recorder"):
         read_dump(path)
     written(tmp_path / "rank_1", entry())
+    assert list(read_dumps(tmp_path.iterdir())) == [1]
+
+
+@pytest.mark.parametrize("ranks", [[None], [[1]], [float("inf")], {"1": 1}, 7, None])
+def test_members_that_are_no_ranks_leave_their_group_out(tmp_path: Path, ranks: Any) -> None:
+    path = tmp_path / "rank_0"
+    path.write_bytes(pickle.dumps({"pg_config": {"35": {"desc": "TP", "ranks": ranks}}, "entries": [entry()]}))
+    assert list(read_dumps([path]).values()) == [()]
+
+
+def test_fields_of_another_type_are_not_turned_into_text(tmp_path: Path) -> None:
+    """A list of lists, each twice in the next, is a few hundred bytes, and as text longer than any memory."""
+    deep: list[Any] = ["x"]
+    for _ in range(60):
+        deep = [deep, deep]
+    groups = {"35": {"name": deep, "desc": deep, "ranks": [4, 6]}}
+    entries = [entry(process_group=(deep, deep)), entry(profiling_name=deep), entry(state=deep), entry()]
+    path = tmp_path / "rank_4"
+    path.write_bytes(pickle.dumps({"pg_config": groups, "entries": entries}))
+    assert [(call.group, call.name) for call in read_dump(path)] == [(("", (4, 6)), "nccl:all_reduce")]
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_in_the_place_of_a_dump_is_passed_over(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rank_0")
+    written(tmp_path / "rank_1", entry())
+    assert dumps_in(tmp_path) == [tmp_path / "rank_1"]
     assert list(read_dumps(tmp_path.iterdir())) == [1]
 
 

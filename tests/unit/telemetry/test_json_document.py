@@ -112,3 +112,19 @@ def test_our_own_receipt_nests_and_is_no_step(tmp_path: Path) -> None:
     start = {"kind": "start", "v": 1, "resume_step": 0, "tokens_per_step": 100, "effective": {"step": 7, "loss": 1.0}}
     _, rows = read(tmp_path / "metrics.jsonl", json.dumps(start) + '\n{"step":1,"loss":2.5}\n')
     assert [(row.step, row.metrics) for row in rows] == [(1, {"loss": 2.5, "consumed_tokens": 100.0})]
+
+
+def test_a_key_of_thousands_of_digits_is_no_step(tmp_path: Path) -> None:
+    """Python refuses to make a number of it, and that ended the command with a traceback."""
+    path = tmp_path / "golden_values.json"
+    path.write_text('{"lm loss": {"start_step": 1, "step_interval": 1, "values": {"%s": 1.0, "2": 2.0}}}' % ("9" * 5000))
+    assert [reading.step for reading in read_to_end(json_document.JsonDocumentLog(path))] == [2]
+
+
+@pytest.mark.parametrize("place", ['"start_step": -5', '"step_interval": 0', '"start_step": "a"', '"step_interval": 2.5'])
+def test_values_whose_steps_are_unknown_are_not_given_some(tmp_path: Path, place: str) -> None:
+    path = tmp_path / "golden_values.json"
+    path.write_text(f'{{"lm loss": {{{place}, "values": [1.0, 2.0]}}}}')
+    assert json_document.rows_of_document(path) is None
+    path.write_text('{"lm loss": {"values": [1.0, 2.0]}}')
+    assert json_document.rows_of_document(path) == [(0, 0.0, {"loss": 1.0}), (1, 0.0, {"loss": 2.0})]

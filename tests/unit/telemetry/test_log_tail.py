@@ -50,6 +50,15 @@ def test_only_the_end_of_a_long_log_is_read_and_lines_are_cut(tmp_path: Path) ->
     assert [len(line) for line in tail.lines] == [crash_log.LINE_CHARS]
 
 
+def test_a_log_that_was_searched_in_part_says_so(tmp_path: Path, monkeypatch) -> None:
+    logs = logs_of(tmp_path)
+    monkeypatch.setattr(log_tail, "SEARCH_BYTES", crash_log.TAIL_BYTES)
+    (logs / "rank-00000.out").write_text("no step in it\n" * 10_000)
+    (logs / "rank-00001.out").write_text("step 7 loss 2.5\n" * 10_000)
+    (logs / "launcher.err").write_text("no step in it\n" * 10)
+    assert {tail.rank: tail.is_cut for tail in read_log_tails(tmp_path, 1, NOTHING)} == {0: True, 1: False, None: False}
+
+
 def test_of_a_log_that_was_just_cut_what_came_last_before_is_read_too(tmp_path: Path) -> None:
     logs = logs_of(tmp_path)
     (logs / "rank-00000.err.tail").write_text("ValueError: the cause\n")
