@@ -22,7 +22,7 @@ on small runs of the bundled trainer (LOG.md). Therefore info: it is recorded, a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sentinel.client.settings import SETTINGS
@@ -112,8 +112,10 @@ class LayerImbalance(Detector):
             layer.holding.reset()
         self._drop_block()
 
-    def change_settings(self, quiet_until: int | None) -> None:
+    def change_settings(self, quiet_until: int | None, moved: Collection[str]) -> None:
         """The bands are those of the old settings: learned anew, after the grace where there is one."""
+        if "grad_norm" not in moved:
+            return
         self.begin(self._start if quiet_until is None else replace(self._start, quiet_until=quiet_until))
 
     def learn(self, reading: StepReading) -> None:

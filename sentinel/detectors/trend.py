@@ -22,7 +22,7 @@ Sentinel's own, chosen on synthetic rows and on the labelled healthy logs (LOG.m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -200,9 +200,13 @@ class Trend(Detector):
         if any(row.shifts(receipt.overrides.get(key)) for key, row in SETTINGS.items()):
             self.begin(self._start)
 
-    def change_settings(self, quiet_until: int | None) -> None:
-        """The levels are those of the old settings."""
-        self.begin(self._start if quiet_until is None else replace(self._start, quiet_until=quiet_until))
+    def change_settings(self, quiet_until: int | None, moved: Collection[str]) -> None:
+        """The levels of what the settings move are those of the old ones."""
+        if quiet_until is not None:
+            self._start = replace(self._start, quiet_until=quiet_until)
+        for metric in moved:
+            if metric in self._watches:
+                self._watches[metric].begin()
 
     def block(self, metric: str, block: Block, now_s: float) -> Sequence[Finding]:
         if block.first_step <= self._start.quiet_until:

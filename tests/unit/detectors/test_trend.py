@@ -214,6 +214,36 @@ def test_a_change_of_settings_makes_no_trend(how: str) -> None:
     assert of(found) == []
 
 
+IN_FORCE = {
+    "lr_scale": 1.0, "clip_norm": 1.0, "weight_decay": 0.1, "betas": [0.9, 0.95], "eps": 1e-8, "embed_grad_scale": 1.0,
+    "loss_scale": 4096.0, "checkpoint_interval": 250,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "found"), [
+    (IN_FORCE | {"checkpoint_interval": 100, "loss_scale": 2048.0}, ["loss_scale", "activation_norm"]),
+    (IN_FORCE | {"weight_decay": 0.2, "loss_scale": 2048.0}, ["loss_scale"]),
+    (IN_FORCE | {"loss_scale": 65536.0}, ["activation_norm"]),
+    ({"checkpoint_interval": 100}, []),
+    (None, []),
+])  # fmt: skip
+def test_a_live_setting_clears_the_past_of_what_it_moves_and_nothing_else(answer: object, found: list[str]) -> None:
+    """Two declines under way; a setting is changed 1000 steps before either could be told. The scale stood at 2048 then."""
+    bank = fresh()
+    bank.receipt(dataclasses.replace(receipt(1, 0), effective=IN_FORCE), 0.0)
+    rows = list(changed(healthy(15_000, 10, 3), scale_falls, activations_rise))
+    at = BREAK + 600
+
+    def rise_sooner(since: int, metrics: dict[str, float]) -> None:
+        metrics["activation_norm"] *= 1.0 + 0.8 * max(0.0, min(1.0, since / 2000)) / (1.0 + 0.75 * max(0, since) / 15_000)
+
+    rows = list(changed(rows, rise_sooner))
+    told = of(feed(bank, (r for r in rows if r.step <= at)))
+    bank.note(TrainerNote(1, "override_applied", at + 1, float(at + 1), {"effective": answer}), float(at + 1))
+    told += of(feed(bank, (r for r in rows if at < r.step <= at + 1900)))
+    assert sorted(one.metric or "" for one in told) == sorted(found), [one.reason for one in told]
+
+
 def test_a_resume_learns_the_past_and_tells_it_not_again() -> None:
     rows = list(changed(healthy(24_000, 100, 8), scale_falls))
     assert len(of(feed(fresh(), rows))) == 1
