@@ -2,7 +2,8 @@
 
 The trainer's answers are compared, the receipt's and every later one's: `effective` holds the settings in force. What a setting
 moves stands in its row (`sentinel.client.settings`). A setting that one of the answers does not name counts as
-changed: nobody knows. What is done once (the loss scale) moves on by itself; the newest row of its own metric says whether it was set.
+changed: nobody knows. What is done once (the loss scale) moves on by itself; the newest row of its own metric says whether it was
+set.
 """
 
 from __future__ import annotations

@@ -16,6 +16,11 @@
     sick_optimizer@step=90:later=34,height=2   the optimizer's state is damaged; so much later the gradients explode, for good
     drift@step=90:height=0.6       from then on the loss climbs by so many nats in a hundred updates, for good
     scale_collapse@step=90:length=4   fp16: so many updates in a row overflow and are left out, each halves the loss scale
+    scale_falls@step=4700:length=3000,height=64,before=4096   fp16: the loss scale halves at equal distances, by 64 in all (BLOOM)
+    activations_rise@step=5000:length=15000,height=0.75   the activations' norm rises evenly by this share (OPT-175B)
+    gradient_creeps@step=5000:length=30000,height=0.25    so does the gradient norm
+    parameters_turn@step=9000:length=10000,height=0.05    the parameters' norm grew, and now falls by this share
+    clips_more@step=9000:height=0.5   so much more of the steps is clipped; none of these five is in the loss, or ever ends
     sick_node@step=120:node=1      from then on whatever runs on that node loses its GPU (an Xid), and dies 10 s later
     deaf@step=0                    the trainer ignores overrides, and its receipt says so
     blind@time=60:source=metrics,for=30   a source cannot be read    term@step=50           SIGTERM to the command from outside
@@ -47,6 +52,7 @@ from sentinel.model import operator_requests as w
 from sentinel.model.attempts import SampleRange, SettingsInForce
 from sentinel.model.readings import RequestReading
 from sentinel.model.recorded import recorded_name
+from sentinel.sim.declines import DECLINES
 from sentinel.sim.learning import HEALING
 from sentinel.sim.program_changes import CHANGES
 
@@ -68,6 +74,7 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "sick_optimizer": ((STEP,), {"later": "34", "height": "2"}),
     "drift": ((STEP,), {"height": "0.6"}),
     "scale_collapse": ((STEP,), {"length": "4"}),
+    **{kind: ((STEP,), dict(decline.options)) for kind, decline in DECLINES.items()},
     "damaged_line": ((STEP,), {"length": "1"}),
     "bit_rot": ((STEP,), {}),
     "bad_numbers": ((STEP,), {"seen": "norm"}),

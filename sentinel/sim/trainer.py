@@ -15,7 +15,7 @@ from sentinel.model.readings import Phase, Receipt, StepReading
 from sentinel.sim.data_order import Span, take
 from sentinel.sim.fault_injector import FaultInjector
 from sentinel.sim.faults import Fault
-from sentinel.sim.learning import HEALTHY, Weights, noise, own_norms_and_scale, update
+from sentinel.sim.learning import HEALTHY, Weights, noise, own_norms_and_scale, param_norm, update
 from sentinel.sim.machine import ScheduledEvent
 from sentinel.sim.outside_faults import inject_from_outside, place_ranks
 from sentinel.sim.processes import Job
@@ -53,6 +53,7 @@ class SimTrainer:
         self._must_stop = False
         self._is_deaf = False
         self._skipped_in_row = 0
+        self._unsaid: list[Span] = []
         self._saved_step = -1
         self._pending: ScheduledEvent | None = None
 
@@ -169,17 +170,31 @@ class SimTrainer:
         self.step, self.cursor, self.weights = step, behind, weights
         self.trail.append((step, spans))
         usable = not skipped and loss - loss == 0.0 and norm - norm == 0.0
-        metrics = {"loss": loss, "grad_norm": norm, "lr": 1e-3 * settings.lr_scale, "skipped": float(not usable), **more}
-        metrics |= {"val_loss": loss} if step == shape.steps else {}
-        samples = tuple(SampleRange(start, end) for start, end in spans)
-        torn = self._injector.lasting("damaged_line", step, self.attempt) is not None
-        self.output.say(None if torn else StepReading(self.attempt, step, self.world.now_s, samples, metrics))
+        self._unsaid += spans
+        if step % shape.log_every == 0 or step == shape.steps:
+            self._report(step, {"loss": loss, "grad_norm": norm, "skipped": float(not usable), **more})
         self._skipped_in_row = 0 if usable else self._skipped_in_row + 1
         if self._skipped_in_row >= shape.max_skipped:
             return self._leave_all(5, f"NonFiniteError: step {step}: {self._skipped_in_row} updates in a row were not finite")
         if step % settings.interval == 0:
             return self._save(self._next)
         return self._next()
+
+    def _report(self, step: int, metrics: dict[str, float]) -> None:
+        """The line of this step, with the samples since the last one."""
+        shape, curve, settings, cursor = self.shape, self.shape.curve, self._settings, self._unsaid[0][0]
+        metrics["lr"] = 1e-3 * settings.lr_scale * (1.0 - (1.0 - shape.lr_end) * step / shape.steps)
+        metrics["activation_norm"] = curve.activation_norm(step, cursor)
+        metrics["clip_fraction"] = curve.clip_fraction(step, cursor, settings.clip_norm)
+        if step == shape.steps:
+            metrics["val_loss"] = metrics["loss"]
+        for declining in self._injector.declining:
+            name = declining.decline.metric
+            metrics[name] = declining.bend(metrics[name], step)
+        samples = tuple(SampleRange(start, end) for start, end in self._unsaid)
+        self._unsaid = []
+        torn = self._injector.lasting("damaged_line", step, self.attempt) is not None
+        self.output.say(None if torn else StepReading(self.attempt, step, self.world.now_s, samples, metrics))
 
     def _save(self, then: Callable[[], None]) -> None:
         """Written aside for `save_s`, then committed by a rename; whoever is killed in between leaves a torn save."""
@@ -194,6 +209,7 @@ class SimTrainer:
     def _commit(self, then: Callable[[], None]) -> None:
         if self.world.lease_attempt > self.attempt:
             return self._leave_all(1, "LeaseLostError: lease.json names a later attempt")
+        healthy = param_norm(self.step + 1, HEALTHY)
         made = SimCheckpoint(
             step=self.step,
             attempt=self.attempt,
@@ -202,6 +218,7 @@ class SimTrainer:
             weights=self.weights,
             skipped_in_row=self._skipped_in_row,
             committed_s=self.world.now_s,
+            bent=self._injector.bend("param_norm", healthy, self.step + 1) / healthy,
             orders=self._settings.orders,
         )
         self._injector.spoil(made)
