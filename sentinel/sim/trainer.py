@@ -30,7 +30,8 @@ INTERRUPTS = ("kill", "hang", "crash", "exit")
 
 
 class SimTrainer:
-    """One attempt's program. `trail` is what really happened: every update made, with the samples it consumed."""
+    """One attempt's program. `trail` is what really happened: every update made, with the samples it consumed; `struck`: the
+    first update that shows each fault in this attempt."""
 
     def __init__(self, world: World, shape: Shape, injector: FaultInjector, spec: AttemptSpec) -> None:
         self.world = world
@@ -47,6 +48,7 @@ class SimTrainer:
         self.is_over = False
         self.on_resume: Callable[[int, SimCheckpoint | None], None] = lambda *_: None
         self.hurt_since: dict[str, int] = {}
+        self.struck: dict[str, int] = {}
         self._injector = injector
         self._settings = SimSettings(shape.checkpoint_every)
         self._mailbox = Mailbox(world, spec.attempt, spec.overrides.id)
@@ -157,16 +159,20 @@ class SimTrainer:
         hurts = self._injector.hurts(step, self.attempt, spans, shape.batch, due, settings.orders)
         for hurt in hurts:
             self.hurt_since.setdefault(hurt.fault, step)
+            self.struck.setdefault(hurt.fault, max(step, hurt.shows))
         overflowed, gated = (self._injector.lasting(kind, step, self.attempt) for kind in ("scale_collapse", "nan_grad"))
         more = own_norms_and_scale(self.weights, hurts, step, shape.ranks, self._injector.is_fp16, overflowed is not None)
         made = update(shape.curve, self.weights, step, spans[0][0], hurts, settings.lr_scale, settings.clip_norm)
         loss, norm, weights = made
+        for fault in filter(None, (overflowed, gated)):
+            self.struck.setdefault(fault.text, step)
         if skipped := bool(overflowed or gated):
             norm, weights = math.nan, self.weights.overflowed() if overflowed else self.weights
         ruin = next((fault for fault in due if fault.kind == "nan_state"), None)
         if ruin is not None:
             weights = Weights(weights.wounds, ruin.text, step)
             self.hurt_since.setdefault(ruin.text, step)
+            self.struck.setdefault(ruin.text, step)
         self.step, self.cursor, self.weights = step, behind, weights
         self.trail.append((step, spans))
         usable = not skipped and loss - loss == 0.0 and norm - norm == 0.0
