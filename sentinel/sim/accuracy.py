@@ -1,8 +1,8 @@
 """How well a simulated run was judged: each fault that poisons data or numbers, against the incident it became.
 
 *Onset error*: steps from the first update that the fault hurt to the dated onset; above zero is late. Of damage that lies hidden
-at first (`sick_optimizer`) it is the first update that shows it. *Skipped* and *poisoned*: samples that the remedies left out, and
-those that were bad. The truth is the simulated trainer's own.
+at first (`sick_optimizer`) it is the first update that shows it. *Skipped* and *poisoned*: samples that the remedies left out,
+and those that were bad. The truth is the simulated trainer's own.
 """
 
 from __future__ import annotations

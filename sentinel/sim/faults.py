@@ -1,6 +1,9 @@
 """What goes wrong in a simulated run: one line per fault, the trainer's own grammar with a few kinds more.
 
     kill@step=120:rank=1           SIGKILL to a rank             hang@step=90:rank=1        SIGSTOP to a rank
+    stuck@step=90:rank=1,phase=data,how=stopped,busy=0,stacks=1,for=0   the rank makes no progress from that phase on: it is
+                                   stopped, blocked, works, or runs and shows nothing; the others wait for it; stacks=0: none
+                                   shows its Python stack; busy=1: all are heard and seen late; for so many seconds (0: for good)
     crash@step=80                  the rank raises               exit@step=80:code=3        it leaves with a code of PROTOCOL.md
     bad_data@sample=1600-2000      random bytes, whenever trained on; heals=fast|slow|never says how the weights take it,
                                    and loss=6.2 what a model that has learned text makes of them, in nats
@@ -50,7 +53,7 @@ from sentinel.errors import UsageError
 from sentinel.model import actions as a
 from sentinel.model import operator_requests as w
 from sentinel.model.attempts import SampleRange, SettingsInForce
-from sentinel.model.readings import RequestReading
+from sentinel.model.readings import Phase, RequestReading
 from sentinel.model.recorded import recorded_name
 from sentinel.sim.declines import DECLINES
 from sentinel.sim.learning import HEALING
@@ -62,6 +65,7 @@ Kinds = Mapping[str, tuple[tuple[str, ...], dict[str, str]]]  # kind → where i
 KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "kill": ((STEP,), {"rank": "0"}),
     "hang": ((STEP,), {"rank": "0"}),
+    "stuck": ((STEP,), {"rank": "0", "phase": "data", "how": "stopped", "busy": "0", "stacks": "1", "for": "0"}),
     "crash": ((STEP,), {"rank": "0"}),
     "exit": ((STEP,), {"code": "1"}),
     "bad_data": ((SAMPLE,), {"heals": "slow", "loss": "6.2"}),
@@ -100,7 +104,9 @@ ACTIONS = tuple(recorded_name(kind) for kind in a.ACTIONS)
 ASKED = ("pause", "resume", "hold", "rollback", "set", "skip")
 SEEN = ("norm", "finite", "load")
 OF_CHECKPOINTS = ("bit_rot", "bad_numbers", "bad_resume")  # they strike what is saved at their step, not the step
+PHASES: tuple[Phase, ...] = ("data", "forward", "backward", "optimizer")
 WORDS: dict[str, tuple[str, ...]] = {
+    "phase": PHASES, "how": ("stopped", "blocked", "works", "runs"),
     "heals": tuple(HEALING), "source": SOURCES, "side": ("before", "after"), "seen": SEEN, "does": ("refuses", "hangs"),
 }  # fmt: skip
 WHAT = {"ask": (*ASKED, "clip", "ack", "resolve", "note"), "changed": tuple(CHANGES)}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from signal import SIGKILL, SIGSTOP, SIGTERM
 
 from sentinel.launcher.spec_file import overrides_to_json
@@ -14,7 +15,7 @@ from sentinel.model.attempts import AttemptSpec, SampleRange
 from sentinel.model.readings import Phase, Receipt, StepReading
 from sentinel.sim.data_order import Span, take
 from sentinel.sim.fault_injector import FaultInjector
-from sentinel.sim.faults import Fault
+from sentinel.sim.faults import PHASES, Fault
 from sentinel.sim.learning import HEALTHY, Weights, noise, own_norms_and_scale, param_norm, update
 from sentinel.sim.machine import ScheduledEvent
 from sentinel.sim.outside_faults import inject_from_outside, place_ranks
@@ -22,6 +23,7 @@ from sentinel.sim.processes import Job
 from sentinel.sim.settings import Mailbox, SimSettings, in_force
 from sentinel.sim.shape import Shape
 from sentinel.sim.store import KILLED_BY_LOAD, NONE_TO_TRUST, REFUSED, SimCheckpoint
+from sentinel.sim.stuck import Stuck
 from sentinel.sim.trainer_output import TrainerOutput
 from sentinel.sim.world import World
 
@@ -57,6 +59,7 @@ class SimTrainer:
         self._skipped_in_row = 0
         self._unsaid: list[Span] = []
         self._saved_step = -1
+        self.stuck: Stuck | None = None
         self._pending: ScheduledEvent | None = None
 
     def begin(self, job: Job) -> None:
@@ -145,12 +148,35 @@ class SimTrainer:
             if self._interrupted([fault for fault in due if fault.kind in INTERRUPTS]):
                 return None
             extra_s += sum(fault.number("for") for fault in due if fault.kind == "slow")
+            stuck = next((fault for fault in due if fault.kind == "stuck"), None)
+            if stuck is not None:
+                return self._stick(stuck, step, due)
+        return self._compute(step, due, extra_s)
+
+    def _compute(self, step: int, due: list[Fault], extra_s: float) -> None:
         self._beat("forward", step)
         jitter = 1.0 + 0.08 * min(4.0, abs(noise(self.shape.curve.seed + 2, step * 5 + self.attempt)))
         self._pending = self.world.after(self.shape.step_s * jitter + extra_s, lambda: self._done(step, due))
         if due:
             inject_from_outside(self.world, self.job, self.hosts, due)
-        return None
+
+    def _stick(self, fault: Fault, step: int, due: list[Fault]) -> None:
+        """One rank stands still; each of the others says where it waits. It ends with the attempt, or after a while."""
+        phase = next(phase for phase in PHASES if phase == fault.options["phase"])
+        self.stuck = stuck = Stuck(fault, self.shape.ranks, phase)
+        for rank, (place, delay_s) in stuck.beats.items():
+            self.world.after(delay_s, partial(self._say_where, stuck, rank, step, place))
+        if (seconds := fault.number("for")) > 0.0:
+            self._pending = self.world.after(seconds, partial(self._unstick, step, due))
+
+    def _say_where(self, stuck: Stuck, rank: int, step: int, phase: Phase) -> None:
+        if self.stuck is stuck and rank in self.job.living_ranks:
+            self.output.beat((rank,), step, phase)
+            self.world.wake()
+
+    def _unstick(self, step: int, due: list[Fault]) -> None:
+        self.stuck = None
+        self._compute(step, due, 0.0)
 
     def _done(self, step: int, due: list[Fault]) -> None:
         """The update is made: say so, save when it is time, go on."""
