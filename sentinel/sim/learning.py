@@ -122,7 +122,7 @@ class LossCurve:
         return 0.5 + 1.0 / (1.0 + step / self.halved_at)
 
     def activation_norm(self, step: int, cursor: int) -> float:
-        return 3.0 * (1.0 + step / 2000.0) ** 0.05 * math.exp(self.activation_noise * noise(self.seed + 3, cursor))
+        return 3.0 * math.pow(1.0 + step / 2000.0, 0.05) * math.exp(self.activation_noise * noise(self.seed + 3, cursor))
 
     def clip_fraction(self, step: int, cursor: int, clip_norm: float) -> float:
         """The share of the steps hereabouts whose norm is above `clip_norm`: what it is on the average, with noise."""
