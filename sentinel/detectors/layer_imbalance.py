@@ -94,8 +94,7 @@ class LayerImbalance(Detector):
         self._start = start
         self._layers: tuple[Layer, ...] = ()
         self._names: tuple[str, ...] = ()
-        self._logged = 0  # layers that the newest row names, judged or not
-        self._gap = 1
+        self._logged, self._gap = 0, 1  # layers that the newest row names, judged or not; steps between rows
         self._last_step: int | None = None  # the newest row that named the layers
         self._drop_block()
 
@@ -114,9 +113,8 @@ class LayerImbalance(Detector):
 
     def change_settings(self, quiet_until: int | None, moved: Collection[str]) -> None:
         """The bands are those of the old settings: learned anew, after the grace where there is one."""
-        if "grad_norm" not in moved:
-            return
-        self.begin(self._start if quiet_until is None else replace(self._start, quiet_until=quiet_until))
+        if "grad_norm" in moved:
+            self.begin(self._start if quiet_until is None else replace(self._start, quiet_until=quiet_until))
 
     def learn(self, reading: StepReading) -> None:
         if self._take(reading, 0.0):
