@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from sentinel.client.setting_types import Choice, Factor, Flag, Number, Pair, Steps, ValueType, Whole
 
+NORMS = ("grad_norm", "activation_norm", "param_norm", "clip_fraction")  # what moves with the size of the updates
 LOSS_SCALE_MAX = 2.0**127  # twice that is the first power of two that float32, in which a scale is held, has no room for
 
 
@@ -39,7 +40,7 @@ class Setting:
         phrase: in the reason of a remedy, with {} for the value.
         unset: for people: that nothing is asked.
         sizes_step: it changes only the size of a step. A failure that strikes again at the same step under it is structural.
-        shifts_level: loss and gradient norm stand at another level under it, so that the past says less about the present.
+        moves: metrics that stand at another level, or go another way, under it, so that their past says less about the present.
         usual: a usual configured value in JSON; the simulated trainer has it.
     """
 
@@ -55,7 +56,7 @@ class Setting:
     phrase: str = ""
     unset: str = "as configured"
     sizes_step: bool = False
-    shifts_level: bool = False
+    moves: tuple[str, ...] = ()
     usual: Any = None
 
     @property
@@ -68,9 +69,9 @@ class Setting:
         return value is not None and value is not False
 
     def shifts(self, value: object) -> bool:
-        """Whether the level of the curves is another under this value; a factor of 1 changes nothing."""
+        """Whether the level of the loss is another under this value; a factor of 1 changes nothing."""
         is_neutral = isinstance(self.type, Factor) and value == 1
-        return self.shifts_level and self.is_asked(value) and not is_neutral
+        return "loss" in self.moves and self.is_asked(value) and not is_neutral
 
     def show(self, value: Any) -> str:
         """The value for people."""
@@ -103,28 +104,29 @@ class Settings:
 
     lr_scale: float | None = setting(
         Factor(), "Learning rate, as a factor on the schedule.", word="lr", lapses=True, proof="repeated",
-        label="learning rate", sizes_step=True, shifts_level=True, usual=1.0,
+        label="learning rate", sizes_step=True, moves=("loss", *NORMS), usual=1.0,
     )  # fmt: skip
     clip_norm: float | None = setting(
         Number(above=0), "Gradient clipping at this global norm.", lapses=True, phrase="clip at {}", sizes_step=True,
-        shifts_level=True, usual=1.0,
+        moves=("loss", *NORMS), usual=1.0,
     )  # fmt: skip
     weight_decay: float | None = setting(
-        Number(at_least=0), "Weight decay, as the value to use.", lapses=True, usual=0.1,
+        Number(at_least=0), "Weight decay, as the value to use.", lapses=True, moves=NORMS, usual=0.1,
     )  # fmt: skip
     betas: tuple[float, float] | None = setting(
-        Pair(Number(at_least=0, below=1)), "Adam's betas.", lapses=True, usual=[0.9, 0.95],
+        Pair(Number(at_least=0, below=1)), "Adam's betas.", lapses=True, moves=NORMS, usual=[0.9, 0.95],
     )  # fmt: skip
     eps: float | None = setting(
-        Number(above=0), "Adam's epsilon.", lapses=True, usual=1e-8,
+        Number(above=0), "Adam's epsilon.", lapses=True, moves=NORMS, usual=1e-8,
     )  # fmt: skip
     embed_grad_scale: float | None = setting(
         Number(above=0, at_most=1), "Share of the gradient that reaches the token embedding (GLM-130B: 0.1).", lapses=True,
-        label="embedding gradient scale", shifts_level=True, usual=1.0,
+        label="embedding gradient scale", moves=("loss", *NORMS), usual=1.0,
     )  # fmt: skip
     skip: tuple[Any, ...] = ()  # sample ranges to leave out: no value that a rung gives or takes back, so no row
     loss_scale: float | None = setting(
         Number(above=0, at_most=LOSS_SCALE_MAX, limit="2^127"), "Loss scale to start again from (fp16).", once=True, proof=None,
+        moves=("loss_scale",),
     )  # fmt: skip
     data_seed: int | None = setting(
         Whole(), "The data order from the resume point on; it stays for good.", word=None, changes="at launch",

@@ -21,6 +21,7 @@ from sentinel.detectors.crash import Ended, Ending, Failed, judge_exit
 from sentinel.detectors.crash_class import Owner
 from sentinel.detectors.expression import Expressions
 from sentinel.detectors.hold import Hold
+from sentinel.detectors.moved import MOVED_BY_RATE, judge_moved
 from sentinel.detectors.onset import SIGNALS, Dated, date_onset
 from sentinel.detectors.reference import Reference
 from sentinel.detectors.registry import DETECTORS, FINDS
@@ -91,6 +92,7 @@ class DetectorBank:
         self._world_size: int | None = None
         self._cut_step = self._quiet_until = 0
         self._resumed_step = 0
+        self._effective: Mapping[str, Any] | None = None
         self._now_s = self._line_s = self._beat_step_s = float("-inf")
         self._tails: dict[Owner, tuple[str, ...]] = {}
         self._tails_cut = False
@@ -125,7 +127,7 @@ class DetectorBank:
         run = self._run
         run.is_alive, run.has_beats, run.ranks_expected, run.furthest_step = True, False, 0, 0
         self._beat_step_s, self._resumed_step = float("-inf"), 0
-        self._stream_gap = None
+        self._stream_gap = self._effective = None
         self._cut(attempt, 0)
         for detector in self._detectors:
             detector.launch(attempt, now_s)
@@ -140,6 +142,7 @@ class DetectorBank:
         history = tuple(reading for reading in receipt.history if reading.step <= receipt.resume_step)
         self._learn(receipt, history)
         self._run.ranks_expected, self._resumed_step = receipt.world_size, receipt.resume_step
+        self._effective = receipt.effective
         self._line_s = now_s
         for detector in self._detectors:
             detector.resume(receipt, history, now_s)
@@ -185,7 +188,7 @@ class DetectorBank:
             self._run.rate = rate
             jump = self._rate.take(reading.step, rate)
             if jump != 1.0:
-                self._change_settings(reading.step, risen=jump > 1.0)
+                self._change_settings(reading.step, MOVED_BY_RATE, risen=jump > 1.0)
         found: list[Finding] = []
         for judge in self._each_row:
             some = judge(reading, covered, now_s)
@@ -225,11 +228,15 @@ class DetectorBank:
                 detector.ranks_seen(reading)
 
     def note(self, note: TrainerNote, now_s: float) -> None:
-        """Overrides applied live cut the level, as a receipt with overrides does."""
+        """Overrides applied live cut the level of what they move, as a receipt with overrides does."""
         if note.attempt != self._attempt:
             return
         if note.event == "override_applied":
-            self._change_settings(self.newest_step + 1, risen=False)
+            answer = note.data.get("effective")
+            moved = judge_moved(self._effective, answer, self._newest_of)
+            self._effective = answer if isinstance(answer, Mapping) else None
+            if moved:
+                self._change_settings(self.newest_step + 1, moved, risen=False)
         now_s = self._clock(now_s)
         for detector in self._detectors:
             detector.note(note, now_s)
@@ -404,14 +411,18 @@ class DetectorBank:
         for detector in self._detectors:
             detector.begin(start)
 
-    def _change_settings(self, step: int, *, risen: bool) -> None:
+    def _newest_of(self, metric: str) -> float | None:
+        newest = self._series.newest(metric, 1)
+        return newest[-1][1] if newest else None
+
+    def _change_settings(self, step: int, moved: frozenset[str], *, risen: bool) -> None:
         """Other settings from this step on: the level may jump. A rate that rose excuses a bump and a new, higher best, as a
         resume does; after one that fell the loss can only be expected to fall, and the past stays a fair measure."""
         self._cut_step = max(self._cut_step, step - 1)
         if risen:
             self._quiet_until = step + self._grace_steps
         for detector in self._detectors:
-            detector.change_settings(self._quiet_until if risen else None)
+            detector.change_settings(self._quiet_until if risen else None, moved)
 
     def _end(self) -> None:
         self._run.is_alive = False

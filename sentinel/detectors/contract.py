@@ -7,7 +7,7 @@ the same stream gives the same findings with the same keys, whatever the supervi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -156,8 +156,9 @@ class Detector:
         """A block of the surviving past."""
         self.block(metric, block, 0.0)
 
-    def change_settings(self, quiet_until: int | None) -> None:
-        """Other settings from here on: the level may jump. `quiet_until`: the end of a grace, where the learning rate rose."""
+    def change_settings(self, quiet_until: int | None, moved: Collection[str]) -> None:
+        """Other settings from here on: the level of the metrics `moved` may jump. `quiet_until`: the end of a grace, where the
+        learning rate rose."""
 
     def heartbeat(self, beat: Heartbeat, now_s: float) -> None: ...
 

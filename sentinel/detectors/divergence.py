@@ -13,6 +13,7 @@ The onset is where the blocks left the best level: behind the last one that stoo
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from sentinel.detectors.contract import Detector, Start, WatchedRun
@@ -60,7 +61,7 @@ class Divergence(Detector):
         self._breached = 0
         self._firing = False
 
-    def change_settings(self, quiet_until: int | None) -> None:
+    def change_settings(self, quiet_until: int | None, moved: Collection[str]) -> None:
         """The best level is that of the old learning rate."""
         if quiet_until is not None:
             self.begin(replace(self._start, quiet_until=quiet_until))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -162,7 +163,7 @@ class Drift(Detector):
         for slope in self._slopes.values():
             slope.begin()
 
-    def change_settings(self, quiet_until: int | None) -> None:
+    def change_settings(self, quiet_until: int | None, moved: Collection[str]) -> None:
         """The lowest level is that of the old learning rate."""
         if quiet_until is not None:
             self.begin(replace(self._start, quiet_until=quiet_until))

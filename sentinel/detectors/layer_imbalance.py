@@ -22,7 +22,7 @@ on small runs of the bundled trainer (LOG.md). Therefore info: it is recorded, a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sentinel.client.settings import SETTINGS
@@ -94,8 +94,7 @@ class LayerImbalance(Detector):
         self._start = start
         self._layers: tuple[Layer, ...] = ()
         self._names: tuple[str, ...] = ()
-        self._logged = 0  # layers that the newest row names, judged or not
-        self._gap = 1
+        self._logged, self._gap = 0, 1  # layers that the newest row names, judged or not; steps between rows
         self._last_step: int | None = None  # the newest row that named the layers
         self._drop_block()
 
@@ -112,9 +111,10 @@ class LayerImbalance(Detector):
             layer.holding.reset()
         self._drop_block()
 
-    def change_settings(self, quiet_until: int | None) -> None:
+    def change_settings(self, quiet_until: int | None, moved: Collection[str]) -> None:
         """The bands are those of the old settings: learned anew, after the grace where there is one."""
-        self.begin(self._start if quiet_until is None else replace(self._start, quiet_until=quiet_until))
+        if "grad_norm" in moved:
+            self.begin(self._start if quiet_until is None else replace(self._start, quiet_until=quiet_until))
 
     def learn(self, reading: StepReading) -> None:
         if self._take(reading, 0.0):

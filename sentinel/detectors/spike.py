@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from sentinel.client.settings import SETTINGS
@@ -107,9 +107,9 @@ class Spike(Detector):
             watch.seed(history)
         overrides = receipt.overrides
         if any(row.shifts(overrides.get(key)) for key, row in SETTINGS.items()):
-            self.change_settings(None)
+            self.change_settings(None, ())
 
-    def change_settings(self, quiet_until: int | None) -> None:
+    def change_settings(self, quiet_until: int | None, moved: Collection[str]) -> None:
         for watch in self._all:
             watch.baseline.cut_level()
             if quiet_until is not None:

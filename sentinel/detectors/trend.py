@@ -6,11 +6,12 @@ info. Where a second is found while the first still holds, that second finding h
 gradient norm and clip fraction: a norm that rises is clipped more often).
 
 Does not see: what the trainer does not log; the first `warmup` steps, and stretches in which the learning rate rises; what is
-shorter than a fifth of the time since the run, or its settings, began (the past is kept in at most 64 buckets); the past before
+logged so rarely that `lasting` holds fewer than nine blocks; the past before
 a resume, beyond the rows that the receipt brings (500); whether any harm comes of it. Norms follow the learning rate, and
 healthy gradient norms creep up by as much as OPT-175B's did: where none is logged, they are not judged (`without_lr`).
 
-How: blocks of five samples, in buckets; when one is complete, the newest 16, 32 and all of them are judged (`slow_change.py`). A
+How: blocks of five samples, in buckets; when one is complete, the newest 16, 32 and all of them are judged
+(`slow_change.py`). The whole past is kept in at most 64 buckets, which grow with the run, and its newest parts in finer ones. A
 finding is given once for each episode. An episode ends when half of the change has come back, or when it has stood for as long
 as it took; then all is learned anew.
 
@@ -22,7 +23,7 @@ Sentinel's own, chosen on synthetic rows and on the labelled healthy logs (LOG.m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -32,12 +33,15 @@ from sentinel.detectors.settings import setting
 from sentinel.model.findings import Finding, Kind, Severity, Verdict
 from sentinel.model.readings import Receipt, StepReading
 from sentinel.streams.blocks import Block
-from sentinel.streams.long_history import Bucket, LongHistory
+from sentinel.streams.long_history import Bucket, LongHistory, RecentHistory
 from sentinel.streams.monotone import median
 from sentinel.streams.slow_change import BUCKETS_MIN, Change, Judge, Shape
 
 KIND = Kind("trend")
 WINDOWS = (16, 32, 64)  # newest buckets; the last is all of them
+FINER = 3  # histories of recent parts: of `lasting` in 16 buckets, and of 4 and 16 times as much
+FINER_STEP = 4
+NOTHING_COMPLETE: Sequence[LongHistory] = ()
 RATE_RISES = 1.02  # times the learning rate of a window's beginning
 NEW_BEST_RATE = 1.001
 CAME_BACK = 0.5  # of the change: no longer a trend
@@ -98,17 +102,21 @@ class Watch:
         self._judge = Judge(settings.z)
         self._lasting_steps = settings.lasting_steps
         self.history = LongHistory()
+        self._recent: tuple[RecentHistory, ...] = ()
         self.begin()
 
     def begin(self) -> None:
         self.history.clear()
+        for recent in self._recent:
+            recent.clear()
         self.held: Change | None = None
+        self._held_in: LongHistory = self.history
         self._extreme = 0.0
         self._furthest_step = self._took_steps = 0
 
     @property
     def is_judged(self) -> bool:
-        return self.held is not None or any(True for _ in self._windows())
+        return self.held is not None or any(True for _ in self._windows(self.history))
 
     def take(self, block: Block, rate: float | None, now_s: float) -> Change | None:
         """What this block makes certain, once for each episode."""
@@ -117,17 +125,45 @@ class Watch:
             if middle <= 0.0:
                 return None
             middle = math.log(middle)
-        if not self.history.add(block.first_step, block.last_step, middle, rate, now_s):
+        complete = self._add(block, middle, rate, now_s)
+        if not complete:
             return None
         if self.held is not None:
-            self._follow(self.held)
+            if self._held_in in complete:
+                self._follow(self.held)
             return None
-        for buckets in self._windows():
-            change = self._judge.change(self.one.shape, buckets, self.one.sign, self.one.least)
-            if change is not None and not (self.one.wanders and self._was_there(change)):
-                self.held, self._extreme = change, change.level
+        for history in complete:
+            change = self._judged(history)
+            if change is not None:
+                self.held, self._held_in, self._extreme = change, history, change.level
                 self._furthest_step = block.last_step
                 self._took_steps = block.last_step - change.start.last_step
+                return change
+        return None
+
+    def _add(self, block: Block, middle: float, rate: float | None, now_s: float) -> Sequence[LongHistory]:
+        """The histories in which it completed a bucket, the finest first. Each recent one is made of the buckets before it."""
+        first_step, last_step = block.first_step, block.last_step
+        if not self._recent:
+            finest = max(1, self._lasting_steps // WINDOWS[0] // max(1, last_step - first_step + 1))
+            self._recent = tuple(RecentHistory(FINER_STEP if level else finest) for level in range(FINER))
+        is_whole = self.history.add(first_step, last_step, middle, rate, now_s)
+        if not self._recent[0].add(first_step, last_step, middle, rate, now_s):
+            return (self.history,) if is_whole else NOTHING_COMPLETE
+        complete: list[LongHistory] = [self._recent[0]]
+        for recent in self._recent[1:]:
+            if not recent.add(*complete[-1].buckets[-1]):
+                break
+            complete.append(recent)
+        return (*complete, self.history) if is_whole else complete
+
+    def _judged(self, history: LongHistory) -> Change | None:
+        """While the whole past lies in buckets as fine, a recent part of it says nothing more."""
+        if history is not self.history and history.buckets[-1].steps >= self.history.buckets[-1].steps:
+            return None
+        for buckets in self._windows(history):
+            change = self._judge.change(self.one.shape, buckets, self.one.sign, self.one.least)
+            if change is not None and not (self.one.wanders and self._was_there(change)):
                 return change
         return None
 
@@ -136,9 +172,9 @@ class Watch:
         before = (bucket.middle for bucket in self.history.buckets if bucket.last_step <= change.start.last_step)
         return any(change.sign * (change.level - middle) < self.one.least for middle in before)
 
-    def _windows(self) -> Iterator[Sequence[Bucket]]:
+    def _windows(self, history: LongHistory) -> Iterator[Sequence[Bucket]]:
         """The stretches that are long enough, and within which the learning rate did not rise."""
-        buckets, before = self.history.buckets, 0
+        buckets, before = history.buckets, 0
         for size in WINDOWS:
             newest = buckets[-size:]
             if len(newest) < BUCKETS_MIN or len(newest) == before:
@@ -151,7 +187,7 @@ class Watch:
 
     def _follow(self, held: Change) -> None:
         """End the episode when half has come back, or when it stands for as long as it took."""
-        buckets = self.history.buckets
+        buckets = self._held_in.buckets
         step, whole = buckets[-1].last_step, abs(self._extreme - held.base)
         level = median([bucket.middle for bucket in buckets if bucket.last_step > step - held.level_steps])
         gone = held.sign * (level - held.base)
@@ -163,7 +199,7 @@ class Watch:
 
     def holds_at(self, step: int) -> bool:
         """Its episode goes on. Of a metric that is no longer logged nobody knows."""
-        return self.held is not None and step - self.history.buckets[-1].last_step <= self.held.level_steps
+        return self.held is not None and step - self._held_in.buckets[-1].last_step <= self.held.level_steps
 
     def standing(self) -> str:
         """For people: how it moves, since when, from where to where."""
@@ -200,9 +236,13 @@ class Trend(Detector):
         if any(row.shifts(receipt.overrides.get(key)) for key, row in SETTINGS.items()):
             self.begin(self._start)
 
-    def change_settings(self, quiet_until: int | None) -> None:
-        """The levels are those of the old settings."""
-        self.begin(self._start if quiet_until is None else replace(self._start, quiet_until=quiet_until))
+    def change_settings(self, quiet_until: int | None, moved: Collection[str]) -> None:
+        """The levels of what the settings move are those of the old ones."""
+        if quiet_until is not None:
+            self._start = replace(self._start, quiet_until=quiet_until)
+        for metric in moved:
+            if metric in self._watches:
+                self._watches[metric].begin()
 
     def block(self, metric: str, block: Block, now_s: float) -> Sequence[Finding]:
         if block.first_step <= self._start.quiet_until:

@@ -19,8 +19,10 @@ from sentinel.errors import UsageError
 from sentinel.model.facts import Entry
 from sentinel.model.state import RunState
 from sentinel.policy.quantities import Malformed, parse_duration
+from sentinel.policy.schema import Policy
 from sentinel.policy_files.loading import load_policy, shipped_policy_path
 from sentinel.report.documents import incident_document
+from sentinel.sim.accuracy import Accuracy, judge_accuracy, summarise, summary_lines
 from sentinel.sim.drill_file import UNTIL_S, Drill, read_drill
 from sentinel.sim.expected import differences
 from sentinel.sim.machine import EPOCH_S
@@ -31,13 +33,14 @@ from sentinel.terminal.words import clock_words, describe
 
 @dataclass(frozen=True)
 class DrillReport:
-    """`differing`: where the decisions were not the expected ones, as sentences."""
+    """`differing`: where the decisions were not the expected ones, as sentences; `accuracy`: how well each poison was judged."""
 
     title: str
     policy: str
     result: SimulationResult
     differing: tuple[str, ...]
     reproduce: str
+    accuracy: tuple[Accuracy, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -53,6 +56,7 @@ class DrillReport:
         yield from (f"  {fault.text}" for fault in scenario.faults)
         yield from entry_lines(result.entries, EPOCH_S)
         yield f"{result.outcome} after {clock_words(result.seconds)} simulated, {len(result.pages)} page(s) sent"
+        yield from (one.line for one in self.accuracy)
         yield f"invariants: {'broken: ' + result.broken if result.broken else 'all held'}"
         yield from (f"not as expected: {sentence}" for sentence in self.differing)
         yield f"{'passed' if self.ok else 'FAILED'}; again with: {self.reproduce}"
@@ -80,6 +84,7 @@ class DrillReport:
             "broken_invariant": result.broken or None,
             "not_as_expected": list(self.differing),
             "incidents": [incident_document(incident) for incident in result.state.incidents],
+            "accuracy": [one.document for one in self.accuracy],
             "pages": [page.key for page in result.pages],
             "attempts": len(result.state.attempts),
             "facts": len(result.entries),
@@ -146,11 +151,16 @@ class SeedsReport:
     @property
     def text(self) -> str:
         passed = sum(report.ok for report in self.reports)
-        return "\n".join((*(report.line for report in self.reports), f"{passed} of {len(self.reports)} passed"))
+        lines = [report.line for report in self.reports]
+        return "\n".join((*lines, *summary_lines(self.accuracy), f"{passed} of {len(self.reports)} passed"))
+
+    @property
+    def accuracy(self) -> tuple[Accuracy, ...]:
+        return tuple(one for report in self.reports if isinstance(report, DrillReport) for one in report.accuracy)
 
     @property
     def document(self) -> dict[str, Any]:
-        return {"ok": self.ok, "drills": [report.document for report in self.reports]}
+        return {"ok": self.ok, "accuracy": summarise(self.accuracy), "drills": [report.document for report in self.reports]}
 
 
 def find_drill(path: Path) -> Path:
@@ -187,7 +197,8 @@ def drill_file(
         scenario = vary_scenario(scenario, drill.vary, policy, seed)
     again += f" --until {until_s:g}s" if until_s is not None else ""
     result = run_scenario(scenario, policy, drill.until_s if until_s is None else until_s)
-    return DrillReport(title, name, result, differences(drill.expected, result, varied=seed is not None), again)
+    differing = differences(drill.expected, result, varied=seed is not None)
+    return DrillReport(title, name, result, differing, again, _accuracy(result, policy))
 
 
 def drill_seed(seed: int, until_s: float | None = None, policy_name: str = "demo") -> DrillReport:
@@ -197,7 +208,11 @@ def drill_seed(seed: int, until_s: float | None = None, policy_name: str = "demo
     words = [f"sentinel drill --seed {seed}"]
     words += [f"--until {until_s:g}s"] if until_s is not None else []
     words += [f"--policy {policy_name}"] if policy_name != "demo" else []
-    return DrillReport(f"seed {seed}", policy_name, result, (), " ".join(words))
+    return DrillReport(f"seed {seed}", policy_name, result, (), " ".join(words), _accuracy(result, policy))
+
+
+def _accuracy(result: SimulationResult, policy: Policy) -> tuple[Accuracy, ...]:
+    return judge_accuracy(result.scenario.faults, result.struck, result.state, policy)
 
 
 def drill_seeds(

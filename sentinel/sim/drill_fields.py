@@ -44,6 +44,13 @@ class Fields:
         self._add(f"{path}.{key}".lstrip("."), f"{value!r} is not a whole number", f"write a number from {floor} on")
         return default
 
+    def _positive_share(self, fields: Mapping[str, Any], path: str, key: str, default: float) -> float:
+        value = fields.get(key, default)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0.0 < value <= 1.0:
+            return float(value)
+        self._add(f"{path}.{key}", f"{value!r} is no share", "write a number above 0 and at most 1")
+        return default
+
     def _quantity(
         self, fields: Mapping[str, Any], path: str, key: str, parse: Callable[[object], Parsed], default: Default
     ) -> Parsed | Default:

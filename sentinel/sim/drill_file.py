@@ -35,7 +35,7 @@ from sentinel.policy.schema import Policy, Rung
 from sentinel.policy.schema_problems import validate_rung
 from sentinel.policy_files.yaml_positions import read_yaml
 from sentinel.sim.drill_fields import Fields
-from sentinel.sim.expected import Expected, ExpectedIncident
+from sentinel.sim.expected import Expected, ExpectedFinding, ExpectedIncident
 from sentinel.sim.faults import Fault, parse_fault
 from sentinel.sim.learning import LossCurve
 from sentinel.sim.real_faults import as_real_fault, parse_real_fault
@@ -50,10 +50,12 @@ KEYS = (
 REAL_KEYS = ("run", "faults", "policy", "until", "expect", "not_shown")
 REAL_RUN_KEYS = ("steps", "batch", "ranks", "checkpoint_every", "precision")
 PRECISIONS = ("fp32", "bf16", "fp16")
-RUN_KEYS = ("steps", "batch", "ranks", "nodes", "step", "startup", "checkpoint_every", "save")
+RUN_KEYS = ("steps", "batch", "ranks", "nodes", "step", "startup", "checkpoint_every", "save", "log_every", "lr_end")
 VARY_KEYS = ("position", "length", "magnitude")
 OUTCOMES = (*ENDINGS, "held", "unfinished")
-EXPECT_KEYS = ("outcome", "pages", "attempts", "incidents", "lapses")
+EXPECT_KEYS = ("outcome", "pages", "attempts", "incidents", "findings", "lapses")
+FINDING_KEYS = ("kind", "severity", "metric", "onset", "detected")
+SEVERITIES = ("info", "warning", "critical")
 INCIDENT_KEYS = (
     "kind", "state", "remedies", "onset", "resumed_from", "steps_lost_max", "skipped_max", "diagnosis", "blamed_rank",
 )  # fmt: skip
@@ -128,8 +130,23 @@ class Expectations(Fields):
             pages=self._number(expect, path, "pages", 0, floor=0) if "pages" in expect else None,
             attempts=self._number(expect, path, "attempts", 1) if "attempts" in expect else None,
             incidents=incidents,
+            findings=self._findings(expect["findings"], f"{path}.findings") if "findings" in expect else None,
             lapses=tuple(map(str, self._list(expect["lapses"], f"{path}.lapses"))) if "lapses" in expect else None,
         )
+
+    def _findings(self, raw: object, path: str) -> tuple[ExpectedFinding, ...]:
+        return tuple(self._finding(item, f"{path}[{index}]") for index, item in enumerate(self._list(raw, path)))
+
+    def _finding(self, raw: object, path: str) -> ExpectedFinding:
+        fields = self._mapping(raw, path, FINDING_KEYS)
+        kind = self._word(fields, path, "kind", tuple(map(str, KINDS)))
+        if "kind" not in fields:
+            self._add(path, "which kind of finding is expected?", "write kind: trend, for example")
+        severity, metric = self._word(fields, path, "severity", SEVERITIES), fields.get("metric")
+        if not (metric is None or isinstance(metric, str)):
+            self._add(f"{path}.metric", f"{metric!r} is no name of a metric", "write metric: grad_norm, for example")
+        onset, detected = (self._span(fields, path, key) for key in ("onset", "detected"))
+        return ExpectedFinding(kind or "", severity, metric, onset, detected)
 
     def _incident(self, raw: object, path: str) -> ExpectedIncident:
         fields = self._mapping(raw, path, INCIDENT_KEYS)
@@ -257,6 +274,8 @@ class DrillReader(Expectations, Playbooks):
             startup_s=self._quantity(run, "run", "startup", parse_duration, default.startup_s),
             save_s=self._quantity(run, "run", "save", parse_duration, default.save_s),
             checkpoint_every=int(self._quantity(run, "run", "checkpoint_every", parse_positive_steps, default.checkpoint_every)),
+            log_every=int(self._quantity(run, "run", "log_every", parse_positive_steps, default.log_every)),
+            lr_end=self._positive_share(run, "run", "lr_end", default.lr_end),
             curve=LossCurve(seed),
         )
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass
 from typing import Protocol
 
-from sentinel.model.facts import Entry, LapseJudged
+from sentinel.model.facts import Entry, FindingRecorded, LapseJudged
 from sentinel.model.incidents import Incident, IncidentState
 from sentinel.model.state import RunState
 from sentinel.sim.data_order import union
@@ -41,11 +41,23 @@ class ExpectedIncident:
 
 
 @dataclass(frozen=True)
+class ExpectedFinding:
+    """`onset` and `detected` are steps of the file as written, the first and last that are right."""
+
+    kind: str
+    severity: str | None = None
+    metric: str | None = None
+    onset: tuple[int, int] | None = None
+    detected: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
 class Expected:
     outcome: str | None = None
     pages: int | None = None
     attempts: int | None = None
     incidents: tuple[ExpectedIncident, ...] | None = None
+    findings: tuple[ExpectedFinding, ...] | None = None  # all of their kinds, in order; none: of no kind
     lapses: tuple[str, ...] | None = None  # `lr_scale proven`, in the order they were judged; of the file as written
 
 
@@ -83,7 +95,31 @@ def differences(expected: Expected, result: Happened, *, varied: bool = False) -
             found += _differing(want, incident)
             found += () if varied else _misplaced(want, incident)
             found += _uncovered(want, incident, result)
+    found += _findings_differ(expected.findings, result, varied)
     return (*found, *_resumed_too_late(result))
+
+
+def _findings_differ(wanted: tuple[ExpectedFinding, ...] | None, result: Happened, varied: bool) -> Iterator[str]:
+    if wanted is None:
+        return
+    kinds = {want.kind for want in wanted}
+    recorded = (entry.fact.finding for entry in result.entries if isinstance(entry.fact, FindingRecorded))
+    happened = [finding for finding in recorded if not kinds or finding.kind in kinds]
+    if len(happened) != len(wanted):
+        told = "; ".join(finding.reason for finding in happened) or "none"
+        yield f"{len(happened)} findings of {', '.join(sorted(kinds)) or 'any kind'} ({told}), expected {len(wanted)}"
+    for want, finding in zip(wanted, happened, strict=False):
+        for name in ("kind", "severity", "metric"):
+            expected, got = getattr(want, name), getattr(finding, name)
+            if expected is not None and expected != got:
+                yield f"finding {name} {got}, expected {expected}: {finding.reason}"
+        for name, span, step in (("onset", want.onset, finding.onset_step), ("detected", want.detected, finding.detected_step)):
+            if span is not None and not varied and (step is None or not span[0] <= step <= span[1]):
+                yield f"finding {name} {step}, expected {_span(span)}: {finding.reason}"
+
+
+def _span(span: tuple[int, int]) -> str:
+    return f"{span[0]}" if span[0] == span[1] else f"{span[0]}..{span[1]}"
 
 
 def _differing(want: ExpectedIncident, incident: Incident) -> Iterator[str]:
@@ -116,8 +152,7 @@ def _misplaced(want: ExpectedIncident, incident: Incident) -> Iterator[str]:
         ("resumed_from", want.resumed_from, next(iter(_resumed_from(incident)[::-1]), None)),
     ):
         if expected is not None and (got is None or not expected[0] <= got <= expected[1]):
-            span = f"{expected[0]}" if expected[0] == expected[1] else f"{expected[0]}..{expected[1]}"
-            yield f"incident {incident.id}: {name} {got}, expected {span}"
+            yield f"incident {incident.id}: {name} {got}, expected {_span(expected)}"
 
 
 def _resumed_from(incident: Incident) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from sentinel.sim.data_order import Orders, Span, overlap, sequence_of
+from sentinel.sim.declines import DECLINES, Declining
 from sentinel.sim.faults import OF_CHECKPOINTS, SAMPLE, STEP, Fault
 from sentinel.sim.learning import WOUND_GONE, Hurt
 from sentinel.sim.store import SimCheckpoint
@@ -26,13 +27,14 @@ class FaultInjector:
         self._once: dict[int, list[Fault]] = {}
         self._always: list[Fault] = []
         for fault in self.faults:
-            if fault.place != STEP or fault.kind in OF_CHECKPOINTS:  # those strike what is saved (`spoil`)
+            if fault.place != STEP or fault.kind in (*OF_CHECKPOINTS, *DECLINES):  # those strike what is saved, or a metric
                 continue
             if fault.always or fault.kind in ("unstable", "sick_node"):
                 self._always.append(fault)
             else:
                 self._once.setdefault(fault.step, []).append(fault)
-        self.is_fp16 = any(fault.kind == "scale_collapse" for fault in self.faults)
+        self.is_fp16 = any(fault.kind in ("scale_collapse", "scale_falls") for fault in self.faults)
+        self.declining = tuple(_declining(fault) for fault in self.faults if fault.kind in DECLINES)
         self._lasting: list[tuple[int, int, Fault]] = []
 
     def due(self, step: int, attempt: int) -> list[Fault]:
@@ -85,6 +87,13 @@ class FaultInjector:
                 found.append(Hurt(spike.text, "fast", excess=spike.number("height")))
         return found
 
+    def bend(self, metric: str, value: float, step: int) -> float:
+        """The value of a healthy run with the slow declines in it."""
+        for declining in self.declining:
+            if declining.decline.metric == metric:
+                value = declining.bend(value, step)
+        return value
+
     def spoil(self, made: SimCheckpoint) -> None:
         """What is wrong with a checkpoint from the moment it is committed."""
         rot, lies, kills = (self._spoiler(kind, made.step) for kind in OF_CHECKPOINTS)
@@ -101,3 +110,7 @@ class FaultInjector:
                 self._done.add(fault.text)
                 return fault
         return None
+
+
+def _declining(fault: Fault) -> Declining:
+    return Declining(DECLINES[fault.kind], fault.step, {name: fault.number(name) for name in fault.options})

@@ -1,6 +1,9 @@
 """What goes wrong in a simulated run: one line per fault, the trainer's own grammar with a few kinds more.
 
     kill@step=120:rank=1           SIGKILL to a rank             hang@step=90:rank=1        SIGSTOP to a rank
+    stuck@step=90:rank=1,phase=data,how=stopped,busy=0,stacks=1,for=0   the rank makes no progress from that phase on: it is
+                                   stopped, blocked, works, or runs and shows nothing; the others wait for it; stacks=0: none
+                                   shows its Python stack; busy=1: all are heard and seen late; for so many seconds (0: for good)
     crash@step=80                  the rank raises               exit@step=80:code=3        it leaves with a code of PROTOCOL.md
     bad_data@sample=1600-2000      random bytes, whenever trained on; heals=fast|slow|never says how the weights take it,
                                    and loss=6.2 what a model that has learned text makes of them, in nats
@@ -16,6 +19,11 @@
     sick_optimizer@step=90:later=34,height=2   the optimizer's state is damaged; so much later the gradients explode, for good
     drift@step=90:height=0.6       from then on the loss climbs by so many nats in a hundred updates, for good
     scale_collapse@step=90:length=4   fp16: so many updates in a row overflow and are left out, each halves the loss scale
+    scale_falls@step=4700:length=3000,height=64,before=4096   fp16: the loss scale halves at equal distances, by 64 in all (BLOOM)
+    activations_rise@step=5000:length=15000,height=0.75   the activations' norm rises evenly by this share (OPT-175B)
+    gradient_creeps@step=5000:length=30000,height=0.25    so does the gradient norm
+    parameters_turn@step=9000:length=10000,height=0.05    the parameters' norm grew, and now falls by this share
+    clips_more@step=9000:height=0.5   so much more of the steps is clipped; none of these five is in the loss, or ever ends
     sick_node@step=120:node=1      from then on whatever runs on that node loses its GPU (an Xid), and dies 10 s later
     deaf@step=0                    the trainer ignores overrides, and its receipt says so
     blind@time=60:source=metrics,for=30   a source cannot be read    term@step=50           SIGTERM to the command from outside
@@ -45,8 +53,9 @@ from sentinel.errors import UsageError
 from sentinel.model import actions as a
 from sentinel.model import operator_requests as w
 from sentinel.model.attempts import SampleRange, SettingsInForce
-from sentinel.model.readings import RequestReading
+from sentinel.model.readings import Phase, RequestReading
 from sentinel.model.recorded import recorded_name
+from sentinel.sim.declines import DECLINES
 from sentinel.sim.learning import HEALING
 from sentinel.sim.program_changes import CHANGES
 
@@ -56,6 +65,7 @@ Kinds = Mapping[str, tuple[tuple[str, ...], dict[str, str]]]  # kind → where i
 KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "kill": ((STEP,), {"rank": "0"}),
     "hang": ((STEP,), {"rank": "0"}),
+    "stuck": ((STEP,), {"rank": "0", "phase": "data", "how": "stopped", "busy": "0", "stacks": "1", "for": "0"}),
     "crash": ((STEP,), {"rank": "0"}),
     "exit": ((STEP,), {"code": "1"}),
     "bad_data": ((SAMPLE,), {"heals": "slow", "loss": "6.2"}),
@@ -68,6 +78,7 @@ KINDS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "sick_optimizer": ((STEP,), {"later": "34", "height": "2"}),
     "drift": ((STEP,), {"height": "0.6"}),
     "scale_collapse": ((STEP,), {"length": "4"}),
+    **{kind: ((STEP,), dict(decline.options)) for kind, decline in DECLINES.items()},
     "damaged_line": ((STEP,), {"length": "1"}),
     "bit_rot": ((STEP,), {}),
     "bad_numbers": ((STEP,), {"seen": "norm"}),
@@ -93,7 +104,9 @@ ACTIONS = tuple(recorded_name(kind) for kind in a.ACTIONS)
 ASKED = ("pause", "resume", "hold", "rollback", "set", "skip")
 SEEN = ("norm", "finite", "load")
 OF_CHECKPOINTS = ("bit_rot", "bad_numbers", "bad_resume")  # they strike what is saved at their step, not the step
+PHASES: tuple[Phase, ...] = ("data", "forward", "backward", "optimizer")
 WORDS: dict[str, tuple[str, ...]] = {
+    "phase": PHASES, "how": ("stopped", "blocked", "works", "runs"),
     "heals": tuple(HEALING), "source": SOURCES, "side": ("before", "after"), "seen": SEEN, "does": ("refuses", "hangs"),
 }  # fmt: skip
 WHAT = {"ask": (*ASKED, "clip", "ack", "resolve", "note"), "changed": tuple(CHANGES)}

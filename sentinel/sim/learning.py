@@ -16,6 +16,7 @@ NOISE_SIZE = 1 << 14
 MATERIAL = 0.02  # a wound below this (in nats) is within any noise; checkpoints with less count as clean
 WOUND_GONE = 0.002
 WOUND_MAX = 4.0
+PARAM_GROWTH = 0.01  # of the parameter norm, each step
 LOSS_SCALE = 65536.0  # where an fp16 run stands before it overflows
 UNSTABLE_LR = 0.6  # an unstable run heals below this learning rate scale
 HEALING = {"fast": 0.15, "slow": 0.02, "never": 0.0}
@@ -77,7 +78,7 @@ HEALTHY = Weights()
 
 def param_norm(step: int, weights: Weights) -> float:
     """Of the parameters before the update of `step`: it grows evenly, and no wound shows in it but the last."""
-    return math.nan if weights.ruined_by else 30.0 + 0.01 * step
+    return math.nan if weights.ruined_by else 30.0 + PARAM_GROWTH * step
 
 
 def own_norms_and_scale(
@@ -90,7 +91,7 @@ def own_norms_and_scale(
     found["param_norm"] = param_norm(step, weights)
     if ranks == 1:
         return found
-    found |= {f"param_norm/rank-{rank}": 30.0 + 0.01 * step for rank in range(ranks)}
+    found |= {f"param_norm/rank-{rank}": 30.0 + PARAM_GROWTH * step for rank in range(ranks)}
     for damage, rank in (*((w.nats, w.rank) for w in weights.wounds), *((h.lasts, h.rank) for h in hurts)):
         if rank is not None:
             found[f"param_norm/rank-{rank % ranks}"] += damage
@@ -107,14 +108,27 @@ class LossCurve:
     halved_at: float = 60.0
     loss_noise: float = 0.02
     norm_noise: float = 0.12
+    activation_noise: float = 0.03
+    clip_noise: float = 0.02
 
     def loss(self, step: int, cursor: int) -> float:
         level = self.floor + self.height / (1.0 + step / self.halved_at)
         return level * (1.0 + self.loss_noise * noise(self.seed, cursor))
 
     def norm(self, step: int, cursor: int) -> float:
-        level = 0.5 + 1.0 / (1.0 + step / self.halved_at)
-        return level * math.exp(self.norm_noise * noise(self.seed + 1, cursor))
+        return self._norm_level(step) * math.exp(self.norm_noise * noise(self.seed + 1, cursor))
+
+    def _norm_level(self, step: int) -> float:
+        return 0.5 + 1.0 / (1.0 + step / self.halved_at)
+
+    def activation_norm(self, step: int, cursor: int) -> float:
+        return 3.0 * math.pow(1.0 + step / 2000.0, 0.05) * math.exp(self.activation_noise * noise(self.seed + 3, cursor))
+
+    def clip_fraction(self, step: int, cursor: int, clip_norm: float) -> float:
+        """The share of the steps hereabouts whose norm is above `clip_norm`: what it is on the average, with noise."""
+        above = math.log(max(clip_norm, 1e-9) / self._norm_level(step)) / self.norm_noise
+        share = 0.5 * math.erfc(above / math.sqrt(2.0)) + self.clip_noise * noise(self.seed + 4, cursor)
+        return min(1.0, max(0.0, share))
 
 
 class Hurt(NamedTuple):

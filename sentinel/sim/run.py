@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from sentinel.engine import Engine
@@ -17,6 +17,7 @@ from sentinel.model.events import Deadline, StopWanted, SupervisorStarted
 from sentinel.model.facts import Entry
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
+from sentinel.sim.accuracy import Struck
 from sentinel.sim.actions import Failures, SimRunner
 from sentinel.sim.end_invariants import judge_ending
 from sentinel.sim.fault_injector import FaultInjector
@@ -49,7 +50,7 @@ MakeEngine = Callable[[Policy], Engine]
 @dataclass(frozen=True)
 class SimulationResult:
     """How it went. `outcome`: finished | failed | stopped | held | unfinished; `broken` names the first broken invariant;
-    `pages`: the first call for a person of each incident."""
+    `pages`: the first call for a person of each incident; `struck`: by attempt, the first update that each fault hurt."""
 
     scenario: Scenario
     outcome: str
@@ -62,6 +63,7 @@ class SimulationResult:
     appends: int
     effects: int
     digest: str
+    struck: Struck = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -127,6 +129,7 @@ class Simulation:
             appends=self.points.appends,
             effects=self.points.effects,
             digest=hashlib.sha256(text.encode()).hexdigest(),
+            struck={attempt: trainer.struck for attempt, trainer in self.trainers.items()},
         )
 
     # One supervisor's life.

@@ -10,7 +10,8 @@ from sentinel.sim.learning import LossCurve
 @dataclass(frozen=True, slots=True)
 class Shape:
     """`batch` in samples a step over all ranks, which lie in blocks on `nodes`;
-    `max_skipped` updates in a row may be non-finite before it leaves with 5."""
+    `max_skipped` updates in a row may be non-finite before it leaves with 5; every `log_every` steps and the last have a line;
+    the learning rate falls evenly to the share `lr_end` of what it was."""
 
     steps: int = 300
     batch: int = 16
@@ -22,6 +23,8 @@ class Shape:
     checkpoint_every: int = 25
     save_s: float = 0.8
     max_skipped: int = 100
+    log_every: int = 1
+    lr_end: float = 1.0
     curve: LossCurve = field(default_factory=lambda: LossCurve(1))
 
     @property

@@ -33,6 +33,7 @@ class SimCheckpoint:
     skipped_in_row: int
     committed_s: float
     is_rotten: bool = False
+    bent: float = 1.0  # the norm of its parameters, over a healthy run's
     lies: str = ""  # how its numbers are wrong: norm | finite | load
     kills_after: int | None = None  # whoever resumes from it dies so many steps later
     orders: Orders = ()
@@ -55,7 +56,7 @@ class SimCheckpoint:
     @property
     def numbers(self) -> tuple[tuple[str, float], ...]:
         """What its manifest says of the state in it."""
-        norm = param_norm(self.step + 1, self.weights)
+        norm = param_norm(self.step + 1, self.weights) * self.bent
         ruined = float(norm - norm != 0.0)
         count = 3.0 if self.lies == "finite" else ruined
         return (("param_norm", norm * (LOST_SHARD if self.lies == "norm" else 1.0)), ("nonfinite", count))

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from sentinel.launcher.contract import Launcher
 from sentinel.model.attempts import AttemptView, Exited, Unseen
 from sentinel.model.readings import Heartbeat, LauncherReading, Reading, Receipt, StepReading
+from sentinel.sim.stuck import RUNS, STOPPED, Sight, SimLife, SimSilentRanks
 from sentinel.sim.trainer import SimTrainer
 from sentinel.sim.world import World
 from sentinel.telemetry.source import SourceHealth
@@ -46,6 +48,8 @@ class SimTelemetry:
         self._damaged = 0
         self._beat_version = 0
         self._beats: dict[int, tuple[int, str, float]] = {}
+        self._lives: dict[int, SimLife] = {}
+        self._silent = SimSilentRanks(attempt)
         self._view: AttemptView | None = None
         self._polled_s = float("-inf")
         self._job_version = self._seen_version = -1
@@ -68,7 +72,9 @@ class SimTelemetry:
             self._read_stream(trainer, out)
         if self._sees("heartbeats", out) and trainer is not None and trainer.output.beat_version != self._beat_version:
             self._beat_version = trainer.output.beat_version
-            self._read_beats(trainer, out)
+            self._read_beats(trainer, out, now_s)
+        if trainer is not None and self._exit is None:
+            out += self._silent.poll(now_s, self._lives, partial(_sights, trainer))
         if self._exit is not None and not self.has_more:
             out.append(self._exit)
             self._exit = None
@@ -149,11 +155,12 @@ class SimTelemetry:
             found = [*steps, *found]
         return tuple(found[-HISTORY_LIMIT:])
 
-    def _read_beats(self, trainer: SimTrainer, out: list[Reading]) -> None:
+    def _read_beats(self, trainer: SimTrainer, out: list[Reading], now_s: float) -> None:
         for rank, beat in sorted(trainer.output.beats.items()):
             if self._beats.get(rank) != beat:
                 self._beats[rank] = beat
                 step, phase, time_s = beat
+                self._lives[rank] = SimLife(step, now_s)
                 out.append(Heartbeat(self._attempt, rank, step, phase, time_s, host=trainer.hosts[rank]))
 
     def _list_checkpoints(self, out: list[Reading]) -> None:
@@ -164,6 +171,13 @@ class SimTelemetry:
             if self._known.get(step) != found.digest:
                 self._known[step] = found.digest
                 out.append(found.reading())
+
+
+def _sights(trainer: SimTrainer) -> dict[int, Sight]:
+    """Of the ranks on the supervisor's own machine: a stopped process is one however it came to be."""
+    here = [rank for rank, host in enumerate(trainer.hosts) if host == trainer.hosts[0] and rank in trainer.job.living_ranks]
+    known = trainer.stuck.sights if trainer.stuck is not None else {}
+    return {rank: STOPPED if trainer.job.is_stuck(rank) else known.get(rank, RUNS) for rank in here}
 
 
 def read_record(trainer_of: TrainerOf, attempt: int, first: int, last: int) -> dict[int, StepReading]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from signal import SIGKILL, SIGSTOP, SIGTERM
 
 from sentinel.launcher.spec_file import overrides_to_json
@@ -14,14 +15,15 @@ from sentinel.model.attempts import AttemptSpec, SampleRange
 from sentinel.model.readings import Phase, Receipt, StepReading
 from sentinel.sim.data_order import Span, take
 from sentinel.sim.fault_injector import FaultInjector
-from sentinel.sim.faults import Fault
-from sentinel.sim.learning import HEALTHY, Weights, noise, own_norms_and_scale, update
+from sentinel.sim.faults import PHASES, Fault
+from sentinel.sim.learning import HEALTHY, Weights, noise, own_norms_and_scale, param_norm, update
 from sentinel.sim.machine import ScheduledEvent
 from sentinel.sim.outside_faults import inject_from_outside, place_ranks
 from sentinel.sim.processes import Job
 from sentinel.sim.settings import Mailbox, SimSettings, in_force
 from sentinel.sim.shape import Shape
 from sentinel.sim.store import KILLED_BY_LOAD, NONE_TO_TRUST, REFUSED, SimCheckpoint
+from sentinel.sim.stuck import Stuck
 from sentinel.sim.trainer_output import TrainerOutput
 from sentinel.sim.world import World
 
@@ -30,7 +32,8 @@ INTERRUPTS = ("kill", "hang", "crash", "exit")
 
 
 class SimTrainer:
-    """One attempt's program. `trail` is what really happened: every update made, with the samples it consumed."""
+    """One attempt's program. `trail` is what really happened: every update made, with the samples it consumed; `struck`: the
+    first update that shows each fault in this attempt."""
 
     def __init__(self, world: World, shape: Shape, injector: FaultInjector, spec: AttemptSpec) -> None:
         self.world = world
@@ -47,13 +50,16 @@ class SimTrainer:
         self.is_over = False
         self.on_resume: Callable[[int, SimCheckpoint | None], None] = lambda *_: None
         self.hurt_since: dict[str, int] = {}
+        self.struck: dict[str, int] = {}
         self._injector = injector
         self._settings = SimSettings(shape.checkpoint_every)
         self._mailbox = Mailbox(world, spec.attempt, spec.overrides.id)
         self._must_stop = False
         self._is_deaf = False
         self._skipped_in_row = 0
+        self._unsaid: list[Span] = []
         self._saved_step = -1
+        self.stuck: Stuck | None = None
         self._pending: ScheduledEvent | None = None
 
     def begin(self, job: Job) -> None:
@@ -142,12 +148,35 @@ class SimTrainer:
             if self._interrupted([fault for fault in due if fault.kind in INTERRUPTS]):
                 return None
             extra_s += sum(fault.number("for") for fault in due if fault.kind == "slow")
+            stuck = next((fault for fault in due if fault.kind == "stuck"), None)
+            if stuck is not None:
+                return self._stick(stuck, step, due)
+        return self._compute(step, due, extra_s)
+
+    def _compute(self, step: int, due: list[Fault], extra_s: float) -> None:
         self._beat("forward", step)
         jitter = 1.0 + 0.08 * min(4.0, abs(noise(self.shape.curve.seed + 2, step * 5 + self.attempt)))
         self._pending = self.world.after(self.shape.step_s * jitter + extra_s, lambda: self._done(step, due))
         if due:
             inject_from_outside(self.world, self.job, self.hosts, due)
-        return None
+
+    def _stick(self, fault: Fault, step: int, due: list[Fault]) -> None:
+        """One rank stands still; each of the others says where it waits. It ends with the attempt, or after a while."""
+        phase = next(phase for phase in PHASES if phase == fault.options["phase"])
+        self.stuck = stuck = Stuck(fault, self.shape.ranks, phase)
+        for rank, (place, delay_s) in stuck.beats.items():
+            self.world.after(delay_s, partial(self._say_where, stuck, rank, step, place))
+        if (seconds := fault.number("for")) > 0.0:
+            self._pending = self.world.after(seconds, partial(self._unstick, step, due))
+
+    def _say_where(self, stuck: Stuck, rank: int, step: int, phase: Phase) -> None:
+        if self.stuck is stuck and rank in self.job.living_ranks:
+            self.output.beat((rank,), step, phase)
+            self.world.wake()
+
+    def _unstick(self, step: int, due: list[Fault]) -> None:
+        self.stuck = None
+        self._compute(step, due, 0.0)
 
     def _done(self, step: int, due: list[Fault]) -> None:
         """The update is made: say so, save when it is time, go on."""
@@ -156,30 +185,48 @@ class SimTrainer:
         hurts = self._injector.hurts(step, self.attempt, spans, shape.batch, due, settings.orders)
         for hurt in hurts:
             self.hurt_since.setdefault(hurt.fault, step)
+            self.struck.setdefault(hurt.fault, max(step, hurt.shows))
         overflowed, gated = (self._injector.lasting(kind, step, self.attempt) for kind in ("scale_collapse", "nan_grad"))
         more = own_norms_and_scale(self.weights, hurts, step, shape.ranks, self._injector.is_fp16, overflowed is not None)
         made = update(shape.curve, self.weights, step, spans[0][0], hurts, settings.lr_scale, settings.clip_norm)
         loss, norm, weights = made
+        for fault in filter(None, (overflowed, gated)):
+            self.struck.setdefault(fault.text, step)
         if skipped := bool(overflowed or gated):
             norm, weights = math.nan, self.weights.overflowed() if overflowed else self.weights
         ruin = next((fault for fault in due if fault.kind == "nan_state"), None)
         if ruin is not None:
             weights = Weights(weights.wounds, ruin.text, step)
             self.hurt_since.setdefault(ruin.text, step)
+            self.struck.setdefault(ruin.text, step)
         self.step, self.cursor, self.weights = step, behind, weights
         self.trail.append((step, spans))
         usable = not skipped and loss - loss == 0.0 and norm - norm == 0.0
-        metrics = {"loss": loss, "grad_norm": norm, "lr": 1e-3 * settings.lr_scale, "skipped": float(not usable), **more}
-        metrics |= {"val_loss": loss} if step == shape.steps else {}
-        samples = tuple(SampleRange(start, end) for start, end in spans)
-        torn = self._injector.lasting("damaged_line", step, self.attempt) is not None
-        self.output.say(None if torn else StepReading(self.attempt, step, self.world.now_s, samples, metrics))
+        self._unsaid += spans
+        if step % shape.log_every == 0 or step == shape.steps:
+            self._report(step, {"loss": loss, "grad_norm": norm, "skipped": float(not usable), **more})
         self._skipped_in_row = 0 if usable else self._skipped_in_row + 1
         if self._skipped_in_row >= shape.max_skipped:
             return self._leave_all(5, f"NonFiniteError: step {step}: {self._skipped_in_row} updates in a row were not finite")
         if step % settings.interval == 0:
             return self._save(self._next)
         return self._next()
+
+    def _report(self, step: int, metrics: dict[str, float]) -> None:
+        """The line of this step, with the samples since the last one."""
+        shape, curve, settings, cursor = self.shape, self.shape.curve, self._settings, self._unsaid[0][0]
+        metrics["lr"] = 1e-3 * settings.lr_scale * (1.0 - (1.0 - shape.lr_end) * step / shape.steps)
+        metrics["activation_norm"] = curve.activation_norm(step, cursor)
+        metrics["clip_fraction"] = curve.clip_fraction(step, cursor, settings.clip_norm)
+        if step == shape.steps:
+            metrics["val_loss"] = metrics["loss"]
+        for declining in self._injector.declining:
+            name = declining.decline.metric
+            metrics[name] = declining.bend(metrics[name], step)
+        samples = tuple(SampleRange(start, end) for start, end in self._unsaid)
+        self._unsaid = []
+        torn = self._injector.lasting("damaged_line", step, self.attempt) is not None
+        self.output.say(None if torn else StepReading(self.attempt, step, self.world.now_s, samples, metrics))
 
     def _save(self, then: Callable[[], None]) -> None:
         """Written aside for `save_s`, then committed by a rename; whoever is killed in between leaves a torn save."""
@@ -194,6 +241,7 @@ class SimTrainer:
     def _commit(self, then: Callable[[], None]) -> None:
         if self.world.lease_attempt > self.attempt:
             return self._leave_all(1, "LeaseLostError: lease.json names a later attempt")
+        healthy = param_norm(self.step + 1, HEALTHY)
         made = SimCheckpoint(
             step=self.step,
             attempt=self.attempt,
@@ -202,6 +250,7 @@ class SimTrainer:
             weights=self.weights,
             skipped_in_row=self._skipped_in_row,
             committed_s=self.world.now_s,
+            bent=self._injector.bend("param_norm", healthy, self.step + 1) / healthy,
             orders=self._settings.orders,
         )
         self._injector.spoil(made)

@@ -1,6 +1,6 @@
 """What silent ranks are doing, for whoever judges a hang: looked at while a hang is only suspected, before anything is killed.
 
-A rank is looked at when its heartbeat has not changed for twice the time that a step takes, and no step was made meanwhile. Its
+A rank is looked at when it is silent (`silence`). Its
 kernel state is read every second. Its Python stack is asked for once in a silence, where its heartbeat says by which signal
 (`stack_signal`, see client/stacks.py). Where all ranks are silent, those that have a flight recorder are asked for a dump of it.
 Only ranks of this machine can be looked at; of others nothing is reported but what they dump.
@@ -9,8 +9,6 @@ Only ranks of this machine can be looked at; of others nothing is reported but w
 from __future__ import annotations
 
 import os
-import statistics
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,12 +21,9 @@ from sentinel.model.readings import Doing, FlightRecords, Reading, SilentRank
 from sentinel.run_files.attempt_files import AttemptFiles, is_this_host
 from sentinel.telemetry.flight_recorder import PIPE_VARIABLES, PREFIX_VARIABLES, ask_for_dump, find_dumps, read_dumps
 from sentinel.telemetry.heartbeats import RankLife
+from sentinel.telemetry.silence import Silence
 
 LOOK_EVERY_S = 1.0
-STEPS_SILENT = 2.0  # step times; a hang is believed after three
-SILENT_MIN_S = 1.5
-SILENT_UNKNOWN_S = 60.0  # while no step time is known: what comes before the first steps may take minutes
-STEPS_KEPT = 9
 RANKS_MAX = 64  # of one machine
 
 
@@ -37,8 +32,10 @@ DUMPS_AT_ONCE = 16  # a look may not hold up the loop: a dump of a megabyte take
 
 @dataclass(slots=True)
 class _Look:
-    """At one rank in one silence. `is_blocked`: it was so at the last look, which may be a moment of a healthy read."""
+    """At one rank in one silence, which began with the heartbeat read at `since_s`. `is_blocked`: it was so at the last look,
+    which may be a moment of a healthy read."""
 
+    since_s: float
     told: tuple[Doing, str] | None = None
     is_blocked: bool = False
     asked_from: int | None = None  # bytes of its file before it was asked; None: not asked yet
@@ -53,21 +50,18 @@ class SilentRanks:
     attempt: int
     _looks: dict[int, _Look] = field(default_factory=dict)
     _looked_s: float = float("-inf")
-    _step: int = -1
-    _stepped_s: float = 0.0
+    _silence: Silence = field(default_factory=Silence)
     _silent_since_s: float | None = None  # by the clock of files, since when dumps are of this silence
     _dumps_read: dict[Path, tuple[int, int]] = field(default_factory=dict)  # with what they looked like
     _dumps: dict[int, Sequence[Collective]] = field(default_factory=dict)
-    _step_times_s: deque[float] = field(default_factory=lambda: deque(maxlen=STEPS_KEPT))
 
     def poll(self, now_s: float, lives: dict[int, RankLife]) -> list[Reading]:
         """What is new of the ranks that are silent."""
-        self._note_step(now_s, max((life.step for life in lives.values()), default=-1))
+        self._silence.note(now_s, lives)
         if now_s - self._looked_s < LOOK_EVERY_S:
             return []
-        long_s = self._long_s()
-        silent = [] if now_s - self._stepped_s < long_s else [r for r, life in lives.items() if now_s - life.changed_s >= long_s]
-        self._looks = {rank: look for rank, look in self._looks.items() if rank in silent}
+        silent = self._silence.ranks(now_s, lives)
+        self._looks = {r: look for r, look in self._looks.items() if r in silent and look.since_s == lives[r].changed_s}
         if not silent:
             self._silent_since_s, self._dumps_read, self._dumps = None, {}, {}
             return []
@@ -76,23 +70,12 @@ class SilentRanks:
         marks = AttemptFiles.of(self.run_dir, self.attempt).environment
         here = sorted(rank for rank in silent if is_this_host(lives[rank].host or None))[:RANKS_MAX]
         for rank in here:
-            look = self._looks.setdefault(rank, _Look())
+            look = self._looks.setdefault(rank, _Look(lives[rank].changed_s))
             seen = self._look_at(rank, lives[rank], look, marks)
             if seen is not None and seen != look.told:
                 look.told = seen
                 out.append(SilentRank(self.attempt, rank, doing=seen[0], where=seen[1]))
         return [*out, *self._look_at_dumps([lives[rank].pid for rank in here], here, len(silent) == len(lives))]
-
-    def _note_step(self, now_s: float, step: int) -> None:
-        if step > self._step:
-            if self._step >= 0:
-                self._step_times_s.append((now_s - self._stepped_s) / (step - self._step))
-            self._step, self._stepped_s = step, now_s
-
-    def _long_s(self) -> float:
-        if len(self._step_times_s) < STEPS_KEPT // 2:
-            return SILENT_UNKNOWN_S
-        return max(SILENT_MIN_S, STEPS_SILENT * statistics.median(self._step_times_s))
 
     def _look_at_dumps(self, pids: list[int | None], ranks: list[int], all_silent: bool) -> list[Reading]:
         """Ask each rank for a dump once in a silence, and read what was dumped in it. Only where every rank is silent: a dump of

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sentinel.errors import PolicyError
-from sentinel.sim.drill import drill_file, drill_seed, shipped_drills
+from sentinel.sim.drill import DrillReport, drill_file, drill_seed, shipped_drills
 from tests.integration.forked_sentinel import run_sentinel
 
 DRILLS = Path(__file__).parents[2] / "policies" / "drills"
@@ -19,6 +19,44 @@ DRILLS = Path(__file__).parents[2] / "policies" / "drills"
 def test_shipped_drills_pass(name: str) -> None:
     report = drill_file(DRILLS / f"{name}.yaml")
     assert report.ok, report.text
+
+
+DECLINES = ("loss-scale-decline", "activation-reversal", "gradient-creep", "parameter-turn", "clip-regime", "two-declines")
+
+
+@pytest.mark.parametrize("policy", ["default", "opt-175b", "bloom-104b"])
+@pytest.mark.parametrize("name", [*(pytest.param(name, marks=pytest.mark.slow) for name in DECLINES[:-1]), DECLINES[-1]])
+def test_slow_declines_are_told_under_every_policy_and_nothing_is_rolled_back(name: str, policy: str) -> None:
+    report = drill_file(DRILLS / f"{name}.yaml", policy_name=policy)
+    assert isinstance(report, DrillReport)
+    assert report.ok, report.text
+    assert not any(one.remedy.rollback_to_step for incident in report.result.state.incidents for one in incident.tries)
+
+
+def test_a_run_without_the_decline_is_told_nothing_of(tmp_path: Path) -> None:
+    path = tmp_path / "healthy.yaml"
+    text = (DRILLS / "two-declines.yaml").read_text()
+    begin, _, rest = text.partition("faults:\n")
+    faults, _, _ = rest.partition("vary:")
+    path.write_text(f"{begin}faults: []\nexpect: {{outcome: finished, pages: 0, incidents: [], findings: []}}\n")
+    report = drill_file(path)
+    assert report.ok, report.text
+    path.write_text(f"{begin}faults:\n{faults}expect: {{findings: []}}\n")
+    report = drill_file(path)
+    assert isinstance(report, DrillReport)
+    assert report.differing[0].startswith("2 findings of any kind (loss_scale falls since step ")
+
+
+def test_an_expected_finding_that_was_another(tmp_path: Path) -> None:
+    path = tmp_path / "other.yaml"
+    text = (DRILLS / "two-declines.yaml").read_text()
+    path.write_text(text.replace("info, metric: loss_scale, onset: 4500..6000", "critical, metric: grad_norm, onset: 9000"))
+    report = drill_file(path)
+    assert isinstance(report, DrillReport)
+    assert [sentence.partition(":")[0] for sentence in report.differing] == [
+        "finding severity info, expected critical", "finding metric loss_scale, expected grad_norm",
+        "finding onset 5500, expected 9000",
+    ]  # fmt: skip
 
 
 def test_the_drills_that_ship_cover_what_the_readme_promises() -> None:
@@ -50,6 +88,12 @@ def test_a_drill_that_goes_otherwise_says_how(tmp_path: Path) -> None:
         ("run: {speed: 5}\n", "1:7", "run.speed: unknown key 'speed'"),
         ("expect:\n  outcome: fine\n", "2:3", "expect.outcome: 'fine' is not known"),
         ("expect:\n  incidents:\n    - {state: recovered}\n", "3:7", "which kind of incident is expected?"),
+        ("run: {lr_end: 2}\n", "1:7", "run.lr_end: 2 is no share"),
+        ("run: {log_every: 0 steps}\n", "1:7", "run.log_every"),
+        ("expect:\n  findings:\n    - {severity: info}\n", "3:7", "which kind of finding is expected?"),
+        ("expect:\n  findings:\n    - {kind: trent}\n", "3:8", "expect.findings[0].kind: 'trent' is not known"),
+        ("expect:\n  findings:\n    - {kind: trend, metric: 5}\n", "3:21", "5 is no name of a metric"),
+        ("faults:\n  - clips_more@step=9:height=x\n", "2:5", "height='x' is not a number"),
         ("seed: -1\n", "1:1", "seed: -1 is not a whole number"),
         ("a: 1\na: 2\n", "2:1", "'a' is written twice"),
     ],

@@ -8,6 +8,7 @@ from sentinel.errors import UsageError
 from sentinel.model import facts as f
 from sentinel.model.findings import Kind
 from sentinel.policy.quantities import Rate
+from sentinel.sim.declines import DECLINES
 from sentinel.sim.faults import KINDS, parse_fault
 from sentinel.sim.run import run_scenario
 from sentinel.sim.scenarios import Scenario, draw_scenario
@@ -116,8 +117,9 @@ def test_when_every_checkpoint_has_rotted_a_person_is_called() -> None:
 
 
 def test_every_kind_of_fault_is_drawn_by_some_seed() -> None:
+    """But for those that are drawn elsewhere: slow declines take thousands of steps (their drills), `stuck` has test_hangs.py."""
     drawn = {fault.kind for seed in range(600) for fault in draw_scenario(seed).faults}
-    assert drawn == set(KINDS)
+    assert drawn == set(KINDS) - set(DECLINES) - {"stuck"}
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from sentinel.errors import PolicyError
 from sentinel.model.attempts import SampleRange
 from sentinel.plan import remedy
 from sentinel.plan.rollback import RollbackTarget
+from sentinel.sim.accuracy import POISONING, Accuracy, summarise, summary_lines
 from sentinel.sim.drill import drill_file, drill_seeds, shipped_drills
 from sentinel.sim.drill_file import read_drill
 from sentinel.sim.expected import differences
@@ -34,13 +35,35 @@ ENOUGH = 60  # seeds of which one notices a broken engine
 SHAPE = Shape()
 
 
+LONG_STEPS = 2000
+REPRESENTATIVE = "loss-scale-decline"  # of the slow declines: their runs are long, and the others are `slow`
+
+
+def steps_of(name: str) -> int:
+    return read_drill(DRILLS / f"{name}.yaml").scenario.shape.steps
+
+
+def many(name: str) -> int:
+    """So many seeds that no drill takes much longer than another."""
+    return MANY if steps_of(name) <= LONG_STEPS else max(12, MANY * 1000 // steps_of(name))
+
+
+def is_long(name: str) -> bool:
+    return steps_of(name) > LONG_STEPS and name != REPRESENTATIVE
+
+
+ACCURACY: dict[str, tuple[Accuracy, ...]] = {}  # of the drills that have been drawn so often
+
+
 def run_seeds(name: str, count: int) -> None:
     print(f"drill {name}: as written, then seeds {BASE} to {BASE + count - 1}")
     report = drill_seeds(DRILLS / f"{name}.yaml", BASE, count)
+    print("\n".join(summary_lines(report.accuracy)))
+    ACCURACY[name] = report.accuracy
     assert report.ok, report.text
 
 
-@pytest.mark.parametrize("name", shipped_drills())
+@pytest.mark.parametrize("name", [name for name in shipped_drills() if not is_long(name)])
 def test_shipped_drills_pass_wherever_their_faults_strike(name: str) -> None:
     run_seeds(name, FEW)
 
@@ -48,7 +71,56 @@ def test_shipped_drills_pass_wherever_their_faults_strike(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", shipped_drills())
 def test_and_with_hundreds_of_seeds(name: str) -> None:
-    run_seeds(name, MANY)
+    run_seeds(name, many(name))
+
+
+@pytest.mark.slow
+def test_onsets_are_dated_to_the_step_and_little_is_left_out() -> None:
+    """Of every drill that poisons data or numbers, over its drawn seeds. What grows from nothing is dated when it can be seen."""
+    for name in shipped_drills():
+        if name not in ACCURACY and any(fault.kind in POISONING for fault in read_drill(DRILLS / f"{name}.yaml").scenario.faults):
+            run_seeds(name, many(name))
+    found = [one for of_drill in ACCURACY.values() for one in of_drill]
+    print("all drills\n" + "\n".join(summary_lines(found)))
+    summary = summarise(found)
+    assert (summary["no_incident"], summary["wasteful"]) == (0, 0)
+    assert summary["onset_error_steps"]["median"] <= 2
+    assert summary["onset_error_steps"]["p95"] <= 10
+    assert summary["onset_error_steps_of_growing"]["median"] <= 10
+    assert summary["onset_error_steps_of_growing"]["p95"] <= 20
+
+
+def test_a_drill_says_how_well_the_poison_was_judged() -> None:
+    """400 samples from step 101 on; the policy asks for 4 steps before the onset and 40 behind the finding: 44 x 16 samples."""
+    report = drill_file(DRILLS / "poisoned-data.yaml")
+    (one,) = report.accuracy
+    assert (one.first_step, one.onset_step, one.error_steps) == (101, 101, 0)
+    assert (one.poisoned_samples, one.margin_samples) == (400, 704)
+    assert one.skipped_samples == sum(span.end - span.start for span in report.result.state.incidents[0].tries[-1].remedy.skip)
+    assert f"{one.skipped_samples} samples skipped (704 as margins), 400 poisoned" in report.text
+    assert report.document["accuracy"][0]["onset_error_steps"] == 0
+    drawn = drill_seeds(DRILLS / "poisoned-data.yaml", BASE, FEW)
+    assert "onset error in steps, 4 incidents: median 0, p95 " in drawn.text
+    assert drawn.document["accuracy"]["skipped_over_poisoned"]["incidents"] == 4
+
+
+def test_a_late_date_and_a_long_skip_are_noticed() -> None:
+    (one,) = drill_file(DRILLS / "poisoned-data.yaml").accuracy
+    late = replace(one, onset_step=112, skipped_samples=2 * 400 + 704 + 1)
+    assert (late.error_steps, late.is_wasteful, one.is_wasteful) == (11, True, False)
+    assert "onset error +11 steps" in late.line
+    assert summarise([one, late])["wasteful"] == 1
+    assert "1 skipped more than 2 x the poison and the policy's margins" in list(summary_lines([one, late]))
+
+
+def test_poison_that_becomes_no_incident_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "small.yaml"
+    path.write_text("faults: ['bad_data@sample=1600-1601:loss=2', 'sick_optimizer@step=200:later=20']\n")
+    small, hidden = drill_file(path).accuracy
+    assert (small.incident, small.error_steps) == (0, None)
+    assert small.line.endswith("no numeric incident")
+    assert hidden.first_step == 220, "the first update that shows it"
+    assert "poisoning faults: 2, of which 1 became no numeric incident" in list(summary_lines([small, hidden]))
 
 
 # What is drawn.

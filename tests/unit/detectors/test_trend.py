@@ -12,15 +12,17 @@ from sentinel.detectors.bank import DetectorBank
 from sentinel.detectors.trend import KIND, TrendSettings
 from sentinel.model.findings import Finding, Verdict
 from sentinel.model.readings import StepReading, TrainerNote
-from sentinel.streams.long_history import BUCKETS_MAX, LongHistory
+from sentinel.streams.long_history import BUCKETS_MAX, RECENT_MAX, LongHistory, RecentHistory
 from tests.unit.detectors.bank_kit import config, feed, receipt
 from tests.unit.detectors.slow_streams import (
     BREAK,
     SCHEDULES,
     SHAPES,
     Noise,
+    Shape,
     activations_rise,
     changed,
+    clips_more,
     gaussian,
     gradient_creeps,
     healthy,
@@ -29,6 +31,11 @@ from tests.unit.detectors.slow_streams import (
 )
 
 SLOW = pytest.mark.slow
+
+
+def rises_soon(since: int, metrics: dict[str, float]) -> None:
+    """By half within 3000 steps."""
+    metrics["activation_norm"] *= 1.0 + 0.5 * min(1.0, max(0, since) / 3000)
 
 
 def of(found: Iterable[Finding]) -> list[Finding]:
@@ -214,6 +221,36 @@ def test_a_change_of_settings_makes_no_trend(how: str) -> None:
     assert of(found) == []
 
 
+IN_FORCE = {
+    "lr_scale": 1.0, "clip_norm": 1.0, "weight_decay": 0.1, "betas": [0.9, 0.95], "eps": 1e-8, "embed_grad_scale": 1.0,
+    "loss_scale": 4096.0, "checkpoint_interval": 250,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "found"), [
+    (IN_FORCE | {"checkpoint_interval": 100, "loss_scale": 2048.0}, ["loss_scale", "activation_norm"]),
+    (IN_FORCE | {"weight_decay": 0.2, "loss_scale": 2048.0}, ["loss_scale"]),
+    (IN_FORCE | {"loss_scale": 65536.0}, ["activation_norm"]),
+    ({"checkpoint_interval": 100}, []),
+    (None, []),
+])  # fmt: skip
+def test_a_live_setting_clears_the_past_of_what_it_moves_and_nothing_else(answer: object, found: list[str]) -> None:
+    """Two declines under way; a setting is changed 1000 steps before either could be told. The scale stood at 2048 then."""
+    bank = fresh()
+    bank.receipt(dataclasses.replace(receipt(1, 0), effective=IN_FORCE), 0.0)
+    rows = list(changed(healthy(15_000, 10, 3), scale_falls, activations_rise))
+    at = BREAK + 600
+
+    def rise_sooner(since: int, metrics: dict[str, float]) -> None:
+        metrics["activation_norm"] *= 1.0 + 0.8 * max(0.0, min(1.0, since / 2000)) / (1.0 + 0.75 * max(0, since) / 15_000)
+
+    rows = list(changed(rows, rise_sooner))
+    told = of(feed(bank, (r for r in rows if r.step <= at)))
+    bank.note(TrainerNote(1, "override_applied", at + 1, float(at + 1), {"effective": answer}), float(at + 1))
+    told += of(feed(bank, (r for r in rows if at < r.step <= at + 1900)))
+    assert sorted(one.metric or "" for one in told) == sorted(found), [one.reason for one in told]
+
+
 def test_a_resume_learns_the_past_and_tells_it_not_again() -> None:
     rows = list(changed(healthy(24_000, 100, 8), scale_falls))
     assert len(of(feed(fresh(), rows))) == 1
@@ -249,6 +286,45 @@ def test_the_settings_count() -> None:
     assert of(feed(fresh(lasting_steps=30_000), rows)) == []
     assert of(feed(fresh(warmup_steps=20_000), rows)) == []
     assert of(feed(fresh(enabled=False), rows)) == []
+
+
+@pytest.mark.parametrize(("metric", "shape", "within"), [
+    ("loss_scale", scale_falls, 2500), ("clip_fraction", clips_more, 1500), ("activation_norm", rises_soon, 3000),
+])  # fmt: skip
+@pytest.mark.parametrize("every", [pytest.param(10, marks=SLOW), 50])
+def test_a_short_decline_late_in_a_long_run_is_found_as_soon_as_an_early_one(
+    every: int, metric: str, shape: Shape, within: int
+) -> None:
+    """Of 3000 steps in the 100,000th: shorter than two buckets of the whole past."""
+    (finding,) = of(feed(fresh(), changed(healthy(106_000, every, 1), shape, first=100_000)))
+    assert finding.metric == metric
+    assert finding.onset_step is not None
+    assert 99_000 <= finding.onset_step <= finding.detected_step <= 100_000 + within * (1 if every == 10 else 2)
+
+
+def test_a_late_decline_is_followed_where_it_was_found_and_told_once() -> None:
+    """It stands at 64 for longer than it took to fall, and then it falls again, to where it never was."""
+
+    def twice(since: int, metrics: dict[str, float]) -> None:
+        scale_falls(since, metrics)
+        if since > 8000:
+            metrics["loss_scale"] = max(1.0, 64.0 / 2.0 ** ((since - 8000) // 500))
+
+    once, again = of(feed(fresh(), changed(healthy(112_000, 50, 1), twice, first=100_000)))
+    assert (once.metric, again.metric) == ("loss_scale", "loss_scale")
+    assert once.detected_step < 104_000
+    assert again.detected_step > 108_000
+
+
+def test_the_recent_past_keeps_its_width() -> None:
+    recent = RecentHistory(4)
+    for block in range(10_000):
+        recent.add(5 * block + 1, 5 * block + 5, float(block), None, 0.0)
+    assert (len(recent.buckets), recent.width) == (RECENT_MAX, 4)
+    assert recent.buckets[-1].last_step == 50_000
+    assert {one.last_step - one.first_step + 1 for one in recent.buckets} == {20}
+    recent.clear()
+    assert (recent.buckets, recent.width) == ([], 4)
 
 
 def test_the_past_is_bounded_and_spans_the_whole_run() -> None:

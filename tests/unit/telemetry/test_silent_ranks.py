@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pickle
 import signal
@@ -16,7 +17,8 @@ from sentinel.launcher.process_tree import is_marked
 from sentinel.model.readings import FlightRecords, SilentRank
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.telemetry.heartbeats import RankLife
-from sentinel.telemetry.silent_ranks import SILENT_UNKNOWN_S, SilentRanks
+from sentinel.telemetry.silence import SILENT_UNKNOWN_S
+from sentinel.telemetry.silent_ranks import SilentRanks
 
 HOST = socket.gethostname()
 Child = Callable[[Path], int]
@@ -63,6 +65,22 @@ def test_a_silent_rank_that_is_stopped_is_reported_once(tmp_path: Path, child: C
     found = ranks.poll(12.1, seen)
     assert [(one.rank, one.doing) for one in found if isinstance(one, SilentRank)] == [(0, "runs"), (1, "stopped")]
     assert [one for one in ranks.poll(13.2, seen) if getattr(one, "rank", None) == 1] == []  # known
+
+
+def test_a_rank_that_was_heard_between_two_looks_is_told_again(tmp_path: Path, child: Child) -> None:
+    """The detector forgets what it was told when the rank is heard, and the next look may come when it is silent again."""
+    pids: list[int | None] = [child(tmp_path), child(tmp_path)]
+    ranks, seen = stepped(tmp_path, pids)
+    assert pids[1] is not None
+    os.kill(pids[1], signal.SIGSTOP)
+    os.waitid(os.P_PID, pids[1], os.WSTOPPED | os.WNOWAIT)
+    assert SilentRank(1, 1, "stopped") in [_placeless(one) for one in ranks.poll(12.1, seen)]
+    heard = dict(seen) | {1: RankLife(10, pids[1], HOST, None, 12.5)}  # read late; so is the next look
+    assert SilentRank(1, 1, "stopped") in [_placeless(one) for one in ranks.poll(14.6, heard)]
+
+
+def _placeless(one: object) -> object:
+    return dataclasses.replace(one, where="") if isinstance(one, SilentRank) else one
 
 
 def test_nothing_is_looked_at_while_steps_are_made_or_while_no_step_time_is_known(tmp_path: Path, child: Child) -> None:
