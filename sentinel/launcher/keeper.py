@@ -4,7 +4,8 @@
 
 It starts the command of attempts/N/spec.json in a session of its own and becomes the parent of whatever loses its parent
 below it (child subreaper). It ends only when no process of the attempt lives, and then has written attempts/N/exit.json.
-SIGTERM to it means: kill everything of the attempt now. It never restarts anything: a second keeper for the same attempt,
+SIGTERM to it is handed on to the ranks, which save and leave; a second one, or the launcher's own signal, means: kill everything
+of the attempt now (keeper_loop.py). It never restarts anything: a second keeper for the same attempt,
 at the same time or later, exits without doing anything (keeper.lock; keeper.json is written before the command is started).
 
 Standard library only and everything imported at the start, because it must come up fast and outlive an upgrade of the files
@@ -23,7 +24,7 @@ import time
 from collections.abc import Callable
 
 from sentinel.launcher.exit_report import StartFailure, write_report
-from sentinel.launcher.keeper_loop import GRACE_S, Keeper
+from sentinel.launcher.keeper_loop import GRACE_S, KILL_NOW, Keeper
 from sentinel.launcher.keeper_start import NotStartable, claim, complain, start_command, write_keeper
 from sentinel.model.attempts import ExitReport
 from sentinel.run_files.attempt_files import AttemptFiles
@@ -84,7 +85,8 @@ def _become_keeper(stop_signals: list[int]) -> int:
     signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
     for number in (signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, lambda *_: None)
-    signal.signal(signal.SIGTERM, lambda number, _: stop_signals.append(number))
+    for number in (signal.SIGTERM, KILL_NOW):
+        signal.signal(number, lambda number, _: stop_signals.append(number))
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
