@@ -208,7 +208,7 @@ def _roll_back(decision: Decision, request: w.RollBack, by: str) -> RequestAnswe
     found = choice.checkpoint
     resume = ResumePoint(found.step, found.path, found.digest) if found else None
     reason = f"rolled back by {by}: {choice.reason}"
-    return RequestAnswer(choice.reason, lambda: relaunch(decision, None, resume, overrides, 0.0, reason))
+    return RequestAnswer(choice.reason, lambda: relaunch(decision, None, resume, overrides, 0.0, reason, asked=True))
 
 
 def _leave_out(decision: Decision, request: w.LeaveOut, asked: RequestReading) -> RequestAnswer:
@@ -229,7 +229,8 @@ def _leave_out(decision: Decision, request: w.LeaveOut, asked: RequestReading) -
     resume = ResumePoint(found.step, found.path, found.digest) if found else None
     reason = f"samples {start}..{request.samples.end} left out by {asked.by}: {choice.reason}"
     return RequestAnswer(
-        f"already trained on, or not known: {choice.reason}", lambda: relaunch(decision, None, resume, overrides, 0.0, reason)
+        f"already trained on, or not known: {choice.reason}",
+        lambda: relaunch(decision, None, resume, overrides, 0.0, reason, asked=True),
     )
 
 

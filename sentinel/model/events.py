@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sentinel.model.environment import Environment
 from sentinel.model.readings import Reading
-from sentinel.model.records import Attribution, Comparison, SavedNumbers
+from sentinel.model.records import Attribution, Comparison, FoundCheckpoints, SavedNumbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class ActionDone:
 
     key: str
     detail: str = ""
-    found: Comparison | SavedNumbers | Attribution | Environment | None = None
+    found: Comparison | FoundCheckpoints | SavedNumbers | Attribution | Environment | None = None
 
 
 @dataclass(frozen=True, slots=True)
