@@ -10,16 +10,18 @@ import queue
 import signal
 import threading
 
-WARNINGS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)  # of a scheduler, or of a terminal that goes away
+HELD = (  # what a scheduler, a terminal that goes away or a person may send to a supervisor
+    signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP,
+)  # fmt: skip
 
 
-def hold_back_warnings() -> None:
-    """From now on they wait for `let_warnings_through`, in place of ending a process that has not got to its handlers yet."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, WARNINGS)
+def hold_back() -> None:
+    """From now on they wait for `let_through`, in place of ending a process that has not got to its handlers yet."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
 
 
-def let_warnings_through() -> None:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, WARNINGS)
+def let_through() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
 
 
 class WakeOnSignal:

@@ -30,7 +30,7 @@ from sentinel.journal.session import RunSession, refuse_lost_journal, take_run
 from sentinel.launcher import registry as launchers
 from sentinel.launcher.checks import check_code
 from sentinel.metrics.exposition import exposition
-from sentinel.model.events import Deadline, SupervisorStarted
+from sentinel.model.events import Deadline, StopWanted, SupervisorStarted
 from sentinel.model.operator_requests import Acknowledge
 from sentinel.model.state import RunState
 from sentinel.paging.asked import lay_routes, lay_run_url, with_checked_routes
@@ -143,7 +143,8 @@ def _watch(
         runner = ThreadRunner(handlers, wake.event)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
         with closing(wake), closing(hardware), closing(boards), closing(reports), closing(desk), last_act(runner.close):
-            daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request, deadline))
+            leaves = any(isinstance(event, StopWanted) for event in stops.events)
+            daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request, deadline, leaves))
             outage.begin()
             show()
             outage.systemd.ready()
@@ -163,7 +164,7 @@ def exit_code(state: RunState) -> int:
 
 
 def _started(
-    session: RunSession, run: RunFile, policy: Policy, request: RunRequest, deadline: Deadline | None
+    session: RunSession, run: RunFile, policy: Policy, request: RunRequest, deadline: Deadline | None, leaves: bool
 ) -> SupervisorStarted:
     return SupervisorStarted(
         epoch=session.epoch,
@@ -177,6 +178,7 @@ def _started(
         observe_only=request.observe_only or policy.spec.mode == "observe",
         capabilities=run.capabilities or (),
         deadline=deadline,
+        leaves=leaves,
     )
 
 

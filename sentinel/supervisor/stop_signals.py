@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 from sentinel.model.events import Event, SignalSeen, StopWanted
-from sentinel.signals import WakeOnSignal, let_warnings_through
+from sentinel.signals import WakeOnSignal, let_through
 
 MEANT = 2  # stops with a meaning
 SEEN_MAX = 16  # signals without a meaning that are put on record
@@ -46,7 +46,7 @@ class StopSignals:
         for numbers, handler in ((STOPS, self._stop), (LEAVES, self._leave), (OTHERS, self._see)):
             for number in numbers:  # never SIG_IGN: what is started from here would inherit it
                 self._old[number] = signal.signal(number, handler)
-        let_warnings_through()
+        let_through()
         return self
 
     def __exit__(self, *_: object) -> None:

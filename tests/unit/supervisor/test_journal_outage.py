@@ -57,9 +57,9 @@ def test_a_signal_that_comes_while_leaving_kills_nobody() -> None:
 
 UNMEANT = """
 import os, signal, threading
-from sentinel.signals import hold_back_warnings
+from sentinel.signals import hold_back
 from sentinel.supervisor.stop_signals import StopSignals
-hold_back_warnings()
+hold_back()
 os.kill(os.getpid(), signal.SIGUSR1)  # before anybody can hear it
 os.kill(os.getpid(), signal.SIGHUP)
 with StopSignals() as wishes:
