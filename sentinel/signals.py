@@ -10,6 +10,10 @@ import queue
 import signal
 import threading
 
+SAME_S = 2.0
+"""So long after a SIGTERM another is the same: a scheduler that ends a job signals every process of it, and scripts and keepers
+pass on to their children what those have got already."""
+
 HELD = (  # what a scheduler, a terminal that goes away or a person may send to a supervisor
     signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP,
 )  # fmt: skip

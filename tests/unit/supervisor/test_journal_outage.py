@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from sentinel.journal.run_file import CAPABILITIES, RunFile, write_run_file
 from sentinel.journal.session import refuse_lost_journal
 from sentinel.journal.trouble import explained_errors
 from sentinel.model.actions import KillAttempt
+from sentinel.signals import SAME_S
 from sentinel.supervisor import app
 from sentinel.supervisor.journal_outage import JournalOutage, last_act
 from sentinel.supervisor.stop_signals import StopSignals
@@ -254,3 +256,21 @@ def test_what_a_run_lacks_is_remembered(tmp_path: Path, monkeypatch: pytest.Monk
     assert [run_file.capabilities for run_file in seen] == [(), ()]
     with pytest.raises(PolicyError, match="capability 'skip'"):
         app.supervise(replace(request, policy="demo", observe_only=False))
+
+
+def test_a_sigterm_that_is_heard_twice_is_one_wish_and_ctrl_c_twice_is_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm signals every process of a job that it ends, and the batch script passes its own on: within milliseconds."""
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    now_s = 100.0
+    stops = StopSignals(lambda: now_s)
+    stops._stop(signal.SIGTERM, None)
+    now_s += SAME_S / 2
+    stops._stop(signal.SIGTERM, None)
+    assert stops.names == ["SIGTERM"]
+    stops._stop(signal.SIGINT, None)
+    assert stops.names == ["SIGTERM", "SIGINT"]
+    stops = StopSignals(lambda: now_s)
+    for _ in range(2):
+        stops._stop(signal.SIGTERM, None)
+        now_s += SAME_S
+    assert stops.names == ["SIGTERM", "SIGTERM"]
