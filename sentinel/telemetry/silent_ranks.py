@@ -2,7 +2,8 @@
 
 A rank is looked at when its heartbeat has not changed for twice the time that a step takes, and no step was made meanwhile. Its
 kernel state is read every second. Its Python stack is asked for once in a silence, where its heartbeat says by which signal
-(`stack_signal`, see client/stacks.py). Where all ranks are silent, those that have a flight recorder are asked for a dump of it.
+(`stack_signal`, see client/stacks.py), else by py-spy if there is one (launcher/py_spy.py). Where all ranks are silent, those
+that have a flight recorder are asked for a dump of it.
 Only ranks of this machine can be looked at; of others nothing is reported but what they dump.
 """
 
@@ -17,7 +18,8 @@ from pathlib import Path
 
 from sentinel.client.run_layout import flight_recorder_pipe_prefix, flight_recorder_prefix, rank_file, stack_path
 from sentinel.launcher.process_tree import read_environment
-from sentinel.launcher.rank_processes import ask_for_stack, judge_stack, read_stack, read_state
+from sentinel.launcher.py_spy import StackDump, start_dump
+from sentinel.launcher.rank_processes import Frame, ask_for_stack, judge_stack, read_stack, read_state
 from sentinel.model.collectives import Collective
 from sentinel.model.readings import Doing, FlightRecords, Reading, SilentRank
 from sentinel.run_files.attempt_files import AttemptFiles, is_this_host
@@ -30,6 +32,7 @@ SILENT_MIN_S = 1.5
 SILENT_UNKNOWN_S = 60.0  # while no step time is known: what comes before the first steps may take minutes
 STEPS_KEPT = 9
 RANKS_MAX = 64  # of one machine
+SPIES_MAX = 16  # py-spy processes at once, of ranks that offer no stack
 
 
 DUMPS_AT_ONCE = 64  # a look may not hold up the loop: a dump has up to a megabyte
@@ -42,6 +45,7 @@ class _Look:
     told: tuple[Doing, str] | None = None
     is_blocked: bool = False
     asked_from: int | None = None  # bytes of its file before it was asked; None: not asked yet
+    dump: StackDump | None = None
     stack: tuple[Doing, str] | None = None
 
 
@@ -67,7 +71,7 @@ class SilentRanks:
             return []
         long_s = self._long_s()
         silent = [] if now_s - self._stepped_s < long_s else [r for r, life in lives.items() if now_s - life.changed_s >= long_s]
-        self._looks = {rank: look for rank, look in self._looks.items() if rank in silent}
+        self._forget({rank for rank in self._looks if rank not in silent})
         if not silent:
             self._silent_since_s, self._dumps_read, self._dumps = None, {}, {}
             return []
@@ -77,7 +81,7 @@ class SilentRanks:
         here = sorted(rank for rank in silent if is_this_host(lives[rank].host or None))[:RANKS_MAX]
         for rank in here:
             look = self._looks.setdefault(rank, _Look())
-            seen = self._look_at(rank, lives[rank], look, marks)
+            seen = self._look_at(rank, lives[rank], look, marks, now_s)
             if seen is not None and seen != look.told:
                 look.told = seen
                 out.append(SilentRank(self.attempt, rank, doing=seen[0], where=seen[1]))
@@ -134,7 +138,17 @@ class SilentRanks:
                     pipes.add(value)
         return prefixes, pipes
 
-    def _look_at(self, rank: int, life: RankLife, look: _Look, marks: dict[str, str]) -> tuple[Doing, str] | None:
+    def close(self) -> None:
+        self._forget(set(self._looks))
+
+    def _forget(self, ranks: set[int]) -> None:
+        for rank in ranks:
+            if (dump := self._looks.pop(rank).dump) is not None:
+                dump.close()
+
+    def _look_at(
+        self, rank: int, life: RankLife, look: _Look, marks: dict[str, str], now_s: float
+    ) -> tuple[Doing, str] | None:
         state = read_state(life.pid, marks) if life.pid is not None else None
         if state is None or life.pid is None:
             return None
@@ -142,16 +156,24 @@ class SilentRanks:
         was_blocked, look.is_blocked = look.is_blocked, doing == "blocked"
         if doing == "stopped" or (doing == "blocked" and was_blocked):
             return state
+        path = stack_path(self.run_dir, self.attempt, rank)
         if look.asked_from is None:
             look.asked_from = -1
-            path = stack_path(self.run_dir, self.attempt, rank)
-            size = path.stat().st_size if path.exists() else 0
+            size = _mark(path)[1]
             if life.stack_signal is not None and ask_for_stack(life.pid, life.stack_signal, marks):
                 look.asked_from = size
-        elif look.asked_from >= 0 and look.stack is None:
-            stack = read_stack(stack_path(self.run_dir, self.attempt, rank), look.asked_from)
+            elif sum(other.dump is not None for other in self._looks.values()) < SPIES_MAX:
+                look.dump = start_dump(life.pid, path.with_suffix(".py-spy.json"), marks, now_s)
+        elif look.stack is None:
+            stack = read_stack(path, look.asked_from) if look.asked_from >= 0 else _take(look, now_s)
             look.stack = judge_stack(stack) if stack else None
         return look.stack if look.stack is not None else ("runs", where)
+
+
+def _take(look: _Look, now_s: float) -> tuple[Frame, ...]:
+    stack = look.dump.read(now_s) if look.dump is not None else ()
+    look.dump = look.dump if stack is None else None
+    return stack or ()
 
 
 def _mark(path: Path) -> tuple[int, int]:
