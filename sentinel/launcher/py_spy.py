@@ -1,9 +1,9 @@
 """The Python stack of a process that offers none itself, by `py-spy dump`, where that program is on PATH. It is never required.
 
 py-spy reads the memory of the other process. `--nonblocking`: it does not stop it meanwhile, so that nobody takes the rank for
-stopped, and one that hangs does not move. Without the right to read it (`kernel.yama.ptrace_scope`, another user, a container
-without CAP_SYS_PTRACE) it fails, and there is no stack. Seen in its source: a list of threads with `thread_name` and `frames`,
-innermost frame first, each with `name`, `filename` and `line`.
+stopped, and one that hangs does not move. Without the right to read it (the kernel's ptrace_scope, another user, a container
+without CAP_SYS_PTRACE) it fails, and there is no stack. Seen in its source: its JSON is a list of threads, each with its frames,
+innermost first, and these with name, filename and line.
 """
 
 from __future__ import annotations
