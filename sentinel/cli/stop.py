@@ -29,7 +29,7 @@ LONGEST_POLL_S = 86_400.0
 NOT_OVER = (
     "nothing trains, and this is not the end of it: whatever starts it again (a job in the queue, systemd) goes on with the run. "
     "To end it for good, take that away: scancel JOB, systemctl disable --now sentinel@NAME. "
-    "By hand, `sentinel run --run-dir {run_dir}` goes on"
+    "By hand, the `sentinel run` that it had goes on"
 )
 
 
@@ -49,7 +49,7 @@ def stop_run(run_dir: Path, timeout: float) -> str:
         _ask_and_wait(run_dir, lease.holder, timeout)
         return _standing(read_run(run_dir).state)
     if before.ended == "suspended":
-        return f"{_standing(before)}\n{NOT_OVER.format(run_dir=run_dir)}"
+        return f"{_standing(before)}\n{NOT_OVER}"
     if before.ended:
         return f"already over: {_standing(before)}"
     alive = is_attempt_alive(run_dir, before)
