@@ -242,3 +242,20 @@ def test_a_stop_that_came_before_the_launch_launches_nothing_and_the_next_start_
     bench.leaves = False
     bench.die()
     assert bench.resumed_from == 61
+
+
+def test_a_sigterm_once_the_deadline_has_passed_is_the_scheduler_s_and_one_before_it_a_person_s() -> None:
+    for late, ended in ((True, "suspended"), (False, "stopped")):
+        bench = until(100.0).launched().steps(1, 20)
+        train_until_asked(bench, 21)
+        if late:
+            bench.now_s = 1100.0
+        bench.wants_stop("SIGTERM")
+        bench.exits(code=6)
+        assert bench.state.ended == ended
+    bench = until(100.0).launched().steps(1, 20)
+    train_until_asked(bench, 21)
+    bench.now_s = 1100.0
+    bench.wants_stop("SIGINT")
+    bench.exits(code=6)
+    assert bench.state.ended == "stopped", "Ctrl-C is a person's at any time"
