@@ -32,6 +32,7 @@ from sentinel.journal.trouble import explained_errors
 from sentinel.model.actions import KillAttempt
 from sentinel.signals import SAME_S
 from sentinel.supervisor import app
+from sentinel.supervisor.daemon import WasAway
 from sentinel.supervisor.journal_outage import JournalOutage, last_act
 from sentinel.supervisor.stop_signals import StopSignals
 
@@ -205,6 +206,14 @@ def test_a_run_that_another_took_meanwhile_is_left_alone_and_that_is_no_wrong_us
     Watches(monkeypatch, FULL, held, held, 0)
     with pytest.raises(Fenced, match="by pid 7; this one leaves it alone"):
         supervise(tmp_path / "run")
+
+
+def test_a_supervisor_that_was_stopped_for_a_while_takes_the_run_over_as_a_successor_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Watches(monkeypatch, WasAway(900.0), WasAway(60.0), 0)
+    assert supervise(tmp_path / "run") == 0
+    assert "did not run for 900 s (suspended?): nothing was seen meanwhile" in capsys.readouterr().err
 
 
 def test_before_anything_was_started_it_is_wrong_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
