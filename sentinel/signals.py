@@ -10,16 +10,22 @@ import queue
 import signal
 import threading
 
-WARNINGS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)  # of a scheduler, or of a terminal that goes away
+SAME_S = 2.0
+"""So long after a SIGTERM another is the same: a scheduler that ends a job signals every process of it, and scripts and keepers
+pass on to their children what those have got already."""
+
+HELD = (  # what a scheduler, a terminal that goes away or a person may send to a supervisor
+    signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP,
+)  # fmt: skip
 
 
-def hold_back_warnings() -> None:
-    """From now on they wait for `let_warnings_through`, in place of ending a process that has not got to its handlers yet."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, WARNINGS)
+def hold_back() -> None:
+    """From now on they wait for `let_through`, in place of ending a process that has not got to its handlers yet."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
 
 
-def let_warnings_through() -> None:
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, WARNINGS)
+def let_through() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
 
 
 class WakeOnSignal:

@@ -133,6 +133,7 @@ class Bench:
     ) -> None:
         self.policy = policy or build_policy()
         self.deadline = deadline
+        self.leaves = False  # the next supervisor is asked to stop before it has begun
         self.command = ("train",)
         self.observe_only = observe_only
         self.now_s = 1000.0
@@ -154,7 +155,7 @@ class Bench:
         self.engine.restore(self.entries)
         started = SupervisorStarted(
             self.epoch, "here", self.epoch, "run", self.command, "/", "bench", "0", self.observe_only, ("skip", "live_overrides"),
-            self.deadline,
+            self.deadline, self.leaves,
         )  # fmt: skip
         self.tell(started)
         return self

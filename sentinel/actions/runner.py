@@ -13,9 +13,9 @@ from sentinel.errors import GiveUp, GoesOn, RetryLater
 from sentinel.model.actions import Action, PruneCheckpoint, SendPage
 from sentinel.model.environment import Environment
 from sentinel.model.events import ActionDone, ActionFailed
-from sentinel.model.records import Attribution, Comparison, SavedNumbers
+from sentinel.model.records import Attribution, Comparison, FoundCheckpoints, SavedNumbers
 
-Found = str | Comparison | SavedNumbers | Attribution | tuple[str, Environment]
+Found = str | Comparison | FoundCheckpoints | SavedNumbers | Attribution | tuple[str, Environment]
 Handler = Callable[[Action], Found]
 OS_RETRY_S = 5.0  # the operating system said no (full disk, no processes left): that may pass
 

@@ -5,11 +5,14 @@ import sys
 
 def main() -> None:
     """Entry point of the command `sentinel`."""
-    if sys.argv[1:2] == ["run"]:
-        from sentinel.signals import hold_back_warnings
+    try:
+        if sys.argv[1:2] == ["run"]:
+            from sentinel.signals import hold_back
 
-        hold_back_warnings()  # the imports below take a while
+            hold_back()  # the imports below take a while
 
-    from sentinel.cli.root import main as run
+        from sentinel.cli.root import main as run
+    except KeyboardInterrupt:
+        sys.exit(130)
 
     run()

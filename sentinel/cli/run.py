@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from sentinel.cli.options import Listening, Pages, TokenFile
-from sentinel.signals import hold_back_warnings
+from sentinel.signals import hold_back, let_through
 
 Command = Annotated[list[str] | None, typer.Argument(help="The training command, after --.", metavar="-- CMD...")]
 Where = Annotated[Path | None, typer.Option(help="Where the run lives; default runs/<program name>.")]
@@ -59,7 +59,7 @@ def run(
     policy error, 75 stopped before a deadline or by SIGUSR1 (start it again, and it goes on), 130 stopped, 70 a bug in sentinel
     (training goes on).
     """
-    hold_back_warnings()  # until `supervise` has its handlers
+    hold_back()  # until `supervise` has its handlers
 
     from sentinel.launcher.registry import parse_options
     from sentinel.supervisor.app import supervise
@@ -97,7 +97,10 @@ def _says_yes(question: str) -> bool:
     """Asked once, where somebody sits there; silence and a closed input are no."""
     if not question or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
+    let_through()  # Ctrl-C is an answer, too
     try:
         return typer.confirm(question, default=False)
     except typer.Abort:
         return False
+    finally:
+        hold_back()

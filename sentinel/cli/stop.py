@@ -26,6 +26,11 @@ from sentinel.supervisor.run_request import RunRequest
 from sentinel.terminal.choose import choose_narrator
 
 LONGEST_POLL_S = 86_400.0
+NOT_OVER = (
+    "nothing trains, and this is not the end of it: whatever starts it again (a job in the queue, systemd) goes on with the run. "
+    "To end it for good, take that away: scancel JOB, systemctl disable --now sentinel@NAME. "
+    "By hand, the `sentinel run` that it had goes on"
+)
 
 
 def stop_run(run_dir: Path, timeout: float) -> str:
@@ -43,6 +48,8 @@ def stop_run(run_dir: Path, timeout: float) -> str:
             raise UsageError(f"{run_dir}: is supervised by {where}; run there: sentinel stop {run_dir}")
         _ask_and_wait(run_dir, lease.holder, timeout)
         return _standing(read_run(run_dir).state)
+    if before.ended == "suspended":
+        return f"{_standing(before)}\n{NOT_OVER}"
     if before.ended:
         return f"already over: {_standing(before)}"
     alive = is_attempt_alive(run_dir, before)

@@ -6,8 +6,9 @@
 4. its Python stack stands in work of its own, while every other stack that is known waits in a collective;
 5. its heartbeat: where it stands, against where the others stand (`rank_places`).
 
-Evidence of one kind that names several ranks is narrowed by their heartbeats alone, and names nobody where those are even. A rank
-that runs is not thereby innocent, and a rank on a machine that cannot be seen is judged by 3 and 5 only.
+Where every rank is stopped, nobody is blamed: where they stood then says nothing. Evidence of one kind that names several ranks
+is narrowed by their heartbeats alone, and names nobody where those are even. A rank that runs is not thereby innocent, and a rank
+on a machine that cannot be seen is judged by 3 and 5 only.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ class Blame:
 def choose_blame(beats: Mapping[int, Beat], ranks_expected: int, evidence: RankEvidence, now_s: float) -> Blame:
     """Pure. `beats`: of the ranks that may be to blame."""
     seen = {rank: sight for rank, sight in evidence.seen.items() if rank in beats}
+    if len(beats) > 1 and all(rank in seen and seen[rank].doing == "stopped" for rank in beats):
+        return Blame(None, f"all {len(beats)} ranks are stopped by a signal: somebody suspended them, and none is to blame")
     for doing in _CERTAIN:
         if (ranks := [rank for rank, sight in seen.items() if sight.doing == doing]) and len(ranks) < max(2, len(beats)):
             return _among(ranks, beats, seen, doing, now_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sentinel.engine import sample_attribution
-from sentinel.engine.attempts import launch_first_or_next
+from sentinel.engine.attempts import launch_first_or_next, on_checkpoint
 from sentinel.engine.decision import Decision
 from sentinel.engine.diagnosis import conclude
 from sentinel.engine.giving_up import FAILED, fail_run, finish_giving_up, give_up
@@ -18,6 +18,7 @@ from sentinel.model.actions import (
     Action,
     Capture,
     CompareRecords,
+    FindCheckpoints,
     InspectSamples,
     KillAttempt,
     PruneCheckpoint,
@@ -31,7 +32,8 @@ from sentinel.model.actions import (
 from sentinel.model.attempts import Evidence, ResumePoint
 from sentinel.model.events import ActionDone, ActionFailed
 from sentinel.model.incidents import IncidentState, Outcome
-from sentinel.model.records import Attribution, Comparison, SavedNumbers
+from sentinel.model.records import Attribution, Comparison, FoundCheckpoints, SavedNumbers
+from sentinel.model.state import PlanInProgress
 from sentinel.plan.checkpoint_validation import judge_numbers
 from sentinel.plan.remedy import InspectionPlan
 from sentinel.plan.rollback import choose_newest
@@ -39,6 +41,7 @@ from sentinel.plan.rollback import choose_newest
 NOT_FROM_SCRATCH = (
     "sentinel does not start from scratch for that: restore one and start the run again, or begin a new run directory"
 )
+NOT_OVER_UNSEEN = "nothing is started over what cannot be seen: mend the directory and start the run again"
 
 
 def on_done(decision: Decision, done: ActionDone) -> None:
@@ -55,6 +58,11 @@ def on_done(decision: Decision, done: ActionDone) -> None:
         if verdict.evidence:
             decision.record(f.ActionAbandoned(done.key, verdict.reason))
             return _pass_over(decision, action, verdict.reason, verdict.evidence)
+    known = decision.state.checkpoints
+    if isinstance(done.found, FoundCheckpoints):
+        for reading in done.found.checkpoints:
+            on_checkpoint(decision, reading)
+        detail = f"{len(done.found.checkpoints)} found"
     decision.record(f.ActionConfirmed(done.key, detail))
     if isinstance(action, CompareRecords):
         return _compared(decision, action, done.found if isinstance(done.found, Comparison) else None)
@@ -74,6 +82,8 @@ def on_done(decision: Decision, done: ActionDone) -> None:
         if decision.state.hold_by and not decision.is_alive:
             decision.record(f.PlanDropped(f"held by {decision.state.hold_by}"))
             return decision.record(f.Held(f"held by {decision.state.hold_by} during a recovery"))
+        if isinstance(action, FindCheckpoints) and decision.state.checkpoints != known:
+            return _choose_again(decision, plan)
         return proceed(decision)
     return _plan_done(decision, plan.incident)
 
@@ -113,6 +123,8 @@ def on_failed(decision: Decision, failed: ActionFailed) -> None:
             _unable(decision, action, f"checkpoint of step {action.step} cannot be read: {failed.reason}")
         case VerifyCheckpoint():
             _pass_over(decision, action, failed.reason, "bytes")
+        case FindCheckpoints():
+            _unable(decision, action, f"which checkpoints there are cannot be read: {failed.reason}; {NOT_OVER_UNSEEN}")
         case Capture():
             _go_on_without(decision, action, f.about_incident(action.incident), f"evidence could not be saved: {failed.reason}")
         case SendPage():
@@ -171,28 +183,43 @@ def _again_without(decision: Decision, action: VerifyCheckpoint, damage: str) ->
     if resume is None:
         none_left = f"no checkpoint is left to go back to, the last one is damaged ({damage}); {NOT_FROM_SCRATCH}"
         return _unable(decision, action, none_left)
-    passed_over = f"the checkpoint of step {action.step} is damaged"
-    decision.record(f.PlanDropped(passed_over))
-    decision.note("rollback", f"{passed_over}; instead: {reason}")
+    return _relaunch_instead(decision, plan, resume, reason, f"the checkpoint of step {action.step} is damaged")
+
+
+def _choose_again(decision: Decision, plan: PlanInProgress) -> None:
+    """There are checkpoints that nobody knew of when the plan was made."""
+    start = next(a for a in plan.actions if isinstance(a, StartAttempt))
+    resume, reason = _next_older(decision, plan.incident, None, start.overrides.data_seed)
+    return _relaunch_instead(decision, plan, resume, reason, "checkpoints were found that could not be seen before")
+
+
+def _relaunch_instead(
+    decision: Decision, plan: PlanInProgress, resume: ResumePoint | None, reason: str, because: str
+) -> None:
+    """The same rung from another checkpoint, with what is left of the plan."""
+    start = next(a for a in plan.actions if isinstance(a, StartAttempt))
+    decision.record(f.PlanDropped(because))
+    decision.note("rollback", f"{because}; instead: {reason}")
     wait_s = max(0.0, start.not_before_s - decision.now_s)
     inspect = next((a for a in plan.actions if isinstance(a, InspectSamples)), None)
     inspection = (
         InspectionPlan(inspect.rung, inspect.samples, inspect.suspect, inspect.overrides, inspect.within_s) if inspect else None
     )
     more = tuple(a for a in plan.actions[plan.next :] if a.place)  # what the rung adds, and was not done yet
-    return relaunch(decision, plan.incident, resume, start.overrides, wait_s, f"{reason}; {passed_over}", inspection, more)
+    return relaunch(decision, plan.incident, resume, start.overrides, wait_s, f"{reason}; {because}", inspection, more)
 
 
 def _next_older(
-    decision: Decision, incident_id: int | None, damaged_step: int, data_seed: int | None
+    decision: Decision, incident_id: int | None, damaged_step: int | None, data_seed: int | None
 ) -> tuple[ResumePoint | None, str]:
-    """What the rung, or the launch, comes to without the checkpoint just condemned: where from, and why. `data_seed`: of the
-    order that the launch was to have."""
+    """What the rung, or the launch, comes to without the checkpoint just condemned (None: none was): where from, and why.
+    `data_seed`: of the order that the launch was to have."""
     state = decision.state
     incident = state.incident(incident_id) if incident_id is not None else None
     rungs = decision.rungs_of(incident) if incident is not None else ()
     if incident is None or not 0 <= incident.rung < len(rungs):
-        older = (c for c in state.checkpoints if c.step < damaged_step)  # a person may have asked for an older one to begin with
+        # a person may have asked for an older one to begin with
+        older = (c for c in state.checkpoints if damaged_step is None or c.step < damaged_step)
         choice = choose_newest(older, state.open_incidents)
         found = choice.checkpoint
         return ResumePoint(found.step, found.path, found.digest) if found else None, choice.reason

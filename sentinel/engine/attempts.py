@@ -56,7 +56,11 @@ def on_receipt(decision: Decision, receipt: Receipt) -> None:
     decision.record(f.ReceiptSeen(receipt.attempt, receipt.resume_step, receipt.world_size, deterministic, proofs))
     asked = attempt.resume.step if attempt.resume else 0
     if receipt.resume_step < asked:
-        decision.note("resume", f"resumed at step {receipt.resume_step}, not {asked}: a newer checkpoint was passed over")
+        used = next((c for c in decision.state.checkpoints if c.step == receipt.resume_step), None)
+        advice = ""
+        if used is not None and not used.verified:
+            advice = f"; its numbers were not looked at: `sentinel checkpoints verify {used.step} RUN_DIR` does that"
+        decision.note("resume", f"resumed at step {receipt.resume_step}, not {asked}: a newer checkpoint was passed over{advice}")
         _lost_more(decision, attempt, asked - receipt.resume_step)
     wrong = judge_receipt(attempt.overrides, attempt.resume, receipt)
     if wrong:

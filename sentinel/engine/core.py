@@ -225,6 +225,8 @@ class Engine:
             self._begin(attempt.attempt, decision.now_s)
         elif decision.state.held or any(i.awaits_approval for i in decision.state.open_incidents):
             decision.note("adoption", f"nothing is launched: {decision.state.held or 'a rung waits for approval'}")
+        elif event.leaves:
+            decision.note("stop", "nothing is launched: it was asked for before that")
         elif by := leaving.why_due(decision):  # nothing trains, and nothing could in what time is left
             stopping.on_stop_wanted(decision, by, resumes=True)
         elif decision.state.plan is None and not decision.state.giving_up:

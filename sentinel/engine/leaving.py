@@ -10,6 +10,7 @@ from sentinel.plan.margin import Margin, judge_margin
 from sentinel.policy.schema import Policy
 
 ABOUT = "deadline"  # of notes
+SIGTERM = "SIGTERM"  # as `StopWanted` names it
 
 
 def margin_of(state: RunState, policy: Policy, step_s: float | None) -> Margin:
@@ -28,6 +29,11 @@ def why_due(decision: Decision) -> str:
     if left_s > margin.seconds:
         return ""
     return f"the deadline ({state.deadline_by}), {max(0.0, left_s):.0f} s before it: {margin.reason}"
+
+
+def is_taken_away(decision: Decision, by: str) -> bool:
+    """A SIGTERM at a deadline that has passed: so schedulers end what has not left in time."""
+    return by == SIGTERM and decision.state.deadline_s is not None and decision.now_s >= decision.state.deadline_s
 
 
 def end_stopped(decision: Decision, reason: str) -> None:

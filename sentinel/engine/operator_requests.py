@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from sentinel.client.settings import LAPSING
 from sentinel.engine import approval, paging
 from sentinel.engine.attempts import launch_first_or_next
 from sentinel.engine.decision import Decision
@@ -208,7 +209,7 @@ def _roll_back(decision: Decision, request: w.RollBack, by: str) -> RequestAnswe
     found = choice.checkpoint
     resume = ResumePoint(found.step, found.path, found.digest) if found else None
     reason = f"rolled back by {by}: {choice.reason}"
-    return RequestAnswer(choice.reason, lambda: relaunch(decision, None, resume, overrides, 0.0, reason))
+    return RequestAnswer(choice.reason, lambda: relaunch(decision, None, resume, overrides, 0.0, reason, asked=True))
 
 
 def _leave_out(decision: Decision, request: w.LeaveOut, asked: RequestReading) -> RequestAnswer:
@@ -229,7 +230,8 @@ def _leave_out(decision: Decision, request: w.LeaveOut, asked: RequestReading) -
     resume = ResumePoint(found.step, found.path, found.digest) if found else None
     reason = f"samples {start}..{request.samples.end} left out by {asked.by}: {choice.reason}"
     return RequestAnswer(
-        f"already trained on, or not known: {choice.reason}", lambda: relaunch(decision, None, resume, overrides, 0.0, reason)
+        f"already trained on, or not known: {choice.reason}",
+        lambda: relaunch(decision, None, resume, overrides, 0.0, reason, asked=True),
     )
 
 
@@ -241,15 +243,20 @@ def _change(decision: Decision, request: w.ChangeSettings, asked: RequestReading
         return _refuse("the attempt has not made its first step yet; ask again when it trains")
     if "live_overrides" not in decision.state.capabilities:
         return _refuse("the trainer cannot change settings while it runs (capability 'live_overrides')")
-    words = ", ".join(
-        f"{key} {getattr(request.settings, key) if getattr(request.settings, key) is not None else 'as configured'}"
-        for key in request.keys
-    )
-    until = f" until step {decision.newest_step + request.until_steps}" if request.until_steps is not None else ""
     return RequestAnswer(
-        f"asked of the trainer: {words}{until}",
+        f"asked of the trainer: {_in_words(decision, request)}",
         lambda: _write(decision, asked, request.settings, request.keys, request.until_steps),
     )
+
+
+def _in_words(decision: Decision, request: w.ChangeSettings) -> str:
+    """Each setting with its value, and until when where it lapses."""
+    end = f" until step {decision.newest_step + request.until_steps}" if request.until_steps is not None else ""
+    values = {key: getattr(request.settings, key) for key in request.keys}
+    lapsing = [f"{key} {value}" for key, value in values.items() if value is not None and key in LAPSING]
+    lasting = [f"{key} {value}" for key, value in values.items() if value is not None and key not in LAPSING]
+    back = [f"{key} as configured" for key, value in values.items() if value is None]
+    return ", ".join([*([", ".join(lapsing) + end] if lapsing else []), *lasting, *back])
 
 
 def _write(

@@ -22,9 +22,11 @@ def relaunch(
     reason: str,
     inspection: InspectionPlan | None = None,
     more: tuple[Action, ...] = (),
+    asked: bool = False,
 ) -> None:
     """Adopt the plan that ends in a new attempt, and decide its first action. `inspection`: of samples, before the launch.
-    `more`: what the rung adds to the plan."""
+    `more`: what the rung adds to the plan. `asked`: a person chose where to resume; else it is chosen anew where checkpoints are
+    found that nobody knew of."""
     attempt, number = decision.attempt, decision.state.next_attempt
     excluded = tuple(one.node for one in decision.state.excluded)
     inspect = None
@@ -55,6 +57,7 @@ def relaunch(
         inspect=inspect,
         exclude_nodes=excluded,
         more=more,
+        finds=bool(decision.state.unlisted) and not asked,
     )
     if decision.is_alive and attempt is not None:
         decision.record(f.AttemptStopping(attempt.attempt, reason))

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sentinel.engine.decision import Decision
 from sentinel.engine.giving_up import finish_giving_up
-from sentinel.engine.leaving import end_stopped
+from sentinel.engine.leaving import end_stopped, is_taken_away
 from sentinel.engine.sample_attribution import break_off
 from sentinel.model import facts as f
 from sentinel.model.actions import KillAttempt, Request, RequestStop, SignalRanks
@@ -23,9 +23,12 @@ STEPS_TO_ANSWER = 3.0  # step times: a request is noticed between two steps, so 
 
 def on_stop_wanted(decision: Decision, by: str, resumes: bool = False) -> None:
     """The first request asks the trainer; a second one (Ctrl-C again) does not wait any longer. `resumes`: as in `StopWanted`. A
-    person who stops a run that is being suspended decides its end, and the trainer keeps the time it was given."""
+    person who stops a run that is being suspended decides its end, and the trainer keeps the time it was given. A SIGTERM once
+    the deadline has passed is no person's: whoever set the deadline ends the job with it."""
     if decision.state.stop_by and resumes:
         return decision.note("stop", f"asked by {by} too; it is being stopped by {decision.state.stop_by}")
+    if decision.state.stop_by and decision.state.stop_resumes and is_taken_away(decision, by):
+        return decision.note("stop", f"{by} after the deadline: the machine is being taken away, and the next start goes on")
     if decision.state.stop_by and decision.state.stop_resumes:
         return decision.record(f.StopAsked(by))
     if decision.state.stop_by:

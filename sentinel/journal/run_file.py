@@ -93,7 +93,7 @@ def find_run_file(run_dir: Path) -> RunFile | None:
         command=_words(path, plain, "command"),
         cwd=_field(path, plain, "cwd", str),
         policy=PolicyReference(
-            path=_field(path, policy, "path", str, "policy."),
+            path=_policy_path(_field(path, policy, "path", str, "policy."), _field(path, plain, "cwd", str)),
             digest=_field(path, policy, "digest", str, "policy."),
             name=_field(path, policy, "name", str, "policy."),
         ),
@@ -104,6 +104,12 @@ def find_run_file(run_dir: Path) -> RunFile | None:
         pages=_words(path, plain, "pages") if "pages" in plain else (),
         launcher_options=_texts(path, plain, "launcher_options") if "launcher_options" in plain else {},
     )
+
+
+def _policy_path(written: str, cwd: str) -> str:
+    """Older versions wrote it as it was typed: it counts from where sentinel was started."""
+    beside = Path(cwd) / written
+    return str(beside) if beside.is_file() else written
 
 
 def declared_capabilities(known: RunFile | None, without: tuple[str, ...], more: tuple[str, ...] = ()) -> tuple[str, ...]:

@@ -128,12 +128,16 @@ def find_orphans(files: AttemptFiles) -> tuple[Process, ...]:
 
 
 def find_ranks(files: AttemptFiles, view: AttemptView, command_pid: int | None) -> tuple[int, ...]:
-    """The pids of the ranks among the attempt's processes.
+    """The pids of the ranks among the attempt's processes that were seen. Raises OSError."""
+    return pick_ranks(files, set(view.pids) if isinstance(view, (Alive, Orphaned)) else set(), command_pid)
+
+
+def pick_ranks(files: AttemptFiles, pids: set[int], command_pid: int | None) -> tuple[int, ...]:
+    """Which of the attempt's processes are ranks. Raises OSError.
 
     By their heartbeats; before the first one by RANK in the environment (the uppermost processes that have it); and with
     neither, the command itself is the only rank.
     """
-    pids = set(view.pids) if isinstance(view, (Alive, Orphaned)) else set()
     beats = (read_object(entry.path) for entry in rank_files(files.heartbeats).values())
     beating = {read_pid(beat) for beat in beats if beat is not None and is_this_host(beat.get("host"))} - {None}
     if beating:

@@ -4,7 +4,8 @@
 
 It starts the command of attempts/N/spec.json in a session of its own and becomes the parent of whatever loses its parent
 below it (child subreaper). It ends only when no process of the attempt lives, and then has written attempts/N/exit.json.
-SIGTERM to it means: kill everything of the attempt now. It never restarts anything: a second keeper for the same attempt,
+SIGTERM to it is handed on to the ranks, which save and leave; a second one, or the launcher's own signal, means: kill everything
+of the attempt now (keeper_loop.py). It never restarts anything: a second keeper for the same attempt,
 at the same time or later, exits without doing anything (keeper.lock; keeper.json is written before the command is started).
 
 Standard library only and everything imported at the start, because it must come up fast and outlive an upgrade of the files
@@ -21,12 +22,14 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from types import FrameType
 
 from sentinel.launcher.exit_report import StartFailure, write_report
-from sentinel.launcher.keeper_loop import GRACE_S, Keeper
+from sentinel.launcher.keeper_loop import GRACE_S, KILL_NOW, Keeper
 from sentinel.launcher.keeper_start import NotStartable, claim, complain, start_command, write_keeper
 from sentinel.model.attempts import ExitReport
 from sentinel.run_files.attempt_files import AttemptFiles
+from sentinel.signals import SAME_S
 
 REPORT_TRIES, REPORT_RETRY_S = 120, 0.5  # a full disk gets a minute
 
@@ -84,13 +87,28 @@ def _become_keeper(stop_signals: list[int]) -> int:
     signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
     for number in (signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, lambda *_: None)
-    signal.signal(signal.SIGTERM, lambda number, _: stop_signals.append(number))
+    signal.signal(KILL_NOW, lambda number, _: stop_signals.append(number))
+    signal.signal(signal.SIGTERM, _listen(stop_signals))
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
     os.close(nothing)
     os.chdir("/")  # do not hold a filesystem that somebody wants to unmount
     return wake
+
+
+def _listen(stop_signals: list[int]) -> Callable[[int, FrameType | None], None]:
+    """A second SIGTERM within SAME_S is the first one heard twice."""
+    heard_s = -SAME_S
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        nonlocal heard_s
+        del frame
+        if time.monotonic() - heard_s >= SAME_S:
+            heard_s = time.monotonic()
+            stop_signals.append(number)
+
+    return hear
 
 
 def _detach() -> Callable[[int], None]:

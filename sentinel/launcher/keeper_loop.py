@@ -3,6 +3,9 @@
 When one rank is lost the others wait for it in a collective, and torchrun waits 30 s for them (measured, torch 2.13): so the rest
 gets a short grace to leave its records, then SIGKILL. The same goes for what a command leaves behind when it ends. The
 loop wakes at once for a signal, a child's end or a rank's end (pidfd), and looks for new files a few times a second.
+
+SIGTERM from whomever (a machine that shuts down, a container that is stopped) is handed on to the ranks, which save and leave.
+Only what still lives after TERM_GRACE_S, or at a second SIGTERM, is killed. KILL_NOW comes from the launcher.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import select
 import signal
 import time
 
+from sentinel.launcher.attempt_view import pick_ranks
 from sentinel.launcher.exit_report import ORDERLY_EXITS, Evidence, build_report, describe_exit, read_table
 from sentinel.launcher.keeper_start import complain
 from sentinel.launcher.log_cap import LogCap
@@ -25,6 +29,9 @@ GRACE_S = 2.0  # survivors of the bundled trainer notice a lost peer and leave w
 LAUNCHER_GRACE_S = 0.5  # for torchrun to print its failure table: 0.15 to 0.4 s after its last worker (measured, two cores)
 LOOK_EVERY_S = 0.2  # for new heartbeat and exit files; deaths wake the loop at once
 ENDING_LOOK_EVERY_S = 0.05
+TERM_GRACE_S = 600.0  # as long as a checkpoint may take (hang.phases); who cannot wait sends SIGKILL next, or a second SIGTERM
+COMMAND_GRACE_S = 30.0  # for the command when all its ranks have left in order: torchrun takes less than a second
+KILL_NOW = signal.SIGURG  # no scheduler sends it, and a keeper of an older version ignores it: it obeys the SIGTERM behind it
 STUBBORN_AFTER_S = 10.0  # SIGKILL has not helped: uninterruptible sleep; keep trying, but slowly
 STUBBORN_LOOK_EVERY_S = 1.0
 MAX_DEPTH = 64  # of the process tree between a rank and its keeper
@@ -50,6 +57,7 @@ class Keeper:
         self._killed: set[tuple[int, float]] = set()
         self._stop_signals = stop_signals
         self._told_by: int | None = None  # the signal that ended it, where that is the cause
+        self._has_told_ranks = False
         self._log_cap = LogCap(files.logs)
 
     def run(self) -> ExitReport:
@@ -111,29 +119,49 @@ class Keeper:
             self._ranks.note_reaped(pid, value)
 
     def _decide(self, now: float) -> None:
-        """Set the cause and the moment of the kill. The first cause stays; a stop request only brings the kill forward."""
+        """Set the cause and the moment of the kill. The first cause stays; a stop request only brings the kill forward, and what
+        is lost while the ranks leave in order ends the wait for the others."""
         lost = self._ranks.lost()
         if self._cause is None:
             if lost is not None:
                 self._cause = lost
             elif self._command_status is not None:
                 self._cause = f"the command {describe_exit(self._command_status)}"
-            elif self._stop_signals:
-                self._cause = "stopped by request"
-                self._told_by = self._stop_signals[0]
             if self._cause is not None:
                 self._kill_at = now + self._grace_s
-        if self._stop_signals:
+            elif self._stop_signals:
+                self._cause = "stopped by request"
+                self._told_by = signal.SIGTERM
+                self._kill_at = now + TERM_GRACE_S
+        elif self._told_by is not None and (lost is not None or self._command_status is not None):
+            self._kill_at = min(self._kill_at, now + self._grace_s)
+        elif self._told_by is not None and self._ranks.are_all_gone():
+            self._kill_at = min(self._kill_at, now + COMMAND_GRACE_S)
+        if self._must_kill():
             self._kill_at = min(self._kill_at, now)
-        elif lost is not None and self._ranks.are_all_gone():
+        elif self._stop_signals and not self._has_told_ranks:
+            self._tell_ranks()
+        if lost is not None and self._ranks.are_all_gone():
             wait_s = 0.0 if self._ranks.are_all_ends_known() else LAUNCHER_GRACE_S
             self._kill_at = min(self._kill_at, now + wait_s)
+
+    def _must_kill(self) -> bool:
+        return KILL_NOW in self._stop_signals or len(self._stop_signals) > 1
+
+    def _tell_ranks(self) -> None:
+        """SIGTERM, once, to whatever is a rank by now. One that is stopped gets it when it goes on."""
+        self._has_told_ranks = True
+        below = find_living(roots=(os.getpid(),), marks=self._files.environment)
+        ranks = set(pick_ranks(self._files, {process.pid for process in below}, self._command_pid))
+        for process in below:
+            if process.pid in ranks:
+                send_signal(process, signal.SIGTERM)
 
     def _kill(self, now: float) -> None:
         if self._killing_since is None:
             self._killing_since = now
             self._failed = self._failures()
-        is_table_due = self._ranks.needs_table() and not self._stop_signals and now < self._killing_since + LAUNCHER_GRACE_S
+        is_table_due = self._ranks.needs_table() and not self._must_kill() and now < self._killing_since + LAUNCHER_GRACE_S
         for process in find_living(roots=(os.getpid(),), marks=self._files.environment):
             if process.pid == self._command_pid and is_table_due:
                 continue  # with its workers dead, torchrun says at last what befell the first of them

@@ -19,6 +19,7 @@ from pathlib import Path
 from sentinel.errors import GiveUp, RetryLater
 from sentinel.launcher.attempt_view import KeeperRecord, find_orphans, find_ranks, read_keeper, read_view
 from sentinel.launcher.exit_report import Evidence, build_report, read_records, read_start_failure, read_table, write_report
+from sentinel.launcher.keeper_loop import KILL_NOW
 from sentinel.launcher.keeper_start import claim
 from sentinel.launcher.process_tree import (
     Process,
@@ -140,7 +141,8 @@ class LocalLauncher:
             return read_view(files)
         process = read_process(keeper.pid)
         if process is not None and is_same_process(keeper.pid, keeper.create_time):
-            send_signal(process, signal.SIGTERM)
+            for number in (KILL_NOW, signal.SIGTERM):  # a keeper of an older version knows the second alone
+                send_signal(process, number)
             send_signal(process, signal.SIGCONT)  # should somebody have stopped it
             if not wait_gone(keeper.pid, keeper.create_time, KEEPER_STOP_S):
                 self._kill_all(files, keeper)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentinel.launcher.process_tree import is_marked, read_process
+from sentinel.launcher.process_tree import is_marked, read_process, signal_exactly
 from sentinel.model.readings import Doing
 
 STACK_BYTES_MAX = 256 * 1024
@@ -21,7 +21,7 @@ FRAMES_MAX = 64
 _STATES: dict[str, Doing] = {"T": "stopped", "D": "blocked"}  # `t` is a debugger's, which lets go again
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+")
 _FRAME = re.compile(r'^  File "([^"]{1,400})", line (\d{1,9}) in (\S{1,200})')
-_ENTRY = ("<module>", "_run_module_as_main")  # outermost in the main thread
+ENTRY = ("<module>", "_run_module_as_main")  # outermost in the main thread
 _TORCH = re.compile(r"/torch/[^/]+|/torch/.+/")
 _MEETING = ("/torch/distributed/", "/deepspeed/comm/", "/horovod/")
 
@@ -64,11 +64,10 @@ def catches(pid: int, number: int) -> bool:
 
 def ask_for_stack(pid: int, number: int, marks: Mapping[str, str]) -> bool:
     """Ask for the Python stack; False where the process would not survive the signal, or is none of this attempt."""
-    if not 0 < number < 65 or not is_marked(pid, marks) or not catches(pid, number):
+    if not 0 < number < 65:
         return False
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, number)
-        return True
+    with contextlib.suppress(OSError):
+        return signal_exactly(pid, lambda: is_marked(pid, marks) and catches(pid, number), number)
     return False
 
 
@@ -86,7 +85,7 @@ def read_stack(path: Path, from_byte: int = 0) -> tuple[Frame, ...]:
     thread: list[Frame] = []
     for line in [*text.splitlines(), "Thread 0x0"]:
         if _THREAD.match(line):
-            if thread and thread[-1].function in _ENTRY:
+            if thread and thread[-1].function in ENTRY:
                 main = tuple(thread[:FRAMES_MAX])
             thread = []
         elif (found := _FRAME.match(line)) is not None:

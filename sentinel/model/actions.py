@@ -120,6 +120,17 @@ class WriteOverrides(Declared):
     purpose: ChangePurpose | None = None
 
 
+@recorded_as("FindCheckpoints")
+@dataclass(frozen=True, slots=True)
+class FindCheckpoints(Declared):
+    """Read which checkpoints there are: telemetry could not, and one that nobody knows of must be neither passed over nor moved
+    aside."""
+
+    phrase: ClassVar = "read which checkpoints there are"
+
+    key: str
+
+
 @recorded_as("VerifyCheckpoint")
 @dataclass(frozen=True, slots=True)
 class VerifyCheckpoint(Declared):
@@ -251,6 +262,7 @@ Action = (
     | RequestStop
     | SignalRanks
     | WriteOverrides
+    | FindCheckpoints
     | VerifyCheckpoint
     | Quarantine
     | PruneCheckpoint

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sentinel.model.environment import Environment
 from sentinel.model.readings import Reading
-from sentinel.model.records import Attribution, Comparison, SavedNumbers
+from sentinel.model.records import Attribution, Comparison, FoundCheckpoints, SavedNumbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,8 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True)
 class SupervisorStarted:
-    """A supervisor took the lease. First event of every session; `run` is None unless the run is new."""
+    """A supervisor took the lease. First event of every session. `leaves`: it was asked to stop already, which the next event
+    says, and launches nothing before that."""
 
     epoch: int
     host: str
@@ -35,6 +36,7 @@ class SupervisorStarted:
     observe_only: bool
     capabilities: tuple[str, ...] = ()
     deadline: Deadline | None = None
+    leaves: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class ActionDone:
 
     key: str
     detail: str = ""
-    found: Comparison | SavedNumbers | Attribution | Environment | None = None
+    found: Comparison | FoundCheckpoints | SavedNumbers | Attribution | Environment | None = None
 
 
 @dataclass(frozen=True, slots=True)

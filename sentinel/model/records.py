@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sentinel.model.attempts import SampleRange
+from sentinel.model.readings import CheckpointReading
 
 Cause = Literal["data", "hardware", "transient", "unknown"]
 
@@ -35,6 +36,13 @@ class Diagnosis:
     cause: Cause
     reason: str
     ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCheckpoints:
+    """Every committed checkpoint of the run, by rising step."""
+
+    checkpoints: tuple[CheckpointReading, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,6 +205,7 @@ class RunState:
     without_progress: int = 0  # launches in a row that passed no new step
     best_step: int = 0  # the furthest step any attempt reached
     blind: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    unlisted: str = ""  # why checkpoints may be missing above: their directory could not be read, and has not been read since
     remarks: tuple[str, ...] = ()  # what sources that see had to say in the current attempt
     stop_by: str = ""
     stop_resumes: bool = False  # that stop is no end: the next start goes on

@@ -6,7 +6,7 @@ import getpass
 import re
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -86,13 +86,15 @@ def read_settings(words: Sequence[str], live: bool) -> tuple[SettingsInForce, tu
     """
     given: dict[str, object] = {}
     back: list[str] = []
+    known = (*(name for name, row in BY_WORD.items() if not live or row.changes == "live"), *(("until",) if live else ()))
     for word in words:
         key, sign, value = word.partition("=")
         if not sign or key not in (*BY_WORD, "until"):
-            raise UsageError(f"{word}: is no setting; write KEY=VALUE with one of: {', '.join((*BY_WORD, 'until'))}")
+            raise UsageError(f"{word}: is no setting; write KEY=VALUE with one of: {', '.join(known)}")
         if key in given or key in back:
             raise UsageError(f"{word}: {key} is given twice; give it once")
         if live and key != "until" and BY_WORD[key].changes != "live":
+            _checked({key: _plain(value)})  # what is no value is none after a rollback either
             raise UsageError(f"{word}: takes effect only at a relaunch; use `sentinel rollback --to STEP --set {word}`")
         if value == AS_CONFIGURED and key != "until":
             back.append(key)
@@ -100,11 +102,22 @@ def read_settings(words: Sequence[str], live: bool) -> tuple[SettingsInForce, tu
             given[key] = _plain(value)
     if not back and not set(given) - {"until"}:
         raise UsageError("no setting is named; write KEY=VALUE, as in lr=0.5x")
+    if "until" in given:
+        _check_until(given)
     overrides, until = SettingsInForce(), None
     if given.keys() - {"until"}:
         rung = _checked(given)
         overrides, until = with_rung(overrides, rung, 0, None, ()), rung.until_steps
     return overrides, tuple(BY_WORD[key].key for key in (*(k for k in given if k != "until"), *back)), until
+
+
+def _check_until(given: Mapping[str, object]) -> None:
+    """Raises UsageError where nothing that is given could lapse then."""
+    words = [word for word in given if word != "until"]
+    if not words:
+        raise UsageError("until: a setting that is given back has no end; leave until out")
+    if not any(BY_WORD[word].lapses for word in words):
+        raise UsageError(f"until: {', '.join(words)} is done once and does not lapse; leave until out")
 
 
 def _checked(given: dict[str, object]) -> Rung:

@@ -49,6 +49,10 @@ def _with(paging: Paging, word: str, environ: Mapping[str, str]) -> Paging:
     if len(paging.routes) >= ROUTES_MAX:
         raise UsageError(f"--page {kind}: there are {len(paging.routes)} routes already, and that is enough")
     settings = _settings(kind, value.strip() if sign else "", environ)
+    if sign and not value.strip():
+        form = CHANNELS[kind].short_form
+        assert form is not None, "_settings has refused it"
+        raise UsageError(f"--page {word}: nothing stands behind '='; write {form.usage}")
     try:
         route = Route.model_validate({kind: {**settings, "name": _free_name(paging, kind)}})
     except ValueError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from sentinel.model.actions import (
     Action,
     Capture,
+    FindCheckpoints,
     InspectSamples,
     KillAttempt,
     Quarantine,
@@ -33,9 +34,11 @@ def build_relaunch(
     inspect: InspectSamples | None = None,
     exclude_nodes: tuple[str, ...] = (),
     more: tuple[Action, ...] = (),
+    finds: bool = False,
 ) -> tuple[Action, ...]:
-    """Capture, kill, verify, inspect and end that, quarantine, start: those of them that apply, in this order. Quarantine comes
-    after the inspection: a trainer that trained instead may have left checkpoints. `more`: what the rung adds, each at its place.
+    """Capture, kill, find, verify, inspect and end that, quarantine, start: those of them that apply, in this order. Quarantine
+    comes after the inspection: a trainer that trained instead may have left checkpoints. `more`: what the rung adds, each at its
+    place. `finds`: which checkpoints there are is not known, and is read when nothing writes one any more.
     """
     actions: list[Action] = []
     if incident is not None and old_attempt is not None:
@@ -43,6 +46,8 @@ def build_relaunch(
     actions += [action for action in more if action.place == "before the stop"]
     if is_alive and old_attempt is not None:
         actions.append(KillAttempt.of(old_attempt))
+    if finds:
+        actions.append(FindCheckpoints(f"find/{new_attempt}"))
     if resume is not None:
         actions.append(VerifyCheckpoint(f"verify/{new_attempt}/{resume.step}", resume.step, resume.path))
     if inspect is not None:

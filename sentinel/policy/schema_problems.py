@@ -42,7 +42,10 @@ def validate_rung(data: object) -> tuple[Rung | None, tuple[Problem, ...]]:
 
 
 def _is_explained(item: ErrorDetails, details: list[ErrorDetails]) -> bool:
-    """A missing key that stands there misspelt: one mistake, one problem."""
+    """A missing key that stands there misspelt, or a list that is too short without its item that is wrong: one mistake, one
+    problem."""
+    if item["type"] == "too_short":
+        return any(other is not item and other["loc"][: len(item["loc"])] == item["loc"] for other in details)
     if item["type"] != "missing":
         return False
     beside = [str(other["loc"][-1]) for other in details if other is not item and other["loc"][:-1] == item["loc"][:-1]]

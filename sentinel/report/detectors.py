@@ -33,7 +33,7 @@ def detector_rows(standings: Mapping[str, Any], *, is_watched: bool) -> list[tup
 
 def _as_of(standings: Mapping[str, Any], *, is_watched: bool) -> str:
     age_s = standings["age_s"]
-    ago = f"{_duration(age_s)} ago"
+    ago = f"{duration_words(age_s)} ago"
     where = f"attempt {standings['attempt']}, step {standings['step']}" if standings["attempt"] else "before the first attempt"
     if not is_watched:
         return f"as of the last supervisor, {ago}, {where}; nobody judges now"
@@ -42,7 +42,7 @@ def _as_of(standings: Mapping[str, Any], *, is_watched: bool) -> str:
     return f"as of {ago}, {where}"
 
 
-def _duration(seconds: float) -> str:
+def duration_words(seconds: float) -> str:
     """In the largest unit that still says something: 4 s, 12 min, 30 h."""
     if seconds < 120:
         return f"{seconds:.0f} s"

@@ -7,7 +7,7 @@ from typing import Any
 
 from sentinel.model.state import UNOBSERVED
 from sentinel.policy.rung_words import CONDITIONS
-from sentinel.report.detectors import detector_rows
+from sentinel.report.detectors import detector_rows, duration_words
 from sentinel.report.environment import environment_rows
 from sentinel.report.pages import page_rows, page_story
 from sentinel.report.schedule import schedule_rows
@@ -33,7 +33,7 @@ def status_text(status: Mapping[str, Any]) -> str:
     if status["ranks"]:
         rows.append(("ranks", ranks_words(status["ranks"])))
     if status["deadline"] is not None:
-        rows.append(("deadline", f"in {status['deadline']['in_s'] / 3600:.1f} h ({status['deadline']['by']})"))
+        rows.append(("deadline", _deadline_words(status["deadline"]["in_s"], status["deadline"]["by"])))
     for out in status["excluded_nodes"]:
         rows.append(("left out", f"node {out['node']} (incident {out['incident']}): sentinel readmit {out['node']} RUN_DIR"))
     rows += environment_rows(status["environment"]) + schedule_rows(status["schedule"])
@@ -126,6 +126,11 @@ def rung_words(remedy: Mapping[str, Any]) -> str:
 
 def ledger_words(ledger_s: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.1f}" for name, value in rounded_parts(ledger_s).items() if value)
+
+
+def _deadline_words(in_s: float, by: str) -> str:
+    when = f"in {duration_words(in_s)}" if in_s >= 0 else f"passed {duration_words(-in_s)} ago"
+    return f"{when} ({by})"
 
 
 def _advice(status: Mapping[str, Any]) -> str:

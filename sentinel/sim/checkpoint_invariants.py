@@ -28,11 +28,13 @@ def judge_requested_resume(checkpoints: Iterable[Checkpoint], attempt: int, step
         raise InvariantBroken(RESUME, f"attempt {attempt} is to resume at step {step}, which was passed over: {found.condemned}")
 
 
-def judge_resumed(store: Store, attempt: int, loaded: SimCheckpoint) -> None:
+def judge_resumed(store: Store, attempt: int, loaded: SimCheckpoint, asked_step: int) -> None:
     """By the world's own truth, when a trainer has loaded it. A norm that is wrong shows only beside a right one: where there is
-    no older checkpoint, or its norm is wrong as well, nobody can know."""
+    no older checkpoint, or its norm is wrong as well, nobody can know. Nor where the trainer refused what it was asked to resume
+    from (`asked_step`) and fell back to an older one by itself: it looks at bytes alone, and sentinel hears of it afterwards."""
     older = max((step for step in store.committed if step < loaded.step), default=None)
-    unseen = loaded.lies == "norm" and (older is None or store.committed[older].lies == "norm")
+    fell_back = loaded.step < asked_step
+    unseen = fell_back or (loaded.lies == "norm" and (older is None or store.committed[older].lies == "norm"))
     wrong = "bit rot" if loaded.is_rotten else "" if unseen else loaded.lies
     if any(loaded is found for found in store.quarantined):
         raise InvariantBroken(RESUME, f"attempt {attempt} resumed from step {loaded.step}, which was moved aside")

@@ -91,7 +91,8 @@ class Inspector:
         """The trainer has loaded a checkpoint: does it carry damage of an incident that is open, or was repaired?"""
         if checkpoint is None:
             return
-        judge_resumed(self.world.store, attempt, checkpoint)
+        asked = next((known.resume for known in self.state.attempts if known.attempt == attempt), None)
+        judge_resumed(self.world.store, attempt, checkpoint, asked.step if asked is not None else 0)
         damage = {fault for fault, nats in checkpoint.weights.damage().items() if nats >= SPOILED_NATS}
         for number in self._open:
             for fault in sorted(damage & self.causes.get(number, set())):

@@ -30,7 +30,7 @@ from sentinel.journal.session import RunSession, refuse_lost_journal, take_run
 from sentinel.launcher import registry as launchers
 from sentinel.launcher.checks import check_code
 from sentinel.metrics.exposition import exposition
-from sentinel.model.events import Deadline, SupervisorStarted
+from sentinel.model.events import Deadline, StopWanted, SupervisorStarted
 from sentinel.model.operator_requests import Acknowledge
 from sentinel.model.state import RIGHTLY_ENDED, RunState
 from sentinel.paging.asked import lay_routes, lay_run_url, with_checked_routes
@@ -41,7 +41,7 @@ from sentinel.report.chronicle.write import leave_chronicle
 from sentinel.report.html.keeper import ReportKeeper
 from sentinel.report.summary import leave_report
 from sentinel.run_files.detector_standings import StandingsFile
-from sentinel.supervisor.daemon import Daemon, Narrator, run_until_over
+from sentinel.supervisor.daemon import Daemon, Narrator, WasAway, run_until_over
 from sentinel.supervisor.deadline import EndOfTime, read_end, refuse_too_late
 from sentinel.supervisor.handlers import build_handlers
 from sentinel.supervisor.journal_outage import JournalOutage, last_act
@@ -95,6 +95,8 @@ def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignal
         while True:
             try:
                 return _watch(request, run_dir, run_file, Engine(policy, reference), narrator, site.start, end, outage)
+            except WasAway as away:
+                outage.say(f"{run_dir}: {away}")
             except AlreadySupervised as error:
                 outage.let_answer(error, is_being_answered(run_dir))
             except (JournalBlocked, RetryLater, UsageError) as error:  # UsageError: the run directory itself is out of reach
@@ -113,8 +115,8 @@ def _watch(
     end: EndOfTime,
     outage: JournalOutage,
 ) -> int:
-    """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more. `show`: called
-    when the run is ours and there is something to show."""
+    """Take the run and stay with it to its end. Raises JournalError when nothing can be written down any more, WasAway when it
+    has to begin anew. `show`: called when the run is ours and there is something to show."""
     stops = outage.stops
     refuse_lost_journal(run_dir)
     with take_run(run_dir) as session:
@@ -143,7 +145,8 @@ def _watch(
         runner = ThreadRunner(handlers, wake.event)
         daemon = Daemon(engine, session.journal, telemetry, runner, session.epoch, narrator)
         with closing(wake), closing(hardware), closing(boards), closing(reports), closing(desk), last_act(runner.close):
-            daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request, deadline))
+            leaves = any(isinstance(event, StopWanted) for event in stops.events)
+            daemon.start(clock.now_s(), _started(session, run_file, engine.policy, request, deadline, leaves))
             outage.begin()
             show()
             outage.systemd.ready()
@@ -165,7 +168,7 @@ def exit_code(state: RunState) -> int:
 
 
 def _started(
-    session: RunSession, run: RunFile, policy: Policy, request: RunRequest, deadline: Deadline | None
+    session: RunSession, run: RunFile, policy: Policy, request: RunRequest, deadline: Deadline | None, leaves: bool
 ) -> SupervisorStarted:
     return SupervisorStarted(
         epoch=session.epoch,
@@ -179,6 +182,7 @@ def _started(
         observe_only=request.observe_only or policy.spec.mode == "observe",
         capabilities=run.capabilities or (),
         deadline=deadline,
+        leaves=leaves,
     )
 
 

@@ -22,7 +22,15 @@ TICK_S = 1.0  # hangs are judged, and files looked at, at least this often
 RETRIES_MAX = 20  # an action that may work later is asked for again so often, then the engine is told it failed
 EVIDENCE_TRIES_MAX = 2  # evidence is taken before a kill: a full disk may cost it, and must not cost minutes of every GPU
 EVIDENCE_RETRY_S = 0.5
+AWAY_S = 10.0  # later than that after a wait of a second: stopped, and not only a busy machine
 FLUSH_S = 20.0  # after the run's end: how long pages and other last actions may still take
+
+
+class WasAway(Exception):
+    """For so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"sentinel did not run for {seconds:.0f} s (suspended?): nothing was seen meanwhile, and it begins anew")
 
 
 class Telemetry(Protocol):
@@ -121,6 +129,11 @@ class Daemon:
             return 0.0  # another attempt to look at: its first writes must not wait for the next tick
         return min([TICK_S, *(max(0.0, due.at_s - now_s) for due in self._due.values())]) if self._due else TICK_S
 
+    @property
+    def is_acting(self) -> bool:
+        """An action is being carried out."""
+        return bool(self._running)
+
     def is_over(self, now_s: float) -> bool:
         """The run has ended and its last actions are done, or have had their time; and nobody is left to be called."""
         if self._ended_s is None:
@@ -177,6 +190,10 @@ def run_until_over(daemon: Daemon, clock: Clock, wake: threading.Event, each_tur
     """Turn until the run is over, sleeping between turns until something is written, done, or a second has passed.
 
     `each_turn` rearms `wake`, renews the lease, and raises Fenced when it is lost.
+
+    Raises:
+        WasAway: this process did not run for a while (a scheduler suspended the job, a virtual machine was moved). What was not
+            heard meanwhile is no silence of the ranks, which stood still as well; not where an action is under way.
     """
     while True:
         now_s = clock.now_s()
@@ -185,4 +202,8 @@ def run_until_over(daemon: Daemon, clock: Clock, wake: threading.Event, each_tur
         if daemon.is_over(clock.now_s()):
             return
         if timeout_s > 0:
+            before_s = clock.now_s()
             clock.wait(wake, timeout_s)
+            away_s = clock.now_s() - before_s - timeout_s
+            if away_s > AWAY_S and not daemon.is_acting:
+                raise WasAway(away_s)

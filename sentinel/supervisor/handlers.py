@@ -23,7 +23,8 @@ from sentinel.model import actions as a
 from sentinel.model.attempts import Alive, AttemptSpec, Orphaned
 from sentinel.model.environment import Environment
 from sentinel.model.recorded import recorded_name
-from sentinel.model.records import Attribution
+from sentinel.model.records import Attribution, FoundCheckpoints
+from sentinel.telemetry.checkpoints import read_all
 from sentinel.telemetry.records import compare_attempts
 from sentinel.telemetry.samples import has_stream, read_samples
 from sentinel.telemetry.saved_numbers import verify_saved
@@ -78,6 +79,7 @@ def build_handlers(
         a.SignalRanks: tell,
         a.RequestStop: lambda action: write_request(run_dir, action),
         a.WriteOverrides: lambda action: write_overrides(run_dir, action),
+        a.FindCheckpoints: lambda _: FoundCheckpoints(read_all(run_dir)),
         a.VerifyCheckpoint: lambda action: verify_saved(run_dir, run_dir / action.path),
         a.Quarantine: lambda action: _quarantine(run_dir, action),
         a.PruneCheckpoint: lambda action: prune_checkpoint(run_dir, action.path, action.step, action.digest),

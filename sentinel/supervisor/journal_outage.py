@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sentinel.errors import Fenced, JournalBlocked, JournalError, RetryLater, SentinelError, WatchLost
+from sentinel.supervisor.daemon import WasAway
 from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.systemd import Notifier
 
@@ -35,7 +36,7 @@ class JournalOutage:
     def begin(self) -> None:
         """The run is ours: from here on trouble is waited out, and said to be over when it was."""
         if self._is_on:
-            self._say(f"{self._run_dir}: the journal can be written again; supervision goes on")
+            self.say(f"{self._run_dir}: the journal can be written again; supervision goes on")
         self.has_begun, self._is_on, self._let_s, self._has_gone = True, False, 0.0, False
 
     def wait_out(self, error: SentinelError) -> None:
@@ -45,7 +46,7 @@ class JournalOutage:
         if self.stops.names:
             raise self.lost(error) from error
         if not self._is_on:
-            self._say(f"{error}\n{self._run_dir}: training is left as it is, and sentinel tries again every {RETRY_S:g} s")
+            self.say(f"{error}\n{self._run_dir}: training is left as it is, and sentinel tries again every {RETRY_S:g} s")
         self._is_on = True
         self.systemd.waiting(f"waiting: {error}")  # else its watchdog would end what waits for the disk
         if self.stops.event.wait(RETRY_S):
@@ -75,17 +76,18 @@ class JournalOutage:
             raise self.fenced(error) from None
         self.systemd.waiting("waiting: somebody answers a page of this run")
 
-    def _say(self, words: str) -> None:
+    def say(self, words: str) -> None:
         with suppress(OSError, ValueError):  # it may lead to the very disk that is full
             print(words, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def last_act(close: Callable[[float], bool]) -> Iterator[None]:
-    """When the journal fails, the act under way is seen to its end by `close`, so that a successor's acts never meet it."""
+    """When the journal fails or supervision begins anew, the act under way is seen to its end by `close`, so that a successor's
+    acts never meet it."""
     try:
         yield
-    except (JournalBlocked, RetryLater) as error:
+    except (JournalBlocked, RetryLater, WasAway) as error:
         if not close(LAST_ACT_S):
             raise JournalError(f"{error}; and an act of sentinel is still under way after {LAST_ACT_S:g} s") from error
         raise

@@ -49,7 +49,7 @@ class RunRequest:
 def describe_run(run_dir: Path, known: RunFile | None, request: RunRequest, policy: Policy, policy_path: Path) -> RunFile:
     """run.json: as it is for a run that exists, from the request for a new one. A changed launcher is refused, and a command that
     was changed without a word about it."""
-    reference = PolicyReference(str(policy_path), policy_digest(policy_path), policy.metadata.name)
+    reference = PolicyReference(str(policy_path.absolute()), policy_digest(policy_path), policy.metadata.name)
     if known is None:
         return RunFile(
             id=run_dir.name,

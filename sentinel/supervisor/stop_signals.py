@@ -1,6 +1,7 @@
 """Signals to the supervisor: what the first, the second and every later one mean. None of them kills it.
 
-SIGTERM, SIGINT   stop after a checkpoint; the second: do not wait any longer; what comes after that is ignored
+SIGTERM, SIGINT   stop after a checkpoint; the second: do not wait any longer; what comes after that is ignored. A second SIGTERM
+                  within SAME_S is the first one heard twice
 SIGUSR1           the machine is about to be taken away: stop after a checkpoint, and the next start goes on
 SIGHUP, SIGUSR2   nothing; on record as received (a terminal that went away must not leave the run unwatched)
 """
@@ -9,11 +10,13 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from sentinel.clock import SystemClock
 from sentinel.model.events import Event, SignalSeen, StopWanted
-from sentinel.signals import WakeOnSignal, let_warnings_through
+from sentinel.signals import SAME_S, WakeOnSignal, let_through
 
 MEANT = 2  # stops with a meaning
 SEEN_MAX = 16  # signals without a meaning that are put on record
@@ -28,7 +31,9 @@ class StopSignals:
     events: what all signals so far mean to the engine, in their order; a supervisor that begins anew is told all of them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now_s: Callable[[], float] | None = None) -> None:
+        self._now_s = now_s if now_s is not None else SystemClock().now_s
+        self._terminated_s = -SAME_S
         self.names: list[str] = []
         self.events: list[Event] = []
         self.event = threading.Event()
@@ -46,7 +51,7 @@ class StopSignals:
         for numbers, handler in ((STOPS, self._stop), (LEAVES, self._leave), (OTHERS, self._see)):
             for number in numbers:  # never SIG_IGN: what is started from here would inherit it
                 self._old[number] = signal.signal(number, handler)
-        let_warnings_through()
+        let_through()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -57,7 +62,10 @@ class StopSignals:
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         del frame
-        name = signal.Signals(number).name
+        name, now_s = signal.Signals(number).name, self._now_s()
+        if number == signal.SIGTERM and now_s - self._terminated_s < SAME_S:
+            return
+        self._terminated_s = now_s if number == signal.SIGTERM else self._terminated_s
         self.names.append(name)
         self.events.append(StopWanted(name))
         if len(self.names) >= MEANT:

@@ -10,7 +10,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sentinel.checkpoints.files import MANIFEST, list_entries, read_checkpoint, step_of_name
+from sentinel.checkpoints.files import (
+    MANIFEST,
+    CheckpointFound,
+    list_checkpoints,
+    list_entries,
+    read_checkpoint,
+    step_of_name,
+)
 from sentinel.client.run_layout import CHECKPOINTS
 from sentinel.model.readings import CheckpointReading, Reading
 from sentinel.telemetry.source import SourceHealth, describe_os_error
@@ -21,6 +28,15 @@ YOUNG_S = 2.0
 UNFINISHED_MAX = 64  # directories without a manifest that are looked at again at every poll, the newest ones
 
 Signature = tuple[int, int, int]
+
+
+def read_all(run_dir: Path) -> tuple[CheckpointReading, ...]:
+    """Every committed checkpoint, by rising step. Raises OSError where the directory cannot be read: none is no answer then."""
+    return tuple(_reading(found) for found in list_checkpoints(run_dir))
+
+
+def _reading(found: CheckpointFound) -> CheckpointReading:
+    return CheckpointReading(found.step, found.path, found.attempt, found.samples_end, found.digest)
 
 
 class CheckpointSource:
@@ -86,7 +102,7 @@ class CheckpointSource:
                 unfinished.append(name)
                 continue
             self._known[name] = signature
-            out.append(CheckpointReading(found.step, found.path, found.attempt, found.samples_end, found.digest))
+            out.append(_reading(found))
         self._unfinished = unfinished[-UNFINISHED_MAX:]
 
     def _signature(self, name: str) -> Signature | None:

@@ -105,4 +105,6 @@ class RunTelemetry:
         """Give back the open file. Another `follow` starts afresh."""
         if self._stream is not None:
             self._stream.close()
+        if self._silent is not None:
+            self._silent.close()
         self.attempt = self._stream = self._beats = self._silent = self._watch = self._exit = None

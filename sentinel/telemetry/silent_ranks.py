@@ -1,9 +1,9 @@
 """What silent ranks are doing, for whoever judges a hang: looked at while a hang is only suspected, before anything is killed.
 
-A rank is looked at when it is silent (`silence`). Its
-kernel state is read every second. Its Python stack is asked for once in a silence, where its heartbeat says by which signal
-(`stack_signal`, see client/stacks.py). Where all ranks are silent, those that have a flight recorder are asked for a dump of it.
-Only ranks of this machine can be looked at; of others nothing is reported but what they dump.
+A rank is looked at when it is silent (`silence`). Its kernel state is read every second. Its Python stack is asked for once in a
+silence, where its heartbeat says by which signal (`stack_signal`, see client/stacks.py), else by py-spy if there is one
+(launcher/py_spy.py). Where all ranks are silent, those that have a flight recorder are asked for a dump of it. Only ranks of this
+machine can be looked at; of others nothing is reported but what they dump.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pathlib import Path
 
 from sentinel.client.run_layout import flight_recorder_pipe_prefix, flight_recorder_prefix, rank_file, stack_path
 from sentinel.launcher.process_tree import read_environment
-from sentinel.launcher.rank_processes import ask_for_stack, judge_stack, read_stack, read_state
+from sentinel.launcher.py_spy import StackDump, start_dump
+from sentinel.launcher.rank_processes import Frame, ask_for_stack, judge_stack, read_stack, read_state
 from sentinel.model.collectives import Collective
 from sentinel.model.readings import Doing, FlightRecords, Reading, SilentRank
 from sentinel.run_files.attempt_files import AttemptFiles, is_this_host
@@ -25,8 +26,7 @@ from sentinel.telemetry.silence import Silence
 
 LOOK_EVERY_S = 1.0
 RANKS_MAX = 64  # of one machine
-
-
+SPIES_MAX = 16  # py-spy processes at once, of ranks that offer no stack
 DUMPS_AT_ONCE = 16  # a look may not hold up the loop: a dump of a megabyte takes a twentieth of a second
 
 
@@ -39,6 +39,7 @@ class _Look:
     told: tuple[Doing, str] | None = None
     is_blocked: bool = False
     asked_from: int | None = None  # bytes of its file before it was asked; None: not asked yet
+    dump: StackDump | None = None
     stack: tuple[Doing, str] | None = None
 
 
@@ -61,7 +62,7 @@ class SilentRanks:
         if now_s - self._looked_s < LOOK_EVERY_S:
             return []
         silent = self._silence.ranks(now_s, lives)
-        self._looks = {r: look for r, look in self._looks.items() if r in silent and look.since_s == lives[r].changed_s}
+        self._forget({r for r, look in self._looks.items() if r not in silent or look.since_s != lives[r].changed_s})
         if not silent:
             self._silent_since_s, self._dumps_read, self._dumps = None, {}, {}
             return []
@@ -71,7 +72,7 @@ class SilentRanks:
         here = sorted(rank for rank in silent if is_this_host(lives[rank].host or None))[:RANKS_MAX]
         for rank in here:
             look = self._looks.setdefault(rank, _Look(lives[rank].changed_s))
-            seen = self._look_at(rank, lives[rank], look, marks)
+            seen = self._look_at(rank, lives[rank], look, marks, now_s)
             if seen is not None and seen != look.told:
                 look.told = seen
                 out.append(SilentRank(self.attempt, rank, doing=seen[0], where=seen[1]))
@@ -117,7 +118,17 @@ class SilentRanks:
                     pipes.add(value)
         return prefixes, pipes
 
-    def _look_at(self, rank: int, life: RankLife, look: _Look, marks: dict[str, str]) -> tuple[Doing, str] | None:
+    def close(self) -> None:
+        self._forget(set(self._looks))
+
+    def _forget(self, ranks: set[int]) -> None:
+        for rank in ranks:
+            if (dump := self._looks.pop(rank).dump) is not None:
+                dump.close()
+
+    def _look_at(
+        self, rank: int, life: RankLife, look: _Look, marks: dict[str, str], now_s: float
+    ) -> tuple[Doing, str] | None:
         state = read_state(life.pid, marks) if life.pid is not None else None
         if state is None or life.pid is None:
             return None
@@ -125,16 +136,24 @@ class SilentRanks:
         was_blocked, look.is_blocked = look.is_blocked, doing == "blocked"
         if doing == "stopped" or (doing == "blocked" and was_blocked):
             return state
+        path = stack_path(self.run_dir, self.attempt, rank)
         if look.asked_from is None:
             look.asked_from = -1
-            path = stack_path(self.run_dir, self.attempt, rank)
-            size = path.stat().st_size if path.exists() else 0
+            size = _mark(path)[1]
             if life.stack_signal is not None and ask_for_stack(life.pid, life.stack_signal, marks):
                 look.asked_from = size
-        elif look.asked_from >= 0 and look.stack is None:
-            stack = read_stack(stack_path(self.run_dir, self.attempt, rank), look.asked_from)
+            elif sum(other.dump is not None for other in self._looks.values()) < SPIES_MAX:
+                look.dump = start_dump(life.pid, path.with_suffix(".py-spy.json"), marks, now_s)
+        elif look.stack is None:
+            stack = read_stack(path, look.asked_from) if look.asked_from >= 0 else _take(look, now_s)
             look.stack = judge_stack(stack) if stack else None
         return look.stack if look.stack is not None else ("runs", where)
+
+
+def _take(look: _Look, now_s: float) -> tuple[Frame, ...]:
+    stack = look.dump.read(now_s) if look.dump is not None else ()
+    look.dump = look.dump if stack is None else None
+    return stack or ()
 
 
 def _mark(path: Path) -> tuple[int, int]:

@@ -189,6 +189,18 @@ def test_the_batch_script_passes_a_warning_on_and_puts_its_job_back_at_75_alone(
     assert (done.returncode if code <= 128 else 130, noted.read_text(encoding="utf-8")) == (code, requeued)
 
 
+def test_the_batch_script_puts_its_job_back_where_the_warning_ended_a_sentinel_that_had_not_begun(tmp_path: Path) -> None:
+    """Before Python runs any of sentinel's code, SIGUSR1 ends the process: code 138."""
+    noted = tmp_path / "requeued"
+    stands_in = {"sentinel": "kill -USR1 $$\n", "scontrol": f'echo "$*" >> {noted}\n'}
+    for name, body in stands_in.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{body}", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "17", "SLURM_JOB_NAME": "big"}
+    done = subprocess.run(["bash", str(DEPLOY / "slurm/run.sbatch")], env=environ, check=False, timeout=60)
+    assert (done.returncode, noted.read_text(encoding="utf-8")) == (138, "requeue 17\n")
+
+
 def started() -> dict[str, list[str]]:
     """What the units and the containers start sentinel with."""
     words: dict[str, list[str]] = {name: COMPOSE["services"][name]["command"] for name in ("demo", "web")}

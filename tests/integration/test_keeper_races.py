@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import multiprocessing
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -116,16 +118,57 @@ def test_the_keeper_survives_the_terminal_and_its_command_hears_signals(world: L
     assert not int(ignored.split()[1], 16) & (1 << (signal.SIGINT - 1) | 1 << (signal.SIGHUP - 1) | 1 << (signal.SIGTERM - 1))
 
 
-def test_sigterm_to_the_keeper_kills_everything_and_reports(world: LocalWorld) -> None:
+def _signal_and_look(world: LocalWorld) -> Exited | None:
+    """Two signals at once may arrive as one: the next is sent at every look."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        world.signal_keeper(1, signal.SIGTERM)
+    view = world.launcher().observe(1)
+    return view if isinstance(view, Exited) else None
+
+
+def test_a_second_sigterm_to_the_keeper_kills_everything_and_reports(world: LocalWorld) -> None:
     job = Job(ranks=2, helpers=1, ignores_sigterm=True)
     world.launcher().ensure_started(world.spec(1, job))
     world.until_running(1, job)
-    world.signal_keeper(1, signal.SIGTERM)
-    report = world.until_view(1, Exited).report
+    view = wait_for(partial(_signal_and_look, world), "the keeper to take a second SIGTERM")
+    report = view.report
     assert [(rank.signal, rank.source) for rank in report.ranks] == [(9, "reaped")] * 2
     assert report.first_failed_rank is None
     assert report.keeper_signal == signal.SIGTERM
     assert world.living(1) == []
+
+
+def test_sigterm_to_the_keeper_is_handed_on_and_it_waits_for_ranks_that_take_their_time(world: LocalWorld) -> None:
+    job = Job(ranks=2, ignores_sigterm=True, leave_with={"all": 6})
+    world.launcher().ensure_started(world.spec(1, job))
+    world.until_running(1, job)
+    world.signal_keeper(1, signal.SIGTERM)
+    world.let_leave(1)  # as if its checkpoint were written now
+    report = world.until_view(1, Exited).report
+    assert [(rank.code, rank.source) for rank in report.ranks] == [(6, "record")] * 2
+    assert (report.first_failed_rank, report.keeper_signal) == (None, signal.SIGTERM)
+    assert "killed" not in report.reason
+
+
+def test_a_rank_that_does_not_hear_sigterm_dies_of_it_and_the_rest_is_ended(world: LocalWorld) -> None:
+    job = Job(ranks=2, helpers=1)
+    world.launcher().ensure_started(world.spec(1, job))
+    world.until_running(1, job)
+    world.signal_keeper(1, signal.SIGTERM)
+    report = world.until_view(1, Exited).report
+    assert {rank.signal for rank in report.ranks} <= {signal.SIGTERM, signal.SIGKILL}
+    assert report.keeper_signal == signal.SIGTERM
+    assert world.living(1) == []
+
+
+def test_the_launcher_ends_a_keeper_that_waits_for_its_ranks_at_once(world: LocalWorld) -> None:
+    job = Job(ranks=2, ignores_sigterm=True)
+    world.launcher().ensure_started(world.spec(1, job))
+    world.until_running(1, job)
+    world.signal_keeper(1, signal.SIGTERM)
+    view = world.launcher().ensure_stopped(1)
+    assert isinstance(view, Exited)
+    assert "3 of its processes were killed" in view.report.reason  # the ranks and their launcher
 
 
 def test_a_stop_that_meets_a_start_on_its_way_ends_the_attempt_before_it_begins(world: LocalWorld) -> None:

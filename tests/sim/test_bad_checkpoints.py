@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sentinel.model.facts import Noted
 from sentinel.plan.trust import judge_trust
 from sentinel.sim.drill import drill_file
 from sentinel.sim.run import SimulationResult, run_seed
@@ -34,6 +35,15 @@ def test_what_only_its_loading_shows_is_refused_by_the_trainer_and_not_asked_for
     assert (result.outcome, resumed(result)) == ("finished", [0, 60, 60])
     asked = [attempt.resume.step for attempt in result.state.attempts if attempt.resume is not None]
     assert asked == [80, 60]
+
+
+def test_what_the_trainer_falls_back_to_by_itself_is_its_own_choice_and_said_not_to_be_looked_at() -> None:
+    """It refuses 80 and takes 60, whose norm is wrong: Sentinel hears of it when it is done."""
+    result = simulate("bad_numbers@step=80:seen=load", "bad_numbers@step=60:seen=norm", KILL)
+    assert result.ok, result.reproduce
+    assert resumed(result)[:2] == [0, 60]
+    (said,) = [e.fact.reason for e in result.entries if isinstance(e.fact, Noted) and e.fact.about == "resume"]
+    assert said.endswith("`sentinel checkpoints verify 60 RUN_DIR` does that")
 
 
 def test_a_wrong_norm_shows_only_beside_a_right_one() -> None:

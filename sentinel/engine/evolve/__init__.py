@@ -21,7 +21,16 @@ from sentinel.engine.evolve import settings as of_settings
 from sentinel.engine.evolve.attempts import change_attempt
 from sentinel.engine.evolve.incidents import change_incident
 from sentinel.model import facts as f
-from sentinel.model.actions import Action, PruneCheckpoint, SendPage, SignalRanks, StartAttempt, VerifyCheckpoint, WriteOverrides
+from sentinel.model.actions import (
+    Action,
+    FindCheckpoints,
+    PruneCheckpoint,
+    SendPage,
+    SignalRanks,
+    StartAttempt,
+    VerifyCheckpoint,
+    WriteOverrides,
+)
 from sentinel.model.attempts import ChangePurpose
 from sentinel.model.changed import replace
 from sentinel.model.incidents import Incident
@@ -61,6 +70,8 @@ def _decided(state: RunState, at_s: float, fact: f.ActionDecided) -> RunState:
 def _confirmed(state: RunState, at_s: float, fact: f.ActionConfirmed) -> RunState:
     action = state.pending.get(fact.key)
     state = replace(state, pending=_without(state.pending, fact.key))
+    if isinstance(action, FindCheckpoints):
+        state = replace(state, unlisted="")
     if isinstance(action, VerifyCheckpoint):
         state = of_attempts.validated(state, action.step, fact.detail)
     if isinstance(action, SendPage):
@@ -121,7 +132,8 @@ def _dropped(state: RunState, at_s: float, fact: f.PlanDropped) -> RunState:
 def _source(state: RunState, at_s: float, fact: f.SourceChanged) -> RunState:
     del at_s
     blind = _without(state.blind, fact.source) if fact.ok else _with(state.blind, fact.source, fact.reason)
-    return replace(state, blind=blind)
+    unlisted = state.unlisted if fact.source != "checkpoints" else "" if fact.ok else fact.reason
+    return replace(state, blind=blind, unlisted=unlisted)
 
 
 def _noted(state: RunState, at_s: float, fact: f.Noted) -> RunState:

@@ -11,6 +11,9 @@ import pytest
 
 from sentinel.cli.stop import stop_run
 from sentinel.errors import RetryLater, UsageError
+from sentinel.journal.session import take_run
+from sentinel.model.facts import RunEnded
+from sentinel.report.reading import read_run
 from tests.unit.told_run import write_run
 
 # A supervisor in five lines: holds the run, and on SIGTERM records the end and leaves; or does not listen.
@@ -54,6 +57,19 @@ def test_one_that_takes_longer_is_named_with_what_to_do(tmp_path: Path) -> None:
 def test_an_ended_run_is_said_to_be_over(tmp_path: Path) -> None:
     said = stop_run(write_run(tmp_path / "run"), 1.0)
     assert said.startswith("already over: demo: finished at step 600, newest checkpoint of step 350")
+
+
+def test_a_suspended_run_is_said_to_go_on_and_what_would_end_it(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "run", until=61)
+    with take_run(run_dir) as session:
+        left = RunEnded("suspended", "stopped by SIGUSR1")
+        session.journal.append(session.journal.last_at_s() + 1, [left], session.epoch)
+    said = stop_run(run_dir, 1.0)
+    assert said.startswith("demo: suspended at step ")
+    assert "not the end of it" in said
+    assert "scancel" in said
+    assert "the `sentinel run` that it had goes on" in said
+    assert read_run(run_dir).state.ended == "suspended", "who starts it again answers nobody's page"
 
 
 def test_a_run_of_which_nothing_lives_has_nothing_to_stop(tmp_path: Path) -> None:

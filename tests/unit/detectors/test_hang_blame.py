@@ -55,6 +55,10 @@ def test_who_works_alone_while_the_others_wait_is_blamed_though_it_is_a_step_ahe
 def test_all_stopped_is_nobody_s_fault_and_several_stopped_are_told_apart_by_where_they_stand() -> None:
     even = {rank: at(5, "forward") for rank in range(3)}
     assert blamed(even, r0="stopped", r1="stopped", r2="stopped") is None
+    uneven = {0: at(5, "forward"), 1: at(4, "backward")}
+    assert blamed(uneven, r0="stopped", r1="stopped") is None, "where they stood when somebody suspended the job says nothing"
+    found = choose_blame(uneven, 2, RankEvidence(doing(r0="stopped", r1="stopped")), NOW_S)
+    assert found.words == "all 2 ranks are stopped by a signal: somebody suspended them, and none is to blame"
     assert blamed(even, r0="stopped", r1="stopped") is None
     assert blamed(even | {1: at(4, "backward")}, r0="stopped", r1="stopped") == 1
 

@@ -228,3 +228,34 @@ def test_a_signal_without_a_meaning_is_on_record_and_changes_nothing() -> None:
     facts = bench.tell(SignalSeen("SIGHUP"))
     assert facts == (f.Noted("signal", "SIGHUP received: it changes nothing"),)
     assert not bench.state.stop_by
+
+
+def test_a_stop_that_came_before_the_launch_launches_nothing_and_the_next_start_does() -> None:
+    bench = training()
+    bench.must_leave()
+    bench.checkpoint(61).exits(code=6)
+    bench.leaves = True
+    bench.die()
+    assert bench.state.plan is None
+    bench.must_leave()
+    assert (bench.state.ended, len(bench.state.attempts)) == ("suspended", 1)
+    bench.leaves = False
+    bench.die()
+    assert bench.resumed_from == 61
+
+
+def test_a_sigterm_once_the_deadline_has_passed_is_the_scheduler_s_and_one_before_it_a_person_s() -> None:
+    for late, ended in ((True, "suspended"), (False, "stopped")):
+        bench = until(100.0).launched().steps(1, 20)
+        train_until_asked(bench, 21)
+        if late:
+            bench.now_s = 1100.0
+        bench.wants_stop("SIGTERM")
+        bench.exits(code=6)
+        assert bench.state.ended == ended
+    bench = until(100.0).launched().steps(1, 20)
+    train_until_asked(bench, 21)
+    bench.now_s = 1100.0
+    bench.wants_stop("SIGINT")
+    bench.exits(code=6)
+    assert bench.state.ended == "stopped", "Ctrl-C is a person's at any time"

@@ -337,3 +337,10 @@ def test_another_incidents_settings_are_not_taken_back() -> None:
     assert (started_from(bench).overrides.lr_scale, started_from(bench).overrides.clip_norm) == (0.5, 0.3)
     bench.launched().exits(signal=9)
     assert (started_from(bench).overrides.lr_scale, started_from(bench).overrides.clip_norm) == (0.5, None)
+
+
+def test_until_is_said_of_what_lapses_alone() -> None:
+    bench = Bench().launched().steps(1, 50)
+    wanted = SettingsInForce(lr_scale=0.5, loss_scale=1024.0)
+    answer = bench.asks(w.ChangeSettings(wanted, ("lr_scale", "loss_scale", "clip_norm"), 200)).answer
+    assert answer == "asked of the trainer: lr_scale 0.5 until step 250, loss_scale 1024.0, clip_norm as configured"

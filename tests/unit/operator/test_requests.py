@@ -44,6 +44,9 @@ def test_a_relaunch_can_change_what_a_living_trainer_cannot() -> None:
         *(([f"embed_grad_scale={value}"], "embed_grad_scale") for value in ("0", "-1", "2", "nan", "tenth", "0.1x")),
         (["betas=0.9"], "betas"),
         (["precision=bf16"], "takes effect only at a relaunch; use `sentinel rollback --to STEP --set precision=bf16`"),
+        (["precision=fp8"], "'fp8' is not known here; one of: fp32, bf16, fp16"),
+        (["loss_scale=1024", "until=20 steps"], "until: loss_scale is done once and does not lapse; leave until out"),
+        (["lr=configured", "until=20 steps"], "until: a setting that is given back has no end"),
         (["until=20 steps"], "no setting is named"),
         ([], "no setting is named"),
     ],
@@ -51,6 +54,15 @@ def test_a_relaunch_can_change_what_a_living_trainer_cannot() -> None:
 def test_what_cannot_be_meant_is_refused_with_what_to_write(words: list[str], why: str) -> None:
     with pytest.raises(UsageError, match=re.escape(why)):
         read_settings(words, live=True)
+
+
+def test_the_words_that_are_named_are_those_that_are_taken() -> None:
+    for live in (True, False):
+        with pytest.raises(UsageError) as refused:
+            read_settings(["nonsense=1"], live=live)
+        named = set(str(refused.value).rpartition(": ")[2].split(", "))
+        assert ("until" in named, "precision" in named, "reset_optimizer" in named) == (live, not live, not live)
+        assert {"lr", "loss_scale"} <= named
 
 
 def test_a_range_of_samples() -> None:

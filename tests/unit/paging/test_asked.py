@@ -58,6 +58,8 @@ def test_nothing_asked_for_changes_nothing(policy: Policy) -> None:
         ("pigeon=coop", "--page pigeon: is none of"),
         ("email=ada@example.org", "written in a policy"),
         ("alertmanager", "write --page alertmanager=URL"),
+        ("pagerduty=", "--page pagerduty=: nothing stands behind '='; write pagerduty[=URL]"),
+        ("terminal= ", "nothing stands behind '='; write terminal"),
         ("alertmanager=", "write --page alertmanager=URL"),
         ("alertmanager=am:9093", "--page alertmanager: its address is no address; write http://HOST:PORT"),
         ("webhook=https://ada:hunter2@x/", "a secret has a place of its own"),

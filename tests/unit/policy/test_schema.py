@@ -18,6 +18,7 @@ from sentinel.detectors.spike import SpikeSettings
 from sentinel.model import findings
 from sentinel.policy.quantities import Rate, RecoveredWhen
 from sentinel.policy.schema import Budget, Detectors, FindingKind, Labels, Probation, Severity, Spec
+from sentinel.policy.schema_problems import validate_policy
 from sentinel.policy.schema_rungs import Rung
 from sentinel.policy_files.loading import load_policy, shipped_policies, shipped_policy_path
 from sentinel.policy_files.schema_json import policy_json_schema, policy_json_schema_text
@@ -107,3 +108,15 @@ def test_the_first_line_points_editors_to_the_schema(name):
     text = shipped_policy_path(name).read_text(encoding="utf-8")
     assert text.startswith("# yaml-language-server: $schema=./schema.json\n")
     assert json.dumps(yaml.load(text, Loader=CoreLoader))  # plain YAML 1.2 for any other reader too
+
+
+def test_a_list_whose_only_item_is_wrong_is_one_problem() -> None:
+    plain = {
+        "apiVersion": "sentinel/v1", "kind": "RemediationPolicy", "metadata": {"name": "x"},
+        "spec": {"playbooks": {"numeric": [{"rollback": {"nonsense": 3}}]}, "rules": []},
+    }  # fmt: skip
+    paths = [problem.path for problem in validate_policy(plain)[1]]
+    assert "spec.playbooks.numeric[0].rollback.nonsense" in paths
+    assert "spec.playbooks.numeric" not in paths
+    plain["spec"]["playbooks"]["numeric"] = []  # type: ignore[index]
+    assert "spec.playbooks.numeric" in [problem.path for problem in validate_policy(plain)[1]]

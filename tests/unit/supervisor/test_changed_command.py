@@ -11,7 +11,7 @@ import pytest
 
 from sentinel.cli import run as cli
 from sentinel.errors import UsageError
-from sentinel.journal.run_file import write_run_file
+from sentinel.journal.run_file import read_run_file, write_run_file
 from sentinel.model.state import RunState
 from sentinel.supervisor import run_request
 from sentinel.supervisor.run_request import RunRequest, describe_run, question_about, refuse_while_it_trains
@@ -39,6 +39,20 @@ def test_with_it_the_run_has_the_new_command_and_its_directory_and_keeps_the_res
     assert described(tmp_path, changed_command=True) == (NEW, "/elsewhere")
     same = RunRequest(tmp_path, "demo", RUN.command, "/elsewhere", changed_command=True)
     assert describe_run(tmp_path, RUN, same, build_policy(), POLICY).cwd == RUN.cwd, "nothing has changed"
+
+
+def test_the_policy_s_path_is_kept_whole_so_that_it_is_found_from_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.yaml").write_text(POLICY.read_text())
+    monkeypatch.chdir(tmp_path)
+    asked = RunRequest(tmp_path / "run", "mine.yaml", NEW, str(tmp_path))
+    run = describe_run(tmp_path / "run", None, asked, build_policy(), Path("mine.yaml"))
+    assert run.policy.path == str(tmp_path / "mine.yaml")
+    (tmp_path / "run").mkdir()
+    write_run_file(tmp_path / "run", replace(run, policy=replace(run.policy, path="mine.yaml")))  # as older versions wrote it
+    monkeypatch.chdir("/")
+    assert read_run_file(tmp_path / "run").policy.path == str(tmp_path / "mine.yaml")
 
 
 def test_the_question_shows_both_commands_and_what_a_checkpoint_has_to_do(tmp_path: Path) -> None:

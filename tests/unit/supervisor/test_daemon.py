@@ -7,13 +7,13 @@ import threading
 import pytest
 
 from sentinel.engine import Engine
-from sentinel.errors import JournalError
+from sentinel.errors import Fenced, JournalError
 from sentinel.model import facts as f
 from sentinel.model.attempts import Exited
 from sentinel.model.events import SupervisorStarted
 from sentinel.model.operator_requests import Acknowledge
 from sentinel.model.readings import EndReading, LauncherReading, Receipt, RequestReading, StepReading
-from sentinel.supervisor.daemon import EVIDENCE_RETRY_S, FLUSH_S, RETRIES_MAX, TICK_S, Daemon, run_until_over
+from sentinel.supervisor.daemon import EVIDENCE_RETRY_S, FLUSH_S, RETRIES_MAX, TICK_S, Daemon, WasAway, run_until_over
 from tests.builders import build_policy, read_step, report_of
 from tests.fakes import GivenTelemetry, HeldRunner, ManualClock, MemoryLog
 
@@ -289,3 +289,33 @@ def test_the_loop_turns_until_the_run_is_over_and_sleeps_no_longer_than_a_tick()
     assert story.steps == [1, 2]
     assert len(kept) == story.turns == 5
     assert max(loop.clock.waited) <= TICK_S
+
+
+class Suspended(ManualClock):
+    """The process is stopped while it waits."""
+
+    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+        del event
+        self.advance(timeout_s + 3600.0)
+        return False
+
+
+def test_a_loop_that_did_not_run_for_a_while_begins_anew_and_judges_no_silence() -> None:
+    loop = Loop().launched()
+    before = len(loop.log.entries)
+    with pytest.raises(WasAway, match=r"did not run for 3600 s"):
+        run_until_over(loop.daemon, Suspended(loop.clock.now_s()), threading.Event(), lambda _: None)
+    assert len(loop.log.entries) == before, "an hour of silence, which nobody heard"
+
+
+def test_with_an_action_under_way_it_goes_on() -> None:
+    loop, turns = Loop().start(), []
+
+    def each_turn(now_s: float) -> None:
+        turns.append(now_s)
+        if len(turns) == 3:
+            raise Fenced("enough")
+
+    with pytest.raises(Fenced):
+        run_until_over(loop.daemon, Suspended(loop.clock.now_s()), threading.Event(), each_turn)
+    assert loop.daemon.is_acting

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -29,7 +30,9 @@ from sentinel.journal.run_file import CAPABILITIES, RunFile, write_run_file
 from sentinel.journal.session import refuse_lost_journal
 from sentinel.journal.trouble import explained_errors
 from sentinel.model.actions import KillAttempt
+from sentinel.signals import SAME_S
 from sentinel.supervisor import app
+from sentinel.supervisor.daemon import WasAway
 from sentinel.supervisor.journal_outage import JournalOutage, last_act
 from sentinel.supervisor.stop_signals import StopSignals
 
@@ -57,9 +60,9 @@ def test_a_signal_that_comes_while_leaving_kills_nobody() -> None:
 
 UNMEANT = """
 import os, signal, threading
-from sentinel.signals import hold_back_warnings
+from sentinel.signals import hold_back
 from sentinel.supervisor.stop_signals import StopSignals
-hold_back_warnings()
+hold_back()
 os.kill(os.getpid(), signal.SIGUSR1)  # before anybody can hear it
 os.kill(os.getpid(), signal.SIGHUP)
 with StopSignals() as wishes:
@@ -205,6 +208,14 @@ def test_a_run_that_another_took_meanwhile_is_left_alone_and_that_is_no_wrong_us
         supervise(tmp_path / "run")
 
 
+def test_a_supervisor_that_was_stopped_for_a_while_takes_the_run_over_as_a_successor_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Watches(monkeypatch, WasAway(900.0), WasAway(60.0), 0)
+    assert supervise(tmp_path / "run") == 0
+    assert "did not run for 900 s (suspended?): nothing was seen meanwhile" in capsys.readouterr().err
+
+
 def test_before_anything_was_started_it_is_wrong_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = AlreadySupervised("run: already supervised by pid 7")
     Watches(monkeypatch, held, held)
@@ -254,3 +265,21 @@ def test_what_a_run_lacks_is_remembered(tmp_path: Path, monkeypatch: pytest.Monk
     assert [run_file.capabilities for run_file in seen] == [(), ()]
     with pytest.raises(PolicyError, match="capability 'skip'"):
         app.supervise(replace(request, policy="demo", observe_only=False))
+
+
+def test_a_sigterm_that_is_heard_twice_is_one_wish_and_ctrl_c_twice_is_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm signals every process of a job that it ends, and the batch script passes its own on: within milliseconds."""
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    now_s = 100.0
+    stops = StopSignals(lambda: now_s)
+    stops._stop(signal.SIGTERM, None)
+    now_s += SAME_S / 2
+    stops._stop(signal.SIGTERM, None)
+    assert stops.names == ["SIGTERM"]
+    stops._stop(signal.SIGINT, None)
+    assert stops.names == ["SIGTERM", "SIGINT"]
+    stops = StopSignals(lambda: now_s)
+    for _ in range(2):
+        stops._stop(signal.SIGTERM, None)
+        now_s += SAME_S
+    assert stops.names == ["SIGTERM", "SIGTERM"]

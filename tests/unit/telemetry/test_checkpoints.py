@@ -88,3 +88,14 @@ def test_a_directory_that_cannot_be_read_is_blindness_said_once(world, source) -
     (world.run_dir / "checkpoints").unlink()
     world.checkpoint(7)
     assert [type(reading).__name__ for reading in source.poll(3.0)] == ["SourceReading", "CheckpointReading"]
+
+
+def test_all_of_them_are_read_at_once_and_a_directory_that_cannot_be_read_is_no_empty_one(world) -> None:
+    assert checkpoints.read_all(world.run_dir) == ()
+    world.checkpoint(7)
+    world.checkpoint(5)
+    assert steps_of(checkpoints.read_all(world.run_dir)) == [5, 7]
+    (world.run_dir / "checkpoints").rename(world.run_dir / "away")
+    (world.run_dir / "checkpoints").write_text("a file")
+    with pytest.raises(NotADirectoryError):
+        checkpoints.read_all(world.run_dir)

@@ -14,7 +14,8 @@ import pytest
 
 from sentinel.client.run_layout import flight_recorder_prefix
 from sentinel.launcher.process_tree import is_marked
-from sentinel.model.readings import FlightRecords, SilentRank
+from sentinel.launcher.py_spy import DEADLINE_S
+from sentinel.model.readings import FlightRecords, Reading, SilentRank
 from sentinel.run_files.attempt_files import AttemptFiles
 from sentinel.telemetry.heartbeats import RankLife
 from sentinel.telemetry.silence import SILENT_UNKNOWN_S
@@ -127,3 +128,85 @@ def test_dumps_of_this_silence_are_read_when_every_rank_is_silent(tmp_path: Path
     assert [sorted(one.dumps) for one in records] == [[0, 1]]
     some = dict(seen) | {1: RankLife(10, pids[1], HOST, None, 15.0)}  # one rank is heard from
     assert not [one for one in ranks.poll(15.8, some) if isinstance(one, FlightRecords)]
+
+
+PY_SPY = """#!/bin/sh
+test -z "$SENTINEL_TOKEN" || exit 1
+cat <<'END'
+[{"pid": 1, "thread_name": "pump", "frames": [{"name": "wait", "filename": "/lib/threading.py", "line": 3}]},
+ {"pid": 1, "thread_name": "MainThread", "frames": [{"name": "read", "filename": "/code/loader.py", "line": 88},
+  {"name": "<module>", "filename": "/code/train.py", "line": 5}]}]
+END
+"""
+
+
+def with_py_spy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    program = tmp_path / "bin" / "py-spy"
+    program.parent.mkdir()
+    program.write_text(script)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+
+
+def test_py_spy_is_asked_for_the_stack_of_a_rank_that_offers_none(
+    tmp_path: Path, child: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SENTINEL_TOKEN", "secret")
+    with_py_spy(tmp_path, monkeypatch, PY_SPY)
+    ranks, seen = stepped(tmp_path, [child(tmp_path)])
+    assert [one.doing for one in ranks.poll(12.1, seen) if isinstance(one, SilentRank)] == ["runs"]
+    dump = ranks._looks[0].dump
+    assert dump is not None
+    assert dump.process.wait(30) == 0
+    (found,) = [one for one in ranks.poll(13.2, seen) if isinstance(one, SilentRank)]
+    assert (found.doing, found.where) == ("works", "loader.py:88 in read")
+    assert (AttemptFiles.of(tmp_path, 1).folder / "stacks" / "rank-00000.py-spy.json").exists(), "evidence for a person"
+
+
+def doing(readings: list[Reading]) -> set[str]:
+    """What is said; where in the kernel a process is may change between two looks."""
+    return {one.doing for one in readings if isinstance(one, SilentRank)}
+
+
+def test_a_py_spy_that_takes_too_long_is_ended_and_one_that_fails_says_nothing(
+    tmp_path: Path, child: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_py_spy(tmp_path, monkeypatch, "#!/bin/sh\nexec sleep 600\n")
+    ranks, seen = stepped(tmp_path, [child(tmp_path)])
+    ranks.poll(12.1, seen)
+    dump = ranks._looks[0].dump
+    assert dump is not None
+    assert doing(ranks.poll(13.2, seen)) <= {"runs"}
+    assert doing(ranks.poll(12.1 + DEADLINE_S, seen)) <= {"runs"}
+    assert dump.process.wait(30) == -signal.SIGKILL
+    (tmp_path / "bin" / "py-spy").write_text("#!/bin/sh\necho '[{]'; exit 1\n")
+    ranks, seen = stepped(tmp_path, [child(tmp_path)])
+    ranks.poll(12.1, seen)
+    dump = ranks._looks[0].dump
+    assert dump is not None
+    dump.process.wait(30)
+    assert doing(ranks.poll(13.2, seen)) <= {"runs"}
+    ranks.close()
+
+
+def test_one_under_way_ends_when_nobody_looks_any_more(tmp_path: Path, child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_py_spy(tmp_path, monkeypatch, "#!/bin/sh\nexec sleep 600\n")
+    pids: list[int | None] = [child(tmp_path)]
+    ranks, seen = stepped(tmp_path, pids)
+    ranks.poll(12.1, seen)
+    dump = ranks._looks[0].dump
+    assert dump is not None
+    ranks.poll(13.2, lives(pids, 11, 13.0))
+    assert dump.process.wait(30) == -signal.SIGKILL
+
+
+def test_a_stacks_folder_that_cannot_be_looked_into_ends_nothing(
+    tmp_path: Path, child: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranks, seen = stepped(tmp_path, [child(tmp_path)])
+    stacks = AttemptFiles.of(tmp_path, 1).folder / "stacks"
+    stacks.parent.mkdir(parents=True, exist_ok=True)
+    stacks.symlink_to(stacks)  # every look at it is an error, as a stale handle is
+    real = Path.exists
+    monkeypatch.setattr(Path, "exists", lambda path: path.stat() is not None if "stacks" in path.parts else real(path))
+    assert [one.doing for one in ranks.poll(12.1, seen) if isinstance(one, SilentRank)] == ["runs"]
