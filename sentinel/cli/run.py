@@ -35,10 +35,15 @@ ChangedCommand = Annotated[
     bool, typer.Option("--changed-command", help="Go on with the run in --run-dir, under another command than before.")
 ]
 
+PolicyFile = Annotated[
+    str | None,
+    typer.Option(help="A policy file, or the name of a shipped one.", show_default="the run's own; of a new run: default"),
+]
+
 
 def run(
     command: Command = None,
-    policy: Annotated[str, typer.Option(help="A policy file, or the name of a shipped one.")] = "default",
+    policy: PolicyFile = None,
     run_dir: Where = None,
     observe_only: ObserveOnly = False,
     without: Without = "",

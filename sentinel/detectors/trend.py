@@ -2,8 +2,9 @@
 
 Sees, each over at least `lasting` steps: a loss scale that falls; a gradient norm, or the norm of the last layer's activations,
 that rises; a parameter norm that rose and now falls, or the reverse; a clip fraction that stands at another level. One of them is
-info. Where a second is found while the first still holds, that second finding has the severity of the rule: two agree (not
-gradient norm and clip fraction: a norm that rises is clipped more often).
+info. Where a second is found while the first still holds, that second finding has the severity of the rule: two agree. Gradient
+norm, parameter norm and clip fraction are one witness: a norm that rises is clipped more often, and weight decay under a falling
+learning rate lifts the gradient norm and turns the parameter norm in healthy runs.
 
 Does not see: what the trainer does not log; the first `warmup` steps, and stretches in which the learning rate rises; what is
 logged so rarely that `lasting` holds fewer than nine blocks; the past before
@@ -16,8 +17,10 @@ finding is given once for each episode. An episode ends when half of the change 
 as it took; then all is learned anew.
 
 Sources: BigScience's 104B, whose loss scale fell from iteration 4.7k on and whose loss broke at 7k (chronicles); OPT-175B, run
-12.43, "grad norm and activation norm starting to spike/drift" while the perplexity still fell (56 % update). The numbers are
-Sentinel's own, chosen on synthetic rows and on the labelled healthy logs (LOG.md). Not numeric: it damages no checkpoint.
+12.43, "grad norm and activation norm starting to spike/drift" while the perplexity still fell (56 % update). Defazio 2025, arXiv
+2506.02285: weight decay holds the ratio of gradient norm to weight norm near sqrt(2 decay / rate), so it rises as the rate falls.
+The numbers are Sentinel's own, chosen on synthetic rows and on the labelled healthy logs (LOG.md). Not numeric: it damages no
+checkpoint.
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ NOTHING_COMPLETE: Sequence[LongHistory] = ()
 RATE_RISES = 1.02  # times the learning rate of a window's beginning
 NEW_BEST_RATE = 1.001
 CAME_BACK = 0.5  # of the change: no longer a trend
+GRADIENT = "gradient"
 GOES_ON = 0.1  # of the change: further by so much is news
 
 
@@ -88,9 +92,9 @@ def watched(settings: TrendSettings) -> tuple[Watched, ...]:
     return (
         Watched("loss_scale", "trend", -1, math.log(settings.loss_scale_fall), needs_rate=False, wanders=True),
         Watched("activation_norm", "trend", 1, math.log1p(settings.activation_rise), needs_rate),
-        Watched("grad_norm", "trend", 1, math.log1p(settings.gradient_rise), needs_rate, of="gradient"),
-        Watched("param_norm", "turn", 0, math.log1p(settings.param_turn), needs_rate),
-        Watched("clip_fraction", "level", 1, settings.clip_rise, needs_rate=False, is_log=False, of="gradient"),
+        Watched("grad_norm", "trend", 1, math.log1p(settings.gradient_rise), needs_rate, of=GRADIENT),
+        Watched("param_norm", "turn", 0, math.log1p(settings.param_turn), needs_rate, of=GRADIENT),
+        Watched("clip_fraction", "level", 1, settings.clip_rise, needs_rate=False, is_log=False, of=GRADIENT),
     )
 
 

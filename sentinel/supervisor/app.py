@@ -36,7 +36,7 @@ from sentinel.model.state import RIGHTLY_ENDED, RunState
 from sentinel.paging.asked import lay_routes, lay_run_url, with_checked_routes
 from sentinel.paging.desk import Desk, Ways
 from sentinel.policy.schema import Policy
-from sentinel.policy_files.loading import load_policy, shipped_policy_path
+from sentinel.policy_files.loading import load_policy
 from sentinel.report.chronicle.write import leave_chronicle
 from sentinel.report.html.keeper import ReportKeeper
 from sentinel.report.summary import leave_report
@@ -45,7 +45,7 @@ from sentinel.supervisor.daemon import Daemon, Narrator, WasAway, run_until_over
 from sentinel.supervisor.deadline import EndOfTime, read_end, refuse_too_late
 from sentinel.supervisor.handlers import build_handlers
 from sentinel.supervisor.journal_outage import JournalOutage, last_act
-from sentinel.supervisor.run_request import RunRequest, describe_run, refuse_while_it_trains
+from sentinel.supervisor.run_request import RunRequest, describe_run, policy_of, refuse_while_it_trains
 from sentinel.supervisor.stop_signals import StopSignals
 from sentinel.supervisor.systemd import Notifier
 from sentinel.telemetry.hardware import open_hardware
@@ -73,9 +73,9 @@ def supervise(request: RunRequest, narrator: Narrator | None = None) -> int:
 
 def _supervise(request: RunRequest, narrator: Narrator | None, stops: StopSignals) -> int:
     started_s = SystemClock().wall_s()
-    policy_path = shipped_policy_path(request.policy)
     run_dir = request.run_dir.absolute()
-    capabilities = declared_capabilities(known := find_run_file(run_dir), request.without, request.more)
+    policy_path = policy_of(request, known := find_run_file(run_dir))
+    capabilities = declared_capabilities(known, request.without, request.more)
     policy = load_policy(policy_path, None if request.stop_at_once or request.observe_only else frozenset(capabilities))
     asked = request.pages or (known.pages if known is not None else ())
     policy = lay_routes(policy, asked) if request.stop_at_once else with_checked_routes(policy, asked)

@@ -14,7 +14,7 @@ from sentinel.journal.run_file import PolicyReference, RunFile, find_run_file
 from sentinel.launcher.registry import DEFAULT
 from sentinel.model.state import RunState
 from sentinel.policy.schema import Policy
-from sentinel.policy_files.loading import policy_digest
+from sentinel.policy_files.loading import policy_digest, shipped_policy_path
 from sentinel.report.reading import is_attempt_alive
 from sentinel.web.opening import Listen
 
@@ -24,12 +24,15 @@ LOADS = (
 )
 
 
+DEFAULT_POLICY = "default"
+
+
 @dataclass(frozen=True, slots=True)
 class RunRequest:
     """What `sentinel run` was asked for. `command` empty: go on with the run directory's own command."""
 
     run_dir: Path
-    policy: str
+    policy: str | None  # None: the run's own, for a new run DEFAULT_POLICY
     command: tuple[str, ...]
     cwd: str
     observe_only: bool = False
@@ -44,6 +47,17 @@ class RunRequest:
     launcher_options: Mapping[str, str] = field(default_factory=dict)  # none: those the run already has
     time_limit_s: float | None = None  # how long this supervisor has the machine
     changed_command: bool = False  # a person says that the run goes on under another command than its own
+
+
+def policy_of(request: RunRequest, known: RunFile | None) -> Path:
+    """The policy asked for; else the run's own, so that a run that is started again goes on by the rules that it had."""
+    if request.policy is not None:
+        return shipped_policy_path(request.policy)
+    if known is None:
+        return shipped_policy_path(DEFAULT_POLICY)
+    own = Path(known.policy.path)
+    was_shipped = own.parent.name == "policies" and own.stem == known.policy.name
+    return shipped_policy_path(own.stem) if was_shipped and not own.exists() else own  # of an installation that has moved
 
 
 def describe_run(run_dir: Path, known: RunFile | None, request: RunRequest, policy: Policy, policy_path: Path) -> RunFile:

@@ -92,6 +92,18 @@ def test_a_norm_that_rises_and_is_clipped_more_often_for_it_is_one_witness() -> 
     assert any("; at the same time " in one.reason for one in found), "it is still said"
 
 
+def test_a_gradient_norm_that_rises_while_the_parameters_shrink_is_one_witness() -> None:
+    """Weight decay under a falling learning rate does both. The bundled trainer did so in good health, and called a person."""
+
+    def decays(since: int, metrics: dict[str, float]) -> None:
+        metrics["grad_norm"] *= 1.0 + 0.5 * min(1.0, max(0, since) / 4000)
+        metrics["param_norm"] *= 1.0 - 0.2 * min(1.0, max(0, since) / 12_000)
+
+    found = of(feed(fresh(), changed(healthy(30_000, 10, 3), decays)))
+    assert {one.metric for one in found} == {"grad_norm", "param_norm"}
+    assert {one.severity for one in found} == {"info"}
+
+
 def test_two_at_the_same_time_are_a_warning_and_it_names_both() -> None:
     bank = fresh()
     first, second = of(feed(bank, changed(healthy(30_000, 10, 3), scale_falls, activations_rise)))

@@ -14,7 +14,7 @@ from sentinel.errors import UsageError
 from sentinel.journal.run_file import read_run_file, write_run_file
 from sentinel.model.state import RunState
 from sentinel.supervisor import run_request
-from sentinel.supervisor.run_request import RunRequest, describe_run, question_about, refuse_while_it_trains
+from sentinel.supervisor.run_request import RunRequest, describe_run, policy_of, question_about, refuse_while_it_trains
 from tests.builders import Bench, build_policy
 from tests.unit.journal.test_run_file import RUN
 
@@ -86,3 +86,23 @@ def test_while_the_old_one_trains_or_may_train_it_is_refused(
     refuse_while_it_trains(tmp_path, changed, RunState())
     monkeypatch.setattr(run_request, "is_attempt_alive", lambda *_: False)
     refuse_while_it_trains(tmp_path, changed, bench.state)
+
+
+def asked(policy: str | None) -> RunRequest:
+    return RunRequest(Path("run"), policy, NEW, "/elsewhere")
+
+
+def test_a_run_that_is_started_again_goes_on_by_its_own_policy(tmp_path: Path) -> None:
+    own = tmp_path / "mine.yaml"
+    own.write_text(POLICY.read_text())
+    known = replace(RUN, policy=replace(RUN.policy, path=str(own), name="demo"))
+    assert policy_of(asked(None), known) == own
+    assert policy_of(asked("default"), known).name == "default.yaml"
+    assert policy_of(asked(None), None).name == "default.yaml"
+
+
+def test_a_shipped_policy_is_found_where_the_installation_is_now(tmp_path: Path) -> None:
+    moved = replace(RUN, policy=replace(RUN.policy, path=str(tmp_path / "old" / "policies" / "demo.yaml"), name="demo"))
+    assert policy_of(asked(None), moved) == POLICY
+    lost = replace(RUN, policy=replace(RUN.policy, path=str(tmp_path / "mine.yaml"), name="demo"))
+    assert policy_of(asked(None), lost) == tmp_path / "mine.yaml", "which is missing, and said to be: no other takes its place"
