@@ -12,12 +12,15 @@ from sentinel.model import facts as f
 from sentinel.model.attempts import Exited
 from sentinel.model.events import SupervisorStarted
 from sentinel.model.operator_requests import Acknowledge
-from sentinel.model.readings import EndReading, LauncherReading, Receipt, RequestReading, StepReading
+from sentinel.model.readings import EndReading, Heartbeat, LauncherReading, Receipt, RequestReading, StepReading
 from sentinel.supervisor.daemon import EVIDENCE_RETRY_S, FLUSH_S, RETRIES_MAX, TICK_S, Daemon, WasAway, run_until_over
 from tests.builders import build_policy, read_step, report_of
 from tests.fakes import GivenTelemetry, HeldRunner, ManualClock, MemoryLog
 
 STARTED = SupervisorStarted(1, "here", 1, "run", ("train",), "/", "bench", "0", False)
+
+
+INIT = Heartbeat(1, 0, 0, "init", 0.0)  # a trainer that speaks the contract
 
 
 class Loop:
@@ -111,7 +114,7 @@ def test_evidence_that_cannot_be_saved_holds_up_nothing_for_more_than_a_second()
     loop = Loop().start()
     loop.runner.done("start/1")
     loop.turn()
-    loop.telemetry.batches = [[LauncherReading(Exited(1, report_of(signal=9)))]]
+    loop.telemetry.batches = [[INIT, LauncherReading(Exited(1, report_of(signal=9)))]]
     loop.turn()
     began_s = loop.clock.now_s()
     while loop.runner.keys[-1].startswith("capture"):
@@ -161,7 +164,7 @@ def test_a_start_that_must_wait_is_not_asked_for_before_its_time_and_the_loop_sl
     loop = Loop().start()
     loop.runner.done("start/1")
     loop.turn()
-    loop.telemetry.batches.append([LauncherReading(Exited(1, report_of(code=1)))])
+    loop.telemetry.batches.append([INIT, LauncherReading(Exited(1, report_of(code=1)))])
     loop.turn()
     for key in ("capture/1/2", "quarantine/2"):
         loop.runner.done(key)
@@ -181,7 +184,7 @@ def test_what_is_no_longer_wanted_is_not_done() -> None:
     loop = Loop().start()
     loop.runner.done("start/1")
     loop.turn()
-    loop.telemetry.batches.append([LauncherReading(Exited(1, report_of(code=1)))])
+    loop.telemetry.batches.append([INIT, LauncherReading(Exited(1, report_of(code=1)))])
     loop.turn()
     for key in ("capture/1/2", "quarantine/2"):
         loop.runner.done(key)
